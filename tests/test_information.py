@@ -1,0 +1,129 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trl_vade.errors import ConfigurationError, ObservationError
+from trl_vade.information import effective_gradient_ratio, expected_effective_ratio, information_gain
+
+exhaustive = settings(deadline=None, derandomize=True)
+pass_rates = st.floats(0.0, 1.0)
+counts = st.floats(0.0, 1e6)
+
+
+def exact_ratio(alpha, beta, num_generations):
+    """The closed form in exact arithmetic."""
+    a, b = Fraction(alpha) + 1, Fraction(beta) + 1
+    all_right = all_wrong = Fraction(1)
+    for j in range(num_generations):
+        all_right *= (a + j) / (a + b + j)
+        all_wrong *= (b + j) / (a + b + j)
+    return float(1 - all_right - all_wrong)
+
+
+def test_gains_worked_by_hand():
+    # p (1 - p)^2 (eq. 4): at 1/4, 1/4 * 9/16 = 9/64; at 1/2, 1/2 * 1/4 = 1/8; at 3/4, 3/4 * 1/16 = 3/64
+    assert information_gain([0.0, 0.25, 0.5, 0.75, 1.0]).tolist() == [0.0, 9 / 64, 1 / 8, 3 / 64, 0.0]
+    # p (1 - p): 3/16, 1/4, 3/16
+    assert information_gain([0.0, 0.25, 0.5, 0.75, 1.0], "symmetric").tolist() == [0.0, 3 / 16, 1 / 4, 3 / 16, 0.0]
+
+
+@exhaustive
+@given(p=pass_rates)
+def test_the_asymmetric_gain_peaks_at_a_third_and_the_symmetric_one_at_a_half(p):
+    assert 0 <= information_gain(p) <= information_gain(1 / 3) == pytest.approx(4 / 27, rel=1e-15)
+    assert 0 <= information_gain(p, "symmetric") <= information_gain(0.5, "symmetric") == 0.25
+
+
+def test_the_gain_keeps_the_shape_and_does_not_write_to_its_argument():
+    p = np.full((2, 3), 0.5, dtype=np.float32)
+    gain = information_gain(p)
+    assert (gain.shape, gain.dtype) == ((2, 3), np.float64)
+    assert (p == 0.5).all()
+
+
+@pytest.mark.parametrize("kind", ["variance", "", None, "Symmetric"])
+def test_an_unknown_gain_is_refused_by_naming_both_that_exist(kind):
+    with pytest.raises(ConfigurationError, match=r"'asymmetric'.*'symmetric'"):
+        information_gain(0.5, kind)
+
+
+@pytest.mark.parametrize("p", [-1e-9, 1 + 1e-9, math.nan, math.inf, [0.5, 2.0]])
+def test_what_is_no_probability_has_no_gain(p):
+    with pytest.raises(ObservationError, match=r"\[0, 1\]"):
+        information_gain(p)
+
+
+def test_expected_ratios_worked_by_hand():
+    # Beta(1, 1), G = 2: E[2 p (1 - p)] = 2 (1/2 - 1/3) = 1/3; G = 8: 1 - 2/9 = 7/9
+    assert expected_effective_ratio([0.0], [0.0], 2) == pytest.approx([1 / 3], rel=1e-15)
+    assert expected_effective_ratio([0.0], [0.0], 8) == pytest.approx([7 / 9], rel=1e-15)
+    # Beta(2, 1), G = 2: E[p^2] = 2/3 * 3/4 = 1/2, E[(1 - p)^2] = 1/3 * 2/4 = 1/6, so 1/3
+    assert expected_effective_ratio([1.0], [0.0], 2) == pytest.approx([1 / 3], rel=1e-15)
+
+
+@pytest.mark.parametrize("num_generations", [2, 3, 8, 16, 64])
+@pytest.mark.parametrize("alpha", [0, 1, 7, 1000, 10**6])
+@pytest.mark.parametrize("beta", [0, 1, 7, 1000, 10**6])
+def test_the_expected_ratio_is_exact_from_no_counts_to_a_million(alpha, beta, num_generations):
+    expected = exact_ratio(alpha, beta, num_generations)
+    assert expected_effective_ratio([alpha], [beta], num_generations) == pytest.approx([expected], rel=1e-13, abs=0)
+
+
+@exhaustive
+@given(alpha=counts, beta=counts, num_generations=st.integers(2, 32))
+def test_the_expected_ratio_is_exact_for_fractional_counts(alpha, beta, num_generations):
+    ratio = expected_effective_ratio([alpha], [beta], num_generations)
+    assert ratio == pytest.approx([exact_ratio(alpha, beta, num_generations)], rel=1e-13, abs=0)
+    assert 0 < ratio[0] < 1
+    assert ratio == expected_effective_ratio([beta], [alpha], num_generations)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (0.3, 2.7), (5.4, 4.2), (40.0, 0.1)])
+def test_the_expected_ratio_is_the_integral_it_stands_for(alpha, beta):
+    from scipy.integrate import quad
+    from scipy.stats import beta as beta_distribution
+
+    density = beta_distribution(alpha + 1, beta + 1).pdf
+    integral, _ = quad(lambda p: (1 - p**8 - (1 - p) ** 8) * density(p), 0, 1, epsabs=1e-13)
+    assert expected_effective_ratio([alpha], [beta], 8) == pytest.approx([integral], rel=1e-9)
+
+
+def test_a_single_completion_never_has_a_gradient():
+    assert (expected_effective_ratio(np.arange(5.0), np.arange(5.0)[::-1], 1) < 1e-15).all()
+    assert (expected_effective_ratio(np.arange(5.0), np.arange(5.0)[::-1], 1) >= 0).all()
+
+
+@pytest.mark.parametrize("num_generations", [0, -1, 2.0, True, None])
+def test_a_group_without_completions_is_refused(num_generations):
+    with pytest.raises(ConfigurationError, match="num_generations is"):
+        expected_effective_ratio([0.0], [0.0], num_generations)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta"), [([-0.1], [0.0]), ([0.0], [math.nan]), ([math.inf], [0.0]), ([0.0], [0.0, 0.0])]
+)
+def test_impossible_counts_have_no_expected_ratio(alpha, beta):
+    with pytest.raises(ObservationError, match="alpha"):
+        expected_effective_ratio(alpha, beta, 8)
+
+
+def test_the_effective_gradient_ratio_counts_mixed_groups_among_the_scored():
+    # all wrong, all right, mixed, mixed by a fraction, not scored: 2 of 4
+    assert effective_gradient_ratio([0, 8, 3, 0.5, 0], [8, 8, 8, 8, 0]) == 0.5
+    assert effective_gradient_ratio([3], [8]) == 1.0
+    assert effective_gradient_ratio([8], [8]) == 0.0
+
+
+def test_without_a_scored_group_there_is_no_ratio():
+    assert math.isnan(effective_gradient_ratio([], []))
+    assert math.isnan(effective_gradient_ratio([0], [0]))
+
+
+@pytest.mark.parametrize(("successes", "trials"), [([9], [8]), ([-1], [8]), ([math.nan], [8]), ([1, 2], [8])])
+def test_impossible_outcomes_have_no_ratio(successes, trials):
+    with pytest.raises(ObservationError):
+        effective_gradient_ratio(successes, trials)

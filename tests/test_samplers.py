@@ -1,0 +1,387 @@
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.order import stock_order
+from trl_vade.samplers import PromptSampler, ThompsonSampler, UniformSampler
+from trl_vade.snapshot import load_snapshot, save_snapshot, state_digest
+
+exhaustive = settings(deadline=None, derandomize=True, max_examples=60)
+both = pytest.mark.parametrize("kind", [ThompsonSampler, UniformSampler])
+
+
+def fields(draw):
+    return [draw.sample_index, draw.sampled_pass_rate, draw.information_gain, draw.posterior_mean]
+
+
+def assert_same_draw(ours, theirs):
+    assert [array.tobytes() for array in fields(ours)] == [array.tobytes() for array in fields(theirs)]
+
+
+def run(sampler, num_steps, k=4, seed=0):
+    """Draw and observe as a training run does; row i is solved with a probability of about i / N."""
+    rng = np.random.default_rng(seed)
+    for _ in range(num_steps):
+        rows = sampler.draw(k).sample_index
+        sampler.observe(rows, rng.binomial(8, rows / sampler.posterior.num_samples), np.full(k, 8))
+    return sampler
+
+
+def test_the_samplers_import_without_torch():
+    code = "import trl_vade.samplers, trl_vade.snapshot, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+@both
+def test_both_samplers_keep_the_protocol(kind):
+    assert isinstance(kind(3), PromptSampler)
+
+
+@both
+def test_a_draw_describes_distinct_rows(kind):
+    sampler = run(kind(20), 10)
+    mean = sampler.posterior.posterior_mean
+    draw = sampler.draw(7)
+    assert [array.shape for array in fields(draw)] == [(7,)] * 4
+    assert [array.dtype for array in fields(draw)] == [np.int64] + [np.float64] * 3
+    assert len(set(draw.sample_index.tolist())) == 7
+    assert draw.posterior_mean.tolist() == mean[draw.sample_index].tolist()
+    p = draw.sampled_pass_rate
+    np.testing.assert_allclose(draw.information_gain, p * (1 - p) ** 2, rtol=1e-15)
+
+
+@both
+def test_all_rows_can_be_drawn_at_once(kind):
+    assert sorted(kind(9).draw(9).sample_index.tolist()) == list(range(9))
+
+
+@both
+@pytest.mark.parametrize("k", [0, -1, 6, 2.0, True, None])
+def test_a_draw_of_no_rows_or_too_many_is_refused_and_changes_nothing(kind, k):
+    sampler = kind(5)
+    before = state_digest(sampler)
+    with pytest.raises(ConfigurationError, match=r"k is .* from 1 to 5"):
+        sampler.draw(k)
+    assert state_digest(sampler) == before
+
+
+@both
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.0, None, True])
+def test_a_seed_outside_its_range_is_refused(kind, seed):
+    with pytest.raises(ConfigurationError, match="seed is"):
+        kind(5, seed=seed)
+
+
+@both
+def test_bad_settings_are_refused_at_construction(kind):
+    with pytest.raises(ConfigurationError, match="decay_sampled"):
+        kind(5, decay_sampled=1.5)
+    with pytest.raises(ConfigurationError, match="decay_unsampled"):
+        kind(5, decay_unsampled=-0.5)
+    with pytest.raises(ConfigurationError, match="num_samples"):
+        kind(0)
+
+
+def test_an_unknown_gain_or_greedy_setting_is_refused():
+    with pytest.raises(ConfigurationError, match="'entropy'"):
+        ThompsonSampler(5, gain="entropy")
+    with pytest.raises(ConfigurationError, match="greedy is 1"):
+        ThompsonSampler(5, greedy=1)
+
+
+@both
+def test_the_metrics_are_coverage_and_mean_pass_rate(kind):
+    sampler = kind(4)
+    assert sampler.metrics() == {"coverage": 0.0, "mean_pass_rate": 0.5}
+    sampler.observe([0, 2, 3], [8, 0, 0], [8, 8, 0])
+    # rows 0 and 2 were visited; means 9/10, 1/2, 1/10, 1/2
+    assert sampler.metrics() == {"coverage": 0.5, "mean_pass_rate": pytest.approx(0.5, rel=1e-15)}
+
+
+# Thompson sampling
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (2.0, 6.0), (8.0, 0.0), (0.5, 1000.0), (300.0, 200.0)])
+def test_draws_follow_the_beta_distribution_of_the_posterior(alpha, beta):
+    from scipy.stats import beta as beta_distribution
+    from scipy.stats import kstest
+
+    sampler = ThompsonSampler(5000, seed=3)
+    sampler.observe(np.arange(5000), np.full(5000, alpha), np.full(5000, alpha + beta))
+    draw = sampler.draw(5000)  # all of them: fewer would be the best ones, which follow another distribution
+    by_row = draw.sampled_pass_rate[np.argsort(draw.sample_index)]
+    expected = beta_distribution(alpha + 1, beta + 1)
+    # The seed is fixed, so this is decided once. The slip Beta(alpha, beta + 1) has p < 1e-11 where alpha <= 8.
+    assert kstest(by_row, expected.cdf).pvalue > 0.001
+    assert kstest(by_row[:2500], by_row[2500:]).pvalue > 0.001  # the same in the first rows and in the last
+
+
+def test_one_row_follows_its_posterior_over_many_draws():
+    from scipy.stats import beta as beta_distribution
+    from scipy.stats import kstest
+
+    sampler = ThompsonSampler(1, seed=11)
+    sampler.observe([0], [3], [8])
+    pass_rates = np.concatenate([sampler.draw(1).sampled_pass_rate for _ in range(3000)])
+    assert kstest(pass_rates, beta_distribution(4, 6).cdf).pvalue > 0.001
+    assert abs(np.corrcoef(pass_rates[1:], pass_rates[:-1])[0, 1]) < 0.05
+
+
+def test_a_draw_depends_on_the_seed_the_draw_number_and_the_posterior_alone():
+    first, again = ThompsonSampler(50, seed=5), ThompsonSampler(50, seed=5)
+    np.random.seed(0)
+    draw = first.draw(10)
+    np.random.seed(1)
+    assert_same_draw(draw, again.draw(10))
+    assert first.draw(10).sample_index.tolist() != draw.sample_index.tolist()
+    assert ThompsonSampler(50, seed=6).draw(10).sample_index.tolist() != draw.sample_index.tolist()
+    again.observe([0], [1], [8])
+    assert again.draw(50).sampled_pass_rate.tolist() != first.draw(50).sampled_pass_rate.tolist()
+    # A batch of another size uses the same random numbers.
+    assert ThompsonSampler(50, seed=5).draw(3).sample_index.tolist() == draw.sample_index[:3].tolist()
+
+
+def test_rows_with_much_evidence_are_chosen_by_their_gain():
+    sampler = ThompsonSampler(5)
+    # pass rates near 0, 1/3, 1/2, 3/4, 1: gains near 0, 0.148, 0.125, 0.047, 0
+    sampler.observe(np.arange(5), np.array([0, 4, 6, 9, 12]) * 1e6, np.full(5, 12e6))
+    assert sampler.draw(3).sample_index.tolist() == [1, 2, 3]
+    symmetric = ThompsonSampler(5, gain="symmetric")
+    symmetric.observe(np.arange(5), np.array([0, 4, 6, 9, 12]) * 1e6, np.full(5, 12e6))
+    assert symmetric.draw(3).sample_index.tolist() == [2, 1, 3]  # 1/4, 2/9, 3/16
+    p = symmetric.draw(3).sampled_pass_rate
+    np.testing.assert_allclose(p * (1 - p), [1 / 4, 2 / 9, 3 / 16], rtol=1e-2)
+
+
+def test_greedy_takes_the_posterior_mean_for_the_pass_rate():
+    sampler = run(ThompsonSampler(12, greedy=True), 5)
+    draw = sampler.draw(12)
+    assert draw.sampled_pass_rate.tolist() == draw.posterior_mean.tolist()
+    assert_same_draw(draw, sampler.draw(12))  # the draw number makes no difference
+    assert ThompsonSampler(12, greedy=True).draw(4).sample_index.tolist() == [0, 1, 2, 3]  # all equal
+
+
+@exhaustive
+@given(seed=st.integers(0, 2**32))
+def test_permuting_the_rows_permutes_the_greedy_choices(seed):
+    rng = np.random.default_rng(seed)
+    names = rng.permutation(15)
+    sampler, permuted = ThompsonSampler(15, greedy=True), ThompsonSampler(15, greedy=True)
+    successes = rng.random(15)  # fractions, so that no two rows tie
+    sampler.observe(np.arange(15), successes, np.ones(15))
+    permuted.observe(names, successes, np.ones(15))
+    assert permuted.draw(6).sample_index.tolist() == names[sampler.draw(6).sample_index].tolist()
+
+
+# Uniform sampling
+
+
+@pytest.mark.parametrize(("num_samples", "k"), [(1, 1), (7, 3), (12, 4), (10, 10), (1000, 48), (9471, 512)])
+def test_uniform_draws_are_the_batches_of_the_stock_trainer(num_samples, k):
+    from trl.trainer.utils import RepeatSampler
+
+    stock = RepeatSampler(range(num_samples), mini_repeat_count=1, batch_size=k, shuffle=True, seed=42)
+    sampler = UniformSampler(num_samples, seed=42)
+    for _epoch in range(3):
+        order = list(stock)
+        for start in range(0, len(order), k):
+            assert sampler.draw(k).sample_index.tolist() == order[start : start + k]
+
+
+def test_a_draw_that_does_not_fit_starts_the_next_epoch():
+    sampler = UniformSampler(10, seed=1)
+    rows = [sampler.draw(k).sample_index.tolist() for k in (6, 5, 5, 1)]
+    assert rows[0] == stock_order(10, 1, 0)[:6].tolist()
+    assert rows[1] == stock_order(10, 1, 1)[:5].tolist()  # 4 rows of epoch 0 are dropped
+    assert rows[2] == stock_order(10, 1, 1)[5:].tolist()
+    assert rows[3] == stock_order(10, 1, 2)[:1].tolist()
+
+
+def test_outcomes_never_change_a_uniform_choice():
+    blind, informed = UniformSampler(30, seed=2), UniformSampler(30, seed=2)
+    for _ in range(20):
+        rows = informed.draw(7).sample_index
+        assert blind.draw(7).sample_index.tolist() == rows.tolist()
+        informed.observe(rows, np.full(7, 8), np.full(7, 8))
+    assert informed.posterior.step == 20
+    assert informed.metrics()["mean_pass_rate"] > 0.6
+
+
+def test_writing_to_a_draw_does_not_change_the_order():
+    sampler = UniformSampler(6, seed=4)
+    start = sampler.state_dict()
+    sampler.draw(6).sample_index[:] = 0
+    sampler.load_state_dict(start)
+    assert sampler.draw(6).sample_index.tolist() == stock_order(6, 4, 0).tolist()
+
+
+def test_more_rows_than_torch_shuffles_in_this_way_are_refused():
+    with pytest.raises(ConfigurationError, match=r"num_samples is 214748364; .* to 214748363"):
+        UniformSampler(2**32 // 20)
+
+
+# State
+
+
+@both
+@pytest.mark.parametrize("through", ["memory", "directory"])
+def test_after_loading_the_next_draws_are_the_same(kind, through, tmp_path):
+    sampler = run(kind(23, seed=9), 13)
+    state = sampler.state_dict()
+    if through == "directory":
+        save_snapshot(tmp_path, sampler)
+        state = load_snapshot(tmp_path).sampler_state
+    loaded = run(kind(23, seed=9), 2, seed=5)  # it has done something else before
+    loaded.load_state_dict(state)
+    assert state_digest(loaded) == state_digest(sampler)
+    for step in range(20):
+        draw = sampler.draw(4)
+        assert_same_draw(draw, loaded.draw(4))
+        for each in (sampler, loaded):
+            each.observe(draw.sample_index, [step % 9, 0, 8, 3], [8, 8, 8, 8])
+
+
+@both
+def test_the_state_says_how_to_build_a_sampler_that_can_load_it(kind):
+    sampler = run(kind(8, seed=3, decay_sampled=0.5), 3)
+    state = sampler.state_dict()
+    rebuilt = kind(state["posterior"]["num_samples"], seed=state["seed"], **state["settings"])
+    rebuilt.load_state_dict(state)
+    assert state_digest(rebuilt) == state_digest(sampler)
+
+
+@pytest.mark.parametrize(
+    ("other", "both_sides"),
+    [
+        (ThompsonSampler(6, seed=1), "num_samples is 6 in the saved state and 5 here"),
+        (ThompsonSampler(5, seed=2), "seed is 2 in the saved state and 1 here"),
+        (ThompsonSampler(5, seed=1, gain="symmetric"), "gain is 'symmetric' in the saved state and 'asymmetric' here"),
+        (ThompsonSampler(5, seed=1, greedy=True), "greedy is True in the saved state and False here"),
+        (ThompsonSampler(5, seed=1, decay_sampled=0.5), "decay_sampled is 0.5 in the saved state and 0.2 here"),
+        (ThompsonSampler(5, seed=1, decay_unsampled=0.5), "decay_unsampled is 0.5 in the saved state and 0.999 here"),
+        (UniformSampler(5, seed=1), "kind is 'uniform' in the saved state and 'thompson' here"),
+    ],
+)
+def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(other, both_sides):
+    sampler = run(ThompsonSampler(5, seed=1), 3)
+    before = state_digest(sampler)
+    with pytest.raises(SnapshotMismatchError, match=both_sides):
+        sampler.load_state_dict(other.state_dict())
+    assert state_digest(sampler) == before
+
+
+@both
+def test_a_damaged_state_is_refused_and_changes_nothing(kind):
+    sampler = run(kind(5), 3)
+    before, state = state_digest(sampler), run(kind(5), 8).state_dict()
+    posterior = state["posterior"]
+    damaged = [
+        {name: value for name, value in state.items() if name != "seed"},
+        state | {"colour": "red"},
+        state | {"seed": np.zeros(2)},
+        state | {"seed": False},  # equal to 0, the seed here
+        state | {"settings": {}},
+        state | {"settings": None},
+        state | {"posterior": posterior | {"alpha": -posterior["alpha"] - 1}},
+        state | {"posterior": None},
+        [],
+    ]
+    progress = [name for name in state if name in ("num_draws", "epoch", "position")]
+    damaged += [state | {name: value} for name in progress for value in (-1, 1.0, None, 2**63)]
+    for each in damaged:
+        with pytest.raises((SnapshotCorruptError, SnapshotMismatchError)):
+            sampler.load_state_dict(each)
+        assert state_digest(sampler) == before
+
+
+def test_a_position_beyond_the_epoch_is_refused():
+    sampler = UniformSampler(5)
+    with pytest.raises(SnapshotCorruptError, match="position is 6"):
+        sampler.load_state_dict(sampler.state_dict() | {"position": 6})
+
+
+class SamplerAgainstDictionary(RuleBasedStateMachine):
+    """`ThompsonSampler` against a dictionary {row: (alpha, beta, visits)} that is decayed row by row at every step."""
+
+    num_samples, seed, decay_sampled, decay_unsampled = 6, 17, 0.2, 0.9
+
+    def __init__(self):
+        super().__init__()
+        self.sampler = self.build()
+        self.oracle = dict.fromkeys(range(self.num_samples), (0.0, 0.0, 0))
+        self.step = self.num_draws = 0
+
+    def build(self):
+        return ThompsonSampler(
+            self.num_samples,
+            seed=self.seed,
+            decay_sampled=self.decay_sampled,
+            decay_unsampled=self.decay_unsampled,
+        )
+
+    @rule(k=st.integers(1, num_samples))
+    def draw(self, k):
+        alpha, beta, _ = np.array(list(self.oracle.values())).T
+        philox = np.random.Philox(key=np.array([self.seed, self.num_draws], dtype=np.uint64))
+        p = np.random.Generator(philox).beta(alpha + 1, beta + 1)
+        gain = p * (1 - p) ** 2
+        expected = sorted(range(self.num_samples), key=lambda i: (-gain[i], i))[:k]
+        drawn = self.sampler.draw(k)
+        self.num_draws += 1
+        assert drawn.sample_index.tolist() == expected
+        np.testing.assert_allclose(drawn.sampled_pass_rate, p[expected], rtol=1e-9)
+
+    @rule(
+        groups=st.dictionaries(
+            st.integers(0, num_samples - 1), st.tuples(st.integers(0, 8), st.integers(0, 8)).map(sorted)
+        )
+    )
+    def observe(self, groups):
+        self.sampler.observe(list(groups), [s for s, _ in groups.values()], [t for _, t in groups.values()])
+        self.step += 1
+        for row, (alpha, beta, visits) in self.oracle.items():
+            successes, trials = groups.get(row, (0, 0))
+            kept = self.decay_sampled if trials else self.decay_unsampled
+            self.oracle[row] = (kept * alpha + successes, kept * beta + trials - successes, visits + (trials > 0))
+
+    @rule()
+    def save_and_load_in_memory(self):
+        state = self.sampler.state_dict()
+        self.sampler = self.build()
+        self.sampler.load_state_dict(state)
+
+    @rule()
+    def save_and_load_in_a_directory(self):
+        with tempfile.TemporaryDirectory() as directory:
+            save_snapshot(directory, self.sampler)
+            self.sampler = self.build()
+            self.sampler.load_state_dict(load_snapshot(directory).sampler_state)
+
+    @rule(wrong=st.sampled_from([([0, 0], [1, 1], [8, 8]), ([6], [1], [8]), ([0, 1], [9, 0], [8, 8])]))
+    def a_refused_observation_changes_nothing(self, wrong):
+        before = state_digest(self.sampler)
+        with pytest.raises(ObservationError):
+            self.sampler.observe(*wrong)
+        assert state_digest(self.sampler) == before
+
+    @invariant()
+    def the_posterior_is_the_dictionary(self):
+        posterior = self.sampler.posterior
+        alpha, beta, visits = zip(*self.oracle.values(), strict=True)
+        np.testing.assert_allclose(posterior.alpha, alpha, rtol=1e-12)
+        np.testing.assert_allclose(posterior.beta, beta, rtol=1e-12)
+        assert posterior.visits.tolist() == list(visits)
+        assert posterior.step == self.step
+
+
+TestSamplerAgainstDictionary = SamplerAgainstDictionary.TestCase
+TestSamplerAgainstDictionary.settings = settings(
+    deadline=None, derandomize=True, max_examples=40, stateful_step_count=30
+)

@@ -1,0 +1,346 @@
+import hashlib
+import json
+import os
+import struct
+
+import numpy as np
+import pytest
+
+from trl_vade import snapshot as snapshot_module
+from trl_vade.errors import (
+    ConfigurationError,
+    SnapshotCorruptError,
+    SnapshotError,
+    SnapshotMismatchError,
+    SnapshotNotFoundError,
+)
+from trl_vade.samplers import ThompsonSampler, UniformSampler
+from trl_vade.snapshot import (
+    FORMAT_VERSION,
+    METADATA_FILE,
+    POSTERIOR_FILE,
+    load_snapshot,
+    save_snapshot,
+    state_digest,
+)
+
+
+def small_sampler(steps=2):
+    sampler = ThompsonSampler(5, seed=7, decay_sampled=0.5, decay_unsampled=0.75)
+    for row in ([3, 1], [3, 1], [0], [4])[:steps]:
+        sampler.draw(2)
+        sampler.observe(row, np.full(len(row), 3), np.full(len(row), 4))
+    return sampler
+
+
+def restored(directory):
+    sampler = small_sampler(0)
+    sampler.load_state_dict(load_snapshot(directory).sampler_state)
+    return sampler
+
+
+def edit(path, change):
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def test_the_safetensors_file_is_this_to_the_byte(tmp_path):
+    digest = save_snapshot(tmp_path, small_sampler())
+    header = (
+        b'{"__metadata__":{"step":"2"},'
+        b'"last_update":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},'
+        b'"sample_index":{"dtype":"I64","shape":[2],"data_offsets":[16,32]},'
+        b'"visits":{"dtype":"I64","shape":[2],"data_offsets":[32,48]},'
+        b'"alpha":{"dtype":"F64","shape":[2],"data_offsets":[48,64]},'
+        b'"beta":{"dtype":"F64","shape":[2],"data_offsets":[64,80]}}'
+    )
+    header += b" " * (-len(header) % 8)
+    # rows 1 and 3: last updated in step 2, visited twice, alpha = 3/2 + 3 = 4.5, beta = 1/2 + 1 = 1.5
+    data = struct.pack("<6q4d", 2, 2, 1, 3, 2, 2, 4.5, 4.5, 1.5, 1.5)
+    content = (tmp_path / POSTERIOR_FILE).read_bytes()
+    assert content == struct.pack("<Q", len(header)) + header + data
+    assert digest == hashlib.sha256(content).hexdigest()
+
+
+def test_the_json_file_is_this_to_the_letter(tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshot_module.distributions, "version", lambda name: "1.2.3")
+    digest = save_snapshot(tmp_path, small_sampler(), metadata={"dataset": {"rows": 5}, "num_generations": 4})
+    assert (tmp_path / METADATA_FILE).read_text() == (
+        "{\n"
+        '  "format_version": 1,\n'
+        '  "package_version": "1.2.3",\n'
+        '  "step": 2,\n'
+        f'  "posterior_sha256": "{digest}",\n'
+        '  "sampler": {\n'
+        '    "kind": "thompson",\n'
+        '    "seed": 7,\n'
+        '    "num_draws": 2,\n'
+        '    "settings": {\n'
+        '      "gain": "asymmetric",\n'
+        '      "greedy": false,\n'
+        '      "decay_sampled": 0.5,\n'
+        '      "decay_unsampled": 0.75\n'
+        "    },\n"
+        '    "posterior": {\n'
+        '      "step": 2,\n'
+        '      "num_samples": 5,\n'
+        '      "decay_sampled": 0.5,\n'
+        '      "decay_unsampled": 0.75\n'
+        "    }\n"
+        "  },\n"
+        '  "metadata": {\n'
+        '    "dataset": {\n'
+        '      "rows": 5\n'
+        "    },\n"
+        '    "num_generations": 4\n'
+        "  }\n"
+        "}\n"
+    )
+
+
+def test_a_package_that_was_never_installed_is_of_unknown_version(tmp_path, monkeypatch):
+    def not_installed(name):
+        raise snapshot_module.distributions.PackageNotFoundError(name)
+
+    monkeypatch.setattr(snapshot_module.distributions, "version", not_installed)
+    save_snapshot(tmp_path, small_sampler())
+    assert json.loads((tmp_path / METADATA_FILE).read_text())["package_version"] == "unknown"
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_what_is_saved_is_what_is_loaded(tmp_path, steps):
+    sampler = small_sampler(steps)
+    metadata = {"success": "accuracy", "nested": {"list": [1, None, True, 0.1]}}
+    digest = save_snapshot(tmp_path / "new" / "folder", sampler, metadata=metadata)
+    loaded = load_snapshot(str(tmp_path / "new" / "folder"))
+    assert (loaded.metadata, loaded.digest) == (metadata, digest)
+    assert state_digest(restored(tmp_path / "new" / "folder")) == state_digest(sampler)
+
+
+def test_a_save_replaces_the_snapshot_and_leaves_two_files(tmp_path):
+    save_snapshot(tmp_path, small_sampler(1), metadata={"old": 1})
+    save_snapshot(tmp_path, small_sampler(4))
+    assert sorted(os.listdir(tmp_path)) == [METADATA_FILE, POSTERIOR_FILE]
+    assert load_snapshot(tmp_path).metadata == {}
+    assert restored(tmp_path).posterior.step == 4
+
+
+def test_equal_states_have_equal_bytes(tmp_path):
+    digests = {save_snapshot(tmp_path / str(i), small_sampler(4)) for i in range(5)}
+    assert len(digests) == 1
+    assert len({(tmp_path / str(i) / METADATA_FILE).read_bytes() for i in range(5)}) == 1
+
+
+def test_the_digest_of_a_state_tells_replicas_apart():
+    digest = state_digest(small_sampler())
+    assert digest == state_digest(small_sampler())
+    ahead, other, more = small_sampler(), small_sampler(), small_sampler()
+    ahead.draw(1)
+    other.observe([0], [1], [4])
+    more.observe([], [], [])
+    assert len({digest, *(state_digest(each) for each in (ahead, other, more, UniformSampler(5)))}) == 5
+
+
+def test_a_state_that_is_no_json_has_no_digest():
+    class Odd(UniformSampler):
+        def state_dict(self):
+            return super().state_dict() | {"extra": {1, 2}}
+
+    with pytest.raises(TypeError, match="set"):
+        state_digest(Odd(3))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, np.float64, b"bytes"])
+def test_metadata_that_is_not_strict_json_is_refused_before_anything_is_written(tmp_path, value):
+    with pytest.raises(ConfigurationError, match="strict JSON"):
+        save_snapshot(tmp_path / "new", small_sampler(), metadata={"value": value})
+    assert not (tmp_path / "new").exists()
+
+
+# A crash
+
+
+@pytest.mark.parametrize("function", ["replace", "fsync"])
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+def test_a_save_that_fails_at_any_point_leaves_a_complete_snapshot(tmp_path, monkeypatch, function, nth):
+    old, new, newest = small_sampler(1), small_sampler(3), small_sampler(4)
+    save_snapshot(tmp_path, old)
+    real, calls = getattr(os, function), []
+
+    def fails(*args):
+        calls.append(args)
+        if len(calls) == nth:
+            raise OSError("the disk is full")
+        return real(*args)
+
+    monkeypatch.setattr(os, function, fails)
+    if function == "replace" and nth > 2:  # two renames a save
+        save_snapshot(tmp_path, new)
+    else:
+        with pytest.raises(OSError, match="disk is full"):
+            save_snapshot(tmp_path, new)
+    monkeypatch.undo()
+    renamed = (function, nth) not in [("replace", 1), ("fsync", 1), ("fsync", 2)]
+    assert state_digest(restored(tmp_path)) == state_digest(new if renamed else old)
+    if not renamed:
+        assert sorted(os.listdir(tmp_path)) == [METADATA_FILE, POSTERIOR_FILE]  # no temporary is left
+
+    # The save after that one can be interrupted as well, before its first rename.
+    monkeypatch.setattr(
+        snapshot_module, "_write_durably", lambda path, content: path.write_bytes(content[:9]) and 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        save_snapshot(tmp_path, newest)
+    monkeypatch.undo()
+    assert state_digest(restored(tmp_path)) == state_digest(new if renamed else old)
+    save_snapshot(tmp_path, newest)
+    assert sorted(os.listdir(tmp_path)) == [METADATA_FILE, POSTERIOR_FILE]
+    assert state_digest(restored(tmp_path)) == state_digest(newest)
+
+
+class Killed(BaseException):
+    """Stands for a process that is gone: nothing is tidied up after it."""
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_process_that_is_killed_between_the_files_leaves_a_complete_snapshot(tmp_path, monkeypatch, nth):
+    save_snapshot(tmp_path, small_sampler(1))
+    real, calls = os.replace, []
+
+    def killed(*args):
+        calls.append(args)
+        if len(calls) == nth:
+            monkeypatch.setattr("pathlib.Path.unlink", lambda *args, **kwargs: None)
+            raise Killed
+        real(*args)
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(Killed):
+        save_snapshot(tmp_path, small_sampler(3))
+    monkeypatch.undo()
+    assert restored(tmp_path).posterior.step == (1 if nth == 1 else 3)
+    save_snapshot(tmp_path, small_sampler(4))
+    assert restored(tmp_path).posterior.step == 4
+    assert sorted(os.listdir(tmp_path)) == [METADATA_FILE, POSTERIOR_FILE]
+
+
+def test_a_half_written_pending_json_is_passed_over(tmp_path):
+    save_snapshot(tmp_path, small_sampler(1))
+    (tmp_path / (METADATA_FILE + ".pending")).write_text('{"format_version": 1, "pack')
+    assert restored(tmp_path).posterior.step == 1
+
+
+# What is missing, damaged or foreign
+
+
+@pytest.mark.parametrize(
+    ("missing", "there"), [(POSTERIOR_FILE, METADATA_FILE), (METADATA_FILE, POSTERIOR_FILE)], ids=["posterior", "json"]
+)
+def test_a_missing_file_is_named_with_the_one_that_is_there(tmp_path, missing, there):
+    save_snapshot(tmp_path, small_sampler())
+    (tmp_path / missing).unlink()
+    with pytest.raises(SnapshotNotFoundError, match=f"{missing} is not in .*{there} is there without it"):
+        load_snapshot(tmp_path)
+
+
+def test_an_empty_or_missing_directory_holds_no_snapshot(tmp_path):
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path, tmp_path / "nowhere", tmp_path / "file"):
+        with pytest.raises(SnapshotNotFoundError, match=f"{POSTERIOR_FILE} is not in .*nor is {METADATA_FILE}"):
+            load_snapshot(directory)
+
+
+def test_every_truncation_of_either_file_is_recognised(tmp_path):
+    save_snapshot(tmp_path, small_sampler())
+    for name in (POSTERIOR_FILE, METADATA_FILE):
+        content = (tmp_path / name).read_bytes()
+        for length in range(0, len(content) - 2, 3):
+            (tmp_path / name).write_bytes(content[:length])
+            with pytest.raises(SnapshotCorruptError):
+                load_snapshot(tmp_path)
+        (tmp_path / name).write_bytes(content)
+    load_snapshot(tmp_path)
+
+
+def test_every_flipped_byte_of_the_posterior_is_recognised(tmp_path):
+    save_snapshot(tmp_path, small_sampler())
+    content = (tmp_path / POSTERIOR_FILE).read_bytes()
+    for position in range(len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 0x10
+        (tmp_path / POSTERIOR_FILE).write_bytes(damaged)
+        with pytest.raises(SnapshotCorruptError, match="They must agree"):
+            load_snapshot(tmp_path)
+
+
+def test_files_of_different_steps_are_recognised(tmp_path):
+    save_snapshot(tmp_path / "one", small_sampler(1))
+    save_snapshot(tmp_path / "four", small_sampler(4))
+    (tmp_path / "one" / POSTERIOR_FILE).replace(tmp_path / "four" / POSTERIOR_FILE)
+    with pytest.raises(SnapshotCorruptError, match=r"step 1, and .* step 4"):
+        load_snapshot(tmp_path / "four")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "3", "{}", '{"format_version": "1"}', '{"format_version": 0}']
+)
+def test_a_json_that_is_no_description_is_recognised(tmp_path, text):
+    save_snapshot(tmp_path, small_sampler())
+    (tmp_path / METADATA_FILE).write_text(text)
+    with pytest.raises(SnapshotCorruptError, match="not a description of a snapshot"):
+        load_snapshot(tmp_path)
+
+
+def test_a_json_with_nan_is_refused(tmp_path):
+    save_snapshot(tmp_path, small_sampler())
+    edit(tmp_path / METADATA_FILE, lambda document: document["metadata"].update(score=float("nan")))
+    with pytest.raises(SnapshotCorruptError, match="NaN is not JSON"):
+        load_snapshot(tmp_path)
+
+
+@pytest.mark.parametrize("field", ["package_version", "step", "posterior_sha256", "sampler", "metadata"])
+def test_a_missing_field_is_named(tmp_path, field):
+    save_snapshot(tmp_path, small_sampler())
+    edit(tmp_path / METADATA_FILE, lambda document: document.pop(field))
+    with pytest.raises(SnapshotCorruptError, match=rf"missing fields \['{field}'\]"):
+        load_snapshot(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document.update(step=3),
+        lambda document: document["sampler"]["posterior"].update(step=3),
+        lambda document: document["sampler"]["posterior"].pop("step"),
+        lambda document: document["sampler"].update(posterior=None),
+        lambda document: document.update(sampler=[]),
+        lambda document: document.update(metadata=None),
+    ],
+)
+def test_an_edited_json_is_recognised(tmp_path, change):
+    save_snapshot(tmp_path, small_sampler())
+    edit(tmp_path / METADATA_FILE, change)
+    with pytest.raises(SnapshotCorruptError):
+        load_snapshot(tmp_path)
+
+
+def test_a_newer_format_asks_for_an_upgrade(tmp_path):
+    save_snapshot(tmp_path, small_sampler())
+    # It may have any fields at all; the version is judged first.
+    (tmp_path / METADATA_FILE).write_text(json.dumps({"format_version": FORMAT_VERSION + 1}))
+    with pytest.raises(SnapshotMismatchError, match="Upgrade trl_vade"):
+        load_snapshot(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["other tensors", "no tensors"])
+def test_a_file_that_save_snapshot_did_not_write_is_refused_whatever_its_digest(tmp_path, content):
+    from safetensors.numpy import save
+
+    save_snapshot(tmp_path, small_sampler())
+    data = save({"alpha": np.zeros(2)}, metadata={"step": "2"}) if content == "other tensors" else b"no tensors"
+    (tmp_path / POSTERIOR_FILE).write_bytes(data)
+    digest = hashlib.sha256(data).hexdigest()
+    edit(tmp_path / METADATA_FILE, lambda document: document.update(posterior_sha256=digest))
+    with pytest.raises(SnapshotError, match=POSTERIOR_FILE):
+        load_snapshot(tmp_path)

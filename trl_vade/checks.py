@@ -1,0 +1,116 @@
+"""What the core refuses, and in which words: checks that several of its modules share."""
+
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError, VADEError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+def check_whole_number(
+    name: str,
+    value: Any,
+    *,
+    minimum: int,
+    maximum: int | None = None,
+    advice: str,
+    error: type[VADEError] = ConfigurationError,
+) -> int:
+    """Return `value` as an `int`, or raise `error` unless it is a whole number in [minimum, maximum].
+
+    Numpy integers pass. `True` and `3.0` do not: an index or a count that arrives as one of these is a slip.
+    `advice` ends the message: a sentence with the reason and what to do.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < minimum or (maximum is not None and number > maximum):
+        rule = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+        raise error(f"{name} is {value!r}; it must be a whole number {rule}. {advice}")
+    return number
+
+
+def check_fields(what: str, saved: Any, expected: Iterable[str]) -> None:
+    """Raise `SnapshotMismatchError` unless the mapping `saved` has exactly the fields `expected`."""
+    if not isinstance(saved, Mapping):
+        raise SnapshotCorruptError(
+            f"The saved {what} is a {type(saved).__name__}; it must be a mapping of field names to values. Load it "
+            "with load_snapshot, or pass what state_dict returned."
+        )
+    expected = set(expected)
+    if saved.keys() != expected:
+        missing, unknown = sorted(expected - saved.keys()), sorted(map(str, saved.keys() - expected))
+        raise SnapshotMismatchError(
+            f"The saved {what} has the fields {sorted(map(str, saved))} and this one has {sorted(expected)} (missing: "
+            f"{missing}, unknown: {unknown}); they must be the same, since a field left out would silently start from "
+            "its default. Load it with the release of trl_vade that saved it."
+        )
+
+
+def check_same(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    """Raise `SnapshotMismatchError`, naming both sides, unless `saved` holds every value of `here`."""
+    # The types are compared first: 1 == True, and an array in place of a number has no single truth value.
+    differences = [
+        f"{name} is {saved[name]!r} in the saved state and {value!r} here"
+        for name, value in here.items()
+        if type(saved[name]) is not type(value) or saved[name] != value
+    ]
+    if differences:
+        raise SnapshotMismatchError(
+            f"The saved state does not belong to this {what}: {'; '.join(differences)}. They must be equal, because "
+            f"the saved counts and draws mean something only under the values they were made with. Build the {what} "
+            "with the saved values, or start without the saved state."
+        )
+
+
+def check_outcomes(successes: ArrayLike, trials: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return both as float64 vectors (K,), or raise `ObservationError` unless `0 <= successes <= trials < inf`."""
+    successes = as_vector("successes", successes, kinds="biuf").astype(np.float64)
+    trials = as_vector("trials", trials, kinds="biuf").astype(np.float64)
+    if successes.shape != trials.shape:
+        raise ObservationError(
+            f"successes has shape {successes.shape} and trials {trials.shape}; they must be equal, one entry a group."
+        )
+    # Written so that NaN, for which every comparison is false, is refused.
+    sound = (successes >= 0) & (successes <= trials) & (trials < np.inf)
+    if not sound.all():
+        first = int(np.flatnonzero(~sound)[0])
+        raise ObservationError(
+            f"Entry {first} has successes {successes[first]} and trials {trials[first]}; the rule is 0 <= successes "
+            "<= trials, both finite, since they count completions of one group. Leave completions without a score out "
+            "of both."
+        )
+    return successes, trials
+
+
+def as_vector(name: str, values: ArrayLike, *, kinds: str) -> NDArray[Any]:
+    """Return `values` as a vector whose dtype is of one of `kinds` (numpy's letters), or raise `ObservationError`."""
+    try:
+        vector = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ObservationError(f"{name} cannot be read as an array ({error}); pass one flat list or array.") from error
+    # An empty list has no numbers, and numpy calls it float64: K = 0 is a step without groups, whatever the dtype.
+    if vector.ndim != 1 or (vector.size and vector.dtype.kind not in kinds):
+        wanted = "integers" if kinds == "iu" else "numbers"
+        raise ObservationError(
+            f"{name} has shape {vector.shape} and dtype {vector.dtype}; it must be a vector of {wanted}, one entry a "
+            "row. Convert it before the call: a silent conversion would hide a mistake."
+        )
+    return vector
+
+
+def check_decay(name: str, value: float) -> float:
+    """Return `value` as a float, or raise `ConfigurationError` unless it is a number in [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value <= 1:
+        raise ConfigurationError(
+            f"{name} is {value!r}; it must be a number in [0, 1], the share of the old counts that survives a step: "
+            "more than 1 would invent evidence. Set 1 to forget nothing and 0 to forget everything."
+        )
+    return float(value)

@@ -1,0 +1,46 @@
+"""The exceptions of trl_vade.
+
+    VADEError(Exception)                            whatever this package raises on purpose
+    |-- ConfigurationError(ValueError)              a setting or an argument that cannot work
+    |-- ObservationError(ValueError)                numbers that no set of rollouts can produce
+    |-- SnapshotError                               a saved sampler cannot be used
+    |   |-- SnapshotNotFoundError(FileNotFoundError)    it is not there
+    |   |-- SnapshotCorruptError(ValueError)            it is there, and damaged
+    |   `-- SnapshotMismatchError(ValueError)           it is sound, and belongs to something else
+    `-- ReplicaDivergenceError(RuntimeError)        the sampler replicas of several ranks differ
+
+Every leaf also derives from the built-in exception in brackets, so code that knows nothing of this package can catch
+it. A message says what was received, the rule, the reason, and what to do.
+"""
+
+
+class VADEError(Exception):
+    """Base of every exception that trl_vade raises on purpose."""
+
+
+class ConfigurationError(VADEError, ValueError):
+    """A setting or an argument that cannot work."""
+
+
+class ObservationError(VADEError, ValueError):
+    """Numbers that no set of rollouts can produce: more successes than trials, a pass rate of 1.2, a row twice."""
+
+
+class SnapshotError(VADEError):
+    """A saved sampler cannot be used."""
+
+
+class SnapshotNotFoundError(SnapshotError, FileNotFoundError):
+    """A saved sampler, or one of its two files, is not there."""
+
+
+class SnapshotCorruptError(SnapshotError, ValueError):
+    """A saved sampler is there, and damaged."""
+
+
+class SnapshotMismatchError(SnapshotError, ValueError):
+    """A saved sampler is sound, and belongs to another data set, other settings or a newer release."""
+
+
+class ReplicaDivergenceError(VADEError, RuntimeError):
+    """The sampler replicas of several ranks, which see the same rewards and must stay equal, differ."""

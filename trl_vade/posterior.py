@@ -1,0 +1,241 @@
+"""What is known about the pass rate of every row: decayed pseudo-counts of one Beta distribution a row.
+
+Source: VADE, arXiv 2511.18902, equations 5 and 6. Axis letters: N rows of the data set, K rows observed in one step.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .checks import (
+    FloatArray,
+    IntArray,
+    as_vector,
+    check_decay,
+    check_fields,
+    check_outcomes,
+    check_same,
+    check_whole_number,
+)
+from .errors import ObservationError, SnapshotCorruptError
+
+STATE_DTYPES = {
+    "sample_index": np.dtype(np.int64),
+    "alpha": np.dtype(np.float64),
+    "beta": np.dtype(np.float64),
+    "last_update": np.dtype(np.int64),
+    "visits": np.dtype(np.int64),
+}
+"""The arrays of `BetaPosterior.state_dict`, one entry for each row ever visited, in ascending order of the row."""
+
+
+class BetaPosterior:
+    """Hold the belief `p_i ~ Beta(alpha_i + 1, beta_i + 1)` about the pass rate `p_i` of each of N rows.
+
+    The counts start at zero, the uniform Beta(1, 1). The "+ 1" of that prior is never decayed: without evidence a row
+    returns to it. All counts are effective *now*, that is, decayed to the current step.
+
+    Source: arXiv 2511.18902, equations 5 and 6.
+
+    Args:
+        num_samples: N, at least 1.
+        decay_sampled: lambda_1 in [0, 1], the share of the old counts that a selected row keeps in a step.
+        decay_unsampled: lambda_2 in [0, 1], the same for every other row. 0.999 halves the counts in 693 steps.
+
+    Raises:
+        ConfigurationError: `num_samples` or a decay is outside its range.
+    """
+
+    def __init__(self, num_samples: int, *, decay_sampled: float = 0.2, decay_unsampled: float = 0.999) -> None:
+        self._num_samples = check_whole_number(
+            "num_samples", num_samples, minimum=1, advice="A posterior needs a row to describe; pass len(dataset)."
+        )
+        self._decay_sampled = check_decay("decay_sampled", decay_sampled)
+        self._decay_unsampled = check_decay("decay_unsampled", decay_unsampled)
+        self._step = 0
+        # (N,) each. alpha and beta are the counts as they were at the row's last_update; reading decays them to now.
+        self._alpha = np.zeros(self._num_samples, dtype=np.float64)
+        self._beta = np.zeros(self._num_samples, dtype=np.float64)
+        self._last_update = np.zeros(self._num_samples, dtype=np.int64)
+        self._visits = np.zeros(self._num_samples, dtype=np.int64)
+
+    def observe(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
+        """Take one step t: learn from the groups given, and let the counts of every other row decay.
+
+            selected      alpha <- lambda_1 alpha + successes    beta <- lambda_1 beta + trials - successes    (eq. 5)
+            not selected  alpha <- lambda_2 alpha                beta <- lambda_2 beta                         (eq. 6)
+
+        A row with no trials counts as not selected, and a step without any row still decays all N. Equation 6 costs
+        nothing here: it is applied when a row is read, so a step writes K rows and not N.
+
+        Args:
+            sample_index: (K,) integers, distinct rows in [0, N).
+            successes: (K,) in [0, trials]; fractions are allowed.
+            trials: (K,) completions that got a score, finite and not negative.
+
+        Raises:
+            ObservationError: anything else; the posterior is then unchanged.
+        """
+        rows = self._check_rows(sample_index)
+        successes, trials = check_outcomes(successes, trials)
+        if rows.shape != successes.shape:
+            raise ObservationError(
+                f"sample_index has shape {rows.shape} and successes and trials have {successes.shape}; they must be "
+                "equal, one entry a row. Sum the completions of a group before calling observe."
+            )
+        if np.unique(rows).size != rows.size:
+            values, occurrences = np.unique(rows, return_counts=True)
+            raise ObservationError(
+                f"sample_index names {values[occurrences > 1][:8].tolist()} more than once; the rows of a step must "
+                "be distinct, since a second update would decay the first. Add up their successes and trials."
+            )
+        scored = trials > 0
+        rows, successes, trials = rows[scored], successes[scored], trials[scored]
+        alpha, beta = self.counts(rows)  # read before the step advances: equation 5 starts from the counts at t - 1
+        self._step += 1
+        self._alpha[rows] = self._decay_sampled * alpha + successes
+        self._beta[rows] = self._decay_sampled * beta + (trials - successes)
+        self._last_update[rows] = self._step
+        self._visits[rows] += 1
+
+    def counts(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return the effective (alpha, beta) of the rows named, (K,) each, or of all rows, (N,) each, as new arrays.
+
+        Raises:
+            ObservationError: a row is outside [0, N) or not an integer.
+        """
+        rows = slice(None) if sample_index is None else self._check_rows(sample_index)
+        # Equation 6 for all the steps since the row's last update at once. 0 ** 0 is 1, so lambda_2 = 0 works too.
+        kept = np.power(self._decay_unsampled, self._step - self._last_update[rows])
+        return self._alpha[rows] * kept, self._beta[rows] * kept
+
+    @property
+    def alpha(self) -> FloatArray:
+        """(N,) effective pseudo-counts of successes, a new array."""
+        return self.counts()[0]
+
+    @property
+    def beta(self) -> FloatArray:
+        """(N,) effective pseudo-counts of failures, a new array."""
+        return self.counts()[1]
+
+    @property
+    def posterior_mean(self) -> FloatArray:
+        """(N,) expected pass rates in (0, 1)."""
+        return beta_mean(*self.counts())
+
+    @property
+    def posterior_variance(self) -> FloatArray:
+        """(N,) variances of the pass rates in (0, 1/12]; 1/12 is that of a row without evidence."""
+        alpha, beta = self.counts()
+        mean = beta_mean(alpha, beta)
+        return mean * (1.0 - mean) / (alpha + beta + 3.0)
+
+    @property
+    def visits(self) -> IntArray:
+        """(N,) number of steps in which the row had at least one trial, a new array."""
+        return self._visits.copy()
+
+    @property
+    def step(self) -> int:
+        """Number of steps taken."""
+        return self._step
+
+    @property
+    def num_samples(self) -> int:
+        """N."""
+        return self._num_samples
+
+    @property
+    def decays(self) -> dict[str, float]:
+        """`decay_sampled` (lambda_1) and `decay_unsampled` (lambda_2)."""
+        return {"decay_sampled": self._decay_sampled, "decay_unsampled": self._decay_unsampled}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the next step depends on, as new arrays and plain numbers.
+
+        `sample_index`, `alpha`, `beta`, `last_update` and `visits` have one entry for each row ever visited, and the
+        counts are those *at* `last_update`: decaying them here would make a resumed run differ in the last bit.
+        """
+        rows = np.flatnonzero(self._visits).astype(np.int64)
+        return {
+            "step": self._step,
+            **self._settings(),
+            "sample_index": rows,
+            "alpha": self._alpha[rows],
+            "beta": self._beta[rows],
+            "last_update": self._last_update[rows],
+            "visits": self._visits[rows],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned, bit for bit; on an error nothing changes.
+
+        Raises:
+            SnapshotMismatchError: other fields, another N or other decays than this posterior's.
+            SnapshotCorruptError: numbers that no run can have saved.
+        """
+        check_fields("posterior", state, ["step", *self._settings(), *STATE_DTYPES])
+        check_same("posterior", state, self._settings())
+        _check_saved_numbers(state, self._num_samples)
+        rows = state["sample_index"]
+        for name in ("alpha", "beta", "last_update", "visits"):
+            column = getattr(self, f"_{name}")
+            column[:] = 0
+            column[rows] = state[name]
+        self._step = int(state["step"])
+
+    def _settings(self) -> dict[str, Any]:
+        return {"num_samples": self._num_samples, **self.decays}
+
+    def _check_rows(self, sample_index: ArrayLike) -> IntArray:
+        rows = as_vector("sample_index", sample_index, kinds="iu")
+        wrong = rows[(rows < 0) | (rows >= self._num_samples)]
+        if wrong.size:
+            raise ObservationError(
+                f"sample_index holds {wrong[:8].tolist()}; rows must be in [0, {self._num_samples}), the rows of the "
+                "data set. A negative one would silently count from the end. Pass positions in the training set."
+            )
+        return rows.astype(np.int64)
+
+
+def beta_mean(alpha: FloatArray, beta: FloatArray) -> FloatArray:
+    """Return the mean of Beta(alpha + 1, beta + 1), `(alpha + 1) / (alpha + beta + 2)`, in the shape of `alpha`."""
+    return (alpha + 1.0) / (alpha + beta + 2.0)
+
+
+def _check_saved_numbers(state: Mapping[str, Any], num_samples: int) -> None:
+    """Raise `SnapshotCorruptError` unless a run over `num_samples` rows can have saved this."""
+    again = "The file was damaged or edited; load an earlier snapshot."
+    step = check_whole_number(
+        "The saved step", state["step"], minimum=0, maximum=2**63 - 1, advice=again, error=SnapshotCorruptError
+    )
+    shape = getattr(state["sample_index"], "shape", None)
+    for name, dtype in STATE_DTYPES.items():
+        array = state[name]
+        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1 or array.shape != shape:
+            raise SnapshotCorruptError(
+                f"The saved {name} is {_describe(array)}; it must be a {dtype} vector with one entry for each visited "
+                f"row, as sample_index, which has shape {shape}. {again}"
+            )
+    rows, alpha, beta, last_update, visits = (state[name] for name in STATE_DTYPES)
+    rules = {
+        "sample_index must rise strictly": rows[1:] > rows[:-1],
+        f"sample_index must be in [0, {num_samples})": (rows >= 0) & (rows < num_samples),
+        "alpha must be finite and not negative": (alpha >= 0) & (alpha < np.inf),
+        "beta must be finite and not negative": (beta >= 0) & (beta < np.inf),
+        "last_update must be in [1, step]": (last_update >= 1) & (last_update <= step),
+        "visits must be in [1, last_update]": (visits >= 1) & (visits <= last_update),
+    }
+    for rule, holds in rules.items():
+        if not holds.all():
+            raise SnapshotCorruptError(
+                f"In the saved posterior {rule}, and {np.count_nonzero(~holds)} of {rows.size} entries break this. "
+                f"{again}"
+            )
+
+
+def _describe(value: Any) -> str:
+    return f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
