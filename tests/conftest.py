@@ -1,0 +1,154 @@
+"""Small real parts that the tests share: a text model, a text data set, and a factory of trainer arguments."""
+
+import os
+
+# Before anything imports the Hub client: no test may reach a network, or report anything.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+import pytest
+from hypothesis import settings
+
+# Timings never decide a test, and a run of CI must be able to be repeated.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.load_profile("repeatable")
+
+WORDS = [str(number) for number in range(10)] + ["say", "a", "digit", "not", "below", "above"]
+
+
+@pytest.fixture(scope="session")
+def text_model_path(tmp_path_factory):
+    """Directory of a random two-layer Qwen2 with a 24-word tokenizer; loads in well under a second."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    path = tmp_path_factory.mktemp("text_model")
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "[UNK]"]
+    vocabulary = {token: number for number, token in enumerate([*special, *WORDS])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<|endoftext|>",
+        eos_token="<|im_end|>",
+        unk_token="[UNK]",
+        padding_side="left",
+    )
+    tokenizer.chat_template = (
+        "{% for message in messages %}<|im_start|> {{ message['content'] }} <|im_end|> {% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>{% endif %}"
+    )
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        pad_token_id=0,
+        eos_token_id=2,
+        bos_token_id=None,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def vision_model_path(tmp_path_factory):
+    """Directory of a real Qwen2.5-VL of the testbed's size, untrained."""
+    from trl_vade.testbed.model import build_model
+    from trl_vade.testbed.processor import build_processor
+
+    path = str(tmp_path_factory.mktemp("vision_model"))
+    processor = build_processor()
+    build_model(processor).save_pretrained(path)
+    processor.save_pretrained(path)
+    return path
+
+
+@pytest.fixture
+def text_rows():
+    """24 questions; `easy` rows are right for many answers, `hard` ones for a single answer."""
+    from datasets import Dataset
+
+    rows = []
+    for number in range(24):
+        question = f"say a digit {'not' if number % 2 else 'above'} {number % 10}"
+        rows.append({"prompt": [{"role": "user", "content": question}], "limit": number % 10, "id": f"row-{number}"})
+    return Dataset.from_list(rows)
+
+
+def numbered_rows(count, **columns):
+    from datasets import Dataset
+
+    return Dataset.from_list(
+        [{"prompt": f"question {i}", "id": f"row-{i}"} | {k: v(i) for k, v in columns.items()} for i in range(count)]
+    )
+
+
+def text_of(completion):
+    return completion if isinstance(completion, str) else completion[0]["content"]
+
+
+def says_a_digit(completions, limit, **kwargs):
+    """1 when the completion's first word is a digit above the row's limit; rows differ in difficulty."""
+    first = [(text_of(completion).split() or ["-"])[0] for completion in completions]
+    return [float(word.isdigit() and int(word) >= bound) for word, bound in zip(first, limit, strict=True)]
+
+
+def always_half(completions, **kwargs):
+    return [0.5] * len(completions)
+
+
+def train(model, rows, args, reward=says_a_digit, trainer_class=None, **arguments):
+    from trl_vade import VADEGRPOTrainer
+
+    trainer = (trainer_class or VADEGRPOTrainer)(model, reward, args, rows, **arguments)
+    trainer.train()
+    return trainer
+
+
+def weights(trainer):
+    return {name: value.clone() for name, value in trainer.model.state_dict().items()}
+
+
+def assert_equal_weights(left, right):
+    assert left.keys() == right.keys()
+    assert all(left[name].equal(right[name]) for name in left)
+
+
+def logged(trainer, name):
+    return [entry[name] for entry in trainer.state.log_history if name in entry]
+
+
+@pytest.fixture
+def make_args(tmp_path):
+    """Arguments of a run of six generation batches of 4 rows x 4 completions on the text model."""
+    from trl_vade import VADEGRPOConfig
+
+    def make(config_class=VADEGRPOConfig, **changes):
+        defaults = {
+            "output_dir": str(tmp_path / "out"),
+            "per_device_train_batch_size": 16,
+            "num_generations": 4,
+            "max_completion_length": 4,
+            "max_steps": 6,
+            "learning_rate": 1e-2,
+            "use_cpu": True,
+            "bf16": False,
+            "gradient_checkpointing": False,
+            "dataloader_pin_memory": False,
+            "logging_steps": 1,
+            "save_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+            "seed": 3,
+        }
+        return config_class(**(defaults | changes))
+
+    return make

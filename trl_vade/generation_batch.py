@@ -1,0 +1,82 @@
+"""A generation batch that is still in use, as a file: what a checkpoint inside it needs to go on bit for bit.
+
+TRL 1.16 keeps the completions of a generation batch in memory (`GRPOTrainer._buffered_inputs`) for the optimiser steps
+that use them, and no checkpoint holds them: a run resumed there would generate others.
+
+One file a process, `vade_generation_batch_<process>.safetensors`: the tensors of micro-batch i are named `<i>/<name>`,
+and the header's metadata holds the rest (lists of whole numbers, missing values) as JSON.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load, save
+
+from .errors import SnapshotCorruptError
+
+MicroBatches = list[dict[str, Any]]
+
+
+def file_name(process_index: int) -> str:
+    """Name of a process's file."""
+    return f"vade_generation_batch_{process_index:05d}.safetensors"
+
+
+def save_generation_batch(path: str | os.PathLike[str], micro_batches: MicroBatches) -> str:
+    """Write the micro-batches to `path` by way of a temporary file; return the SHA-256 of its bytes.
+
+    Raises:
+        TypeError: for a value that is neither a tensor, nor None, nor a list of whole numbers: an error now, where a
+            wrong guess would show as another run after the resume.
+    """
+    tensors, others = {}, []
+    for i, micro_batch in enumerate(micro_batches):
+        others.append({})
+        for name, value in micro_batch.items():
+            if isinstance(value, torch.Tensor):
+                # safetensors refuses tensors that share memory, as the slices of one batch do.
+                tensors[f"{i}/{name}"] = value.detach().cpu().contiguous().clone()
+            elif value is None or (isinstance(value, list) and all(type(number) is int for number in value)):
+                others[i][name] = value
+            else:
+                raise TypeError(
+                    f"{name} of TRL's buffered generation batch is a {type(value).__name__}, which this version of "
+                    "trl_vade cannot save. Save between generation batches (save_steps), or report this."
+                )
+    content = save(tensors, metadata={"others": json.dumps(others)})
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_suffix(".tmp")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, target)
+    return hashlib.sha256(content).hexdigest()
+
+
+def load_generation_batch(path: str | os.PathLike[str], digest: str, device: torch.device) -> MicroBatches | None:
+    """Read what `save_generation_batch` wrote, onto `device`; None where there is no such file.
+
+    Raises:
+        SnapshotCorruptError: the file is not the one whose SHA-256 is `digest`.
+    """
+    if not Path(path).exists():
+        return None
+    content = Path(path).read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise SnapshotCorruptError(
+            f"{path} has SHA-256 {hashlib.sha256(content).hexdigest()[:12]}... and its checkpoint asks for "
+            f"{digest[:12]}...: it was truncated, altered or copied from another checkpoint. Resume from another "
+            "checkpoint, or delete this file to have its generation batch generated anew."
+        )
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    micro_batches: MicroBatches = json.loads(header["__metadata__"]["others"])
+    for key, tensor in load(content).items():
+        i, _, name = key.partition("/")
+        micro_batches[int(i)][name] = tensor.to(device)
+    return micro_batches

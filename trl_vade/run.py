@@ -1,0 +1,90 @@
+"""A finished (or interrupted) run, as the files in its output directory tell it."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import VADEError
+from .posterior import BetaPosterior
+from .selection_log import SelectionLog
+from .snapshot import Snapshot, load_snapshot
+
+TRAINER_STATE_FILE = "trainer_state.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished (or interrupted) run, as its files tell it."""
+
+    snapshot: Snapshot
+    selections: list[dict[str, Any]]  # lines of the selection log, one a generation batch
+    history: list[dict[str, Any]]  # the Trainer's log history
+
+    @property
+    def sampler(self) -> str:
+        """As in `vade_sampler`: thompson, greedy or uniform."""
+        state = self.snapshot.sampler_state
+        return "greedy" if state["settings"].get("greedy") else str(state["kind"])
+
+    @property
+    def validation(self) -> list[dict[str, float]]:
+        """`step`, `rollouts` (spent on training until then) and `score` (mean success reward) of each evaluation."""
+        key = f"eval_rewards/{self.snapshot.metadata['success_reward']}/mean"
+        scored = [entry for entry in self.history if entry.get(key) is not None]
+        return [
+            {"step": entry["step"], "rollouts": self.rollouts_before(entry["step"]), "score": entry[key]}
+            for entry in scored
+        ]
+
+    @property
+    def effective_gradient_ratio(self) -> NDArray[np.float64]:
+        """(S,) of each generation batch; NaN where no completion was scored."""
+        ratios = [line["effective_gradient_ratio"] for line in self.selections]
+        return np.array([np.nan if ratio is None else ratio for ratio in ratios], dtype=np.float64)
+
+    def rollouts_before(self, global_step: int) -> int:
+        """Rollouts spent on training when `global_step` optimiser steps were finished."""
+        return max((line["rollouts"] for line in self.selections if line["global_step"] < global_step), default=0)
+
+    def posterior_at(self, step: int) -> BetaPosterior:
+        """The posterior after generation batch `step`, replayed from the selection log."""
+        settings = self.snapshot.sampler_state["posterior"]
+        posterior = BetaPosterior(
+            int(settings["num_samples"]),
+            decay_sampled=float(settings["decay_sampled"]),
+            decay_unsampled=float(settings["decay_unsampled"]),
+        )
+        for line in self.selections[:step]:
+            posterior.observe(np.array(line["sample_index"], dtype=np.int64), line["successes"], line["trials"])
+        return posterior
+
+
+def read_run(output_dir: str | os.PathLike[str]) -> Run:
+    """Read a run from its output directory.
+
+    Raises:
+        SnapshotError: if the posterior is missing or broken.
+        VADEError: if there is no trainer state (`trainer.save_state()` writes it) or no selection log, or the log
+            lacks the beginning of the run.
+    """
+    snapshot = load_snapshot(output_dir)
+    state_file = Path(output_dir) / TRAINER_STATE_FILE
+    selections = SelectionLog(output_dir).read()
+    if not state_file.exists() or not selections:
+        missing = SelectionLog(output_dir).path if state_file.exists() else state_file
+        raise VADEError(
+            f"{missing} is missing or empty, so there is nothing to report. Call trainer.save_state() after "
+            "trainer.train(), and give the report the output_dir of that run."
+        )
+    if selections[0]["step"] != 1:
+        raise VADEError(
+            f"{SelectionLog(output_dir).path} begins at generation batch {selections[0]['step']}: the run was resumed "
+            "from a checkpoint of another output_dir. Put that directory's lines before it, up to this batch."
+        )
+    history = json.loads(state_file.read_text(encoding="utf-8"))["log_history"]
+    return Run(snapshot, selections, history)

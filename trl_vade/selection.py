@@ -1,0 +1,234 @@
+"""On-time selection: rows are chosen and loaded when a generation batch is needed, and scored before the next choice.
+
+A torch `Sampler` cannot be on time under TRL: accelerate's loader fetches one batch ahead and the Trainer pulls a
+whole accumulation window before its first step, so batch k+1 would be chosen before batch k is scored, and a resume
+would replay the loader without feedback. So the loader carries only tickets, and this module does the choosing.
+"""
+
+import functools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast, gather
+from datasets import Dataset
+from numpy.typing import NDArray
+from trl.data_utils import is_conversational, prepare_multimodal_messages
+
+from .data import Rows, dataset_fingerprint, with_image_lists
+from .feedback import GroupOutcomes
+from .information import expected_effective_ratio
+from .samplers import ThompsonSampler, UniformSampler
+from .selection_log import SelectionLog
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """A generation batch between its choice and its scores."""
+
+    sample_index: NDArray[np.int64]  # (K,)
+    posterior_mean: NDArray[np.float64]  # (K,) belief before the rollouts
+    predicted_effective_ratio: float  # expected share of groups with a gradient, before the rollouts
+    posterior_step: int  # generation batches in the posterior when the rows were chosen
+    initialising: bool  # Algorithm 1, lines 1-4: collected, and observed together as one step
+
+
+class OnTimeSelection:
+    """
+    Chooses the rows of each generation batch, loads this process's share of them, and feeds their scores back.
+
+    Every process holds a replica of the sampler. Process 0's choice is broadcast; the scores arrive gathered, so the
+    replicas stay equal without a further message.
+
+    Args:
+        sampler: this process's replica.
+        dataset: N training rows.
+        num_groups: K, rows in a generation batch.
+        num_generations: G, completions of each row.
+        accelerator: of the trainer.
+        log: where the main process writes down each choice and its outcome.
+    """
+
+    def __init__(
+        self,
+        sampler: ThompsonSampler | UniformSampler,
+        dataset: Dataset,
+        *,
+        num_groups: int,
+        num_generations: int,
+        accelerator: Accelerator,
+        log: SelectionLog,
+    ):
+        self.sampler = sampler
+        self.dataset = dataset
+        self.num_groups = num_groups
+        self.num_generations = num_generations
+        self.accelerator = accelerator
+        self.log = log
+        self.rollouts = 0
+        self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}
+        self.images_on_all_processes = True
+        self._in_flight: InFlight | None = None
+        self._num_scored = 0
+        self._initial: list[GroupOutcomes] = []
+        self._choose_seconds = 0.0
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Add the wall seconds of the block to `seconds[what]`, less what was selection inside it."""
+        start, selection = time.perf_counter(), self.seconds["selection"]
+        yield
+        self.seconds[what] += time.perf_counter() - start - (self.seconds["selection"] - selection)
+
+    def choose(self) -> Rows:
+        """Draw K rows from the posterior as it is now; return this process's share, one item a completion."""
+        before = self.seconds["selection"]
+        with self.timed("selection"):
+            draw = self.sampler.draw(self.num_groups)
+            sample_index = self._from_main_process(draw.sample_index)
+            self._in_flight = self._describe(sample_index, initialising=False)
+            rows = self._load(sample_index)
+        self._choose_seconds = self.seconds["selection"] - before
+        return rows
+
+    def initial_batches(self) -> Iterator[Rows]:
+        """Every row once (Algorithm 1, lines 1-4), K at a time.
+
+        The last batch is filled up from the first rows where the completions would not divide among the processes;
+        the outcomes of those rows are added up, so no rollout is thrown away.
+        """
+        num_rows, world = len(self.dataset), self.accelerator.num_processes
+        for start in range(0, num_rows, self.num_groups):
+            size = min(self.num_groups, num_rows - start)
+            while size * self.num_generations % world:
+                size += 1
+            sample_index = np.arange(start, start + size, dtype=np.int64) % num_rows
+            self._in_flight = self._describe(sample_index, initialising=True)
+            yield self._load(sample_index)
+
+    def record(self, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
+        """Feed the scores of the batch in flight back, and return what is to be logged of it."""
+        in_flight, before = self.in_flight, self.seconds["selection"]
+        with self.timed("selection"):
+            self.rollouts += len(outcomes.sample_index) * self.num_generations
+            self._in_flight = None
+            if in_flight.initialising:
+                self._initial.append(outcomes)
+                return {}
+            staleness = self._num_scored - in_flight.posterior_step
+            self._observe(outcomes, global_step, in_flight.predicted_effective_ratio)
+            metrics = self._metrics(in_flight, outcomes) | {"staleness": float(staleness)}
+        seconds = self._choose_seconds + self.seconds["selection"] - before
+        return metrics | {"rollouts": float(self.rollouts), "selection_seconds": seconds}
+
+    def finish_initialisation(self) -> None:
+        """Observe the outcomes of `initial_batches` as one step: alpha = r, beta = G - r for every row."""
+        successes, trials = np.zeros(len(self.dataset)), np.zeros(len(self.dataset))
+        has_gradient = np.zeros(len(self.dataset), dtype=bool)
+        for outcomes in self._initial:
+            np.add.at(successes, outcomes.sample_index, outcomes.successes)
+            np.add.at(trials, outcomes.sample_index, outcomes.trials)
+            has_gradient[outcomes.sample_index[outcomes.has_gradient]] = True
+        self._initial = []
+        every_row = np.arange(len(self.dataset), dtype=np.int64)
+        alpha, beta = self.sampler.posterior.counts(every_row)
+        predicted = expected_effective_ratio(alpha, beta, self.num_generations).mean()
+        self._observe(GroupOutcomes(every_row, successes, trials, has_gradient), 0, float(predicted))
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Of the data set; read once, since it costs a pass over the rows' ids."""
+        return dataset_fingerprint(self.dataset)
+
+    @property
+    def in_flight(self) -> InFlight:
+        """The batch that was chosen and has no scores yet."""
+        if self._in_flight is None:
+            raise RuntimeError(
+                "Rewards arrived for a generation batch that nobody chose: this is a defect of trl_vade."
+            )
+        return self._in_flight
+
+    def state_dict(self) -> dict[str, Any]:
+        """Running totals, for the snapshot's metadata; the sampler's own state is saved beside them."""
+        return {"rollouts": self.rollouts, "seconds": dict(self.seconds)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state`, after the sampler's state was loaded; drop what the log holds of later batches."""
+        self.rollouts = int(state["rollouts"])
+        self.seconds = {name: float(state["seconds"][name]) for name in self.seconds}
+        self._num_scored = self.sampler.posterior.step
+        if self.accelerator.is_main_process:
+            self.log.truncate(self._num_scored)
+
+    def _observe(self, outcomes: GroupOutcomes, global_step: int, predicted: float) -> None:
+        self.sampler.observe(outcomes.sample_index, outcomes.successes, outcomes.trials)
+        self._num_scored += 1
+        if self.accelerator.is_main_process:
+            self.log.append(
+                outcomes,
+                step=self.sampler.posterior.step,
+                global_step=global_step,
+                rollouts=self.rollouts,
+                predicted_effective_ratio=predicted,
+            )
+
+    def _describe(self, sample_index: NDArray[np.int64], *, initialising: bool) -> InFlight:
+        posterior = self.sampler.posterior
+        alpha, beta = posterior.counts(sample_index)
+        predicted = expected_effective_ratio(alpha, beta, self.num_generations)
+        mean = (alpha + 1.0) / (alpha + beta + 2.0)
+        return InFlight(sample_index, mean, float(predicted.mean()), posterior.step, initialising)
+
+    def _metrics(self, in_flight: InFlight, outcomes: GroupOutcomes) -> dict[str, float]:
+        scored = outcomes.trials > 0
+        realised = outcomes.pass_rate[scored]
+        error = in_flight.posterior_mean[scored] - realised
+        return self.sampler.metrics() | {
+            "effective_gradient_ratio": outcomes.effective_gradient_ratio,
+            "predicted_effective_ratio": in_flight.predicted_effective_ratio,
+            "brier": float(np.mean(error**2)) if scored.any() else float("nan"),
+            "selected_pass_rate": float(realised.mean()) if scored.any() else float("nan"),
+        }
+
+    def _from_main_process(self, sample_index: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Process 0's choice. The replicas agree, but a libm that rounds differently on another node must not split
+        a group over different rows."""
+        if self.accelerator.num_processes == 1:
+            return sample_index
+        chosen = torch.as_tensor(sample_index, device=self.accelerator.device)
+        return broadcast(chosen, from_process=0).cpu().numpy()
+
+    def _load(self, sample_index: NDArray[np.int64]) -> Rows:
+        """This process's slice of the K*G completions' rows, in TRL's order; each distinct row is decoded once.
+
+        The items of a group are separate dictionaries, as from TRL's loader (a `rollout_func` writes into them), that
+        share their values.
+        """
+        share = len(sample_index) * self.num_generations // self.accelerator.num_processes
+        first = self.accelerator.process_index * share
+        group = np.arange(first, first + share) // self.num_generations
+        distinct = self.dataset.__getitems__(sample_index[group[0] : group[-1] + 1].tolist())
+        return self._as_one_modality(with_image_lists([dict(distinct[g - group[0]]) for g in group]))
+
+    def _as_one_modality(self, rows: Rows) -> Rows:
+        """Where some processes have images in this batch and others none, write text prompts as the others do.
+
+        TRL 1.16 does not expect that in its completions table: it would gather images on some processes only and wait
+        for ever (so `images_on_all_processes` tells the trainer to leave them out), and mix prompts whose content is a
+        string with prompts whose content is a list of parts, which Arrow refuses.
+        """
+        has_images = any(row.get("images") or row.get("image") is not None for row in rows)
+        self.images_on_all_processes = has_images
+        if self.accelerator.num_processes == 1 or not {"image", "images"} & rows[0].keys():
+            return rows
+        answers = gather(torch.tensor([has_images], device=self.accelerator.device))
+        self.images_on_all_processes = bool(answers.all())
+        if has_images or not answers.any() or not is_conversational(rows[0]):
+            return rows
+        return [{**row, "prompt": prepare_multimodal_messages(row["prompt"])} for row in rows]

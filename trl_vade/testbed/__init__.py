@@ -1,0 +1,40 @@
+"""The embedded default: a rendered visual-reasoning data set and a tiny, real Qwen2.5-VL that can nearly solve it.
+
+Both are built locally and deterministically from a seed, so the first run of a stranger needs neither network nor GPU.
+Names are loaded on first use (PEP 562): `import trl_vade.testbed` loads no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .dataset import build_dataset, load_testbed_dataset
+    from .measure import measure_pass_rates
+    from .pretrained import load_testbed_model
+    from .rewards import exact_answer_reward
+
+_MODULE_OF = {
+    "build_dataset": "dataset",
+    "load_testbed_dataset": "dataset",
+    "load_testbed_model": "pretrained",
+    "measure_pass_rates": "measure",
+    "exact_answer_reward": "rewards",
+}
+
+__all__ = [
+    "build_dataset",
+    "exact_answer_reward",
+    "load_testbed_dataset",
+    "load_testbed_model",
+    "measure_pass_rates",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,69 @@
+"""The tiny model: Qwen2.5-VL's own classes at about 0.3 M parameters, randomly initialised."""
+
+import torch
+from transformers import GenerationConfig, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
+
+from . import drawing
+
+INITIALIZER_RANGE = 0.08
+"""Qwen's 0.02 is for widths of thousands; at width 64 it leaves every activation near zero and learning slow."""
+
+
+def build_config(processor: Qwen2_5_VLProcessor) -> Qwen2_5_VLConfig:
+    """Return the configuration whose token ids are those of `processor`."""
+    tokenizer = processor.tokenizer
+    text = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 64,
+        "intermediate_size": 160,
+        "num_hidden_layers": 3,
+        # vLLM's CPU backend takes head_dim 32 and not 16: two heads, not four.
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 1024,
+        "initializer_range": INITIALIZER_RANGE,
+        # Sections of time, height and width; they must add up to head_dim / 2 = 16. The high frequencies come first,
+        # and the default theta of 1e6 would leave the later sections all but constant over 40 tokens.
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [4, 6, 6]},
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    vision = {
+        "depth": 2,
+        "hidden_size": 48,
+        "intermediate_size": 96,
+        "num_heads": 2,
+        "out_hidden_size": 64,
+        "patch_size": drawing.CELL,
+        "temporal_patch_size": 2,
+        "spatial_merge_size": 2,
+        "window_size": 112,
+        "fullatt_block_indexes": [1],
+        "initializer_range": INITIALIZER_RANGE,
+    }
+    return Qwen2_5_VLConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=processor.image_token_id,
+        video_token_id=processor.video_token_id,
+        vision_start_token_id=tokenizer.convert_tokens_to_ids("<|vision_start|>"),
+        vision_end_token_id=tokenizer.convert_tokens_to_ids("<|vision_end|>"),
+        tie_word_embeddings=True,
+        dtype="float32",
+    )
+
+
+def build_model(processor: Qwen2_5_VLProcessor, seed: int = 0) -> Qwen2_5_VLForConditionalGeneration:
+    """Return a freshly initialised float32 model on the CPU; torch's global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen2_5_VLForConditionalGeneration(build_config(processor))
+    tokenizer = processor.tokenizer
+    model.generation_config = GenerationConfig(
+        do_sample=True,
+        temperature=1.0,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return model

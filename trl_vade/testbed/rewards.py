@@ -1,0 +1,28 @@
+"""The testbed's reward: is the text between the answer tags the answer?"""
+
+import re
+from typing import Any
+
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+
+
+def exact_answer_reward(completions: list[Any], answer: list[str], **kwargs: Any) -> list[float]:
+    """Return 1.0 for every completion whose first `<answer>...</answer>` holds the answer exactly, else 0.0.
+
+    Args:
+        completions: Strings, or conversations whose first message holds the text; one for each answer.
+        answer: The data set's column, repeated by TRL to the length of `completions`.
+        **kwargs: Further columns that TRL passes; not read.
+    """
+    rewards = []
+    for completion, expected in zip(completions, answer, strict=True):
+        found = _ANSWER.search(_text(completion))
+        rewards.append(float(found is not None and found.group(1).strip() == expected.strip()))
+    return rewards
+
+
+def _text(completion: Any) -> str:
+    content = completion if isinstance(completion, str) else completion[0]["content"]
+    if isinstance(content, str):
+        return content
+    return "".join(block.get("text", "") for block in content)

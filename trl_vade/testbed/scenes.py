@@ -1,0 +1,162 @@
+"""Four families of picture questions, three levels each; the third level combines what the first two teach.
+
+| task   | level 1               | level 2                    | level 3                            |
+| ------ | --------------------- | -------------------------- | ---------------------------------- |
+| count  | all shapes (1-9)      | one colour of two (1-6)    | one colour of four (1-6)           |
+| chart  | height of a bar (1-9) | sum of two bars (2-12)     | sum of three bars (3-18)           |
+| math   | read a digit (0-9)    | sum of two digits (0-10)   | product of two digits (4-49)       |
+| colour | of one shape (8)      | of both of two (56)        | of two of four (56)                |
+
+Answers are drawn first, evenly over their range, and the scene is drawn to fit: no answer can be guessed one
+time in four, neither blindly nor by naming something that is merely in the picture.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from . import drawing
+
+TASKS = ("count", "chart", "math", "colour")
+LEVELS = (1, 2, 3)
+SIDES = ("left", "right")
+CORNERS = ("top left", "top right", "bottom left", "bottom right")
+
+JITTER = 2
+"""Pixels that a digit may be off its place, each way."""
+INKS = ("black", "blue", "purple", "red", "green")
+"""The dark colours. What is counted, measured or read is never pale; the colour family uses all eight."""
+BAR_UNIT = 5
+"""Pixels of bar height per unit of value."""
+BAR_FLOOR = 52
+"""Row of the axis on which the bars stand."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A picture, a question about it, and the answer as the string that a reward compares with."""
+
+    task: str
+    level: int
+    question: str
+    answer: str
+    image: Image.Image
+
+
+def draw_scene(task: str, level: int, rng: np.random.Generator) -> Scene:
+    """Draw one scene of a family and level; a pure function of its arguments and of the state of `rng`.
+
+    Raises:
+        ValueError: `task` or `level` is not one of `TASKS` and `LEVELS`.
+    """
+    if task not in TASKS or level not in LEVELS:
+        raise ValueError(f"no scene for task {task!r}, level {level!r}; tasks are {TASKS}, levels are {LEVELS}")
+    question, answer, image = _FAMILIES[task](level, rng)
+    return Scene(task, level, question, answer, image)
+
+
+def _integer(rng: np.random.Generator, low: int, high: int) -> int:
+    """A whole number from `low` to `high`, both included."""
+    return int(rng.integers(low, high + 1))
+
+
+def _some(rng: np.random.Generator, names: tuple[str, ...], k: int) -> list[str]:
+    """`k` different names in random order."""
+    return [names[i] for i in rng.permutation(len(names))[:k]]
+
+
+def _addends(rng: np.random.Generator, k: int, low: int, high: int) -> list[int]:
+    """`k` numbers from `low` to `high` whose sum is even over its whole range, so that no sum is the obvious guess."""
+    total = _integer(rng, k * low, k * high)
+    while True:
+        values = rng.integers(low, high + 1, size=k)
+        if values.sum() == total:
+            return [int(value) for value in values]
+
+
+def _count(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
+    colours = _some(rng, INKS, (1, 2, 4)[level - 1])
+    target = _integer(rng, 1, 9 if level == 1 else 6)
+    numbers = [target] + [_integer(rng, 1, 6 if level == 2 else 3) for _ in colours[1:]]
+    image, pen = drawing.blank()
+    cells = iter(rng.permutation(16))
+    for colour, number in zip(colours, numbers, strict=True):
+        for _ in range(number):
+            row, column = divmod(int(next(cells)), 4)
+            side = _integer(rng, 10, 11)
+            # One pixel of margin inside the patch keeps neighbours apart: shapes that touch cannot be counted.
+            left, top = (drawing.CELL * at + _integer(rng, 1, 13 - side) for at in (column, row))
+            drawing.shape(pen, drawing.SHAPES[_integer(rng, 0, 2)], colour, left, top, side)
+    question = "How many shapes are there?" if level == 1 else f"How many {colours[0]} shapes are there?"
+    return question, str(target), image
+
+
+def _chart(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
+    values = [_integer(rng, 1, 9)] if level == 1 else _addends(rng, level, 1, 6)
+    image, pen = drawing.blank()
+    pen.line((1, BAR_FLOOR, 54, BAR_FLOOR), fill=drawing.AXIS)
+    slots = sorted(int(slot) for slot in rng.permutation(3)[:level])
+    for slot, value, colour in zip(slots, values, _some(rng, INKS, level), strict=True):
+        width = _integer(rng, 11, 13)
+        left = 2 + 18 * slot + _integer(rng, 0, 14 - width)
+        pen.rectangle(
+            (left, BAR_FLOOR - BAR_UNIT * value, left + width - 1, BAR_FLOOR - 1), fill=drawing.COLOURS[colour]
+        )
+    question = (
+        "What is the value of the bar?",
+        "What is the sum of the two bars?",
+        "What is the sum of the three bars?",
+    )
+    return question[level - 1], str(sum(values)), image
+
+
+def _math(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
+    if level == 1:
+        values = [_integer(rng, 0, 9)]
+    else:
+        values = _addends(rng, 2, 0, 5) if level == 2 else [_integer(rng, 2, 7), _integer(rng, 2, 7)]
+    image, pen = drawing.blank()
+    for at, value in enumerate(values):
+        # A digit is 20 x 28 pixels in the middle of its room, give or take JITTER.
+        middle = 18 if level == 1 else 4 + 28 * at
+        left, top = middle + _integer(rng, -JITTER, JITTER), 14 + _integer(rng, -JITTER, JITTER)
+        drawing.digit(pen, value, INKS[_integer(rng, 0, len(INKS) - 1)], left, top, 4)
+    question = (
+        "Which digit is this?",
+        "What is the sum of the two digits?",
+        "What is the product of the two digits?",
+    )
+    answer = int(np.prod(values)) if level == 3 else sum(values)
+    return question[level - 1], str(answer), image
+
+
+def _colour(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
+    image, pen = drawing.blank()
+    kinds = [drawing.SHAPES[_integer(rng, 0, 2)] for _ in CORNERS]
+    if level == 1:
+        colour = _some(rng, tuple(drawing.COLOURS), 1)[0]
+        side = _integer(rng, 22, 34)
+        left, top = _integer(rng, 1, 55 - side), _integer(rng, 1, 55 - side)
+        drawing.shape(pen, kinds[0], colour, left, top, side)
+        return "What colour is the shape?", colour, image
+    # Level 2: two halves, both asked for. Level 3: four corners of four colours, of which two are asked for.
+    places = SIDES if level == 2 else CORNERS
+    colours = _some(rng, tuple(drawing.COLOURS), len(places))
+    for place, (kind, colour) in enumerate(zip(kinds, colours, strict=False)):
+        side = _integer(rng, 17, 24)
+        left = 28 * (place % 2) + _integer(rng, 1, 27 - side)
+        top = 28 * (place // 2) + _integer(rng, 1, 27 - side) + (14 if level == 2 else 0)
+        drawing.shape(pen, kind, colour, left, top, side)
+    first, second = (int(place) for place in rng.permutation(len(places))[:2])
+    question = f"What colours are the {places[first]} shape and the {places[second]} shape?"
+    return question, f"{colours[first]} {colours[second]}", image
+
+
+_FAMILIES: dict[str, Callable[[int, np.random.Generator], tuple[str, str, Image.Image]]] = {
+    "count": _count,
+    "chart": _chart,
+    "math": _math,
+    "colour": _colour,
+}

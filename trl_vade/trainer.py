@@ -1,0 +1,217 @@
+"""`VADEGRPOTrainer`: GRPO that chooses its prompts. Short overrides; each calls the parent, none repeats it."""
+
+import functools
+import inspect
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from tqdm import tqdm
+from trl import GRPOTrainer
+
+from .callbacks import PosteriorState, StepTimer
+from .checkpoint import load_posterior, save_posterior
+from .config import chooses
+from .data import TicketDataset
+from .feedback import group_outcomes, success_column
+from .generation import suppress_vision_tokens, without_missing_images
+from .preemption import LastCheckpoint
+from .preflight import declares_success, resolve_args, reward_names, selects_on_time
+from .samplers import ThompsonSampler, UniformSampler
+from .selection import OnTimeSelection
+from .selection_log import SelectionLog
+from .snapshot import POSTERIOR_FILE
+from .weights import load_saved_weights
+
+
+class VADEGRPOTrainer(GRPOTrainer):
+    """
+    `trl.GRPOTrainer` whose prompts are chosen, on time, by a Thompson sampler over the pass rates of the training rows
+    (VADE, arXiv 2511.18902, Algorithm 1).
+
+    The arguments are those of `GRPOTrainer`. `args` may be a [`VADEGRPOConfig`], a plain `GRPOConfig` or `None`; VADE's
+    defaults apply where its fields are missing.
+
+    Attributes:
+        selection (`OnTimeSelection` or `None`):
+            The sampler with its posterior (`trainer.selection.sampler.posterior`) and the running totals. `None` where
+            rows have no index or a fixed order (iterable data set, `shuffle_dataset=False`, split or dispatched
+            batches) or success is undeclared: only `vade_sampler="uniform"` accepts these, and is then the stock
+            trainer.
+
+    Raises:
+        ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work.
+    """
+
+    _tag_names = ["trl", "grpo", "vade"]
+    _name = "VADE"
+    _paper = {
+        "title": "VADE: Variance-Aware Dynamic Sampling via Online Sample-Level Difficulty Estimation for Multimodal RL",
+        "id": "2511.18902",
+        "citation": textwrap.dedent("""\
+            @article{hu2025vade,
+                title        = {{VADE: Variance-Aware Dynamic Sampling via Online Sample-Level Difficulty Estimation for Multimodal RL}},
+                author       = {Zengjie Hu and Jiantao Qiu and Tianyi Bai and Haojin Yang and Binhang Yuan and Qi Jing and Conghui He and Wentao Zhang},
+                year         = 2025,
+                eprint       = {arXiv:2511.18902},
+            }"""),
+    }
+
+    @functools.wraps(GRPOTrainer.__init__)  # the signature is the parent's, whatever the installed TRL gives it
+    def __init__(self, *positional: Any, **named: Any):
+        call = inspect.signature(GRPOTrainer.__init__).bind(self, *positional, **named)
+        arguments = call.arguments
+        arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
+        if arguments.get("environment_factory") is None:  # TRL adds an environment's own rewards to the names
+            declares_success(args, reward_names(arguments.get("reward_funcs")))
+        on_time = selects_on_time(args, arguments.get("train_dataset"))
+        super().__init__(*call.args[1:], **call.kwargs)
+        suppress_vision_tokens(self)
+        self._last_checkpoint = LastCheckpoint(self.accelerator)
+        self.add_callback(self._last_checkpoint)
+        self._weights_left_out = False
+        self.selection = None
+        if on_time and declares_success(args, self.reward_func_names):
+            self._success_column = success_column(self.reward_func_names, args.vade_success_reward)
+            self.selection = self._make_selection()
+        if self.selection is not None:
+            self.add_callback(PosteriorState(POSTERIOR_FILE))
+            self.add_callback(StepTimer(lambda: self.selection.seconds))
+
+    def _make_selection(self) -> OnTimeSelection:
+        args, num_rows = self.args, len(self.train_dataset)
+        common = {
+            "seed": args.seed,
+            "decay_sampled": args.vade_decay_sampled,
+            "decay_unsampled": args.vade_decay_unsampled,
+        }
+        if chooses(args):
+            greedy = args.vade_sampler == "greedy"
+            sampler = ThompsonSampler(num_rows, gain=args.vade_information_gain, greedy=greedy, **common)
+        else:
+            sampler = UniformSampler(num_rows, **common)
+        return OnTimeSelection(
+            sampler,
+            # As the stock loader does: with `remove_unused_columns` a reward function sees no other columns.
+            self._remove_unused_columns(self.train_dataset, description="training"),
+            num_groups=args.generation_batch_size // args.num_generations,
+            num_generations=args.num_generations,
+            accelerator=self.accelerator,
+            log=SelectionLog(args.output_dir),
+        )
+
+    @functools.wraps(GRPOTrainer.train)
+    def train(self, *positional: Any, **named: Any):
+        with self._last_checkpoint.watching(self.args):
+            return super().train(*positional, **named)
+
+    def get_train_dataloader(self):
+        """The stock loader over tickets: same length, same repeats, nothing decoded and nothing chosen ahead."""
+        if self.selection is None:
+            return super().get_train_dataloader()
+        rows, self.train_dataset = self.train_dataset, TicketDataset(len(self.train_dataset))
+        try:
+            loader = super().get_train_dataloader()
+        finally:
+            self.train_dataset = rows
+        if chooses(self.args):
+            # Each epoch a loader takes a seed for its workers from torch's global generator. With `ignore_data_skip` a
+            # resumed run has its epochs elsewhere, and would sample other completions. (uniform stays as stock.)
+            loader.base_dataloader.generator = torch.Generator().manual_seed(self.args.seed)
+        return loader
+
+    def _prepare_inputs(self, generation_batch):
+        """When a generation batch is due, choose and load its rows in place of the tickets."""
+        if self.selection is None or not self.model.training or not self._generation_is_due():
+            return super()._prepare_inputs(generation_batch)
+        if self.args.vade_posterior_init == "rollout" and self.selection.sampler.posterior.step == 0:
+            self._initialise_posterior()
+        rows = self.selection.choose()
+        with self._generating():
+            return super()._prepare_inputs(rows)
+
+    @contextmanager
+    def _generating(self) -> Iterator[None]:
+        """Time a generation batch, and keep its images out of the completions table where some process has none."""
+        self.log_multimodal = self.args.log_multimodal and self.selection.images_on_all_processes
+        try:
+            with self.selection.timed("generation"):
+                yield
+        finally:
+            self.log_multimodal = self.args.log_multimodal
+
+    def _generation_is_due(self) -> bool:
+        """The parent's own condition for generating in this micro-batch (TRL 1.16, `GRPOTrainer._prepare_inputs`)."""
+        generate_every = self.args.steps_per_generation * self.num_iterations
+        return self._step % generate_every == 0 or self._buffered_inputs is None
+
+    def _initialise_posterior(self) -> None:
+        """Algorithm 1, lines 1-4: score `num_generations` rollouts of every row; no update, no metrics of a step."""
+        metrics, self._metrics["train"] = self._metrics["train"], defaultdict(list)
+        num_batches = -(-len(self.train_dataset) // self.selection.num_groups)
+        batches = tqdm(
+            self.selection.initial_batches(),
+            total=num_batches,
+            desc="Initial rollouts of every row",
+            disable=self.args.disable_tqdm or not self.is_world_process_zero(),
+        )
+        for rows in batches:
+            with self._generating():
+                self._generate_and_score_completions(rows)
+        self.selection.finish_initialisation()
+        self._metrics["train"] = metrics
+
+    def _generate(self, prompts):
+        """Hand a row without an image on as an empty list; see `generation.without_missing_images`."""
+        *output, images, tool_images = super()._generate(prompts)
+        return (*output, without_missing_images(images), tool_images)
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        """Feed the gathered rewards of a training batch to the sampler; evaluation never touches the posterior."""
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if self.selection is not None and self.model.training:
+            outcomes = group_outcomes(
+                rewards[:, self._success_column].double().cpu().numpy(),
+                self.selection.in_flight.sample_index,
+                threshold=self.args.vade_success_threshold,
+                name=self.reward_func_names[self._success_column],
+            )
+            for name, value in self.selection.record(outcomes, self.state.global_step).items():
+                # TRL averages over the logging window; of a running total the last value is the one that counts.
+                kept = [] if name == "rollouts" else self._metrics["train"][f"vade/{name}"]
+                self._metrics["train"][f"vade/{name}"] = [*kept, value]
+        return rewards
+
+    def save_model(self, output_dir=None, _internal_call=False):
+        """Every kind of save passes here, before any upload: write the posterior first."""
+        if self.selection is not None:
+            save_posterior(self, output_dir or self.args.output_dir, checkpoint=_internal_call)
+        super().save_model(output_dir, _internal_call)
+
+    def _issue_warnings_after_load(self, load_result):
+        """Note that a checkpoint's weights were left out, which the parent takes for a warning."""
+        self._weights_left_out = bool(load_result.unexpected_keys)
+        if not self._weights_left_out:
+            super()._issue_warnings_after_load(load_result)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        """Resume with the weights of the checkpoint, also where it has other names for them; see `weights`."""
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self._weights_left_out:
+            load_saved_weights(self.model if model is None else model, resume_from_checkpoint)
+
+    def _load_best_model(self):
+        """The same fault at the end of a run with `load_best_model_at_end`."""
+        self._weights_left_out = False
+        super()._load_best_model()
+        if self._weights_left_out:
+            load_saved_weights(self.model, self.state.best_model_checkpoint)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        """Runs on every process, with every backend, on resume only: go on from the posterior of `checkpoint`."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if self.selection is not None and checkpoint is not None:
+            load_posterior(self, checkpoint)
