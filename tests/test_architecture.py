@@ -1,0 +1,183 @@
+"""Imports point one way, and the core is light: read from the sources, and seen in fresh interpreters."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trl_vade
+
+PACKAGE = Path(trl_vade.__file__).parent
+REPOSITORY = PACKAGE.parent
+
+# A module may import those on lines above its own, and nothing beside or below it.
+ORDER = [
+    ["errors"],
+    ["checks"],
+    ["posterior", "order"],
+    ["information"],
+    ["samplers"],
+    ["snapshot"],
+    ["config", "feedback", "data"],
+    ["preflight", "selection_log"],
+    ["selection"],
+    ["generation", "callbacks", "generation_batch", "preemption", "weights"],
+    ["checkpoint"],
+    ["trainer"],
+]
+CORE = ["errors", "checks", "posterior", "order", "information", "samplers", "snapshot"]
+# Edges stand beside the order. Each may import what is listed here and no other module of the package.
+EDGES = {
+    "run": [*CORE, "selection_log"],
+    "report": ["errors", "run", "report_picture"],
+    "report_picture": ["run"],
+}
+RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
+TOP = {"trainer"}  # imported by `__init__` alone, which loads it on first use
+
+
+def name_of(path):
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__") or "__init__"
+
+
+SOURCES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+FLAT = sorted(name for name in SOURCES if "." not in name and name not in ("testbed", "__init__"))
+TESTBED = sorted(name for name in SOURCES if name.split(".")[0] == "testbed")
+
+
+def executed(tree):
+    """All nodes but the bodies of `if TYPE_CHECKING`, which only type checkers read."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            pending.extend(node.orelse)
+        else:
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def imports(path, package_name):
+    """Absolute names of all that the file imports, anywhere in it; `from a import b` gives `a` and `a.b`."""
+    names = set()
+    for node in executed(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package_name.split(".")[: len(package_name.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            names |= {module} | {f"{module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def imports_of(name):
+    path = SOURCES[name]
+    return imports(path, ".".join(["trl_vade", *path.relative_to(PACKAGE).parent.parts]))
+
+
+def modules_of_the_package(name):
+    """Modules of trl_vade that module `name` imports, by their first name below the package."""
+    below = {full.split(".")[1] for full in imports_of(name) if full.startswith("trl_vade.")}
+    return {module for module in below if module in SOURCES}
+
+
+def test_every_module_has_its_place():
+    """A new module fails here until it is put into `ORDER` or `EDGES`: decide what it may know of the others."""
+    assert [name for name in FLAT if name not in RANK and name not in EDGES] == []
+    assert [name for name in [*RANK, *EDGES] if name not in SOURCES] == []
+
+
+@pytest.mark.parametrize("name", [name for name in FLAT if name in RANK])
+def test_a_module_imports_only_modules_before_it(name):
+    allowed = {other for other, rank in RANK.items() if rank < RANK[name]}
+    assert modules_of_the_package(name) <= allowed
+
+
+@pytest.mark.parametrize("name", sorted(EDGES))
+def test_an_edge_imports_only_what_it_is_allowed(name):
+    assert modules_of_the_package(name) <= set(EDGES[name])
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_nothing_in_the_package_imports_the_trainer(name):
+    assert not modules_of_the_package(name) & TOP
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_the_core_imports_numpy_safetensors_and_the_standard_library_only(name):
+    roots = {full.split(".")[0] for full in imports_of(name)}
+    assert roots - sys.stdlib_module_names <= {"numpy", "safetensors", "trl_vade"}
+
+
+@pytest.mark.parametrize("name", TESTBED)
+def test_the_testbed_knows_nothing_of_the_trainer_side(name):
+    assert modules_of_the_package(name) <= {"testbed", "errors"}
+    assert "trl" not in {full.split(".")[0] for full in imports_of(name)}
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_the_package_never_imports_scripts_evaluation_or_tests(name):
+    assert not {full.split(".")[0] for full in imports_of(name)} & {"scripts", "eval", "tests", "conftest"}
+
+
+def test_no_module_of_the_package_reaches_into_the_repository_around_it():
+    for name, path in SOURCES.items():
+        depth = len(path.relative_to(PACKAGE).parent.parts)
+        levels = [
+            node.level
+            for node in executed(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom)
+        ]
+        assert max(levels, default=0) <= depth + 1, name
+
+
+def test_these_checks_see_what_they_forbid(tmp_path):
+    """Each way of writing an import is seen, and one that only type checkers read is not."""
+    path = tmp_path / "module.py"
+    path.write_text(
+        "import trl_vade.config\nfrom . import samplers\nfrom .trainer import X\nfrom ..scripts import y\n"
+        "from trl_vade import snapshot\n"
+        "def f():\n    from .selection import Z\n"
+        "if TYPE_CHECKING:\n    from .report import Run\n",
+        encoding="utf-8",
+    )
+    seen = imports(path, "trl_vade")
+    assert {"trl_vade.config", "trl_vade.samplers", "trl_vade.trainer", "trl_vade.snapshot"} <= seen
+    assert {"trl_vade.selection", "scripts", "scripts.y"} <= seen
+    assert not [full for full in seen if "report" in full]
+
+
+# ------------------------------------------------------------------------------------------- in a fresh interpreter
+
+HEAVY = ("torch", "trl", "transformers", "datasets", "accelerate", "PIL", "matplotlib", "scipy")
+
+
+@pytest.mark.parametrize("module", ["trl_vade", "trl_vade.testbed", *(f"trl_vade.{name}" for name in CORE)])
+def test_importing_it_loads_nothing_heavy(module):
+    code = f"import sys, {module}; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == []
+
+
+def test_the_core_can_be_used_without_loading_anything_heavy(tmp_path):
+    """A whole turn through the public names: draw, observe, save, load."""
+    code = (
+        "import sys, trl_vade as v; s = v.ThompsonSampler(9);"
+        "s.observe(s.draw(2).sample_index, [1, 0], [2, 2]);"
+        f"v.save_snapshot({str(tmp_path)!r}, s); s.load_state_dict(v.load_snapshot({str(tmp_path)!r}).sampler_state);"
+        f"print(s.posterior.step, *[name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == ["1"]
+
+
+def test_a_report_can_be_read_without_torch_and_without_matplotlib():
+    code = "import sys; from trl_vade.report import read_run, summarise; "
+    code += "print(*[name for name in ('torch', 'trl', 'matplotlib') if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == []

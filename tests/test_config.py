@@ -1,0 +1,255 @@
+"""`VADEGRPOConfig`: the paper's defaults, what is refused and in which words, how a command line is read."""
+
+from dataclasses import dataclass, fields
+
+import pytest
+from trl import GRPOConfig, TrlParser
+
+from trl_vade import VADEGRPOConfig
+from trl_vade.config import chooses, with_vade_defaults
+from trl_vade.errors import ConfigurationError
+
+CHOOSING = ("thompson", "greedy")
+
+
+def parse(*flags, config_class=VADEGRPOConfig):
+    """The configuration that `script.py --output_dir out --bf16 False --use_cpu <flags>` would get."""
+    (config,) = TrlParser((config_class,)).parse_args_and_config(
+        ["--output_dir", "out", "--bf16", "False", "--use_cpu", *flags]
+    )
+    return config
+
+
+# ------------------------------------------------------------------------------------------------------- defaults
+
+
+def test_the_defaults_are_the_papers(make_args):
+    args = make_args()
+    assert args.vade_sampler == "thompson"
+    assert args.vade_information_gain == "asymmetric"  # eq. 4
+    assert args.vade_decay_sampled == 0.2  # lambda_1
+    assert args.vade_decay_unsampled == 0.999  # lambda_2
+    assert args.vade_posterior_init == "prior"
+    assert args.vade_success_reward is None
+    assert args.vade_success_threshold == 0.5
+
+
+def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
+    parents = {field.name for field in fields(GRPOConfig)}
+    new = {field.name for field in fields(VADEGRPOConfig)} - parents
+    assert len(new) == 7
+    assert [name for name in new if not name.startswith("vade_")] == []
+    ours, stock = make_args(), make_args(GRPOConfig)
+    assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
+        name: getattr(stock, name) for name in parents - {"logging_dir"}
+    }
+
+
+def test_every_new_field_has_a_help_text_and_stands_in_the_docstring():
+    for field in fields(VADEGRPOConfig):
+        if field.name.startswith("vade_"):
+            assert field.metadata["help"]
+            assert f"{field.name} (" in VADEGRPOConfig.__doc__
+
+
+# ------------------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "ways_out"),
+    [
+        ("vade_sampler", "thomson", ["thompson", "greedy", "uniform"]),
+        ("vade_sampler", None, ["thompson", "greedy", "uniform"]),
+        ("vade_information_gain", "entropy", ["asymmetric", "symmetric"]),
+        ("vade_posterior_init", "warm", ["prior", "rollout"]),
+    ],
+)
+def test_an_unknown_choice_is_refused_with_the_known_ones(make_args, name, value, ways_out):
+    with pytest.raises(ConfigurationError) as refusal:
+        make_args(**{name: value})
+    assert name in str(refusal.value)
+    assert repr(value) in str(refusal.value)
+    assert all(way in str(refusal.value) for way in ways_out)
+
+
+@pytest.mark.parametrize("name", ["vade_decay_sampled", "vade_decay_unsampled"])
+@pytest.mark.parametrize("value", [-0.1, 1.001, 20, float("nan"), float("inf")])
+def test_a_decay_outside_0_and_1_is_refused_with_the_papers_values(make_args, name, value):
+    with pytest.raises(ConfigurationError) as refusal:
+        make_args(**{name: value})
+    assert f"{name}={value}" in str(refusal.value)
+    assert "[0, 1]" in str(refusal.value)
+    assert "0.2 and 0.999" in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["vade_decay_sampled", "vade_decay_unsampled"])
+@pytest.mark.parametrize("value", [0, 1, 0.0, 1.0])
+def test_the_ends_of_the_range_of_a_decay_are_accepted(make_args, name, value):
+    assert getattr(make_args(**{name: value}), name) == value
+
+
+@pytest.mark.parametrize("sampler", [*CHOOSING, "uniform"])
+def test_one_generation_a_group_is_refused_by_every_sampler(make_args, sampler):
+    # TRL's own check comes first today; either is a ValueError that names the number.
+    with pytest.raises(ValueError, match=r"\b1\b"):
+        make_args(vade_sampler=sampler, num_generations=1)
+
+
+def test_one_generation_a_group_is_refused_where_trl_lets_it_pass(make_args):
+    args = make_args(GRPOConfig)
+    args.num_generations = 1  # set after TRL's own check
+    with pytest.raises(ConfigurationError, match=r"num_generations=1.*Set num_generations to 2 or more"):
+        with_vade_defaults(args)
+
+
+@pytest.mark.parametrize("sampler", CHOOSING)
+@pytest.mark.parametrize("name", ["split_batches", "dispatch_batches"])
+def test_split_and_dispatched_batches_are_refused_by_samplers_that_choose(make_args, sampler, name):
+    with pytest.raises(ConfigurationError) as refusal:
+        make_args(vade_sampler=sampler, accelerator_config={name: True})
+    for part in (f"accelerator_config.{name}=True", sampler, f"accelerator_config.{name}=False", "'uniform'"):
+        assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize("sampler", CHOOSING)
+def test_the_order_of_the_file_is_refused_by_samplers_that_choose(make_args, sampler):
+    with pytest.raises(ConfigurationError) as refusal:
+        make_args(vade_sampler=sampler, shuffle_dataset=False)
+    for part in ("shuffle_dataset=False", sampler, "shuffle_dataset=True", "'uniform'"):
+        assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shuffle_dataset": False},
+        {"accelerator_config": {"split_batches": True}},
+        {"accelerator_config": {"dispatch_batches": True}},
+    ],
+    ids=str,
+)
+def test_uniform_accepts_whatever_the_stock_trainer_accepts(make_args, changes):
+    args = make_args(vade_sampler="uniform", **changes)
+    assert not chooses(args)
+
+
+@pytest.mark.parametrize("sampler", CHOOSING)
+def test_batches_that_are_explicitly_not_split_or_dispatched_are_accepted(make_args, sampler):
+    args = make_args(vade_sampler=sampler, accelerator_config={"split_batches": False, "dispatch_batches": False})
+    assert chooses(args)
+
+
+# --------------------------------------------------------------------------------- command line, recipe, resuming
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("none", None), ("None", None), ("null", None), ("0.7", 0.7), ("1", 1.0), ("1e-3", 0.001), ("-1", -1.0)],
+)
+def test_the_threshold_is_read_from_a_flag(text, value):
+    config = parse(f"--vade_success_threshold={text}")
+    assert config.vade_success_threshold == value
+    assert type(config.vade_success_threshold) is type(value)
+
+
+def test_without_flags_the_parsed_configuration_has_the_defaults(make_args):
+    parsed, made = parse(), make_args()
+    for field in fields(VADEGRPOConfig):
+        if field.name.startswith("vade_"):
+            assert getattr(parsed, field.name) == getattr(made, field.name)
+
+
+def test_every_setting_is_read_from_flags():
+    config = parse(
+        *("--vade_sampler", "greedy", "--vade_information_gain", "symmetric", "--vade_posterior_init", "rollout"),
+        *("--vade_decay_sampled", "0.5", "--vade_decay_unsampled", "1", "--vade_success_reward", "accuracy"),
+    )
+    assert (config.vade_sampler, config.vade_information_gain) == ("greedy", "symmetric")
+    assert (config.vade_decay_sampled, config.vade_decay_unsampled) == (0.5, 1.0)
+    assert (config.vade_posterior_init, config.vade_success_reward) == ("rollout", "accuracy")
+
+
+def test_an_unknown_sampler_on_the_command_line_is_a_usage_error_with_the_choices(capsys):
+    with pytest.raises(SystemExit):
+        parse("--vade_sampler", "thomson")
+    printed = capsys.readouterr().err
+    assert "thomson" in printed
+    assert all(name in printed for name in ("thompson", "greedy", "uniform"))
+
+
+@pytest.mark.parametrize(("text", "value"), [("null", None), ("none", None), ("0.7", 0.7), ("1", 1.0)])
+def test_the_threshold_is_read_from_a_recipe(tmp_path, text, value):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(f"vade_success_threshold: {text}\nvade_sampler: greedy\n", encoding="utf-8")
+    config = parse("--config", str(recipe))
+    assert config.vade_success_threshold == value
+    assert config.vade_sampler == "greedy"
+
+
+def test_a_flag_goes_before_the_value_of_the_recipe(tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("vade_success_threshold: null\nvade_sampler: greedy\n", encoding="utf-8")
+    config = parse("--config", str(recipe), "--vade_success_threshold", "0.9", "--vade_sampler", "uniform")
+    assert config.vade_success_threshold == 0.9
+    assert config.vade_sampler == "uniform"
+
+
+def test_a_threshold_that_is_no_number_is_refused_with_the_setting_and_the_way_out(make_args):
+    with pytest.raises(ValueError, match="vade_success_threshold") as refusal:
+        make_args(vade_success_threshold="half")
+    assert "half" in str(refusal.value)
+
+
+def test_a_threshold_that_nothing_reaches_because_it_is_nan_is_refused(make_args):
+    with pytest.raises(ValueError, match="vade_success_threshold"):
+        make_args(vade_success_threshold=float("nan"))
+
+
+# --------------------------------------------------------------------------------------------- a plain GRPOConfig
+
+
+def test_a_plain_config_gets_the_defaults_in_a_copy_and_stays_what_it_was(make_args):
+    plain = make_args(GRPOConfig)
+    before = dict(vars(plain))
+    ours = with_vade_defaults(plain)
+    assert ours is not plain
+    assert type(ours) is GRPOConfig
+    assert vars(plain) == before
+    assert (ours.vade_sampler, ours.vade_decay_sampled, ours.vade_success_threshold) == ("thompson", 0.2, 0.5)
+    assert {name: value for name, value in vars(ours).items() if not name.startswith("vade_")} == before
+
+
+def test_a_users_own_config_class_keeps_its_class_and_its_fields(make_args):
+    @dataclass
+    class MyConfig(GRPOConfig):
+        my_field: str = "mine"
+
+    ours = with_vade_defaults(make_args(MyConfig, my_field="theirs"))
+    assert type(ours) is MyConfig
+    assert ours.my_field == "theirs"
+    assert ours.vade_sampler == "thompson"
+
+
+def test_a_users_own_config_class_may_bring_some_of_the_fields(make_args):
+    @dataclass
+    class MyConfig(GRPOConfig):
+        vade_sampler: str = "uniform"
+
+    ours = with_vade_defaults(make_args(MyConfig, shuffle_dataset=False))
+    assert ours.vade_sampler == "uniform"
+    assert ours.vade_decay_unsampled == 0.999
+
+
+def test_a_config_that_has_the_fields_is_handed_back_itself(make_args):
+    args = make_args(vade_sampler="greedy")
+    assert with_vade_defaults(args) is args
+
+
+def test_a_plain_config_that_cannot_work_is_refused(make_args):
+    with pytest.raises(ConfigurationError, match="shuffle_dataset=False"):
+        with_vade_defaults(make_args(GRPOConfig, shuffle_dataset=False))
+
+
+def test_initial_rollouts_for_a_posterior_that_nobody_asks_are_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="no choice rests on"):
+        VADEGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, vade_sampler="uniform", vade_posterior_init="rollout")

@@ -1,0 +1,188 @@
+"""Rewards of a generation batch -> successes, trials and gradient of every group."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trl_vade import BetaPosterior, effective_gradient_ratio
+from trl_vade.errors import ConfigurationError, ObservationError
+from trl_vade.feedback import group_outcomes, success_column
+
+NAN = float("nan")
+
+
+def outcomes_of(*groups, threshold=0.5, **options):
+    rewards = np.array(groups, dtype=np.float64).ravel()
+    return group_outcomes(rewards, np.arange(len(groups)), threshold=threshold, **options)
+
+
+# --------------------------------------------------------------------------------------------------- golden cases
+
+
+def test_successes_and_trials_of_four_groups_worked_out_by_hand():
+    outcomes = outcomes_of([1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1], [1, NAN, 0, NAN])
+    assert outcomes.successes.tolist() == [2, 0, 4, 1]
+    assert outcomes.trials.tolist() == [4, 4, 4, 2]
+    assert outcomes.has_gradient.tolist() == [True, False, False, True]
+    assert outcomes.pass_rate.tolist() == [0.5, 0.0, 1.0, 0.5]
+    assert outcomes.effective_gradient_ratio == 0.5
+
+
+def test_the_rows_are_kept_in_the_order_of_their_groups():
+    rewards = np.array([1.0, 1.0, 0.0, 0.0, 1.0, 0.0])
+    outcomes = group_outcomes(rewards, np.array([7, 0, 3]), threshold=0.5)
+    assert outcomes.sample_index.tolist() == [7, 0, 3]
+    assert outcomes.successes.tolist() == [2, 0, 1]
+
+
+def test_a_completion_without_a_score_is_no_trial_and_no_failure():
+    assert outcomes_of([1, 1, 1, NAN]).trials.tolist() == [3]
+    assert outcomes_of([1, 1, 1, NAN]).pass_rate.tolist() == [1.0]
+    assert outcomes_of([1, 1, 1, NAN]).has_gradient.tolist() == [False]
+
+
+@pytest.mark.parametrize("threshold", [0.5, None])
+def test_a_group_without_any_score_has_no_trials_and_does_not_count(threshold):
+    outcomes = outcomes_of([NAN, NAN], [1, 0], threshold=threshold)
+    assert outcomes.trials.tolist() == [0, 2]
+    assert outcomes.successes.tolist() == [0, 1]
+    assert outcomes.has_gradient.tolist() == [False, True]
+    assert np.isnan(outcomes.pass_rate[0])
+    assert outcomes.effective_gradient_ratio == 1.0
+
+
+@pytest.mark.parametrize("threshold", [0.5, None])
+def test_without_any_score_at_all_the_ratio_is_unknown_and_not_zero(threshold):
+    outcomes = outcomes_of([NAN, NAN], [NAN, NAN], threshold=threshold)
+    assert np.isnan(outcomes.effective_gradient_ratio)
+
+
+@pytest.mark.parametrize(("threshold", "successes"), [(0.5, 2), (0.75, 1), (-1.0, 4), (2.0, 0), (0, 4)])
+def test_a_reward_that_equals_the_threshold_is_a_success(threshold, successes):
+    assert outcomes_of([0.0, 0.25, 0.5, 0.75], threshold=threshold).successes.tolist() == [successes]
+
+
+@pytest.mark.parametrize("reward", [0.1, 0.2, 0.3, 0.6, 0.7, 0.9])
+def test_a_reward_that_equals_the_threshold_is_a_success_after_trl_stored_it_as_float32(reward):
+    """TRL keeps rewards as float32, and 0.7 is below 0.7 there: `0.7 >= 0.7` must not depend on it."""
+    stored = torch.tensor([reward] * 4, dtype=torch.float32)
+    outcomes = group_outcomes(stored.double().numpy(), np.array([0]), threshold=reward)
+    assert outcomes.successes.tolist() == [4]
+
+
+def test_a_spread_of_rewards_on_one_side_of_the_threshold_is_no_gradient_of_the_success_signal():
+    assert outcomes_of([0.1, 0.2, 0.3], [0.6, 0.9, 1.0]).has_gradient.tolist() == [False, False]
+
+
+def test_rewards_outside_0_and_1_are_fine_with_a_threshold():
+    outcomes = outcomes_of([-3.0, 5.0], threshold=1.0)
+    assert outcomes.successes.tolist() == [1]
+
+
+def test_without_a_threshold_rewards_are_fractions_of_a_success():
+    outcomes = outcomes_of([0.25, 0.5, 1.0, NAN], threshold=None)
+    assert outcomes.successes.tolist() == [1.75]
+    assert outcomes.trials.tolist() == [3]
+    assert outcomes.has_gradient.tolist() == [True]
+
+
+def test_equal_fractions_have_no_gradient_although_the_pass_rate_is_neither_0_nor_1():
+    outcomes = outcomes_of([0.5] * 8, threshold=None)
+    assert outcomes.successes.tolist() == [4]
+    assert outcomes.has_gradient.tolist() == [False]
+    assert outcomes.effective_gradient_ratio == 0.0
+    assert effective_gradient_ratio(outcomes.successes, outcomes.trials) == 1.0  # why it is not that function
+
+
+def test_fractions_that_differ_by_rounding_only_have_no_gradient():
+    one_third = [1 / 3, float(np.float32(1 / 3))]
+    assert one_third[0] != one_third[1]
+    assert outcomes_of(one_third, threshold=None).has_gradient.tolist() == [False]
+
+
+@pytest.mark.parametrize("rewards", [[0.5, 1.5], [-0.5, 0.5], [0.5, float("inf")]])
+def test_fractions_outside_0_and_1_are_refused_with_the_function_its_range_and_two_ways_out(rewards):
+    with pytest.raises(ObservationError) as refusal:
+        outcomes_of(rewards, threshold=None, name="length_penalty")
+    for part in ("'length_penalty'", f"{min(rewards):g} to {max(rewards):g}", "[0, 1]", "vade_success_threshold"):
+        assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize(("num_rewards", "num_groups"), [(7, 2), (1, 2), (8, 0), (9, 4)])
+def test_rewards_that_do_not_divide_into_groups_are_refused_with_both_numbers(num_rewards, num_groups):
+    with pytest.raises(ObservationError, match=f"{num_rewards} rewards .* {num_groups} groups"):
+        group_outcomes(np.zeros(num_rewards), np.arange(num_groups), threshold=0.5)
+
+
+# ----------------------------------------------------------------------------------------------------- properties
+
+SCORES = st.one_of(st.just(NAN), st.floats(0.0, 1.0, width=32))
+
+
+@st.composite
+def generation_batches(draw):
+    num_groups, num_generations = draw(st.integers(1, 6)), draw(st.integers(1, 8))
+    size = num_groups * num_generations
+    return np.array(draw(st.lists(SCORES, min_size=size, max_size=size))), np.arange(num_groups)
+
+
+@given(generation_batches(), st.floats(0.0, 1.0))
+def test_under_a_threshold_the_ratio_is_that_of_the_core(batch, threshold):
+    outcomes = group_outcomes(*batch, threshold=threshold)
+    core = effective_gradient_ratio(outcomes.successes, outcomes.trials)
+    np.testing.assert_equal(outcomes.effective_gradient_ratio, core)
+
+
+@given(generation_batches(), st.one_of(st.none(), st.floats(0.0, 1.0)))
+def test_whatever_comes_out_is_what_a_posterior_accepts(batch, threshold):
+    outcomes = group_outcomes(*batch, threshold=threshold)
+    posterior = BetaPosterior(len(outcomes.sample_index))
+    posterior.observe(outcomes.sample_index, outcomes.successes, outcomes.trials)
+    assert (posterior.alpha + posterior.beta).sum() == pytest.approx(np.count_nonzero(~np.isnan(batch[0])))
+
+
+@given(generation_batches(), st.one_of(st.none(), st.floats(0.0, 1.0)), st.randoms(use_true_random=False))
+def test_the_order_of_the_completions_in_a_group_says_nothing(batch, threshold, random):
+    rewards, rows = batch
+    shuffled = []
+    for group in rewards.reshape(len(rows), -1).tolist():
+        random.shuffle(group)
+        shuffled.extend(group)
+    left, right = (group_outcomes(np.array(r), rows, threshold=threshold) for r in (rewards, shuffled))
+    assert left.successes == pytest.approx(right.successes)
+    assert left.trials.tolist() == right.trials.tolist()
+    assert left.has_gradient.tolist() == right.has_gradient.tolist()
+
+
+# ------------------------------------------------------------------------------------------- the success function
+
+
+def test_a_single_reward_function_decides_success_without_being_named():
+    assert success_column(["accuracy"], None) == 0
+
+
+@pytest.mark.parametrize(("declared", "column"), [("format", 0), ("accuracy", 1), ("length", 2)])
+def test_the_named_reward_function_decides_success(declared, column):
+    assert success_column(["format", "accuracy", "length"], declared) == column
+
+
+def test_several_reward_functions_and_no_name_are_refused_with_their_names():
+    with pytest.raises(ConfigurationError) as refusal:
+        success_column(["format", "accuracy"], None)
+    for part in ("2 reward functions", "format, accuracy", "Set vade_success_reward"):
+        assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize("names", [["format"], ["format", "accuracy"]])
+def test_a_name_that_no_reward_function_has_is_refused_with_the_names_there_are(names):
+    with pytest.raises(ConfigurationError) as refusal:
+        success_column(names, "acuracy")
+    for part in ("vade_success_reward='acuracy'", ", ".join(names), "Set it to one of these names"):
+        assert part in str(refusal.value)
+
+
+def test_a_name_that_two_reward_functions_share_is_refused():
+    with pytest.raises(ConfigurationError, match=r"name of 2 of the reward functions .* rename one"):
+        success_column(["accuracy", "format", "accuracy"], "accuracy")

@@ -1,0 +1,59 @@
+"""What `import trl_vade` offers."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trl_vade
+
+
+@pytest.mark.parametrize("name", trl_vade.__all__)
+def test_every_public_name_resolves(name):
+    assert getattr(trl_vade, name) is not None
+
+
+@pytest.mark.parametrize("name", [name for name in trl_vade.__all__ if name != "__version__"])
+def test_every_public_name_is_the_thing_of_that_name_in_this_package_and_says_what_it_is(name):
+    member = getattr(trl_vade, name)
+    assert member.__name__ == name
+    assert member.__module__.startswith("trl_vade.")
+    assert inspect.getdoc(member)
+
+
+def test_public_names_are_named_once():
+    assert len(set(trl_vade.__all__)) == len(trl_vade.__all__)
+
+
+def test_a_star_import_brings_every_public_name():
+    namespace = {}
+    exec("from trl_vade import *", namespace)
+    assert set(trl_vade.__all__) <= set(namespace)
+
+
+def test_an_unknown_name_is_an_attribute_error_that_names_it():
+    with pytest.raises(AttributeError, match="module 'trl_vade' has no attribute 'VADETrainer'"):
+        _ = trl_vade.VADETrainer
+    assert not hasattr(trl_vade, "VADETrainer")
+    with pytest.raises(ImportError, match="VADETrainer"):
+        exec("from trl_vade import VADETrainer")
+
+
+def test_dir_lists_the_public_names_before_any_of_them_was_used():
+    code = "import trl_vade; print(dir(trl_vade) == sorted(trl_vade.__all__), 'VADEGRPOTrainer' in dir(trl_vade))"
+    repository = Path(trl_vade.__file__).parent.parent
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=repository)
+    assert printed.split() == ["True", "True"]
+
+
+def test_the_version_is_a_number_or_says_that_nothing_is_installed():
+    assert trl_vade.__version__ == "unknown" or re.match(r"\d+\.\d+", trl_vade.__version__)
+
+
+def test_type_checkers_see_the_same_names_as_users():
+    source = inspect.getsource(trl_vade)
+    seen = re.findall(r"^    from \.(\w+) import (\w+) as \2$", source, flags=re.MULTILINE)
+    assert {name: module for module, name in seen} == trl_vade._EXPORTS

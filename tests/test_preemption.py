@@ -1,0 +1,111 @@
+"""A process that is asked to stop leaves a checkpoint from which the run goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import assert_equal_weights, says_a_digit, train, weights
+
+from trl_vade import VADEGRPOTrainer
+from trl_vade.selection_log import SelectionLog
+
+PROGRAM = """
+import os, sys
+sys.path.insert(0, {tests!r})
+from conftest import numbered_rows, says_a_digit
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+
+calls = []
+
+def reward(completions, limit, **kwargs):
+    calls.append(1)
+    if len(calls) == {call}:  # in the middle of a step
+        for number in {signals}:
+            os.kill(os.getpid(), number)
+    return says_a_digit(completions, limit)
+
+VADEGRPOTrainer({model!r}, reward, VADEGRPOConfig(**{args!r}), numbered_rows(24, limit=lambda i: i % 10)).train()
+print("came to the end")
+"""
+
+ARGS = {
+    "per_device_train_batch_size": 16,
+    "num_generations": 4,
+    "max_completion_length": 4,
+    "max_steps": 6,
+    "learning_rate": 1e-2,
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "save_strategy": "steps",
+    "save_steps": 100,
+    "report_to": "none",
+    "seed": 3,
+}
+
+
+def run(model, output_dir, signals, call=3, **changes):
+    args = ARGS | {"output_dir": str(output_dir)} | changes
+    program = PROGRAM.format(tests=str(Path(__file__).parent), model=model, args=args, call=call, signals=signals)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(("number", "ending"), [(signal.SIGTERM, -15), (signal.SIGINT, -2)])
+def test_a_signal_is_answered_by_a_checkpoint_and_then_takes_its_course(text_model_path, tmp_path, number, ending):
+    stopped = run(text_model_path, tmp_path / "parts", [int(number)])
+    assert f"{number.name} received" in stopped.stdout + stopped.stderr
+    assert stopped.returncode == ending
+    assert "came to the end" not in stopped.stdout
+    assert [path.name for path in (tmp_path / "parts").glob("checkpoint-*")] == ["checkpoint-3"]
+
+    whole = run(text_model_path, tmp_path / "whole", [], call=0)
+    assert whole.returncode == 0, whole.stderr[-2000:]
+    assert SelectionLog(tmp_path / "parts").read() == SelectionLog(tmp_path / "whole").read()[:3]
+
+
+def test_a_run_stopped_by_a_signal_resumes_as_if_it_had_not_been(text_model_path, text_rows, make_args, tmp_path):
+    changes = {"save_strategy": "steps", "save_steps": 100, "num_iterations": 2, "max_steps": 8}
+    whole = train(text_model_path, text_rows, make_args(output_dir=str(tmp_path / "whole"), **changes))
+    args = make_args(output_dir=str(tmp_path / "parts"), **changes)
+    calls = []
+
+    def interrupted(completions, limit, **kwargs):
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return says_a_digit(completions, limit)
+
+    interrupted.__name__ = "says_a_digit"  # the same success signal, or the resume is refused
+    with pytest.raises(KeyboardInterrupt):
+        VADEGRPOTrainer(text_model_path, interrupted, args, text_rows).train()
+    resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    resumed.train(resume_from_checkpoint=True)  # of step 5: inside the third generation batch
+    assert_equal_weights(weights(resumed), weights(whole))
+    assert SelectionLog(tmp_path / "parts").read() == SelectionLog(tmp_path / "whole").read()
+
+
+def test_a_second_interrupt_does_not_wait(text_model_path, tmp_path):
+    stopped = run(text_model_path, tmp_path, [int(signal.SIGINT)] * 2)
+    assert "KeyboardInterrupt" in stopped.stderr
+    assert not list(tmp_path.glob("checkpoint-*"))
+
+
+@pytest.mark.parametrize("changes", [{"save_strategy": "no"}, {"enable_jit_checkpoint": True}])
+def test_where_no_checkpoint_is_wanted_an_interrupt_is_an_interrupt(text_model_path, text_rows, make_args, changes):
+    def interrupted(completions, **kwargs):
+        os.kill(os.getpid(), signal.SIGINT)
+        return [0.0] * len(completions)
+
+    args = make_args(**changes)
+    with pytest.raises(KeyboardInterrupt):
+        VADEGRPOTrainer(text_model_path, interrupted, args, text_rows).train()
+    assert not list(Path(args.output_dir).glob("checkpoint-*"))
+
+
+def test_the_handlers_of_before_are_back_after_training(text_model_path, text_rows, make_args):
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    train(text_model_path, text_rows, make_args(max_steps=1, save_strategy="steps"))
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before

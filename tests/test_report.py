@@ -1,0 +1,299 @@
+"""The end-of-run report, from an output directory whose posterior and selection log come from the real sampler."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from trl_vade import ThompsonSampler, UniformSampler, save_snapshot
+from trl_vade.errors import SnapshotError, VADEError
+from trl_vade.feedback import group_outcomes
+from trl_vade.report import (
+    REPORT_FILE,
+    SUMMARY_FILE,
+    summarise,
+    summary_rows,
+    write_report,
+)
+from trl_vade.report_picture import running_mean
+from trl_vade.run import TRAINER_STATE_FILE, read_run
+from trl_vade.selection_log import SELECTION_LOG_FILE, SelectionLog
+from trl_vade.snapshot import METADATA_FILE, POSTERIOR_FILE
+
+NAN = float("nan")
+MIXED, SOLVED, UNSCORED = [1, 0], [1, 1], [NAN, NAN]
+# Eight generation batches of two rows x two completions, two optimiser steps each: ratios .5 0 1 1, null, .5 1 .5
+BATCHES = [
+    (MIXED, SOLVED),
+    (SOLVED, SOLVED),
+    (MIXED, MIXED),
+    (MIXED, MIXED),
+    (UNSCORED, UNSCORED),
+    (SOLVED, MIXED),
+    (MIXED, MIXED),
+    (MIXED, SOLVED),
+]
+HISTORY = [
+    {"step": 0, "eval_rewards/accuracy/mean": 0.25, "eval_reward": 1.25},
+    *({"step": step, "reward": 0.5 + step / 100} for step in range(1, 17)),
+    {"step": 5, "eval_rewards/accuracy/mean": 0.5},
+    {"step": 16, "eval_rewards/accuracy/mean": 0.625},
+    {"step": 16, "train_runtime": 100.0},
+]
+
+
+def write_run(directory, sampler=None, *, batches=BATCHES, history=HISTORY, num_rows=6):
+    sampler = sampler or ThompsonSampler(num_rows, seed=2)
+    log, rollouts = SelectionLog(directory), 0
+    for step, groups in enumerate(batches, start=1):
+        rows = sampler.draw(2).sample_index
+        outcomes = group_outcomes(np.array(groups, dtype=np.float64).ravel(), rows, threshold=0.5)
+        sampler.observe(rows, outcomes.successes, outcomes.trials)
+        rollouts += 4
+        log.append(
+            outcomes, step=step, global_step=2 * (step - 1), rollouts=rollouts, predicted_effective_ratio=step / 10
+        )
+    seconds = {"selection": 1.5, "generation": 40.0, "step": 100.0}
+    run = {"global_step": 2 * len(batches), "rollouts": rollouts, "seconds": seconds}
+    save_snapshot(directory, sampler, metadata={"success_reward": "accuracy", "run": run})
+    (directory / TRAINER_STATE_FILE).write_text(json.dumps({"log_history": history}), encoding="utf-8")
+    return directory
+
+
+@pytest.fixture
+def output_dir(tmp_path):
+    return write_run(tmp_path / "out")
+
+
+def strict_json(path):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+
+
+# ----------------------------------------------------------------------------------------------------- the numbers
+
+
+def test_the_summary_worked_out_by_hand(output_dir):
+    assert summarise(read_run(output_dir)) == {
+        "sampler": "thompson",
+        "steps": 16,
+        "generation_batches": 8,
+        "rollouts": 32,
+        "effective_gradient_ratio": [0.5, 0.0, 1.0, 1.0, None, 0.5, 1.0, 0.5],
+        "effective_gradient_ratio_mean": pytest.approx(4.5 / 7),
+        "effective_gradient_ratio_first_quarter": 0.25,
+        "effective_gradient_ratio_last_quarter": 0.75,
+        "validation": [
+            {"step": 0, "rollouts": 0, "score": 0.25},
+            {"step": 5, "rollouts": 12, "score": 0.5},  # batches 1 to 3 began before the fifth step was finished
+            {"step": 16, "rollouts": 32, "score": 0.625},
+        ],
+        "seconds": {"selection": 1.5, "generation": 40.0, "update": 58.5},
+    }
+
+
+@pytest.mark.parametrize(("step", "rollouts"), [(0, 0), (1, 4), (2, 4), (3, 8), (4, 8), (15, 32), (16, 32), (99, 32)])
+def test_rollouts_are_counted_up_to_the_steps_that_are_finished(output_dir, step, rollouts):
+    assert read_run(output_dir).rollouts_before(step) == rollouts
+
+
+@pytest.mark.parametrize(
+    ("sampler", "name"),
+    [
+        (ThompsonSampler(6), "thompson"),
+        (ThompsonSampler(6, greedy=True), "greedy"),
+        (UniformSampler(6), "uniform"),
+    ],
+)
+def test_the_report_names_the_sampler_as_the_configuration_does(tmp_path, sampler, name):
+    assert summarise(read_run(write_run(tmp_path, sampler)))["sampler"] == name
+
+
+def test_a_run_of_three_batches_has_quarters_of_one(tmp_path):
+    summary = summarise(read_run(write_run(tmp_path, batches=BATCHES[:3])))
+    assert summary["effective_gradient_ratio_first_quarter"] == 0.5
+    assert summary["effective_gradient_ratio_last_quarter"] == 1.0
+
+
+def test_quarters_without_any_score_are_unknown(tmp_path):
+    summary = summarise(read_run(write_run(tmp_path, batches=[(UNSCORED, UNSCORED)])))
+    assert summary["effective_gradient_ratio_first_quarter"] is None
+    assert summary["effective_gradient_ratio_mean"] is None
+    rows = dict(summary_rows(summary))
+    assert rows["effective gradient ratio, first quarter"] == "-"
+
+
+def test_the_validation_score_is_that_of_the_success_reward_and_of_no_other(tmp_path):
+    history = [{"step": 4, "eval_rewards/format/mean": 1.0, "eval_reward": 1.5, "eval_rewards/accuracy/mean": 0.5}]
+    assert [entry["score"] for entry in read_run(write_run(tmp_path, history=history)).validation] == [0.5]
+
+
+def test_the_table_for_a_person_has_every_figure(output_dir):
+    assert dict(summary_rows(summarise(read_run(output_dir)))) == {
+        "sampler": "thompson",
+        "optimiser steps": "16",
+        "rollouts": "32",
+        "effective gradient ratio, first quarter": "25.0 %",
+        "effective gradient ratio, last quarter": "75.0 %",
+        "validation score, before": "25.0 %",
+        "validation score, after": "62.5 %",
+        "seconds in selection": "1.5",
+        "seconds in generation and scoring": "40.0",
+        "seconds in update": "58.5",
+    }
+
+
+def test_a_run_without_validation_has_a_dash_and_no_zero(tmp_path):
+    run = read_run(write_run(tmp_path, history=[{"step": 1, "reward": 0.5}]))
+    rows = dict(summary_rows(summarise(run)))
+    assert run.validation == []
+    assert (rows["validation score, before"], rows["validation score, after"]) == ("-", "-")
+
+
+def test_the_posterior_can_be_replayed_to_the_one_that_was_saved(tmp_path):
+    sampler = ThompsonSampler(6, seed=2)
+    run = read_run(write_run(tmp_path, sampler))
+    assert run.posterior_at(8).alpha.tolist() == sampler.posterior.alpha.tolist()
+    assert run.posterior_at(8).beta.tolist() == sampler.posterior.beta.tolist()
+    assert run.posterior_at(0).visits.sum() == 0
+
+
+# ------------------------------------------------------------------------------------------------------- the files
+
+
+def read_picture(output_dir):
+    with Image.open(output_dir / REPORT_FILE) as picture:
+        picture.load()
+        assert picture.format == "PNG"
+        return np.asarray(picture.convert("RGB")).astype(int)
+
+
+def test_the_summary_file_is_strict_json_and_holds_what_is_returned(output_dir):
+    summary = write_report(output_dir)
+    assert strict_json(output_dir / SUMMARY_FILE) == summary == summarise(read_run(output_dir))
+
+
+def test_the_picture_is_large_enough_to_read_and_has_a_drawing_in_each_quarter(output_dir):
+    write_report(output_dir)
+    pixels = read_picture(output_dir)
+    height, width, _ = pixels.shape
+    assert 600 <= height <= 2000
+    assert 1000 <= width <= 3000
+    for quarter in (pixels[: height // 2], pixels[height // 2 :]):
+        for panel in (quarter[:, : width // 2], quarter[:, width // 2 :]):
+            coloured = panel.max(axis=2) - panel.min(axis=2) > 40  # lines and areas; text, axes and grid are grey
+            assert coloured.sum() > 200
+
+
+def test_strata_are_drawn_in_the_fourth_panel_in_a_hue_for_each_task(tmp_path):
+    def green_pixels(directory):
+        pixels = read_picture(directory)
+        red, green, blue = np.moveaxis(pixels[pixels.shape[0] // 2 :, pixels.shape[1] // 2 :], 2, 0)
+        return int(((green > red + 40) & (green > blue + 40)).sum())
+
+    strata = ["chart 1", "chart 2", "colour 1", "colour 2", "count 1", "count 2"]  # blue, orange, green
+    without, given = write_run(tmp_path / "without"), write_run(tmp_path / "given")
+    assert write_report(without) == write_report(given, strata)
+    assert green_pixels(without) == 0
+    assert green_pixels(given) > 1000
+
+
+def test_many_strata_and_numpy_labels_are_drawn(tmp_path):
+    strata = np.array([f"task{i} {level}" for i in range(8) for level in (1, 2, 3)])
+    directory = write_run(tmp_path, num_rows=24)
+    write_report(directory, strata)
+    assert read_picture(directory).size
+
+
+@pytest.mark.parametrize("batches", [BATCHES[:1], BATCHES[:2], BATCHES * 3, [(UNSCORED, UNSCORED)] * 2])
+@pytest.mark.parametrize("strata", [None, ["a 1", "a 2", "b 1", "b 2", "c 1", "c 2"]])
+def test_short_long_and_unscored_runs_are_drawn(tmp_path, batches, strata):
+    directory = write_run(tmp_path, batches=batches)
+    write_report(directory, strata)
+    assert read_picture(directory).size
+
+
+@pytest.mark.parametrize(
+    "history", [[], [{"step": 0, "eval_rewards/accuracy/mean": 0.5}], [{"step": 1, "reward": 1.0}]]
+)
+def test_a_run_without_rewards_or_validation_is_drawn_without_a_warning(tmp_path, history):
+    directory = write_run(tmp_path, history=history)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_report(directory)
+    assert read_picture(directory).size
+
+
+def test_a_validation_in_which_nothing_was_scored_is_left_out(tmp_path):
+    directory = write_run(tmp_path, history=[{"step": 4, "eval_rewards/accuracy/mean": None}, *HISTORY])
+    write_report(directory)
+    assert [entry["score"] for entry in strict_json(directory / SUMMARY_FILE)["validation"]] == [0.25, 0.5, 0.625]
+
+
+def test_a_report_can_be_written_again(output_dir):
+    first = write_report(output_dir)
+    (output_dir / REPORT_FILE).unlink()
+    assert write_report(output_dir) == first
+    assert read_picture(output_dir).size
+
+
+# -------------------------------------------------------------------------------------------------- missing files
+
+
+@pytest.mark.parametrize("name", [POSTERIOR_FILE, METADATA_FILE])
+def test_a_missing_posterior_is_named(output_dir, name):
+    (output_dir / name).unlink()
+    with pytest.raises(SnapshotError, match=name.replace(".", r"\.")):
+        write_report(output_dir)
+
+
+def test_a_missing_trainer_state_is_named_with_the_call_that_writes_it(output_dir):
+    (output_dir / TRAINER_STATE_FILE).unlink()
+    with pytest.raises(VADEError) as error:
+        write_report(output_dir)
+    assert str(output_dir / TRAINER_STATE_FILE) in str(error.value)
+    assert "trainer.save_state()" in str(error.value)
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_missing_or_empty_selection_log_is_named(output_dir, emptied):
+    path = output_dir / SELECTION_LOG_FILE
+    path.write_text("") if emptied else path.unlink()
+    with pytest.raises(VADEError) as error:
+        write_report(output_dir)
+    assert str(path) in str(error.value)
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SnapshotError, match="nowhere"):
+        write_report(tmp_path / "nowhere")
+
+
+# ---------------------------------------------------------------------------------------------------- running mean
+
+
+def naive_running_mean(values, window):
+    means = []
+    for end in range(1, len(values) + 1):
+        known = [value for value in values[max(end - window, 0) : end] if value == value]
+        means.append(sum(known) / len(known) if known else NAN)
+    return means
+
+
+@given(st.lists(st.one_of(st.just(NAN), st.floats(-10, 10)), max_size=40), st.integers(1, 12))
+def test_the_running_mean_is_that_of_a_plain_loop(values, window):
+    ours = running_mean(np.array(values, dtype=np.float64), window)
+    np.testing.assert_allclose(ours, naive_running_mean(values, window), atol=1e-12)
+
+
+def test_the_running_mean_leaves_its_argument_as_it_was():
+    values = np.array([1.0, NAN, 3.0, 4.0, 5.0, 6.0, 7.0])
+    before = values.copy()
+    running_mean(values, 2)
+    np.testing.assert_equal(values, before)

@@ -1,0 +1,193 @@
+"""The testbed's rows: every answer is read back from the pixels by code of its own."""
+
+import os
+import re
+from collections import Counter
+
+import datasets
+import numpy as np
+import pytest
+
+from trl_vade.testbed import build_dataset, load_testbed_dataset
+from trl_vade.testbed import dataset as dataset_module
+from trl_vade.testbed.cache import cached_directory
+from trl_vade.testbed.drawing import BACKGROUND, COLOURS, GLYPHS
+from trl_vade.testbed.scenes import LEVELS, TASKS, draw_scene
+
+INK = {rgb: name for name, rgb in COLOURS.items()}
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return build_dataset(360, 120, seed=0, progress=False)
+
+
+def blobs(image):
+    """Every connected patch of one ink as (colour, pixels (M, 2) of row and column), 8 neighbours."""
+    pixels = np.asarray(image)
+    todo = {(y, x) for y, x in np.ndindex(56, 56) if tuple(int(v) for v in pixels[y, x]) in INK}
+    found = []
+    while todo:
+        stack = [todo.pop()]
+        colour = INK[tuple(int(v) for v in pixels[stack[0]])]
+        member = list(stack)
+        while stack:
+            y, x = stack.pop()
+            for at in [(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]:
+                if at in todo and INK[tuple(int(v) for v in pixels[at])] == colour:
+                    todo.remove(at)
+                    stack.append(at)
+                    member.append(at)
+        found.append((colour, np.array(member)))
+    return found
+
+
+def read_digit(pixels):
+    """The digit whose bitmap agrees with the middle of every 4 x 4 dot."""
+    top, left = pixels[:, 0].min(), pixels[:, 1].min()
+    dots = {((y - top) // 4, (x - left) // 4) for y, x in pixels}
+    for value, glyph in enumerate(GLYPHS):
+        inked = {(row, column) for row, line in enumerate(glyph) for column, dot in enumerate(line) if dot == "#"}
+        shift = min(column for _, column in inked)
+        if dots == {(row, column - shift) for row, column in inked}:
+            return value
+    raise AssertionError("no digit has these dots")
+
+
+def read_digits(found):
+    """Digits from left to right; a glyph whose strokes meet at corners only is still one blob."""
+    return [read_digit(pixels) for _, pixels in sorted(found, key=lambda blob: blob[1][:, 1].mean())]
+
+
+def solve(question, image):
+    """Answer a question from the picture alone."""
+    found = blobs(image)
+    if question.startswith("How many"):
+        asked = re.fullmatch(r"How many (?:(\w+) )?shapes are there\?", question).group(1)
+        return str(sum(asked in (None, colour) for colour, _ in found))
+    if "bar" in question:
+        return str(sum((np.ptp(pixels[:, 0]) + 1) // 5 for _, pixels in found))
+    if "digit" in question:
+        values = read_digits(found)
+        return str(int(np.prod(values)) if "product" in question else sum(values))
+    if question == "What colour is the shape?":
+        return found[0][0]
+
+    def at(place):
+        for colour, pixels in found:
+            row, column = pixels.mean(axis=0)
+            words = {"left" if column < 28 else "right", "top" if row < 28 else "bottom"}
+            if set(place.split()) <= words:
+                return colour
+        raise AssertionError(f"nothing at {place}")
+
+    first, second = re.fullmatch(r"What colours are the (.+) shape and the (.+) shape\?", question).groups()
+    return f"{at(first)} {at(second)}"
+
+
+def test_every_answer_can_be_read_from_its_picture(splits):
+    for row in splits["train"]:
+        question, image = row["prompt"][0]["content"], row["images"][0]
+        assert solve(question, image) == row["answer"], (row["id"], question)
+
+
+def test_rows_have_the_columns_that_the_trainer_reads(splits):
+    rows = splits["train"]
+    assert rows.features == dataset_module.FEATURES
+    row = rows[0]
+    assert row["prompt"] == [{"role": "user", "content": "How many shapes are there?"}]
+    assert [(image.size, image.mode, image.format) for image in row["images"]] == [((56, 56), "RGB", "PNG")]
+    assert np.asarray(row["images"][0])[0, 0].tolist() == list(BACKGROUND)
+
+
+def test_tasks_and_levels_have_equal_shares(splits):
+    for split, share in (("train", 30), ("validation", 10)):
+        cells = Counter(zip(splits[split]["task"], splits[split]["level"], strict=True))
+        assert cells == {(task, level): share for task in TASKS for level in LEVELS}
+
+
+def test_no_answer_can_be_guessed_one_time_in_four():
+    for task in TASKS:
+        for level in LEVELS:
+            rng = np.random.default_rng(0)
+            answers = Counter(draw_scene(task, level, rng).answer for _ in range(400))
+            assert max(answers.values()) / 400 < 0.25, (task, level, answers)
+            assert len(answers) >= 6
+
+
+def test_the_same_seed_gives_the_same_rows_and_another_seed_others(splits):
+    again, other = build_dataset(36, 12, seed=0, progress=False), build_dataset(36, 12, seed=1, progress=False)
+    assert again["train"]["id"] == splits["train"]["id"][:36]
+    raw = splits["train"].cast_column("images", datasets.List(datasets.Image(decode=False)))
+    assert raw[:36]["images"] == again["train"].cast_column("images", raw.features["images"])[:]["images"]
+    assert not set(other["train"]["id"]) & set(again["train"]["id"])
+    assert again["train"]._fingerprint != other["train"]._fingerprint
+
+
+def test_no_scene_of_any_seed_is_on_both_sides_of_the_split(splits):
+    def contents(rows):
+        return {(row["prompt"][0]["content"], row["images"][0].tobytes()) for row in rows}
+
+    train, validation = contents(splits["train"]), contents(splits["validation"])
+    assert len(train) == 360
+    assert len(validation) == 120
+    assert len(set(splits["train"]["id"]) | set(splits["validation"]["id"])) == 480
+    assert not train & validation
+    other = build_dataset(360, 120, seed=7, progress=False)
+    assert not contents(other["train"]) & validation
+    assert not contents(other["validation"]) & train
+
+
+def test_a_family_that_is_used_up_is_an_error_and_not_an_endless_loop(monkeypatch):
+    one = draw_scene("math", 1, np.random.default_rng(0))
+    monkeypatch.setattr(dataset_module, "draw_scene", lambda task, level, rng: one)
+    side = "validation" if dataset_module.scene_digest(one)[0] % dataset_module.VALIDATION_SHARE == 0 else "train"
+    scenes = dataset_module.iter_scenes(side, 0)
+    next(scenes)
+    with pytest.raises(ValueError, match="used up; ask for fewer rows"):
+        next(scenes)
+
+
+@pytest.mark.parametrize("sizes", [(0, 12, 0), (12, 0, 0), (12, 12, -1)])
+def test_sizes_and_seeds_out_of_range_are_refused(sizes):
+    with pytest.raises(ValueError, match="must be at least"):
+        build_dataset(*sizes, progress=False)
+
+
+def test_the_cached_copy_is_the_built_one_and_is_not_built_twice(tmp_path, monkeypatch):
+    first = load_testbed_dataset(24, 12, cache_dir=tmp_path, progress=False)
+    built = build_dataset(24, 12, progress=False)
+    monkeypatch.setattr(dataset_module, "build_dataset", lambda *_, **__: pytest.fail("built a second time"))
+    second = load_testbed_dataset(24, 12, cache_dir=tmp_path, progress=False)
+    for split in ("train", "validation"):
+        for copy in (first, second):
+            assert copy[split].features == built[split].features
+            assert copy[split]._fingerprint == built[split]._fingerprint
+            assert [row["images"][0].tobytes() for row in copy[split]] == [
+                row["images"][0].tobytes() for row in built[split]
+            ]
+            assert copy[split].remove_columns("images")[:] == built[split].remove_columns("images")[:]
+    assert [path.suffix for path in next(tmp_path.iterdir()).iterdir()] == [".parquet", ".parquet"]
+
+
+def test_a_build_that_dies_leaves_nothing_behind(tmp_path):
+    def dies(directory):
+        (directory / "half").write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cached_directory("thing", {"a": 1}, dies, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    whole = cached_directory("thing", {"a": 1}, lambda directory: (directory / "whole").touch(), tmp_path)
+    assert os.listdir(whole) == ["whole"]
+    assert cached_directory("thing", {"a": 2}, lambda directory: None, tmp_path) != whole
+
+
+def test_of_two_builders_that_race_the_first_wins_and_the_second_adopts_its_result(tmp_path):
+    def slow(directory):
+        (directory / "by").write_text("second")
+        cached_directory("thing", {}, lambda inner: (inner / "by").write_text("first"), tmp_path)
+
+    directory = cached_directory("thing", {}, slow, tmp_path)
+    assert (directory / "by").read_text() == "first"
+    assert list(tmp_path.iterdir()) == [directory]

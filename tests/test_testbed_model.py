@@ -1,0 +1,206 @@
+"""The tiny model: real classes, real files, and a short fine-tuning that repeats itself."""
+
+import hashlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2_5_VLProcessor,
+)
+
+from trl_vade.testbed import build_dataset, load_testbed_model, measure_pass_rates
+from trl_vade.testbed import pretrained as pretrained_module
+from trl_vade.testbed.dataset import iter_scenes
+from trl_vade.testbed.measure import pass_rate_report
+from trl_vade.testbed.model import build_model
+from trl_vade.testbed.processor import SPECIAL_TOKENS, build_processor
+from trl_vade.testbed.sft import IGNORED, SFTSettings, encode_batch, finetune
+
+SHORT = SFTSettings(steps=4, batch_size=8, warmup_steps=1)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return load_testbed_model(cache_dir=tmp_path_factory.mktemp("cache"), settings=SHORT, progress=False)
+
+
+@pytest.fixture(scope="module")
+def model(directory):
+    return AutoModelForImageTextToText.from_pretrained(directory)
+
+
+@pytest.fixture(scope="module")
+def processor(directory):
+    return AutoProcessor.from_pretrained(directory)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return build_dataset(12, 12, progress=False)["validation"]
+
+
+def conversation(row):
+    """What TRL hands to the processor: the image block in front of the text block."""
+    text = {"type": "text", "text": row["prompt"][0]["content"]}
+    return [{"role": "user", "content": [{"type": "image", "image": row["images"][0]}, text]}]
+
+
+def test_the_directory_loads_through_the_auto_classes_as_qwen(model, processor, directory):
+    assert type(model) is Qwen2_5_VLForConditionalGeneration
+    assert type(processor) is Qwen2_5_VLProcessor
+    assert 300_000 <= sum(parameter.numel() for parameter in model.parameters()) <= 400_000
+    text = model.config.text_config
+    assert text.hidden_size // text.num_attention_heads == 32
+    assert sum(text.rope_parameters["mrope_section"]) == 16
+    assert text.num_hidden_layers == 3
+    assert model.config.vision_config.depth == 2
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    assert {path.suffix for path in directory.iterdir()} <= {".json", ".safetensors", ".jinja"}
+
+
+def test_token_ids_of_model_and_tokenizer_agree(model, processor):
+    tokenizer = processor.tokenizer
+    assert tokenizer.convert_ids_to_tokens(range(len(SPECIAL_TOKENS))) == list(SPECIAL_TOKENS)
+    assert tokenizer.eos_token == "<|im_end|>"
+    assert tokenizer.pad_token == "<|endoftext|>"
+    assert tokenizer.padding_side == "left"
+    assert model.config.image_token_id == tokenizer.convert_tokens_to_ids("<|image_pad|>")
+    assert model.config.video_token_id == tokenizer.convert_tokens_to_ids("<|video_pad|>")
+    assert model.generation_config.eos_token_id == tokenizer.eos_token_id
+    assert model.generation_config.pad_token_id == tokenizer.pad_token_id
+    assert model.config.text_config.vocab_size == len(tokenizer)
+
+
+def test_the_tokenizer_is_the_same_in_every_process():
+    code = "from trl_vade.testbed.processor import build_tokenizer as b; print(sorted(b().get_vocab().items()))"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert other.strip() == str(sorted(build_processor().tokenizer.get_vocab().items()))
+
+
+def test_a_picture_becomes_four_image_tokens_and_keeps_its_size(processor, rows):
+    inputs = processor.apply_chat_template(
+        [conversation(rows[0])], add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
+    )
+    assert (inputs["input_ids"] == processor.image_token_id).sum() == 4
+    assert inputs["image_grid_thw"].tolist() == [[1, 4, 4]]
+    assert inputs["pixel_values"].shape == (16, 3 * 2 * 14 * 14)
+
+
+def test_the_chat_template_writes_qwens_turns(processor):
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Which digit is this?"}]},
+        {"role": "assistant", "content": "<answer>7</answer>"},
+    ]
+    text = processor.apply_chat_template(messages)
+    assert text == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Which digit is this?<|im_end|>\n"
+        "<|im_start|>assistant\n<answer>7</answer><|im_end|>\n"
+    )
+    prompt = processor.apply_chat_template(messages[:2], add_generation_prompt=True)
+    assert text.startswith(prompt)
+    assert prompt.endswith("<|im_start|>assistant\n")
+    ids = processor.tokenizer(text)["input_ids"]
+    assert processor.tokenizer.decode(ids) == text
+
+
+def test_every_answer_fits_into_twelve_tokens_and_comes_back_whole(processor):
+    for _, scene in zip(range(240), iter_scenes("train", 3), strict=False):
+        answer = f"<answer>{scene.answer}</answer>"
+        ids = processor.tokenizer(answer + "<|im_end|>")["input_ids"]
+        assert len(ids) <= 12
+        assert processor.tokenizer.decode(ids, skip_special_tokens=True) == answer
+
+
+def test_only_the_completion_is_taught(processor):
+    scenes = [scene for _, scene in zip(range(6), iter_scenes("sft", 0), strict=False)]
+    batch = encode_batch(scenes, processor)
+    for scene, ids, labels in zip(scenes, batch["input_ids"], batch["labels"], strict=True):
+        taught = labels != IGNORED
+        assert processor.tokenizer.decode(ids[taught]) == f"<answer>{scene.answer}</answer><|im_end|>"
+        assert not taught[: -taught.sum()].any()
+
+
+def test_the_model_generates_from_a_picture(model, processor, rows):
+    inputs = processor.apply_chat_template(
+        [conversation(rows[0]), conversation(rows[11])],
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
+        return_tensors="pt",
+        processor_kwargs={"padding": True},
+    )
+    tokens = model.generate(**inputs, max_new_tokens=5, suppress_tokens=[processor.image_token_id])
+    assert tokens.shape[0] == 2
+    assert tokens.shape[1] > inputs["input_ids"].shape[1]
+    pixels = model(**inputs).logits
+    inputs["pixel_values"] = -inputs["pixel_values"]
+    assert not torch.allclose(pixels, model(**inputs).logits)  # The picture reaches the words.
+
+
+def digest(model):
+    parts = (tensor.numpy().tobytes() for _, tensor in sorted(model.state_dict().items()))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(processor):
+    def train(seed):
+        model = build_model(processor, seed)
+        finetune(model, processor, SHORT, seed, progress=False)
+        return digest(model)
+
+    state = torch.random.get_rng_state()
+    first = train(0)
+    assert first == train(0) != train(1)
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_fine_tuning_learns(processor):
+    settings = SFTSettings(steps=40, batch_size=8)
+    losses = finetune(build_model(processor), processor, settings, progress=False)
+    assert len(losses) == 40
+    assert np.mean(losses[-5:]) < 0.4 * np.mean(losses[:5])
+
+
+def test_a_cached_model_is_not_built_twice(directory, monkeypatch):
+    monkeypatch.setattr(pretrained_module, "finetune", lambda *_, **__: pytest.fail("built a second time"))
+    assert load_testbed_model(cache_dir=directory.parent, settings=SHORT, progress=False) == directory
+    with pytest.raises(ValueError, match="at least 0"):
+        load_testbed_model(seed=-1, cache_dir=directory.parent, settings=SHORT)
+
+
+def test_pass_rates_come_in_eighths_repeat_and_leave_the_random_state_alone(model, processor, rows):
+    state = torch.random.get_rng_state()
+    # A reward that any text has a chance of: four training steps do not teach the tags.
+    count = {"calls": 0}
+
+    def reward(completions, answer):
+        count["calls"] += 1
+        return [float(len(text) % 2) for text in completions]
+
+    first = measure_pass_rates(model, processor, rows, 8, batch_size=5, reward=reward, progress=False)
+    again = measure_pass_rates(model, processor, rows, 8, batch_size=5, reward=reward, progress=False)
+    assert first.shape == (12,)
+    assert count["calls"] == 6
+    assert np.array_equal(first, again)
+    assert np.array_equal(first * 8, np.round(first * 8))
+    assert first.std() > 0
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_the_report_counts_right_wrong_and_mixed_groups(rows):
+    report = pass_rate_report(np.array([1.0, 0.0, 0.0, 0.5] + [1.0] * 8), rows)
+    assert "12 rows, mean pass rate 0.792" in report
+    assert "all right 75.0%, all wrong 16.7%, mixed 8.3%" in report
+
+
+def test_importing_the_testbed_loads_no_torch():
+    code = "import sys, trl_vade.testbed; assert 'torch' not in sys.modules and 'datasets' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
