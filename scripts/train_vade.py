@@ -1,0 +1,144 @@
+"""Train a vision-language model by GRPO with prompts chosen by VADE.
+
+    accelerate launch scripts/train_vade.py                             # the quickstart: minutes on a CPU
+    accelerate launch scripts/train_vade.py --vade_sampler uniform      # the same with vanilla GRPO
+    accelerate launch scripts/train_vade.py --config recipe.yaml        # your recipe; flags go before its values
+    accelerate launch scripts/train_vade.py --help                      # every option
+
+Without `--config`, `--model_name_or_path` and `--dataset_name` it runs `scripts/recipes/quickstart.yaml`: a tiny, real
+Qwen2.5-VL on a data set drawn on the spot. At the end it prints a table and leaves `vade_summary.json` and
+`vade_report.png` in the output directory, beside the model and its posterior.
+"""
+
+import importlib
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trl import ModelConfig, ScriptArguments, TrlParser, get_peft_config, get_quantization_config
+
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+
+QUICKSTART = Path(__file__).parent / "recipes" / "quickstart.yaml"
+TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
+
+
+@dataclass
+class VADEScriptArguments(ScriptArguments):
+    """What to train on, and by which rewards."""
+
+    reward_funcs: list[str] = field(
+        default_factory=lambda: ["accuracy_reward"],
+        metadata={
+            "help": "Reward functions: names of trl.rewards (accuracy_reward, think_format_reward, ...) or dotted "
+            "import paths (my_package.rewards.my_reward). With several, set --vade_success_reward."
+        },
+    )
+    testbed_seed: int = field(default=0, metadata={"help": "Seed of the embedded data set and model."})
+
+
+def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
+    # 1. Data and model. The testbed is built once and cached, so the other processes wait for the first.
+    with training_args.main_process_first(desc="building the testbed"):
+        dataset = load_splits(script_args)
+        if model_args.model_name_or_path == TESTBED:
+            from trl_vade.testbed import load_testbed_model
+
+            model_args.model_name_or_path = str(load_testbed_model(seed=script_args.testbed_seed))
+    train_dataset = dataset[script_args.dataset_train_split]
+    eval_dataset = dataset[script_args.dataset_test_split] if training_args.eval_strategy != "no" else None
+
+    # 2. The trainer. A model given by name is loaded by TRL, with these arguments.
+    training_args.model_init_kwargs = {
+        "revision": model_args.model_revision,
+        "attn_implementation": model_args.attn_implementation,
+        "dtype": model_args.dtype,
+        **(training_args.model_init_kwargs or {}),
+    }
+    trainer = VADEGRPOTrainer(
+        model=model_args.model_name_or_path,
+        reward_funcs=[load_reward(name) for name in script_args.reward_funcs],
+        args=training_args,
+        train_dataset=train_dataset,
+        eval_dataset=eval_dataset,
+        quantization_config=get_quantization_config(model_args),
+        peft_config=get_peft_config(model_args),
+    )
+
+    # 3. Train. `--resume_from_checkpoint true` goes on from the newest checkpoint, with its posterior.
+    resume = training_args.resume_from_checkpoint
+    trainer.train(resume_from_checkpoint=resume == "true" if resume in ("true", "false") else resume)
+
+    # 4. Keep what was learned: weights, posterior, state.
+    trainer.save_model()
+    trainer.save_state()
+    if trainer.accelerator.is_main_process and trainer.selection is not None:
+        report(training_args.output_dir, train_dataset)
+    if training_args.push_to_hub:
+        trainer.push_to_hub(dataset_name=script_args.dataset_name)
+    trainer.end()
+
+
+def load_splits(script_args: VADEScriptArguments):
+    """The data set by name: the testbed, a Hub repository or a local folder."""
+    if script_args.dataset_name == TESTBED:
+        from trl_vade.testbed import load_testbed_dataset
+
+        return load_testbed_dataset(seed=script_args.testbed_seed)
+    from datasets import load_dataset
+
+    return load_dataset(
+        script_args.dataset_name, name=script_args.dataset_config, streaming=script_args.dataset_streaming
+    )
+
+
+def load_reward(name: str):
+    """A reward function of `trl.rewards` by its name, or any other by its import path."""
+    module, _, function = name.rpartition(".")
+    sys.path.insert(0, "")  # rewards in the user's working directory, as TRL's own scripts allow
+    try:
+        return getattr(importlib.import_module(module or "trl.rewards"), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"--reward_funcs {name}: {error}. Give a name of trl.rewards (accuracy_reward, think_format_reward, ...) "
+            "or the import path of a function (my_package.rewards.my_reward)."
+        ) from error
+    finally:
+        sys.path.pop(0)
+
+
+def report(output_dir: str, train_dataset) -> None:
+    """Print the table and draw the picture."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from trl_vade.errors import VADEError
+    from trl_vade.report import REPORT_FILE, summary_rows, write_report
+
+    columns = [column for column in ("task", "level") if column in train_dataset.column_names]
+    strata = None
+    if columns:
+        strata = [" ".join(map(str, values)) for values in zip(*(train_dataset[c] for c in columns), strict=True)]
+    try:
+        summary = write_report(output_dir, strata)
+    except VADEError as error:  # the model and its posterior are saved: a missing picture must not look like a failure
+        print(f"No report: {error}")
+        return
+    table = Table(title="What the sampler did", show_header=False)
+    for name, value in summary_rows(summary):
+        table.add_row(name, value)
+    Console().print(table)
+    print(f"Picture: {Path(output_dir) / REPORT_FILE}")
+
+
+def command_line(arguments: list[str]) -> list[str]:
+    """The arguments, with the quickstart recipe where they name neither a recipe nor a model nor a data set."""
+    named = {argument.split("=")[0] for argument in arguments}
+    if named & {"--config", "--model_name_or_path", "--dataset_name", "--help", "-h"}:
+        return arguments
+    return ["--config", str(QUICKSTART), *arguments]
+
+
+if __name__ == "__main__":
+    parser = TrlParser((VADEScriptArguments, VADEGRPOConfig, ModelConfig))
+    main(*parser.parse_args_and_config(command_line(sys.argv[1:])))
