@@ -14,9 +14,9 @@ REPOSITORY = PACKAGE.parent
 
 # A module may import those on lines above its own, and nothing beside or below it.
 ORDER = [
-    ["errors"],
+    ["errors", "durable"],
     ["checks"],
-    ["posterior", "order"],
+    ["posterior", "order", "prompt_sampler"],
     ["information"],
     ["samplers"],
     ["snapshot"],
@@ -27,7 +27,17 @@ ORDER = [
     ["checkpoint"],
     ["trainer"],
 ]
-CORE = ["errors", "checks", "posterior", "order", "information", "samplers", "snapshot"]
+CORE = [
+    "errors",
+    "durable",
+    "checks",
+    "posterior",
+    "order",
+    "prompt_sampler",
+    "information",
+    "samplers",
+    "snapshot",
+]
 # Edges stand beside the order. Each may import what is listed here and no other module of the package.
 EDGES = {
     "run": [*CORE, "selection_log"],

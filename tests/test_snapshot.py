@@ -188,7 +188,7 @@ def test_a_save_that_fails_at_any_point_leaves_a_complete_snapshot(tmp_path, mon
 
     # The save after that one can be interrupted as well, before its first rename.
     monkeypatch.setattr(
-        snapshot_module, "_write_durably", lambda path, content: path.write_bytes(content[:9]) and 1 / 0
+        snapshot_module, "write_durably", lambda path, content: path.write_bytes(content[:9]) and 1 / 0
     )
     with pytest.raises(ZeroDivisionError):
         save_snapshot(tmp_path, newest)

@@ -13,8 +13,8 @@ except metadata.PackageNotFoundError:  # run from a checkout that was never inst
 
 _EXPORTS = {
     "BetaPosterior": "posterior",
-    "Draw": "samplers",
-    "PromptSampler": "samplers",
+    "Draw": "prompt_sampler",
+    "PromptSampler": "prompt_sampler",
     "ThompsonSampler": "samplers",
     "UniformSampler": "samplers",
     "VADEGRPOConfig": "config",
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from .information import expected_effective_ratio as expected_effective_ratio
     from .information import information_gain as information_gain
     from .posterior import BetaPosterior as BetaPosterior
-    from .samplers import Draw as Draw
-    from .samplers import PromptSampler as PromptSampler
+    from .prompt_sampler import Draw as Draw
+    from .prompt_sampler import PromptSampler as PromptSampler
     from .samplers import ThompsonSampler as ThompsonSampler
     from .samplers import UniformSampler as UniformSampler
     from .snapshot import load_snapshot as load_snapshot

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
+from .durable import save_whole
 from .errors import SnapshotCorruptError
 
 MicroBatches = list[dict[str, Any]]
@@ -27,9 +28,10 @@ def file_name(process_index: int) -> str:
 
 
 def save_generation_batch(path: str | os.PathLike[str], micro_batches: MicroBatches) -> str:
-    """Write the micro-batches to `path` by way of a temporary file; return the SHA-256 of its bytes.
+    """Write the micro-batches to `path`, whole or not at all; return the SHA-256 of its bytes.
 
     Raises:
+        OSError: the disk refused.
         TypeError: for a value that is neither a tensor, nor None, nor a list of whole numbers: an error now, where a
             wrong guess would show as another run after the resume.
     """
@@ -48,14 +50,7 @@ def save_generation_batch(path: str | os.PathLike[str], micro_batches: MicroBatc
                     "trl_vade cannot save. Save between generation batches (save_steps), or report this."
                 )
     content = save(tensors, metadata={"others": json.dumps(others)})
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_suffix(".tmp")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, target)
+    save_whole(Path(path), content)
     return hashlib.sha256(content).hexdigest()
 
 

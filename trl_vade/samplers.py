@@ -4,52 +4,17 @@ Source: VADE, arXiv 2511.18902, Algorithm 1. Axis letters: N rows of the data se
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .checks import FloatArray, IntArray, check_fields, check_same, check_whole_number
+from .checks import IntArray, check_fields, check_same, check_whole_number
 from .errors import ConfigurationError, SnapshotCorruptError
 from .information import check_gain_kind, information_gain
 from .order import largest, stock_order
 from .posterior import BetaPosterior, beta_mean
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Draw:
-    """The rows of one generation batch and what the sampler believed of them when it chose."""
-
-    sample_index: IntArray  # (K,) distinct rows in [0, N), in the order they were chosen
-    sampled_pass_rate: FloatArray  # (K,) in [0, 1], the pass rate that the choice assumed
-    information_gain: FloatArray  # (K,) gain of sampled_pass_rate
-    posterior_mean: FloatArray  # (K,) in (0, 1), the expected pass rate
-
-
-@runtime_checkable
-class PromptSampler(Protocol):
-    """What chooses rows and learns from their outcomes: five verbs.
-
-    All that the next draw depends on is in `state_dict`, generator included, so a fresh sampler that loads it draws
-    the same rows. To be saved to a directory, the state must be a dict of JSON values, among them `posterior`, the
-    state of a `BetaPosterior`.
-    """
-
-    def draw(self, k: int) -> Draw:
-        """Choose `k` distinct rows."""
-
-    def observe(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
-        """Learn from the scores of one generation batch; arrays (K,)."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, sharing no array with the sampler."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state, or raise and change nothing."""
-
-    def metrics(self) -> dict[str, float]:
-        """Return figures worth logging, by plain names."""
+from .prompt_sampler import Draw
 
 
 class _PosteriorSampler:

@@ -23,6 +23,7 @@ from trl.data_utils import is_conversational, prepare_multimodal_messages
 from .data import Rows, dataset_fingerprint, with_image_lists
 from .feedback import GroupOutcomes
 from .information import expected_effective_ratio
+from .posterior import beta_mean
 from .samplers import ThompsonSampler, UniformSampler
 from .selection_log import SelectionLog
 
@@ -182,7 +183,7 @@ class OnTimeSelection:
         posterior = self.sampler.posterior
         alpha, beta = posterior.counts(sample_index)
         predicted = expected_effective_ratio(alpha, beta, self.num_generations)
-        mean = (alpha + 1.0) / (alpha + beta + 2.0)
+        mean = beta_mean(alpha, beta)
         return InFlight(sample_index, mean, float(predicted.mean()), posterior.step, initialising)
 
     def _metrics(self, in_flight: InFlight, outcomes: GroupOutcomes) -> dict[str, float]:

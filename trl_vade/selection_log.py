@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .durable import save_whole
 from .feedback import GroupOutcomes
 
 SELECTION_LOG_FILE = "vade_selection.jsonl"
@@ -47,9 +48,7 @@ class SelectionLog:
         if not self.path.exists():
             return
         kept = [line for line in self._lines() if line["step"] <= last_step]
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-        os.replace(temporary, self.path)
+        save_whole(self.path, "".join(json.dumps(line) + "\n" for line in kept).encode())
 
     def read(self) -> list[dict[str, Any]]:
         """All lines, oldest first; an empty list where there is no log."""

@@ -25,6 +25,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as to_safetensors
 
+from .durable import replace_durably, write_durably
 from .errors import (
     ConfigurationError,
     SnapshotCorruptError,
@@ -33,7 +34,7 @@ from .errors import (
     SnapshotNotFoundError,
 )
 from .posterior import STATE_DTYPES
-from .samplers import PromptSampler
+from .prompt_sampler import PromptSampler
 
 POSTERIOR_FILE = "vade_posterior.safetensors"
 METADATA_FILE = "vade_posterior.json"
@@ -73,16 +74,16 @@ def save_snapshot(
     _finish_interrupted_save(folder)
     pending_tensors = folder / (POSTERIOR_FILE + _PENDING)
     try:
-        _write_durably(pending_tensors, tensors)
-        _write_durably(folder / _PENDING_METADATA_FILE, document)
-        _replace(pending_tensors, folder / POSTERIOR_FILE)
+        write_durably(pending_tensors, tensors)
+        write_durably(folder / _PENDING_METADATA_FILE, document)
+        replace_durably(pending_tensors, folder / POSTERIOR_FILE)
     except BaseException:
         # Once the file has its name, the pending JSON is the only one that belongs to it, and must stay.
         if pending_tensors.exists():
             pending_tensors.unlink()
             (folder / _PENDING_METADATA_FILE).unlink(missing_ok=True)
         raise
-    _replace(folder / _PENDING_METADATA_FILE, folder / METADATA_FILE)
+    replace_durably(folder / _PENDING_METADATA_FILE, folder / METADATA_FILE)
     return digest
 
 
@@ -158,23 +159,6 @@ def _package_version() -> str:
         return "unknown"
 
 
-def _write_durably(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _replace(source: Path, target: Path) -> None:
-    os.replace(source, target)
-    if os.name == "posix":  # a rename is durable once its directory is; elsewhere a directory cannot be opened
-        descriptor = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def _read(folder: Path, name: str) -> bytes:
     try:
         return (folder / name).read_bytes()
@@ -201,7 +185,7 @@ def _finish_interrupted_save(folder: Path) -> None:
     if (folder / _PENDING_METADATA_FILE).exists() and (folder / POSTERIOR_FILE).exists():
         digest = hashlib.sha256(_read(folder, POSTERIOR_FILE)).hexdigest()
         if _pending_document(folder, digest):
-            _replace(folder / _PENDING_METADATA_FILE, folder / METADATA_FILE)
+            replace_durably(folder / _PENDING_METADATA_FILE, folder / METADATA_FILE)
 
 
 def _parse(path: Path, content: bytes) -> dict[str, Any]:
