@@ -3,7 +3,7 @@
     python scripts/compare_samplers.py --samplers thompson uniform --seeds 0 1 2
 
 Every run is `scripts/train_vade.py` as a process of its own; arguments after `--` go to it as they are. A finished run
-is not run again, so an interrupted comparison can be taken up.
+is not run again, so an interrupted comparison can be taken up; one with other arguments is refused.
 """
 
 import argparse
@@ -28,10 +28,20 @@ COLUMNS = (
 
 def run(sampler, seed, output_dir, extra):
     """One run's summary, from its file if it is there already."""
-    summary = output_dir / SUMMARY_FILE
-    if not summary.exists():
-        command = ["accelerate.commands.launch", str(TRAIN), "--vade_sampler", sampler, "--seed", str(seed)]
-        subprocess.run([sys.executable, "-m", *command, "--output_dir", str(output_dir), *extra], check=True)
+    summary, asked_for = output_dir / SUMMARY_FILE, output_dir / "arguments.json"
+    arguments = ["--vade_sampler", sampler, "--seed", str(seed), *extra]
+    if summary.exists():
+        found = json.loads(asked_for.read_text()) if asked_for.exists() else None
+        if found != arguments:
+            sys.exit(
+                f"{output_dir} holds a finished run with the arguments {found}, and this comparison asks for "
+                f"{arguments}: its figures would be those of other settings. Set another --output_dir, or delete it."
+            )
+    else:
+        output_dir.mkdir(parents=True, exist_ok=True)
+        asked_for.write_text(json.dumps(arguments) + "\n")
+        command = [sys.executable, "-m", "accelerate.commands.launch", str(TRAIN), *arguments]
+        subprocess.run([*command, "--output_dir", str(output_dir)], check=True)
     return json.loads(summary.read_text())
 
 
@@ -46,8 +56,8 @@ def main():
     parser.add_argument("--samplers", nargs="+", default=["thompson", "uniform"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--output_dir", type=Path, default=Path("vade-comparison"))
-    own, _, extra = " ".join(sys.argv[1:]).partition(" -- ")
-    options, extra = parser.parse_args(own.split()), extra.split()
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    options, extra = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
 
     summaries = {sampler: [] for sampler in options.samplers}
     for seed in options.seeds:

@@ -77,6 +77,19 @@ def test_a_reward_that_does_not_exist_is_refused_by_name(train_vade, name):
         train_vade.load_reward(name)
 
 
+def test_a_finished_run_with_other_arguments_is_not_taken_for_this_comparisons(tmp_path):
+    comparison = load("compare_samplers")
+    (tmp_path / "vade_summary.json").write_text('{"rollouts": 1}')
+    asked_for = ["--vade_sampler", "thompson", "--seed", "0", "--output_name", "with a space"]
+    (tmp_path / "arguments.json").write_text(json.dumps(asked_for))
+    assert comparison.run("thompson", 0, tmp_path, ["--output_name", "with a space"]) == {"rollouts": 1}
+    with pytest.raises(SystemExit, match=r"finished run with the arguments .*0.* asks for .*1e-3"):
+        comparison.run("thompson", 0, tmp_path, ["--learning_rate", "1e-3"])
+    (tmp_path / "arguments.json").unlink()
+    with pytest.raises(SystemExit, match="None"):
+        comparison.run("thompson", 0, tmp_path, [])
+
+
 @pytest.mark.slow
 def test_the_quickstart_runs_as_vanilla_grpo_and_resumes(tmp_path):
     flags = ["--vade_sampler", "uniform", "--max_steps", 4, "--save_steps", 2, "--eval_steps", 4]
