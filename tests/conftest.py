@@ -126,29 +126,31 @@ def logged(trainer, name):
     return [entry[name] for entry in trainer.state.log_history if name in entry]
 
 
+# A run of six generation batches of 4 rows x 4 completions on the text model, which saves nothing.
+SMALL_RUN = {
+    "per_device_train_batch_size": 16,
+    "num_generations": 4,
+    "max_completion_length": 4,
+    "max_steps": 6,
+    "learning_rate": 1e-2,
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "dataloader_pin_memory": False,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "disable_tqdm": True,
+    "seed": 3,
+}
+
+
 @pytest.fixture
 def make_args(tmp_path):
-    """Arguments of a run of six generation batches of 4 rows x 4 completions on the text model."""
+    """Arguments of `SMALL_RUN` in a directory of the test's own, with the changes asked for."""
     from trl_vade import VADEGRPOConfig
 
     def make(config_class=VADEGRPOConfig, **changes):
-        defaults = {
-            "output_dir": str(tmp_path / "out"),
-            "per_device_train_batch_size": 16,
-            "num_generations": 4,
-            "max_completion_length": 4,
-            "max_steps": 6,
-            "learning_rate": 1e-2,
-            "use_cpu": True,
-            "bf16": False,
-            "gradient_checkpointing": False,
-            "dataloader_pin_memory": False,
-            "logging_steps": 1,
-            "save_strategy": "no",
-            "report_to": "none",
-            "disable_tqdm": True,
-            "seed": 3,
-        }
-        return config_class(**(defaults | changes))
+        return config_class(**({"output_dir": str(tmp_path / "out")} | SMALL_RUN | changes))
 
     return make

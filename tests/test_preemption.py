@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import assert_equal_weights, says_a_digit, train, weights
+from conftest import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
 
 from trl_vade import VADEGRPOTrainer
 from trl_vade.selection_log import SelectionLog
@@ -31,20 +31,7 @@ VADEGRPOTrainer({model!r}, reward, VADEGRPOConfig(**{args!r}), numbered_rows(24,
 print("came to the end")
 """
 
-ARGS = {
-    "per_device_train_batch_size": 16,
-    "num_generations": 4,
-    "max_completion_length": 4,
-    "max_steps": 6,
-    "learning_rate": 1e-2,
-    "use_cpu": True,
-    "bf16": False,
-    "gradient_checkpointing": False,
-    "save_strategy": "steps",
-    "save_steps": 100,
-    "report_to": "none",
-    "seed": 3,
-}
+ARGS = SMALL_RUN | {"save_strategy": "steps", "save_steps": 100, "disable_tqdm": False}
 
 
 def run(model, output_dir, signals, call=3, **changes):
