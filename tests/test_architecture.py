@@ -15,15 +15,15 @@ REPOSITORY = PACKAGE.parent
 # A module may import those on lines above its own, and nothing beside or below it.
 ORDER = [
     ["errors", "durable"],
-    ["checks"],
+    ["checks", "document"],
     ["posterior", "order", "prompt_sampler"],
-    ["information"],
+    ["information", "outage"],
     ["samplers"],
     ["snapshot"],
-    ["config", "feedback", "data"],
-    ["preflight", "selection_log"],
+    ["config", "feedback", "data", "join"],
+    ["preflight", "selection_log", "loading", "notices"],
     ["selection"],
-    ["generation", "callbacks", "generation_batch", "preemption", "weights"],
+    ["generation", "callbacks", "generation_batch", "preemption", "weights", "complete"],
     ["checkpoint"],
     ["trainer"],
 ]
@@ -31,12 +31,15 @@ CORE = [
     "errors",
     "durable",
     "checks",
+    "document",
     "posterior",
     "order",
     "prompt_sampler",
     "information",
+    "outage",
     "samplers",
     "snapshot",
+    "join",
 ]
 # Edges stand beside the order. Each may import what is listed here and no other module of the package.
 EDGES = {

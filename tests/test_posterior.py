@@ -248,6 +248,7 @@ def test_no_array_is_shared_with_the_caller():
         ([1, 2], [0, np.nan], [8, 8], "Entry 1"),
         ([1], [0], [np.nan], "trials nan"),
         ([1], [0], [np.inf], "trials inf"),
+        ([1], [0], [2.0**54], r"2\*\*53"),
         ([1], [np.inf], [np.inf], "finite"),
         ([1], ["many"], [8], "numbers"),
         ([1], [1 + 1j], [8], "numbers"),
@@ -300,6 +301,12 @@ def test_a_state_of_another_posterior_is_refused_by_naming_both_sides(name, valu
     assert_same_state(posterior.state_dict(), before)
 
 
+def test_zero_and_minus_zero_are_different_settings():
+    state = BetaPosterior(3, decay_sampled=0.0).state_dict()
+    with pytest.raises(SnapshotMismatchError, match=r"decay_sampled is -0\.0 in the saved state and 0\.0 here"):
+        BetaPosterior(3, decay_sampled=0.0).load_state_dict(state | {"decay_sampled": -0.0})
+
+
 def test_a_state_with_other_fields_is_refused_by_naming_both_sides():
     posterior = observed()
     before = posterior.state_dict()
@@ -332,6 +339,9 @@ def test_a_state_with_other_fields_is_refused_by_naming_both_sides():
         ("beta", np.array([1.0, np.inf, 3.0]), "beta must be finite and not negative"),
         ("last_update", np.array([0, 2, 2]), "last_update must be"),
         ("last_update", np.array([1, 2, 3]), "last_update must be"),
+        ("alpha", np.array([1.0, 1e17, 3.0]), r"at most 2\*\*53 a visit"),
+        ("beta", np.array([1.0, 2.0, 1.7e308]), r"at most 2\*\*53 a visit"),  # its draws would be NaN
+        ("step", 2**53 + 1, "whole number"),  # the next steps must fit into int64
         ("visits", np.array([0, 1, 2]), "visits must be"),
         ("visits", np.array([2, 1, 2]), "visits must be"),
     ],

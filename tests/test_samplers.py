@@ -302,6 +302,15 @@ def test_a_position_beyond_the_epoch_is_refused():
         sampler.load_state_dict(sampler.state_dict() | {"position": 6})
 
 
+def test_an_epoch_that_would_take_forever_to_find_is_refused():
+    sampler = UniformSampler(2)
+    with pytest.raises(SnapshotCorruptError, match="epoch is 1000000000"):
+        sampler.load_state_dict(sampler.state_dict() | {"epoch": 10**9})
+    alone = UniformSampler(1)
+    alone.load_state_dict(alone.state_dict() | {"epoch": 2**30})  # one row has one order
+    assert alone.draw(1).sample_index.tolist() == [0]
+
+
 class SamplerAgainstDictionary(RuleBasedStateMachine):
     """`ThompsonSampler` against a dictionary {row: (alpha, beta, visits)} that is decayed row by row at every step."""
 

@@ -5,12 +5,14 @@ import struct
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save
 
 from trl_vade import snapshot as snapshot_module
+from trl_vade.document import encode_document
 from trl_vade.errors import (
     ConfigurationError,
     SnapshotCorruptError,
-    SnapshotError,
     SnapshotMismatchError,
     SnapshotNotFoundError,
 )
@@ -39,10 +41,24 @@ def restored(directory):
     return sampler
 
 
-def edit(path, change):
+def edit(path, change, *, sign=True):
+    """Change the JSON; with `sign` its digest is made anew, so that the checks behind it are reached."""
     document = json.loads(path.read_text())
     change(document)
-    path.write_text(json.dumps(document))
+    path.write_bytes(encode_document(document) if sign else json.dumps(document).encode())
+
+
+def arrays_of(path):
+    with safe_open(path, "numpy") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def rewrite(directory, **arrays):
+    """Put other arrays into the posterior's file, and make both digests anew."""
+    data = save({**arrays_of(directory / POSTERIOR_FILE), **arrays}, metadata={"step": "2"})
+    (directory / POSTERIOR_FILE).write_bytes(data)
+    digest = hashlib.sha256(data).hexdigest()
+    edit(directory / METADATA_FILE, lambda document: document.update(posterior_sha256=digest))
 
 
 def test_the_safetensors_file_is_this_to_the_byte(tmp_path):
@@ -66,7 +82,12 @@ def test_the_safetensors_file_is_this_to_the_byte(tmp_path):
 def test_the_json_file_is_this_to_the_letter(tmp_path, monkeypatch):
     monkeypatch.setattr(snapshot_module.distributions, "version", lambda name: "1.2.3")
     digest = save_snapshot(tmp_path, small_sampler(), metadata={"dataset": {"rows": 5}, "num_generations": 4})
-    assert (tmp_path / METADATA_FILE).read_text() == (
+    text = (tmp_path / METADATA_FILE).read_text()
+    document = json.loads(text)
+    own_digest = document.pop("document_sha256")
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    assert own_digest == hashlib.sha256(canonical.encode()).hexdigest()
+    assert text == (
         "{\n"
         '  "format_version": 1,\n'
         '  "package_version": "1.2.3",\n'
@@ -94,7 +115,8 @@ def test_the_json_file_is_this_to_the_letter(tmp_path, monkeypatch):
         '      "rows": 5\n'
         "    },\n"
         '    "num_generations": 4\n'
-        "  }\n"
+        "  },\n"
+        f'  "document_sha256": "{own_digest}"\n'
         "}\n"
     )
 
@@ -294,7 +316,7 @@ def test_a_json_that_is_no_description_is_recognised(tmp_path, text):
 
 def test_a_json_with_nan_is_refused(tmp_path):
     save_snapshot(tmp_path, small_sampler())
-    edit(tmp_path / METADATA_FILE, lambda document: document["metadata"].update(score=float("nan")))
+    edit(tmp_path / METADATA_FILE, lambda document: document["metadata"].update(score=float("nan")), sign=False)
     with pytest.raises(SnapshotCorruptError, match="NaN is not JSON"):
         load_snapshot(tmp_path)
 
@@ -307,22 +329,49 @@ def test_a_missing_field_is_named(tmp_path, field):
         load_snapshot(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda document: document.update(step=3),
-        lambda document: document["sampler"]["posterior"].update(step=3),
-        lambda document: document["sampler"]["posterior"].pop("step"),
-        lambda document: document["sampler"].update(posterior=None),
-        lambda document: document.update(sampler=[]),
-        lambda document: document.update(metadata=None),
-    ],
-)
-def test_an_edited_json_is_recognised(tmp_path, change):
+EDITS = [
+    (lambda document: document.update(step=3), "says step 3, its sampler 2"),
+    (lambda document: document["sampler"]["posterior"].update(step=3), "says step 2, its sampler 3"),
+    (lambda document: document["sampler"]["posterior"].pop("step"), "says step 2, its sampler None"),
+    (lambda document: document["sampler"].update(posterior=None), "lacks the sampler's posterior"),
+    (lambda document: document.update(sampler=[]), "lacks the sampler's posterior"),
+    (lambda document: document.update(metadata=None), "lacks .* the metadata"),
+    (lambda document: document.update(posterior_sha256="0" * 64), "belongs to 000000000000"),
+    (lambda document: document["sampler"]["posterior"].update(alpha=[9.0, 9.0]), r"holds \['alpha'\], which belong"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), EDITS)
+def test_an_edited_json_is_recognised(tmp_path, change, reason):
+    save_snapshot(tmp_path, small_sampler())
+    edit(tmp_path / METADATA_FILE, change, sign=False)
+    with pytest.raises(SnapshotCorruptError, match="a value was altered"):
+        load_snapshot(tmp_path)
+
+
+@pytest.mark.parametrize(("change", "reason"), EDITS)
+def test_a_json_that_contradicts_itself_is_recognised_although_it_is_signed(tmp_path, change, reason):
     save_snapshot(tmp_path, small_sampler())
     edit(tmp_path / METADATA_FILE, change)
-    with pytest.raises(SnapshotCorruptError):
+    with pytest.raises(SnapshotCorruptError, match=reason):
         load_snapshot(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["seed", "num_draws"])
+def test_an_edit_that_contradicts_nothing_is_recognised_all_the_same(tmp_path, name):
+    """Before the JSON had a digest of its own, another seed was another run, and nobody knew."""
+    save_snapshot(tmp_path, small_sampler())
+    edit(tmp_path / METADATA_FILE, lambda document: document["sampler"].update({name: 8}), sign=False)
+    with pytest.raises(SnapshotCorruptError, match="a value was altered"):
+        load_snapshot(tmp_path)
+
+
+def test_a_json_laid_out_anew_is_the_same_snapshot(tmp_path):
+    sampler = small_sampler()
+    save_snapshot(tmp_path, sampler, metadata={"note": "½"})
+    document = json.loads((tmp_path / METADATA_FILE).read_text())
+    (tmp_path / METADATA_FILE).write_text(json.dumps(document, sort_keys=True, ensure_ascii=False), encoding="utf-8")
+    assert state_digest(restored(tmp_path)) == state_digest(sampler)
 
 
 def test_a_newer_format_asks_for_an_upgrade(tmp_path):
@@ -333,14 +382,111 @@ def test_a_newer_format_asks_for_an_upgrade(tmp_path):
         load_snapshot(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["other tensors", "no tensors"])
-def test_a_file_that_save_snapshot_did_not_write_is_refused_whatever_its_digest(tmp_path, content):
-    from safetensors.numpy import save
-
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (save({"alpha": np.zeros(2)}, metadata={"step": "2"}), r"holds \['alpha'\]; it must hold"),
+        (b"no tensors", "is not a safetensors file"),
+    ],
+    ids=["other tensors", "no tensors"],
+)
+def test_a_file_that_save_snapshot_did_not_write_is_refused_whatever_its_digest(tmp_path, data, reason):
     save_snapshot(tmp_path, small_sampler())
-    data = save({"alpha": np.zeros(2)}, metadata={"step": "2"}) if content == "other tensors" else b"no tensors"
     (tmp_path / POSTERIOR_FILE).write_bytes(data)
     digest = hashlib.sha256(data).hexdigest()
     edit(tmp_path / METADATA_FILE, lambda document: document.update(posterior_sha256=digest))
-    with pytest.raises(SnapshotError, match=POSTERIOR_FILE):
+    with pytest.raises(SnapshotCorruptError, match=f"{POSTERIOR_FILE} {reason}"):
+        load_snapshot(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]},  # safetensors knows it, numpy does not
+        {"dtype": "F64", "shape": [0, 2**62], "data_offsets": [0, 0]},
+        {"dtype": "F64", "shape": [1] * 70, "data_offsets": [0, 8]},
+    ],
+)
+def test_tensors_that_numpy_cannot_hold_are_refused(tmp_path, entry):
+    save_snapshot(tmp_path, small_sampler())
+    header = json.dumps({"__metadata__": {"step": "2"}, "alpha": entry}).encode()
+    data = struct.pack("<Q", len(header)) + header + bytes(entry["data_offsets"][1])
+    (tmp_path / POSTERIOR_FILE).write_bytes(data)
+    digest = hashlib.sha256(data).hexdigest()
+    edit(tmp_path / METADATA_FILE, lambda document: document.update(posterior_sha256=digest))
+    with pytest.raises(SnapshotCorruptError, match="not a safetensors file of numpy arrays"):
+        load_snapshot(tmp_path)
+
+
+def test_a_step_that_is_no_number_at_all_is_no_second_error(tmp_path):
+    save_snapshot(tmp_path, small_sampler())
+    content = (tmp_path / POSTERIOR_FILE).read_bytes()
+    (tmp_path / POSTERIOR_FILE).write_bytes(content.replace(b'"2"', b"1e999"))
+    with pytest.raises(SnapshotCorruptError, match="They must agree"):
+        load_snapshot(tmp_path)
+
+
+@pytest.mark.parametrize("version", [True, 1.0])
+def test_a_format_version_that_only_equals_one_is_refused(tmp_path, version):
+    save_snapshot(tmp_path, small_sampler())
+    edit(tmp_path / METADATA_FILE, lambda document: document.update(format_version=version))
+    with pytest.raises(SnapshotCorruptError, match=f"format_version {version}"):
+        load_snapshot(tmp_path)
+
+
+# Who the rows are
+
+
+KEYS = np.array([50, -40, 2**63 - 1, 20, -(2**63)], dtype=np.int64)
+
+
+def test_the_keys_of_the_rows_ever_visited_are_saved_in_the_order_of_the_rows(tmp_path):
+    digest = save_snapshot(tmp_path, small_sampler(4), sample_key=KEYS)  # rows 0, 1, 3 and 4
+    loaded = load_snapshot(tmp_path)
+    assert loaded.sample_key.tolist() == [50, -40, 20, -(2**63)]
+    assert loaded.sample_key.dtype == np.int64
+    assert loaded.digest == digest
+    stored = arrays_of(tmp_path / POSTERIOR_FILE)
+    assert stored["sample_key"].tolist() == [50, -40, 20, -(2**63)]
+    assert stored["sample_index"].tolist() == [0, 1, 3, 4]
+
+
+def test_without_keys_none_are_saved_and_none_are_loaded(tmp_path):
+    save_snapshot(tmp_path, small_sampler(), sample_key=KEYS)
+    save_snapshot(tmp_path, small_sampler())
+    assert load_snapshot(tmp_path).sample_key is None
+    assert "sample_key" not in arrays_of(tmp_path / POSTERIOR_FILE)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_keys_change_nothing_of_the_state(tmp_path, steps):
+    sampler = small_sampler(steps)
+    save_snapshot(tmp_path, sampler, sample_key=KEYS)
+    assert load_snapshot(tmp_path).sampler_state["posterior"].keys() == sampler.state_dict()["posterior"].keys()
+    assert state_digest(restored(tmp_path)) == state_digest(sampler)
+
+
+def test_of_a_sampler_that_has_seen_nothing_no_key_is_saved_but_that_there_are_keys(tmp_path):
+    save_snapshot(tmp_path, small_sampler(0), sample_key=KEYS)
+    assert load_snapshot(tmp_path).sample_key.tolist() == []
+
+
+@pytest.mark.parametrize(
+    "sample_key",
+    [KEYS.astype(np.int32), KEYS.astype(np.float64), KEYS[:4], np.arange(6), KEYS[:, None]],
+    ids=["int32", "float64", "too few", "too many", "a column"],
+)
+def test_keys_that_could_not_be_joined_are_refused_before_anything_is_written(tmp_path, sample_key):
+    with pytest.raises(ConfigurationError, match="a number for each of the 5 rows"):
+        save_snapshot(tmp_path / "new", small_sampler(), sample_key=sample_key)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("sample_key", [np.array([1.0, 2.0]), np.array([1, 2, 3]), np.array([[1, 2]])])
+def test_a_file_with_other_keys_is_refused_whatever_its_digest(tmp_path, sample_key):
+    save_snapshot(tmp_path, small_sampler(), sample_key=KEYS)
+    rewrite(tmp_path, sample_key=KEYS[[1, 3]])
+    load_snapshot(tmp_path)
+    rewrite(tmp_path, sample_key=sample_key)
+    with pytest.raises(SnapshotCorruptError, match="holds a sample_key of"):
         load_snapshot(tmp_path)

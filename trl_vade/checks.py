@@ -12,6 +12,9 @@ from .errors import ConfigurationError, ObservationError, SnapshotCorruptError, 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+MOST_TRIALS = 2.0**53
+"""Up to here a float64 counts without gaps; counts far beyond would overflow when two of them are added."""
+
 
 def check_whole_number(
     name: str,
@@ -33,8 +36,20 @@ def check_whole_number(
         number = None
     if number is None or number < minimum or (maximum is not None and number > maximum):
         rule = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-        raise error(f"{name} is {value!r}; it must be a whole number {rule}. {advice}")
+        raise error(f"{name} is {shown(value)}; it must be a whole number {rule}. {advice}")
     return number
+
+
+def shown(value: Any) -> str:
+    """Return `value` for a message: its repr, cut where it is long, or its type where it has none.
+
+    A whole number of more than 4300 digits has none, nor has a list nested too deep.
+    """
+    try:
+        text = repr(value)
+    except Exception:  # it runs the value's own code
+        return f"a {type(value).__name__} that cannot be printed"
+    return text if len(text) <= 200 else f"{text[:150]}... ({len(text)} characters)"
 
 
 def check_fields(what: str, saved: Any, expected: Iterable[str]) -> None:
@@ -56,11 +71,12 @@ def check_fields(what: str, saved: Any, expected: Iterable[str]) -> None:
 
 def check_same(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Raise `SnapshotMismatchError`, naming both sides, unless `saved` holds every value of `here`."""
-    # The types are compared first: 1 == True, and an array in place of a number has no single truth value.
+    # The types are compared first: 1 == True, and an array in place of a number has no single truth value. Last the
+    # texts: 0.0 == -0.0.
     differences = [
-        f"{name} is {saved[name]!r} in the saved state and {value!r} here"
+        f"{name} is {shown(saved[name])} in the saved state and {value!r} here"
         for name, value in here.items()
-        if type(saved[name]) is not type(value) or saved[name] != value
+        if type(saved[name]) is not type(value) or saved[name] != value or str(saved[name]) != str(value)
     ]
     if differences:
         raise SnapshotMismatchError(
@@ -71,7 +87,7 @@ def check_same(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> 
 
 
 def check_outcomes(successes: ArrayLike, trials: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return both as float64 vectors (K,), or raise `ObservationError` unless `0 <= successes <= trials < inf`."""
+    """Return both as float64 vectors (K,); raise `ObservationError` unless 0 <= successes <= trials <= MOST_TRIALS."""
     successes = as_vector("successes", successes, kinds="biuf").astype(np.float64)
     trials = as_vector("trials", trials, kinds="biuf").astype(np.float64)
     if successes.shape != trials.shape:
@@ -79,13 +95,13 @@ def check_outcomes(successes: ArrayLike, trials: ArrayLike) -> tuple[FloatArray,
             f"successes has shape {successes.shape} and trials {trials.shape}; they must be equal, one entry a group."
         )
     # Written so that NaN, for which every comparison is false, is refused.
-    sound = (successes >= 0) & (successes <= trials) & (trials < np.inf)
+    sound = (successes >= 0) & (successes <= trials) & (trials <= MOST_TRIALS)
     if not sound.all():
         first = int(np.flatnonzero(~sound)[0])
         raise ObservationError(
             f"Entry {first} has successes {successes[first]} and trials {trials[first]}; the rule is 0 <= successes "
-            "<= trials, both finite, since they count completions of one group. Leave completions without a score out "
-            "of both."
+            "<= trials <= 2**53, both finite, since they count completions of one group. Leave completions without a "
+            "score out of both."
         )
     return successes, trials
 
@@ -110,7 +126,7 @@ def check_decay(name: str, value: float) -> float:
     """Return `value` as a float, or raise `ConfigurationError` unless it is a number in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value <= 1:
         raise ConfigurationError(
-            f"{name} is {value!r}; it must be a number in [0, 1], the share of the old counts that survives a step: "
-            "more than 1 would invent evidence. Set 1 to forget nothing and 0 to forget everything."
+            f"{name} is {shown(value)}; it must be a number in [0, 1], the share of the old counts that survives a "
+            "step: more than 1 would invent evidence. Set 1 to forget nothing and 0 to forget everything."
         )
     return float(value)

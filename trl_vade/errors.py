@@ -7,6 +7,8 @@
     |   |-- SnapshotNotFoundError(FileNotFoundError)    it is not there
     |   |-- SnapshotCorruptError(ValueError)            it is there, and damaged
     |   `-- SnapshotMismatchError(ValueError)           it is sound, and belongs to something else
+    |-- CheckpointIncompleteError(FileNotFoundError)  the run was stopped while it wrote the checkpoint
+    |-- CheckpointSaveError(OSError)                a checkpoint could not be written
     `-- ReplicaDivergenceError(RuntimeError)        the sampler replicas of several ranks differ
 
 Every leaf also derives from the built-in exception in brackets, so code that knows nothing of this package can catch
@@ -40,6 +42,14 @@ class SnapshotCorruptError(SnapshotError, ValueError):
 
 class SnapshotMismatchError(SnapshotError, ValueError):
     """A saved sampler is sound, and belongs to another data set, other settings or a newer release."""
+
+
+class CheckpointIncompleteError(VADEError, FileNotFoundError):
+    """A checkpoint folder in which the Trainer's last file is missing: the run was stopped while it was written."""
+
+
+class CheckpointSaveError(VADEError, OSError):
+    """A checkpoint, or the selection log, could not be written: the disk is full, or may not be written to."""
 
 
 class ReplicaDivergenceError(VADEError, RuntimeError):

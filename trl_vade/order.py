@@ -26,9 +26,10 @@ def stock_order(num_samples: int, seed: int, epoch: int) -> IntArray:
     CPU that is a Fisher-Yates shuffle that takes N - 1 outputs of a 32-bit Mersenne Twister (ATen, randperm_cpu), and
     `RandomState` is the same twister with the same seeding and a stream that numpy has frozen (NEP 19).
     """
-    twister = np.random.RandomState(seed % 2**32)  # torch, too, seeds its twister with the low 32 bits
-    for _ in range(epoch + 1):  # skips the outputs of the epochs before; the full range costs one output a number
-        outputs = twister.randint(0, 2**32, size=num_samples - 1, dtype=np.uint32)
+    twister = np.random.MT19937()
+    np.random.RandomState(twister).seed(seed % 2**32)  # torch, too, seeds its twister with the low 32 bits
+    twister.random_raw(epoch * (num_samples - 1), output=False)  # skips the epochs before
+    outputs = twister.random_raw(num_samples - 1).astype(np.uint32)
     jumps = (outputs % np.arange(num_samples, 1, -1, dtype=np.uint32)).tolist()
     rows = list(range(num_samples))
     for i, jump in enumerate(jumps):

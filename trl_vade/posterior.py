@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .checks import (
+    MOST_TRIALS,
     FloatArray,
     IntArray,
     as_vector,
@@ -210,7 +211,7 @@ def _check_saved_numbers(state: Mapping[str, Any], num_samples: int) -> None:
     """Raise `SnapshotCorruptError` unless a run over `num_samples` rows can have saved this."""
     again = "The file was damaged or edited; load an earlier snapshot."
     step = check_whole_number(
-        "The saved step", state["step"], minimum=0, maximum=2**63 - 1, advice=again, error=SnapshotCorruptError
+        "The saved step", state["step"], minimum=0, maximum=2**53, advice=again, error=SnapshotCorruptError
     )
     shape = getattr(state["sample_index"], "shape", None)
     for name, dtype in STATE_DTYPES.items():
@@ -228,6 +229,7 @@ def _check_saved_numbers(state: Mapping[str, Any], num_samples: int) -> None:
         "beta must be finite and not negative": (beta >= 0) & (beta < np.inf),
         "last_update must be in [1, step]": (last_update >= 1) & (last_update <= step),
         "visits must be in [1, last_update]": (visits >= 1) & (visits <= last_update),
+        "alpha and beta must be at most 2**53 a visit": np.maximum(alpha, beta) <= MOST_TRIALS * visits,
     }
     for rule, holds in rules.items():
         if not holds.all():

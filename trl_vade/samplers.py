@@ -198,7 +198,9 @@ class UniformSampler(_PosteriorSampler):
             "the rows.",
         )
         posterior = BetaPosterior(num_samples, decay_sampled=decay_sampled, decay_unsampled=decay_unsampled)
-        super().__init__(posterior, seed, {}, {"epoch": 2**63 - 1, "position": num_samples})
+        # An epoch is found by going through the random numbers of all before it. No run takes 2**30 rows; a damaged
+        # file may say so, and the next draw would not end.
+        super().__init__(posterior, seed, {}, {"epoch": 2**30 // num_samples, "position": num_samples})
         self._cached_order: tuple[int, IntArray] = (-1, np.empty(0, dtype=np.int64))  # epoch, (N,)
 
     def draw(self, k: int) -> Draw:

@@ -1,9 +1,12 @@
 """A sampler as two files in a directory, so that what it knows can be resumed, read by people and shared.
 
     vade_posterior.safetensors   sample_index, last_update, visits (int64) and alpha, beta (float64), an entry for
-                                 each row ever visited; the header's metadata holds the step
+                                 each row ever visited; the header's metadata holds the step. Where the caller
+                                 knows them also sample_key (int64), which says who those rows are, whatever their
+                                 number
     vade_posterior.json          format_version, package_version, step, posterior_sha256 (of the file above), sampler
-                                 (its state without those arrays) and metadata (what the caller adds)
+                                 (its state without those arrays), metadata (what the caller adds) and
+                                 document_sha256 (of all the other fields)
 
 The JSON is strict (no NaN) and names the bytes it belongs to. Two files cannot be replaced at one instant, so a crash
 could leave a new one beside an old one. `save_snapshot` therefore completes the new JSON under a pending name before
@@ -25,24 +28,20 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as to_safetensors
 
+from .checks import IntArray
+from .document import FORMAT_VERSION, encode_document, parse_document
 from .durable import replace_durably, write_durably
-from .errors import (
-    ConfigurationError,
-    SnapshotCorruptError,
-    SnapshotError,
-    SnapshotMismatchError,
-    SnapshotNotFoundError,
-)
+from .errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotNotFoundError
 from .posterior import STATE_DTYPES
 from .prompt_sampler import PromptSampler
 
 POSTERIOR_FILE = "vade_posterior.safetensors"
 METADATA_FILE = "vade_posterior.json"
-FORMAT_VERSION = 1
 
 _PENDING = ".pending"
 _PENDING_METADATA_FILE = METADATA_FILE + _PENDING
 _FIELDS = ("format_version", "package_version", "step", "posterior_sha256", "sampler", "metadata")
+_SAMPLE_KEY = "sample_key"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,10 +51,15 @@ class Snapshot:
     sampler_state: dict[str, Any]  # for PromptSampler.load_state_dict
     metadata: dict[str, Any]  # as given to save_snapshot
     digest: str  # SHA-256 of the safetensors file, 64 hexadecimal digits; save_snapshot returned the same
+    sample_key: IntArray | None  # (V,) of the V rows ever visited, in ascending order of their number; None: not saved
 
 
 def save_snapshot(
-    directory: str | os.PathLike[str], sampler: PromptSampler, *, metadata: Mapping[str, Any] | None = None
+    directory: str | os.PathLike[str],
+    sampler: PromptSampler,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    sample_key: IntArray | None = None,
 ) -> str:
     """Write the sampler's state to `directory`, which is created, and return the SHA-256 of the safetensors bytes.
 
@@ -63,12 +67,15 @@ def save_snapshot(
         directory: where the two files go; a snapshot that is there is replaced.
         sampler: anything whose state is as `PromptSampler` says.
         metadata: JSON values to keep beside the state, such as the data set's fingerprint.
+        sample_key: (N,) int64, a number of its own for each row that stays with it when rows are added, dropped or
+            reordered; the counts can then be joined with another form of the data set.
 
     Raises:
-        ConfigurationError: the metadata or the state is not strict JSON; nothing is written.
+        ConfigurationError: the metadata or the state is not strict JSON, or sample_key is not as above; nothing is
+            written.
         OSError: the disk refused; the directory still holds a complete snapshot if it held one before.
     """
-    tensors, digest, document = _encode(sampler.state_dict(), metadata or {})
+    tensors, digest, document = _encode(sampler.state_dict(), metadata or {}, sample_key)
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     _finish_interrupted_save(folder)
@@ -98,7 +105,7 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
     folder = Path(directory)
     tensors = _read(folder, POSTERIOR_FILE)
     digest = hashlib.sha256(tensors).hexdigest()
-    document = _pending_document(folder, digest) or _parse(folder / METADATA_FILE, _read(folder, METADATA_FILE))
+    document = _pending_document(folder, digest) or _document(folder, METADATA_FILE)
     if document["posterior_sha256"] != digest:
         raise SnapshotCorruptError(
             f"{folder / POSTERIOR_FILE} has SHA-256 {digest[:12]}... and step {_step_in_header(tensors)}, and "
@@ -106,17 +113,16 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
             f"{document['step']}. They must agree: one of them was truncated, altered, or copied from another "
             "snapshot. Load an earlier snapshot."
         )
-    sampler_state = {
-        **document["sampler"],
-        "posterior": {**document["sampler"]["posterior"], **_arrays(folder, tensors)},
-    }
+    arrays = _arrays(folder, tensors)
+    sample_key = arrays.pop(_SAMPLE_KEY, None)
+    sampler_state = {**document["sampler"], "posterior": {**document["sampler"]["posterior"], **arrays}}
     if not document["step"] == sampler_state["posterior"].get("step") == _step_in_header(tensors):
         raise SnapshotCorruptError(
             f"{folder / METADATA_FILE} says step {document['step']}, its sampler "
             f"{sampler_state['posterior'].get('step')} and {POSTERIOR_FILE} {_step_in_header(tensors)}; they must be "
             "equal. The JSON was edited: load an earlier snapshot."
         )
-    return Snapshot(sampler_state, document["metadata"], digest)
+    return Snapshot(sampler_state, document["metadata"], digest, sample_key)
 
 
 def state_digest(sampler: PromptSampler) -> str:
@@ -125,13 +131,21 @@ def state_digest(sampler: PromptSampler) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _encode(state: dict[str, Any], metadata: Mapping[str, Any]) -> tuple[bytes, str, bytes]:
+def _encode(
+    state: dict[str, Any], metadata: Mapping[str, Any], sample_key: IntArray | None
+) -> tuple[bytes, str, bytes]:
     """Return the safetensors bytes, their digest and the JSON bytes."""
     posterior = state["posterior"]
+    arrays = {name: posterior[name] for name in STATE_DTYPES}
+    if sample_key is not None:
+        if sample_key.dtype != np.int64 or sample_key.shape != (posterior["num_samples"],):
+            raise ConfigurationError(
+                f"sample_key is {sample_key.dtype} of shape {sample_key.shape}; it must be an int64 vector with a "
+                f"number for each of the {posterior['num_samples']} rows. Pass trl_vade.data.sample_keys(dataset)[0]."
+            )
+        arrays[_SAMPLE_KEY] = sample_key[posterior["sample_index"]]
     # One key of metadata and no more: safetensors may write several in any order, and equal states give equal bytes.
-    tensors = to_safetensors(
-        {name: posterior[name] for name in STATE_DTYPES}, metadata={"step": str(posterior["step"])}
-    )
+    tensors = to_safetensors(arrays, metadata={"step": str(posterior["step"])})
     digest = hashlib.sha256(tensors).hexdigest()
     scalars = {name: value for name, value in posterior.items() if name not in STATE_DTYPES}
     values = (
@@ -142,14 +156,7 @@ def _encode(state: dict[str, Any], metadata: Mapping[str, Any]) -> tuple[bytes, 
         {**state, "posterior": scalars},
         dict(metadata),
     )
-    try:
-        document = json.dumps(dict(zip(_FIELDS, values, strict=True)), indent=2, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"The metadata or the sampler's state cannot be written as strict JSON: {error}. Only None, booleans, "
-            "finite numbers, strings, lists and dicts can; convert the rest before the call."
-        ) from error
-    return tensors, digest, (document + "\n").encode()
+    return tensors, digest, encode_document(dict(zip(_FIELDS, values, strict=True)))
 
 
 def _package_version() -> str:
@@ -171,10 +178,26 @@ def _read(folder: Path, name: str) -> bytes:
         ) from error
 
 
+def _document(folder: Path, name: str) -> dict[str, Any]:
+    document = parse_document(folder / name, _read(folder, name), _FIELDS)
+    posterior = document["sampler"].get("posterior") if isinstance(document["sampler"], dict) else None
+    if not isinstance(posterior, dict) or not isinstance(document["metadata"], dict):
+        raise SnapshotCorruptError(
+            f"{folder / name} lacks the sampler's posterior or the metadata; it was not written by save_snapshot. "
+            "Load another snapshot."
+        )
+    if posterior.keys() & STATE_DTYPES.keys():
+        raise SnapshotCorruptError(
+            f"{folder / name} holds {sorted(posterior.keys() & STATE_DTYPES.keys())}, which belong into "
+            f"{POSTERIOR_FILE} alone: the two could differ. It was edited: load another snapshot."
+        )
+    return document
+
+
 def _pending_document(folder: Path, digest: str) -> dict[str, Any] | None:
     """Return what an interrupted save left, if it describes the safetensors file of this digest."""
     try:
-        document = _parse(folder / _PENDING_METADATA_FILE, _read(folder, _PENDING_METADATA_FILE))
+        document = _document(folder, _PENDING_METADATA_FILE)
     except SnapshotError:  # none is there, which is the usual case, or the crash came while it was written
         return None
     return document if document["posterior_sha256"] == digest else None
@@ -188,48 +211,24 @@ def _finish_interrupted_save(folder: Path) -> None:
             replace_durably(folder / _PENDING_METADATA_FILE, folder / METADATA_FILE)
 
 
-def _parse(path: Path, content: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(content, parse_constant=_refuse_constant)
-        newer = document["format_version"] > FORMAT_VERSION
-        if not newer:
-            _check_document(document)
-    except (KeyError, TypeError, ValueError) as error:
-        raise SnapshotCorruptError(
-            f"{path} is not a description of a snapshot ({type(error).__name__}: {error}); it was damaged or edited. "
-            "Load an earlier snapshot."
-        ) from error
-    if newer:
-        raise SnapshotMismatchError(
-            f"{path} has format version {document['format_version']} and this release of trl_vade reads up to "
-            f"{FORMAT_VERSION}; fields it does not know could change what the others mean. Upgrade trl_vade."
-        )
-    return dict(document)
-
-
-def _check_document(document: Any) -> None:
-    missing = [name for name in _FIELDS if name not in document]
-    if missing or document["format_version"] != FORMAT_VERSION:
-        raise ValueError(f"format_version {document['format_version']!r}, missing fields {missing}")
-    if not isinstance(document["sampler"]["posterior"], dict) or not isinstance(document["metadata"], dict):
-        raise TypeError("sampler.posterior and metadata must be objects")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
 def _arrays(folder: Path, tensors: bytes) -> dict[str, Any]:
     try:
         arrays = load_safetensors(tensors)
-    except SafetensorError as error:
-        raise SnapshotCorruptError(
-            f"{folder / POSTERIOR_FILE} is not a safetensors file ({error}). Load another snapshot."
+    except (SafetensorError, LookupError, ArithmeticError, ValueError) as error:  # the latter: types and shapes that
+        raise SnapshotCorruptError(  # safetensors knows and numpy does not
+            f"{folder / POSTERIOR_FILE} is not a safetensors file of numpy arrays ({type(error).__name__}: {error}). "
+            "Load another snapshot."
         ) from error
-    if arrays.keys() != STATE_DTYPES.keys():
+    if arrays.keys() - {_SAMPLE_KEY} != STATE_DTYPES.keys():
         raise SnapshotCorruptError(
             f"{folder / POSTERIOR_FILE} holds {sorted(arrays)}; it must hold {sorted(STATE_DTYPES)}. It was not "
             "written by save_snapshot: load another snapshot."
+        )
+    key = arrays.get(_SAMPLE_KEY, arrays["sample_index"])
+    if key.dtype != np.int64 or key.shape != arrays["sample_index"].shape:
+        raise SnapshotCorruptError(
+            f"{folder / POSTERIOR_FILE} holds a sample_key of {key.dtype} and shape {key.shape}; it must be int64, "
+            f"one for each of the {arrays['sample_index'].shape} rows. Load another snapshot."
         )
     return arrays
 
@@ -239,7 +238,7 @@ def _step_in_header(tensors: bytes) -> int | None:
     try:
         header = json.loads(tensors[8 : 8 + int.from_bytes(tensors[:8], "little")])
         return int(header["__metadata__"]["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -1,0 +1,190 @@
+"""A JSON file that can be trusted: what went in comes out, and nothing else does."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from trl_vade.document import FORMAT_VERSION, encode_document, parse_document
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotMismatchError
+
+PATH = Path("folder") / "document.json"
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=12
+)
+# Every name begins with an x, so that none is `format_version` or the digest's.
+FIELDS = st.dictionaries(st.text().map("x{}".format), VALUES, max_size=4)
+
+
+def encode(fields):
+    return encode_document({"format_version": FORMAT_VERSION, **fields})
+
+
+def parse(content, fields=()):
+    return parse_document(PATH, content, fields)
+
+
+def exact(value):
+    """1, 1.0 and True are one value to `==` and three to a reader of JSON."""
+    return json.dumps(value, sort_keys=True)
+
+
+def nested(depth):
+    value = 0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_the_file_is_this_to_the_letter():
+    # The digest is of the fields in the order of their names, without a blank.
+    digest = hashlib.sha256(b'{"b":[1,0.5,null],"caf\\u00e9":{"deep":true},"format_version":1}').hexdigest()
+    assert encode_document({"format_version": 1, "café": {"deep": True}, "b": [1, 0.5, None]}) == (
+        b"{\n"
+        b'  "format_version": 1,\n'
+        b'  "caf\\u00e9": {\n'
+        b'    "deep": true\n'
+        b"  },\n"
+        b'  "b": [\n'
+        b"    1,\n"
+        b"    0.5,\n"
+        b"    null\n"
+        b"  ],\n"
+        b'  "document_sha256": "' + digest.encode() + b'"\n'
+        b"}\n"
+    )
+
+
+@given(FIELDS)
+def test_what_is_written_is_what_is_read(fields):
+    document = parse(encode(fields), fields)
+    assert exact(document) == exact({"format_version": FORMAT_VERSION, **fields})
+
+
+@given(FIELDS, FIELDS)
+def test_any_altered_value_is_refused(fields, others):
+    assume(exact(fields) != exact(others))
+    digest = json.loads(encode(fields))["document_sha256"]
+    altered = {"format_version": FORMAT_VERSION, **others, "document_sha256": digest}
+    with pytest.raises(SnapshotCorruptError, match="a value was altered"):
+        parse(json.dumps(altered).encode())
+
+
+@given(FIELDS, st.data())
+def test_a_changed_byte_is_refused_or_changes_nothing(fields, data):
+    content = bytearray(encode(fields))
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        document = parse(bytes(content))
+    except SnapshotError:
+        return
+    assert exact(document) == exact({"format_version": FORMAT_VERSION, **fields})  # a blank in place of a line break
+
+
+@given(
+    FIELDS,
+    st.fixed_dictionaries(
+        {"indent": st.sampled_from([None, 0, 1, 7, "\t"]), "ensure_ascii": st.booleans(), "sort_keys": st.booleans()}
+    ),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+)
+def test_a_file_laid_out_anew_is_the_same_document(fields, layout, encoding):
+    content = encode(fields)
+    backwards = dict(reversed(json.loads(content).items()))
+    assert exact(parse(json.dumps(backwards, **layout).encode(encoding))) == exact(parse(content))
+
+
+@given(FIELDS)
+def test_a_document_that_was_read_can_be_signed_again(fields):
+    """As somebody does who edits one on purpose: the old digest is still among the fields."""
+    edited = json.loads(encode(fields)) | {"edited": True}
+    assert exact(parse(encode_document(edited))) == exact({"format_version": FORMAT_VERSION, **fields, "edited": True})
+
+
+@pytest.mark.parametrize(("key", "text"), [(1, "1"), (None, "null"), (True, "true"), (0.5, "0.5")])
+def test_keys_that_are_no_strings_are_read_as_json_writes_them(key, text):
+    assert parse(encode({"field": {key: "value"}}))["field"] == {text: "value"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), -float("inf"), {1, 2}, b"bytes", object(), 10**5000, nested(100_000)],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_not_strict_json_is_refused_at_any_depth(value):
+    for fields in ({"field": value}, {"field": [{"deep": value}]}):
+        with pytest.raises(ConfigurationError, match="cannot be written as strict JSON"):
+            encode(fields)
+
+
+def test_a_value_that_holds_itself_is_refused():
+    value = []
+    value.append(value)
+    with pytest.raises(ConfigurationError, match="strict JSON"):
+        encode({"field": value})
+
+
+def test_a_digest_of_its_own_is_needed():
+    document = json.loads(encode({"field": 1}))
+    document.pop("document_sha256")
+    with pytest.raises(SnapshotCorruptError, match="document_sha256 is None"):
+        parse(json.dumps(document).encode())
+
+
+def test_missing_fields_are_named_and_others_may_be_there():
+    content = encode({"there": 1, "also": 2})
+    assert parse(content, ["there"])["also"] == 2
+    with pytest.raises(SnapshotCorruptError, match=r"missing fields \['step', 'sampler'\]"):
+        parse(content, ["step", "there", "sampler"])
+
+
+@pytest.mark.parametrize("fields", [{}, {"all": "other fields"}, {"document_sha256": "wrong"}])
+def test_a_newer_format_asks_for_an_upgrade_whatever_else_it_holds(fields):
+    content = json.dumps({"format_version": FORMAT_VERSION + 1, **fields}).encode()
+    with pytest.raises(
+        SnapshotMismatchError, match=rf"format version {FORMAT_VERSION + 1} .*Upgrade trl_vade"
+    ) as error:
+        parse(content, ["step"])
+    assert str(PATH) in str(error.value)
+
+
+@pytest.mark.parametrize("version", [0, -1, 0.5, "1", None, [1], {}])
+def test_a_format_that_never_was_is_refused_although_it_is_signed(version):
+    with pytest.raises(SnapshotCorruptError, match=r"document\.json is not a description"):
+        parse(encode({"format_version": version}))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"3",
+        b"{}",
+        b'"text"',
+        b"\xff\xfe\xff",
+        b'{"format_version": 1}',
+        b'{"format_version": NaN}',
+        b"[" * 100_000,
+    ],
+    ids=lambda content: content[:40].decode(errors="replace"),
+)
+def test_what_is_no_document_is_refused_with_its_path(content):
+    with pytest.raises(SnapshotCorruptError, match=r"document\.json is not a description of a snapshot"):
+        parse(content)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_not_finite_is_refused_although_it_is_signed(number):
+    fields = f'{{"format_version":1,"score":{number.replace("1e999", "Infinity")}}}'
+    digest = hashlib.sha256(fields.encode()).hexdigest()
+    with pytest.raises(SnapshotCorruptError, match=r"is not JSON|not JSON compliant"):
+        parse(f'{{"format_version": 1, "score": {number}, "document_sha256": "{digest}"}}'.encode())

@@ -1,0 +1,81 @@
+"""A JSON file that can be trusted: strict (no NaN), versioned, and with a digest of its own fields.
+
+`document_sha256` is that of the fields in one canonical form, so a file laid out anew is the same document, and an
+altered value never goes unnoticed.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError
+
+FORMAT_VERSION = 1
+
+_DIGEST = "document_sha256"
+
+
+def encode_document(fields: Mapping[str, Any]) -> bytes:
+    """Return `fields`, their digest added (in place of one that is among them), as the bytes of a file.
+
+    Raises:
+        ConfigurationError: a value is not strict JSON.
+    """
+    try:
+        plain = json.loads(json.dumps(dict(fields), allow_nan=False))  # as it will be read: every key a string
+        plain.pop(_DIGEST, None)
+        text = json.dumps({**plain, _DIGEST: _digest(plain)}, indent=2)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"The metadata or the sampler's state cannot be written as strict JSON: {error}. Only None, booleans, "
+            "finite numbers, strings, lists and dicts can; convert the rest before the call."
+        ) from error
+    return (text + "\n").encode()
+
+
+def parse_document(path: Path, content: bytes, fields: Iterable[str]) -> dict[str, Any]:
+    """Return what `encode_document` wrote; `path` is for the messages, and `fields` are what it must hold at least.
+
+    Raises:
+        SnapshotCorruptError: it is damaged or was edited.
+        SnapshotMismatchError: a newer release of trl_vade wrote it.
+    """
+    try:
+        document = json.loads(content, parse_constant=_refuse_constant)
+        if not isinstance(document, dict):
+            raise TypeError(f"a {type(document).__name__} in place of an object")
+        newer = document["format_version"] > FORMAT_VERSION
+        if not newer:
+            _check(document, fields)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise SnapshotCorruptError(
+            f"{path} is not a description of a snapshot ({type(error).__name__}: {error}); it was damaged or edited. "
+            "Load an earlier snapshot."
+        ) from error
+    if newer:
+        raise SnapshotMismatchError(
+            f"{path} has format version {document['format_version']} and this release of trl_vade reads up to "
+            f"{FORMAT_VERSION}; fields it does not know could change what the others mean. Upgrade trl_vade."
+        )
+    return document
+
+
+def _check(document: dict[str, Any], fields: Iterable[str]) -> None:
+    digest = document.pop(_DIGEST, None)
+    missing = [name for name in fields if name not in document]
+    version = document["format_version"]
+    if missing or type(version) is not int or version != FORMAT_VERSION:  # True is 1, and so is 1.0
+        raise ValueError(f"format_version {version!r}, missing fields {missing}")
+    if digest != _digest(document):
+        raise ValueError(f"a value was altered: {_DIGEST} is {digest!r}, and {_digest(document)!r} follows from it")
+
+
+def _digest(fields: dict[str, Any]) -> str:
+    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
