@@ -1,6 +1,7 @@
 """Small real parts that the tests share: a text model, a text data set, and a factory of trainer arguments."""
 
 import os
+from types import SimpleNamespace
 
 # Before anything imports the Hub client: no test may reach a network, or report anything.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -17,14 +18,12 @@ settings.load_profile("repeatable")
 WORDS = [str(number) for number in range(10)] + ["say", "a", "digit", "not", "below", "above"]
 
 
-@pytest.fixture(scope="session")
-def text_model_path(tmp_path_factory):
-    """Directory of a random two-layer Qwen2 with a 24-word tokenizer; loads in well under a second."""
+def make_text_model(path):
+    """Write a random two-layer Qwen2 with a 24-word tokenizer to `path`; it loads in well under a second."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-    path = tmp_path_factory.mktemp("text_model")
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "[UNK]"]
     vocabulary = {token: number for number, token in enumerate([*special, *WORDS])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
@@ -59,6 +58,12 @@ def text_model_path(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def text_model_path(tmp_path_factory):
+    """Directory of the tiny text model; see `make_text_model`."""
+    return make_text_model(tmp_path_factory.mktemp("text_model"))
+
+
+@pytest.fixture(scope="session")
 def vision_model_path(tmp_path_factory):
     """Directory of a real Qwen2.5-VL of the testbed's size, untrained."""
     from trl_vade.testbed.model import build_model
@@ -71,8 +76,7 @@ def vision_model_path(tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def text_rows():
+def make_text_rows():
     """24 questions; `easy` rows are right for many answers, `hard` ones for a single answer."""
     from datasets import Dataset
 
@@ -83,12 +87,57 @@ def text_rows():
     return Dataset.from_list(rows)
 
 
+@pytest.fixture
+def text_rows():
+    """The 24 questions of `make_text_rows`."""
+    return make_text_rows()
+
+
 def numbered_rows(count, **columns):
     from datasets import Dataset
 
     return Dataset.from_list(
         [{"prompt": f"question {i}", "id": f"row-{i}"} | {k: v(i) for k, v in columns.items()} for i in range(count)]
     )
+
+
+def ids(rows):
+    return [row["id"] for row in rows]
+
+
+def process(index, world):
+    """One of several processes, as far as loading a share of the rows and a broadcast from process 0 are concerned.
+
+    A last resort: real processes are started in tests/integration. Every replica draws the same rows here.
+    """
+    import torch
+
+    return SimpleNamespace(
+        process_index=index, num_processes=world, is_main_process=index == 0, device=torch.device("cpu")
+    )
+
+
+def picture(number):
+    """A small image that `decoded_images` knows by its `number`."""
+    from PIL import Image
+
+    return Image.new("RGB", (8, 8), (number, 0, 0))
+
+
+@pytest.fixture
+def decoded_images(monkeypatch):
+    """The numbers of the `picture`s that datasets has decoded, in order; a list that goes on growing."""
+    import datasets
+
+    decode, decoded = datasets.Image.decode_example, []
+
+    def counting(self, value, token_per_repo_id=None):
+        image = decode(self, value, token_per_repo_id)
+        decoded.append(image.getpixel((0, 0))[0])
+        return image
+
+    monkeypatch.setattr(datasets.Image, "decode_example", counting)
+    return decoded
 
 
 def text_of(completion):

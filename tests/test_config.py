@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, fields
 
+import numpy as np
 import pytest
 from trl import GRPOConfig, TrlParser
 
 from trl_vade import VADEGRPOConfig
-from trl_vade.config import chooses, with_vade_defaults
+from trl_vade.config import VADE_DEFAULTS, chooses, with_vade_defaults
 from trl_vade.errors import ConfigurationError
 
 CHOOSING = ("thompson", "greedy")
@@ -32,12 +33,14 @@ def test_the_defaults_are_the_papers(make_args):
     assert args.vade_posterior_init == "prior"
     assert args.vade_success_reward is None
     assert args.vade_success_threshold == 0.5
+    assert args.vade_on_mismatch == "error"
+    assert args.vade_outage_guard is True
 
 
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 7
+    assert len(new) == 9
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
@@ -62,6 +65,8 @@ def test_every_new_field_has_a_help_text_and_stands_in_the_docstring():
         ("vade_sampler", None, ["thompson", "greedy", "uniform"]),
         ("vade_information_gain", "entropy", ["asymmetric", "symmetric"]),
         ("vade_posterior_init", "warm", ["prior", "rollout"]),
+        ("vade_on_mismatch", "ignore", ["error", "join", "reset"]),
+        ("vade_on_mismatch", ["join"], ["error", "join", "reset"]),
     ],
 )
 def test_an_unknown_choice_is_refused_with_the_known_ones(make_args, name, value, ways_out):
@@ -73,11 +78,11 @@ def test_an_unknown_choice_is_refused_with_the_known_ones(make_args, name, value
 
 
 @pytest.mark.parametrize("name", ["vade_decay_sampled", "vade_decay_unsampled"])
-@pytest.mark.parametrize("value", [-0.1, 1.001, 20, float("nan"), float("inf")])
-def test_a_decay_outside_0_and_1_is_refused_with_the_papers_values(make_args, name, value):
+@pytest.mark.parametrize("value", [-0.1, 1.001, 20, float("nan"), float("inf"), "0.2", True, None, np.float32(0.5)])
+def test_a_decay_that_is_no_number_in_0_to_1_is_refused_with_the_papers_values(make_args, name, value):
     with pytest.raises(ConfigurationError) as refusal:
         make_args(**{name: value})
-    assert f"{name}={value}" in str(refusal.value)
+    assert f"{name}={value!r}" in str(refusal.value)
     assert "[0, 1]" in str(refusal.value)
     assert "0.2 and 0.999" in str(refusal.value)
 
@@ -88,6 +93,32 @@ def test_the_ends_of_the_range_of_a_decay_are_accepted(make_args, name, value):
     assert getattr(make_args(**{name: value}), name) == value
 
 
+@pytest.mark.parametrize("value", ["false", 0, 1, None, np.bool_(True)])
+def test_an_outage_guard_that_is_neither_true_nor_false_is_refused(make_args, value):
+    with pytest.raises(ConfigurationError, match=r"vade_outage_guard=.* neither True nor False.*Set one of the two"):
+        make_args(vade_outage_guard=value)
+
+
+@pytest.mark.parametrize("value", ["", 3, ["accuracy"], len])
+def test_a_success_reward_that_is_no_name_is_refused(make_args, value):
+    with pytest.raises(ConfigurationError, match=r"vade_success_reward=.* is no name.*or to None"):
+        make_args(vade_success_reward=value)
+
+
+@pytest.mark.parametrize("value", [float("inf"), 1e39, -1e39, 10**400, True, [0.5], np.float32(0.5), "1e39", "inf"])
+def test_a_threshold_that_no_reward_can_reach_is_refused(make_args, value):
+    with pytest.raises(ConfigurationError, match=r"vade_success_threshold=.* is no reward.*Set a finite number"):
+        make_args(vade_success_threshold=value)
+
+
+@pytest.mark.parametrize("name", VADE_DEFAULTS)
+@pytest.mark.parametrize("value", [10**5000, object(), b"1", {"a": 1}, np.zeros(2)], ids=["huge", *"obdn"])
+def test_a_value_of_a_foreign_type_is_refused_by_name_and_in_a_short_message(make_args, name, value):
+    with pytest.raises(ConfigurationError, match=f"^{name}=") as refusal:
+        make_args(**{name: value})
+    assert len(str(refusal.value)) < 600
+
+
 @pytest.mark.parametrize("sampler", [*CHOOSING, "uniform"])
 def test_one_generation_a_group_is_refused_by_every_sampler(make_args, sampler):
     # TRL's own check comes first today; either is a ValueError that names the number.
@@ -95,10 +126,11 @@ def test_one_generation_a_group_is_refused_by_every_sampler(make_args, sampler):
         make_args(vade_sampler=sampler, num_generations=1)
 
 
-def test_one_generation_a_group_is_refused_where_trl_lets_it_pass(make_args):
+@pytest.mark.parametrize("value", [1, None, "8", 8.0])
+def test_one_generation_a_group_is_refused_where_trl_lets_it_pass(make_args, value):
     args = make_args(GRPOConfig)
-    args.num_generations = 1  # set after TRL's own check
-    with pytest.raises(ConfigurationError, match=r"num_generations=1.*Set num_generations to 2 or more"):
+    args.num_generations = value  # set after TRL's own check
+    with pytest.raises(ConfigurationError, match=rf"num_generations={value!r}.*Set num_generations to 2 or more"):
         with_vade_defaults(args)
 
 
@@ -163,10 +195,12 @@ def test_every_setting_is_read_from_flags():
     config = parse(
         *("--vade_sampler", "greedy", "--vade_information_gain", "symmetric", "--vade_posterior_init", "rollout"),
         *("--vade_decay_sampled", "0.5", "--vade_decay_unsampled", "1", "--vade_success_reward", "accuracy"),
+        *("--vade_on_mismatch", "join", "--vade_outage_guard", "false"),
     )
     assert (config.vade_sampler, config.vade_information_gain) == ("greedy", "symmetric")
     assert (config.vade_decay_sampled, config.vade_decay_unsampled) == (0.5, 1.0)
     assert (config.vade_posterior_init, config.vade_success_reward) == ("rollout", "accuracy")
+    assert (config.vade_on_mismatch, config.vade_outage_guard) == ("join", False)
 
 
 def test_an_unknown_sampler_on_the_command_line_is_a_usage_error_with_the_choices(capsys):
@@ -245,6 +279,13 @@ def test_a_config_that_has_the_fields_is_handed_back_itself(make_args):
     assert with_vade_defaults(args) is args
 
 
+def test_a_field_that_was_set_later_is_looked_at_too(make_args):
+    args = make_args()
+    args.vade_decay_sampled = 2
+    with pytest.raises(ConfigurationError, match="vade_decay_sampled=2"):
+        with_vade_defaults(args)
+
+
 def test_a_plain_config_that_cannot_work_is_refused(make_args):
     with pytest.raises(ConfigurationError, match="shuffle_dataset=False"):
         with_vade_defaults(make_args(GRPOConfig, shuffle_dataset=False))
@@ -253,3 +294,11 @@ def test_a_plain_config_that_cannot_work_is_refused(make_args):
 def test_initial_rollouts_for_a_posterior_that_nobody_asks_are_refused(tmp_path):
     with pytest.raises(ConfigurationError, match="no choice rests on"):
         VADEGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, vade_sampler="uniform", vade_posterior_init="rollout")
+
+
+def test_a_seed_for_each_request_of_a_colocated_engine_is_refused(make_args):
+    """Measured with vLLM 0.31: every group was one completion, repeated."""
+    with pytest.raises(ConfigurationError, match="all completions of a group would be the same"):
+        make_args(use_vllm=True, vllm_mode="colocate", generation_kwargs={"seed": 7})
+    make_args(use_vllm=True, vllm_mode="server", generation_kwargs={"seed": 7})
+    make_args(use_vllm=True, vllm_mode="colocate", generation_kwargs={"top_k": 7})

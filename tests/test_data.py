@@ -1,13 +1,26 @@
-"""Tickets, lists of images, and the identity of a training set."""
+"""Tickets, lists of images, and the identity of a training set and of its rows."""
+
+import hashlib
+import json
+import shutil
 
 import datasets
 import numpy as np
 import pytest
-from conftest import numbered_rows
+from conftest import numbered_rows, picture
 from datasets import Dataset, load_dataset
-from PIL import Image
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from trl_vade.data import TicketDataset, dataset_fingerprint, with_image_lists
+from trl_vade.data import TicketDataset, dataset_fingerprint, sample_keys, with_image_lists
+
+
+def keys_of(dataset):
+    return sample_keys(dataset)[0].tolist()
+
+
+def fingerprint(dataset):
+    return dataset_fingerprint(sample_keys(dataset)[0])
 
 
 def test_a_ticket_is_its_number_and_there_is_one_for_each_row():
@@ -47,6 +60,9 @@ def test_the_users_rows_are_not_written_into():
     assert rows == [{"images": None}, {"images": ["a"]}]
 
 
+# ------------------------------------------------------------------------------------------------- the fingerprint
+
+
 def test_the_same_rows_loaded_in_another_way_have_the_same_fingerprint(tmp_path):
     rows = numbered_rows(2500)  # more than two of the batches that are read at a time
     rows.to_parquet(tmp_path / "rows.parquet")
@@ -61,7 +77,7 @@ def test_the_same_rows_loaded_in_another_way_have_the_same_fingerprint(tmp_path)
     back = shuffled.select(np.argsort([int(name.split("-")[1]) for name in shuffled["id"]]))
     transformed = rows.with_transform(lambda batch: {"id": ["changed"] * len(batch["id"])})
     fingerprints = {
-        dataset_fingerprint(dataset) for dataset in (rows, whole, parts, joined, there_and_back, back, transformed)
+        fingerprint(dataset) for dataset in (rows, whole, parts, joined, there_and_back, back, transformed)
     }
     assert len(fingerprints) == 1
 
@@ -76,40 +92,200 @@ def test_other_rows_have_another_fingerprint():
         "changed": rows.map(lambda row, i: {"id": "new"} if i == 17 else {}, with_indices=True),
         "a row twice": rows.select([*range(29), 28]),
     }
-    fingerprints = {name: dataset_fingerprint(dataset) for name, dataset in others.items()}
-    assert dataset_fingerprint(rows) not in fingerprints.values()
+    fingerprints = {name: fingerprint(dataset) for name, dataset in others.items()}
+    assert fingerprint(rows) not in fingerprints.values()
     assert len(set(fingerprints.values())) == len(others)
 
 
 def test_with_ids_the_other_columns_do_not_count():
     rows = numbered_rows(5)
     edited = rows.map(lambda row: {"prompt": row["prompt"] + " please", "extra": 1})
-    assert dataset_fingerprint(edited) == dataset_fingerprint(rows)
+    assert fingerprint(edited) == fingerprint(rows)
 
 
 def test_without_ids_the_prompts_are_the_identity():
     rows = numbered_rows(5).remove_columns("id")
     edited = rows.map(lambda row, i: {"prompt": "new"} if i == 3 else {}, with_indices=True)
     with_more = rows.add_column("level", [1] * 5)
-    assert dataset_fingerprint(rows) != dataset_fingerprint(edited)
-    assert dataset_fingerprint(rows) == dataset_fingerprint(with_more)
-    assert dataset_fingerprint(rows) != dataset_fingerprint(numbered_rows(5))
+    assert fingerprint(rows) != fingerprint(edited)
+    assert fingerprint(rows) == fingerprint(with_more)
+    assert fingerprint(rows) != fingerprint(numbered_rows(5))
 
 
 def test_conversational_prompts_have_a_fingerprint(text_rows, tmp_path):
     rows = text_rows.remove_columns("id")
     rows.to_parquet(tmp_path / "rows.parquet")
     loaded = Dataset.from_parquet(str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))
-    assert dataset_fingerprint(loaded) == dataset_fingerprint(rows)
-    assert dataset_fingerprint(rows.select(range(23))) != dataset_fingerprint(rows)
+    assert fingerprint(loaded) == fingerprint(rows)
+    assert fingerprint(rows.select(range(23))) != fingerprint(rows)
 
 
-def test_taking_the_fingerprint_decodes_no_image(monkeypatch):
-    picture = Image.new("RGB", (4, 4))
-    dataset = numbered_rows(4, image=lambda i: picture)
+def test_taking_the_fingerprint_decodes_no_image(decoded_images):
+    for columns in ("id", "prompt", "image"), ("prompt", "image"):
+        fingerprint(numbered_rows(4, image=picture).select_columns(list(columns)))
+    assert decoded_images == []
 
-    def refuse(*args, **kwargs):
-        raise AssertionError("an image was decoded")
 
-    monkeypatch.setattr(datasets.Image, "decode_example", refuse)
-    dataset_fingerprint(dataset)
+# ------------------------------------------------------------------------------------------------- who the rows are
+
+
+def prompts(*texts, **columns):
+    return Dataset.from_dict({"prompt": list(texts), **columns})
+
+
+@pytest.fixture
+def image_files(tmp_path):
+    """Three image files in a folder."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    for number in range(3):
+        picture(number).save(folder / f"{number}.png")
+    return sorted(folder.iterdir())
+
+
+def with_files(files, **columns):
+    """A data set that holds the names of the files and not their content."""
+    columns = {"prompt": ["what?"] * len(files), "image": [str(file) for file in files], **columns}
+    return Dataset.from_dict(columns).cast_column("image", datasets.Image())
+
+
+def test_keys_are_these_numbers_since_they_are_saved_in_files():
+    """64 bits of a hash of the row as JSON; another number would make every saved snapshot impossible to join."""
+
+    def key(row):
+        return int.from_bytes(hashlib.blake2b(row.encode(), digest_size=8).digest(), "little", signed=True)
+
+    assert keys_of(numbered_rows(2)) == [key('{"id": "row-0"}'), key('{"id": "row-1"}')]
+    one, two = key('{"prompt": "one"}'), key('{"prompt": "two"}')
+    assert keys_of(prompts("one", "two", "one")) == [one, two, key(json.dumps({"copy": 1, "of": one}))]
+
+
+def test_keys_are_64_bit_integers_one_for_each_row():
+    keys, num_copies = sample_keys(numbered_rows(2500))  # more than two of the batches that are read at a time
+    assert (keys.dtype, keys.shape, num_copies) == (np.int64, (2500,), 0)
+    assert np.unique(keys).size == 2500
+    assert (keys < 0).any()  # all 64 bits are used
+
+
+def test_an_id_that_each_row_has_for_itself_is_who_it_is():
+    rows = prompts("one", "one", "one", id=["a", "b", "c"])
+    assert sample_keys(rows)[1] == 0
+    assert keys_of(prompts("other", "words", "now", id=["a", "b", "c"])) == keys_of(rows)
+    assert keys_of(prompts("one", "one", "one", id=["c", "a", "b"])) == [keys_of(rows)[i] for i in (2, 0, 1)]
+
+
+@pytest.mark.parametrize("id", [["a", "b", "a"], [None, None, "c"], [0.5, float("nan"), float("nan")]])
+def test_ids_that_several_rows_share_are_nobodys(id):
+    rows = prompts("one", "two", "three", id=id)
+    assert sample_keys(rows)[1] == 0
+    assert keys_of(rows) == keys_of(prompts("one", "two", "three"))
+
+
+def test_numbers_can_be_ids():
+    rows = prompts("one", "one", id=[7, 8])
+    assert sample_keys(rows)[1] == 0
+    assert keys_of(rows) == keys_of(prompts("two", "two", id=[7, 8]))
+
+
+def test_the_same_prompt_with_another_image_is_another_row(image_files):
+    keys = keys_of(with_files(image_files))
+    assert len(set(keys)) == 3
+    assert sample_keys(with_files(image_files))[1] == 0
+    assert not set(keys) & set(keys_of(with_files(image_files, prompt=["where?"] * 3)))
+    assert not set(keys) & set(keys_of(prompts("what?", "why?", "when?")))
+
+
+def test_the_order_and_the_number_of_several_images_count():
+    lists = [[0, 1], [1, 0], [0], [0, 1, 1], []]
+    images = [[picture(number) for number in each] for each in lists]
+    dataset = prompts(*["what?"] * 5, images=images).cast_column("images", datasets.List(datasets.Image()))
+    assert len(set(keys_of(dataset))) == 5
+    assert sample_keys(dataset)[1] == 0
+
+
+def test_the_same_images_in_another_folder_or_in_the_table_itself_are_the_same(image_files, tmp_path):
+    files = with_files(image_files)
+    elsewhere = [shutil.copy(file, tmp_path / f"renamed-{file.name}") for file in image_files]
+    content = [{"bytes": file.read_bytes(), "path": None} for file in image_files]
+    named = [{"bytes": file.read_bytes(), "path": "there.png"} for file in image_files]
+    in_table = Dataset.from_dict({"prompt": ["what?"] * 3, "image": content}).cast_column("image", datasets.Image())
+    with_names = Dataset.from_dict({"prompt": ["what?"] * 3, "image": named}).cast_column("image", datasets.Image())
+    files.to_parquet(tmp_path / "rows.parquet")  # which takes the content of the files along
+    loaded = Dataset.from_parquet(str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))
+    undecoded = files.cast_column("image", datasets.Image(decode=False))
+    for dataset in (with_files(elsewhere), in_table, with_names, loaded, undecoded):
+        assert keys_of(dataset) == keys_of(files)
+
+
+def test_another_image_under_the_same_name_is_another_row(image_files):
+    before = keys_of(with_files(image_files))
+    shutil.copy(image_files[2], image_files[1])
+    after = keys_of(with_files(image_files))
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, False]  # the last is a copy
+    assert after[1] == before[2]
+    assert sample_keys(with_files(image_files))[1] == 1
+
+
+def test_images_that_are_not_there_yet_are_known_by_their_names(tmp_path):
+    keys, num_copies = sample_keys(with_files([tmp_path / "a.png", tmp_path / "b.png", tmp_path / "a.png"]))
+    assert (len(set(keys.tolist())), num_copies) == (3, 1)
+
+
+def test_with_ids_no_image_file_is_read(image_files):
+    before = keys_of(with_files(image_files, id=["a", "b", "c"]))
+    for file in image_files:
+        file.unlink()
+    assert keys_of(with_files(image_files, id=["a", "b", "c"])) == before
+
+
+def test_a_row_without_an_image_is_the_row_of_a_text_data_set():
+    text = prompts("one", "two")
+    both = prompts("one", "three", image=[None, picture(0)]).cast_column("image", datasets.Image())
+    assert keys_of(both)[0] == keys_of(text)[0]
+
+
+def test_a_field_that_only_another_row_uses_changes_nothing():
+    """Arrow gives such a field to every row of a table, so a row that comes would otherwise be felt by all."""
+    message = {"role": "user", "content": "hello"}
+    few = Dataset.from_list([{"prompt": [message]}])
+    more = Dataset.from_list([{"prompt": [message]}, {"prompt": [message | {"name": "Ada"}]}])
+    assert more.features != few.features
+    assert keys_of(more)[0] == keys_of(few)[0]
+    assert sample_keys(more)[1] == 0
+
+
+def test_copies_are_counted_and_told_apart_by_their_order():
+    rows = prompts("one", "two", "one", "three", "two", "one")
+    keys, num_copies = sample_keys(rows)
+    assert num_copies == 3
+    assert len(set(keys.tolist())) == 6
+    assert keys[[0, 1, 3]].tolist() == keys_of(prompts("one", "two", "three"))
+    assert keys_of(prompts("two", "one", "one", "one", "two")) == keys[[1, 0, 2, 5, 4]].tolist()
+
+
+def test_ten_equal_rows_are_ten_rows():
+    keys, num_copies = sample_keys(prompts(*["one"] * 10))
+    assert num_copies == 9
+    assert len(set(keys.tolist())) == 10
+    assert keys_of(prompts(*["one"] * 4)) == keys[:4].tolist()
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=10), st.randoms(use_true_random=False))
+def test_reordered_rows_have_their_keys_reordered_copy_for_copy(texts, random):
+    order = random.sample(range(len(texts)), len(texts))
+    keys, num_copies = sample_keys(prompts(*texts))
+    moved, num_moved = sample_keys(prompts(*[texts[row] for row in order]))
+    assert num_copies == num_moved == len(texts) - len(set(texts))
+    for text in set(texts):  # the first of a text has the first key of that text, and so on
+        of_text = [key for key, each in zip(keys.tolist(), texts, strict=True) if each == text]
+        assert [key for key, row in zip(moved.tolist(), order, strict=True) if texts[row] == text] == of_text
+    if not num_copies:
+        assert moved.tolist() == keys[order].tolist()
+
+
+@settings(max_examples=40)
+@given(st.lists(st.text(max_size=3), min_size=1, max_size=10, unique=True), st.data())
+def test_rows_that_come_and_go_leave_the_keys_of_the_others_alone(texts, data):
+    split = data.draw(st.integers(1, len(texts)))
+    assert keys_of(prompts(*texts))[:split] == keys_of(prompts(*texts[:split]))

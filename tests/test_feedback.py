@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trl_vade import BetaPosterior, effective_gradient_ratio
 from trl_vade.errors import ConfigurationError, ObservationError
-from trl_vade.feedback import group_outcomes, success_column
+from trl_vade.feedback import group_outcomes, refuse_infinite, success_column
 
 NAN = float("nan")
 
@@ -186,3 +186,36 @@ def test_a_name_that_no_reward_function_has_is_refused_with_the_names_there_are(
 def test_a_name_that_two_reward_functions_share_is_refused():
     with pytest.raises(ConfigurationError, match=r"name of 2 of the reward functions .* rename one"):
         success_column(["accuracy", "format", "accuracy"], "accuracy")
+
+
+# ------------------------------------------------------------------------------------------------ infinite rewards
+
+
+def test_infinite_rewards_are_counted_by_the_function_that_gave_them():
+    inf = float("inf")
+    rewards = np.array([[1.0, inf, 0.0], [NAN, -inf, 0.0], [0.5, inf, inf], [1.0, 2.0, 0.0]], dtype=np.float32)
+    with pytest.raises(ObservationError) as refusal:
+        refuse_infinite(rewards, ["accuracy", "length", "format"])
+    assert "batch of 4 completions: 'length' 3, 'format' 1." in str(refusal.value)
+    for part in ("'accuracy'", "nan"):
+        assert part not in str(refusal.value)
+    for part in ("None where a completion cannot be scored", "Nothing was updated", "resume from the last checkpoint"):
+        assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(rewards=st.lists(st.one_of(st.just(NAN), st.floats(width=32)), min_size=1, max_size=6))
+def test_rewards_are_refused_if_and_only_if_one_is_infinite(dtype, rewards):
+    column = np.array(rewards, dtype=dtype)[:, None]
+    if np.isinf(column).any():
+        with pytest.raises(ObservationError, match=rf"'mine' {sum(abs(each) == float('inf') for each in rewards)}\."):
+            refuse_infinite(column, ["mine"])
+    else:
+        refuse_infinite(column, ["mine"])
+
+
+def test_a_threshold_would_hide_an_infinite_reward():
+    """Why there is a check of its own: to the posterior it is a success like any other, to TRL's advantage a NaN."""
+    assert outcomes_of([float("inf"), 0.0]).successes.tolist() == [1]
+    rewards = torch.tensor([float("inf"), 0.0])
+    assert (rewards - rewards.mean()).isnan().any()

@@ -1,7 +1,11 @@
 """TRL's buffered completions as a file, and back."""
 
+import hashlib
+import json
+
 import pytest
 import torch
+from safetensors.torch import save
 
 from trl_vade.errors import SnapshotCorruptError
 from trl_vade.generation_batch import load_generation_batch, save_generation_batch
@@ -56,6 +60,34 @@ def test_a_damaged_file_is_refused_by_name(tmp_path, damage):
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(SnapshotCorruptError, match=r"batch\.safetensors"):
         load_generation_batch(path, digest, CPU)
+
+
+def with_others(others, tensors=None):
+    return save(tensors or {}, metadata={"others": json.dumps(others)})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no tensors",
+        save({"0/x": torch.zeros(2)}),
+        save({"0/x": torch.zeros(2)}, metadata={"others": "["}),
+        save({"0/x": torch.zeros(2)}, metadata={"others": "[" * 100_000}),
+        with_others(None),
+        with_others({"0": {}}),
+        with_others([None]),
+        with_others([{"num_images": [1, "2"]}]),
+        with_others([{"num_images": True}]),
+        *(with_others([{}], {key: torch.zeros(2)}) for key in ("1/x", "-1/x", "00/x", "x", "0")),
+        with_others([{"x": None}], {"0/x": torch.zeros(2)}),
+    ],
+)
+def test_a_file_that_save_generation_batch_did_not_write_is_refused_whatever_its_digest(tmp_path, content):
+    path = tmp_path / "batch.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(SnapshotCorruptError, match=r"batch\.safetensors is not a generation batch"):
+        load_generation_batch(path, hashlib.sha256(content).hexdigest(), CPU)
 
 
 @pytest.mark.parametrize("value", ["text", [1.5], [[1]], {"a": 1}, [True]])

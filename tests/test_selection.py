@@ -1,23 +1,22 @@
-"""`OnTimeSelection` with a real data set and a real Accelerator: what it loads, knows and reports, and when."""
+"""`OnTimeSelection` with a real data set and a real Accelerator: what it chooses, knows and reports, and when."""
 
+import copy
 import itertools
+import json
 import math
-from types import SimpleNamespace
 
-import datasets
 import numpy as np
 import pytest
-import torch
 from accelerate import Accelerator
-from conftest import numbered_rows, says_a_digit
-from datasets import Dataset
-from PIL import Image
+from conftest import ids, numbered_rows, picture, process, says_a_digit
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_vade import BetaPosterior, ThompsonSampler, UniformSampler
 from trl_vade.feedback import group_outcomes
+from trl_vade.run import Run
 from trl_vade.selection import OnTimeSelection
 from trl_vade.selection_log import SelectionLog
+from trl_vade.snapshot import Snapshot
 
 NAN = float("nan")
 
@@ -26,7 +25,9 @@ NAN = float("nan")
 def make_selection(tmp_path):
     """A selection over 6 rows, 2 rows of 4 completions a generation batch, unless told otherwise."""
 
-    def make(dataset=None, sampler=None, *, num_groups=2, num_generations=4, accelerator=None, kind=OnTimeSelection):
+    def make(
+        dataset=None, sampler=None, *, num_groups=2, num_generations=4, accelerator=None, kind=OnTimeSelection, **more
+    ):
         dataset = numbered_rows(6) if dataset is None else dataset
         return kind(
             sampler or UniformSampler(len(dataset), seed=3),
@@ -35,19 +36,10 @@ def make_selection(tmp_path):
             num_generations=num_generations,
             accelerator=accelerator or Accelerator(cpu=True),
             log=SelectionLog(tmp_path / "out"),
+            **more,
         )
 
     return make
-
-
-def process(index, world):
-    """One of several processes, as far as `_load`'s arithmetic and a broadcast from process 0 are concerned.
-
-    A last resort: real processes are started in tests/integration. Every replica draws the same rows here.
-    """
-    return SimpleNamespace(
-        process_index=index, num_processes=world, is_main_process=index == 0, device=torch.device("cpu")
-    )
 
 
 def score(selection, *groups, threshold=0.5, global_step=0):
@@ -55,10 +47,6 @@ def score(selection, *groups, threshold=0.5, global_step=0):
     rewards = np.array(groups, dtype=np.float64).ravel()
     outcomes = group_outcomes(rewards, selection.in_flight.sample_index, threshold=threshold)
     return selection.record(outcomes, global_step)
-
-
-def ids(rows):
-    return [row["id"] for row in rows]
 
 
 # -------------------------------------------------------------------------- the rows are those of the stock loader
@@ -93,84 +81,19 @@ def test_uniform_delivers_batch_by_batch_what_the_stock_loader_does(
             assert selection.choose() == theirs
 
 
-def test_the_items_of_a_group_can_be_written_into_one_by_one(make_selection):
-    rows = make_selection().choose()
-    assert ids(rows)[:4] == [rows[0]["id"]] * 4
-    rows[0]["answer"] = "mine"
-    assert all("answer" not in row for row in rows[1:])
-
-
-# -------------------------------------------------------------------------------------------- nothing decoded twice
-
-
-def test_each_chosen_row_is_decoded_once_and_no_other_row_is(make_selection, monkeypatch):
-    pictures = [Image.new("RGB", (8, 8), (i, 0, 0)) for i in range(6)]
-    dataset = numbered_rows(6, image=lambda i: pictures[i])
-    decode, decoded = datasets.Image.decode_example, []
-
-    def counting(self, value, token_per_repo_id=None):
-        image = decode(self, value, token_per_repo_id)
-        decoded.append(image.getpixel((0, 0))[0])
-        return image
-
-    monkeypatch.setattr(datasets.Image, "decode_example", counting)
-    selection = make_selection(dataset)
-    assert decoded == []
+def test_each_chosen_row_is_decoded_once_and_no_other_row_is(make_selection, decoded_images):
+    selection = make_selection(numbered_rows(6, image=picture))
+    assert decoded_images == []
     for _ in range(3):
         rows = selection.choose()
         chosen = selection.in_flight.sample_index.tolist()
-        assert sorted(decoded) == sorted(chosen)
-        assert [row["image"].getpixel((0, 0))[0] for row in rows] == [i for i in chosen for _ in range(4)]
+        assert sorted(decoded_images) == sorted(chosen)
+        assert ids(rows) == [f"row-{row}" for row in chosen for _ in range(4)]
         score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
-        decoded.clear()
-
-
-def test_a_transform_of_the_users_runs_once_for_each_chosen_row(make_selection):
-    seen = []
-
-    def transform(batch):
-        seen.extend(batch["id"])
-        return batch | {"shouted": [name.upper() for name in batch["id"]]}
-
-    rows = make_selection(numbered_rows(6).with_transform(transform)).choose()
-    assert len(seen) == 2
-    assert [row["shouted"] for row in rows] == [name.upper() for name in seen for _ in range(4)]
+        decoded_images.clear()
 
 
 # ------------------------------------------------------------------------------------------------ several processes
-
-
-@pytest.mark.parametrize(
-    ("world", "num_groups", "num_generations"),
-    [
-        (2, 2, 4),
-        (4, 2, 4),  # half a group each
-        (2, 3, 4),  # the middle group lies on both
-        (3, 4, 6),  # groups of 6 in slices of 8
-        (5, 2, 5),  # slices of 2 over groups of 5
-    ],
-)
-def test_the_slices_of_the_processes_make_up_the_batch_of_one(make_selection, world, num_groups, num_generations):
-    sizes = {"num_groups": num_groups, "num_generations": num_generations}
-    alone = make_selection(**sizes).choose()
-    slices = [make_selection(accelerator=process(index, world), **sizes).choose() for index in range(world)]
-    assert {len(part) for part in slices} == {num_groups * num_generations // world}
-    assert [row for part in slices for row in part] == alone
-
-
-def test_a_process_decodes_only_the_rows_of_its_own_slice(make_selection):
-    decoded = []
-
-    def transform(batch):
-        decoded.extend(batch["id"])
-        return batch
-
-    dataset = numbered_rows(6).with_transform(transform)
-    for index in range(2):
-        rows = make_selection(dataset, accelerator=process(index, 2), num_groups=4).choose()
-        assert decoded == list(dict.fromkeys(ids(rows)))
-        assert len(decoded) == 2
-        decoded.clear()
 
 
 def test_only_the_main_process_writes_the_log(make_selection):
@@ -182,28 +105,6 @@ def test_only_the_main_process_writes_the_log(make_selection):
     main.choose()
     score(main, [1, 0, 0, 0], [0, 0, 0, 0])
     assert len(main.log.read()) == 1
-
-
-@pytest.mark.parametrize(("image_of", "answer"), [(lambda i: Image.new("RGB", (4, 4)), True), (lambda i: None, False)])
-def test_one_process_alone_says_whether_its_batch_has_images_and_leaves_the_prompts_alone(
-    make_selection, text_rows, image_of, answer
-):
-    columns = text_rows.features | {"image": datasets.Image()}
-    rows = [{**row, "image": image_of(i)} for i, row in enumerate(text_rows)]
-    selection = make_selection(Dataset.from_list(rows, features=datasets.Features(columns)))
-    rows = selection.choose()
-    assert selection.images_on_all_processes is answer
-    assert [row["prompt"] for row in rows] == [text_rows[int(row["id"][4:])]["prompt"] for row in rows]
-
-
-# ---------------------------------------------------------------------------------------- rows without an image
-
-
-def test_mixed_rows_of_a_real_data_set_come_out_as_lists(make_selection):
-    picture = Image.new("RGB", (4, 4))
-    dataset = numbered_rows(6, image=lambda i: picture if i % 2 else None)
-    rows = make_selection(dataset, num_groups=6).choose()
-    assert [len(row["images"]) for row in rows] == [int(row["id"][-1]) % 2 for row in rows]
 
 
 # ------------------------------------------------------------------------------------------- rollout initialisation
@@ -300,6 +201,7 @@ def test_the_metrics_of_two_generation_batches_worked_out_by_hand(make_selection
         "predicted_effective_ratio": pytest.approx(1 - 2 / 5),  # of Beta(1, 1) with G = 4
         "brier": pytest.approx(((1 / 2 - 1 / 4) ** 2 + (1 / 2 - 1) ** 2) / 2),
         "selected_pass_rate": pytest.approx((1 / 4 + 1) / 2),
+        "outage": 0.0,
         "staleness": 0.0,
         "rollouts": 8.0,
     }
@@ -313,6 +215,7 @@ def test_the_metrics_of_two_generation_batches_worked_out_by_hand(make_selection
         "predicted_effective_ratio": pytest.approx(0.6),
         "brier": pytest.approx((1 / 2) ** 2),
         "selected_pass_rate": 0.0,
+        "outage": 0.0,
         "staleness": 0.0,
         "rollouts": 16.0,  # a completion without a score was paid for all the same
     }
@@ -417,9 +320,12 @@ def test_a_selection_that_goes_on_from_a_saved_state_does_what_the_first_one_did
 def test_the_saved_totals_do_not_change_with_the_run(make_selection):
     selection = make_selection()
     totals = selection.state_dict()
+    as_saved = copy.deepcopy(totals)
     selection.choose()
     score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
-    assert totals == {"rollouts": 0, "seconds": {"selection": 0.0, "generation": 0.0, "step": 0.0}}
+    assert totals == as_saved != selection.state_dict()
+    assert totals["rollouts"] == 0
+    assert totals["seconds"] == {"selection": 0.0, "generation": 0.0, "step": 0.0}
 
 
 def test_selection_inside_a_timed_block_is_not_counted_twice(make_selection):
@@ -445,4 +351,121 @@ def test_the_log_replays_to_the_posterior_of_the_sampler(make_selection):
     assert replayed.beta.tolist() == selection.sampler.posterior.beta.tolist()
 
 
-# ------------------------------------------------------------------------------------------------------- fingerprint
+# ------------------------------------------------------------------------------------------------------ reward outage
+
+OUTAGE = range(10, 15)  # generation batches from 0, in which every answer is wrong
+
+
+def play_outage(selection, steps):
+    """Score the batches `steps`, half of the answers right outside the outage; the rows and metrics of each."""
+    played = []
+    for step in steps:
+        rows = ids(selection.choose())
+        rewards = np.random.default_rng(step).permuted(np.tile([1.0, 1.0, 0.0, 0.0], 16)).reshape(16, 4)
+        metrics = score(selection, *rewards * (step not in OUTAGE))
+        played.append((rows, metrics | {"selection_seconds": 0}))
+    return played
+
+
+@pytest.fixture
+def make_large(make_selection):
+    def make(**changes):
+        sampler = ThompsonSampler(40, seed=2)
+        return make_selection(numbered_rows(40), sampler, num_groups=16, **changes)
+
+    return make
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_an_outage_is_said_measured_written_down_and_undone(make_large, caplog):
+    selection = make_large()
+    metrics = [metrics["outage"] for _, metrics in play_outage(selection, range(10))]
+    counts = selection.sampler.posterior.counts()
+    assert warnings_of(caplog) == []
+    metrics += [metrics["outage"] for _, metrics in play_outage(selection, OUTAGE)]
+    assert (selection.sampler.posterior.alpha < 0.5 * counts[0]).sum() >= 16  # the posterior follows what it is told
+    metrics += [metrics["outage"] for _, metrics in play_outage(selection, range(15, 20))]
+    assert metrics == [0.0] * 10 + [1.0] * 5 + [0.0] * 5
+    begins, ends = warnings_of(caplog)
+    assert "looks like a reward outage" in begins
+    assert "outage of 5 generation batches is over" in ends
+    assert {line["step"]: line["restored_to"] for line in selection.log.read() if "restored_to" in line} == {16: 10}
+
+
+def test_after_an_outage_the_log_replays_to_the_posterior_at_every_step(make_large):
+    selection, alphas = make_large(), []
+    for step in range(20):
+        play_outage(selection, [step])
+        alphas.append(selection.sampler.posterior.alpha.tolist())
+    state = selection.sampler.state_dict()
+    run = Run(Snapshot(state, {}, "", None), selection.log.read(), [])
+    assert [run.posterior_at(step).alpha.tolist() for step in range(1, 21)] == alphas
+    replayed = run.posterior_at(20).state_dict()
+    for name in ("sample_index", "alpha", "beta", "last_update", "visits"):
+        assert replayed[name].tobytes() == state["posterior"][name].tobytes()
+
+
+@pytest.mark.parametrize("stopped_after", [9, 11, 15])
+def test_a_resume_before_in_or_after_an_outage_goes_on_bit_for_bit(make_large, stopped_after, caplog):
+    first = make_large()
+    play_outage(first, range(stopped_after))
+    sampler_state, totals = first.sampler.state_dict(), json.loads(json.dumps(first.state_dict(), allow_nan=False))
+    caplog.clear()
+    went_on, said, lines = play_outage(first, range(stopped_after, 20)), warnings_of(caplog), first.log.read()
+
+    second = make_large()
+    second.sampler.load_state_dict(sampler_state)
+    second.load_state_dict(totals)
+    caplog.clear()
+    assert play_outage(second, range(stopped_after, 20)) == went_on
+    assert warnings_of(caplog) == said
+    assert second.log.read() == lines
+    assert second.sampler.posterior.alpha.tolist() == first.sampler.posterior.alpha.tolist()
+    assert second.state_dict()["outage"] == first.state_dict()["outage"]
+
+
+def test_without_the_guard_an_outage_is_observed_like_anything_else(make_large, caplog):
+    selection = make_large(outage_guard=False)
+    played = play_outage(selection, range(20))
+    assert {metrics["outage"] for _, metrics in played} == {0.0}
+    assert warnings_of(caplog) == []
+    assert selection.state_dict()["outage"] == {}
+    replayed = BetaPosterior(40)
+    for line in selection.log.read():
+        assert "restored_to" not in line
+        replayed.observe(line["sample_index"], line["successes"], line["trials"])
+    assert replayed.alpha.tolist() == selection.sampler.posterior.alpha.tolist()
+
+
+def test_a_guard_that_is_switched_on_at_a_resume_starts_from_nothing(make_large):
+    first = make_large(outage_guard=False)
+    play_outage(first, range(9))
+    second = make_large()
+    second.sampler.load_state_dict(first.sampler.state_dict())
+    second.load_state_dict(first.state_dict())
+    played = play_outage(second, range(9, 20))
+    assert [metrics["outage"] for _, metrics in played] == [0.0] + [1.0] * 5 + [0.0] * 5  # one sound batch was enough
+
+
+def test_until_there_is_an_outage_the_guard_changes_no_choice_and_no_count(make_large):
+    guarded, plain = make_large(), make_large(outage_guard=False)
+    for step in range(10):
+        assert play_outage(guarded, [step]) == play_outage(plain, [step])
+    assert guarded.sampler.posterior.alpha.tolist() == plain.sampler.posterior.alpha.tolist()
+
+
+def test_lines_that_are_missing_before_the_step_of_the_checkpoint_are_said(make_selection, caplog):
+    """As after a power cut, or when two branches of a run shared an output directory."""
+    first = make_selection()
+    for _ in range(3):
+        first.choose()
+        score(first, [1, 0, 0, 0], [0, 0, 0, 0])
+    log = first.log.path
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:2]))
+    second = make_selection()
+    second.sampler.load_state_dict(first.sampler.state_dict())
+    second.load_state_dict(first.state_dict())
+    assert "ends at generation batch 2, and the posterior is that of 3" in caplog.text

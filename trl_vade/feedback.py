@@ -62,6 +62,21 @@ def success_column(reward_names: Sequence[str], declared: str | None) -> int:
     return names.index(declared)
 
 
+def refuse_infinite(rewards: NDArray[np.floating], names: Sequence[str]) -> None:
+    """Raise `ObservationError` if a reward, (K*G, F), is infinite.
+
+    The advantage of its group would be NaN, and with the next update every weight of the model (TRL 1.16).
+    """
+    infinite = np.isinf(rewards).sum(axis=0).tolist()
+    if any(infinite):
+        counts = ", ".join(f"{name!r} {count}" for name, count in zip(names, infinite, strict=True) if count)
+        raise ObservationError(
+            f"Infinite rewards in a generation batch of {len(rewards)} completions: {counts}. A reward must be a "
+            "finite number, or None where a completion cannot be scored; an infinite one turns the weights into NaN. "
+            "Nothing was updated: mend the reward function, and resume from the last checkpoint."
+        )
+
+
 def group_outcomes(
     rewards: NDArray[np.float64], sample_index: NDArray[np.int64], *, threshold: float | None, name: str = "reward"
 ) -> GroupOutcomes:

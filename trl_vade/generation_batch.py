@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from .durable import save_whole
@@ -42,7 +43,7 @@ def save_generation_batch(path: str | os.PathLike[str], micro_batches: MicroBatc
             if isinstance(value, torch.Tensor):
                 # safetensors refuses tensors that share memory, as the slices of one batch do.
                 tensors[f"{i}/{name}"] = value.detach().cpu().contiguous().clone()
-            elif value is None or (isinstance(value, list) and all(type(number) is int for number in value)):
+            elif _is_plain(value):
                 others[i][name] = value
             else:
                 raise TypeError(
@@ -58,7 +59,8 @@ def load_generation_batch(path: str | os.PathLike[str], digest: str, device: tor
     """Read what `save_generation_batch` wrote, onto `device`; None where there is no such file.
 
     Raises:
-        SnapshotCorruptError: the file is not the one whose SHA-256 is `digest`.
+        SnapshotCorruptError: the file is not the one whose SHA-256 is `digest`, or `save_generation_batch` did not
+            write it.
     """
     if not Path(path).exists():
         return None
@@ -69,9 +71,40 @@ def load_generation_batch(path: str | os.PathLike[str], digest: str, device: tor
             f"{digest[:12]}...: it was truncated, altered or copied from another checkpoint. Resume from another "
             "checkpoint, or delete this file to have its generation batch generated anew."
         )
+    try:
+        micro_batches = _parse(content)
+    except _NOT_OURS as error:
+        raise SnapshotCorruptError(
+            f"{path} is not a generation batch that save_generation_batch wrote ({type(error).__name__}: {error}), "
+            "although its checkpoint names its digest: another program wrote both. Resume from another checkpoint, or "
+            "delete this file to have its generation batch generated anew."
+        ) from error
+    return [
+        {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in micro_batch.items()}
+        for micro_batch in micro_batches
+    ]
+
+
+# What json, safetensors and torch raise for a file of other content; RecursionError is a RuntimeError.
+_NOT_OURS = (SafetensorError, ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+def _parse(content: bytes) -> MicroBatches:
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    micro_batches: MicroBatches = json.loads(header["__metadata__"]["others"])
+    micro_batches = json.loads(header["__metadata__"]["others"])
+    if not isinstance(micro_batches, list) or not all(isinstance(each, dict) for each in micro_batches):
+        raise ValueError("its metadata is not a list of micro-batches")
+    if not all(_is_plain(value) for each in micro_batches for value in each.values()):
+        raise ValueError("its metadata holds more than whole numbers and missing values")
+    numbered = {str(i): micro_batch for i, micro_batch in enumerate(micro_batches)}
     for key, tensor in load(content).items():
-        i, _, name = key.partition("/")
-        micro_batches[int(i)][name] = tensor.to(device)
+        i, slash, name = key.partition("/")
+        if not slash or name in numbered[i]:
+            raise ValueError(f"the tensor {key!r} has no place in it")
+        numbered[i][name] = tensor
     return micro_batches
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether the value goes into the metadata."""
+    return value is None or (isinstance(value, list) and all(type(number) is int for number in value))

@@ -59,7 +59,13 @@ class Run:
             decay_sampled=float(settings["decay_sampled"]),
             decay_unsampled=float(settings["decay_unsampled"]),
         )
+        restored = {line["restored_to"] for line in self.selections[:step] if "restored_to" in line}
+        states = {}  # of these steps
         for line in self.selections[:step]:
+            if posterior.step in restored:
+                states[posterior.step] = posterior.state_dict()
+            if "restored_to" in line:  # the end of a reward outage put these counts back
+                posterior.load_state_dict({**states[line["restored_to"]], "step": posterior.step})
             posterior.observe(np.array(line["sample_index"], dtype=np.int64), line["successes"], line["trials"])
         return posterior
 
@@ -84,7 +90,8 @@ def read_run(output_dir: str | os.PathLike[str]) -> Run:
     if selections[0]["step"] != 1:
         raise VADEError(
             f"{SelectionLog(output_dir).path} begins at generation batch {selections[0]['step']}: the run was resumed "
-            "from a checkpoint of another output_dir. Put that directory's lines before it, up to this batch."
+            "from a checkpoint of another output_dir (put that directory's lines before it, up to this batch), or "
+            "with vade_on_mismatch='join' (the earlier lines, in a file beside it, are about other rows)."
         )
     history = json.loads(state_file.read_text(encoding="utf-8"))["log_history"]
     return Run(snapshot, selections, history)

@@ -15,17 +15,22 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast, gather
+from accelerate.logging import get_logger
+from accelerate.utils import broadcast
 from datasets import Dataset
 from numpy.typing import NDArray
-from trl.data_utils import is_conversational, prepare_multimodal_messages
 
-from .data import Rows, dataset_fingerprint, with_image_lists
+from .data import Rows, dataset_fingerprint, sample_keys
 from .feedback import GroupOutcomes
 from .information import expected_effective_ratio
+from .loading import RowLoader
+from .notices import GradientWatch, pool_notices
+from .outage import OutageGuard
 from .posterior import beta_mean
 from .samplers import ThompsonSampler, UniformSampler
 from .selection_log import SelectionLog
+
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class OnTimeSelection:
         num_generations: G, completions of each row.
         accelerator: of the trainer.
         log: where the main process writes down each choice and its outcome.
+        outage_guard: whether to keep the counts of before a reward outage; see `outage`.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class OnTimeSelection:
         num_generations: int,
         accelerator: Accelerator,
         log: SelectionLog,
+        outage_guard: bool = True,
     ):
         self.sampler = sampler
         self.dataset = dataset
@@ -73,7 +80,9 @@ class OnTimeSelection:
         self.log = log
         self.rollouts = 0
         self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}
-        self.images_on_all_processes = True
+        self.loader = RowLoader(dataset, num_generations=num_generations, accelerator=accelerator)
+        self._guard = OutageGuard(sampler.posterior) if outage_guard else None
+        self._watch = GradientWatch()
         self._in_flight: InFlight | None = None
         self._num_scored = 0
         self._initial: list[GroupOutcomes] = []
@@ -86,6 +95,11 @@ class OnTimeSelection:
         yield
         self.seconds[what] += time.perf_counter() - start - (self.seconds["selection"] - selection)
 
+    def describe_rows(self) -> None:
+        """Say what there is to say of the data set, before it is trained on."""
+        for notice in pool_notices(len(self.dataset), self.num_groups, self.sample_keys[1]):
+            logger.warning(notice)
+
     def choose(self) -> Rows:
         """Draw K rows from the posterior as it is now; return this process's share, one item a completion."""
         before = self.seconds["selection"]
@@ -93,7 +107,7 @@ class OnTimeSelection:
             draw = self.sampler.draw(self.num_groups)
             sample_index = self._from_main_process(draw.sample_index)
             self._in_flight = self._describe(sample_index, initialising=False)
-            rows = self._load(sample_index)
+            rows = self.loader.load(sample_index)
         self._choose_seconds = self.seconds["selection"] - before
         return rows
 
@@ -110,7 +124,7 @@ class OnTimeSelection:
                 size += 1
             sample_index = np.arange(start, start + size, dtype=np.int64) % num_rows
             self._in_flight = self._describe(sample_index, initialising=True)
-            yield self._load(sample_index)
+            yield self.loader.load(sample_index)
 
     def record(self, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
         """Feed the scores of the batch in flight back, and return what is to be logged of it."""
@@ -142,9 +156,14 @@ class OnTimeSelection:
         self._observe(GroupOutcomes(every_row, successes, trials, has_gradient), 0, float(predicted))
 
     @functools.cached_property
+    def sample_keys(self) -> tuple[NDArray[np.int64], int]:
+        """See `data.sample_keys`; made once, since it costs a pass over the rows."""
+        return sample_keys(self.dataset)
+
+    @property
     def fingerprint(self) -> str:
-        """Of the data set; read once, since it costs a pass over the rows' ids."""
-        return dataset_fingerprint(self.dataset)
+        """Of the data set's rows in their order."""
+        return dataset_fingerprint(self.sample_keys[0])
 
     @property
     def in_flight(self) -> InFlight:
@@ -157,18 +176,34 @@ class OnTimeSelection:
 
     def state_dict(self) -> dict[str, Any]:
         """Running totals, for the snapshot's metadata; the sampler's own state is saved beside them."""
-        return {"rollouts": self.rollouts, "seconds": dict(self.seconds)}
+        outage = self._guard.state_dict() if self._guard else {}
+        return {"rollouts": self.rollouts, "seconds": dict(self.seconds), "outage": outage}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`, after the sampler's state was loaded; drop what the log holds of later batches."""
         self.rollouts = int(state["rollouts"])
         self.seconds = {name: float(state["seconds"][name]) for name in self.seconds}
         self._num_scored = self.sampler.posterior.step
-        if self.accelerator.is_main_process:
-            self.log.truncate(self._num_scored)
+        if self._guard:
+            self._guard.load_state_dict(state["outage"])
+        elif state["outage"].get("streak"):
+            logger.warning("vade_outage_guard=False: the counts of before the reward outage that was on are given up.")
+        if self.accelerator.is_main_process and 0 < (last := self.log.truncate(self._num_scored)) < self._num_scored:
+            logger.warning(
+                f"{self.log.path} ends at generation batch {last}, and the posterior is that of {self._num_scored}: "
+                "the lines between are lost. The run goes on; a replay of this file no longer gives its posterior."
+            )
 
     def _observe(self, outcomes: GroupOutcomes, global_step: int, predicted: float) -> None:
-        self.sampler.observe(outcomes.sample_index, outcomes.successes, outcomes.trials)
+        notices, restored = [self._watch.observe(outcomes)], {}
+        groups = (outcomes.sample_index, outcomes.successes, outcomes.trials)
+        if self._guard:
+            notices.append(self._guard.before_observing(*groups))
+            if self._guard.restored_to is not None:
+                restored["restored_to"] = self._guard.restored_to
+        for notice in filter(None, notices):
+            logger.warning(notice)
+        self.sampler.observe(*groups)
         self._num_scored += 1
         if self.accelerator.is_main_process:
             self.log.append(
@@ -177,6 +212,7 @@ class OnTimeSelection:
                 global_step=global_step,
                 rollouts=self.rollouts,
                 predicted_effective_ratio=predicted,
+                **restored,
             )
 
     def _describe(self, sample_index: NDArray[np.int64], *, initialising: bool) -> InFlight:
@@ -195,6 +231,7 @@ class OnTimeSelection:
             "predicted_effective_ratio": in_flight.predicted_effective_ratio,
             "brier": float(np.mean(error**2)) if scored.any() else float("nan"),
             "selected_pass_rate": float(realised.mean()) if scored.any() else float("nan"),
+            "outage": float(self._guard is not None and self._guard.active),
         }
 
     def _from_main_process(self, sample_index: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -204,32 +241,3 @@ class OnTimeSelection:
             return sample_index
         chosen = torch.as_tensor(sample_index, device=self.accelerator.device)
         return broadcast(chosen, from_process=0).cpu().numpy()
-
-    def _load(self, sample_index: NDArray[np.int64]) -> Rows:
-        """This process's slice of the K*G completions' rows, in TRL's order; each distinct row is decoded once.
-
-        The items of a group are separate dictionaries, as from TRL's loader (a `rollout_func` writes into them), that
-        share their values.
-        """
-        share = len(sample_index) * self.num_generations // self.accelerator.num_processes
-        first = self.accelerator.process_index * share
-        group = np.arange(first, first + share) // self.num_generations
-        distinct = self.dataset.__getitems__(sample_index[group[0] : group[-1] + 1].tolist())
-        return self._as_one_modality(with_image_lists([dict(distinct[g - group[0]]) for g in group]))
-
-    def _as_one_modality(self, rows: Rows) -> Rows:
-        """Where some processes have images in this batch and others none, write text prompts as the others do.
-
-        TRL 1.16 does not expect that in its completions table: it would gather images on some processes only and wait
-        for ever (so `images_on_all_processes` tells the trainer to leave them out), and mix prompts whose content is a
-        string with prompts whose content is a list of parts, which Arrow refuses.
-        """
-        has_images = any(row.get("images") or row.get("image") is not None for row in rows)
-        self.images_on_all_processes = has_images
-        if self.accelerator.num_processes == 1 or not {"image", "images"} & rows[0].keys():
-            return rows
-        answers = gather(torch.tensor([has_images], device=self.accelerator.device))
-        self.images_on_all_processes = bool(answers.all())
-        if has_images or not answers.any() or not is_conversational(rows[0]):
-            return rows
-        return [{**row, "prompt": prepare_multimodal_messages(row["prompt"])} for row in rows]

@@ -1,0 +1,78 @@
+"""The rows of a generation batch, as TRL wants them on this process."""
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather
+from datasets import Dataset
+from numpy.typing import NDArray
+from trl.data_utils import is_conversational, prepare_multimodal_messages
+from trl.distributed import DistributedBackend
+
+from .data import Rows, with_image_lists
+from .errors import ConfigurationError
+
+
+class RowLoader:
+    """
+    Loads this process's share of a generation batch's rows.
+
+    Args:
+        dataset: N training rows.
+        num_generations: G, completions of each row.
+        accelerator: of the trainer.
+
+    Attributes:
+        images_on_all_processes: whether every process had an image in the batch loaded last.
+    """
+
+    def __init__(self, dataset: Dataset, *, num_generations: int, accelerator: Accelerator):
+        self.dataset = dataset
+        self.num_generations = num_generations
+        self.accelerator = accelerator
+        self.images_on_all_processes = True
+
+    def load(self, sample_index: NDArray[np.int64]) -> Rows:
+        """This process's slice of the K*G completions' rows, in TRL's order; each distinct row is decoded once.
+
+        The items of a group are separate dictionaries, as from TRL's loader (a `rollout_func` writes into them), that
+        share their values.
+        """
+        share = len(sample_index) * self.num_generations // self.accelerator.num_processes
+        first = self.accelerator.process_index * share
+        group = np.arange(first, first + share) // self.num_generations
+        distinct = self.dataset.__getitems__(sample_index[group[0] : group[-1] + 1].tolist())
+        return self._as_one_modality(with_image_lists([dict(distinct[g - group[0]]) for g in group]))
+
+    def _as_one_modality(self, rows: Rows) -> Rows:
+        """Where some processes have images in this batch and others none, write text prompts as the others do.
+
+        TRL 1.16 does not expect that in its completions table: it would gather images on some processes only and wait
+        for ever (so `images_on_all_processes` tells the trainer to leave them out), and mix prompts whose content is a
+        string with prompts whose content is a list of parts, which Arrow refuses.
+        """
+        has_images = any(row.get("images") or row.get("image") is not None for row in rows)
+        self.images_on_all_processes = has_images
+        if self.accelerator.num_processes == 1 or not {"image", "images"} & rows[0].keys():
+            return rows
+        all_have = all(row.get("images") or row.get("image") is not None for row in rows)
+        answers, complete = gather(torch.tensor([[has_images, all_have]], device=self.accelerator.device)).T
+        self.images_on_all_processes = bool(answers.all())
+        self._refuse_mixed_rows_where_weights_are_sharded(answers, complete)
+        if has_images or not answers.any() or not is_conversational(rows[0]):
+            return rows
+        return [{**row, "prompt": prepare_multimodal_messages(row["prompt"])} for row in rows]
+
+    def _refuse_mixed_rows_where_weights_are_sharded(self, answers: torch.Tensor, complete: torch.Tensor) -> None:
+        """A process without images skips the vision tower, whose weights the others are waiting to gather.
+
+        Over gloo both abort with a size mismatch; over NCCL they would wait for each other. One process's rows may be
+        mixed too, since TRL deals them out to micro-batches.
+        """
+        backend = DistributedBackend(self.accelerator)
+        if (backend.is_fsdp or backend.is_zero3) and answers.any() and not complete.all():
+            raise ConfigurationError(
+                "This generation batch has rows with images and rows without, and the weights are sharded (FSDP or "
+                "DeepSpeed ZeRO-3): a process without images would not gather the vision tower's weights that the "
+                "others wait for. Train on rows that all have images, or all have none, or without sharding."
+            )
