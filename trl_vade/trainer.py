@@ -6,18 +6,21 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from .callbacks import PosteriorState, StepTimer
 from .checkpoint import load_posterior, save_posterior
+from .complete import CheckpointFiles, resolve_checkpoint, saving
 from .config import chooses
 from .data import TicketDataset
-from .feedback import group_outcomes, success_column
-from .generation import suppress_vision_tokens, without_missing_images
+from .feedback import group_outcomes, refuse_infinite, success_column
+from .generation import seed_server_requests, suppress_vision_tokens, without_missing_images
 from .preemption import LastCheckpoint
 from .preflight import declares_success, resolve_args, reward_names, selects_on_time
 from .samplers import ThompsonSampler, UniformSampler
@@ -70,8 +73,10 @@ class VADEGRPOTrainer(GRPOTrainer):
         on_time = selects_on_time(args, arguments.get("train_dataset"))
         super().__init__(*call.args[1:], **call.kwargs)
         suppress_vision_tokens(self)
+        seed_server_requests(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
+        self.add_callback(CheckpointFiles())
         self._weights_left_out = False
         self.selection = None
         if on_time and declares_success(args, self.reward_func_names):
@@ -101,12 +106,25 @@ class VADEGRPOTrainer(GRPOTrainer):
             num_generations=args.num_generations,
             accelerator=self.accelerator,
             log=SelectionLog(args.output_dir),
+            outage_guard=args.vade_outage_guard,
         )
 
     @functools.wraps(GRPOTrainer.train)
-    def train(self, *positional: Any, **named: Any):
+    def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
+        checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)
+        if self.selection is not None and chooses(self.args):
+            self.selection.describe_rows()
+        elif self.selection is not None:
+            self.args.ignore_data_skip = False  # skipped tickets cost nothing, and uniform keeps to the stock's epochs
         with self._last_checkpoint.watching(self.args):
-            return super().train(*positional, **named)
+            return super().train(checkpoint, *positional, **named)
+
+    @functools.wraps(GRPOTrainer._run_epoch)
+    def _run_epoch(self, *positional: Any, **named: Any):
+        """Leave a finished run as it is: resumed inside an epoch, it would take a step more (transformers 5.23)."""
+        self.control.should_training_stop = self.state.global_step >= self.state.max_steps
+        if not self.control.should_training_stop:
+            super()._run_epoch(*positional, **named)
 
     def get_train_dataloader(self):
         """The stock loader over tickets: same length, same repeats, nothing decoded and nothing chosen ahead."""
@@ -136,7 +154,7 @@ class VADEGRPOTrainer(GRPOTrainer):
     @contextmanager
     def _generating(self) -> Iterator[None]:
         """Time a generation batch, and keep its images out of the completions table where some process has none."""
-        self.log_multimodal = self.args.log_multimodal and self.selection.images_on_all_processes
+        self.log_multimodal = self.args.log_multimodal and self.selection.loader.images_on_all_processes
         try:
             with self.selection.timed("generation"):
                 yield
@@ -173,6 +191,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         """Feed the gathered rewards of a training batch to the sampler; evaluation never touches the posterior."""
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.selection is not None and self.model.training:
+            refuse_infinite(rewards.cpu().numpy(), self.reward_func_names)
             outcomes = group_outcomes(
                 rewards[:, self._success_column].double().cpu().numpy(),
                 self.selection.in_flight.sample_index,
@@ -184,6 +203,17 @@ class VADEGRPOTrainer(GRPOTrainer):
                 kept = [] if name == "rollouts" else self._metrics["train"][f"vade/{name}"]
                 self._metrics["train"][f"vade/{name}"] = [*kept, value]
         return rewards
+
+    def _save_checkpoint(self, model, trial):
+        """A save that fails says which checkpoint to go on from."""
+        folder = Path(self._get_output_dir(trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        with saving(folder, self.callback_handler.callbacks):
+            super()._save_checkpoint(model, trial)
+
+    def _save_rng_state(self, output_dir):
+        """The last file of a process; when all have theirs, the main process may write the one that ends it all."""
+        super()._save_rng_state(output_dir)
+        self.accelerator.wait_for_everyone()
 
     def save_model(self, output_dir=None, _internal_call=False):
         """Every kind of save passes here, before any upload: write the posterior first."""

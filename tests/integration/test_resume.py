@@ -1,0 +1,185 @@
+"""A run that was stopped and resumed is the run that was never stopped: same choices, same posterior, same weights."""
+
+from pathlib import Path
+
+import pytest
+from conftest import says_a_digit
+from peft import LoraConfig
+from resuming import StopAfter, assert_same_end, first_letter, rows_with_images
+from transformers import TrainerCallback
+
+from trl_vade import VADEGRPOTrainer
+from trl_vade.generation_batch import file_name
+
+# 24 rows and 4 a generation batch: six generation batches an epoch.
+CASES = {
+    "default": {},
+    "uniform": {"vade_sampler": "uniform"},
+    "greedy": {"vade_sampler": "greedy"},
+    "across epochs": {"max_steps": 14, "stop": 8},
+    "at an epoch boundary": {"max_steps": 9, "stop": 6},
+    "uniform at an epoch boundary": {"vade_sampler": "uniform", "max_steps": 9, "stop": 6},
+    "two loader workers": {"dataloader_num_workers": 2},
+    "accumulation of two generation batches": {"gradient_accumulation_steps": 2, "steps_per_generation": 1},
+    "two accumulations a generation batch": {"steps_per_generation": 2},
+    "three accumulations a generation batch": {"per_device_train_batch_size": 8, "steps_per_generation": 3},
+    "two iterations": {"num_iterations": 2},
+    "two iterations of two accumulations": {"num_iterations": 2, "steps_per_generation": 2},
+    "initial rollouts": {"vade_posterior_init": "rollout"},
+    "data skip ignored": {"ignore_data_skip": True},
+    "data skip ignored across epochs": {"ignore_data_skip": True, "max_steps": 14, "stop": 8},
+    "uniform, data skip ignored": {"vade_sampler": "uniform", "ignore_data_skip": True, "max_steps": 14, "stop": 8},
+    "adapters": {"peft": True},
+}
+
+
+@pytest.fixture
+def start(request, text_model_path, text_rows, make_args, tmp_path):
+    """Make a trainer on `world`: the tiny text model, or the testbed's model and pictures."""
+
+    def make(folder, world="text", callbacks=None, peft=False, **changes):
+        changes = {"max_steps": 8, "save_strategy": "steps", "save_steps": 1} | changes
+        args = make_args(output_dir=str(tmp_path / folder), **changes)
+        more = {"peft_config": LoraConfig(target_modules=["q_proj"]) if peft else None, "callbacks": callbacks}
+        if world == "text":
+            return VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, **more)
+        model = request.getfixturevalue("vision_model_path")
+        return VADEGRPOTrainer(model, first_letter, args, rows_with_images(24), **more)
+
+    return make
+
+
+def resumed_from(start, stop, *arguments, **changes):
+    """Stop a run one step past its checkpoint `stop`, and go on from that one in a new trainer."""
+    start("parts", *arguments, callbacks=[StopAfter(stop + 1)], **changes).train()
+    resumed = start("parts", *arguments, **changes)
+    resumed.train(resume_from_checkpoint=str(Path(resumed.args.output_dir) / f"checkpoint-{stop}"))
+    return resumed
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("later", [0, 1])  # with several steps a generation batch, one of them is inside a batch
+def test_a_resumed_run_is_the_run_that_was_never_stopped(start, case, later):
+    changes = dict(CASES[case])
+    stop = changes.pop("stop", 3) + later
+    whole = start("whole", **changes)
+    whole.train()
+    assert_same_end(resumed_from(start, stop, **changes), whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_on_the_testbed_too(start, case):
+    changes = dict(CASES[case])
+    stop = changes.pop("stop", 3)
+    whole = start("whole", "testbed", **changes)
+    whole.train()
+    assert_same_end(resumed_from(start, stop, "testbed", **changes), whole)
+
+
+@pytest.mark.parametrize("peft", [False, True])
+@pytest.mark.parametrize("stop", [2, 3])  # between generation batches, and inside one
+def test_a_run_on_images_resumes_bit_for_bit(start, stop, peft):
+    changes = {"max_steps": 4, "steps_per_generation": 2, "peft": peft}
+    whole = start("whole", "testbed", **changes)
+    whole.train()
+    assert_same_end(resumed_from(start, stop, "testbed", **changes), whole)
+
+
+def test_a_run_resumed_twice_is_the_run_that_was_never_stopped(start):
+    whole = start("whole", num_iterations=2)
+    whole.train()
+    start("parts", num_iterations=2, callbacks=[StopAfter(3)]).train()
+    for stop in (5, 8):
+        resumed = start("parts", num_iterations=2, callbacks=[StopAfter(stop)])
+        resumed.train(resume_from_checkpoint=True)
+    assert_same_end(resumed, whole)
+
+
+# ------------------------------------------------------------------- whoever asks for a checkpoint, it is whole
+
+
+def checkpoints(trainer):
+    paths = Path(trainer.args.output_dir).glob("checkpoint-*")
+    return sorted(int(path.name.removeprefix("checkpoint-")) for path in paths)
+
+
+def test_a_checkpoint_at_the_end_of_each_epoch_resumes_bit_for_bit(start):
+    """An epoch of 24 rows ends inside a generation batch here, which three steps of two iterations share."""
+    changes = {"save_strategy": "epoch", "num_iterations": 4, "max_steps": -1, "num_train_epochs": 2}
+    whole = start("whole", **changes)
+    whole.train()
+    first, last = checkpoints(whole)
+    assert whole.state.global_step == last
+    start("parts", callbacks=[StopAfter(first)], **changes).train()
+    resumed = start("parts", **changes)
+    resumed.train(resume_from_checkpoint=True)
+    assert_same_end(resumed, whole)
+
+
+def test_the_final_step_is_saved_and_the_run_can_be_made_longer(start):
+    """Step 7 is no multiple of `save_steps`, and falls inside a generation batch."""
+    changes = {"save_steps": 5, "num_iterations": 2, "lr_scheduler_type": "constant"}
+    whole = start("whole", max_steps=12, **changes)
+    whole.train()
+    short = start("parts", max_steps=7, **changes)
+    short.train()
+    assert checkpoints(short) == [5, 7]
+    assert (Path(short.args.output_dir) / "checkpoint-7" / file_name(0)).exists()
+    longer = start("parts", max_steps=12, **changes)
+    longer.train(resume_from_checkpoint=True)
+    assert_same_end(longer, whole)
+
+
+def test_the_best_checkpoint_inside_a_generation_batch_resumes_bit_for_bit(
+    text_model_path, text_rows, make_args, tmp_path
+):
+    held_out = text_rows.select(range(4)).map(lambda row: {"id": "held out"})
+
+    def start(folder, **more):
+        args = make_args(
+            output_dir=str(tmp_path / folder),
+            save_strategy="best",
+            metric_for_best_model="eval_reward",
+            greater_is_better=True,
+            eval_strategy="steps",
+            eval_steps=1,
+            per_device_eval_batch_size=16,
+            num_iterations=2,
+            max_steps=6,
+        )
+        evaluations = []
+
+        def best_at_third(completions, limit, id, trainer_state, **kwargs):
+            if id[0] != "held out":
+                return says_a_digit(completions, limit)
+            evaluations.append(1)
+            return [1.0 if trainer_state.global_step == 3 else 0.0] * len(completions)
+
+        best_at_third.__name__ = "says_a_digit"
+        return VADEGRPOTrainer(text_model_path, best_at_third, args, text_rows, eval_dataset=held_out, **more)
+
+    whole = start("whole")
+    whole.train()
+    start("parts", callbacks=[StopAfter(4)]).train()
+    resumed = start("parts")
+    assert 3 in checkpoints(resumed)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "parts" / "checkpoint-3"))
+    assert_same_end(resumed, whole)
+
+
+class AskForASave(TrainerCallback):
+    """As a user's own callback does, at a step of its choice."""
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_save = state.global_step == 3
+
+
+def test_a_save_that_a_callback_asks_for_inside_a_generation_batch_is_not_put_off(start):
+    changes = {"save_strategy": "no", "num_iterations": 2}
+    whole = start("whole", callbacks=[AskForASave()], **changes)
+    whole.train()
+    assert checkpoints(whole) == [3]
+    resumed = start("parts", **changes)
+    resumed.train(resume_from_checkpoint=str(Path(whole.args.output_dir) / "checkpoint-3"))
+    assert resumed.state.global_step == 8
