@@ -1,12 +1,14 @@
 """Two real processes over gloo: each loads its share of one choice, and their replicas stay equal."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from trl_vade import load_snapshot
 from trl_vade.selection_log import SelectionLog
@@ -14,18 +16,20 @@ from trl_vade.selection_log import SelectionLog
 pytestmark = pytest.mark.slow
 
 
-def run(model, output_dir, scenario, *checkpoint):
+SCRIPT = Path(__file__).with_name("two_processes.py")
+
+
+def launch(model, output_dir, scenario, *checkpoint):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # Not `accelerate launch --cpu --num_processes 2`: accelerate 1.15 silently runs one process then.
     launcher = ["torch.distributed.run", "--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={port}"]
-    script = Path(__file__).with_name("two_processes.py")
-    finished = subprocess.run(
-        [sys.executable, "-m", *launcher, str(script), model, str(output_dir), scenario, *checkpoint],
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    command = [sys.executable, "-m", *launcher, str(SCRIPT), model, str(output_dir), scenario, *checkpoint]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200)
+
+
+def run(model, output_dir, scenario, *checkpoint):
+    finished = launch(model, output_dir, scenario, *checkpoint)
     assert finished.returncode == 0, finished.stderr[-3000:]
     return [json.loads((output_dir / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
 
@@ -38,9 +42,8 @@ def test_the_processes_share_one_choice_and_learn_the_same(
     text_model_path, tmp_path, scenario, generation_batches, groups
 ):
     first, second = run(text_model_path, tmp_path, scenario)
-    assert first["alpha"] == second["alpha"]
-    assert first["visits"] == second["visits"]
-    assert first["weights"] == second["weights"]
+    for name in ("digest", "alpha", "visits", "weights"):
+        assert first[name] == second[name]
     assert set(first["staleness"]) == {0.0}
     lines = SelectionLog(tmp_path).read()
     assert len(lines) == generation_batches
@@ -50,6 +53,9 @@ def test_the_processes_share_one_choice_and_learn_the_same(
     shares = list(zip(first["shares"], second["shares"], strict=True))[-len(chosen) :]
     for line, (left, right) in zip(chosen, shares, strict=True):
         assert left + right == [f"row-{row}" for row in line["sample_index"] for _ in range(generations)]
+    for rank in (first, second):  # each loads the rows of its own share and no other, each of them once
+        for loaded, share in zip(rank["loaded"], rank["shares"], strict=True):
+            assert sorted(f"row-{row}" for row in loaded) == sorted(set(share))
 
 
 def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(vision_model_path, tmp_path):
@@ -72,3 +78,28 @@ def test_two_processes_resume_bit_for_bit(text_model_path, tmp_path, scenario, i
     for mine, theirs in zip(resumed, whole, strict=True):
         for name in ("alpha", "visits", "weights", "rollouts"):
             assert mine[name] == theirs[name]
+
+
+def test_two_processes_end_where_one_with_the_same_global_batch_does(text_model_path, tmp_path):
+    """Choices and posterior are the same to the bit. The weights are up to float32 sums in another order: 1e-6."""
+    first, second = run(text_model_path, tmp_path / "two", "same")
+    command = [sys.executable, str(SCRIPT), text_model_path, str(tmp_path / "one"), "same"]
+    alone = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert alone.returncode == 0, alone.stderr[-3000:]
+    one = json.loads((tmp_path / "one" / "rank-0.json").read_text())
+    assert SelectionLog(tmp_path / "two").read() == SelectionLog(tmp_path / "one").read()
+    assert one["digest"] == first["digest"] == second["digest"]
+    before, after, together = (
+        load_file(path / "model.safetensors")
+        for path in (Path(text_model_path), tmp_path / "one" / "checkpoint-6", tmp_path / "two" / "checkpoint-6")
+    )
+    assert max((after[name] - before[name]).abs().max().item() for name in after) > 1e-3  # it did learn
+    assert max((after[name] - together[name]).abs().max().item() for name in after) < 1e-6
+
+
+def test_a_replica_that_differs_stops_the_run_at_the_next_save_by_name(text_model_path, tmp_path):
+    stopped = launch(text_model_path, tmp_path, "perturbed")
+    assert stopped.returncode != 0
+    message = r"ReplicaDivergenceError: .* at step 3: process 0 has the digest [0-9a-f]{12}, .* \{1: '[0-9a-f]{12}'\}"
+    assert re.search(message, stopped.stderr), stopped.stderr[-3000:]
+    assert not (tmp_path / "checkpoint-3" / "trainer_state.json").exists()

@@ -1,4 +1,4 @@
-"""Body of `test_two_processes.py`, run by torch.distributed.run on two processes over gloo.
+"""Body of `test_two_processes.py`, run by torch.distributed.run on two processes over gloo, or by itself on one.
 
 usage: two_processes.py MODEL_DIRECTORY OUTPUT_DIRECTORY SCENARIO [CHECKPOINT]
 
@@ -16,8 +16,10 @@ import torch
 from accelerate import PartialState
 from datasets import Dataset
 from PIL import Image
+from transformers import TrainerCallback
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.snapshot import state_digest
 
 model, output_dir, scenario, *checkpoint = sys.argv[1:]
 
@@ -45,9 +47,46 @@ def rows_of_text():
     return Dataset.from_dict({"prompt": prompts, "id": [f"row-{i}" for i in range(13)]})
 
 
+class SameCompletions(VADEGRPOTrainer):
+    """Answers that depend on the prompt, the place in its group and the step alone, whatever the number of processes.
+
+    Sampled ones cannot be the same: TRL gives each process a seed of its own.
+    """
+
+    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, **kwargs):
+        answers = []
+        for i, prompt in enumerate(prompt_ids):
+            noise = np.random.default_rng([*prompt, i % num_generations, self.state.global_step])
+            answers.append(noise.integers(4, 20, size=noise.integers(1, 5)).tolist())
+        return answers, None
+
+
+class Perturb(TrainerCallback):
+    """As a callback that touches the sampler on one process only would."""
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 2 and PartialState().process_index == 1:
+            trainer.selection.sampler.observe([0], [1], [1])
+
+
+class Loaded:
+    """The training rows, which notes who is read."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+        self.rows = []
+
+    def __len__(self):
+        return len(self.dataset)
+
+    def __getitems__(self, rows):
+        self.rows.append(rows)
+        return self.dataset.__getitems__(rows)
+
+
 args = VADEGRPOConfig(
     output_dir=output_dir,
-    per_device_train_batch_size=4,
+    per_device_train_batch_size=8 // int(os.environ.get("WORLD_SIZE", 1)),
     num_generations=4 if scenario != "straddling" else 8,
     max_completion_length=4,
     max_steps=6,
@@ -55,7 +94,8 @@ args = VADEGRPOConfig(
     vade_posterior_init="rollout" if scenario == "rollout" else "prior",
     vade_sampler="uniform" if scenario == "images" else "thompson",
     log_completions=scenario == "images",
-    learning_rate=1e-2,
+    optim="sgd" if scenario == "same" else "adamw_torch",
+    learning_rate=0.1 if scenario == "same" else 1e-2,
     use_cpu=True,
     bf16=False,
     gradient_checkpointing=False,
@@ -65,10 +105,24 @@ args = VADEGRPOConfig(
     report_to="none",
     disable_tqdm=True,
 )
-trainer = VADEGRPOTrainer(model, has_even_length, args, rows_with_images() if scenario == "images" else rows_of_text())
-shares = []
-load = trainer.selection._load
-trainer.selection._load = lambda index: shares.append([row["id"] for row in load(index)]) or load(index)
+trainer = (SameCompletions if scenario == "same" else VADEGRPOTrainer)(
+    model,
+    has_even_length,
+    args,
+    rows_with_images() if scenario == "images" else rows_of_text(),
+    callbacks=[Perturb()] if scenario == "perturbed" else None,
+)
+loader, shares = trainer.selection.loader, []
+load, loader.dataset = loader.load, Loaded(loader.dataset)
+
+
+def noting(sample_index):
+    rows = load(sample_index)
+    shares.append([row["id"] for row in rows])
+    return rows
+
+
+loader.load = noting
 trainer.train(resume_from_checkpoint=f"{output_dir}/checkpoint-{checkpoint[0]}" if checkpoint else None)
 
 rank = PartialState().process_index
@@ -77,6 +131,8 @@ with open(f"{output_dir}/rank-{rank}.json", "w") as file:
     json.dump(
         {
             "shares": shares,
+            "loaded": loader.dataset.rows,
+            "digest": state_digest(trainer.selection.sampler),
             "alpha": posterior.alpha.tolist(),
             "visits": posterior.visits.tolist(),
             "rollouts": trainer.selection.rollouts,
@@ -85,7 +141,8 @@ with open(f"{output_dir}/rank-{rank}.json", "w") as file:
         },
         file,
     )
-torch.distributed.destroy_process_group()
 # Everything is written. torch 2.15 over gloo aborts now and then while the interpreter is torn down: a worker thread
 # that still holds the last collective wants the GIL (pytorch/pytorch#179291, closed without a merge). So: no teardown.
+if PartialState().num_processes > 1:
+    torch.distributed.destroy_process_group()
 os._exit(0)
