@@ -1,0 +1,119 @@
+"""What the injected faults share: a place to work in, and how a try is counted."""
+
+import logging
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from tests.conftest import make_text_model
+from tests.integration.result import Result
+from tests.integration.runs import end_of, make_trainer
+
+
+class Bench:
+    """What the cases share: a folder to work in, the tiny model, the seed, and runs that nothing disturbed."""
+
+    def __init__(self, directory: Path, *, seed: int = 0, quick: bool = False):
+        self.directory, self.seed, self.quick = directory, seed, quick
+        self.model = make_text_model(directory / "model")
+        self._ends: dict[str, dict[str, str]] = {}
+        self._num_folders = 0
+        # A server that has the imports forks the processes: this one has used torch, and must not be forked.
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["trl_vade.trainer", "tests.integration.runs"])
+
+    def folder(self) -> Path:
+        """A new output directory."""
+        self._num_folders += 1
+        path = self.directory / f"run-{self._num_folders:03d}"
+        path.mkdir()
+        return path
+
+    def end_of_undisturbed(self, **settings: Any) -> dict[str, str]:
+        """The end of the run with these settings in this process."""
+        key = repr(sorted(settings.items()))
+        if key not in self._ends:
+            trainer = make_trainer(self.model, self.folder(), **settings)
+            trainer.train()
+            self._ends[key] = end_of(trainer)
+        return self._ends[key]
+
+
+def expect(condition: Any, otherwise: str) -> None:
+    """An assertion that `python -O` keeps."""
+    if not condition:
+        raise AssertionError(otherwise)
+
+
+def expect_equal(left: dict[str, Any], right: dict[str, Any]) -> None:
+    """Raise with the names of the entries in which two runs differ."""
+    differing = sorted(name for name in left.keys() | right.keys() if left.get(name) != right.get(name))
+    expect(not differing, f"the run ended with another {', '.join(differing)} than the undisturbed one")
+
+
+def tally(case: str, tries: dict[str, Callable[[], str]], note: str = "") -> Result:
+    """Try each; one that raises is lost. A try returns what it saw, which the note counts."""
+    seen, lost = Counter(), []
+    for name, attempt in tries.items():
+        try:
+            seen[attempt()] += 1
+        except Exception as error:
+            lost.append(f"{name}: {type(error).__name__}: {error}")
+    words = [note] if note else []
+    words += [text if number == len(tries) else f"{number} x {text}" for text, number in seen.items()]
+    words += [f"LOST {text}" for text in lost]
+    return Result(case, len(tries), len(tries) - len(lost), len(lost), "; ".join(words))
+
+
+@contextmanager
+def heard() -> Iterator[list[str]]:
+    """What trl_vade warns of inside the block."""
+    messages: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+
+    listener, logger = Listener(logging.WARNING), logging.getLogger("trl_vade")
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(listener)
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(listener)
+        logger.propagate = propagate
+
+
+def refused(what: type[Exception], attempt: Callable[[], Any]) -> str:
+    """The message of the error that `attempt` must raise."""
+    try:
+        attempt()
+    except what as error:
+        return str(error)
+    raise AssertionError(f"no {what.__name__}")
+
+
+class AtStep(TrainerCallback):
+    """Calls `do` with the step's number before it begins, or once it has ended and before it is saved."""
+
+    def __init__(self, step: int, do: Callable[[], Any], *, begins: bool = False):
+        self._step, self._do, self._begins = step, do, begins
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._begins and state.global_step == self._step:
+            self._do()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not self._begins and state.global_step == self._step:
+            self._do()
+
+
+def expect_finite(trainer: Any) -> None:
+    for name, value in trainer.model.state_dict().items():
+        expect(torch.isfinite(value).all(), f"{name} is not finite")

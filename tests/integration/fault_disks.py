@@ -1,0 +1,221 @@
+"""A disk that takes no more, and a folder that may not be written."""
+
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, modeling_utils
+from transformers.trainer import TRAINER_STATE_NAME
+
+from tests.integration.bench import AtStep, Bench, expect, expect_equal, refused, tally
+from tests.integration.fault_kills import read_all
+from tests.integration.result import Result
+from tests.integration.runs import end_of, make_trainer
+from trl_vade.complete import complete_checkpoints
+from trl_vade.errors import CheckpointSaveError
+from trl_vade.selection_log import SELECTION_LOG_FILE
+
+NOBODY = 65534
+
+
+@contextmanager
+def file_size_limit(num_bytes: int) -> Iterator[None]:
+    """Let the kernel refuse files larger than this (EFBIG), to this process and inside the block."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def no_room_for_weights() -> Iterator[None]:
+    """safetensors writes to a file of another name first, and so past a link to /dev/full: limit the size instead."""
+    save_file = modeling_utils.safe_save_file
+
+    def limited(*args: Any, **kwargs: Any) -> None:
+        with file_size_limit(4096):
+            save_file(*args, **kwargs)
+
+    modeling_utils.safe_save_file = limited
+    try:
+        yield
+    finally:
+        modeling_utils.safe_save_file = save_file
+
+
+class FailingSave:
+    """A run whose save after step 3, inside a generation batch, is refused; and the run that goes on from step 2."""
+
+    STEP = 3
+    SETTINGS = {"max_steps": 6}
+
+    def __init__(self, bench: Bench):
+        self._bench = bench
+        self.output_dir = bench.folder()
+        self.folder = self.output_dir / f"checkpoint-{self.STEP}"
+
+    def train(self, at_step: TrainerCallback, *, before_the_state: Callable[[], None] | None = None) -> None:
+        trainer = make_trainer(self._bench.model, self.output_dir, callbacks=[at_step], **self.SETTINGS)
+        if before_the_state:
+            save_rng_state = trainer._save_rng_state
+
+            def saving(folder: str) -> None:
+                save_rng_state(folder)
+                if trainer.state.global_step == self.STEP:
+                    before_the_state()
+
+            trainer._save_rng_state = saving
+        trainer.train()
+
+    def says(self, message: str, *parts: str) -> None:
+        for part in parts:
+            expect(part in message, f"the error does not say {part!r}: {message}")
+
+    def complete(self) -> list[str]:
+        """The complete checkpoints, each of which is read."""
+        paths = complete_checkpoints(self.output_dir)
+        for path in paths:
+            read_all(path)
+        return [path.name for path in paths]
+
+    def go_on(self) -> str:
+        """Resume from the newest complete checkpoint, and come to the end of the undisturbed run."""
+        trainer = make_trainer(self._bench.model, self.output_dir, **self.SETTINGS)
+        trainer.train(resume_from_checkpoint=True)
+        expect_equal(end_of(trainer), self._bench.end_of_undisturbed(**self.SETTINGS))
+        return "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
+
+    def is_refused(self, do: Callable[[ExitStack], Any], *, late: bool = False) -> str:
+        """Train up to the refusal, which `do` brings about at the save (`late`: before its last file).
+
+        What `do` enters is left when the run has stopped. Returns the words of the refusal.
+        """
+        with ExitStack() as stack:
+            at_step = AtStep(0 if late else self.STEP, lambda: do(stack))
+            before_the_state = (lambda: do(stack)) if late else None
+            message = refused(CheckpointSaveError, lambda: self.train(at_step, before_the_state=before_the_state))
+        before = [f"checkpoint-{step}" for step in range(1, self.STEP)]
+        self.says(message, str(self.folder), f"{self.output_dir / before[-1]} is complete", "Free space")
+        expect(self.complete() == before, f"{self.complete()} are complete")
+        return message
+
+
+FULL_DISK = {  # a file that the save writes, and what the error has to say
+    "checkpoint-3/vade_generation_batch_00000.safetensors.tmp": "No space left on device",
+    "checkpoint-3/vade_posterior.safetensors.pending": "No space left on device",
+    "checkpoint-3/vade_posterior.json.pending": "No space left on device",
+    "vade_posterior.safetensors.pending": "No space left on device",  # the copy in the output directory
+    "checkpoint-3/config.json": "No space left on device",
+    "checkpoint-3/optimizer.pt": "RuntimeError",
+    "checkpoint-3/rng_state.pth": "RuntimeError",
+    "checkpoint-3/trainer_state.json": "No space left on device",
+}
+
+
+def disk_full(bench: Bench) -> Result:
+    """ENOSPC from the kernel for each kind of file of a checkpoint, through a link to /dev/full in its place."""
+
+    def full(name: str, words: str) -> str:
+        run = FailingSave(bench)
+        link = run.output_dir / name
+
+        def fill(_: ExitStack) -> None:
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to("/dev/full")
+
+        run.says(run.is_refused(fill, late=link.name == TRAINER_STATE_NAME), words)
+        if link.is_symlink():  # else who wrote it has tidied up
+            link.unlink()
+        return run.go_on()
+
+    def full_of_weights() -> str:
+        run = FailingSave(bench)
+        run.says(run.is_refused(lambda stack: stack.enter_context(no_room_for_weights())), "File too large")
+        return run.go_on()
+
+    def log_full() -> str:
+        run = FailingSave(bench)
+        log = run.output_dir / SELECTION_LOG_FILE
+
+        def fill() -> None:
+            log.rename(log.with_suffix(".kept"))
+            log.symlink_to("/dev/full")
+
+        message = refused(CheckpointSaveError, lambda: run.train(AtStep(4, fill, begins=True)))
+        run.says(message, str(log), "No space left on device", "resume_from_checkpoint=True")
+        expect(run.complete()[-1] == "checkpoint-4", f"{run.complete()} are complete")
+        log.unlink()
+        log.with_suffix(".kept").rename(log)
+        return run.go_on()
+
+    tries: dict[str, Callable[[], str]] = {name: partial(full, name, words) for name, words in FULL_DISK.items()}
+    tries |= {"model.safetensors": full_of_weights, SELECTION_LOG_FILE: log_full}
+    if bench.quick:
+        names = ("vade_posterior.safetensors.pending", "checkpoint-3/optimizer.pt", "model.safetensors")
+        tries = {name: tries[name] for name in (*names, SELECTION_LOG_FILE)}
+    return tally("disk full", tries)
+
+
+class Nobody:
+    """Takes this process's right to write to `paths`, and gives it back: root becomes nobody, others lose a bit."""
+
+    def __init__(self, *paths: Path):
+        self._paths = paths
+
+    def __enter__(self) -> "Nobody":
+        if os.geteuid() == 0:
+            os.seteuid(NOBODY)
+        else:
+            for path in self._paths:
+                path.chmod(path.stat().st_mode & ~0o222)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if os.getuid() == 0:
+            os.seteuid(0)
+        else:
+            for path in self._paths:
+                path.chmod(path.stat().st_mode | 0o200)
+
+
+def permission_denied(bench: Bench) -> Result:
+    """EACCES for the output directory, for one file of the checkpoint, and for the selection log."""
+
+    def directory() -> str:
+        run = FailingSave(bench)
+        run.says(run.is_refused(lambda stack: stack.enter_context(Nobody(run.output_dir))), "Permission denied")
+        return run.go_on()
+
+    def one_file() -> str:
+        run = FailingSave(bench)
+        file = run.folder / "optimizer.pt"
+
+        def protect(stack: ExitStack) -> None:
+            run.folder.mkdir()
+            file.touch()
+            run.output_dir.chmod(0o777)
+            run.folder.chmod(0o777)
+            (run.output_dir / "README.md").chmod(0o666)
+            stack.enter_context(Nobody(file))
+
+        run.says(run.is_refused(protect), "Permission denied")
+        return run.go_on()
+
+    def log() -> str:
+        run = FailingSave(bench)
+        path = run.output_dir / SELECTION_LOG_FILE
+        with ExitStack() as stack:
+            protect = AtStep(4, lambda: stack.enter_context(Nobody(path)), begins=True)
+            message = refused(CheckpointSaveError, lambda: run.train(protect))
+        run.says(message, str(path), "Permission denied")
+        expect(run.complete()[-1] == "checkpoint-4", f"{run.complete()} are complete")
+        return run.go_on()
+
+    tries = {"output directory": directory, "optimizer.pt": one_file, SELECTION_LOG_FILE: log}
+    return tally("permission denied", tries, f"as {'nobody' if os.getuid() == 0 else 'the owner, without the bit'}")

@@ -1,0 +1,236 @@
+"""Reward functions that misbehave, rows that leave nothing to choose, and a reward outage."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from safetensors.torch import load_file
+
+from tests.conftest import make_text_rows, says_a_digit
+from tests.integration.bench import AtStep, Bench, expect, expect_equal, expect_finite, heard, refused, tally
+from tests.integration.result import Result
+from tests.integration.runs import end_of, make_trainer
+from trl_vade.complete import complete_checkpoints
+from trl_vade.errors import ObservationError
+from trl_vade.posterior import BetaPosterior
+from trl_vade.selection_log import SelectionLog
+
+NAN = float("nan")
+Answer = Callable[[list[float]], Any]
+
+
+def disturbed(answer: Answer, calls: Sequence[int] = (4,)) -> Any:
+    """`says_a_digit`, but in these calls (from 1) what `answer` makes of its rewards."""
+    count = itertools.count(1)
+
+    def reward(completions: Any, limit: Any, **columns: Any) -> Any:
+        rewards = says_a_digit(completions, limit)
+        return answer(rewards) if next(count) in calls else rewards
+
+    reward.__name__ = "says_a_digit"  # the same success signal, or a resume is refused
+    return reward
+
+
+def fail(rewards: list[float]) -> Any:
+    raise ConnectionError("the judge does not answer")
+
+
+STOPPING: dict[str, tuple[Answer, type[Exception], str]] = {
+    "raises": (fail, ConnectionError, "the judge does not answer"),
+    "one too few": (lambda rewards: rewards[1:], ValueError, "returned 15 rewards"),
+    "one too many": (lambda rewards: [*rewards, 1.0], ValueError, "returned 17 rewards"),
+    "none at all": (lambda rewards: [], ValueError, "returned 0 rewards"),
+    "inf": (lambda rewards: [float("inf"), *rewards[1:]], ObservationError, "Infinite rewards"),
+    "-inf": (lambda rewards: [*rewards[1:], float("-inf")], ObservationError, "Infinite rewards"),
+    "too large for float32": (lambda rewards: [1e39, *rewards[1:]], ObservationError, "Infinite rewards"),
+}
+UNSCORED: dict[str, Answer] = {
+    "None for a row": lambda rewards: [None, *rewards[1:]],
+    "NaN for a row": lambda rewards: [*rewards[:-1], NAN],
+    "None for a group": lambda rewards: [None] * 4 + rewards[4:],
+    "NaN for a group": lambda rewards: rewards[:12] + [NAN] * 4,
+    "None for all": lambda rewards: [None] * len(rewards),
+    "NaN for all": lambda rewards: [NAN] * len(rewards),
+}
+CONSTANT: dict[str, tuple[float, float | None, str]] = {  # the reward, the threshold, what is said
+    "always 1": (1.0, 0.5, "every answer is right"),
+    "always 0": (0.0, 0.5, "every answer is wrong"),
+    "always 0.3, as a fraction": (0.3, None, "all get the same reward"),
+}
+ONE_SAVE_A_BATCH = {"num_iterations": 1, "max_steps": 6}
+NO_SAVE = {"num_iterations": 1, "max_steps": 12, "save_strategy": "no"}
+
+
+def stopped_by_reward(bench: Bench, answer: Answer, error: type[Exception], words: str) -> str:
+    output_dir = bench.folder()
+    trainer = make_trainer(bench.model, output_dir, disturbed(answer), **ONE_SAVE_A_BATCH)
+    message = refused(error, trainer.train)
+    expect(words in message, f"the error says {message}")
+    newest = complete_checkpoints(output_dir)[-1]
+    expect(newest.name == "checkpoint-3", f"{newest.name} is the newest")
+    for name, value in load_file(newest / "model.safetensors").items():
+        expect(value.equal(trainer.model.state_dict()[name]), f"{name} was updated")
+    mended = make_trainer(bench.model, output_dir, **ONE_SAVE_A_BATCH)
+    mended.train(resume_from_checkpoint=True)
+    expect_equal(end_of(mended), bench.end_of_undisturbed(**ONE_SAVE_A_BATCH))
+    return "stopped before an update, and once mended goes on to the undisturbed end"
+
+
+def unscored(bench: Bench, answer: Answer) -> str:
+    """The posterior after the fourth generation batch is the one before it, with the scored completions observed."""
+    states: list[dict[str, Any]] = []
+
+    def note(rewards: list[float]) -> Any:
+        states.append(trainer.selection.sampler.posterior.state_dict())
+        return answer(rewards)
+
+    trainer = make_trainer(
+        bench.model,
+        output_dir := bench.folder(),
+        disturbed(note),
+        callbacks=[AtStep(4, lambda: states.append(trainer.selection.sampler.posterior.state_dict()))],
+        **ONE_SAVE_A_BATCH | {"save_strategy": "no"},
+    )
+    trainer.train()
+    expect(trainer.state.global_step == 6, f"the run ended at step {trainer.state.global_step}")
+    expect_finite(trainer)
+    before, after = states
+    line = SelectionLog(output_dir).read()[3]
+    given = [number is not None and number == number for number in answer([0.0] * 16)]
+    trials = [float(sum(given[start : start + 4])) for start in range(0, 16, 4)]
+    expect(line["trials"] == trials, f"{line['trials']} completions were counted, and {trials} had a score")
+    scored = [group for group in range(4) if trials[group]]
+    expected = BetaPosterior(24)
+    expected.load_state_dict(before)
+    expected.observe(*([line[name][group] for group in scored] for name in ("sample_index", "successes", "trials")))
+    for name, value in expected.state_dict().items():
+        expect(np.array_equal(after[name], value), f"{name} of the posterior is another")
+    return "the run goes on; no score is no trial"
+
+
+def constant(bench: Bench, value: float, threshold: float | None, words: str) -> str:
+    with heard() as warnings:
+        trainer = make_trainer(
+            bench.model,
+            bench.folder(),
+            lambda completions, **columns: [value] * len(completions),
+            vade_success_threshold=threshold,
+            **NO_SAVE,
+        )
+        trainer.train()
+    expect(trainer.state.global_step == 12, f"the run ended at step {trainer.state.global_step}")
+    expect_finite(trainer)
+    said = [text for text in warnings if "No group has had a gradient for 10 generation batches" in text]
+    expect(len(said) == 1 and words in said[0], f"the log says {warnings}")
+    return "the run goes on and says that no group has a gradient"
+
+
+def rewards(bench: Bench) -> Result:
+    """Reward functions that raise, return what they should not, or learn nothing from the answer."""
+    tries: dict[str, Callable[[], str]] = {}
+    tries |= {name: partial(stopped_by_reward, bench, *case) for name, case in STOPPING.items()}
+    tries |= {name: partial(unscored, bench, answer) for name, answer in UNSCORED.items()}
+    tries |= {name: partial(constant, bench, *case) for name, case in CONSTANT.items()}
+    if bench.quick:
+        quick = ("raises", "one too few", "inf", "None for a row", "NaN for a group", "None for all", "always 0")
+        tries = {name: tries[name] for name in quick}
+    return tally("reward function", tries)
+
+
+# ---------------------------------------------------------------------------------------------------- sets of rows
+
+POOLS: dict[str, tuple[int, float | None, str]] = {  # rows, the reward of all answers, what is said
+    "all mastered": (24, 1.0, "every answer is right"),
+    "all impossible": (24, 0.0, "every answer is wrong"),
+    "one generation batch": (4, None, "selection can leave out 0 at a time"),
+    "one row more": (5, None, "selection can leave out 1 at a time"),
+    "ten identical rows": (10, None, "9 of the 10 training rows equal an earlier one"),
+}
+
+
+def pools(bench: Bench) -> Result:
+    """Training sets from which there is little to choose or to learn."""
+
+    def pool(name: str, num_rows: int, value: float | None, words: str) -> str:
+        rows = make_text_rows().select([0] * num_rows if "identical" in name else range(num_rows))
+        if "identical" in name:
+            rows = rows.remove_columns("id")
+        reward = says_a_digit if value is None else lambda completions, **columns: [value] * len(completions)
+        with heard() as warnings:
+            trainer = make_trainer(bench.model, bench.folder(), reward, rows, **NO_SAVE)
+            trainer.train()
+        expect(trainer.state.global_step == 12, f"the run ended at step {trainer.state.global_step}")
+        expect_finite(trainer)
+        expect(any(words in text for text in warnings), f"the log says {warnings}")
+        return "the run comes to its end and says what it sees"
+
+    return tally("set of rows", {name: partial(pool, name, *case) for name, case in POOLS.items()})
+
+
+# ------------------------------------------------------------------------------------------------- a reward outage
+
+
+class Stop(Exception):
+    """Ends a run where a test wants it to."""
+
+
+OUTAGE_RUN = {  # 8 rows x 8 completions
+    "per_device_train_batch_size": 64,
+    "num_generations": 8,
+    "num_iterations": 1,
+    "max_steps": 24,
+    "save_steps": 3,
+}
+
+
+def reward_outage(bench: Bench) -> Result:
+    """Half of each group is right, but from step 12 on every verdict is the same, until step 18 or to the end."""
+
+    def outage(value: float, *, end: int = 18, interrupted: bool = False, guard: bool = True) -> str:
+        def half(completions: Any, trainer_state: Any, **columns: Any) -> list[float]:
+            if 12 <= trainer_state.global_step < end:
+                return [value] * len(completions)
+            return [float(number % 2) for number in range(len(completions))]
+
+        def stop() -> None:
+            raise Stop
+
+        settings = OUTAGE_RUN | {"vade_outage_guard": guard}
+        output_dir = bench.folder()
+        callbacks = [AtStep(15, stop, begins=True)] if interrupted else []
+        trainer = make_trainer(bench.model, output_dir, half, callbacks=callbacks, **settings)
+        with heard() as warnings:
+            if interrupted:
+                refused(Stop, trainer.train)
+                trainer = make_trainer(bench.model, output_dir, half, **settings)
+                trainer.train(resume_from_checkpoint=True)
+            else:
+                trainer.train()
+        expect(trainer.state.global_step == 24, f"the run ended at step {trainer.state.global_step}")
+        expect_finite(trainer)
+        error = float(np.abs(trainer.selection.sampler.posterior.posterior_mean - 0.5).max())
+        restored = [line["restored_to"] for line in SelectionLog(output_dir).read() if "restored_to" in line]
+        if not guard:
+            expect(error > 0.05, f"without the guard the posterior is off by {error:.2f} only")
+            return f"without the guard the pass rates are off by up to {error:.2f} (so there is something to survive)"
+        expect(sum("This looks like a reward outage" in text for text in warnings) == 1, f"the log says {warnings}")
+        if end > 24:
+            expect(not restored, f"counts were put back: {restored}")
+            return "an outage to the end is said"
+        expect(any("reward outage of 6 generation batches is over" in text for text in warnings), f"{warnings}")
+        expect(restored == [12], f"counts were put back to {restored}")
+        expect(error < 1e-9, f"the posterior is off by {error:.3f}")
+        return "the counts of before the outage are back, and exact"
+
+    return tally(
+        "reward outage",
+        {
+            "all 0": partial(outage, 0.0),
+            "all 1": partial(outage, 1.0),
+            "all 0, and resumed inside it": partial(outage, 0.0, interrupted=True),
+            "all 0 to the end": partial(outage, 0.0, end=100),
+            "all 0 without the guard": partial(outage, 0.0, guard=False),
+        },
+    )

@@ -1,0 +1,162 @@
+"""Random damage to every file that trl_vade reads back, and random values for every setting.
+
+    python -m tests.integration.fuzz --tries 10000 --seed 0
+
+Whatever is read either loads exactly or is refused with an exception of trl_vade's own. A try is lost when it raises
+anything else, warns, takes more than `LIMIT` seconds, or gives a state that differs. Files are damaged in two ways:
+
+    as they are      the digests tell; what loads must be what was saved
+    signed again     a file with right digests and wrong content, as another program could leave; what loads must be
+                     what the file says, read here by other code, and the sampler must then work
+
+Every try has a random generator of its own, so `dice(seed, case, number)` repeats a single one.
+"""
+
+import argparse
+import contextlib
+import copy
+import random
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trl_vade.errors import ConfigurationError
+
+from .fuzz_files import fuzz_generation_batches, fuzz_selection_logs, fuzz_sidecars
+from .fuzzing import check, fuzz
+from .mutations import canonical
+from .result import Result
+
+# -------------------------------------------------------------------------------------------------------- settings
+
+
+class Awkward:
+    """An object that cannot even be compared or printed."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("not comparable")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("not printable")
+
+
+def fuzz_config(tries: int, seed: int) -> Result:
+    """Give random values to some of the nine settings, by the three ways in which a trainer can get them."""
+    from trl import GRPOConfig
+
+    from trl_vade.config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
+
+    base = {"output_dir": "out", "use_cpu": True, "bf16": False, "report_to": "none"}
+    plain, ours = GRPOConfig(**base), VADEGRPOConfig(**base)
+
+    def attempt(dice: random.Random, story: list[str]) -> str:
+        names = dice.sample(list(VADE_DEFAULTS), dice.choice([1, 1, 1, 2, 3, 9]))
+        values = {name: _setting(dice, name) for name in names}
+        way = dice.choice(["constructor", "plain GRPOConfig", "changed later"])
+        story.extend([way, *(f"{name}: {type(value).__name__}" for name, value in values.items())])
+        read, threshold = dict(values), values.get("vade_success_threshold")
+        if way == "constructor" and isinstance(threshold, str):  # as on the command line
+            with contextlib.suppress(ValueError):
+                number = None if threshold.lower() in ("none", "null") else float(threshold)
+                read["vade_success_threshold"] = number
+        everything = {**VADE_DEFAULTS, **read}
+        fine = all(_allowed(name, value) for name, value in everything.items())
+        fine = fine and not (
+            everything["vade_sampler"] == "uniform" and everything["vade_posterior_init"] == "rollout"
+        )
+        try:
+            if way == "constructor":
+                config = VADEGRPOConfig(**base, **values)
+            else:
+                config = copy.copy(ours if way == "changed later" else plain)
+                for name, value in values.items():
+                    setattr(config, name, value)
+                config = with_vade_defaults(config)
+        except ConfigurationError as error:
+            check(not fine, f"refused, although the documentation allows it: {error}")
+            check(any(name in str(error) for name in names), "no setting is named")
+            return "ConfigurationError"
+        check(fine, "accepted, although the documentation does not allow it")
+        for name, value in everything.items():
+            kept = getattr(config, name)
+            parsed = name in read and read[name] is not values[name]
+            check(kept is value or (parsed and canonical(kept) == canonical(value)), f"{name} is not kept as given")
+        return "accepted and kept"
+
+    return fuzz("settings", tries, seed, attempt)
+
+
+CHOICES = {
+    "vade_sampler": ["thompson", "greedy", "uniform"],
+    "vade_information_gain": ["asymmetric", "symmetric"],
+    "vade_posterior_init": ["prior", "rollout"],
+    "vade_on_mismatch": ["error", "join", "reset"],
+}
+
+
+def _allowed(name: str, value: Any) -> bool:
+    """The README's table of settings."""
+    if name in CHOICES:
+        return isinstance(value, str) and value in CHOICES[name]
+    if name == "vade_outage_guard":
+        return value is True or value is False
+    if name == "vade_success_reward":
+        return value is None or (isinstance(value, str) and value != "")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if name == "vade_success_threshold":
+        return value is None or (number and abs(value) <= float(np.finfo(np.float32).max))
+    return number and 0 <= value <= 1
+
+
+def _setting(dice: random.Random, name: str) -> Any:
+    likely = CHOICES.get(name, [0, 1, 0.0, 0.2, 0.5, 1.0, "accuracy", None, True, False, "none", "0.5", "NULL", "1e3"])
+    if dice.random() < 0.4:
+        return dice.choice(likely)
+    return dice.choice([*STRANGE_SETTINGS, dice.uniform(-2, 2), dice.randrange(-3, 3), chr(dice.randrange(1, 9999))])
+
+
+STRANGE_SETTINGS: list[Any] = [
+    *(None, True, False, 0, 1, -1, 2, 10**30, 10**400, -(10**400), 10**5000, 0.0, -0.0, 1.0, 1.5, 5e-324, 1e39, 3e38),
+    *(float("nan"), float("inf"), float("-inf"), 1j, "", " ", "1", "0.5", "nan", "inf", "none", "None", "1e400"),
+    *("THOMPSON", "thompson ", "\0", "\ud800", "x" * 100_000, "9" * 5000, "prior", "error", "true", b"thompson", b""),
+    *([], [0.5], (0.5,), ["thompson"], {}, {"vade_sampler": "uniform"}, {0.5}, range(3), object(), object, len),
+    *(Awkward(), [Awkward()], np.float64(0.5), np.float64("nan"), np.float32(0.5), np.int64(1), np.bool_(True)),
+    *(np.zeros(0), np.array(0.5), np.array(["thompson"]), np.array("thompson"), np.str_("thompson"), Path("thompson")),
+]
+
+
+# ---------------------------------------------------------------------------------------------------------- all
+
+
+def fuzz_everything(tries: int, seed: int, directory: Path) -> list[Result]:
+    """Divide `tries` among the four: most to the sidecar files."""
+    batches, logs, settings = tries // 5, tries // 5, tries // 5
+    return [
+        fuzz_sidecars(tries - batches - logs - settings, seed, directory / "sidecars"),
+        fuzz_generation_batches(batches, seed, directory / "batches"),
+        fuzz_selection_logs(logs, seed, directory / "logs"),
+        fuzz_config(settings, seed),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tries", type=int, default=10_000, help="mutations in all")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        results = fuzz_everything(arguments.tries, arguments.seed, Path(directory))
+    for result in results:
+        print(f"{result.case}: {result.survived} of {result.tries} survived, {result.lost} lost ({result.note})")
+    print(f"{time.monotonic() - start:.1f} s")
+    raise SystemExit(any(result.lost for result in results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,395 @@
+"""Random damage to every file that trl_vade reads back; see `fuzz`."""
+
+import contextlib
+import hashlib
+import json
+import random
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trl_vade.document import encode_document
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError
+from trl_vade.feedback import GroupOutcomes
+from trl_vade.samplers import ThompsonSampler, UniformSampler
+from trl_vade.selection_log import SelectionLog
+from trl_vade.snapshot import METADATA_FILE, POSTERIOR_FILE, load_snapshot, save_snapshot
+
+from .fuzzing import Lost, check, dice, fuzz
+from .mutations import NUMPY_DTYPES, Json, altered, altered_tensors, arrays_of, canonical, damaged, packed, unpacked
+from .result import Result
+
+PENDING_FILE = METADATA_FILE + ".pending"
+
+# -------------------------------------------------------------------------------------------------------- sidecars
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A snapshot as bytes, and all that a reader must find in it."""
+
+    tensors: bytes
+    document: bytes
+    content: str
+    fresh: Callable[[], Any]  # a sampler that can load it
+
+
+def fuzz_sidecars(tries: int, seed: int, directory: Path) -> Result:
+    """Damage one of the files of a snapshot, or of one that a crash left with a pending JSON."""
+    pool = [_saved_run(dice(seed, "a saved run", number), directory / "pool") for number in range(40)]
+    folder = directory / "damaged"
+    folder.mkdir(parents=True)
+
+    def attempt(dice: random.Random, story: list[str]) -> str:
+        (first, second), (_, other) = dice.choice(pool), dice.choice(pool)
+        files = dice.choice(
+            [
+                {POSTERIOR_FILE: first.tensors, METADATA_FILE: first.document},
+                {POSTERIOR_FILE: first.tensors, METADATA_FILE: first.document, PENDING_FILE: second.document},
+                {POSTERIOR_FILE: second.tensors, METADATA_FILE: first.document, PENDING_FILE: second.document},
+            ]
+        )
+        name = dice.choice(list(files))
+        signed = dice.random() < 0.5
+        story.append(f"{name} of {len(files)} files{', signed again' if signed else ''}")
+        if signed:
+            story.append(_sign_again(dice, files, name))
+        elif name != POSTERIOR_FILE and dice.random() < 0.3:
+            files[name] = json.dumps(altered(dice, json.loads(files[name]))).encode()
+            story.append("altered")
+        else:
+            how, files[name] = damaged(dice, files[name], other.tensors if name == POSTERIOR_FILE else other.document)
+            story.append(how)
+        _write(folder, files)
+        try:
+            loaded = load_snapshot(folder)
+        except SnapshotError as error:
+            outcome = type(error).__name__
+        else:
+            content = _content(loaded)
+            whole = [each for each in (first, second, other) if each.tensors == files[POSTERIOR_FILE]]
+            if signed:
+                check(content in _what_they_say(files, loaded.digest), "what was loaded is not what the files say")
+            else:
+                check(content in [each.content for each in whole], "what was loaded was never saved")
+            outcome = _use(first.fresh(), loaded.sampler_state)
+        if dice.random() < 0.05:  # and the next save makes it good
+            new = first.fresh()
+            save_snapshot(folder, new)
+            loaded = load_snapshot(folder)
+            check(canonical(loaded.sampler_state) == canonical(new.state_dict()), "a save failed")
+        return outcome
+
+    return fuzz("sidecar files", tries, seed, attempt)
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> None:
+    for name in (POSTERIOR_FILE, METADATA_FILE, PENDING_FILE):
+        if name in files:
+            (folder / name).write_bytes(files[name])
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
+def _saved_run(dice: random.Random, folder: Path) -> tuple[Saved, Saved]:
+    """Two snapshots of one run, the second later."""
+    num_samples = dice.choice([1, 2, 7, 25])
+    settings: dict[str, Any] = {"seed": dice.choice([0, 7, 2**63 - 1]), "decay_sampled": dice.choice([0.0, 0.2, 1.0])}
+    settings["decay_unsampled"] = dice.choice([0.5, 0.999, 1])
+    make: Callable[..., Any] = UniformSampler
+    if dice.random() < 0.6:
+        settings |= {"gain": dice.choice(["asymmetric", "symmetric"]), "greedy": dice.random() < 0.3}
+        make = ThompsonSampler
+    sampler = make(num_samples, **settings)
+    keys = np.array([dice.getrandbits(64) - 2**63 for _ in range(num_samples)]) if dice.random() < 0.5 else None
+    metadata = dice.choice([{}, {"dataset_fingerprint": "ab", "run": {"rollouts": 8, "seconds": {"step": 0.1}}}])
+    saved = []
+    for steps in (dice.randrange(5), dice.randrange(5)):
+        for _ in range(steps):
+            rows = sampler.draw(dice.randrange(1, min(num_samples, 5) + 1)).sample_index
+            sampler.observe(rows, [dice.randrange(5) for _ in rows], [4] * len(rows))
+        save_snapshot(folder, sampler, metadata=metadata, sample_key=keys)
+        tensors, document = (folder / POSTERIOR_FILE).read_bytes(), (folder / METADATA_FILE).read_bytes()
+        state = sampler.state_dict()
+        key = None if keys is None else keys[state["posterior"]["sample_index"]]
+        content = canonical([state, metadata, key])
+        saved.append(Saved(tensors, document, content, lambda: make(num_samples, **settings)))
+    return saved[0], saved[1]
+
+
+def _content(snapshot: Any) -> str:
+    return canonical([snapshot.sampler_state, snapshot.metadata, snapshot.sample_key])
+
+
+def _sign_again(dice: random.Random, files: dict[str, bytes], name: str) -> str:
+    """Alter one file, and make every digest right again."""
+    belongs = PENDING_FILE if PENDING_FILE in files and dice.random() < 0.8 else METADATA_FILE
+    target = belongs if name == POSTERIOR_FILE else name
+    fields = json.loads(files[target])
+    if name == POSTERIOR_FILE:
+        how, files[name] = altered_tensors(dice, files[name])
+        fields["posterior_sha256"] = hashlib.sha256(files[name]).hexdigest()
+        if dice.random() < 0.3:
+            fields = _consistent_step(dice, fields, files)
+    else:
+        how, fields = "altered", altered(dice, fields)
+        counters = [each for each in ("num_draws", "epoch", "position") if each in str(fields.get("sampler"))]
+        if dice.random() < 0.3 and counters:  # how far the random numbers were used
+            how, fields = "a counter", json.loads(files[target])
+            counter = dice.choice([1, 10**6, 2**31, 2**53, 2**62, 2**63 - 1, 2**63, -1, 1.0, True])
+            fields["sampler"][dice.choice(counters)] = counter
+        elif dice.random() < 0.3 and isinstance(fields.get("step"), int):
+            fields = _consistent_step(dice, fields, files)
+        elif dice.random() < 0.3:
+            fields = altered(dice, fields)
+    try:
+        files[target] = encode_document(fields)
+    except ConfigurationError:  # not strict JSON: no digest can be right
+        files[target] = json.dumps(fields).encode()
+        how += ", no JSON"
+    return how
+
+
+def _consistent_step(dice: random.Random, fields: Json, files: dict[str, bytes]) -> Json:
+    """Write another step, the same one in all three places."""
+    try:
+        header, data = unpacked(files[POSTERIOR_FILE])
+        step = dice.choice([0, 1, 3, 2**31, 2**53, 2**53 + 1, 2**62, 2**63 - 1, 2**63])
+        header["__metadata__"]["step"] = str(step)
+        fields["step"] = fields["sampler"]["posterior"]["step"] = step
+    except (ValueError, KeyError, TypeError, RecursionError, struct.error):
+        return fields
+    files[POSTERIOR_FILE] = packed(header, data)
+    return fields | {"posterior_sha256": hashlib.sha256(files[POSTERIOR_FILE]).hexdigest()}
+
+
+def _what_they_say(files: dict[str, bytes], digest: str) -> list[str]:
+    """The content of the snapshot, by each JSON that belongs to it, read by other means than the package's."""
+    tensors = files[POSTERIOR_FILE]
+    check(hashlib.sha256(tensors).hexdigest() == digest, "the digest is another file's")
+    arrays = {}
+    for name, (dtype, shape, data) in arrays_of(tensors).items():
+        arrays[name] = np.frombuffer(data, dtype=NUMPY_DTYPES[dtype]).reshape(shape)
+    key, contents = arrays.pop("sample_key", None), []
+    for name in (METADATA_FILE, PENDING_FILE):
+        with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):  # one of the two may be no document
+            document = json.loads(files[name])
+            sampler = document["sampler"]
+            if document["posterior_sha256"] == digest and not arrays.keys() & sampler["posterior"].keys():
+                state = sampler | {"posterior": sampler["posterior"] | arrays}
+                contents.append(canonical([state, document["metadata"], key]))
+    return contents
+
+
+def _use(sampler: Any, state: dict[str, Any]) -> str:
+    """Load the state; the sampler has it then exactly and goes on, or refuses it and is as it was."""
+    before, num_samples = canonical(sampler.state_dict()), sampler.posterior.num_samples
+    try:
+        sampler.load_state_dict(state)
+    except SnapshotError as error:
+        check(canonical(sampler.state_dict()) == before, "a refused state was taken over in part")
+        return type(error).__name__
+    check(canonical(sampler.state_dict()) == canonical(state), "the sampler's state is not the one that it loaded")
+    for k in (1, num_samples):
+        draw = sampler.draw(k)
+        check(len(set(draw.sample_index.tolist())) == k, "a draw names a row twice")
+        figures = [draw.sampled_pass_rate, draw.information_gain, draw.posterior_mean]
+        check(bool(np.isfinite(figures).all()), "a draw is not finite")
+        sampler.observe(draw.sample_index, [1.0] * k, [4.0] * k)
+    check(bool(np.isfinite(list(sampler.metrics().values())).all()), "a metric is not finite")
+    return "loaded exactly"
+
+
+# ------------------------------------------------------------------------------------------------ generation batches
+
+
+def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
+    """Damage the file of a generation batch in use, with the digest of before or that of the damaged file."""
+    import torch
+
+    from trl_vade.generation_batch import load_generation_batch, save_generation_batch
+
+    directory.mkdir(parents=True, exist_ok=True)
+    path, cpu, pool = directory / "vade_generation_batch_00000.safetensors", torch.device("cpu"), []
+    names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+    names |= {torch.int64: "I64", torch.int32: "I32", torch.uint64: "U64", torch.bool: "BOOL"}
+    names |= {torch.float8_e4m3fn: "F8_E4M3", torch.complex64: "C64"}
+
+    def content_of(batch: Any) -> str:
+        return canonical(
+            [
+                {
+                    name: [names[value.dtype], list(value.shape), bytes(value.untyped_storage()).hex()]
+                    if isinstance(value, torch.Tensor)
+                    else value
+                    for name, value in micro_batch.items()
+                }
+                for micro_batch in batch
+            ]
+        )
+
+    def what_it_says(content: bytes) -> str:
+        batch = json.loads(unpacked(content)[0]["__metadata__"]["others"])
+        for key, (dtype, shape, data) in arrays_of(content).items():
+            number, _, name = key.partition("/")
+            check(name not in batch[int(number)], "one name for two values")
+            batch[int(number)][name] = [dtype, shape, data.hex()]
+        return canonical(batch)
+
+    for number in range(20):
+        throw = dice(seed, "a generation batch", number)
+        batch = []
+        for _ in range(throw.randrange(4)):
+            width = throw.randrange(5)
+            micro_batch = {
+                "prompt_ids": torch.randint(0, 9, (2, width)),
+                "advantages": torch.tensor([0.5, float("nan")]),
+                "pixel_values": torch.full((3, width), 0.1, dtype=torch.bfloat16),
+                "mask": torch.tensor([True, False]),
+                "num_items_in_batch": torch.tensor(11),
+                "num_images": [1, 0],
+                "nothing": None,
+            }
+            batch.append({name: value for name, value in micro_batch.items() if throw.random() < 0.8})
+        digest = save_generation_batch(path, batch)
+        pool.append((path.read_bytes(), digest, content_of(batch)))
+
+    def attempt(dice: random.Random, story: list[str]) -> str:
+        (content, digest, saved), (other, _, _) = dice.choice(pool), dice.choice(pool)
+        signed = dice.random() < 0.6
+        if signed and dice.random() < 0.7:
+            how, content = altered_tensors(dice, content)
+        elif signed and dice.random() < 0.5:
+            header, data = unpacked(content)
+            others = json.loads(header["__metadata__"]["others"])
+            header["__metadata__"]["others"] = json.dumps(altered(dice, {"others": others}).get("others"))
+            how, content = "others", packed(header, data)
+        else:
+            how, content = damaged(dice, content, other)
+        if signed:
+            digest = hashlib.sha256(content).hexdigest()
+        story.append(f"{how}{', signed again' if signed else ''}")
+        path.write_bytes(content)
+        try:
+            loaded = load_generation_batch(path, digest, cpu)
+        except SnapshotCorruptError as error:
+            check(str(path) in str(error), "the file is not named")
+            return type(error).__name__
+        check(loaded is not None, "a file that is there was passed over")
+        check(content_of(loaded) == (what_it_says(content) if signed else saved), "another batch was loaded")
+        return "loaded exactly"
+
+    return fuzz("generation batch files", tries, seed, attempt)
+
+
+# -------------------------------------------------------------------------------------------------------- the log
+
+
+def fuzz_selection_logs(tries: int, seed: int, directory: Path) -> Result:
+    """Damage the log of the choices; then read it, shorten it and set it aside."""
+    pool = [_some_log(dice(seed, "a log", number), directory / f"pool-{number}") for number in range(20)]
+    log = SelectionLog(directory / "damaged")
+    log.path.parent.mkdir(parents=True)
+
+    def attempt(dice: random.Random, story: list[str]) -> str:
+        content, other = dice.choice(pool), dice.choice(pool)
+        how, content = _damaged_log(dice, content, other)
+        story.append(how)
+        log.path.write_bytes(content)
+        texts = lines_of(content)
+        last = dice.randrange(12)
+        try:
+            lines = log.read()
+        except SnapshotCorruptError as error:
+            named = re.match(r"Line (\d+) of (.*?) ", str(error))
+            check(named is not None and named[2] == str(log.path), "file and line are not named")
+            check(not _is_sound(texts[: int(named[1])], pool), "a sound line was refused")
+            _refuses(lambda: log.truncate(last))
+            check(log.path.read_bytes() == content, "a refused log was changed")
+            outcome = type(error).__name__
+        else:
+            half = bool(texts) and not texts[-1].endswith(b"\n") and not _is_json(texts[-1])
+            said = [json.loads(text) for text in (texts[:-1] if half else texts)]
+            check(canonical(lines) == canonical(said), "the lines read are not those of the file")
+            log.truncate(last)
+            kept = [line for line in lines if line["step"] <= last]
+            check(canonical(log.read()) == canonical(kept), "what was kept is not what was there")
+            log.path.write_bytes(content)
+            outcome = "read exactly, but a half last line" if half else "read exactly"
+        aside = log.set_aside()
+        check((aside is None) == (not content), "a log was not set aside")
+        if aside is not None:
+            check(aside.read_bytes() == content and not log.path.exists(), "what was set aside is not the log")
+            aside.unlink()
+        return outcome
+
+    return fuzz("selection logs", tries, seed, attempt)
+
+
+def lines_of(content: bytes) -> list[bytes]:
+    """The lines with their line breaks; `splitlines` would break at a carriage return too."""
+    return [line for line in re.split(rb"(?<=\n)", content) if line]
+
+
+def _some_log(dice: random.Random, folder: Path) -> bytes:
+    log, count = SelectionLog(folder), dice.choice([1, 2, 5, 9])
+    for step in range(1, count + 1):
+        size = dice.randrange(4)
+        trials = np.array([dice.randrange(5) for _ in range(size)], dtype=np.float64)
+        rows = np.array(dice.sample(range(50), size), dtype=np.int64)
+        outcomes = GroupOutcomes(rows, trials * dice.choice([0.0, 0.5, 1.0]), trials, trials > 2)
+        restored = {"restored_to": step - 1} if dice.random() < 0.1 else {}
+        numbers = {"global_step": step - 1, "rollouts": 8 * step, "predicted_effective_ratio": dice.random()}
+        log.append(outcomes, step=step, **numbers, **restored)
+    return log.path.read_bytes()
+
+
+def _damaged_log(dice: random.Random, content: bytes, other: bytes) -> tuple[str, bytes]:
+    lines, how = lines_of(content), dice.choice(["bytes", "bytes", "lines", "values", "half"])
+    number = dice.randrange(len(lines))
+    if how == "bytes":
+        return damaged(dice, content, other)
+    if how == "lines":
+        mutation = dice.randrange(4)
+        moved = lines.pop(number)
+        if mutation:
+            lines.insert(dice.randrange(len(lines) + 1), moved)
+        if mutation == 2:
+            lines.insert(dice.randrange(len(lines) + 1), moved)
+        if mutation == 3:
+            lines.insert(number, dice.choice([b"\n", b"{}\n", b"1\n", b"null\n", b"[]\n", b"\0" * 64 + b"\n"]))
+    elif how == "values":
+        lines[number] = json.dumps(altered(dice, json.loads(lines[number]))).encode() + b"\n"
+    else:
+        lines[-1] = lines[-1][: dice.randrange(len(lines[-1]))]
+    return how, b"".join(lines)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text.decode())
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_sound(texts: list[bytes], pool: list[bytes]) -> bool:
+    """Whether these lines all are as some log has them, and in order."""
+    authentic = {line for content in pool for line in lines_of(content)}
+    if not all(text in authentic for text in texts):
+        return False
+    steps = [json.loads(text)["step"] for text in texts]
+    return steps == sorted(set(steps))
+
+
+def _refuses(call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except SnapshotCorruptError:
+        return
+    raise Lost("read refuses what another method takes")

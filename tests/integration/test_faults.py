@@ -1,0 +1,125 @@
+"""Every case of `python -m tests.integration.faults`, in its shortened form; `-m slow` has the kills and the rest."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration import bench as benches
+from tests.integration import faults
+from tests.integration.fault_kills import KilledRuns
+from tests.integration.result import Result
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def bench():
+    with faults.bench(quick=True) as bench:
+        yield bench
+
+
+def survived(bench, name, tries):
+    """The row of a case, of which nothing may be lost."""
+    (row,) = faults.run_case(name, bench)
+    assert (row.tries, row.survived, row.lost) == (tries, tries, 0), row.note
+    return row
+
+
+@pytest.mark.parametrize(("name", "tries"), [("kill-in-second-save", 3)])
+def test_a_run_killed_while_it_saves_goes_on_from_the_newest_complete_checkpoint(bench, name, tries):
+    row = survived(bench, name, tries)
+    assert "all checkpoints that look complete are whole" in row.note
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kill-random", "kill-in-save"])
+def test_a_run_killed_again_and_again_comes_to_the_end_of_the_one_that_was_not(bench, name):
+    row = survived(bench, name, 6)
+    assert "all checkpoints that look complete are whole" in row.note
+    assert " 0 runs came to the end" not in row.note
+
+
+def test_on_a_full_disk_the_run_stops_with_an_error_and_the_checkpoint_before_is_whole(bench):
+    row = survived(bench, "disk-full", 4)
+    assert row.note == "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
+
+
+def test_where_it_may_not_write_the_run_stops_with_an_error_and_the_checkpoint_before_is_whole(bench):
+    row = survived(bench, "permission", 3)
+    assert row.note.endswith("CheckpointSaveError, and the checkpoint before goes on to the undisturbed end")
+    assert os.geteuid() == os.getuid()  # and the tests have their rights back
+
+
+def test_a_reward_function_that_misbehaves_stops_the_run_or_is_left_out_of_the_posterior(bench):
+    row = survived(bench, "reward", 7)
+    assert row.note == (
+        "3 x stopped before an update, and once mended goes on to the undisturbed end; "
+        "3 x the run goes on; no score is no trial; "
+        "1 x the run goes on and says that no group has a gradient"
+    )
+
+
+def test_sets_of_rows_with_little_to_choose_from_are_trained_on_and_described(bench):
+    row = survived(bench, "rows", 5)
+    assert row.note == "the run comes to its end and says what it sees"
+
+
+def test_a_reward_outage_does_not_poison_the_posterior(bench):
+    row = survived(bench, "outage", 5)
+    assert "3 x the counts of before the outage are back, and exact" in row.note
+
+
+# ------------------------------------------------------------------------------------------------ the bench itself
+
+
+def test_a_try_that_fails_is_lost_and_named():
+    def raises():
+        raise OSError("no room")
+
+    row = benches.tally("case", {"a": lambda: "fine", "b": raises, "c": lambda: "fine"})
+    assert row == Result("case", 3, 2, 1, "2 x fine; LOST b: OSError: no room")
+
+
+def test_a_run_that_ends_elsewhere_is_told_from_the_undisturbed_one():
+    with pytest.raises(AssertionError, match="another weights than"):
+        benches.expect_equal({"step": "6", "weights": "a"}, {"step": "6", "weights": "b"})
+
+
+def test_a_kill_that_loses_something_counts(bench):
+    """A checkpoint whose weights were overwritten, as no kill does it, is found."""
+    runs = KilledRuns(bench, max_steps=2, save_total_limit=None)
+    weights = runs.undisturbed / "checkpoint-2" / "model.safetensors"
+    weights.write_bytes(b"\0" * weights.stat().st_size)
+    runs.look(runs.undisturbed)
+    row = runs.result("kill")
+    assert (row.tries, row.survived, row.lost) == (1, 0, 1)
+    assert "LOST kill 1: SafetensorError" in row.note
+
+
+def test_the_table_has_a_line_for_each_row_and_its_words_at_the_end():
+    lines = faults.table([Result("kill -9", 50, 49, 1, "LOST one"), Result("disk full", 4, 4, 0, "fine")]).splitlines()
+    assert lines[0].split() == ["case", "tries", "survived", "lost", "what", "happened"]
+    assert lines[1].endswith("50        49       1  LOST one")
+    assert lines[2].startswith("disk full  ")
+
+
+@pytest.mark.slow
+def test_the_report_is_one_command_and_its_status_says_whether_anything_was_lost():
+    command = [sys.executable, "-m", "tests.integration.faults", "--report", "--quick", "--only", "rows"]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    assert "set of rows" in finished.stdout
+    assert "5 tries, 0 lost" in finished.stdout
+
+
+def test_a_run_that_is_refused_where_it_should_go_on_counts(bench):
+    runs = KilledRuns(bench, max_steps=2, save_total_limit=None)
+    runs.look(runs.undisturbed)
+    kind, content, _ = runs.live(runs.undisturbed, resume=str(runs.undisturbed / "checkpoint-9"))
+    runs.compare(kind, content)
+    row = runs.result("kill")
+    assert (row.tries, row.survived, row.lost) == (1, 0, 1)
+    assert "LOST the run after kill 1: raised: CheckpointIncompleteError" in row.note

@@ -1,0 +1,40 @@
+"""Whatever is read back, and whatever is set, works exactly or is refused with an exception of our own."""
+
+import pytest
+
+from tests.integration import fuzz, fuzz_files, fuzzing
+
+
+@pytest.mark.parametrize(
+    "case",
+    [fuzz_files.fuzz_sidecars, fuzz_files.fuzz_generation_batches, fuzz_files.fuzz_selection_logs],
+    ids=lambda case: case.__name__,
+)
+def test_a_damaged_file_loads_exactly_or_is_refused(case, tmp_path):
+    result = case(300, 7, tmp_path)
+    assert (result.survived, result.lost) == (300, 0), result.note
+
+
+def test_a_setting_is_kept_as_given_or_refused():
+    result = fuzz.fuzz_config(300, 7)
+    assert (result.survived, result.lost) == (300, 0), result.note
+
+
+def test_a_try_that_is_lost_is_counted_and_can_be_repeated(tmp_path):
+    def attempt(dice, story):
+        story.append("an accident")
+        if dice.random() < 0.5:
+            raise KeyError("what nobody expects")
+        return "fine"
+
+    result = fuzzing.fuzz("accidents", 20, 0, attempt)
+    expected = sum(fuzzing.dice(0, "accidents", number).random() < 0.5 for number in range(20))
+    assert (result.lost, result.survived) == (expected, 20 - expected)
+    assert "KeyError" in result.note
+    assert "an accident" in result.note
+
+
+@pytest.mark.slow
+def test_10_000_mutations_lose_nothing(tmp_path):
+    results = fuzz.fuzz_everything(10_000, 0, tmp_path)
+    assert sum(result.survived for result in results) == 10_000, [result.note for result in results]
