@@ -61,7 +61,8 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
         if missing:
             raise CheckpointIncompleteError(
                 f"{asked} cannot be resumed from: {missing}. The run was stopped while it wrote or deleted this "
-                f"checkpoint, or this is another folder. {newest}"
+                f"checkpoint, or this is another folder. {newest} If a file was changed or removed on purpose, take "
+                f"its name out of {CheckpointFiles.__name__} in {TRAINER_STATE_NAME}."
             )
         return str(asked)
     if not complete:
