@@ -10,6 +10,7 @@ import pytest
 from conftest import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
 
 from trl_vade import VADEGRPOTrainer
+from trl_vade.complete import JIT_MARK, what_is_missing
 from trl_vade.selection_log import SelectionLog
 
 PROGRAM = """
@@ -96,3 +97,13 @@ def test_the_handlers_of_before_are_back_after_training(text_model_path, text_ro
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     train(text_model_path, text_rows, make_args(max_steps=1, save_strategy="steps"))
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_a_checkpoint_of_transformers_own_preemption_is_whole_too(text_model_path, tmp_path):
+    """It marks the folder as incomplete while it saves, and takes the mark away."""
+    changes = {"enable_jit_checkpoint": True, "max_steps": 100_000, "save_steps": 100_000}  # it waits for 3 seconds
+    run(text_model_path, tmp_path, [int(signal.SIGTERM)], **changes)
+    (checkpoint,) = tmp_path.glob("checkpoint-*")
+    assert what_is_missing(checkpoint) is None
+    (checkpoint / JIT_MARK).touch()
+    assert what_is_missing(checkpoint) == f"{JIT_MARK} is in it"

@@ -26,6 +26,9 @@ from .errors import CheckpointIncompleteError, CheckpointSaveError, VADEError
 
 logger = get_logger(__name__)
 
+JIT_MARK = "checkpoint-is-incomplete.txt"
+"""transformers 5.23 puts it beside a save of `enable_jit_checkpoint`, and takes it away when that is finished."""
+
 _OWN_FILES = "vade_"
 """Of these a resume has more to say when they are missing or damaged, and `vade_on_mismatch` may do without them."""
 
@@ -43,6 +46,7 @@ class CheckpointFiles(TrainerCallback, ExportableState):
     def state(self) -> dict[str, Any]:
         files = sorted(path for path in self.folder.rglob("*") if path.is_file()) if self.folder else []
         sizes = {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in files}
+        sizes.pop(JIT_MARK, None)
         return {"args": {}, "attributes": {"files": sizes}}
 
 
@@ -121,6 +125,8 @@ def what_is_missing(checkpoint: Path, *, but_for: str | None = None) -> str | No
     state_file = checkpoint / TRAINER_STATE_NAME
     if not state_file.is_file():
         return f"{TRAINER_STATE_NAME} is not in it" if checkpoint.is_dir() else "there is no such folder"
+    if (checkpoint / JIT_MARK).exists():
+        return f"{JIT_MARK} is in it"
     try:
         state = json.loads(state_file.read_text(encoding="utf-8"))
         callbacks = state["global_step"] is not None and state.get("stateful_callbacks", {})
