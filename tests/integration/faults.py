@@ -9,7 +9,6 @@ never disturbed: the same choices, the same posterior and the same weights, to t
 
 import argparse
 import io
-import os
 import sys
 import tempfile
 import time
@@ -50,9 +49,8 @@ CASES: dict[str, Callable[[Bench], Result | list[Result]]] = {
 
 @contextmanager
 def bench(*, seed: int = 0, quick: bool = False) -> Iterator[Bench]:
-    """A bench in a folder of its own, which anybody may look into (`Nobody` does)."""
+    """A bench in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="vade-faults-") as directory:
-        os.chmod(directory, 0o755)
         yield Bench(Path(directory), seed=seed, quick=quick)
 
 
