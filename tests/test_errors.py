@@ -12,6 +12,7 @@ from trl_vade import errors
         (errors.SnapshotCorruptError, ValueError),
         (errors.SnapshotMismatchError, ValueError),
         (errors.CheckpointIncompleteError, FileNotFoundError),
+        (errors.CheckpointIncompleteError, ValueError),
         (errors.CheckpointSaveError, OSError),
         (errors.ReplicaDivergenceError, RuntimeError),
     ],

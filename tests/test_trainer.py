@@ -13,6 +13,7 @@ import pytest
 import torch
 from conftest import always_half, assert_equal_weights, logged, says_a_digit, train, weights
 from datasets import Dataset
+from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_vade import BetaPosterior, VADEGRPOConfig, VADEGRPOTrainer
@@ -54,6 +55,19 @@ def test_no_override_is_long_or_shares_a_third_of_its_lines_with_its_parent(name
     assert any("super()" in line for line in mine)
     assert len(mine) <= 30
     assert shared / len(mine) <= 0.30, name
+
+
+class StopAtTheBeginning(TrainerCallback):
+    def on_epoch_begin(self, args, state, control, **kwargs):
+        control.should_training_stop = True
+
+
+def test_a_callback_that_stops_a_run_as_an_epoch_begins_is_heard_as_in_stock(text_model_path, text_rows, make_args):
+    runs = [
+        train(text_model_path, text_rows, make_args(config), trainer_class=kind, callbacks=[StopAtTheBeginning()])
+        for kind, config in ((VADEGRPOTrainer, VADEGRPOConfig), (GRPOTrainer, GRPOConfig))
+    ]
+    assert [trainer.state.global_step for trainer in runs] == [1, 1]
 
 
 def test_trl_still_counts_micro_batches_in_step_and_buffers_inputs():

@@ -7,7 +7,7 @@
     |   |-- SnapshotNotFoundError(FileNotFoundError)    it is not there
     |   |-- SnapshotCorruptError(ValueError)            it is there, and damaged
     |   `-- SnapshotMismatchError(ValueError)           it is sound, and belongs to something else
-    |-- CheckpointIncompleteError(FileNotFoundError)  the run was stopped while it wrote the checkpoint
+    |-- CheckpointIncompleteError(FileNotFoundError, ValueError)  no whole checkpoint where one was asked for
     |-- CheckpointSaveError(OSError)                a checkpoint could not be written
     `-- ReplicaDivergenceError(RuntimeError)        the sampler replicas of several ranks differ
 
@@ -44,8 +44,8 @@ class SnapshotMismatchError(SnapshotError, ValueError):
     """A saved sampler is sound, and belongs to another data set, other settings or a newer release."""
 
 
-class CheckpointIncompleteError(VADEError, FileNotFoundError):
-    """A checkpoint folder in which the Trainer's last file is missing: the run was stopped while it was written."""
+class CheckpointIncompleteError(VADEError, FileNotFoundError, ValueError):
+    """No whole checkpoint is where a resume was asked for; the stock Trainer raises one or the other of the two."""
 
 
 class CheckpointSaveError(VADEError, OSError):

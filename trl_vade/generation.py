@@ -1,4 +1,4 @@
-"""Corrections that vision-language generation needs under TRL, each at the smallest seam and each with its source."""
+"""Corrections that generation needs under TRL, each at the smallest seam and each with its source."""
 
 import zlib
 from concurrent.futures import ThreadPoolExecutor

@@ -122,8 +122,9 @@ class VADEGRPOTrainer(GRPOTrainer):
     @functools.wraps(GRPOTrainer._run_epoch)
     def _run_epoch(self, *positional: Any, **named: Any):
         """Leave a finished run as it is: resumed inside an epoch, it would take a step more (transformers 5.23)."""
-        self.control.should_training_stop = self.state.global_step >= self.state.max_steps
-        if not self.control.should_training_stop:
+        finished = self.state.global_step >= self.state.max_steps
+        self.control.should_training_stop |= finished  # a callback may have asked for it
+        if not finished:
             super()._run_epoch(*positional, **named)
 
     def get_train_dataloader(self):
