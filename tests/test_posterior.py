@@ -61,6 +61,31 @@ def test_three_steps_worked_by_hand():
     assert posterior.step == 3
 
 
+def test_signal_aware_decay_worked_by_hand():
+    """lambda_1 = 1/2 only where the answers were mixed, else lambda_2 = 3/4: evidence without a gradient adds up."""
+    posterior = BetaPosterior(3, decay_sampled=0.5, decay_unsampled=0.75, signal_aware_decay=True)
+    posterior.observe([0, 1, 2], [0, 4, 2], [4, 4, 4])
+    posterior.observe([0, 1, 2], [0, 4, 2], [4, 4, 4])
+    assert posterior.alpha.tolist() == [0, 4 * 0.75 + 4, 2 * 0.5 + 2]
+    assert posterior.beta.tolist() == [4 * 0.75 + 4, 0, 2 * 0.5 + 2]
+    assert posterior.last_update.tolist() == [2, 2, 2]
+
+
+def test_a_row_never_solved_is_written_off_only_with_signal_aware_decay():
+    paper, aware = BetaPosterior(1), BetaPosterior(1, signal_aware_decay=True)
+    for posterior in (paper, aware):
+        for _ in range(30):
+            posterior.observe([0], [0], [8])
+    assert paper.beta[0] == pytest.approx(10)  # 8 / (1 - 0.2), however often it fails
+    assert aware.beta[0] > 230
+
+
+@pytest.mark.parametrize("value", ["false", 0, None])
+def test_a_signal_aware_decay_that_is_no_bool_is_refused(value):
+    with pytest.raises(ConfigurationError, match="signal_aware_decay"):
+        BetaPosterior(3, signal_aware_decay=value)
+
+
 def test_the_papers_decays_are_the_default():
     posterior = BetaPosterior(2)
     posterior.observe([0], [2], [8])  # alpha = 2, beta = 6

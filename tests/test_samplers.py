@@ -315,11 +315,13 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
     """`ThompsonSampler` against a dictionary {row: (alpha, beta, visits)} that is decayed row by row at every step."""
 
     num_samples, seed, decay_sampled, decay_unsampled = 6, 17, 0.2, 0.9
+    robust = False  # symmetric gain, signal-aware decay, a cooldown of two steps
 
     def __init__(self):
         super().__init__()
         self.sampler = self.build()
         self.oracle = dict.fromkeys(range(self.num_samples), (0.0, 0.0, 0))
+        self.last_scored = {}
         self.step = self.num_draws = 0
 
     def build(self):
@@ -328,16 +330,21 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
             seed=self.seed,
             decay_sampled=self.decay_sampled,
             decay_unsampled=self.decay_unsampled,
+            **({"gain": "symmetric", "signal_aware_decay": True, "cooldown": 2} if self.robust else {}),
         )
 
-    @rule(k=st.integers(1, num_samples))
-    def draw(self, k):
+    @rule(k=st.integers(1, num_samples - 2), exclude=st.sets(st.integers(0, num_samples - 1), max_size=2))
+    def draw(self, k, exclude):
         alpha, beta, _ = np.array(list(self.oracle.values())).T
         philox = np.random.Philox(key=np.array([self.seed, self.num_draws], dtype=np.uint64))
         p = np.random.Generator(philox).beta(alpha + 1, beta + 1)
-        gain = p * (1 - p) ** 2
-        expected = sorted(range(self.num_samples), key=lambda i: (-gain[i], i))[:k]
-        drawn = self.sampler.draw(k)
+        gain = p * (1 - p) if self.robust else p * (1 - p) ** 2
+        left = dict.fromkeys(range(self.num_samples), 0)  # steps of the cooldown: 2 for a row of the last step, then 1
+        if self.robust:
+            left |= {row: max(2 - (self.step - step), 0) for row, step in self.last_scored.items()}
+        rows = [row for row in range(self.num_samples) if row not in exclude]
+        expected = sorted(rows, key=lambda i: (left[i], -gain[i], i))[:k]
+        drawn = self.sampler.draw(k, exclude=sorted(exclude))
         self.num_draws += 1
         assert drawn.sample_index.tolist() == expected
         np.testing.assert_allclose(drawn.sampled_pass_rate, p[expected], rtol=1e-9)
@@ -352,7 +359,10 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
         self.step += 1
         for row, (alpha, beta, visits) in self.oracle.items():
             successes, trials = groups.get(row, (0, 0))
-            kept = self.decay_sampled if trials else self.decay_unsampled
+            trained = 0 < successes < trials if self.robust else trials > 0
+            kept = self.decay_sampled if trained else self.decay_unsampled
+            if trials:
+                self.last_scored[row] = self.step
             self.oracle[row] = (kept * alpha + successes, kept * beta + trials - successes, visits + (trials > 0))
 
     @rule()
@@ -389,3 +399,13 @@ TestSamplerAgainstDictionary = SamplerAgainstDictionary.TestCase
 TestSamplerAgainstDictionary.settings = settings(
     deadline=None, derandomize=True, max_examples=40, stateful_step_count=30
 )
+
+
+class RobustSamplerAgainstDictionary(SamplerAgainstDictionary):
+    """The same with the settings of the robust preset."""
+
+    robust = True
+
+
+TestRobustSamplerAgainstDictionary = RobustSamplerAgainstDictionary.TestCase
+TestRobustSamplerAgainstDictionary.settings = TestSamplerAgainstDictionary.settings

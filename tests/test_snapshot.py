@@ -100,14 +100,20 @@ def test_the_json_file_is_this_to_the_letter(tmp_path, monkeypatch):
         '    "settings": {\n'
         '      "gain": "asymmetric",\n'
         '      "greedy": false,\n'
+        '      "cooldown": 0,\n'
+        '      "prior": "flat",\n'
+        '      "strata": null,\n'
+        '      "uniform_share": 0.0,\n'
         '      "decay_sampled": 0.5,\n'
-        '      "decay_unsampled": 0.75\n'
+        '      "decay_unsampled": 0.75,\n'
+        '      "signal_aware_decay": false\n'
         "    },\n"
         '    "posterior": {\n'
         '      "step": 2,\n'
         '      "num_samples": 5,\n'
         '      "decay_sampled": 0.5,\n'
-        '      "decay_unsampled": 0.75\n'
+        '      "decay_unsampled": 0.75,\n'
+        '      "signal_aware_decay": false\n'
         "    }\n"
         "  },\n"
         '  "metadata": {\n'

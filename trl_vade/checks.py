@@ -130,3 +130,30 @@ def check_decay(name: str, value: float) -> float:
             "step: more than 1 would invent evidence. Set 1 to forget nothing and 0 to forget everything."
         )
     return float(value)
+
+
+def check_bool(name: str, value: bool) -> bool:
+    """Return `value`, or raise `ConfigurationError` unless it is True or False."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(
+            f"{name} is {shown(value)}; it must be True or False, since any other value is a slip."
+        )
+    return value
+
+
+def check_share(name: str, value: float) -> float:
+    """Return `value` as a float, or raise `ConfigurationError` unless it is a number in [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value <= 1:
+        raise ConfigurationError(f"{name} is {shown(value)}; it must be a share, a number in [0, 1]. 0 is none of it.")
+    return float(value)
+
+
+def check_labels(name: str, values: ArrayLike, num_samples: int) -> IntArray:
+    """Return (N,) the number of each label among all labels in their order, or raise `ConfigurationError`."""
+    labels = np.asarray(values)
+    if labels.shape != (num_samples,) or labels.dtype.kind not in "iubUS":
+        raise ConfigurationError(
+            f"{name} has shape {labels.shape} and dtype {labels.dtype}; it must hold one label, a text or a whole "
+            f"number, for each of the {num_samples} rows. Pass the data set's column as a list."
+        )
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)

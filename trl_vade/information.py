@@ -89,10 +89,15 @@ def expected_effective_ratio(alpha: ArrayLike, beta: ArrayLike, num_generations:
             "alpha or beta holds a number that is negative or not finite; pseudo-counts are in [0, inf). Pass the "
             "alpha and beta of a BetaPosterior."
         )
+    return mixed_group_probability(a, b, generations)
+
+
+def mixed_group_probability(a: FloatArray, b: FloatArray, num_generations: int) -> FloatArray:
+    """Return `E[1 - p^G - (1 - p)^G]` for p ~ Beta(a, b); a and b positive and of one shape, G at least 1."""
     # Exchanging a and b changes nothing, so the outcome that is the less likely one can always be named so.
     unlikely, total = np.minimum(a, b), a + b
     log_larger, smaller = np.zeros_like(total), np.ones_like(total)
-    for j in range(generations):
+    for j in range(num_generations):
         # A moment is also a ratio of four gamma functions. numpy has no log-gamma, and the difference of four of them
         # would cancel: at counts of 1e6 each is about 1e7, and nine digits of the answer would go. log1p keeps all.
         log_larger += np.log1p(-unlikely / (total + j))

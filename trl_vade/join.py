@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from .checks import IntArray, check_fields
 from .errors import SnapshotMismatchError
-from .posterior import BetaPosterior
+from .posterior import posterior_from
 from .snapshot import Snapshot
 
 
@@ -43,10 +43,7 @@ def joined_state(snapshot: Snapshot, fresh: Mapping[str, Any], sample_key: IntAr
     check_fields("posterior", saved, fresh["posterior"])
     if snapshot.sample_key is None:
         raise SnapshotMismatchError("The snapshot does not say which rows it is about, so they cannot be looked up.")
-    posterior = BetaPosterior(
-        saved["num_samples"], decay_sampled=saved["decay_sampled"], decay_unsampled=saved["decay_unsampled"]
-    )
-    posterior.load_state_dict(saved)
+    posterior = posterior_from(saved)
     found, rows = find_rows(snapshot.sample_key, sample_key)
     if len(found) and not found.any():
         raise SnapshotMismatchError(f"None of the {len(found)} rows that were scored is in this data set.")

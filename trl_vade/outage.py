@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from .checks import FloatArray, IntArray, check_fields
-from .posterior import STATE_DTYPES, BetaPosterior
+from .posterior import BetaPosterior, posterior_from
+from .posterior_state import STATE_DTYPES
 
 COLLAPSE = 0.1
 """Verdicts of a kind (right, wrong) have collapsed when no more than this share of those expected came."""
@@ -125,7 +126,7 @@ class OutageGuard:
         }
         order = np.argsort(arrays["sample_index"])
         before = {**now, **{name: array[order] for name, array in arrays.items()}, "step": streak["step"]}
-        self._before = _posterior_with(before)
+        self._before = posterior_from(before)
         self._missing, self._rate = int(streak["missing"]), float(streak["rate"])
         self._expected, self.active = float(streak["expected"]), bool(streak["active"])
 
@@ -137,7 +138,7 @@ class OutageGuard:
         rates = np.minimum(expected / came.sum(), self._recent / (self._recent.sum() + ENOUGH))
         collapsed = np.flatnonzero((rates >= RARE) & (came <= COLLAPSE * rates * came.sum()))
         if collapsed.size:  # 1: both cannot have
-            self._before = _posterior_with(self._posterior.state_dict())
+            self._before = posterior_from(self._posterior.state_dict())
             self._missing = int(collapsed[0])
             self._rate = float(rates[self._missing])
 
@@ -174,10 +175,3 @@ class OutageGuard:
 
     def _forget(self) -> None:
         self._before, self._missing, self._rate, self._expected, self.active = None, 0, 0.0, 0.0, False
-
-
-def _posterior_with(state: Mapping[str, Any]) -> BetaPosterior:
-    decays = {name: state[name] for name in ("decay_sampled", "decay_unsampled")}
-    posterior = BetaPosterior(state["num_samples"], **decays)
-    posterior.load_state_dict(state)
-    return posterior

@@ -10,26 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .checks import (
-    MOST_TRIALS,
     FloatArray,
     IntArray,
     as_vector,
+    check_bool,
     check_decay,
     check_fields,
     check_outcomes,
     check_same,
     check_whole_number,
 )
-from .errors import ObservationError, SnapshotCorruptError
-
-STATE_DTYPES = {
-    "sample_index": np.dtype(np.int64),
-    "alpha": np.dtype(np.float64),
-    "beta": np.dtype(np.float64),
-    "last_update": np.dtype(np.int64),
-    "visits": np.dtype(np.int64),
-}
-"""The arrays of `BetaPosterior.state_dict`, one entry for each row ever visited, in ascending order of the row."""
+from .errors import ObservationError
+from .posterior_state import STATE_DTYPES, check_saved_numbers
 
 
 class BetaPosterior:
@@ -44,17 +36,28 @@ class BetaPosterior:
         num_samples: N, at least 1.
         decay_sampled: lambda_1 in [0, 1], the share of the old counts that a selected row keeps in a step.
         decay_unsampled: lambda_2 in [0, 1], the same for every other row. 0.999 halves the counts in 693 steps.
+        signal_aware_decay: apply lambda_1 only to a selected row with 0 < successes < trials, else lambda_2. The paper
+            forgets a selected row fast because training on it moves its pass rate; a group without a gradient trained
+            nothing, so its evidence may add up. Without this a row that is never solved stays at about Beta(1, 11).
 
     Raises:
-        ConfigurationError: `num_samples` or a decay is outside its range.
+        ConfigurationError: `num_samples` or a decay is outside its range, or `signal_aware_decay` is no bool.
     """
 
-    def __init__(self, num_samples: int, *, decay_sampled: float = 0.2, decay_unsampled: float = 0.999) -> None:
+    def __init__(
+        self,
+        num_samples: int,
+        *,
+        decay_sampled: float = 0.2,
+        decay_unsampled: float = 0.999,
+        signal_aware_decay: bool = False,
+    ) -> None:
         self._num_samples = check_whole_number(
             "num_samples", num_samples, minimum=1, advice="A posterior needs a row to describe; pass len(dataset)."
         )
         self._decay_sampled = check_decay("decay_sampled", decay_sampled)
         self._decay_unsampled = check_decay("decay_unsampled", decay_unsampled)
+        self._signal_aware_decay = check_bool("signal_aware_decay", signal_aware_decay)
         self._step = 0
         # (N,) each. alpha and beta are the counts as they were at the row's last_update; reading decays them to now.
         self._alpha = np.zeros(self._num_samples, dtype=np.float64)
@@ -68,8 +71,9 @@ class BetaPosterior:
             selected      alpha <- lambda_1 alpha + successes    beta <- lambda_1 beta + trials - successes    (eq. 5)
             not selected  alpha <- lambda_2 alpha                beta <- lambda_2 beta                         (eq. 6)
 
-        A row with no trials counts as not selected, and a step without any row still decays all N. Equation 6 costs
-        nothing here: it is applied when a row is read, so a step writes K rows and not N.
+        A row with no trials counts as not selected, and a step without any row still decays all N. With signal-aware
+        decay a selected row without a mixed outcome keeps lambda_2 of its counts. Equation 6 costs nothing here: it is
+        applied when a row is read, so a step writes K rows and not N.
 
         Args:
             sample_index: (K,) integers, distinct rows in [0, N).
@@ -79,7 +83,7 @@ class BetaPosterior:
         Raises:
             ObservationError: anything else; the posterior is then unchanged.
         """
-        rows = self._check_rows(sample_index)
+        rows = self.check_rows(sample_index)
         successes, trials = check_outcomes(successes, trials)
         if rows.shape != successes.shape:
             raise ObservationError(
@@ -96,8 +100,10 @@ class BetaPosterior:
         rows, successes, trials = rows[scored], successes[scored], trials[scored]
         alpha, beta = self.counts(rows)  # read before the step advances: equation 5 starts from the counts at t - 1
         self._step += 1
-        self._alpha[rows] = self._decay_sampled * alpha + successes
-        self._beta[rows] = self._decay_sampled * beta + (trials - successes)
+        trained = (successes > 0) & (successes < trials) if self._signal_aware_decay else np.True_
+        kept = np.where(trained, self._decay_sampled, self._decay_unsampled)
+        self._alpha[rows] = kept * alpha + successes
+        self._beta[rows] = kept * beta + (trials - successes)
         self._last_update[rows] = self._step
         self._visits[rows] += 1
 
@@ -107,7 +113,7 @@ class BetaPosterior:
         Raises:
             ObservationError: a row is outside [0, N) or not an integer.
         """
-        rows = slice(None) if sample_index is None else self._check_rows(sample_index)
+        rows = slice(None) if sample_index is None else self.check_rows(sample_index)
         # Equation 6 for all the steps since the row's last update at once. 0 ** 0 is 1, so lambda_2 = 0 works too.
         kept = np.power(self._decay_unsampled, self._step - self._last_update[rows])
         return self._alpha[rows] * kept, self._beta[rows] * kept
@@ -150,9 +156,18 @@ class BetaPosterior:
         return self._num_samples
 
     @property
-    def decays(self) -> dict[str, float]:
-        """`decay_sampled` (lambda_1) and `decay_unsampled` (lambda_2)."""
-        return {"decay_sampled": self._decay_sampled, "decay_unsampled": self._decay_unsampled}
+    def last_update(self) -> IntArray:
+        """(N,) the step in which the row last had a trial, 0 for a row without any, a new array."""
+        return self._last_update.copy()
+
+    @property
+    def decays(self) -> dict[str, Any]:
+        """`decay_sampled` (lambda_1), `decay_unsampled` (lambda_2) and `signal_aware_decay`."""
+        return {
+            "decay_sampled": self._decay_sampled,
+            "decay_unsampled": self._decay_unsampled,
+            "signal_aware_decay": self._signal_aware_decay,
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the next step depends on, as new arrays and plain numbers.
@@ -180,7 +195,7 @@ class BetaPosterior:
         """
         check_fields("posterior", state, ["step", *self._settings(), *STATE_DTYPES])
         check_same("posterior", state, self._settings())
-        _check_saved_numbers(state, self._num_samples)
+        check_saved_numbers(state, self._num_samples)
         rows = state["sample_index"]
         for name in ("alpha", "beta", "last_update", "visits"):
             column = getattr(self, f"_{name}")
@@ -191,7 +206,8 @@ class BetaPosterior:
     def _settings(self) -> dict[str, Any]:
         return {"num_samples": self._num_samples, **self.decays}
 
-    def _check_rows(self, sample_index: ArrayLike) -> IntArray:
+    def check_rows(self, sample_index: ArrayLike) -> IntArray:
+        """Return (K,) rows as int64, or raise `ObservationError` unless they are integers in [0, N)."""
         rows = as_vector("sample_index", sample_index, kinds="iu")
         wrong = rows[(rows < 0) | (rows >= self._num_samples)]
         if wrong.size:
@@ -207,37 +223,16 @@ def beta_mean(alpha: FloatArray, beta: FloatArray) -> FloatArray:
     return (alpha + 1.0) / (alpha + beta + 2.0)
 
 
-def _check_saved_numbers(state: Mapping[str, Any], num_samples: int) -> None:
-    """Raise `SnapshotCorruptError` unless a run over `num_samples` rows can have saved this."""
-    again = "The file was damaged or edited; load an earlier snapshot."
-    step = check_whole_number(
-        "The saved step", state["step"], minimum=0, maximum=2**53, advice=again, error=SnapshotCorruptError
-    )
-    shape = getattr(state["sample_index"], "shape", None)
-    for name, dtype in STATE_DTYPES.items():
-        array = state[name]
-        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1 or array.shape != shape:
-            raise SnapshotCorruptError(
-                f"The saved {name} is {_describe(array)}; it must be a {dtype} vector with one entry for each visited "
-                f"row, as sample_index, which has shape {shape}. {again}"
-            )
-    rows, alpha, beta, last_update, visits = (state[name] for name in STATE_DTYPES)
-    rules = {
-        "sample_index must rise strictly": rows[1:] > rows[:-1],
-        f"sample_index must be in [0, {num_samples})": (rows >= 0) & (rows < num_samples),
-        "alpha must be finite and not negative": (alpha >= 0) & (alpha < np.inf),
-        "beta must be finite and not negative": (beta >= 0) & (beta < np.inf),
-        "last_update must be in [1, step]": (last_update >= 1) & (last_update <= step),
-        "visits must be in [1, last_update]": (visits >= 1) & (visits <= last_update),
-        "alpha and beta must be at most 2**53 a visit": np.maximum(alpha, beta) <= MOST_TRIALS * visits,
-    }
-    for rule, holds in rules.items():
-        if not holds.all():
-            raise SnapshotCorruptError(
-                f"In the saved posterior {rule}, and {np.count_nonzero(~holds)} of {rows.size} entries break this. "
-                f"{again}"
-            )
+def posterior_from(state: Mapping[str, Any]) -> BetaPosterior:
+    """Return a posterior with the settings and the counts of a saved `state`, whatever they are.
 
-
-def _describe(value: Any) -> str:
-    return f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+    Raises:
+        SnapshotMismatchError: other fields.
+        SnapshotCorruptError: numbers that no run can have saved.
+        ConfigurationError: settings that no run can have had.
+    """
+    settings = ["num_samples", *BetaPosterior(1).decays]
+    check_fields("posterior", state, ["step", *settings, *STATE_DTYPES])
+    posterior = BetaPosterior(**{name: state[name] for name in settings})
+    posterior.load_state_dict(state)
+    return posterior

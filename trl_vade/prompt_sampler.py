@@ -28,8 +28,8 @@ class PromptSampler(Protocol):
     state of a `BetaPosterior`.
     """
 
-    def draw(self, k: int) -> Draw:
-        """Choose `k` distinct rows."""
+    def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
+        """Choose `k` distinct rows, none of them in `exclude`, (M,)."""
 
     def observe(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
         """Learn from the scores of one generation batch; arrays (K,)."""

@@ -53,12 +53,8 @@ class Run:
 
     def posterior_at(self, step: int) -> BetaPosterior:
         """The posterior after generation batch `step`, replayed from the selection log."""
-        settings = self.snapshot.sampler_state["posterior"]
-        posterior = BetaPosterior(
-            int(settings["num_samples"]),
-            decay_sampled=float(settings["decay_sampled"]),
-            decay_unsampled=float(settings["decay_unsampled"]),
-        )
+        saved = self.snapshot.sampler_state["posterior"]
+        posterior = BetaPosterior(saved["num_samples"], **{name: saved[name] for name in BetaPosterior(1).decays})
         restored = {line["restored_to"] for line in self.selections[:step] if "restored_to" in line}
         states = {}  # of these steps
         for line in self.selections[:step]:

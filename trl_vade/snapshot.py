@@ -32,7 +32,7 @@ from .checks import IntArray
 from .document import FORMAT_VERSION, encode_document, parse_document
 from .durable import replace_durably, write_durably
 from .errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotNotFoundError
-from .posterior import STATE_DTYPES
+from .posterior_state import STATE_DTYPES
 from .prompt_sampler import PromptSampler
 
 POSTERIOR_FILE = "vade_posterior.safetensors"

@@ -1,0 +1,118 @@
+"""What samplers share: a posterior that takes in every outcome, a state to resume from, streams of random numbers."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .checks import FloatArray, IntArray, check_fields, check_same, check_whole_number
+from .errors import SnapshotCorruptError
+from .posterior import BetaPosterior
+
+
+class PosteriorSampler:
+    """A seed, a posterior that takes in every outcome, and the state.
+
+    Args:
+        posterior: what is known of the N rows.
+        seed: in [0, 2**63).
+        settings: JSON values that a saved state must share with the sampler that loads it.
+        progress_limits: how far the random stream can be used: names, and the largest whole number each can reach.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self, posterior: BetaPosterior, seed: int, settings: dict[str, Any], progress_limits: dict[str, int]
+    ) -> None:
+        self.posterior = posterior
+        self._seed = check_whole_number(
+            "seed",
+            seed,
+            minimum=0,
+            maximum=2**63 - 1,
+            advice="It is the key of the random numbers; any number in that range will do.",
+        )
+        self._settings = {**settings, **posterior.decays}
+        # How far the random stream has been used, in whole numbers that start at 0.
+        self._progress_limits = progress_limits
+        self._progress = dict.fromkeys(progress_limits, 0)
+
+    def observe(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
+        """Take one step of the posterior; see `BetaPosterior.observe`."""
+        self.posterior.observe(sample_index, successes, trials)
+
+    def belief(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return (a, b) of the belief Beta(a, b) about the rows named, (K,) each, or about all rows, (N,) each."""
+        alpha, beta = self.posterior.counts(sample_index)
+        return alpha + 1.0, beta + 1.0
+
+    def metrics(self) -> dict[str, float]:
+        """Return `coverage`, the share of rows visited, and `mean_pass_rate`, the expected one averaged over N."""
+        a, b = self.belief()
+        return {
+            "coverage": float(np.mean(self.posterior.visits > 0)),
+            "mean_pass_rate": float((a / (a + b)).mean()),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state; `type(sampler)(num_samples, seed=seed, **settings)` is one that can load it.
+
+        (Where a setting is an array, as `strata`, the state has a digest of it, and the array has to be given again.)
+        """
+        return {
+            "kind": self.kind,
+            "seed": self._seed,
+            **self._progress,
+            "settings": dict(self._settings),
+            "posterior": self.posterior.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned: the next draws are bit-identical. On an error nothing changes.
+
+        The seed is compared and not taken over: a run that asks for seed 1 and goes on with 0 would surprise.
+
+        Raises:
+            SnapshotMismatchError: another kind of sampler, seed, setting, N or set of fields; both sides are named.
+            SnapshotCorruptError: numbers that no run can have saved.
+        """
+        # The kind goes first. The fields follow from it, and would make the worse message.
+        if isinstance(state, Mapping) and "kind" in state:
+            check_same("sampler", state, {"kind": self.kind})
+        check_fields("sampler", state, ["kind", "seed", *self._progress, "settings", "posterior"])
+        check_fields("settings of the sampler", state["settings"], self._settings)
+        check_same("sampler", {"seed": state["seed"], **state["settings"]}, {"seed": self._seed, **self._settings})
+        progress = {
+            name: check_whole_number(
+                f"The saved {name}",
+                state[name],
+                minimum=0,
+                maximum=limit,
+                advice="The file was damaged or edited; load an earlier snapshot.",
+                error=SnapshotCorruptError,
+            )
+            for name, limit in self._progress_limits.items()
+        }
+        self.posterior.load_state_dict(state["posterior"])  # the last step that can fail, and it is all or nothing
+        self._progress = progress
+
+    def _check_draw(self, k: int, exclude: ArrayLike | None) -> tuple[int, IntArray]:
+        """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` where too few rows are left."""
+        excluded = np.unique(self.posterior.check_rows([] if exclude is None else exclude))
+        left = self.posterior.num_samples - excluded.size
+        number = check_whole_number(
+            "k",
+            k,
+            minimum=1,
+            maximum=left,
+            advice=f"The rows of a generation batch are distinct and the data set has {left} to choose from: make the "
+            "batch smaller or the data set larger.",
+        )
+        return number, excluded
+
+    def _generator(self, number: int) -> np.random.Generator:
+        """A stream of its own for the draw of this number: Philox is counter-based, so no state needs to be kept."""
+        key = np.array([self._seed, number], dtype=np.uint64)
+        return np.random.Generator(np.random.Philox(key=key))
