@@ -15,12 +15,13 @@ REPOSITORY = PACKAGE.parent
 # A module may import those on lines above its own, and nothing beside or below it.
 ORDER = [
     ["errors", "durable"],
-    ["checks", "document"],
-    ["posterior", "order", "prompt_sampler"],
-    ["information", "outage"],
+    ["checks", "document", "presets"],
+    ["posterior_state", "order", "prompt_sampler", "prior"],
+    ["posterior", "rules"],
+    ["information", "outage", "posterior_sampler"],
     ["samplers"],
-    ["snapshot"],
-    ["config", "feedback", "data", "join"],
+    ["snapshot", "peers"],
+    ["config", "feedback", "data", "join", "sampler_choice"],
     ["preflight", "selection_log", "loading", "notices"],
     ["selection"],
     ["generation", "callbacks", "generation_batch", "preemption", "weights", "complete"],
@@ -32,8 +33,11 @@ CORE = [
     "durable",
     "checks",
     "document",
+    "posterior_state",
     "posterior",
+    "posterior_sampler",
     "order",
+    "prior",
     "prompt_sampler",
     "information",
     "outage",
@@ -58,6 +62,7 @@ def name_of(path):
 SOURCES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 FLAT = sorted(name for name in SOURCES if "." not in name and name not in ("testbed", "__init__"))
 TESTBED = sorted(name for name in SOURCES if name.split(".")[0] == "testbed")
+PEERS = sorted(name for name in SOURCES if name.split(".")[0] == "peers")
 
 
 def executed(tree):
@@ -118,7 +123,12 @@ def test_nothing_in_the_package_imports_the_trainer(name):
     assert not modules_of_the_package(name) & TOP
 
 
-@pytest.mark.parametrize("name", CORE)
+@pytest.mark.parametrize("name", PEERS)
+def test_the_peers_know_the_core_and_nothing_else(name):
+    assert modules_of_the_package(name) <= {*CORE, "peers"}
+
+
+@pytest.mark.parametrize("name", [*CORE, *PEERS])
 def test_the_core_imports_numpy_safetensors_and_the_standard_library_only(name):
     roots = {full.split(".")[0] for full in imports_of(name)}
     assert roots - sys.stdlib_module_names <= {"numpy", "safetensors", "trl_vade"}
@@ -167,7 +177,9 @@ def test_these_checks_see_what_they_forbid(tmp_path):
 HEAVY = ("torch", "trl", "transformers", "datasets", "accelerate", "PIL", "matplotlib", "scipy")
 
 
-@pytest.mark.parametrize("module", ["trl_vade", "trl_vade.testbed", *(f"trl_vade.{name}" for name in CORE)])
+@pytest.mark.parametrize(
+    "module", ["trl_vade", "trl_vade.testbed", "trl_vade.peers", *(f"trl_vade.{name}" for name in CORE)]
+)
 def test_importing_it_loads_nothing_heavy(module):
     code = f"import sys, {module}; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY)

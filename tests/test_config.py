@@ -1,4 +1,4 @@
-"""`VADEGRPOConfig`: the paper's defaults, what is refused and in which words, how a command line is read."""
+"""`VADEGRPOConfig`: defaults and presets, what is refused and in which words, how a command line is read."""
 
 from dataclasses import dataclass, fields
 
@@ -7,10 +7,15 @@ import pytest
 from trl import GRPOConfig, TrlParser
 
 from trl_vade import VADEGRPOConfig
-from trl_vade.config import VADE_DEFAULTS, chooses, with_vade_defaults
+from trl_vade.config import VADE_DEFAULTS, with_vade_defaults
 from trl_vade.errors import ConfigurationError
+from trl_vade.presets import PRESETS, chooses, vade
+from trl_vade.sampler_choice import make_sampler
+from trl_vade.samplers import ThompsonSampler
+from trl_vade.snapshot import state_digest
 
-CHOOSING = ("thompson", "greedy")
+CHOOSING = ("thompson", "greedy", "mopps")
+NOT_OF_A_PRESET = {"vade_sampler_kwargs", "vade_strata", "vade_success_reward"}
 
 
 def parse(*flags, config_class=VADEGRPOConfig):
@@ -24,23 +29,53 @@ def parse(*flags, config_class=VADEGRPOConfig):
 # ------------------------------------------------------------------------------------------------------- defaults
 
 
-def test_the_defaults_are_the_papers(make_args):
+def test_the_defaults_are_the_robust_preset(make_args):
     args = make_args()
-    assert args.vade_sampler == "thompson"
-    assert args.vade_information_gain == "asymmetric"  # eq. 4
+    assert (args.vade_preset, args.vade_sampler) == ("robust", "thompson")
+    assert vade(args, "information_gain") == "symmetric"
+    assert vade(args, "signal_aware_decay") is True
+    assert vade(args, "cooldown") == 0.2
     assert args.vade_decay_sampled == 0.2  # lambda_1
     assert args.vade_decay_unsampled == 0.999  # lambda_2
+    assert (args.vade_prior, args.vade_strata, args.vade_uniform_share) == ("flat", None, 0.0)
     assert args.vade_posterior_init == "prior"
+    assert (args.vade_dynamic_sampling, args.vade_max_refills) == (False, 10)
     assert args.vade_success_reward is None
     assert args.vade_success_threshold == 0.5
     assert args.vade_on_mismatch == "error"
     assert args.vade_outage_guard is True
 
 
+def test_one_word_gives_the_papers_rule(make_args):
+    args = make_args(vade_preset="paper")
+    made, paper = make_sampler(args, 50, num_groups=5), ThompsonSampler(50, seed=args.seed)
+    assert state_digest(made) == state_digest(paper)
+
+
+def test_a_setting_of_ones_own_goes_before_the_presets(make_args):
+    args = make_args(vade_preset="paper", vade_cooldown=0.5)
+    assert (vade(args, "cooldown"), vade(args, "information_gain")) == (0.5, "asymmetric")
+    args = make_args(vade_signal_aware_decay=False, vade_information_gain="asymmetric")
+    assert (vade(args, "signal_aware_decay"), vade(args, "information_gain")) == (False, "asymmetric")
+    assert vade(args, "cooldown") == 0.2
+
+
+def test_the_preset_can_be_set_after_the_configuration_was_made(make_args):
+    args = make_args()
+    args.vade_preset = "paper"
+    assert vade(with_vade_defaults(args), "information_gain") == "asymmetric"
+
+
+def test_a_preset_leaves_no_setting_open_and_names_no_other():
+    left_open = {name for name, default in VADE_DEFAULTS.items() if default is None}
+    for preset in PRESETS.values():
+        assert {f"vade_{name}" for name in preset} == left_open - NOT_OF_A_PRESET
+
+
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 9
+    assert len(new) == 18
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
@@ -64,6 +99,9 @@ def test_every_new_field_has_a_help_text_and_stands_in_the_docstring():
         ("vade_sampler", "thomson", ["thompson", "greedy", "uniform"]),
         ("vade_sampler", None, ["thompson", "greedy", "uniform"]),
         ("vade_information_gain", "entropy", ["asymmetric", "symmetric"]),
+        ("vade_preset", "paranoid", ["paper", "robust"]),
+        ("vade_preset", None, ["paper", "robust"]),
+        ("vade_prior", "beta", ["flat", "learned"]),
         ("vade_posterior_init", "warm", ["prior", "rollout"]),
         ("vade_on_mismatch", "ignore", ["error", "join", "reset"]),
         ("vade_on_mismatch", ["join"], ["error", "join", "reset"]),
@@ -93,10 +131,50 @@ def test_the_ends_of_the_range_of_a_decay_are_accepted(make_args, name, value):
     assert getattr(make_args(**{name: value}), name) == value
 
 
-@pytest.mark.parametrize("value", ["false", 0, 1, None, np.bool_(True)])
-def test_an_outage_guard_that_is_neither_true_nor_false_is_refused(make_args, value):
-    with pytest.raises(ConfigurationError, match=r"vade_outage_guard=.* neither True nor False.*Set one of the two"):
-        make_args(vade_outage_guard=value)
+@pytest.mark.parametrize("name", ["outage_guard", "dynamic_sampling", "signal_aware_decay"])
+@pytest.mark.parametrize("value", ["false", 0, 1, np.bool_(True)])
+def test_a_switch_that_is_neither_true_nor_false_is_refused(make_args, name, value):
+    with pytest.raises(ConfigurationError, match=rf"vade_{name}=.* neither True nor False.*Set one of the two"):
+        make_args(**{f"vade_{name}": value})
+
+
+@pytest.mark.parametrize("value", [-0.1, 1, 1.0, 3, "0.2", float("nan"), True])
+def test_a_cooldown_that_is_no_part_of_an_epoch_is_refused(make_args, value):
+    with pytest.raises(ConfigurationError, match=r"vade_cooldown=.* no number in \[0, 1\).*robust preset.*the paper"):
+        make_args(vade_cooldown=value)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, "0.2", None, True])
+def test_a_uniform_share_outside_0_to_1_is_refused(make_args, value):
+    with pytest.raises(ConfigurationError, match=r"vade_uniform_share=.* no number in \[0, 1\].*Set 0 for none"):
+        make_args(vade_uniform_share=value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, None, 1001])
+def test_a_number_of_refills_that_is_none_is_refused(make_args, value):
+    with pytest.raises(ConfigurationError, match=r"vade_max_refills=.* no whole number from 1 to 1000"):
+        make_args(vade_max_refills=value)
+
+
+@pytest.mark.parametrize("value", ["", 3, ["task"]])
+def test_strata_that_are_no_columns_name_are_refused(make_args, value):
+    with pytest.raises(ConfigurationError, match=r"vade_strata=.* is no name"):
+        make_args(vade_strata=value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"vade_sampler": "mopps", "vade_sampler_kwargs": [1]}, "no dictionary"),
+        ({"vade_sampler_kwargs": {"decay": 0.5}}, "has settings of its own"),
+        ({"vade_sampler": "mopps", "vade_sampler_kwargs": {"seed": 1}}, "gives the sampler itself"),
+        ({"vade_sampler": "sec"}, "vade_strata is not set"),
+    ],
+    ids=str,
+)
+def test_arguments_for_another_rule_that_cannot_work_are_refused(make_args, changes, reason):
+    with pytest.raises(ConfigurationError, match=reason):
+        make_args(**changes)
 
 
 @pytest.mark.parametrize("value", ["", 3, ["accuracy"], len])
@@ -195,12 +273,22 @@ def test_every_setting_is_read_from_flags():
     config = parse(
         *("--vade_sampler", "greedy", "--vade_information_gain", "symmetric", "--vade_posterior_init", "rollout"),
         *("--vade_decay_sampled", "0.5", "--vade_decay_unsampled", "1", "--vade_success_reward", "accuracy"),
-        *("--vade_on_mismatch", "join", "--vade_outage_guard", "false"),
+        *("--vade_on_mismatch", "join", "--vade_outage_guard", "false", "--vade_preset", "paper"),
+        *("--vade_signal_aware_decay", "true", "--vade_cooldown", "0.1", "--vade_uniform_share", "0.25"),
+        *("--vade_prior", "learned", "--vade_strata", "task", "--vade_dynamic_sampling", "--vade_max_refills", "4"),
     )
     assert (config.vade_sampler, config.vade_information_gain) == ("greedy", "symmetric")
+    assert (config.vade_preset, config.vade_signal_aware_decay, config.vade_cooldown) == ("paper", True, 0.1)
+    assert (config.vade_prior, config.vade_strata, config.vade_uniform_share) == ("learned", "task", 0.25)
+    assert (config.vade_dynamic_sampling, config.vade_max_refills) == (True, 4)
     assert (config.vade_decay_sampled, config.vade_decay_unsampled) == (0.5, 1.0)
     assert (config.vade_posterior_init, config.vade_success_reward) == ("rollout", "accuracy")
     assert (config.vade_on_mismatch, config.vade_outage_guard) == ("join", False)
+
+
+def test_arguments_for_another_rule_are_read_as_json_from_a_flag():
+    config = parse("--vade_sampler", "mopps", "--vade_sampler_kwargs", '{"decay": 0.8, "pool_factor": 4}')
+    assert config.vade_sampler_kwargs == {"decay": 0.8, "pool_factor": 4}
 
 
 def test_an_unknown_sampler_on_the_command_line_is_a_usage_error_with_the_choices(capsys):

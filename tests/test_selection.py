@@ -202,6 +202,7 @@ def test_the_metrics_of_two_generation_batches_worked_out_by_hand(make_selection
         "brier": pytest.approx(((1 / 2 - 1 / 4) ** 2 + (1 / 2 - 1) ** 2) / 2),
         "selected_pass_rate": pytest.approx((1 / 4 + 1) / 2),
         "outage": 0.0,
+        "refills": 0.0,
         "staleness": 0.0,
         "rollouts": 8.0,
     }
@@ -216,6 +217,7 @@ def test_the_metrics_of_two_generation_batches_worked_out_by_hand(make_selection
         "brier": pytest.approx((1 / 2) ** 2),
         "selected_pass_rate": 0.0,
         "outage": 0.0,
+        "refills": 0.0,
         "staleness": 0.0,
         "rollouts": 16.0,  # a completion without a score was paid for all the same
     }

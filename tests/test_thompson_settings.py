@@ -73,7 +73,7 @@ def test_the_cooldown_is_found_again_after_a_resume(tmp_path):
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
 def test_the_uniform_share_is_drawn_from_all_other_rows_alike(share):
-    """Half of 40 rows are hopeless by all that is known; blind choice takes them as often as the others that are left."""
+    """Half of 40 rows are hopeless by all that is known; blind choice takes them as often as the others left."""
     counts = np.zeros(40)
     num_blind = round(8 * share)
     for seed in range(300):

@@ -46,7 +46,7 @@ class Awkward:
 
 
 def fuzz_config(tries: int, seed: int) -> Result:
-    """Give random values to some of the nine settings, by the three ways in which a trainer can get them."""
+    """Give random values to some of the settings, by the three ways in which a trainer can get them."""
     from trl import GRPOConfig
 
     from trl_vade.config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
@@ -65,10 +65,7 @@ def fuzz_config(tries: int, seed: int) -> Result:
                 number = None if threshold.lower() in ("none", "null") else float(threshold)
                 read["vade_success_threshold"] = number
         everything = {**VADE_DEFAULTS, **read}
-        fine = all(_allowed(name, value) for name, value in everything.items())
-        fine = fine and not (
-            everything["vade_sampler"] == "uniform" and everything["vade_posterior_init"] == "rollout"
-        )
+        fine = all(_allowed(name, value) for name, value in everything.items()) and _go_together(everything)
         try:
             if way == "constructor":
                 config = VADEGRPOConfig(**base, **values)
@@ -91,9 +88,12 @@ def fuzz_config(tries: int, seed: int) -> Result:
     return fuzz("settings", tries, seed, attempt)
 
 
+PEERS = ("mopps", "bots", "sec", "difficulty_pools", "greso")
 CHOICES = {
-    "vade_sampler": ["thompson", "greedy", "uniform"],
-    "vade_information_gain": ["asymmetric", "symmetric"],
+    "vade_preset": ["paper", "robust"],
+    "vade_sampler": ["thompson", "greedy", "uniform", *PEERS],
+    "vade_information_gain": ["asymmetric", "symmetric", None],
+    "vade_prior": ["flat", "learned"],
     "vade_posterior_init": ["prior", "rollout"],
     "vade_on_mismatch": ["error", "join", "reset"],
 }
@@ -102,15 +102,33 @@ CHOICES = {
 def _allowed(name: str, value: Any) -> bool:
     """The README's table of settings."""
     if name in CHOICES:
-        return isinstance(value, str) and value in CHOICES[name]
-    if name == "vade_outage_guard":
+        return (value is None or isinstance(value, str)) and value in CHOICES[name]
+    if name in ("vade_outage_guard", "vade_dynamic_sampling"):
         return value is True or value is False
-    if name == "vade_success_reward":
+    if name == "vade_signal_aware_decay":
+        return value is True or value is False or value is None
+    if name in ("vade_success_reward", "vade_strata"):
         return value is None or (isinstance(value, str) and value != "")
+    if name == "vade_sampler_kwargs":
+        return value is None or (type(value) is dict and not value.keys() & {"seed", "task", "num_samples"})
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    if name == "vade_max_refills":
+        return number and isinstance(value, int) and 1 <= value <= 1000
     if name == "vade_success_threshold":
         return value is None or (number and abs(value) <= float(np.finfo(np.float32).max))
+    if name == "vade_cooldown":
+        return value is None or (number and 0 <= value < 1)
     return number and 0 <= value <= 1
+
+
+def _go_together(settings: dict[str, Any]) -> bool:
+    """What the README says of settings that need or exclude others."""
+    sampler = settings["vade_sampler"]
+    return (
+        not (sampler == "uniform" and settings["vade_posterior_init"] == "rollout")
+        and not (sampler == "sec" and settings["vade_strata"] is None)
+        and (settings["vade_sampler_kwargs"] is None or sampler in PEERS)
+    )
 
 
 def _setting(dice: random.Random, name: str) -> Any:

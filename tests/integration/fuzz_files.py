@@ -100,10 +100,12 @@ def _saved_run(dice: random.Random, folder: Path) -> tuple[Saved, Saved]:
     """Two snapshots of one run, the second later."""
     num_samples = dice.choice([1, 2, 7, 25])
     settings: dict[str, Any] = {"seed": dice.choice([0, 7, 2**63 - 1]), "decay_sampled": dice.choice([0.0, 0.2, 1.0])}
-    settings["decay_unsampled"] = dice.choice([0.5, 0.999, 1])
+    settings |= {"decay_unsampled": dice.choice([0.5, 0.999, 1]), "signal_aware_decay": dice.random() < 0.5}
     make: Callable[..., Any] = UniformSampler
     if dice.random() < 0.6:
         settings |= {"gain": dice.choice(["asymmetric", "symmetric"]), "greedy": dice.random() < 0.3}
+        settings |= {"cooldown": dice.choice([0, 1, 3]), "prior": dice.choice(["flat", "learned"])}
+        settings |= {"uniform_share": dice.choice([0.0, 0.5]), "strata": dice.choice([None, [1] * num_samples])}
         make = ThompsonSampler
     sampler = make(num_samples, **settings)
     keys = np.array([dice.getrandbits(64) - 2**63 for _ in range(num_samples)]) if dice.random() < 0.5 else None

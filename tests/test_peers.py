@@ -1,0 +1,614 @@
+import inspect
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.peers import (
+    BOTSSampler,
+    DifficultyPoolSampler,
+    GRESOSampler,
+    MoPPSSampler,
+    OracleSampler,
+    SECSampler,
+)
+from trl_vade.peers.groups import mean_absolute_advantage, mixed_ratio
+from trl_vade.prompt_sampler import PromptSampler
+from trl_vade.snapshot import load_snapshot, save_snapshot, state_digest
+
+
+def sec(num_samples, **kwargs):
+    return SECSampler(num_samples, task=[f"kind {i % 3}" for i in range(num_samples)], **kwargs)
+
+
+def oracle(num_samples, **kwargs):
+    # Few values, so that there are ties to break.
+    return OracleSampler(num_samples, num_generations=8, pass_rate=np.arange(num_samples) % 4 / 4, **kwargs)
+
+
+PEERS = {
+    "mopps": MoPPSSampler,
+    "bots": BOTSSampler,
+    "sec": sec,
+    "difficulty_pools": DifficultyPoolSampler,
+    "greso": GRESOSampler,
+    "oracle": oracle,
+}
+every_peer = pytest.mark.parametrize("make", list(PEERS.values()), ids=list(PEERS))
+
+
+def fields(draw):
+    return [draw.sample_index, draw.sampled_pass_rate, draw.information_gain, draw.posterior_mean]
+
+
+def assert_same_draw(ours, theirs):
+    assert [array.tobytes() for array in fields(ours)] == [array.tobytes() for array in fields(theirs)]
+
+
+def run(sampler, num_steps, k=4, seed=0):
+    """Draw and observe as a training run does; row i is solved with a probability of about i / N."""
+    rng = np.random.default_rng(seed)
+    for _ in range(num_steps):
+        rows = sampler.draw(k).sample_index
+        sampler.observe(rows, rng.binomial(8, rows / sampler.posterior.num_samples), np.full(k, 8))
+    return sampler
+
+
+def known(sampler, pass_rate):
+    """Give every row so much evidence that a sampled pass rate is within 0.01 of the true one."""
+    sampler.observe(np.arange(len(pass_rate)), np.array(pass_rate) * 1e6, np.full(len(pass_rate), 1e6))
+    return sampler
+
+
+def test_the_peers_import_numpy_alone():
+    code = (
+        "import sys, trl_vade.peers; heavy = {'torch', 'trl', 'transformers', 'datasets', 'scipy', 'safetensors'};"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+# What all peers have in common
+
+
+@every_peer
+def test_a_peer_is_a_prompt_sampler(make):
+    sampler = make(5)
+    assert isinstance(sampler, PromptSampler)
+    assert str(inspect.signature(sampler.draw)).startswith("(k: int, *, exclude: ")
+    assert {"coverage", "mean_pass_rate"} <= sampler.metrics().keys()
+    assert all(type(value) is float for value in sampler.metrics().values())
+
+
+@every_peer
+def test_a_draw_describes_distinct_rows(make):
+    sampler = run(make(20), 12)
+    mean = sampler.posterior.posterior_mean
+    draw = sampler.draw(7)
+    assert [array.shape for array in fields(draw)] == [(7,)] * 4
+    assert [array.dtype for array in fields(draw)] == [np.int64] + [np.float64] * 3
+    assert len(set(draw.sample_index.tolist())) == 7
+    np.testing.assert_allclose(draw.posterior_mean, mean[draw.sample_index], rtol=1e-14)
+    p = draw.sampled_pass_rate
+    gain = mixed_ratio(p, 8) if isinstance(sampler, OracleSampler) else p * (1 - p) ** 2
+    np.testing.assert_allclose(draw.information_gain, gain, rtol=1e-14)
+    assert not np.shares_memory(draw.sampled_pass_rate, draw.posterior_mean)
+
+
+@every_peer
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(data=st.data())
+def test_excluded_rows_are_not_chosen_and_all_others_can_be(make, data):
+    num_samples = data.draw(st.integers(1, 12))
+    exclude = data.draw(st.lists(st.integers(0, num_samples - 1), max_size=num_samples))  # repeats are allowed
+    left = set(range(num_samples)) - set(exclude)
+    sampler = make(num_samples, seed=data.draw(st.integers(0, 2**32)))
+    for _ in range(data.draw(st.integers(0, 4))):
+        trials = data.draw(st.lists(st.integers(0, 8), min_size=num_samples, max_size=num_samples))
+        successes = [data.draw(st.integers(0, most)) for most in trials]
+        sampler.observe(range(num_samples), successes, trials)
+        sampler.draw(data.draw(st.integers(1, num_samples)))
+    if left:
+        k = data.draw(st.integers(1, len(left)))
+        rows = sampler.draw(k, exclude=exclude).sample_index.tolist()
+        assert len(set(rows)) == k
+        assert set(rows) <= left
+        assert set(sampler.draw(len(left), exclude=exclude).sample_index.tolist()) == left
+    with pytest.raises(ConfigurationError, match=rf"k is {len(left) + 1}; .* from 1 to {len(left)}"):
+        sampler.draw(len(left) + 1, exclude=exclude)
+
+
+@every_peer
+@pytest.mark.parametrize("k", [0, -1, 6, 2.0, True, None])
+def test_a_refused_draw_changes_nothing(make, k):
+    sampler = run(make(5), 2)
+    before = state_digest(sampler)
+    with pytest.raises(ConfigurationError, match=r"k is .* from 1 to 5"):
+        sampler.draw(k)
+    with pytest.raises(ObservationError, match="sample_index holds"):
+        sampler.draw(1, exclude=[5])
+    assert state_digest(sampler) == before
+
+
+@every_peer
+@pytest.mark.parametrize("wrong", [([0, 0], [1, 1], [8, 8]), ([9], [1], [8]), ([0, 1], [9, 0], [8, 8])])
+def test_a_refused_observation_changes_nothing(make, wrong):
+    sampler = run(make(9), 6)
+    before = state_digest(sampler)
+    with pytest.raises(ObservationError):
+        sampler.observe(*wrong)
+    assert state_digest(sampler) == before
+
+
+@every_peer
+def test_a_step_without_a_score_is_a_step(make):
+    sampler = run(make(9), 6)
+    sampler.observe([], [], [])
+    sampler.observe([3], [0], [0])
+    assert sampler.posterior.step == 8
+    assert len(sampler.draw(9).sample_index) == 9
+
+
+@every_peer
+def test_a_draw_depends_on_the_seed_the_draw_number_and_the_state_alone(make):
+    first, again = make(60, seed=5), make(60, seed=5)
+    np.random.seed(0)
+    before = np.random.get_state()[1].tolist()
+    draws = [first.draw(10) for _ in range(3)]
+    assert np.random.get_state()[1].tolist() == before
+    np.random.seed(1)
+    for draw in draws:
+        assert_same_draw(draw, again.draw(10))
+    chosen = [draw.sample_index.tolist() for draw in draws]
+    assert chosen[0] != chosen[1] != chosen[2]
+    assert make(60, seed=6).draw(10).sample_index.tolist() != chosen[0]
+
+
+@every_peer
+@pytest.mark.parametrize("through", ["memory", "directory"])
+def test_after_loading_the_next_draws_are_the_same(make, through, tmp_path):
+    sampler = run(make(23, seed=9), 13)
+    state = sampler.state_dict()
+    if through == "directory":
+        save_snapshot(tmp_path, sampler)
+        state = load_snapshot(tmp_path).sampler_state
+    loaded = run(make(23, seed=9), 2, seed=5)  # it has done something else before
+    loaded.load_state_dict(state)
+    assert state_digest(loaded) == state_digest(sampler)
+    for step in range(5):
+        draw = sampler.draw(4)
+        assert_same_draw(draw, loaded.draw(4))
+        for each in (sampler, loaded):
+            each.observe(draw.sample_index, [step % 9, 0, 8, 3], [8, 8, 8, 8])
+    assert state_digest(loaded) == state_digest(sampler)
+
+
+@every_peer
+def test_a_saved_state_shares_nothing_with_the_sampler(make):
+    sampler = run(make(11), 5)
+    state = sampler.state_dict()
+    kept = state_digest(sampler)
+    run(sampler, 5)
+    loaded = make(11)
+    loaded.load_state_dict(state)
+    assert state_digest(loaded) == kept
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (MoPPSSampler, {"decay": 0.25, "pool_factor": 2, "target": 0.4}),
+        (BOTSSampler, {"decay": 0.3, "target": 0.6}),
+        (DifficultyPoolSampler, {}),
+        (GRESOSampler, {"target_zero_variance": 0.5}),
+        (OracleSampler, {"num_generations": 4, "gain": "symmetric"}),
+    ],
+)
+def test_the_state_says_how_to_build_a_sampler_that_can_load_it(kind, arguments):
+    sampler = kind(8, seed=3, **arguments)
+    if kind is OracleSampler:
+        sampler.set_pass_rates(np.arange(8) / 8)
+    state = run(sampler, 3).state_dict()
+    rebuilt = kind(state["posterior"]["num_samples"], seed=state["seed"], **state["settings"])
+    rebuilt.load_state_dict(state)
+    assert state_digest(rebuilt) == state_digest(sampler)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "both_sides"),
+    [
+        *[
+            (make(6), make(5), "num_samples is 5 in the saved state and 6 here")
+            for make in PEERS.values()
+            if make != sec
+        ],
+        *[(make(6, seed=1), make(6, seed=2), "seed is 2 in the saved state and 1 here") for make in PEERS.values()],
+        (BOTSSampler(6), MoPPSSampler(6), "kind is 'mopps' in the saved state and 'bots' here"),
+        (MoPPSSampler(6), MoPPSSampler(6, decay=0.2), "decay is 0.2 in the saved state and 0.5 here"),
+        (MoPPSSampler(6), MoPPSSampler(6, pool_factor=2), "pool_factor is 2 in the saved state and 8 here"),
+        (BOTSSampler(6), BOTSSampler(6, target=0.25), "target is 0.25 in the saved state and 0.5 here"),
+        (sec(6), sec(6, temperature=0.4), "temperature is 0.4 in the saved state and 1.0 here"),
+        (sec(6), SECSampler(6, task=range(6)), "task is '"),
+        (sec(6), sec(7), "task is '"),
+        (GRESOSampler(6), GRESOSampler(6, target_zero_variance=0.5), "target_zero_variance is 0.5"),
+        (oracle(6), oracle(6, gain="symmetric"), "gain is 'symmetric' in the saved state and 'ratio' here"),
+    ],
+)
+def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(ours, theirs, both_sides):
+    run(ours, 2)
+    before = state_digest(ours)
+    with pytest.raises(SnapshotMismatchError, match=both_sides):
+        ours.load_state_dict(run(theirs, 5).state_dict())
+    assert state_digest(ours) == before
+
+
+WRONG_MEMORY = {
+    "sec": [
+        {"q": q} for q in ([0.0, 0.5], [0.0, 0.5, 2.0], [0.0, 0.5, -0.1], [0.0, 0.5, math.nan], [0, 0, 0], (0.0,) * 3)
+    ],
+    "greso": [
+        {"p": p, "streak": streak}
+        for p, streak in [
+            ([0.5], [0] * 5),
+            ([0.5, 1.0], [0] * 5),
+            ([0.5, 0.5], [0] * 4),
+            ([0.5, 0.5], [0.0] * 5),
+            ([0.5, 0.5], [0, 0, 0, 0, 2**63]),
+            ([0.5, 0.5], [0, 0, 0, 0, True]),
+        ]
+    ],
+    "oracle": [{"pass_rate": p} for p in ([0.5] * 4, [0.5, 0.5, 0.5, 0.5, 1.5], 0.5, [None] * 5, ["0.5"] * 5)],
+}
+
+
+@pytest.mark.parametrize("name", list(PEERS))
+def test_a_damaged_state_is_refused_and_changes_nothing(name):
+    sampler, state = run(PEERS[name](5), 3), run(PEERS[name](5), 8).state_dict()
+    before, posterior = state_digest(sampler), state["posterior"]
+    damaged = [
+        {field: value for field, value in state.items() if field != "seed"},
+        {field: value for field, value in state.items() if field != "memory"},
+        {field: value for field, value in state.items() if field != "kind"},
+        state | {"colour": "red"},
+        state | {"kind": np.zeros(2)},
+        state | {"seed": False},  # equal to 0, the seed here
+        state | {"settings": None},
+        state | {"posterior": posterior | {"alpha": -posterior["alpha"] - 1}},
+        state | {"posterior": None},
+        state | {"memory": None},
+        state | {"memory": {**state["memory"], "colour": "red"}},
+        [],
+        None,
+    ]
+    progress = [field for field in state if field in ("num_draws", "epoch", "position")]
+    damaged += [state | {field: value} for field in progress for value in (-1, 1.0, None, 2**63)]
+    damaged += [state | {"memory": memory} for memory in WRONG_MEMORY.get(name, [])]
+    damaged += [state | {"memory": {}}] if state["memory"] else []
+    for each in damaged:
+        with pytest.raises((SnapshotCorruptError, SnapshotMismatchError)):
+            sampler.load_state_dict(each)
+        assert state_digest(sampler) == before
+    sampler.load_state_dict(state)
+
+
+@every_peer
+def test_bad_settings_are_refused_at_construction(make):
+    with pytest.raises(ConfigurationError, match="seed is -1"):
+        make(5, seed=-1)
+    with pytest.raises(ConfigurationError, match="num_samples"):
+        make(0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: MoPPSSampler(5, decay=1.5), r"decay is 1\.5"),
+        (lambda: MoPPSSampler(5, pool_factor=0), "pool_factor is 0"),
+        (lambda: MoPPSSampler(5, target=2), "target is 2"),
+        (lambda: BOTSSampler(5, decay=-0.1), r"decay is -0\.1"),
+        (lambda: BOTSSampler(5, target=None), "target is None"),
+        (lambda: SECSampler(5, task=["a"]), "task has shape"),
+        (lambda: SECSampler(5, task=None), "task has shape"),
+        (lambda: sec(5, learning_rate=2), "learning_rate is 2"),
+        (lambda: sec(5, temperature=0), "temperature is 0; it must be a finite number above 0"),
+        (lambda: sec(5, temperature=math.inf), "temperature is inf"),
+        (lambda: sec(5, temperature=True), "temperature is True"),
+        (lambda: GRESOSampler(5, target_zero_variance=-1), "target_zero_variance is -1"),
+        (lambda: OracleSampler(5, num_generations=1), "num_generations is 1"),
+        (lambda: OracleSampler(5, num_generations=8, gain="entropy"), "gain is 'entropy'"),
+        (lambda: OracleSampler(5, num_generations=8).draw(1), "call set_pass_rates"),
+    ],
+)
+def test_each_setting_is_checked(make, message):
+    with pytest.raises(ConfigurationError, match=message):
+        make()
+
+
+# MoPPS
+
+
+def test_mopps_counts_as_its_formula_does():
+    sampler = MoPPSSampler(3)
+    sampler.observe([0], [8], [8])  # a = 1 * 0.5 + 0.5 + 8 = 9, b = 1 * 0.5 + 0.5 + 0 = 1
+    sampler.observe([0], [4], [8])  # a = 9 * 0.5 + 0.5 + 4 = 9, b = 1 * 0.5 + 0.5 + 4 = 5
+    sampler.observe([1], [2], [8])  # row 0 was not scored, and is not forgotten
+    a, b = sampler.belief()
+    assert (a.tolist(), b.tolist()) == ([9, 3, 1], [5, 7, 1])
+
+
+def test_mopps_takes_the_candidates_closest_to_a_half():
+    pass_rate = [0.0, 0.9, 0.55, 0.3, 0.4, 1.0]  # distances 0.5, 0.4, 0.05, 0.2, 0.1, 0.5
+    assert known(MoPPSSampler(6), pass_rate).draw(3).sample_index.tolist() == [2, 4, 3]
+    assert known(MoPPSSampler(6, target=0.85), pass_rate).draw(2).sample_index.tolist() == [1, 5]
+
+
+def test_mopps_looks_at_the_next_candidates_of_the_epoch_and_at_none_twice():
+    pass_rate = np.arange(100) / 100
+    sampler = known(MoPPSSampler(100, pool_factor=4), pass_rate)
+    order = np.random.Generator(
+        np.random.Philox(key=np.array([0, 0], dtype=np.uint64), counter=np.array([0, 0, 0, 1], dtype=np.uint64))
+    ).permutation(100)
+    for start in range(0, 96, 16):
+        pool = order[start : start + 16].tolist()
+        closest = sorted(pool, key=lambda row: abs(row / 100 - 0.5))
+        rows = sampler.draw(4).sample_index.tolist()
+        assert set(rows) <= set(closest[:5])  # the fourth and the fifth may be at the same distance
+    assert sampler.state_dict()["epoch"] == 0
+    sampler.draw(4)  # 4 rows are left, which is no pool of 16
+    assert (sampler.state_dict()["epoch"], sampler.state_dict()["position"]) == (1, 16)
+
+
+def test_the_orders_of_two_epochs_differ_and_are_whole():
+    sampler = MoPPSSampler(50, pool_factor=1)
+    first, second = (sampler.draw(50).sample_index.tolist() for _ in range(2))
+    assert sorted(first) == sorted(second) == list(range(50))
+    assert sampler._order(0).tolist() != sampler._order(1).tolist()
+
+
+# BOTS
+
+
+def test_bots_counts_as_its_formula_does():
+    sampler = BOTSSampler(2)
+    sampler.observe([0], [8], [8])  # row 0: a = 0.9 * 1 + 0.1 + 8 = 9, b = 0.9 * 1 + 0.1 = 1
+    sampler.observe([1], [2], [8])  # row 0: a = 0.9 * 9 + 0.1 = 8.2; row 1: a = 3, b = 0.9 + 0.1 + 6 = 7
+    sampler.observe([0], [4], [8])  # row 0: a = 0.9 * 8.2 + 0.1 + 4 = 11.48, b = 5; row 1: 2.8 and 6.4
+    a, b = sampler.belief()
+    np.testing.assert_allclose([*a, *b], [11.48, 2.8, 5.0, 6.4], rtol=1e-14)
+
+
+def test_bots_takes_the_rows_closest_to_the_target():
+    pass_rate = [0.0, 0.9, 0.55, 0.3, 0.4, 1.0]
+    assert known(BOTSSampler(6), pass_rate).draw(4).sample_index.tolist() == [2, 4, 3, 1]
+    assert known(BOTSSampler(6, target=0.32), pass_rate).draw(2).sample_index.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("make", [BOTSSampler, MoPPSSampler], ids=["bots", "mopps"])
+def test_the_pass_rates_are_sampled_from_the_belief(make):
+    from scipy.stats import beta, kstest
+
+    sampler = make(4000, seed=3)
+    sampler.observe(np.arange(4000), np.full(4000, 2), np.full(4000, 8))
+    assert kstest(sampler.draw(4000).sampled_pass_rate, beta(3, 7).cdf).pvalue > 0.001
+
+
+# SEC
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "expected"),
+    [
+        (4, 8, 0.5 / (math.sqrt(2 / 7) + 1e-4)),  # |r - 1/2| = 1/2; s^2 = (8 / 4) / 7
+        (1, 8, 0.21875 / (math.sqrt(0.125) + 1e-4)),  # (7/8 + 7/8) / 8; s^2 = (49/64 + 7/64) / 7
+        (2, 3, 4 / 9 / (math.sqrt(1 / 3) + 1e-4)),
+        (0, 8, 0.0),
+        (8, 8, 0.0),
+        (1, 1, 0.0),
+        (0.5, 1, 0.0),
+        (0, 0, 0.0),
+    ],
+)
+def test_the_mean_absolute_advantage_by_hand(successes, trials, expected):
+    result = mean_absolute_advantage(np.array([float(successes)]), np.array([float(trials)]))
+    assert result.tolist() == pytest.approx([expected], rel=1e-14)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(trials=st.integers(2, 40), data=st.data())
+def test_the_mean_absolute_advantage_is_that_of_the_rewards(trials, data):
+    successes = data.draw(st.integers(0, trials))
+    rewards = np.array([1.0] * successes + [0.0] * (trials - successes))
+    advantages = (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4)
+    ours = mean_absolute_advantage(np.array([float(successes)]), np.array([float(trials)]))[0]
+    assert ours == pytest.approx(np.abs(advantages).mean(), rel=1e-12, abs=1e-15)
+    assert 0 <= ours < 1
+
+
+def test_sec_learns_the_mean_advantage_of_each_kind():
+    sampler = SECSampler(5, task=["b", "a", "a", "b", "c"])
+    sampler.observe([1, 2, 0], [4, 0, 1], [8, 8, 8])
+    a, b = 0.93523939, 0.61854348  # 0.5 / 0.53462248; 0.21875 / 0.35365339
+    # kind a: (8 a + 8 * 0) / 16 = 0.46761969, halved by the learning rate; kind b: b / 2; kind c had no group
+    expected = [a / 4, b / 2, 0.0]
+    assert sampler.state_dict()["memory"]["q"] == pytest.approx(expected, rel=1e-7)
+    sampler.observe([2], [4], [4 * 2])
+    expected = [a / 8 + a / 2, b / 4, 0.0]  # a kind without a group had an advantage of 0
+    assert sampler.state_dict()["memory"]["q"] == pytest.approx(expected, rel=1e-7)
+
+
+def test_sec_weighs_the_groups_of_a_kind_by_their_completions():
+    sampler = SECSampler(2, task=[0, 0], learning_rate=1.0)
+    sampler.observe([0, 1], [4, 2], [8, 2])  # 8 completions with |A| = 0.935, 2 with 0
+    assert sampler.state_dict()["memory"]["q"] == pytest.approx([0.8 * 0.93523939], rel=1e-7)
+
+
+def test_sec_draws_the_kinds_by_their_softmax():
+    sampler = SECSampler(200, task=[0] * 100 + [1] * 100, temperature=0.5)
+    sampler.load_state_dict(sampler.state_dict() | {"memory": {"q": [0.0, 0.5]}})
+    kinds = np.concatenate([sampler.draw(4).sample_index >= 100 for _ in range(1000)])
+    expected = math.e / (1 + math.e)  # exp(0.5 / 0.5) against exp(0)
+    assert abs(kinds.mean() - expected) < 4 * math.sqrt(expected * (1 - expected) / 4000)
+
+
+def test_sec_goes_on_with_the_other_kinds_when_one_is_used_up():
+    sampler = SECSampler(12, task=[0] * 3 + [1] * 3 + [2] * 6, temperature=1e-3)
+    sampler.load_state_dict(sampler.state_dict() | {"memory": {"q": [0.5, 0.0, 1.0]}})
+    assert set(sampler.draw(6).sample_index.tolist()) == {6, 7, 8, 9, 10, 11}
+    assert set(sampler.draw(9).sample_index.tolist()) == {0, 1, 2, 6, 7, 8, 9, 10, 11}
+    assert set(sampler.draw(5, exclude=range(8, 12)).sample_index.tolist()) == {0, 1, 2, 6, 7}
+
+
+def test_sec_draws_every_row_of_a_kind_alike():
+    sampler = SECSampler(10, task=[0] * 10)
+    counts = np.bincount(np.concatenate([sampler.draw(3).sample_index for _ in range(2000)]), minlength=10)
+    assert np.abs(counts - 600).max() < 4.5 * math.sqrt(2000 * 0.3 * 0.7)
+
+
+# Difficulty pools
+
+
+def test_the_pool_of_a_row_is_that_of_its_latest_group():
+    sampler = DifficultyPoolSampler(7)
+    sampler.observe(range(6), [0, 2, 3, 6, 7, 8], [8] * 6)
+    assert sampler.pools().tolist() == [0, 0, 1, 1, 2, 2, 3]
+    sampler.observe([0, 5, 6], [8, 1, 0], [8, 8, 0])  # row 6 got no score
+    assert sampler.pools().tolist() == [2, 0, 1, 1, 2, 0, 3]
+    metrics = sampler.metrics()
+    shares = [metrics[f"pool_{name}"] for name in ("hard", "normal", "easy", "unseen")]
+    assert shares == pytest.approx([2 / 7, 2 / 7, 2 / 7, 1 / 7], rel=1e-15)
+
+
+def test_rows_are_drawn_by_the_weight_of_their_pool():
+    sampler = DifficultyPoolSampler(4, seed=1)
+    sampler.observe([0, 1, 2], [0, 4, 8], [8, 8, 8])  # weights 0.2, 1, 0.2, 1, together 2.4
+    rows = np.array([sampler.draw(2).sample_index for _ in range(6000)])
+    first = np.bincount(rows[:, 0], minlength=4) / 6000
+    assert np.abs(first - np.array([1, 5, 1, 5]) / 12).max() < 0.025  # 4 standard errors
+    second = np.bincount(rows[rows[:, 0] == 1, 1], minlength=4)  # of 0.2, 0.2, 1 once row 1 is out
+    assert np.abs(second / second.sum() - np.array([1, 0, 1, 5]) / 7).max() < 0.04
+
+
+# GRESO
+
+
+def greso_with(streak, p=(0.5, 0.5), **kwargs):
+    sampler = GRESOSampler(len(streak), **kwargs)
+    sampler.load_state_dict(sampler.state_dict() | {"memory": {"p": list(p), "streak": list(streak)}})
+    return sampler
+
+
+def test_greso_takes_every_row_once_in_the_first_epoch():
+    sampler = GRESOSampler(10)
+    rows = [row for _ in range(5) for row in sampler.draw(2).sample_index.tolist()]
+    assert sorted(rows) == list(range(10))
+    assert rows == sampler._order(0).tolist()
+
+
+def test_greso_counts_groups_on_end():
+    sampler = GRESOSampler(4)
+    sampler.observe([0, 1, 2], [8, 0, 3], [8, 8, 8])
+    sampler.observe([0, 1, 2], [8, 0, 8], [8, 8, 8])
+    sampler.observe([0, 1, 3], [0, 3, 0], [8, 8, 0])  # row 3 got no score
+    assert sampler.state_dict()["memory"]["streak"] == [-1, 0, 1, 0]
+    # 0.88 is no easy group, and 0.12 is no hard one
+    sampler.observe([0, 1, 2, 3], [0.88, 0.11, 0.98, 0.12], [1, 1, 1, 1])
+    assert sampler.state_dict()["memory"]["streak"] == [0, -1, 2, 0]
+
+
+def test_greso_skips_by_the_streak():
+    # p_easy = 0.5: kept with 1/2 after one group, 1/8 after three; p_hard = 0.9: 0.81 after two; never below 0.01
+    streak, expected = [0, 1, 3, -2, 50, -400], [1, 0.5, 0.125, 0.81, 0.01, 0.01]
+    sampler = greso_with(np.repeat(streak, 2000).tolist(), p=(0.5, 0.9))
+    kept = sampler.draw(4500).sample_index  # about 4890 would be kept in the first epoch
+    assert sampler.state_dict()["epoch"] == 0
+    reached = sampler._order(0)[: sampler.state_dict()["position"]]
+    rate = np.bincount(kept // 2000, minlength=6) / np.bincount(reached // 2000, minlength=6)
+    error = np.sqrt(np.array(expected) * (1 - np.array(expected)) / 1800)
+    assert (np.abs(rate - expected) <= 4 * error).all()
+
+
+def test_greso_goes_on_in_the_next_epoch():
+    sampler = greso_with([0] * 6)
+    taken = sampler.draw(4).sample_index.tolist()
+    rows = sampler.draw(4).sample_index.tolist()
+    assert rows[:2] == sampler._order(0)[4:].tolist()
+    assert rows[2:] == [row for row in sampler._order(1).tolist() if row not in rows[:2]][:2]
+    assert sampler.state_dict()["epoch"] == 1
+    assert set(rows[:2]).isdisjoint(taken)
+
+
+def test_greso_aims_at_the_share_of_groups_without_a_gradient():
+    sampler = GRESOSampler(12)
+    p = lambda: sampler.state_dict()["memory"]["p"]  # noqa: E731
+    sampler.draw(12)
+    sampler.observe(range(12), [8] * 12, [8] * 12)
+    assert p() == [0.5, 0.5]  # nothing moves in the first epoch
+    sampler.draw(1)
+    sampler.observe(range(12), [8, 0] + [4] * 10, [8] * 12)  # 1/12 easy is the aim; 1/12 hard is below 2/12
+    assert p() == pytest.approx([0.49, 0.51], rel=1e-14)
+    sampler.observe(range(12), [4, 0, 0] + [4] * 9, [8] * 12)  # none easy; 2/12 hard is the aim
+    assert p() == pytest.approx([0.5, 0.5], rel=1e-14)
+    sampler.observe([3], [0], [0])  # no group was scored
+    assert p() == pytest.approx([0.5, 0.5], rel=1e-14)
+    for _ in range(60):
+        sampler.observe([0], [8], [8])
+    assert p() == [0.05, 0.95]
+    assert (sampler.metrics()["p_easy"], sampler.metrics()["p_hard"]) == (0.05, 0.95)
+
+
+# The oracle
+
+
+def test_the_oracle_takes_the_largest_gain():
+    pass_rate = [0.0, 0.25, 0.5, 0.9, 1.0]
+    sampler = OracleSampler(5, num_generations=4, pass_rate=pass_rate)
+    draw = sampler.draw(3)
+    assert draw.sample_index.tolist() == [2, 1, 3]
+    assert draw.sampled_pass_rate.tolist() == [0.5, 0.25, 0.9]
+    # 1 - 2/16; 1 - 1/256 - 81/256; 1 - 0.6561 - 0.0001
+    np.testing.assert_allclose(draw.information_gain, [0.875, 0.6796875, 0.3438], rtol=1e-12)
+    symmetric = OracleSampler(5, num_generations=4, pass_rate=pass_rate, gain="symmetric").draw(3)
+    np.testing.assert_allclose(symmetric.information_gain, [0.25, 0.1875, 0.09], rtol=1e-12)
+    asymmetric = OracleSampler(5, num_generations=4, pass_rate=pass_rate, gain="asymmetric").draw(3)
+    assert asymmetric.sample_index.tolist() == [1, 2, 3]  # 9/64, 8/64, 0.009
+
+
+def test_the_oracle_follows_the_pass_rates_and_not_the_outcomes():
+    sampler = OracleSampler(3, num_generations=8, pass_rate=[0.5, 0.0, 1.0])
+    assert sampler.draw(1).sample_index.tolist() == [0]
+    known(sampler, [0.0, 0.5, 0.5])
+    assert sampler.draw(1).sample_index.tolist() == [0]
+    told = np.array([1.0, 0.5, 0.0])
+    sampler.set_pass_rates(told)
+    told[:] = 0.0
+    assert sampler.draw(1).sample_index.tolist() == [1]
+
+
+def test_the_oracle_breaks_ties_by_its_own_stream():
+    # 0.3 and 0.7 have the same ratio in all but the last bit
+    sampler = OracleSampler(20, num_generations=8, pass_rate=[0.3, 0.7] * 10)
+    counts = np.bincount(np.concatenate([sampler.draw(5).sample_index for _ in range(2000)]), minlength=20)
+    assert np.abs(counts - 500).max() < 4.5 * math.sqrt(2000 * 0.25 * 0.75)
+
+
+@pytest.mark.parametrize("wrong", [[0.5] * 4, [0.5] * 4 + [1.5], [0.5] * 4 + [math.nan], [-0.1] * 5, 0.5, ["a"] * 5])
+def test_the_oracle_refuses_what_are_no_pass_rates(wrong):
+    sampler = oracle(5)
+    before = state_digest(sampler)
+    with pytest.raises(ObservationError, match="pass_rate"):
+        sampler.set_pass_rates(wrong)
+    assert state_digest(sampler) == before
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(pass_rate=st.lists(st.floats(0, 1), min_size=1, max_size=30), generations=st.integers(2, 16), data=st.data())
+def test_no_other_batch_has_a_larger_ratio(pass_rate, generations, data):
+    k = data.draw(st.integers(1, len(pass_rate)))
+    draw = OracleSampler(len(pass_rate), num_generations=generations, pass_rate=pass_rate).draw(k)
+    best = sorted((1 - p**generations - (1 - p) ** generations for p in pass_rate), reverse=True)[:k]
+    assert draw.information_gain.sum() == pytest.approx(sum(best), abs=1e-9)

@@ -1,0 +1,76 @@
+"""Settings -> sampler: every setting arrives, every kind is made, what does not fit is refused."""
+
+import numpy as np
+import pytest
+
+from trl_vade.errors import ConfigurationError
+from trl_vade.presets import PEERS, SAMPLERS
+from trl_vade.sampler_choice import PEER_SAMPLERS, cooldown_steps, make_sampler
+
+
+def settings_of(sampler):
+    return sampler.state_dict()["settings"]
+
+
+def test_the_robust_preset_arrives_with_the_cooldown_in_generation_batches(make_args):
+    made = settings_of(make_sampler(make_args(), 1000, num_groups=50))
+    assert made["gain"] == "symmetric"
+    assert made["signal_aware_decay"] is True
+    assert made["cooldown"] == 4  # 0.2 of the 20 generation batches of an epoch
+
+
+@pytest.mark.parametrize(
+    ("share", "num_samples", "num_groups", "steps"), [(0.2, 8524, 512, 3), (0, 9, 3, 0), (0.2, 8, 8, 0)]
+)
+def test_a_cooldown_is_a_share_of_an_epoch(share, num_samples, num_groups, steps):
+    assert cooldown_steps(share, num_samples, num_groups) == steps
+
+
+def test_every_setting_of_the_thompson_sampler_arrives(make_args):
+    args = make_args(
+        vade_information_gain="asymmetric",
+        vade_decay_sampled=0.3,
+        vade_decay_unsampled=0.9,
+        vade_signal_aware_decay=False,
+        vade_cooldown=0.5,
+        vade_prior="learned",
+        vade_uniform_share=0.25,
+        vade_strata="task",
+        seed=9,
+    )
+    sampler = make_sampler(args, 8, num_groups=2, strata=["a", "b"] * 4)
+    made = settings_of(sampler)
+    assert len(made.pop("strata")) == 64
+    assert made == {
+        "gain": "asymmetric",
+        "greedy": False,
+        "cooldown": 2,
+        "prior": "learned",
+        "uniform_share": 0.25,
+        "decay_sampled": 0.3,
+        "decay_unsampled": 0.9,
+        "signal_aware_decay": False,
+    }
+    assert sampler.state_dict()["seed"] == 9
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_every_kind_is_made_and_draws_and_learns(make_args, kind):
+    args = make_args(vade_sampler=kind, vade_strata="task")
+    sampler = make_sampler(args, 40, num_groups=4, strata=["a", "b"] * 20)
+    for _ in range(3):
+        rows = sampler.draw(4).sample_index
+        sampler.observe(rows, np.full(4, 3), np.full(4, 8))
+    assert sampler.posterior.step == 3
+
+
+def test_the_peers_of_the_settings_are_those_that_can_be_made():
+    assert tuple(PEER_SAMPLERS) == PEERS
+
+
+def test_arguments_reach_another_rule_and_wrong_ones_are_refused(make_args):
+    args = make_args(vade_sampler="mopps", vade_sampler_kwargs={"decay": 0.8})
+    assert make_sampler(args, 40, num_groups=4).posterior.decays["decay_sampled"] == 0.8
+    args = make_args(vade_sampler="mopps", vade_sampler_kwargs={"no_such": 1})
+    with pytest.raises(ConfigurationError, match=r"vade_sampler_kwargs=.*does not fit vade_sampler='mopps'.*no_such"):
+        make_sampler(args, 40, num_groups=4)

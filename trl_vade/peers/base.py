@@ -1,0 +1,108 @@
+"""What the peers share: the frame of a draw, an order for each epoch, and a memory beside the posterior.
+
+Axis letters, here and in the peers: N rows of the data set, K rows drawn, M rows that a draw leaves out.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..checks import FloatArray, IntArray, check_fields
+from ..errors import SnapshotError
+from ..information import information_gain
+from ..posterior import BetaPosterior
+from ..posterior_sampler import PosteriorSampler
+from ..prompt_sampler import Draw
+
+BoolArray = NDArray[np.bool_]
+
+
+class PeerSampler(PosteriorSampler):
+    """A sampler that says in `_choose` which rows it takes, and in `_recall` and `_remember` what else it knows.
+
+    A draw is a pure function of the seed, the number of draws made before and the state, for one release of numpy.
+    Where a rule names no gain of its own, `Draw.information_gain` is the asymmetric one of the pass rate assumed, so
+    that the figures of all samplers can stand side by side.
+    """
+
+    def __init__(
+        self, posterior: BetaPosterior, seed: int, settings: dict[str, Any], *, in_epochs: bool = False
+    ) -> None:
+        limits = {"num_draws": 2**63 - 1}
+        if in_epochs:
+            limits |= {"epoch": 2**63 - 1, "position": posterior.num_samples}
+        super().__init__(posterior, seed, settings, limits)
+        # Without the decays, which follow from the kind and the rest; the posterior compares its own at loading.
+        self._settings = dict(settings)
+        self._cached_order: tuple[int, IntArray] = (-1, np.empty(0, dtype=np.int64))  # epoch, (N,)
+
+    def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
+        """Return `k` rows, chosen as the class says.
+
+        Args:
+            k: a whole number in [1, N - M].
+            exclude: (M,) rows that are not to be chosen.
+
+        Raises:
+            ConfigurationError: `k` is outside its range.
+            ObservationError: a row to exclude is outside [0, N).
+        """
+        k, excluded = self._check_draw(k, exclude)
+        free = np.ones(self.posterior.num_samples, dtype=np.bool_)
+        free[excluded] = False
+        rows, pass_rate = self._choose(k, free, self._generator(self._progress["num_draws"]))
+        self._progress["num_draws"] += 1
+        return Draw(rows, pass_rate, self._gain(pass_rate), self._expected(rows))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state: that of a `PosteriorSampler`, and `memory`, a dict of JSON values."""
+        return {**super().state_dict(), "memory": self._recall()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned: the next draws are bit-identical. On an error nothing changes.
+
+        Raises:
+            SnapshotMismatchError: another kind of sampler, seed, setting, N or set of fields; both sides are named.
+            SnapshotCorruptError: numbers that no run can have saved.
+        """
+        before = super().state_dict()
+        if not isinstance(state, Mapping) or "memory" not in state:
+            check_fields("sampler", state, [*before, "memory"])
+        super().load_state_dict({name: value for name, value in state.items() if name != "memory"})
+        try:  # now: a sampler with other settings has another memory, and its settings make the better message
+            check_fields("memory of the sampler", state["memory"], self._recall())
+            self._remember(state["memory"])
+        except SnapshotError:
+            super().load_state_dict(before)
+            raise
+
+    def _choose(self, k: int, free: BoolArray, generator: np.random.Generator) -> tuple[IntArray, FloatArray]:
+        """Return (K,) rows among those that are `free`, (N,) bool, and (K,) the pass rates that the choice assumes."""
+        raise NotImplementedError
+
+    def _gain(self, pass_rate: FloatArray) -> FloatArray:
+        return information_gain(pass_rate)
+
+    def _recall(self) -> dict[str, Any]:
+        """Return what the next draw depends on beside the posterior, as JSON values."""
+        return {}
+
+    def _remember(self, memory: Mapping[str, Any]) -> None:
+        """Take over what `_recall` returned, or raise a `SnapshotError` and change nothing."""
+
+    def _expected(self, rows: IntArray) -> FloatArray:
+        """(K,) the expected pass rates of the rows, a new array."""
+        a, b = self.belief(rows)
+        return a / (a + b)
+
+    def _order(self, epoch: int) -> IntArray:
+        """(N,) the rows as a shuffled loader would hand them out in this epoch."""
+        if self._cached_order[0] != epoch:
+            # The counter starts where no draw gets to: epoch e and draw e have one key, and no bit in common.
+            key = np.array([self._seed, epoch], dtype=np.uint64)
+            philox = np.random.Philox(key=key, counter=np.array([0, 0, 0, 1], dtype=np.uint64))
+            order = np.random.Generator(philox).permutation(self.posterior.num_samples)
+            self._cached_order = (epoch, order.astype(np.int64))
+        return self._cached_order[1]
