@@ -1,4 +1,4 @@
-"""`VADEGRPOConfig`: TRL's `GRPOConfig` and the nine settings of VADE, refused early when they cannot work."""
+"""`VADEGRPOConfig`: TRL's `GRPOConfig` and the settings of VADE, refused early when they cannot work."""
 
 import copy
 from dataclasses import dataclass, field, fields
@@ -8,35 +8,58 @@ from trl import GRPOConfig
 
 from .checks import shown
 from .errors import ConfigurationError
-
-SAMPLERS = ("thompson", "greedy", "uniform")
-INFORMATION_GAINS = ("asymmetric", "symmetric")
-POSTERIOR_INITS = ("prior", "rollout")
-ON_MISMATCH = ("error", "join", "reset")
-
-LARGEST_REWARD = (2 - 2**-23) * 2.0**127
-"""The largest finite float32, in which TRL keeps rewards."""
+from .presets import INFORMATION_GAINS, ON_MISMATCH, POSTERIOR_INITS, PRESETS, PRIORS, SAMPLERS
+from .rules import validate
 
 
 @dataclass
 class VADEGRPOConfig(GRPOConfig):
     """
-    Configuration of [`VADEGRPOTrainer`]: every field of `trl.GRPOConfig`, plus those below. Defaults are the paper's.
+    Configuration of [`VADEGRPOTrainer`]: every field of `trl.GRPOConfig`, plus those below.
 
     Parameters:
+        vade_preset (`str`, *optional*, defaults to `"robust"`):
+            What the settings that are `None` by default stand for. `"paper"`: arXiv 2511.18902 to the letter (the
+            asymmetric gain, lambda_1 for every chosen row, no cooldown). `"robust"`: the symmetric gain, signal-aware
+            decay and a cooldown of 0.2 epochs, which keep the score where the paper's rule loses it.
         vade_sampler (`str`, *optional*, defaults to `"thompson"`):
             Who chooses the rows of a generation batch. `"thompson"`: the rows with the largest information gain of a
             draw from their posteriors (Algorithm 1). `"greedy"`: the same with the posterior mean in place of the draw
-            (the paper's ablation). `"uniform"`: a permutation an epoch, which is vanilla GRPO.
-        vade_information_gain (`str`, *optional*, defaults to `"asymmetric"`):
-            `"asymmetric"`: p(1-p)^2, eq. 4, largest at p = 1/3. `"symmetric"`: p(1-p), largest at 1/2 (ablation).
+            (the paper's ablation). `"uniform"`: a permutation an epoch, which is vanilla GRPO. `"mopps"`, `"bots"`,
+            `"sec"`, `"difficulty_pools"`, `"greso"`: other published rules, see `trl_vade.peers`; of the settings
+            below only `vade_sampler_kwargs` and, for SEC, `vade_strata` reach them.
+        vade_sampler_kwargs (`dict` or `None`, *optional*):
+            Arguments for the constructor of one of those other rules.
+        vade_information_gain (`str` or `None`, *optional*):
+            `"asymmetric"`: p(1-p)^2, eq. 4, largest at p = 1/3: hard rows before easy ones. `"symmetric"`: p(1-p),
+            largest at 1/2: impossible and mastered rows are avoided alike. `None`: the preset's.
+        vade_signal_aware_decay (`bool` or `None`, *optional*):
+            Apply lambda_1 only to a chosen row that had right and wrong answers, else lambda_2: a group without a
+            gradient trained nothing, so its evidence may add up. `None`: the preset's.
+        vade_cooldown (`float` or `None`, *optional*):
+            A share of an epoch, in [0, 1): a row is not chosen again within it, that is, for `vade_cooldown` x rows /
+            rows of a generation batch (rounded) generation batches. `None`: the preset's.
         vade_decay_sampled (`float`, *optional*, defaults to `0.2`):
             lambda_1 of eq. 5, in [0, 1]: what a chosen row keeps of its earlier counts in one generation batch.
         vade_decay_unsampled (`float`, *optional*, defaults to `0.999`):
             lambda_2 of eq. 6, in [0, 1]: what any other row keeps. 0.999 is a half-life of 693 generation batches.
+        vade_prior (`str`, *optional*, defaults to `"flat"`):
+            The belief about a row without evidence. `"flat"`: Beta(1, 1). `"learned"`: a Beta distribution fitted to
+            the rows seen so far, within bounds; sharper predictions, no gain in score shown.
+        vade_strata (`str` or `None`, *optional*):
+            Column of the training set that holds each row's task or source: a learned prior for each (thompson,
+            greedy), the arms of SEC.
+        vade_uniform_share (`float`, *optional*, defaults to `0.0`):
+            Share of each generation batch, in [0, 1], that is chosen blindly from all other rows.
         vade_posterior_init (`str`, *optional*, defaults to `"prior"`):
             `"prior"`: every row starts as Beta(1, 1), at no cost. `"rollout"`: Algorithm 1, lines 1-4: one pass of
             `num_generations` rollouts over every row before the first update; these rollouts are counted.
+        vade_dynamic_sampling (`bool`, *optional*, defaults to `False`):
+            DAPO's dynamic sampling (arXiv 2503.14476): groups without a gradient are dropped after scoring, and the
+            next draw refills the generation batch until it is full. Every rollout is counted and observed, and
+            schedules stay in optimiser steps. Works with every sampler.
+        vade_max_refills (`int`, *optional*, defaults to `10`):
+            Refills of one generation batch at most; then it goes on with what there is, and says so.
         vade_success_reward (`str` or `None`, *optional*, defaults to `None`):
             Name of the reward function that decides success, as it appears in the logs. Needed when there are several;
             the weighted sum of rewards is never used as a success signal.
@@ -56,16 +79,36 @@ class VADEGRPOConfig(GRPOConfig):
         ConfigurationError: for a setting that cannot work, when the configuration is made.
     """
 
+    vade_preset: str = field(
+        default="robust",
+        metadata={
+            "help": "What settings left open stand for: paper is the paper to the letter, robust keeps the score "
+            "where many rows are impossible.",
+            "choices": list(PRESETS),
+        },
+    )
     vade_sampler: str = field(
         default="thompson",
         metadata={"help": "Who chooses the rows of a generation batch.", "choices": list(SAMPLERS)},
     )
-    vade_information_gain: str = field(
-        default="asymmetric",
+    vade_sampler_kwargs: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={"help": "Arguments for the constructor of one of the other rules, as JSON (mopps: decay, ...)."},
+    )
+    vade_information_gain: str | None = field(
+        default=None,
         metadata={
-            "help": "Information gain: asymmetric is p(1-p)^2 (eq. 4), symmetric is p(1-p).",
+            "help": "Information gain: asymmetric is p(1-p)^2 (eq. 4), symmetric is p(1-p). Default: the preset's.",
             "choices": list(INFORMATION_GAINS),
         },
+    )
+    vade_signal_aware_decay: bool | None = field(
+        default=None,
+        metadata={"help": "lambda_1 only for a chosen row that had right and wrong answers. Default: the preset's."},
+    )
+    vade_cooldown: float | None = field(
+        default=None,
+        metadata={"help": "Share of an epoch within which a row is not chosen again. Default: the preset's."},
     )
     vade_decay_sampled: float = field(
         default=0.2, metadata={"help": "lambda_1 (eq. 5): what a chosen row keeps of its earlier counts."}
@@ -73,12 +116,29 @@ class VADEGRPOConfig(GRPOConfig):
     vade_decay_unsampled: float = field(
         default=0.999, metadata={"help": "lambda_2 (eq. 6): what a row that was not chosen keeps of its counts."}
     )
+    vade_prior: str = field(
+        default="flat",
+        metadata={"help": "Belief about a row without evidence: Beta(1,1), or fitted.", "choices": list(PRIORS)},
+    )
+    vade_strata: str | None = field(
+        default=None, metadata={"help": "Column with each row's task: learned priors, and the arms of sec."}
+    )
+    vade_uniform_share: float = field(
+        default=0.0, metadata={"help": "Share of each generation batch that is chosen blindly."}
+    )
     vade_posterior_init: str = field(
         default="prior",
         metadata={
             "help": "prior: Beta(1,1) for every row. rollout: one pass of rollouts over all rows first (Algorithm 1).",
             "choices": list(POSTERIOR_INITS),
         },
+    )
+    vade_dynamic_sampling: bool = field(
+        default=False,
+        metadata={"help": "DAPO: drop groups without a gradient and refill the generation batch from the next draw."},
+    )
+    vade_max_refills: int = field(
+        default=10, metadata={"help": "Refills of one generation batch at most; then it goes on with what there is."}
     )
     vade_success_reward: str | None = field(
         default=None,
@@ -100,6 +160,8 @@ class VADEGRPOConfig(GRPOConfig):
         default=True,
         metadata={"help": "Keep the counts of before a reward outage, and put them back when it ends."},
     )
+
+    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "vade_sampler_kwargs"]  # JSON on the command line
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,85 +187,6 @@ def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
     return args
 
 
-def chooses(args: GRPOConfig) -> bool:
-    """Whether the sampler chooses rows by what it knows of them (thompson, greedy), as opposed to taking turns."""
-    return vade(args, "sampler") != "uniform"
-
-
-def vade(args: GRPOConfig, name: str) -> Any:
-    """The setting `vade_<name>`; `args` may be a plain `GRPOConfig` that went through `with_vade_defaults`."""
-    return getattr(args, f"vade_{name}")
-
-
-def validate(args: GRPOConfig) -> None:
-    """Refuse settings that cannot work. Raises `ConfigurationError` that names the value, the rule and the way out."""
-    _validate_own(args)
-    if not isinstance(args.num_generations, int) or args.num_generations < 2:
-        raise ConfigurationError(
-            f"num_generations={shown(args.num_generations)}: a group needs at least 2 completions, or its rewards "
-            "have no spread and no row ever teaches anything. Set num_generations to 2 or more (the paper uses 8)."
-        )
-    if args.use_vllm and args.vllm_mode == "colocate" and "seed" in (args.generation_kwargs or {}):
-        raise ConfigurationError(
-            f"generation_kwargs has seed={shown(args.generation_kwargs['seed'])} with vllm_mode='colocate': TRL 1.16 "
-            "sends each prompt num_generations times with one set of sampling parameters, so all completions of a "
-            "group would be the same one, and no group would have a gradient. Leave it out; `seed` seeds the run."
-        )
-    if chooses(args):
-        _validate_choosing(args)
-    elif vade(args, "posterior_init") == "rollout":
-        raise ConfigurationError(
-            "vade_posterior_init='rollout' with vade_sampler='uniform' would spend num_generations rollouts on every "
-            "row for a posterior that no choice rests on. Set vade_posterior_init='prior'."
-        )
-
-
-def _validate_own(args: GRPOConfig) -> None:
-    """The values of VADE's fields, each by itself."""
-    for name, known in (
-        ("sampler", SAMPLERS),
-        ("information_gain", INFORMATION_GAINS),
-        ("posterior_init", POSTERIOR_INITS),
-        ("on_mismatch", ON_MISMATCH),
-    ):
-        value = vade(args, name)
-        if not isinstance(value, str) or value not in known:
-            raise ConfigurationError(
-                f"vade_{name}={shown(value)} is not known. Set vade_{name} to one of {', '.join(known)}."
-            )
-    for name in ("decay_sampled", "decay_unsampled"):
-        value = vade(args, name)
-        if not _is_number(value) or not 0.0 <= value <= 1.0:
-            raise ConfigurationError(
-                f"vade_{name}={shown(value)} is no number in [0, 1]. It is the share of the counts that a row keeps "
-                f"in one generation batch: 1 forgets nothing, 0 forgets everything (the paper uses 0.2 and 0.999)."
-            )
-    reward = vade(args, "success_reward")
-    if reward is not None and (not isinstance(reward, str) or not reward):
-        raise ConfigurationError(
-            f"vade_success_reward={shown(reward)} is no name. Set it to the name of the reward function that says "
-            "whether the answer is right, as it appears in the logs (not the function itself), or to None where there "
-            "is only one."
-        )
-    threshold = vade(args, "success_threshold")
-    if threshold is not None and (not _is_number(threshold) or not abs(threshold) <= LARGEST_REWARD):
-        raise ConfigurationError(
-            f"vade_success_threshold={shown(threshold)} is no reward that an answer could reach: rewards are finite "
-            "float32 numbers. Set a finite number (0.5 for rewards of 0 and 1), or None to take rewards in [0, 1] as "
-            "fractions."
-        )
-    if not isinstance(vade(args, "outage_guard"), bool):
-        raise ConfigurationError(
-            f"vade_outage_guard={shown(vade(args, 'outage_guard'))} is neither True nor False; a text such as 'false' "
-            "would count as True. Set one of the two."
-        )
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a JSON file can hold it as a number, as trainer_state.json and the posterior's metadata must."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _threshold(text: str) -> float | None:
     """Read `--vade_success_threshold` from the command line."""
     if text.lower() in ("none", "null"):
@@ -215,23 +198,6 @@ def _threshold(text: str) -> float | None:
             f"vade_success_threshold={shown(text)} is no number. Set the reward from which an answer counts as right "
             "(0.5 for rewards of 0 and 1), or none to take rewards in [0, 1] as fractions."
         ) from error
-
-
-def _validate_choosing(args: GRPOConfig) -> None:
-    """What cannot work when rows are chosen at the moment a generation batch is needed."""
-    for name in ("split_batches", "dispatch_batches"):
-        if getattr(args.accelerator_config, name):
-            raise ConfigurationError(
-                f"accelerator_config.{name}=True with vade_sampler={vade(args, 'sampler')!r}: then one process reads "
-                "the loader for all of them, but the rows of a generation batch are chosen on every process after the "
-                f"loader. Set accelerator_config.{name}=False, or vade_sampler='uniform'."
-            )
-    if not args.shuffle_dataset:
-        raise ConfigurationError(
-            f"shuffle_dataset=False asks for the rows in file order, and vade_sampler={vade(args, 'sampler')!r} "
-            "chooses them by what it knows of them: both cannot be had. Set shuffle_dataset=True, or "
-            "vade_sampler='uniform'."
-        )
 
 
 VADE_DEFAULTS = {f.name: f.default for f in fields(VADEGRPOConfig) if f.name.startswith("vade_")}

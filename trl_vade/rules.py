@@ -1,0 +1,155 @@
+"""Settings that cannot work, refused when the configuration is made."""
+
+from typing import Any
+
+from trl import GRPOConfig
+
+from .checks import shown
+from .errors import ConfigurationError
+from .presets import INFORMATION_GAINS, ON_MISMATCH, PEERS, POSTERIOR_INITS, PRESETS, PRIORS, SAMPLERS, chooses, vade
+
+MOST_REFILLS = 1000
+LARGEST_REWARD = (2 - 2**-23) * 2.0**127
+"""The largest finite float32, in which TRL keeps rewards."""
+
+
+def validate(args: GRPOConfig) -> None:
+    """Refuse settings that cannot work. Raises `ConfigurationError` that names the value, the rule and the way out."""
+    _validate_own(args)
+    if not isinstance(args.num_generations, int) or args.num_generations < 2:
+        raise ConfigurationError(
+            f"num_generations={shown(args.num_generations)}: a group needs at least 2 completions, or its rewards "
+            "have no spread and no row ever teaches anything. Set num_generations to 2 or more (the paper uses 8)."
+        )
+    if args.use_vllm and args.vllm_mode == "colocate" and "seed" in (args.generation_kwargs or {}):
+        raise ConfigurationError(
+            f"generation_kwargs has seed={shown(args.generation_kwargs['seed'])} with vllm_mode='colocate': TRL 1.16 "
+            "sends each prompt num_generations times with one set of sampling parameters, so all completions of a "
+            "group would be the same one, and no group would have a gradient. Leave it out; `seed` seeds the run."
+        )
+    if chooses(args):
+        _validate_choosing(args)
+    elif vade(args, "posterior_init") == "rollout":
+        raise ConfigurationError(
+            "vade_posterior_init='rollout' with vade_sampler='uniform' would spend num_generations rollouts on every "
+            "row for a posterior that no choice rests on. Set vade_posterior_init='prior'."
+        )
+
+
+def _validate_own(args: GRPOConfig) -> None:
+    """The values of VADE's fields, each by itself."""
+    for name, known in (
+        ("preset", tuple(PRESETS)),  # first: the others may be left to it
+        ("sampler", SAMPLERS),
+        ("information_gain", INFORMATION_GAINS),
+        ("prior", PRIORS),
+        ("posterior_init", POSTERIOR_INITS),
+        ("on_mismatch", ON_MISMATCH),
+    ):
+        value = vade(args, name)
+        if not isinstance(value, str) or value not in known:
+            raise ConfigurationError(
+                f"vade_{name}={shown(value)} is not known. Set vade_{name} to one of {', '.join(known)}."
+            )
+    for name in ("decay_sampled", "decay_unsampled"):
+        value = vade(args, name)
+        if not is_number(value) or not 0.0 <= value <= 1.0:
+            raise ConfigurationError(
+                f"vade_{name}={shown(value)} is no number in [0, 1]. It is the share of the counts that a row keeps "
+                f"in one generation batch: 1 forgets nothing, 0 forgets everything (the paper uses 0.2 and 0.999)."
+            )
+    cooldown, share = vade(args, "cooldown"), vade(args, "uniform_share")
+    if not is_number(cooldown) or not 0.0 <= cooldown < 1.0:
+        raise ConfigurationError(
+            f"vade_cooldown={shown(cooldown)} is no number in [0, 1). It is a share of an epoch (rows / rows of a "
+            "generation batch): a row chosen within it is not chosen again; from 1 on every row would have to take "
+            "its turn. Set 0.2 (the robust preset), 0 for none (the paper), or vade_sampler='uniform' for turns."
+        )
+    if not is_number(share) or not 0.0 <= share <= 1.0:
+        raise ConfigurationError(
+            f"vade_uniform_share={shown(share)} is no number in [0, 1]. It is the share of each generation batch that "
+            "is chosen blindly. Set 0 for none."
+        )
+    reward = vade(args, "success_reward")
+    if reward is not None and (not isinstance(reward, str) or not reward):
+        raise ConfigurationError(
+            f"vade_success_reward={shown(reward)} is no name. Set it to the name of the reward function that says "
+            "whether the answer is right, as it appears in the logs (not the function itself), or to None where there "
+            "is only one."
+        )
+    threshold = vade(args, "success_threshold")
+    if threshold is not None and (not is_number(threshold) or not abs(threshold) <= LARGEST_REWARD):
+        raise ConfigurationError(
+            f"vade_success_threshold={shown(threshold)} is no reward that an answer could reach: rewards are finite "
+            "float32 numbers. Set a finite number (0.5 for rewards of 0 and 1), or None to take rewards in [0, 1] as "
+            "fractions."
+        )
+    strata = vade(args, "strata")
+    if strata is not None and (not isinstance(strata, str) or not strata):
+        raise ConfigurationError(
+            f"vade_strata={shown(strata)} is no name. Set it to the column of the training set that holds each row's "
+            "task or source, or to None."
+        )
+    for name in ("outage_guard", "signal_aware_decay", "dynamic_sampling"):
+        if not isinstance(vade(args, name), bool):
+            raise ConfigurationError(
+                f"vade_{name}={shown(vade(args, name))} is neither True nor False; a text such as 'false' would count "
+                "as True. Set one of the two."
+            )
+    refills = vade(args, "max_refills")
+    if not isinstance(refills, int) or isinstance(refills, bool) or not 1 <= refills <= MOST_REFILLS:
+        raise ConfigurationError(
+            f"vade_max_refills={shown(refills)} is no whole number from 1 to {MOST_REFILLS}. It is how often a "
+            "generation batch is refilled at most; each refill costs rollouts. Set 10, or vade_dynamic_sampling=False "
+            "for none."
+        )
+    _validate_sampler_kwargs(args)
+
+
+def _validate_sampler_kwargs(args: GRPOConfig) -> None:
+    """Arguments for a peer's constructor; what they may be, it says itself when the trainer makes it."""
+    sampler, kwargs = vade(args, "sampler"), vade(args, "sampler_kwargs")
+    if kwargs is None:
+        return
+    if not isinstance(kwargs, dict) or not all(isinstance(name, str) for name in kwargs):
+        raise ConfigurationError(
+            f"vade_sampler_kwargs={shown(kwargs)} is no dictionary of names and values. Set it to the arguments of "
+            "the sampler, such as {'decay': 0.5}, or to None."
+        )
+    if sampler not in PEERS:
+        raise ConfigurationError(
+            f"vade_sampler_kwargs={shown(kwargs)} with vade_sampler={sampler!r}, which has settings of its own "
+            f"(vade_*). It is for {', '.join(PEERS)}. Set it to None."
+        )
+    if kwargs.keys() & {"seed", "task", "num_samples"}:
+        raise ConfigurationError(
+            f"vade_sampler_kwargs={shown(kwargs)} names what the trainer gives the sampler itself: the seed is that "
+            "of the run, and the task is the column vade_strata. Leave these out."
+        )
+
+
+def is_number(value: Any) -> bool:
+    """Whether a JSON file can hold it as a number, as trainer_state.json and the posterior's metadata must."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _validate_choosing(args: GRPOConfig) -> None:
+    """What cannot work when rows are chosen at the moment a generation batch is needed."""
+    if vade(args, "sampler") == "sec" and vade(args, "strata") is None:
+        raise ConfigurationError(
+            "vade_sampler='sec' chooses among tasks and vade_strata is not set. Set vade_strata to the column of the "
+            "training set that holds each row's task."
+        )
+    for name in ("split_batches", "dispatch_batches"):
+        if getattr(args.accelerator_config, name):
+            raise ConfigurationError(
+                f"accelerator_config.{name}=True with vade_sampler={vade(args, 'sampler')!r}: then one process reads "
+                "the loader for all of them, but the rows of a generation batch are chosen on every process after the "
+                f"loader. Set accelerator_config.{name}=False, or vade_sampler='uniform'."
+            )
+    if not args.shuffle_dataset:
+        raise ConfigurationError(
+            f"shuffle_dataset=False asks for the rows in file order, and vade_sampler={vade(args, 'sampler')!r} "
+            "chooses them by what it knows of them: both cannot be had. Set shuffle_dataset=True, or "
+            "vade_sampler='uniform'."
+        )
