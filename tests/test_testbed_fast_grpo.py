@@ -123,7 +123,7 @@ def test_evaluations_stand_at_the_start_at_every_so_many_steps_and_at_the_end(ma
 
 
 def test_the_same_arguments_give_the_same_history_and_another_seed_another(make):
-    first, again, other = (run(make(), seed=seed, dynamic_sampling=True) for seed in (0, 0, 1))
+    first, again, other = (run(make(), seed=seed, steps=2, dynamic_sampling=True) for seed in (0, 0, 1))
     assert_same(first, again)
     assert first["steps"]["loss"] != other["steps"]["loss"]
 
@@ -203,6 +203,28 @@ def test_each_step_is_reported_and_the_number_of_threads_is_put_back(make):
 
 
 def test_training_raises_the_pass_rates_of_the_pool(make):
-    history = run(make(), steps=25, num_groups=24, num_generations=8, learning_rate=3e-3, evaluate_every=25)
+    history = run(make(), steps=15, num_groups=24, num_generations=8, learning_rate=3e-3, evaluate_every=15)
     before, after = (rates.mean() for rates in history["evaluations"]["pool_pass_rates"])
     assert after > 1.5 * before
+
+
+def test_training_ends_when_the_rollouts_are_spent_and_evaluations_keep_to_the_rollouts(make):
+    history = run(make(), steps=50, max_rollouts=5 * 24, dynamic_sampling=True, max_refills=1, evaluate_every=1)
+    rollouts = history["steps"]["rollouts"]
+    assert rollouts[-2] < 5 * 24 <= rollouts[-1]
+    assert history["evaluations"]["rollouts"][-1] == rollouts[-1]
+    gaps = np.diff(history["evaluations"]["rollouts"])
+    assert (gaps >= 24).all()
+    assert (gaps <= 2 * 24).all()
+
+
+def test_an_initial_pass_is_one_observation_of_every_row_and_is_counted(make):
+    sampler = InTurn(24)
+    history = run(make(), sampler, initial_pass=True)
+    rows, successes, trials = sampler.seen[0]
+    assert rows == list(range(24))
+    assert trials == [4.0] * 24
+    assert 0 < sum(successes) < 24 * 4
+    assert history["steps"]["rollouts"][0] == 24 * 4 + 6 * 4
+    assert history["evaluations"]["rollouts"][:3] == [0, 24 * 4, 24 * 4 + 6 * 4]
+    assert history["evaluations"]["score"][0] == history["evaluations"]["score"][1]

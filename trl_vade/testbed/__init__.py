@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from .dataset import build_dataset, load_testbed_dataset
     from .measure import measure_pass_rates
     from .pretrained import load_testbed_model
+    from .regimes import load_regime
     from .rewards import exact_answer_reward
 
 _MODULE_OF = {
     "build_dataset": "dataset",
     "load_testbed_dataset": "dataset",
+    "load_regime": "regimes",
     "load_testbed_model": "pretrained",
     "measure_pass_rates": "measure",
     "exact_answer_reward": "rewards",
@@ -24,6 +26,7 @@ _MODULE_OF = {
 __all__ = [
     "build_dataset",
     "exact_answer_reward",
+    "load_regime",
     "load_testbed_dataset",
     "load_testbed_model",
     "measure_pass_rates",

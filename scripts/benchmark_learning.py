@@ -1,0 +1,145 @@
+"""Does choosing prompts pay? Score by rollouts of VADE, vanilla GRPO, DAPO's dynamic sampling and other rules.
+
+    python scripts/benchmark_learning.py                                  # everything; hours on two cores
+    python scripts/benchmark_learning.py --regimes staged --seeds 0 1     # a part of it
+    python scripts/benchmark_learning.py --only report --results eval/learning.jsonl    # tables and pictures again
+
+The policy is a tiny, real Qwen2.5-VL (0.3 M parameters), trained by GRPO in the fast loop of `trl_vade/testbed`; its
+regimes are described in `trl_vade/testbed/regimes.py`, the arms in `scripts/learning/arms.py`. Every arm has the same
+rollouts to spend, initial passes and refills included. Stages:
+
+    tune     main arms at several learning rates, on seeds of their own: each arm goes on at its best one
+    main     the main arms, on fresh seeds
+    more     ablations, other rules, the oracle, on some of those seeds: at the learning rate of `paper` for its own
+             ablations, of `robust` for all others
+    trainer  main arms through `VADEGRPOTrainer` itself
+    report   tables on the standard output, pictures beside the results
+
+A seed is a base policy, a pool, the sampler's draws and the sampled completions. A run that is in the results file is
+not run again, so an interrupted benchmark is taken up where it was.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for a worker, which is a fresh interpreter
+
+from learning.arms import MAIN, MORE
+from learning.curves import best_rates, read
+
+REGIMES = {  # name: generation batches' worth of rollouts, learning rates to try
+    "paper_like": (120, (2e-4, 4e-4, 8e-4, 1.6e-3)),
+    "staged": (120, (2e-4, 4e-4, 8e-4, 1.6e-3)),
+    "many_impossible": (120, (1e-4, 2e-4, 4e-4)),
+    "no_headroom": (120, (1e-4, 2e-4, 4e-4)),
+}
+STAGES = ("tune", "main", "more", "trainer", "report")
+KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
+
+
+def work(task):
+    """One run, in a worker; returns its record."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    arguments = {name: task[name] for name in KEY[1:]}
+    if task["stage"] == "trainer":
+        from learning.trainer_run import run
+    else:
+        from learning.one_run import run
+    return {"stage": task["stage"], **run(**arguments)}
+
+
+def tasks_of(stage, options, done):
+    """All runs of a stage; those after `tune` need its results."""
+    tasks = []
+    for regime in options.regimes:
+        batches, rates = REGIMES[regime]
+        batches = options.batches or batches
+        best = best_rates([record for record in done if record["stage"] == "tune"], regime)
+        if stage != "tune" and not best:
+            sys.exit(f"{options.results} has no tuning runs for {regime}: run the stage tune first.")
+        for arm in options.arms or (MORE if stage == "more" else MAIN):
+            if (arm in MORE) != (stage == "more"):
+                continue
+            if stage == "tune":
+                runs = [(rate, seed) for rate in options.rates or rates for seed in options.tuning_seeds]
+            else:
+                seeds = {"main": options.seeds, "more": options.more_seeds, "trainer": options.trainer_seeds}[stage]
+                runs = [(rate_of(arm, best), seed) for seed in seeds]
+            for rate, seed in runs:
+                tasks.append(dict(zip(KEY, (stage, regime, arm, rate, seed, batches), strict=True)))
+    return tasks
+
+
+def rate_of(arm, best):
+    """The learning rate of an arm: its own where it was tuned, else that of the main arm it is closest to."""
+    if arm in best:
+        return best[arm]
+    if arm.startswith("paper"):
+        return best["paper"]
+    return best["robust"]
+
+
+def run_stage(stage, options):
+    done = read(options.results)
+    finished = {tuple(record[name] for name in KEY) for record in done}
+    tasks = [task for task in tasks_of(stage, options, done) if tuple(task.values()) not in finished]
+    print(f"{stage}: {len(tasks)} runs to do", flush=True)
+    if not tasks:
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.workers, mp_context=context) as pool, options.results.open("a") as file:
+        # Base policies and pools first: of two workers that build the same one, one would work in vain.
+        list(pool.map(build, sorted({(task["seed"], task["regime"]) for task in tasks})))
+        futures = [pool.submit(work, task) for task in tasks]
+        for number, future in enumerate(as_completed(futures), start=1):
+            record = future.result()
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            about = f"{record['regime']}, {record['arm']}, lr {record['learning_rate']:g}, seed {record['seed']}"
+            print(
+                f"{stage} {number}/{len(tasks)}: {about}: {record['score'][-1]:.3f}, {record['seconds']} s", flush=True
+            )
+
+
+def build(pair):
+    """The base policy and the pool of a regime, in a worker; cached for the runs."""
+    from trl_vade.testbed import load_regime
+
+    seed, regime = pair
+    load_regime(regime, seed, progress=False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("vade-learning.jsonl"))
+    parser.add_argument("--only", nargs="+", choices=STAGES, default=list(STAGES), help="stages")
+    parser.add_argument("--regimes", nargs="+", choices=list(REGIMES), default=list(REGIMES))
+    parser.add_argument("--arms", nargs="+", choices=[*MAIN, *MORE], help="default: all of the stage")
+    parser.add_argument("--rates", nargs="+", type=float, help="learning rates to try; default: the regime's")
+    parser.add_argument("--batches", type=int, help="generation batches' worth of rollouts; default: the regime's")
+    parser.add_argument("--tuning_seeds", nargs="+", type=int, default=[100, 101])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--more_seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--trainer_seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    for stage in options.only:
+        if stage == "report":
+            from learning.pictures import draw
+            from learning.tables import tables
+
+            records = read(options.results)
+            print(tables(records))
+            for path in draw(records, options.results.parent):
+                print(f"Picture: {path}")
+        else:
+            run_stage(stage, options)
+
+
+if __name__ == "__main__":
+    main()

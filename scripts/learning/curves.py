@@ -1,0 +1,92 @@
+"""Records of runs -> curves over rollouts, areas, crossings, and their spread over seeds."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Record = dict[str, Any]
+POINTS = 41  # of a curve over [0, all rollouts]
+
+
+def read(path: Path) -> list[Record]:
+    """The records of a results file, one a line."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def by_arm(records: list[Record], regime: str, rates: dict[str, float] | None = None) -> dict[str, list[Record]]:
+    """The records of a regime by arm, in the order of their seeds; of each arm those with its learning rate."""
+    arms: dict[str, list[Record]] = defaultdict(list)
+    for record in sorted(records, key=lambda record: record["seed"]):
+        if record["regime"] == regime and (rates is None or rates.get(record["arm"]) == record["learning_rate"]):
+            arms[record["arm"]].append(record)
+    return dict(arms)
+
+
+def budget(record: Record) -> int:
+    """Rollouts that the run was given."""
+    return int(record["batches"]) * 256
+
+
+def grid(record: Record) -> np.ndarray:
+    return np.linspace(0, budget(record), POINTS)
+
+
+def curve(record: Record, what: str = "score") -> np.ndarray:
+    """(POINTS,) a figure taken at evaluations, over rollouts. A run may overshoot its budget by a part of a batch."""
+    return np.interp(grid(record), record["rollouts"], record[what])
+
+
+def window_curve(record: Record, what: str) -> np.ndarray:
+    """(POINTS,) a figure taken between evaluations, over rollouts."""
+    return np.interp(grid(record), record["window"], record[what])
+
+
+def area(record: Record, what: str = "score") -> float:
+    """Mean height of the curve: the area under it over the rollouts spent."""
+    return float(np.trapezoid(curve(record, what), dx=1 / (POINTS - 1)))
+
+
+def score_at(record: Record, share: float, what: str = "score") -> float:
+    """The figure when this share of the budget was spent."""
+    return float(np.interp(share * budget(record), record["rollouts"], record[what]))
+
+
+def mean_and_error(values: list[float]) -> tuple[float, float]:
+    """Mean over seeds and its standard error."""
+    array = np.array(values, dtype=float)
+    error = array.std(ddof=1) / np.sqrt(len(array)) if len(array) > 1 else float("nan")
+    return float(array.mean()), float(error)
+
+
+def paired(ours: list[Record], theirs: list[Record], figure: Any) -> tuple[float, float]:
+    """Mean and standard error of the difference between two arms over the seeds that both have.
+
+    A seed is a pool and a base policy, which both arms share: differences vary less than the figures themselves.
+    """
+    other = {record["seed"]: figure(record) for record in theirs}
+    return mean_and_error([figure(record) - other[record["seed"]] for record in ours if record["seed"] in other])
+
+
+def rollouts_to(records: list[Record], level: float) -> float | None:
+    """Share of the budget at which the mean curve first reaches `level`; None: never."""
+    heights = np.mean([curve(record) for record in records], axis=0)
+    reached = np.flatnonzero(heights >= level)
+    if not reached.size:
+        return None
+    first = int(reached[0])
+    if first == 0:
+        return 0.0
+    low, high = heights[first - 1], heights[first]
+    return float((first - 1 + (level - low) / (high - low)) / (POINTS - 1))
+
+
+def best_rates(records: list[Record], regime: str) -> dict[str, float]:
+    """The learning rate of each arm with the largest mean area."""
+    areas: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        if record["regime"] == regime:
+            areas[record["arm"]][record["learning_rate"]].append(area(record))
+    return {arm: max(rates, key=lambda rate, rates=rates: float(np.mean(rates[rate]))) for arm, rates in areas.items()}

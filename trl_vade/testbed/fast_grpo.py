@@ -1,0 +1,201 @@
+"""GRPO on a `FastPolicy` in one process: what a learning benchmark runs hundreds of times.
+
+The sampler is passed in, and needs `draw(k, exclude=None)`, whose result has `sample_index` and `posterior_mean`, both
+(K,), and `observe(sample_index, successes, trials)`. One with a true attribute `sees_pass_rates` is an oracle: its
+`set_pass_rates(p)` gets the exact pass rates of the pool, (N,), every few steps.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .fast_policy import FastPolicy
+from .rollouts import Rollouts
+
+History = dict[str, dict[str, list[Any]]]
+
+STEP_FIGURES = (
+    "rollouts",
+    "gradient_ratio",
+    "refills",
+    "loss",
+    "grad_norm",
+    "sample_index",
+    "successes",
+    "posterior_mean",
+)
+EVALUATION_FIGURES = ("step", "rollouts", "score", "greedy", "pool_pass_rates", "uniform_ratio")
+
+
+def train(
+    policy: FastPolicy,
+    sampler: Any,
+    *,
+    steps: int,
+    num_groups: int,
+    num_generations: int,
+    learning_rate: float,
+    seed: int,
+    validation: FastPolicy,
+    evaluate_every: int,
+    max_rollouts: int | None = None,
+    initial_pass: bool = False,
+    dynamic_sampling: bool = False,
+    max_refills: int = 10,
+    oracle_every: int = 5,
+    max_grad_norm: float = 1.0,
+    num_threads: int = 1,
+    on_step: Callable[[int, History], None] | None = None,
+) -> History:
+    """Train `policy.model` in place; return what happened, the same to the bit for the same arguments on one machine.
+
+    The optimiser is the one of transformers' `Trainer` by default: AdamW, betas 0.9 and 0.999, eps 1e-8, no weight
+    decay, a constant rate, gradients clipped to a norm.
+
+    Args:
+        policy: The pool to train on; N rows.
+        sampler: Chooses the rows, see above. Its random numbers are its own.
+        steps: Updates at most.
+        num_groups: K, groups of a generation batch, which is one update.
+        num_generations: G, completions of each.
+        learning_rate: Of AdamW.
+        seed: Of the sampling of completions; 0 or more.
+        validation: Scored exactly, without sampling; shares the model of `policy`.
+        evaluate_every: Steps between two evaluations, or as many rollouts as these have without refills; there is one
+            before the first and one after the last step too.
+        max_rollouts: After the step that reaches it, training ends.
+        initial_pass: Begin with G completions of every row, observed as one step (VADE, Algorithm 1, lines 1-4); they
+            count as rollouts.
+        dynamic_sampling: As DAPO (arXiv 2503.14476): groups without a spread are dropped and others drawn for them,
+            never a row that this batch has had. What is still missing after `max_refills`, or when no row is left, is
+            filled up with the groups dropped first.
+        max_refills: Further draws for one batch at most.
+        oracle_every: Steps between two looks of an oracle.
+        max_grad_norm: The gradients are scaled down to it.
+        num_threads: Of torch, put back at the end. On busy cores two threads that wait for each other are slower.
+        on_step: Called with the number of steps done, 1 to `steps`, and the history.
+
+    Returns:
+        `history["steps"]`, one entry a step (M groups generated in it):
+            `rollouts`: completions generated so far, with this step's.
+            `gradient_ratio`: share of the M groups with a spread.
+            `refills`: draws beyond the first.
+            `loss`, `grad_norm`: of the update, the norm before clipping.
+            `sample_index`, `successes`, `posterior_mean`: (M,) each, in the order drawn; what the sampler expected
+                stands beside what came, of `num_generations`.
+        `history["evaluations"]`, one entry an evaluation:
+            `step`, `rollouts`: done so far.
+            `score`: mean probability of a right answer over the validation rows.
+            `greedy`: share of them that is right without sampling.
+            `pool_pass_rates`: (N,) exact, of the pool.
+            `uniform_ratio`: mean of 1 - p^G - (1-p)^G over the pool, the gradient ratio that a uniform draw would have
+                in expectation. `gradient_ratio` over it is the lift of the sampler.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        generator = torch.Generator().manual_seed(seed)
+        optimizer = torch.optim.AdamW(policy.model.parameters(), lr=learning_rate, weight_decay=0.0, fused=True)
+        history: History = {
+            "steps": {name: [] for name in STEP_FIGURES},
+            "evaluations": {name: [] for name in EVALUATION_FIGURES},
+        }
+        rollouts = due = 0
+        for step in range(steps + 1):
+            pool_rates = None
+            last = step == steps or (max_rollouts is not None and rollouts >= max_rollouts)
+            if rollouts >= due or last:
+                due = rollouts + evaluate_every * num_groups * num_generations
+                figures = _evaluate(policy, validation, num_generations)
+                pool_rates = figures["pool_pass_rates"]
+                _append(history["evaluations"], {"step": step, "rollouts": rollouts, **figures})
+            if last:
+                break
+            if step == 0 and initial_pass:
+                rollouts += _pass_over_all(policy, sampler, num_generations, generator)
+                _append(history["evaluations"], {"step": 0, "rollouts": rollouts, **figures})  # nothing has changed
+            if getattr(sampler, "sees_pass_rates", False) and step % oracle_every == 0:
+                sampler.set_pass_rates(policy.pass_rates() if pool_rates is None else pool_rates.copy())
+            refills = max_refills if dynamic_sampling else 0
+            batch, generated, posterior_mean = _generation_batch(
+                policy, sampler, num_groups, num_generations, refills, generator
+            )
+            figures = policy.update(batch, optimizer, max_grad_norm)
+            everything = Rollouts.concatenate(generated)
+            rollouts += everything.rewards.numel()
+            figures |= {
+                "rollouts": rollouts,
+                "gradient_ratio": float(everything.has_spread.mean()),
+                "refills": len(generated) - 1,
+                "sample_index": everything.sample_index,
+                "successes": everything.successes,
+                "posterior_mean": posterior_mean,
+            }
+            _append(history["steps"], figures)
+            if on_step is not None:
+                on_step(step + 1, history)
+        return history
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _append(lists: dict[str, list[Any]], figures: dict[str, Any]) -> None:
+    for name, values in lists.items():
+        values.append(figures[name])
+
+
+def _evaluate(policy: FastPolicy, validation: FastPolicy, num_generations: int) -> dict[str, Any]:
+    rates, greedy = validation.score()
+    pool = policy.pass_rates()
+    return {
+        "score": float(rates.mean()),
+        "greedy": float(greedy.mean()),
+        "pool_pass_rates": pool,
+        "uniform_ratio": float(np.mean(1.0 - pool**num_generations - (1.0 - pool) ** num_generations)),
+    }
+
+
+def _pass_over_all(policy: FastPolicy, sampler: Any, num_generations: int, generator: torch.Generator) -> int:
+    """Sample and observe every row in one step; return the number of completions."""
+    every_row = np.arange(len(policy))
+    batches = np.array_split(every_row, -(-len(policy) // 64))
+    successes = np.concatenate([policy.sample(rows, num_generations, generator).successes for rows in batches])
+    sampler.observe(every_row, successes, np.full(len(policy), float(num_generations)))
+    return len(policy) * num_generations
+
+
+def _generation_batch(
+    policy: FastPolicy,
+    sampler: Any,
+    num_groups: int,
+    num_generations: int,
+    max_refills: int,
+    generator: torch.Generator,
+) -> tuple[Rollouts, list[Rollouts], NDArray[np.float64]]:
+    """Draw, sample, score and observe until the batch is full; return it, all rounds, and the posterior means."""
+    rounds: list[Rollouts] = []
+    means: list[NDArray[np.float64]] = []
+    missing = num_groups
+    while True:
+        if rounds:
+            drawn = np.concatenate([part.sample_index for part in rounds])
+            # Late in a long run the rows may run out before the batch is full.
+            draw = sampler.draw(min(missing, len(policy) - len(drawn)), exclude=drawn)
+        else:
+            draw = sampler.draw(missing)
+        part = policy.sample(draw.sample_index, num_generations, generator)
+        sampler.observe(part.sample_index, part.successes, np.full(len(part.successes), float(num_generations)))
+        rounds.append(part)
+        means.append(np.array(draw.posterior_mean, dtype=np.float64))
+        missing -= int(part.has_spread.sum())
+        generated = sum(len(part.sample_index) for part in rounds)
+        if missing == 0 or len(rounds) > max_refills or generated == len(policy):
+            break
+    everything = Rollouts.concatenate(rounds)
+    spread = everything.has_spread
+    # Groups with a gradient first, in the order drawn; then, where it takes them, those without.
+    chosen = np.concatenate([np.flatnonzero(spread), np.flatnonzero(~spread)])[:num_groups]
+    return everything.take(chosen), rounds, np.concatenate(means)

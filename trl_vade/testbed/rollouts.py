@@ -1,0 +1,52 @@
+"""What a policy has sampled: completions in groups of one prompt each, their rewards and their advantages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """Completions of K prompts and their rewards."""
+
+    sample_index: NDArray[np.int64]  # (K,) rows in [0, N)
+    completion_ids: torch.Tensor  # (K, G, T) token ids, padded on the right
+    completion_mask: torch.Tensor  # (K, G, T) bool, True at tokens, the end-of-turn token included
+    token_logps: torch.Tensor  # (K, G, T) float32, log-probability with which each was sampled; 0 past the end
+    rewards: torch.Tensor  # (K, G) float32, 0 or 1
+
+    @property
+    def has_spread(self) -> NDArray[np.bool_]:
+        """(K,) True where the rewards of a group differ: only there has GRPO a gradient."""
+        return (self.rewards.amax(1) != self.rewards.amin(1)).numpy()
+
+    @property
+    def successes(self) -> NDArray[np.float64]:
+        """(K,) right answers of each group, 0 to G."""
+        return self.rewards.sum(1).double().numpy()
+
+    def take(self, groups: ArrayLike) -> "Rollouts":
+        """Return the groups at these places, in this order."""
+        at = torch.as_tensor(np.asarray(groups, dtype=np.int64))
+        tensors = (self.completion_ids, self.completion_mask, self.token_logps, self.rewards)
+        return Rollouts(self.sample_index[at.numpy()], *(tensor[at] for tensor in tensors))
+
+    @staticmethod
+    def concatenate(parts: Sequence["Rollouts"]) -> "Rollouts":
+        """Return the groups of all parts, in order."""
+        return Rollouts(
+            np.concatenate([part.sample_index for part in parts]),
+            torch.cat([part.completion_ids for part in parts]),
+            torch.cat([part.completion_mask for part in parts]),
+            torch.cat([part.token_logps for part in parts]),
+            torch.cat([part.rewards for part in parts]),
+        )
+
+
+def group_advantages(rewards: torch.Tensor) -> torch.Tensor:
+    """Return TRL's advantages (K, G) with `scale_rewards="group"`: centred, over the standard deviation (G - 1)."""
+    centred = rewards - rewards.mean(1, keepdim=True)
+    return centred / (rewards.std(1, keepdim=True) + 1e-4)
