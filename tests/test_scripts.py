@@ -55,7 +55,7 @@ def test_flags_go_before_the_values_of_the_recipe(train_vade, tmp_path):
     assert model.model_name_or_path == script.dataset_name == "testbed"
 
 
-def test_the_quickstart_recipe_states_the_papers_rule(train_vade):
+def test_the_quickstart_recipe_states_the_defaults(train_vade):
     from trl_vade.config import VADE_DEFAULTS
 
     recipe = yaml.safe_load(train_vade.QUICKSTART.read_text())
