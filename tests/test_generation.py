@@ -142,7 +142,7 @@ class StandInServer(VLLMClient):
     own = random.Random(0)
 
     def __init__(self, **_):
-        self.base_url, self.model, self.seeds = "", "stand-in", {}
+        self.base_url, self.model, self.seeds, self.requests = "", "stand-in", {}, []
 
     def init_communicator(self, device=0):
         pass
@@ -160,6 +160,7 @@ class StandInServer(VLLMClient):
         choices = []
         for prompt in json["prompt"]:
             self.seeds[tuple(prompt)] = json.get("seed")
+            self.requests.append(prompt)
             for i in range(json["n"]):
                 noise = random.Random(json["seed"] + i) if "seed" in json else self.own
                 tokens = noise.choices(range(4, 4 + len(WORDS)), k=json["max_tokens"])
@@ -201,6 +202,7 @@ def start_on_server(text_model_path, text_rows, make_args, tmp_path, monkeypatch
         {"vade_sampler": "uniform"},
         {"vade_sampler": "uniform", "shuffle_dataset": False},  # the stock trainer: no posterior
         {"vade_posterior_init": "rollout"},
+        {"vade_dynamic_sampling": True, "vade_max_refills": 2},
         {"gradient_accumulation_steps": 2, "steps_per_generation": 1},
         {"eval_strategy": "steps", "eval_steps": 1},
     ],
@@ -229,6 +231,21 @@ def test_no_two_completions_of_a_run_are_drawn_with_the_same_noise(start_on_serv
     initial = 0 if changes is STOCK else 24
     assert len(completions) == (initial + 8 * 4 + 2 * 4) * 4  # initial rollouts, eight batches, two evaluations
     assert len(set(completions)) == len(completions)  # of 16 ** 6
+
+
+def test_no_refill_is_drawn_with_the_noise_of_another_round_and_none_is_drawn_twice(start_on_server):
+    trainer = start_on_server(max_steps=4, vade_dynamic_sampling=True, vade_max_refills=3)
+    logprobs = []
+    compute_loss = trainer._compute_loss
+    trainer._compute_loss = lambda model, inputs: (
+        logprobs.append(inputs["sampling_per_token_logps"]) or compute_loss(model, inputs)
+    )
+    trainer.train()
+    completions = [tuple(ids) for batch in trainer.seen for ids in batch]
+    assert len(completions) == trainer.selection.rollouts > 4 * 16
+    assert len(set(completions)) == len(completions)  # of 16 ** 6
+    assert len(trainer.vllm_generation.vllm_client.requests) * 4 == len(completions)
+    assert all((batch == -1.0).all() for batch in logprobs)  # those of the engine, for vLLM's importance sampling
 
 
 def test_another_seed_of_the_run_asks_for_other_samples_of_the_same_rows(start_on_server):

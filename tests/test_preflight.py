@@ -38,5 +38,32 @@ def test_an_unknown_success_reward_is_refused(text_rows, make_args, sampler):
     assert "'accuracy' is the name of 0" in refused([says_a_digit, always_half], args, text_rows)
 
 
+def reset_and_answer():
+    return None
+
+
+@pytest.mark.parametrize("name", ["tools", "environment_factory", "rollout_func"])
+def test_dynamic_sampling_is_refused_where_a_batch_cannot_be_put_together_again(text_rows, make_args, name):
+    args = make_args(vade_dynamic_sampling=True)
+    value = [reset_and_answer] if name == "tools" else reset_and_answer
+    message = refused(says_a_digit, args, text_rows, **{name: value})
+    assert f"vade_dynamic_sampling=True with {name}" in message
+    assert "Set vade_dynamic_sampling=False" in message
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"shuffle_dataset": False}, {"accelerator_config": {"dispatch_batches": True}}, "stream", "two rewards"],
+)
+def test_dynamic_sampling_is_refused_where_uniform_is_the_stock_trainer(text_rows, make_args, changes):
+    settings = changes if isinstance(changes, dict) else {}
+    args = make_args(vade_dynamic_sampling=True, vade_sampler="uniform", **settings)
+    rows = text_rows.to_iterable_dataset() if changes == "stream" else text_rows
+    rewards = [says_a_digit, always_half] if changes == "two rewards" else says_a_digit
+    message = refused(rewards, args, rows)
+    assert "nobody could draw the rows of a refill" in message
+    assert "Set" in message or "set" in message
+
+
 def test_plain_config_that_cannot_work_is_refused_too(text_rows, make_args):
     assert "shuffle_dataset=False" in refused(says_a_digit, make_args(GRPOConfig, shuffle_dataset=False), text_rows)

@@ -256,6 +256,66 @@ def test_rewards_for_a_batch_that_nobody_chose_are_an_error(make_selection):
         _ = selection.in_flight
 
 
+# ----------------------------------------------------------------------------------------------------------- refills
+
+
+def test_a_refill_draws_other_rows_and_knows_what_came_before(make_selection):
+    selection = make_selection(sampler=ThompsonSampler(6, seed=1))
+    selection.choose()
+    first = selection.in_flight.sample_index.tolist()
+    score(selection, [0, 0, 0, 0], [0, 0, 0, 0])
+    rows = selection.refill(2)
+    second = selection.in_flight.sample_index.tolist()
+    assert ids(rows) == [f"row-{row}" for row in second for _ in range(4)]
+    assert selection.in_flight.posterior_step == 1
+    score(selection, [0, 0, 0, 0], [0, 1, 0, 0])
+    selection.refill(1)
+    third = selection.in_flight.sample_index.tolist()
+    assert len(third) == 1
+    assert len({*first, *second, *third}) == 5
+    assert [selection.in_flight.refill, selection.sampler.posterior.step] == [2, 2]
+
+
+def test_a_refill_is_declined_when_too_few_other_rows_are_left_and_the_next_batch_may_draw_all_again(make_selection):
+    selection = make_selection(numbered_rows(5), UniformSampler(5))
+    for _ in range(2):
+        selection.choose()
+        score(selection, [0, 0, 0, 0], [0, 0, 0, 0])
+        selection.refill(2)
+        score(selection, [0, 0, 0, 0], [0, 0, 0, 0])
+        assert selection.refill(2) is None
+
+
+def test_a_refill_is_rounded_up_until_its_completions_divide_among_the_processes(make_selection):
+    selection = make_selection(numbered_rows(9), accelerator=process(1, 4), num_groups=4, num_generations=2)
+    selection.choose()
+    score(selection, [0, 0], [0, 0], [0, 0], [0, 1])
+    rows = selection.refill(3)
+    chosen = selection.in_flight.sample_index
+    assert len(chosen) == 4
+    assert ids(rows) == [f"row-{chosen[1]}"] * 2
+
+
+def test_the_metrics_of_a_refilled_batch_are_of_all_its_groups(make_selection):
+    selection = make_selection(sampler=UniformSampler(6, seed=3))
+    selection.choose()
+    score(selection, [1, 1, 1, 1], [0, 0, 0, 0])
+    selection.refill(2)
+    score(selection, [1, 0, 0, 0], [NAN, NAN, NAN, NAN])
+    selection.refill(1)
+    metrics = score(selection, [1, 1, 0, 0])
+    assert metrics["refills"] == 2.0
+    assert metrics["effective_gradient_ratio"] == 2 / 4
+    assert metrics["selected_pass_rate"] == pytest.approx((1 + 0 + 1 / 4 + 1 / 2) / 4)
+    assert metrics["brier"] == pytest.approx((1 / 4 + 1 / 4 + 1 / 16 + 0) / 4)
+    assert metrics["predicted_effective_ratio"] == pytest.approx(0.6)
+    assert metrics["rollouts"] == 20.0
+    assert metrics["staleness"] == 0.0
+    assert [line.get("refill") for line in selection.log.read()] == [None, 1, 2]
+    selection.choose()
+    assert score(selection, [1, 0, 0, 0], [1, 0, 0, 0])["effective_gradient_ratio"] == 1.0
+
+
 # --------------------------------------------------------------------------------------------------------- staleness
 
 

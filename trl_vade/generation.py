@@ -61,12 +61,14 @@ def seed_server_requests(trainer: Any) -> None:
     generate = client.generate
 
     def seeded(prompts, features=None, generation_kwargs=None, **options):
-        # The step alone is not enough: it may hold several generation batches, and so do the initial rollouts.
+        # The step alone is not enough: it may hold several generation batches, each of them in several rounds
+        # (`refill`), and so do the initial rollouts. An evaluation comes with the count of the batch that follows it.
         rollouts = 0 if trainer.selection is None else trainer.selection.rollouts
+        training = int(trainer.model.training)
 
         def request(index):
             # The prompt tells the batches of an evaluation and the turns of a conversation with tools apart.
-            place = (trainer.state.global_step, rollouts, index, zlib.crc32(repr(prompts[index]).encode()))
+            place = (trainer.state.global_step, rollouts, training, index, zlib.crc32(repr(prompts[index]).encode()))
             seed = int(np.random.SeedSequence((trainer.args.seed, *place)).generate_state(1)[0])
             kwargs = {"seed": seed} | (generation_kwargs or {})
             own_features = None if features is None else [features[index]]

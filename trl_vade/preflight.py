@@ -1,5 +1,6 @@
 """What a trainer is given, looked at before a model is loaded or a GPU is touched."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from accelerate.logging import get_logger
@@ -8,9 +9,10 @@ from torch import nn
 from trl import GRPOConfig
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
-from .config import VADEGRPOConfig, chooses, vade, with_vade_defaults
+from .config import VADEGRPOConfig, with_vade_defaults
 from .errors import ConfigurationError
 from .feedback import success_column
+from .presets import chooses, vade
 
 logger = get_logger(__name__)
 
@@ -66,6 +68,47 @@ def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
             f"(generation_batch_size {args.generation_batch_size} / num_generations {args.num_generations}). Add "
             "rows, or lower per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps."
         )
+    strata = args.vade_strata
+    if strata is not None and strata not in train_dataset.column_names:
+        raise ConfigurationError(
+            f"vade_strata={strata!r} is no column of the training set, which has {train_dataset.column_names}. Set it "
+            "to the column that holds each row's task or source, or to None."
+        )
     loader = args.accelerator_config
     stock_only = not args.shuffle_dataset or loader.split_batches or loader.dispatch_batches
     return len(train_dataset) >= num_groups and not stock_only
+
+
+NOT_REFILLED = {
+    "tools": "a completion with tool calls is more than its tokens (what the tools answered, masks, images), and TRL "
+    "1.16 has no place where it could be put together again without calling them once more",
+    "environment_factory": "TRL 1.16 resets an environment for each completion of a batch that is put together, and "
+    "the prompts would be others than those that were answered",
+    "rollout_func": "it returns prompts, completions and fields of its own for one batch, and TRL 1.16 has no place "
+    "where parts of several could be put together",
+}
+
+
+def refuse_refills(args: GRPOConfig, arguments: Mapping[str, Any], *, chosen_here: bool) -> None:
+    """Refuse dynamic sampling where a batch cannot be put together from the groups of several draws.
+
+    Args:
+        args: with VADE's fields.
+        arguments: of the trainer.
+        chosen_here: whether rows are chosen by us, and success is declared.
+    """
+    if not args.vade_dynamic_sampling:
+        return
+    for name, reason in NOT_REFILLED.items():
+        if arguments.get(name):
+            raise ConfigurationError(
+                f"vade_dynamic_sampling=True with {name}: a generation batch is put together from the groups that "
+                f"have a gradient, of several draws. But {reason}. Set vade_dynamic_sampling=False."
+            )
+    if not chosen_here:
+        raise ConfigurationError(
+            "vade_dynamic_sampling=True with settings under which vade_sampler='uniform' is the stock trainer, where "
+            "nobody could draw the rows of a refill: a stream (IterableDataset), fewer rows than a generation batch "
+            "takes, shuffle_dataset=False, accelerator_config.split_batches or dispatch_batches, or several reward "
+            "functions without vade_success_reward. Change these, or set vade_dynamic_sampling=False."
+        )

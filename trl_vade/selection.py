@@ -9,7 +9,6 @@ import functools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,26 +21,15 @@ from numpy.typing import NDArray
 
 from .data import Rows, dataset_fingerprint, sample_keys
 from .feedback import GroupOutcomes
-from .information import expected_effective_ratio
+from .information import mixed_group_probability
 from .loading import RowLoader
 from .notices import GradientWatch, pool_notices
 from .outage import OutageGuard
-from .posterior import beta_mean
-from .samplers import ThompsonSampler, UniformSampler
+from .posterior_sampler import PosteriorSampler
+from .rounds import InFlight, batch_metrics
 from .selection_log import SelectionLog
 
 logger = get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class InFlight:
-    """A generation batch between its choice and its scores."""
-
-    sample_index: NDArray[np.int64]  # (K,)
-    posterior_mean: NDArray[np.float64]  # (K,) belief before the rollouts
-    predicted_effective_ratio: float  # expected share of groups with a gradient, before the rollouts
-    posterior_step: int  # generation batches in the posterior when the rows were chosen
-    initialising: bool  # Algorithm 1, lines 1-4: collected, and observed together as one step
 
 
 class OnTimeSelection:
@@ -63,7 +51,7 @@ class OnTimeSelection:
 
     def __init__(
         self,
-        sampler: ThompsonSampler | UniformSampler,
+        sampler: PosteriorSampler,
         dataset: Dataset,
         *,
         num_groups: int,
@@ -86,7 +74,8 @@ class OnTimeSelection:
         self._in_flight: InFlight | None = None
         self._num_scored = 0
         self._initial: list[GroupOutcomes] = []
-        self._choose_seconds = 0.0
+        self._rounds: list[tuple[InFlight, GroupOutcomes]] = []  # of the last generation batch
+        self._seconds_before = 0.0  # spent on selection before that batch was chosen
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
@@ -102,14 +91,20 @@ class OnTimeSelection:
 
     def choose(self) -> Rows:
         """Draw K rows from the posterior as it is now; return this process's share, one item a completion."""
-        before = self.seconds["selection"]
-        with self.timed("selection"):
-            draw = self.sampler.draw(self.num_groups)
-            sample_index = self._from_main_process(draw.sample_index)
-            self._in_flight = self._describe(sample_index, initialising=False)
-            rows = self.loader.load(sample_index)
-        self._choose_seconds = self.seconds["selection"] - before
-        return rows
+        self._seconds_before = self.seconds["selection"]
+        return self._draw(self.num_groups)
+
+    def refill(self, missing: int) -> Rows | None:
+        """Draw `missing` rows more for the batch that was scored last, none a second time, from the posterior as it is
+        now; some more where their completions would not divide among the processes. The share is as in `choose`.
+
+        None where the data set has too few other rows, and in a reward outage, in which no row would have a gradient.
+        """
+        drawn = np.concatenate([in_flight.sample_index for in_flight, _ in self._rounds])
+        size = self._divisible(missing)
+        if self.outage or size > len(self.dataset) - len(drawn):
+            return None
+        return self._draw(size, refill=len(self._rounds), exclude=drawn)
 
     def initial_batches(self) -> Iterator[Rows]:
         """Every row once (Algorithm 1, lines 1-4), K at a time.
@@ -117,18 +112,16 @@ class OnTimeSelection:
         The last batch is filled up from the first rows where the completions would not divide among the processes;
         the outcomes of those rows are added up, so no rollout is thrown away.
         """
-        num_rows, world = len(self.dataset), self.accelerator.num_processes
+        num_rows = len(self.dataset)
         for start in range(0, num_rows, self.num_groups):
-            size = min(self.num_groups, num_rows - start)
-            while size * self.num_generations % world:
-                size += 1
+            size = self._divisible(min(self.num_groups, num_rows - start))
             sample_index = np.arange(start, start + size, dtype=np.int64) % num_rows
             self._in_flight = self._describe(sample_index, initialising=True)
             yield self.loader.load(sample_index)
 
     def record(self, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
-        """Feed the scores of the batch in flight back, and return what is to be logged of it."""
-        in_flight, before = self.in_flight, self.seconds["selection"]
+        """Feed the scores of the rows in flight back; return what is to be logged of their batch, refills included."""
+        in_flight = self.in_flight
         with self.timed("selection"):
             self.rollouts += len(outcomes.sample_index) * self.num_generations
             self._in_flight = None
@@ -136,10 +129,15 @@ class OnTimeSelection:
                 self._initial.append(outcomes)
                 return {}
             staleness = self._num_scored - in_flight.posterior_step
-            self._observe(outcomes, global_step, in_flight.predicted_effective_ratio)
-            metrics = self._metrics(in_flight, outcomes) | {"staleness": float(staleness)}
-        seconds = self._choose_seconds + self.seconds["selection"] - before
-        return metrics | {"rollouts": float(self.rollouts), "selection_seconds": seconds}
+            self._observe(outcomes, global_step, float(in_flight.predicted_gradient.mean()), in_flight.refill)
+            self._rounds = [*(self._rounds if in_flight.refill else []), (in_flight, outcomes)]
+            metrics = self.sampler.metrics() | batch_metrics(self._rounds)
+        return metrics | {
+            "outage": float(self.outage),
+            "staleness": float(staleness),
+            "rollouts": float(self.rollouts),
+            "selection_seconds": self.seconds["selection"] - self._seconds_before,
+        }
 
     def finish_initialisation(self) -> None:
         """Observe the outcomes of `initial_batches` as one step: alpha = r, beta = G - r for every row."""
@@ -151,8 +149,7 @@ class OnTimeSelection:
             has_gradient[outcomes.sample_index[outcomes.has_gradient]] = True
         self._initial = []
         every_row = np.arange(len(self.dataset), dtype=np.int64)
-        alpha, beta = self.sampler.posterior.counts(every_row)
-        predicted = expected_effective_ratio(alpha, beta, self.num_generations).mean()
+        predicted = mixed_group_probability(*self.sampler.belief(every_row), self.num_generations).mean()
         self._observe(GroupOutcomes(every_row, successes, trials, has_gradient), 0, float(predicted))
 
     @functools.cached_property
@@ -166,8 +163,13 @@ class OnTimeSelection:
         return dataset_fingerprint(self.sample_keys[0])
 
     @property
+    def outage(self) -> bool:
+        """Whether a reward outage is on."""
+        return self._guard is not None and self._guard.active
+
+    @property
     def in_flight(self) -> InFlight:
-        """The batch that was chosen and has no scores yet."""
+        """The rows that were chosen and have no scores yet."""
         if self._in_flight is None:
             raise RuntimeError(
                 "Rewards arrived for a generation batch that nobody chose: this is a defect of trl_vade."
@@ -194,13 +196,15 @@ class OnTimeSelection:
                 "the lines between are lost. The run goes on; a replay of this file no longer gives its posterior."
             )
 
-    def _observe(self, outcomes: GroupOutcomes, global_step: int, predicted: float) -> None:
-        notices, restored = [self._watch.observe(outcomes)], {}
+    def _observe(self, outcomes: GroupOutcomes, global_step: int, predicted: float, refill: int = 0) -> None:
+        notices, more = [], {"refill": refill} if refill else {}
+        if not refill or outcomes.has_gradient.any():  # the watch counts generation batches
+            notices.append(self._watch.observe(outcomes))
         groups = (outcomes.sample_index, outcomes.successes, outcomes.trials)
         if self._guard:
             notices.append(self._guard.before_observing(*groups))
             if self._guard.restored_to is not None:
-                restored["restored_to"] = self._guard.restored_to
+                more["restored_to"] = self._guard.restored_to
         for notice in filter(None, notices):
             logger.warning(notice)
         self.sampler.observe(*groups)
@@ -212,27 +216,26 @@ class OnTimeSelection:
                 global_step=global_step,
                 rollouts=self.rollouts,
                 predicted_effective_ratio=predicted,
-                **restored,
+                **more,
             )
 
-    def _describe(self, sample_index: NDArray[np.int64], *, initialising: bool) -> InFlight:
-        posterior = self.sampler.posterior
-        alpha, beta = posterior.counts(sample_index)
-        predicted = expected_effective_ratio(alpha, beta, self.num_generations)
-        mean = beta_mean(alpha, beta)
-        return InFlight(sample_index, mean, float(predicted.mean()), posterior.step, initialising)
+    def _draw(self, size: int, *, refill: int = 0, exclude: NDArray[np.int64] | None = None) -> Rows:
+        with self.timed("selection"):
+            draw = self.sampler.draw(size, exclude=exclude)
+            sample_index = self._from_main_process(draw.sample_index)
+            self._in_flight = self._describe(sample_index, refill=refill)
+            return self.loader.load(sample_index)
 
-    def _metrics(self, in_flight: InFlight, outcomes: GroupOutcomes) -> dict[str, float]:
-        scored = outcomes.trials > 0
-        realised = outcomes.pass_rate[scored]
-        error = in_flight.posterior_mean[scored] - realised
-        return self.sampler.metrics() | {
-            "effective_gradient_ratio": outcomes.effective_gradient_ratio,
-            "predicted_effective_ratio": in_flight.predicted_effective_ratio,
-            "brier": float(np.mean(error**2)) if scored.any() else float("nan"),
-            "selected_pass_rate": float(realised.mean()) if scored.any() else float("nan"),
-            "outage": float(self._guard is not None and self._guard.active),
-        }
+    def _divisible(self, size: int) -> int:
+        """The least number of rows from `size` on whose completions divide among the processes."""
+        while size * self.num_generations % self.accelerator.num_processes:
+            size += 1
+        return size
+
+    def _describe(self, sample_index: NDArray[np.int64], **more: int) -> InFlight:
+        a, b = self.sampler.belief(sample_index)
+        predicted = mixed_group_probability(a, b, self.num_generations)
+        return InFlight(sample_index, a / (a + b), predicted, self.sampler.posterior.step, **more)
 
     def _from_main_process(self, sample_index: NDArray[np.int64]) -> NDArray[np.int64]:
         """Process 0's choice. The replicas agree, but a libm that rounds differently on another node must not split

@@ -27,6 +27,9 @@ class SelectionLog:
     when the batch was scored), `rollouts` (so far), `predicted_effective_ratio`, `effective_gradient_ratio` (null
     where no completion was scored), and of each group `sample_index`, `successes` and `trials`. A line that ends a
     reward outage also holds `restored_to`, the step whose counts were put back before it was observed.
+
+    With dynamic sampling each refill of a generation batch is a step and a line of its own, which also holds `refill`,
+    its number from 1.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):

@@ -3,27 +3,27 @@
 import functools
 import inspect
 import textwrap
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from .callbacks import PosteriorState, StepTimer
 from .checkpoint import load_posterior, save_posterior
 from .complete import CheckpointFiles, resolve_checkpoint, saving
-from .config import chooses
 from .data import TicketDataset
 from .feedback import group_outcomes, refuse_infinite, success_column
 from .generation import seed_server_requests, suppress_vision_tokens, without_missing_images
+from .initial_rollouts import initialise_posterior
 from .preemption import LastCheckpoint
-from .preflight import declares_success, resolve_args, reward_names, selects_on_time
-from .samplers import ThompsonSampler, UniformSampler
+from .preflight import declares_success, refuse_refills, resolve_args, reward_names, selects_on_time
+from .presets import chooses
+from .refill import Refill
+from .sampler_choice import make_sampler
 from .selection import OnTimeSelection
 from .selection_log import SelectionLog
 from .snapshot import POSTERIOR_FILE
@@ -68,9 +68,11 @@ class VADEGRPOTrainer(GRPOTrainer):
         call = inspect.signature(GRPOTrainer.__init__).bind(self, *positional, **named)
         arguments = call.arguments
         arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
-        if arguments.get("environment_factory") is None:  # TRL adds an environment's own rewards to the names
-            declares_success(args, reward_names(arguments.get("reward_funcs")))
+        # TRL adds an environment's own rewards to the names.
+        named_later = arguments.get("environment_factory") is not None
+        declared = named_later or declares_success(args, reward_names(arguments.get("reward_funcs")))
         on_time = selects_on_time(args, arguments.get("train_dataset"))
+        refuse_refills(args, arguments, chosen_here=declared and on_time)
         super().__init__(*call.args[1:], **call.kwargs)
         suppress_vision_tokens(self)
         seed_server_requests(self)
@@ -78,31 +80,24 @@ class VADEGRPOTrainer(GRPOTrainer):
         self.add_callback(self._last_checkpoint)
         self.add_callback(CheckpointFiles())
         self._weights_left_out = False
-        self.selection = None
+        self.selection = self._refill = None
         if on_time and declares_success(args, self.reward_func_names):
             self._success_column = success_column(self.reward_func_names, args.vade_success_reward)
             self.selection = self._make_selection()
+            self._refill = Refill(self) if args.vade_dynamic_sampling else None
         if self.selection is not None:
             self.add_callback(PosteriorState(POSTERIOR_FILE))
             self.add_callback(StepTimer(lambda: self.selection.seconds))
 
     def _make_selection(self) -> OnTimeSelection:
-        args, num_rows = self.args, len(self.train_dataset)
-        common = {
-            "seed": args.seed,
-            "decay_sampled": args.vade_decay_sampled,
-            "decay_unsampled": args.vade_decay_unsampled,
-        }
-        if chooses(args):
-            greedy = args.vade_sampler == "greedy"
-            sampler = ThompsonSampler(num_rows, gain=args.vade_information_gain, greedy=greedy, **common)
-        else:
-            sampler = UniformSampler(num_rows, **common)
+        args, rows = self.args, self.train_dataset
+        num_groups = args.generation_batch_size // args.num_generations
+        strata = None if args.vade_strata is None else rows[args.vade_strata][:]
         return OnTimeSelection(
-            sampler,
+            make_sampler(args, len(rows), num_groups=num_groups, strata=strata),
             # As the stock loader does: with `remove_unused_columns` a reward function sees no other columns.
-            self._remove_unused_columns(self.train_dataset, description="training"),
-            num_groups=args.generation_batch_size // args.num_generations,
+            self._remove_unused_columns(rows, description="training"),
+            num_groups=num_groups,
             num_generations=args.num_generations,
             accelerator=self.accelerator,
             log=SelectionLog(args.output_dir),
@@ -147,7 +142,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         if self.selection is None or not self.model.training or not self._generation_is_due():
             return super()._prepare_inputs(generation_batch)
         if self.args.vade_posterior_init == "rollout" and self.selection.sampler.posterior.step == 0:
-            self._initialise_posterior()
+            initialise_posterior(self)
         rows = self.selection.choose()
         with self._generating():
             return super()._prepare_inputs(rows)
@@ -167,29 +162,31 @@ class VADEGRPOTrainer(GRPOTrainer):
         generate_every = self.args.steps_per_generation * self.num_iterations
         return self._step % generate_every == 0 or self._buffered_inputs is None
 
-    def _initialise_posterior(self) -> None:
-        """Algorithm 1, lines 1-4: score `num_generations` rollouts of every row; no update, no metrics of a step."""
-        metrics, self._metrics["train"] = self._metrics["train"], defaultdict(list)
-        num_batches = -(-len(self.train_dataset) // self.selection.num_groups)
-        batches = tqdm(
-            self.selection.initial_batches(),
-            total=num_batches,
-            desc="Initial rollouts of every row",
-            disable=self.args.disable_tqdm or not self.is_world_process_zero(),
-        )
-        for rows in batches:
-            with self._generating():
-                self._generate_and_score_completions(rows)
-        self.selection.finish_initialisation()
-        self._metrics["train"] = metrics
+    def _generate_and_score_completions(self, inputs):
+        """With dynamic sampling refill a training batch first; see `refill`."""
+        prepare = super()._generate_and_score_completions
+        if self._refill is None or not self.model.training or self.selection.in_flight.initialising:
+            return prepare(inputs)
+        return self._refill.complete(inputs, prepare)
 
     def _generate(self, prompts):
         """Hand a row without an image on as an empty list; see `generation.without_missing_images`."""
         *output, images, tool_images = super()._generate(prompts)
+        if self._refill is not None and self._refill.in_round:
+            self._refill.leave(prompts, output)
         return (*output, without_missing_images(images), tool_images)
+
+    @functools.wraps(GRPOTrainer._generate_single_turn)
+    def _generate_single_turn(self, *positional: Any, **named: Any):
+        """Generate, unless it was done in the rounds of a batch that is now put together."""
+        if self._refill is not None and self._refill.replay:
+            return self._refill.replay.completions()
+        return super()._generate_single_turn(*positional, **named)
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """Feed the gathered rewards of a training batch to the sampler; evaluation never touches the posterior."""
+        if self._refill is not None and self._refill.replay:
+            return self._refill.replay.rewards_of(completion_ids_list)
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.selection is not None and self.model.training:
             refuse_infinite(rewards.cpu().numpy(), self.reward_func_names)
@@ -199,10 +196,12 @@ class VADEGRPOTrainer(GRPOTrainer):
                 threshold=self.args.vade_success_threshold,
                 name=self.reward_func_names[self._success_column],
             )
-            for name, value in self.selection.record(outcomes, self.state.global_step).items():
-                # TRL averages over the logging window; of a running total the last value is the one that counts.
-                kept = [] if name == "rollouts" else self._metrics["train"][f"vade/{name}"]
-                self._metrics["train"][f"vade/{name}"] = [*kept, value]
+            metrics = self.selection.record(outcomes, self.state.global_step)
+            for name, value in metrics.items():
+                # TRL averages over the logging window; of a running total the last value is the one that counts. Those
+                # of a refill are about its whole generation batch, and replace what was known of that before.
+                last = 0 if name == "rollouts" else -1 if metrics["refills"] else None
+                self._metrics["train"][f"vade/{name}"] = [*self._metrics["train"][f"vade/{name}"][:last], value]
         return rewards
 
     def _save_checkpoint(self, model, trial):

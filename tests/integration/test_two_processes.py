@@ -80,21 +80,56 @@ def test_two_processes_resume_bit_for_bit(text_model_path, tmp_path, scenario, i
             assert mine[name] == theirs[name]
 
 
-def test_two_processes_end_where_one_with_the_same_global_batch_does(text_model_path, tmp_path):
+@pytest.mark.parametrize("scenario", ["same", "same-refilled"])
+def test_two_processes_end_where_one_with_the_same_global_batch_does(text_model_path, tmp_path, scenario):
     """Choices and posterior are the same to the bit. The weights are up to float32 sums in another order: 1e-6."""
-    first, second = run(text_model_path, tmp_path / "two", "same")
-    command = [sys.executable, str(SCRIPT), text_model_path, str(tmp_path / "one"), "same"]
+    first, second = run(text_model_path, tmp_path / "two", scenario)
+    command = [sys.executable, str(SCRIPT), text_model_path, str(tmp_path / "one"), scenario]
     alone = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert alone.returncode == 0, alone.stderr[-3000:]
     one = json.loads((tmp_path / "one" / "rank-0.json").read_text())
     assert SelectionLog(tmp_path / "two").read() == SelectionLog(tmp_path / "one").read()
     assert one["digest"] == first["digest"] == second["digest"]
+    assert one["tokens"] == first["tokens"]
+    assert one["refills"] == first["refills"]
+    assert (sum(one["refills"]) > 0) == (scenario == "same-refilled")
     before, after, together = (
         load_file(path / "model.safetensors")
         for path in (Path(text_model_path), tmp_path / "one" / "checkpoint-6", tmp_path / "two" / "checkpoint-6")
     )
     assert max((after[name] - before[name]).abs().max().item() for name in after) > 1e-3  # it did learn
     assert max((after[name] - together[name]).abs().max().item() for name in after) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("scenario", "generations"), [("default", 4), ("odd", 3), ("straddling", 8), ("rollout", 4), ("iterations", 4)]
+)
+def test_kept_groups_are_dealt_again_over_the_processes(text_model_path, tmp_path, scenario, generations):
+    """`odd`: a refill of one group of three would not divide between two processes, so it is one of two."""
+    first, second = run(text_model_path, tmp_path, f"{scenario}-refilled")
+    for name in ("digest", "alpha", "visits", "weights", "rollouts", "tokens", "refills"):
+        assert first[name] == second[name]
+    assert set(first["staleness"]) == {0.0}
+    assert sum(first["refills"]) > 0 or scenario == "straddling"
+    refills = [line for line in SelectionLog(tmp_path).read() if "refill" in line]
+    assert len(refills) == sum(first["refills"])
+    assert {len(line["sample_index"]) * generations % 2 for line in refills} <= {0}
+
+
+def test_a_refilled_batch_of_text_on_one_process_and_images_on_the_other_trains(vision_model_path, tmp_path):
+    first, second = run(vision_model_path, tmp_path, "images-refilled")
+    assert first["weights"] == second["weights"]
+    assert sum(first["refills"]) > 0
+
+
+def test_two_processes_resume_a_run_with_refills_bit_for_bit(text_model_path, tmp_path):
+    whole = run(text_model_path, tmp_path, "iterations-refilled")
+    lines = SelectionLog(tmp_path).read()
+    resumed = run(text_model_path, tmp_path, "iterations-refilled", "3")
+    assert SelectionLog(tmp_path).read() == lines
+    for mine, theirs in zip(resumed, whole, strict=True):
+        for name in ("alpha", "visits", "weights", "rollouts"):
+            assert mine[name] == theirs[name]
 
 
 def test_a_replica_that_differs_stops_the_run_at_the_next_save_by_name(text_model_path, tmp_path):

@@ -1,9 +1,9 @@
 """Body of `test_two_processes.py`, run by torch.distributed.run on two processes over gloo, or by itself on one.
 
-usage: two_processes.py MODEL_DIRECTORY OUTPUT_DIRECTORY SCENARIO [CHECKPOINT]
+usage: two_processes.py MODEL_DIRECTORY OUTPUT_DIRECTORY SCENARIO[-refilled] [CHECKPOINT]
 
 Every process writes what it saw to `rank-<n>.json` in the output directory. With CHECKPOINT (a step), the run goes on
-from that checkpoint of the output directory.
+from that checkpoint of the output directory. `-refilled` is with dynamic sampling.
 """
 
 import json
@@ -22,6 +22,7 @@ from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.snapshot import state_digest
 
 model, output_dir, scenario, *checkpoint = sys.argv[1:]
+scenario, refilled = scenario.removesuffix("-refilled"), scenario.endswith("-refilled")
 
 
 def text_of(completion):
@@ -29,7 +30,8 @@ def text_of(completion):
 
 
 def has_even_length(completions, **kwargs):
-    return [float(len(text_of(completion)) % 2 == 0) for completion in completions]
+    divisor = 4 if refilled else 2  # rarer, so that there is something to refill
+    return [float(len(text_of(completion)) % divisor == 0) for completion in completions]
 
 
 def rows_with_images():
@@ -54,8 +56,10 @@ class SameCompletions(VADEGRPOTrainer):
     """
 
     def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, **kwargs):
+        if self._refill is not None and self._refill.replay:
+            return super()._generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, **kwargs)
         answers = []
-        for i, prompt in enumerate(prompt_ids):
+        for i, prompt in enumerate(prompt_ids, start=self.accelerator.process_index * len(prompt_ids)):
             noise = np.random.default_rng([*prompt, i % num_generations, self.state.global_step])
             answers.append(noise.integers(4, 20, size=noise.integers(1, 5)).tolist())
         return answers, None
@@ -86,8 +90,9 @@ class Loaded:
 
 args = VADEGRPOConfig(
     output_dir=output_dir,
-    per_device_train_batch_size=8 // int(os.environ.get("WORLD_SIZE", 1)),
-    num_generations=4 if scenario != "straddling" else 8,
+    per_device_train_batch_size=(6 if scenario == "odd" else 8) // int(os.environ.get("WORLD_SIZE", 1)),
+    num_generations={"straddling": 8, "odd": 3}.get(scenario, 4),
+    vade_dynamic_sampling=refilled,
     max_completion_length=4,
     max_steps=6,
     num_iterations=2 if scenario == "iterations" else 1,
@@ -136,6 +141,8 @@ with open(f"{output_dir}/rank-{rank}.json", "w") as file:
             "alpha": posterior.alpha.tolist(),
             "visits": posterior.visits.tolist(),
             "rollouts": trainer.selection.rollouts,
+            "tokens": trainer.state.num_input_tokens_seen,
+            "refills": [e["vade/refills"] for e in trainer.state.log_history if "vade/refills" in e],
             "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
             "weights": [p.double().sum().item() for p in trainer.model.parameters()],
         },
