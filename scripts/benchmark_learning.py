@@ -11,7 +11,7 @@ rollouts to spend, initial passes and refills included. Stages:
     tune     main arms at several learning rates, on seeds of their own: each arm goes on at its best one
     main     the main arms, on fresh seeds
     more     ablations, other rules, the oracle, on some of those seeds: at the learning rate of `paper` for its own
-             ablations, of `robust` for all others
+             ablations, of `frontier` for all others
     trainer  main arms through `VADEGRPOTrainer` itself
     report   tables on the standard output, pictures beside the results
 
@@ -32,11 +32,12 @@ sys.path.insert(0, str(Path(__file__).parent))  # for a worker, which is a fresh
 from learning.arms import MAIN, MORE
 from learning.curves import best_rates, read
 
-REGIMES = {  # name: generation batches' worth of rollouts, learning rates to try
-    "paper_like": (120, (2e-4, 4e-4, 8e-4, 1.6e-3)),
-    "staged": (120, (2e-4, 4e-4, 8e-4, 1.6e-3)),
-    "many_impossible": (120, (1e-4, 2e-4, 4e-4)),
-    "no_headroom": (120, (1e-4, 2e-4, 4e-4)),
+REGIMES = {  # name: generation batches' worth of rollouts, those between two evaluations, learning rates to try
+    "paper_like": (60, 3, (1e-4, 2e-4, 4e-4)),
+    "staged": (120, 10, (2e-4, 4e-4, 8e-4)),
+    "many_impossible": (120, 10, (2e-4, 4e-4, 8e-4)),
+    "hard_pictures": (120, 10, (1e-4, 2e-4)),
+    "no_headroom": (120, 10, (1e-4, 2e-4, 4e-4)),
 }
 STAGES = ("tune", "main", "more", "trainer", "report")
 KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
@@ -45,7 +46,7 @@ KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
 def work(task):
     """One run, in a worker; returns its record."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    arguments = {name: task[name] for name in KEY[1:]}
+    arguments = {name: task[name] for name in KEY[1:]} | {"evaluate_every": REGIMES[task["regime"]][1]}
     if task["stage"] == "trainer":
         from learning.trainer_run import run
     else:
@@ -57,7 +58,7 @@ def tasks_of(stage, options, done):
     """All runs of a stage; those after `tune` need its results."""
     tasks = []
     for regime in options.regimes:
-        batches, rates = REGIMES[regime]
+        batches, _, rates = REGIMES[regime]
         batches = options.batches or batches
         best = best_rates([record for record in done if record["stage"] == "tune"], regime)
         if stage != "tune" and not best:
@@ -81,7 +82,7 @@ def rate_of(arm, best):
         return best[arm]
     if arm.startswith("paper"):
         return best["paper"]
-    return best["robust"]
+    return best["frontier"]
 
 
 def run_stage(stage, options):
@@ -123,9 +124,9 @@ def main():
     parser.add_argument("--rates", nargs="+", type=float, help="learning rates to try; default: the regime's")
     parser.add_argument("--batches", type=int, help="generation batches' worth of rollouts; default: the regime's")
     parser.add_argument("--tuning_seeds", nargs="+", type=int, default=[100, 101])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
-    parser.add_argument("--more_seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--trainer_seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12, 13, 14, 15])
+    parser.add_argument("--more_seeds", nargs="+", type=int, default=[10, 11, 12])
+    parser.add_argument("--trainer_seeds", nargs="+", type=int, default=[10, 11])
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     options = parser.parse_args()
     for stage in options.only:

@@ -19,7 +19,8 @@ def record(score, arm="uniform", seed=0, learning_rate=1e-4, stage="main", **fig
     made = {
         "stage": stage, "regime": "staged", "arm": arm, "learning_rate": learning_rate, "seed": seed, "batches": 10,
         "seconds": 1.0, "rollouts": [0, 1280, 2560], "score": score, "greedy": score,
-        "updates": [0, 5, 10], "window": [640, 1920], "ratio": [0.5, 0.25], "lift": [1.0, 1.5], "grad_norm": [1.0, 2.0],
+        "updates": [0, 5, 10], "window": [640, 1920],
+        "ratio": [0.5, 0.25], "lift": [1.0, 1.5], "grad_norm": [1.0, 2.0],
         "chosen_impossible": [0.1, 0.2], "chosen_mastered": [0.0, 0.1], "coverage": 1.0, "top_tenth": 0.1,
         "band_before": {"impossible": None, "frontier": 0.5, "mastered": 1.0},
         "band_after": {"impossible": None, "frontier": 0.7, "mastered": 0.9},
@@ -47,7 +48,7 @@ def test_a_level_is_reached_where_the_mean_curve_crosses_it():
 
 
 def test_differences_are_paired_by_seed():
-    ours = [record([0.5, 0.5, 0.5], "robust", 0), record([0.9, 0.9, 0.9], "robust", 1)]
+    ours = [record([0.5, 0.5, 0.5], "frontier", 0), record([0.9, 0.9, 0.9], "frontier", 1)]
     theirs = [record([0.8, 0.8, 0.8], seed=1), record([0.4, 0.4, 0.4], seed=0), record([0.1, 0.1, 0.1], seed=2)]
     mean, error = curves.paired(ours, theirs, curves.area)
     assert (mean, error) == (pytest.approx(0.1), pytest.approx(0.0, abs=1e-9))
@@ -62,19 +63,19 @@ def test_each_arm_goes_on_at_the_learning_rate_with_the_largest_area():
     records = [
         record([0.1, 0.2, 0.9], learning_rate=1e-4),
         record([0.1, 0.6, 0.7], learning_rate=2e-4),
-        record([0.1, 0.9, 0.9], "robust", learning_rate=1e-4),
-        record([0.1, 0.2, 0.2], "robust", learning_rate=2e-4),
+        record([0.1, 0.9, 0.9], "frontier", learning_rate=1e-4),
+        record([0.1, 0.2, 0.2], "frontier", learning_rate=2e-4),
     ]
-    assert curves.best_rates(records, "staged") == {"uniform": 2e-4, "robust": 1e-4}
+    assert curves.best_rates(records, "staged") == {"uniform": 2e-4, "frontier": 1e-4}
 
 
 def test_the_tables_show_each_arm_beside_uniform():
     records = [record([0.2, 0.3, 0.4], seed=seed) for seed in (0, 1)]
-    records += [record([0.2, 0.4, 0.5], "robust", seed) for seed in (0, 1)]
+    records += [record([0.2, 0.4, 0.5], "frontier", seed) for seed in (0, 1)]
     text = tables.tables(records)
-    robust = next(line for line in text.splitlines() if line.startswith("| robust |"))
-    assert "| 0.3750 ± 0.0000 | +0.0750 ± 0.0000 |" in robust
-    assert robust.endswith("| 0.50 |")
+    ours = next(line for line in text.splitlines() if line.startswith("| frontier |"))
+    assert "| 0.3750 ± 0.0000 | +0.0750 ± 0.0000 |" in ours
+    assert ours.endswith("| 0.50 |")
     assert "| 0.50 > 0.70 | 1.00 > 0.90 |" in text
 
 
@@ -119,7 +120,7 @@ def test_the_figures_of_a_run_worked_by_hand():
 
 @pytest.mark.parametrize("arm", arms.ARMS)
 def test_every_arm_makes_a_sampler(arm):
-    sampler = arms.sampler_of(arm, 40, num_groups=4, num_generations=8, seed=1, tasks=["a", "b"] * 20)
+    sampler = arms.sampler_of(arm, 40, num_groups=4, num_generations=8, seed=1, labels=["a", "b"] * 20)
     if arm == "oracle":
         sampler.set_pass_rates(np.linspace(0, 1, 40))
     assert len(set(sampler.draw(4).sample_index.tolist())) == 4
@@ -137,13 +138,13 @@ def test_a_benchmark_in_small_runs_all_stages_once_and_is_taken_up_where_it_was(
     results = tmp_path / "results.jsonl"
     flags = ["--results", results, "--regimes", "staged", "--batches", 20, "--rates", 2e-4, "--tuning_seeds", 0]
     flags += ["--seeds", 0, "--more_seeds", 0, "--trainer_seeds", 0, "--workers", 1]
-    run(*flags, "--arms", "uniform", "robust", "oracle", "paper + initial pass", "robust + dapo")
+    run(*flags, "--arms", "uniform", "frontier", "oracle", "paper + initial pass", "frontier + dapo")
     records = [json.loads(line) for line in results.read_text().splitlines()]
     assert [r["stage"] for r in records] == ["tune"] * 2 + ["main"] * 2 + ["more"] * 3 + ["trainer"] * 2
     by_arm = {(r["stage"], r["arm"]): r for r in records}
     assert by_arm["main", "uniform"]["rollouts"][-1] == 20 * 256
     assert by_arm["more", "paper + initial pass"]["updates"][-1] == 4  # a pass over 512 rows has taken 16 of the 20
-    fast, trainer = by_arm["main", "robust"], by_arm["trainer", "robust"]
+    fast, trainer = by_arm["main", "frontier"], by_arm["trainer", "frontier"]
     assert trainer["rollouts"][-1] == fast["rollouts"][-1]
     assert trainer["score"][0] == pytest.approx(fast["score"][0], abs=1e-3)
     assert "runs to do" in run(*flags, "--arms", "uniform", "--only", "main")

@@ -29,10 +29,10 @@ def parse(*flags, config_class=VADEGRPOConfig):
 # ------------------------------------------------------------------------------------------------------- defaults
 
 
-def test_the_defaults_are_the_robust_preset(make_args):
+def test_the_defaults_are_the_frontier_preset(make_args):
     args = make_args()
-    assert (args.vade_preset, args.vade_sampler) == ("robust", "thompson")
-    assert vade(args, "information_gain") == "symmetric"
+    assert (args.vade_preset, args.vade_sampler) == ("frontier", "thompson")
+    assert vade(args, "information_gain") == "asymmetric"
     assert vade(args, "signal_aware_decay") is True
     assert vade(args, "cooldown") == 0.2
     assert args.vade_decay_sampled == 0.2  # lambda_1
@@ -46,6 +46,20 @@ def test_the_defaults_are_the_robust_preset(make_args):
     assert args.vade_outage_guard is True
 
 
+def test_the_presets_are_what_their_names_promise(make_args):
+    figures = {
+        name: tuple(
+            vade(make_args(vade_preset=name), part) for part in ("information_gain", "signal_aware_decay", "cooldown")
+        )
+        for name in PRESETS
+    }
+    assert figures == {
+        "paper": ("asymmetric", False, 0.0),
+        "robust": ("symmetric", True, 0.2),
+        "frontier": ("asymmetric", True, 0.2),
+    }
+
+
 def test_one_word_gives_the_papers_rule(make_args):
     args = make_args(vade_preset="paper")
     made, paper = make_sampler(args, 50, num_groups=5), ThompsonSampler(50, seed=args.seed)
@@ -55,8 +69,8 @@ def test_one_word_gives_the_papers_rule(make_args):
 def test_a_setting_of_ones_own_goes_before_the_presets(make_args):
     args = make_args(vade_preset="paper", vade_cooldown=0.5)
     assert (vade(args, "cooldown"), vade(args, "information_gain")) == (0.5, "asymmetric")
-    args = make_args(vade_signal_aware_decay=False, vade_information_gain="asymmetric")
-    assert (vade(args, "signal_aware_decay"), vade(args, "information_gain")) == (False, "asymmetric")
+    args = make_args(vade_signal_aware_decay=False, vade_information_gain="symmetric")
+    assert (vade(args, "signal_aware_decay"), vade(args, "information_gain")) == (False, "symmetric")
     assert vade(args, "cooldown") == 0.2
 
 
@@ -99,8 +113,8 @@ def test_every_new_field_has_a_help_text_and_stands_in_the_docstring():
         ("vade_sampler", "thomson", ["thompson", "greedy", "uniform"]),
         ("vade_sampler", None, ["thompson", "greedy", "uniform"]),
         ("vade_information_gain", "entropy", ["asymmetric", "symmetric"]),
-        ("vade_preset", "paranoid", ["paper", "robust"]),
-        ("vade_preset", None, ["paper", "robust"]),
+        ("vade_preset", "paranoid", ["paper", "robust", "frontier"]),
+        ("vade_preset", None, ["paper", "robust", "frontier"]),
         ("vade_prior", "beta", ["flat", "learned"]),
         ("vade_posterior_init", "warm", ["prior", "rollout"]),
         ("vade_on_mismatch", "ignore", ["error", "join", "reset"]),
@@ -140,7 +154,7 @@ def test_a_switch_that_is_neither_true_nor_false_is_refused(make_args, name, val
 
 @pytest.mark.parametrize("value", [-0.1, 1, 1.0, 3, "0.2", float("nan"), True])
 def test_a_cooldown_that_is_no_part_of_an_epoch_is_refused(make_args, value):
-    with pytest.raises(ConfigurationError, match=r"vade_cooldown=.* no number in \[0, 1\).*robust preset.*the paper"):
+    with pytest.raises(ConfigurationError, match=r"vade_cooldown=.* no number in \[0, 1\).*the default.*the paper"):
         make_args(vade_cooldown=value)
 
 

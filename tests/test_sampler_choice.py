@@ -12,8 +12,8 @@ def settings_of(sampler):
     return sampler.state_dict()["settings"]
 
 
-def test_the_robust_preset_arrives_with_the_cooldown_in_generation_batches(make_args):
-    made = settings_of(make_sampler(make_args(), 1000, num_groups=50))
+def test_a_preset_arrives_with_the_cooldown_in_generation_batches(make_args):
+    made = settings_of(make_sampler(make_args(vade_preset="robust"), 1000, num_groups=50))
     assert made["gain"] == "symmetric"
     assert made["signal_aware_decay"] is True
     assert made["cooldown"] == 4  # 0.2 of the 20 generation batches of an epoch

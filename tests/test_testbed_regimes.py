@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from trl_vade.testbed import regimes as regimes_module
+from trl_vade.testbed import pools
 from trl_vade.testbed.chains import (
     DIGITS,
     MAX_COMPLETION_LENGTH,
@@ -25,8 +25,9 @@ from trl_vade.testbed.chains import (
 from trl_vade.testbed.dataset import FEATURES
 from trl_vade.testbed.fast_policy import FastPolicy
 from trl_vade.testbed.model import build_model
+from trl_vade.testbed.pools import load_regime
 from trl_vade.testbed.processor import build_processor
-from trl_vade.testbed.regimes import REGIMES, load_regime
+from trl_vade.testbed.regimes import REGIMES
 from trl_vade.testbed.scenes import LEVELS, TASKS
 from trl_vade.testbed.sft import IGNORED, SFTSettings
 
@@ -34,7 +35,7 @@ CHAINS = replace(
     REGIMES["staged"], recipe=ChainSFTSettings(max_steps=2, batch_size=8), num_train=48, num_validation=24
 )
 PICTURES = replace(
-    REGIMES["many_impossible"],
+    REGIMES["hard_pictures"],
     recipe=SFTSettings(steps=2, batch_size=8, warmup_steps=1),
     num_train=48,
     num_validation=24,
@@ -144,7 +145,7 @@ def test_a_regime_is_a_pure_function_of_its_seed_and_cached(regime, cache, tmp_p
     assert third_directory != directory
     assert not set(third_train["id"]) & set(train["id"])
 
-    monkeypatch.setattr(regimes_module, "draw_pool", lambda *_, **__: pytest.fail("built a second time"))
+    monkeypatch.setattr(pools, "draw_pool", lambda *_, **__: pytest.fail("built a second time"))
     assert load_regime(regime, 0, cache, progress=False)[1].to_dict() == train.to_dict()
     described = replace(regime, description="other words")
     assert load_regime(described, 0, cache, progress=False)[0] == directory
@@ -189,9 +190,9 @@ def test_a_filter_takes_only_rows_in_its_range_and_asks_about_no_other(monkeypat
         letters = row_id.rsplit("-", 1)[1]
         return sum(letter < "8" for letter in letters) / len(letters)
 
-    monkeypatch.setattr(regimes_module, "FastPolicy", Measured)
+    monkeypatch.setattr(pools, "FastPolicy", Measured)
     regime = replace(PICTURES, pass_range={3: (0.5, 0.6)}, num_train=32)
-    rows = regimes_module.draw_pool(regime, "train", 32, 0, None, None, progress=False)
+    rows = pools.draw_pool(regime, "train", 32, 0, None, None, progress=False)
     assert set(asked) == {3}
     assert all(0.5 <= rate(row["id"]) <= 0.6 for row in rows if row["level"] == 3)
     assert not all(0.5 <= rate(row["id"]) <= 0.6 for row in rows if row["level"] < 3)

@@ -18,10 +18,12 @@ class VADEGRPOConfig(GRPOConfig):
     Configuration of [`VADEGRPOTrainer`]: every field of `trl.GRPOConfig`, plus those below.
 
     Parameters:
-        vade_preset (`str`, *optional*, defaults to `"robust"`):
+        vade_preset (`str`, *optional*, defaults to `"frontier"`):
             What the settings that are `None` by default stand for. `"paper"`: arXiv 2511.18902 to the letter (the
-            asymmetric gain, lambda_1 for every chosen row, no cooldown). `"robust"`: the symmetric gain, signal-aware
-            decay and a cooldown of 0.2 epochs, which keep the score where the paper's rule loses it.
+            asymmetric gain, lambda_1 for every chosen row, no cooldown). `"frontier"`: the paper's gain with
+            signal-aware decay and a cooldown of 0.2 epochs: rows that are never solved are written off, and what was
+            just trained on rests. `"robust"`: the same with the symmetric gain, for pools with much that cannot be
+            learned.
         vade_sampler (`str`, *optional*, defaults to `"thompson"`):
             Who chooses the rows of a generation batch. `"thompson"`: the rows with the largest information gain of a
             draw from their posteriors (Algorithm 1). `"greedy"`: the same with the posterior mean in place of the draw
@@ -80,10 +82,10 @@ class VADEGRPOConfig(GRPOConfig):
     """
 
     vade_preset: str = field(
-        default="robust",
+        default="frontier",
         metadata={
-            "help": "What settings left open stand for: paper is the paper to the letter, robust keeps the score "
-            "where many rows are impossible.",
+            "help": "What settings left open stand for: paper is the paper to the letter, frontier its gain without "
+            "its faults, robust the symmetric gain.",
             "choices": list(PRESETS),
         },
     )

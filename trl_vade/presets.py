@@ -12,8 +12,9 @@ ON_MISMATCH = ("error", "join", "reset")
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"information_gain": "asymmetric", "signal_aware_decay": False, "cooldown": 0.0},
     "robust": {"information_gain": "symmetric", "signal_aware_decay": True, "cooldown": 0.2},
+    "frontier": {"information_gain": "asymmetric", "signal_aware_decay": True, "cooldown": 0.2},
 }
-"""What `vade_<name>` is where it is None. "paper" is arXiv 2511.18902 to the letter; for "robust" see `config`."""
+"""What `vade_<name>` is where it is None. "paper" is arXiv 2511.18902 to the letter; for the others see `config`."""
 
 
 def vade(args: Any, name: str) -> Any:

@@ -63,7 +63,7 @@ def _validate_own(args: GRPOConfig) -> None:
         raise ConfigurationError(
             f"vade_cooldown={shown(cooldown)} is no number in [0, 1). It is a share of an epoch (rows / rows of a "
             "generation batch): a row chosen within it is not chosen again; from 1 on every row would have to take "
-            "its turn. Set 0.2 (the robust preset), 0 for none (the paper), or vade_sampler='uniform' for turns."
+            "its turn. Set 0.2 (the default), 0 for none (the paper's rule), or vade_sampler='uniform' for turns."
         )
     if not is_number(share) or not 0.0 <= share <= 1.0:
         raise ConfigurationError(

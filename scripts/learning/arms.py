@@ -7,34 +7,36 @@ from trl_vade.config import VADE_DEFAULTS
 from trl_vade.peers import OracleSampler
 from trl_vade.sampler_choice import make_sampler
 
-PAPER, ROBUST = {"vade_preset": "paper"}, {"vade_preset": "robust"}
+PAPER, FRONTIER = {"vade_preset": "paper"}, {"vade_preset": "frontier"}
 
 MAIN: dict[str, dict[str, Any]] = {
     "uniform": {"vade_sampler": "uniform"},
     "dapo": {"vade_sampler": "uniform", "vade_dynamic_sampling": True},
     "paper": PAPER,
-    "robust": ROBUST,
+    "robust": {"vade_preset": "robust"},
+    "frontier": FRONTIER,
 }
 MORE: dict[str, dict[str, Any]] = {
-    "robust + dapo": ROBUST | {"vade_dynamic_sampling": True},
+    "oracle": {},
+    "frontier + dapo": FRONTIER | {"vade_dynamic_sampling": True},
     "paper + initial pass": PAPER | {"vade_posterior_init": "rollout"},
     # The paper's ablations (Table 2).
     "paper, symmetric": PAPER | {"vade_information_gain": "symmetric"},
     "paper, greedy": PAPER | {"vade_sampler": "greedy"},
     "paper, last update": PAPER | {"vade_decay_sampled": 0.0, "vade_decay_unsampled": 1.0},
-    # The robust preset less one of its changes, and with one more.
-    "robust, asymmetric": ROBUST | {"vade_information_gain": "asymmetric"},
-    "robust, lambda_1 always": ROBUST | {"vade_signal_aware_decay": False},
-    "robust, no cooldown": ROBUST | {"vade_cooldown": 0.0},
-    "robust, learned prior": ROBUST | {"vade_prior": "learned"},
-    "robust, share 0.25": ROBUST | {"vade_uniform_share": 0.25},
+    # The frontier preset less one of its changes (with the other gain it is the robust preset), or with one more.
+    "frontier, lambda_1 always": FRONTIER | {"vade_signal_aware_decay": False},
+    "frontier, no cooldown": FRONTIER | {"vade_cooldown": 0.0},
+    "frontier, lambda_2 0.99": FRONTIER | {"vade_decay_unsampled": 0.99},
+    "frontier, learned prior": FRONTIER | {"vade_prior": "learned"},
+    "frontier, prior by level": FRONTIER | {"vade_prior": "learned", "vade_strata": "level"},
+    "frontier, share 0.25": FRONTIER | {"vade_uniform_share": 0.25},
     # Other published rules.
     "mopps": {"vade_sampler": "mopps"},
     "bots": {"vade_sampler": "bots"},
-    "sec": {"vade_sampler": "sec", "vade_strata": "task"},
+    "sec": {"vade_sampler": "sec", "vade_strata": "level"},
     "difficulty pools": {"vade_sampler": "difficulty_pools"},
     "greso": {"vade_sampler": "greso"},
-    "oracle": {},
 }
 ARMS = MAIN | MORE
 
@@ -45,7 +47,7 @@ def settings(arm: str, seed: int) -> SimpleNamespace:
 
 
 def sampler_of(
-    arm: str, num_samples: int, *, num_groups: int, num_generations: int, seed: int, tasks: list[str]
+    arm: str, num_samples: int, *, num_groups: int, num_generations: int, seed: int, labels: list[str]
 ) -> Any:
     """A fresh sampler; the one that a trainer with these settings would make."""
     if arm == "oracle":
@@ -53,4 +55,4 @@ def sampler_of(
         sampler.sees_pass_rates = True  # the loop tells it
         return sampler
     args = settings(arm, seed)
-    return make_sampler(args, num_samples, num_groups=num_groups, strata=tasks if args.vade_strata else None)
+    return make_sampler(args, num_samples, num_groups=num_groups, strata=labels if args.vade_strata else None)

@@ -16,25 +16,35 @@ from .arms import sampler_of, settings
 
 NUM_GROUPS, NUM_GENERATIONS = 32, 8
 ROLLOUTS_A_BATCH = NUM_GROUPS * NUM_GENERATIONS
-EVALUATE_EVERY = 10  # generation batches' worth of rollouts
 IMPOSSIBLE, MASTERED = 0.02, 0.98
 BINS = 10
 
 
-def run(regime: str, arm: str, learning_rate: float, seed: int, batches: int) -> dict[str, Any]:
-    """Train with `arm` until `batches` generation batches' worth of rollouts are spent; return the record."""
+def run(
+    regime: str, arm: str, learning_rate: float, seed: int, batches: int, *, evaluate_every: int
+) -> dict[str, Any]:
+    """Train with `arm` until `batches` generation batches' worth of rollouts are spent; return the record.
+
+    Evaluations are `evaluate_every` generation batches' worth of rollouts apart.
+    """
     start = time.perf_counter()
     torch.set_num_threads(1)
     directory, pool, validation = load_regime(regime, seed, progress=False)
     model = AutoModelForImageTextToText.from_pretrained(directory).eval()
     processor = AutoProcessor.from_pretrained(directory)
     policy, judge = (
-        FastPolicy(model, processor, rows, max_completion_length=REGIMES[regime].max_completion_length)
+        FastPolicy(
+            model,
+            processor,
+            rows,
+            temperature=REGIMES[regime].temperature,
+            max_completion_length=REGIMES[regime].max_completion_length,
+        )
         for rows in (pool, validation)
     )
     args = settings(arm, seed)
     sampler = sampler_of(
-        arm, len(pool), num_groups=NUM_GROUPS, num_generations=NUM_GENERATIONS, seed=seed, tasks=labels(pool)
+        arm, len(pool), num_groups=NUM_GROUPS, num_generations=NUM_GENERATIONS, seed=seed, labels=labels(pool)
     )
     history = train(
         policy,
@@ -46,7 +56,7 @@ def run(regime: str, arm: str, learning_rate: float, seed: int, batches: int) ->
         learning_rate=learning_rate,
         seed=seed,
         validation=judge,
-        evaluate_every=EVALUATE_EVERY,
+        evaluate_every=evaluate_every,
         initial_pass=args.vade_posterior_init == "rollout",
         dynamic_sampling=args.vade_dynamic_sampling,
         max_refills=args.vade_max_refills,
@@ -64,7 +74,7 @@ def run(regime: str, arm: str, learning_rate: float, seed: int, batches: int) ->
 
 
 def labels(rows: Any) -> list[str]:
-    """What SEC chooses among: task and level together."""
+    """Task and level of each row: what SEC chooses among."""
     return [f"{task} {level}" for task, level in zip(rows["task"], rows["level"], strict=True)]
 
 

@@ -11,15 +11,17 @@ from matplotlib.figure import Figure
 from .arms import MAIN
 from .curves import Record, by_arm, curve, grid, window_curve
 
-COLOURS = {"uniform": "tab:grey", "dapo": "tab:orange", "paper": "tab:blue", "robust": "tab:red", "oracle": "black"}
+COLOURS = {"uniform": "tab:grey", "dapo": "tab:orange", "paper": "tab:blue", "robust": "tab:green"}
+COLOURS |= {"frontier": "tab:red", "oracle": "black"}
 TITLES = {
     "paper_like": "paper-like: most rows mastered",
     "staged": "staged: skills unlock one another",
     "many_impossible": "many impossible rows",
+    "hard_pictures": "hard pictures",
     "no_headroom": "no headroom",
 }
 NAMES = {"uniform": "uniform (vanilla GRPO)", "dapo": "DAPO dynamic sampling", "paper": "VADE, the paper's rule"}
-NAMES |= {"robust": "VADE, robust (default)", "oracle": "oracle"}
+NAMES |= {"robust": "VADE, robust", "frontier": "VADE, frontier (default)", "oracle": "oracle"}
 
 
 def draw(records: list[Record], directory: Path) -> list[Path]:

@@ -15,14 +15,14 @@ from trl_vade.testbed.fast_policy import FastPolicy
 from trl_vade.testbed.regimes import REGIMES
 
 from .arms import ARMS
-from .one_run import EVALUATE_EVERY, NUM_GENERATIONS, NUM_GROUPS, ROLLOUTS_A_BATCH, rounded
+from .one_run import NUM_GENERATIONS, NUM_GROUPS, ROLLOUTS_A_BATCH, rounded
 
 
 class Judge(TrainerCallback):
     """Scores the validation rows exactly at the start, every so many rollouts, and at the end; stops at the budget."""
 
-    def __init__(self, policy: FastPolicy, max_rollouts: int):
-        self.policy, self.max_rollouts = policy, max_rollouts
+    def __init__(self, policy: FastPolicy, max_rollouts: int, apart: int):
+        self.policy, self.max_rollouts, self.apart = policy, max_rollouts, apart
         self.rollouts, self.score, self.next = [], [], 0
         self.trainer: Any = None
 
@@ -32,7 +32,7 @@ class Judge(TrainerCallback):
         self.rollouts.append(self.trainer.selection.rollouts)
         self.score.append(float(self.policy.pass_rates().mean()))
         self.policy.model.train(training)
-        self.next = self.rollouts[-1] + EVALUATE_EVERY * ROLLOUTS_A_BATCH
+        self.next = self.rollouts[-1] + self.apart
 
     def on_train_begin(self, args, state, control, **kwargs):
         self.look()
@@ -44,16 +44,23 @@ class Judge(TrainerCallback):
             self.look()
 
 
-def run(regime: str, arm: str, learning_rate: float, seed: int, batches: int) -> dict[str, Any]:
+def run(
+    regime: str, arm: str, learning_rate: float, seed: int, batches: int, *, evaluate_every: int
+) -> dict[str, Any]:
     """As `one_run.run`, with fewer figures."""
     start = time.perf_counter()
     torch.set_num_threads(1)
     directory, pool, validation = load_regime(regime, seed, progress=False)
     model = AutoModelForImageTextToText.from_pretrained(directory)
     processor = AutoProcessor.from_pretrained(directory)
+    limits = {
+        "temperature": REGIMES[regime].temperature,
+        "max_completion_length": REGIMES[regime].max_completion_length,
+    }
     judge = Judge(
-        FastPolicy(model, processor, validation, max_completion_length=REGIMES[regime].max_completion_length),
+        FastPolicy(model, processor, validation, **limits),
         batches * ROLLOUTS_A_BATCH,
+        evaluate_every * ROLLOUTS_A_BATCH,
     )
     with tempfile.TemporaryDirectory() as output_dir:
         args = VADEGRPOConfig(
@@ -63,7 +70,6 @@ def run(regime: str, arm: str, learning_rate: float, seed: int, batches: int) ->
             max_steps=batches,
             learning_rate=learning_rate,
             lr_scheduler_type="constant",
-            max_completion_length=REGIMES[regime].max_completion_length,
             beta=0.0,
             seed=seed,
             use_cpu=True,
@@ -74,6 +80,7 @@ def run(regime: str, arm: str, learning_rate: float, seed: int, batches: int) ->
             report_to="none",
             disable_tqdm=True,
             logging_steps=1000,
+            **limits,
             **ARMS[arm],
         )
         trainer = VADEGRPOTrainer(

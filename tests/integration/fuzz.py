@@ -90,7 +90,7 @@ def fuzz_config(tries: int, seed: int) -> Result:
 
 PEERS = ("mopps", "bots", "sec", "difficulty_pools", "greso")
 CHOICES = {
-    "vade_preset": ["paper", "robust"],
+    "vade_preset": ["paper", "robust", "frontier"],
     "vade_sampler": ["thompson", "greedy", "uniform", *PEERS],
     "vade_information_gain": ["asymmetric", "symmetric", None],
     "vade_prior": ["flat", "learned"],

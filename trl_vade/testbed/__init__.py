@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .dataset import build_dataset, load_testbed_dataset
     from .measure import measure_pass_rates
+    from .pools import load_regime
     from .pretrained import load_testbed_model
-    from .regimes import load_regime
     from .rewards import exact_answer_reward
 
 _MODULE_OF = {
     "build_dataset": "dataset",
     "load_testbed_dataset": "dataset",
-    "load_regime": "regimes",
+    "load_regime": "pools",
     "load_testbed_model": "pretrained",
     "measure_pass_rates": "measure",
     "exact_answer_reward": "rewards",

@@ -87,6 +87,11 @@ class Chain:
         return hashlib.blake2b(self.digits.encode(), digest_size=8).digest()[0] % VALIDATION_SHARE == 0
 
 
+def wrong_answer(answer: str) -> str:
+    """Return `answer` with another last digit: what a slip of whoever labelled the row would have left."""
+    return answer[:-1] + str((int(answer[-1]) + 1) % MODULUS)
+
+
 def iter_chains(
     stream: str, seed: int, lengths: Sequence[int], shares: Sequence[float] | None = None
 ) -> Iterator[Chain]:
