@@ -96,12 +96,14 @@ NAMES = {"information_gain": "gain"} | {
     name: name
     for name in ("signal_aware_decay", "cooldown", "prior", "uniform_share", "decay_sampled", "decay_unsampled")
 }
-ROBUST = {NAMES[name]: value for name, value in PRESETS["robust"].items() if name in NAMES}
+ROBUST, FRONTIER = (
+    {NAMES[name]: value for name, value in PRESETS[preset].items()} for preset in ("robust", "frontier")
+)
 ARMS = {
     "uniform": {"sampler": "uniform"},
     "paper": {},
     "robust": ROBUST,
-    "robust, p(1 - p)^2": ROBUST | {"gain": "asymmetric"},
+    "frontier": FRONTIER,
     "robust, lambda_1 always": ROBUST | {"signal_aware_decay": False},
     "robust, no cooldown": ROBUST | {"cooldown": 0.0},
     "robust, learned prior": ROBUST | {"prior": "learned"},

@@ -84,6 +84,7 @@ def test_the_summary_worked_out_by_hand(output_dir):
         "sampler": "thompson",
         "steps": 16,
         "generation_batches": 8,
+        "refills": 0,
         "rollouts": 32,
         "effective_gradient_ratio": [0.5, 0.0, 1.0, 1.0, None, 0.5, 1.0, 0.5],
         "effective_gradient_ratio_mean": pytest.approx(4.5 / 7),
@@ -132,6 +133,19 @@ def test_quarters_without_any_score_are_unknown(tmp_path):
 def test_the_validation_score_is_that_of_the_success_reward_and_of_no_other(tmp_path):
     history = [{"step": 4, "eval_rewards/format/mean": 1.0, "eval_reward": 1.5, "eval_rewards/accuracy/mean": 0.5}]
     assert [entry["score"] for entry in read_run(write_run(tmp_path, history=history)).validation] == [0.5]
+
+
+def test_refills_are_no_generation_batches_and_have_a_line_of_their_own(tmp_path):
+    write_run(tmp_path)
+    path = tmp_path / SELECTION_LOG_FILE
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for number, line in zip((1, 2, 1), (lines[1], lines[2], lines[7]), strict=True):
+        line["refill"] = number
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    summary = write_report(tmp_path)
+    assert (summary["generation_batches"], summary["refills"]) == (5, 3)
+    assert ("refills", "3") in summary_rows(summary)
+    assert len(summary["effective_gradient_ratio"]) == 8
 
 
 def test_the_table_for_a_person_has_every_figure(output_dir):

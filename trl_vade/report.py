@@ -25,7 +25,8 @@ def summarise(run: Run) -> dict[str, Any]:
     return {
         "sampler": run.sampler,
         "steps": totals["global_step"],
-        "generation_batches": len(ratios),
+        "generation_batches": len(ratios) - run.refills,
+        "refills": run.refills,
         "rollouts": totals["rollouts"],
         "effective_gradient_ratio": [None if np.isnan(ratio) else float(ratio) for ratio in ratios],
         "effective_gradient_ratio_mean": _mean(ratios),
@@ -75,6 +76,7 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("sampler", summary["sampler"]),
         ("optimiser steps", f"{summary['steps']}"),
         ("rollouts", f"{summary['rollouts']:,}"),
+        *([("refills", f"{summary['refills']}")] if summary["refills"] else []),
         ("effective gradient ratio, first quarter", _percent(summary["effective_gradient_ratio_first_quarter"])),
         ("effective gradient ratio, last quarter", _percent(summary["effective_gradient_ratio_last_quarter"])),
         ("validation score, before", _percent(scores[0] if scores else None)),

@@ -23,7 +23,9 @@ def draw_report(run: Run, path: Path, strata: Sequence[str] | None) -> None:
     figure = Figure(figsize=(13, 8.5), layout="constrained")
     FigureCanvasAgg(figure)  # no pyplot: a library must not choose the user's backend
     panels = figure.subplots(2, 2)
-    figure.suptitle(f"{run.sampler} sampler: {len(run.selections)} generation batches of {_batch_size(run)} rows")
+    batches = len(run.selections) - run.refills
+    refills = f", {run.refills} refills" if run.refills else ""
+    figure.suptitle(f"{run.sampler} sampler: {batches} generation batches of {_batch_size(run)} rows{refills}")
     _ratio(panels[0, 0], run)
     _scores(panels[0, 1], run)
     _posterior(panels[1, 0], run)
@@ -35,7 +37,11 @@ def draw_report(run: Run, path: Path, strata: Sequence[str] | None) -> None:
 
 
 def _batch_size(run: Run) -> int:
-    return len(run.selections[-1]["sample_index"])
+    return len(next(line for line in reversed(run.selections) if "refill" not in line)["sample_index"])
+
+
+def _per_line(run: Run) -> str:
+    return "generation batch or refill" if run.refills else "generation batch"
 
 
 def _ratio(axes: Any, run: Run) -> None:
@@ -45,7 +51,7 @@ def _ratio(axes: Any, run: Run) -> None:
     axes.plot(steps, realised, ".", color="tab:blue", alpha=0.35, markersize=4)
     axes.plot(steps, running_mean(realised), color="tab:blue", label="realised")
     axes.plot(steps, running_mean(predicted), color="tab:orange", linestyle="--", label="predicted by the posterior")
-    axes.set(title="Effective gradient ratio", xlabel="generation batch", ylabel="share of groups", ylim=(0, 1))
+    axes.set(title="Effective gradient ratio", xlabel=_per_line(run), ylabel="share of groups", ylim=(0, 1))
     axes.legend(loc="lower right")
     axes.grid(alpha=0.3)
 
@@ -98,7 +104,7 @@ def _shares(axes: Any, run: Run, strata: NDArray[Any]) -> None:
     shares = np.array([[np.mean(strata[rows] == name) for rows in chosen] for name in names])  # (strata, columns)
     steps = [column[0]["step"] for column in columns]
     axes.stackplot(steps, shares, labels=names, colors=_shades(names))
-    axes.set(title="Share of each stratum among the chosen rows", xlabel="generation batch", ylim=(0, 1))
+    axes.set(title="Share of each stratum among the chosen rows", xlabel=_per_line(run), ylim=(0, 1))
     axes.margins(x=0)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")

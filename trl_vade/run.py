@@ -22,7 +22,7 @@ class Run:
     """A finished (or interrupted) run, as its files tell it."""
 
     snapshot: Snapshot
-    selections: list[dict[str, Any]]  # lines of the selection log, one a generation batch
+    selections: list[dict[str, Any]]  # lines of the selection log: generation batches, and refills of them
     history: list[dict[str, Any]]  # the Trainer's log history
 
     @property
@@ -43,9 +43,14 @@ class Run:
 
     @property
     def effective_gradient_ratio(self) -> NDArray[np.float64]:
-        """(S,) of each generation batch; NaN where no completion was scored."""
+        """(S,) of each line; NaN where no completion was scored."""
         ratios = [line["effective_gradient_ratio"] for line in self.selections]
         return np.array([np.nan if ratio is None else ratio for ratio in ratios], dtype=np.float64)
+
+    @property
+    def refills(self) -> int:
+        """Refills of generation batches, by dynamic sampling."""
+        return sum("refill" in line for line in self.selections)
 
     def rollouts_before(self, global_step: int) -> int:
         """Rollouts spent on training when `global_step` optimiser steps were finished."""
