@@ -25,6 +25,7 @@ import multiprocessing
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # for a worker, which is a fresh interpreter
@@ -32,13 +33,26 @@ sys.path.insert(0, str(Path(__file__).parent))  # for a worker, which is a fresh
 from learning.arms import MAIN, MORE
 from learning.curves import best_rates, read
 
-REGIMES = {  # name: generation batches' worth of rollouts, those between two evaluations, learning rates to try
-    "paper_like": (60, 3, (1e-4, 2e-4, 4e-4)),
-    "staged": (120, 10, (2e-4, 4e-4, 8e-4)),
-    "many_impossible": (120, 10, (2e-4, 4e-4, 8e-4)),
-    "hard_pictures": (120, 10, (1e-4, 2e-4)),
-    "no_headroom": (120, 10, (1e-4, 2e-4, 4e-4)),
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run of a regime."""
+
+    batches: int  # generation batches' worth of rollouts
+    evaluate_every: int  # of them
+    rates: tuple[float, ...]  # learning rates to try
+    seeds: int  # of the main arms, from FIRST_SEED on
+    more: tuple[str, ...] = tuple(MORE)
+
+
+REGIMES = {
+    "paper_like": Plan(60, 3, (1e-4, 2e-4, 4e-4), 8),
+    "staged": Plan(120, 10, (2e-4, 4e-4, 8e-4), 8),
+    "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4), 8),
+    "hard_pictures": Plan(120, 10, (1e-4, 2e-4), 5, ("oracle",)),
+    "no_headroom": Plan(120, 10, (1e-4, 2e-4, 4e-4), 5, ("oracle",)),
 }
+FIRST_SEED = 10  # those before were used to find out what the regimes should be
 STAGES = ("tune", "main", "more", "trainer", "report")
 KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
 
@@ -46,7 +60,7 @@ KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
 def work(task):
     """One run, in a worker; returns its record."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    arguments = {name: task[name] for name in KEY[1:]} | {"evaluate_every": REGIMES[task["regime"]][1]}
+    arguments = {name: task[name] for name in KEY[1:]} | {"evaluate_every": REGIMES[task["regime"]].evaluate_every}
     if task["stage"] == "trainer":
         from learning.trainer_run import run
     else:
@@ -58,21 +72,23 @@ def tasks_of(stage, options, done):
     """All runs of a stage; those after `tune` need its results."""
     tasks = []
     for regime in options.regimes:
-        batches, _, rates = REGIMES[regime]
-        batches = options.batches or batches
+        plan = REGIMES[regime]
         best = best_rates([record for record in done if record["stage"] == "tune"], regime)
         if stage != "tune" and not best:
             sys.exit(f"{options.results} has no tuning runs for {regime}: run the stage tune first.")
-        for arm in options.arms or (MORE if stage == "more" else MAIN):
-            if (arm in MORE) != (stage == "more"):
-                continue
-            if stage == "tune":
-                runs = [(rate, seed) for rate in options.rates or rates for seed in options.tuning_seeds]
-            else:
-                seeds = {"main": options.seeds, "more": options.more_seeds, "trainer": options.trainer_seeds}[stage]
-                runs = [(rate_of(arm, best), seed) for seed in seeds]
-            for rate, seed in runs:
-                tasks.append(dict(zip(KEY, (stage, regime, arm, rate, seed, batches), strict=True)))
+        seeds = {
+            "tune": options.tuning_seeds,
+            "main": options.seeds or range(FIRST_SEED, FIRST_SEED + plan.seeds),
+            "more": options.more_seeds,
+            "trainer": options.trainer_seeds,
+        }[stage]
+        arms = [arm for arm in (plan.more if stage == "more" else MAIN) if arm in (options.arms or MAIN | MORE)]
+        for arm in arms:
+            rates = (options.rates or plan.rates) if stage == "tune" else [rate_of(arm, best)]
+            for rate in rates:
+                for seed in seeds:
+                    batches = options.batches or plan.batches
+                    tasks.append(dict(zip(KEY, (stage, regime, arm, rate, seed, batches), strict=True)))
     return tasks
 
 
@@ -124,7 +140,7 @@ def main():
     parser.add_argument("--rates", nargs="+", type=float, help="learning rates to try; default: the regime's")
     parser.add_argument("--batches", type=int, help="generation batches' worth of rollouts; default: the regime's")
     parser.add_argument("--tuning_seeds", nargs="+", type=int, default=[100, 101])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12, 13, 14, 15])
+    parser.add_argument("--seeds", nargs="+", type=int, help="of the main arms; default: the regime's")
     parser.add_argument("--more_seeds", nargs="+", type=int, default=[10, 11, 12])
     parser.add_argument("--trainer_seeds", nargs="+", type=int, default=[10, 11])
     parser.add_argument("--workers", type=int, default=os.cpu_count())
