@@ -43,11 +43,12 @@ class Plan:
     rates: tuple[float, ...]  # learning rates to try
     seeds: int  # of the main arms, from FIRST_SEED on
     more: tuple[str, ...] = tuple(MORE)
+    trainer_seeds: int = 0  # of the main arms through the trainer, which takes several times as long
 
 
 REGIMES = {
-    "paper_like": Plan(60, 3, (1e-4, 2e-4, 4e-4), 8),
-    "staged": Plan(120, 10, (2e-4, 4e-4, 8e-4), 8),
+    "paper_like": Plan(60, 3, (1e-4, 2e-4, 4e-4), 8, trainer_seeds=2),
+    "staged": Plan(120, 10, (2e-4, 4e-4, 8e-4), 8, trainer_seeds=2),
     "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4), 8),
     "hard_pictures": Plan(120, 10, (1e-4, 2e-4), 5, ("oracle",)),
     "no_headroom": Plan(120, 10, (1e-4, 2e-4, 4e-4), 5, ("oracle",)),
@@ -80,7 +81,7 @@ def tasks_of(stage, options, done):
             "tune": options.tuning_seeds,
             "main": options.seeds or range(FIRST_SEED, FIRST_SEED + plan.seeds),
             "more": options.more_seeds,
-            "trainer": options.trainer_seeds,
+            "trainer": options.trainer_seeds or range(FIRST_SEED, FIRST_SEED + plan.trainer_seeds),
         }[stage]
         arms = [arm for arm in (plan.more if stage == "more" else MAIN) if arm in (options.arms or MAIN | MORE)]
         for arm in arms:
@@ -142,7 +143,7 @@ def main():
     parser.add_argument("--tuning_seeds", nargs="+", type=int, default=[100, 101])
     parser.add_argument("--seeds", nargs="+", type=int, help="of the main arms; default: the regime's")
     parser.add_argument("--more_seeds", nargs="+", type=int, default=[10, 11, 12])
-    parser.add_argument("--trainer_seeds", nargs="+", type=int, default=[10, 11])
+    parser.add_argument("--trainer_seeds", nargs="+", type=int, help="default: the regime's")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     options = parser.parse_args()
     for stage in options.only:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .checks import FloatArray, IntArray, check_bool, check_labels, check_share, check_whole_number
+from .fresh_rows import FEW, BoolArray, Candidates, distinct_fresh, fresh_draw
 from .information import check_gain_kind, information_gain
 from .order import largest, stock_order
 from .posterior import BetaPosterior, beta_mean
@@ -86,11 +87,7 @@ class ThompsonSampler(PosteriorSampler):
             "gain": gain,
             "greedy": check_bool("greedy", greedy),
             "cooldown": check_whole_number(
-                "cooldown",
-                cooldown,
-                minimum=0,
-                maximum=2**53,
-                advice="It is counted in generation batches; 0 is none.",
+                "cooldown", cooldown, minimum=0, maximum=2**53, advice="It counts generation batches; 0 is none."
             ),
             "prior": prior,
             "strata": None if self._strata is None else hashlib.sha256(self._strata.tobytes()).hexdigest(),
@@ -109,7 +106,8 @@ class ThompsonSampler(PosteriorSampler):
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
         """Return `k` rows: those with the largest gains, in falling order, of equal gains the lower row first; then
-        those of the uniform share.
+        those of the uniform share. Where `FEW` or more rows are alike, without evidence, only the best of them are
+        drawn: the same distribution from other random numbers, and no order of rows where rounding makes gains equal.
 
         Args:
             k: a whole number in [1, N - M].
@@ -121,34 +119,52 @@ class ThompsonSampler(PosteriorSampler):
         """
         k, excluded = self._check_draw(k, exclude)
         generator = self._generator(self._progress["num_draws"])
+        fresh = self._fresh_rows(excluded)
+        if np.count_nonzero(fresh) >= FEW:
+            rows, pass_rate, mean = self._few_candidates(k, fresh, excluded, generator)
+        else:
+            rows, pass_rate, mean = self._all_candidates(excluded, generator)
+        gain = information_gain(pass_rate, self._settings["gain"])
+        # A gain is below 1: rows that rest come after all others, those that have rested longest first.
+        resting = self._steps_to_rest(rows)
+        num_blind = int(self._settings["uniform_share"] * k + 0.5)
+        chosen = largest(gain - resting, k - num_blind) if k > num_blind else np.empty(0, dtype=np.int64)
+        if num_blind:
+            chance = generator.random(self.posterior.num_samples)[rows] - resting
+            chance[chosen] = -np.inf
+            chosen = np.concatenate([chosen, largest(chance, num_blind)])
+        self._progress["num_draws"] += 1
+        return Draw(rows[chosen], pass_rate[chosen], gain[chosen], mean[chosen])
+
+    def _fresh_rows(self, excluded: IntArray) -> BoolArray:
+        """(N,) rows without evidence that may be chosen; (0,) where they differ in more than their pass rates."""
+        if self._settings["prior"] != "flat" or self._settings["greedy"] or self._settings["uniform_share"]:
+            return np.empty(0, dtype=np.bool_)
+        fresh: BoolArray = self.posterior.visits == 0
+        fresh[excluded] = False
+        return fresh
+
+    def _all_candidates(self, excluded: IntArray, generator: np.random.Generator) -> Candidates:
         a, b = self.belief()
         mean = a / (a + b)
         pass_rate = mean if self._settings["greedy"] else generator.beta(a, b)
-        gain = information_gain(pass_rate, self._settings["gain"])
-        # A gain is below 1: rows that rest come after all others, those that have rested longest first.
-        resting = self._steps_to_rest()
-        num_blind = int(self._settings["uniform_share"] * k + 0.5)
-        rows = _chosen(gain - resting, k - num_blind, excluded)
-        if num_blind:
-            chance = generator.random(self.posterior.num_samples)
-            blind = _chosen(chance - resting, num_blind, np.concatenate([excluded, rows]))
-            rows = np.concatenate([rows, blind])
-        self._progress["num_draws"] += 1
-        return Draw(rows, pass_rate[rows], gain[rows], mean[rows])
+        rows = np.delete(np.arange(mean.size), excluded)
+        return rows, pass_rate[rows], mean[rows]
 
-    def _steps_to_rest(self) -> FloatArray:
-        """(N,) steps in which the cooldown still keeps a row out."""
-        last, step = self.posterior.last_update, self.posterior.step
-        left = np.where(last > 0, self._settings["cooldown"] - (step - last), 0)
-        return np.maximum(left, 0).astype(np.float64)
+    def _few_candidates(self, k: int, fresh: BoolArray, excluded: IntArray, chance: np.random.Generator) -> Candidates:
+        """The rows with evidence, and of those that are `fresh`, (N,), some that hold the best k of them."""
+        known = ~fresh
+        known[excluded] = False
+        new = fresh_draw(int(np.count_nonzero(fresh)), k, self._settings["gain"], chance)
+        rows = np.concatenate([np.flatnonzero(known), distinct_fresh(new.size, fresh, chance)])
+        a, b = self.belief(rows)
+        pass_rate = np.concatenate([chance.beta(a[: -new.size], b[: -new.size]), new])  # there is a new one: FEW > 0
+        return rows, pass_rate, a / (a + b)
 
-
-def _chosen(score: FloatArray, k: int, excluded: IntArray) -> IntArray:
-    """Return the `k` rows of the largest scores that are not excluded."""
-    if k == 0:
-        return np.empty(0, dtype=np.int64)
-    score[excluded] = -np.inf
-    return largest(score, k)
+    def _steps_to_rest(self, rows: IntArray) -> FloatArray:
+        """(K,) steps in which the cooldown still keeps the rows out."""
+        last, until = self.posterior.last_update[rows], self._settings["cooldown"] - self.posterior.step
+        return np.where(last > 0, np.maximum(last + until, 0), 0).astype(np.float64)
 
 
 class UniformSampler(PosteriorSampler):
@@ -213,21 +229,20 @@ class UniformSampler(PosteriorSampler):
         """
         k, excluded = self._check_draw(k, exclude)
         epoch, position = self._progress["epoch"], self._progress["position"]
-        left = self._free(epoch, position, excluded)
-        if left.size < k:
-            epoch, position = epoch + 1, 0
-            left = self._free(epoch, 0, excluded)
-        places = left[:k]
+        places = self._free(epoch, position, k, excluded)
+        if places.size < k:
+            epoch += 1
+            places = self._free(epoch, 0, k, excluded)
         rows = self._order(epoch)[places]
         self._progress = {"epoch": epoch, "position": int(places[-1]) + 1}
         mean = beta_mean(*self.posterior.counts(rows))
         return Draw(rows, mean.copy(), information_gain(mean), mean)
 
-    def _free(self, epoch: int, position: int, excluded: IntArray) -> IntArray:
-        """Places in the permutation, from `position` on, whose rows may be chosen, in ascending order."""
+    def _free(self, epoch: int, position: int, k: int, excluded: IntArray) -> IntArray:
+        """The first `k` places in the permutation, from `position` on, whose rows may be chosen, or all if fewer."""
         if not excluded.size:
-            return np.arange(position, self.posterior.num_samples)
-        return position + np.flatnonzero(~np.isin(self._order(epoch)[position:], excluded))
+            return np.arange(position, min(position + k, self.posterior.num_samples))
+        return position + np.flatnonzero(~np.isin(self._order(epoch)[position:], excluded))[:k]
 
     def _order(self, epoch: int) -> IntArray:
         if self._cached_order[0] != epoch:
