@@ -49,7 +49,8 @@ under the score over the rollouts (the mean score); the final score; both also l
 points of 100; the share of the rollouts until uniform's final score (among the runs that reach it); shares of the
 slots: on impossible rows, on rows mastered at that time (p >= 0.95), on the most visited tenth of the rows; and
 calibration, the Brier score of the belief's mean against the true pass rate of the rows chosen. Seconds go to standard
-error.
+error: with `--rows 1000000 --steps 2000` about 8 for `frontier` on one core, 4 ms a step. Time goes up with the rows
+that were visited and do not rest; arms that tell unvisited rows apart (learned, greedy, uniform share) draw all rows.
 """
 
 import argparse

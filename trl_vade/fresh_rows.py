@@ -28,8 +28,8 @@ BoolArray = NDArray[np.bool_]
 Candidates = tuple[IntArray, FloatArray, FloatArray]  # (J,) each: rows, pass rates drawn for them, expected ones
 
 # From so many fresh rows on, a sampler draws in this way. It is faster from about 2,000 on (at 100,000: 0.3 ms for
-# 13 ms). The bound is higher, so that the choices for smaller data sets stay those of earlier releases: milliseconds are
-# nothing beside the rollouts of a batch.
+# 13 ms). The bound is higher so that the choices for smaller data sets stay those of earlier releases: milliseconds
+# are nothing beside the rollouts of a batch.
 FEW = 100_000
 
 

@@ -137,7 +137,7 @@ class ThompsonSampler(PosteriorSampler):
         return Draw(rows[chosen], pass_rate[chosen], gain[chosen], mean[chosen])
 
     def _fresh_rows(self, excluded: IntArray) -> BoolArray:
-        """(N,) rows without evidence that may be chosen; (0,) where they differ in more than their pass rates."""
+        """(N,) rows without evidence that may be chosen; (0,) where the settings need a draw of all."""
         if self._settings["prior"] != "flat" or self._settings["greedy"] or self._settings["uniform_share"]:
             return np.empty(0, dtype=np.bool_)
         fresh: BoolArray = self.posterior.visits == 0
@@ -152,11 +152,14 @@ class ThompsonSampler(PosteriorSampler):
         return rows, pass_rate[rows], mean[rows]
 
     def _few_candidates(self, k: int, fresh: BoolArray, excluded: IntArray, chance: np.random.Generator) -> Candidates:
-        """The rows with evidence, and of those that are `fresh`, (N,), some that hold the best k of them."""
+        """Rows with evidence (that do not rest, if k remain), and of the `fresh`, (N,), some that hold the best k."""
         known = ~fresh
         known[excluded] = False
+        rows = np.flatnonzero(known)
         new = fresh_draw(int(np.count_nonzero(fresh)), k, self._settings["gain"], chance)
-        rows = np.concatenate([np.flatnonzero(known), distinct_fresh(new.size, fresh, chance)])
+        if new.size >= k:  # enough without the rows that rest
+            rows = rows[self._steps_to_rest(rows) == 0]
+        rows = np.concatenate([rows, distinct_fresh(new.size, fresh, chance)])
         a, b = self.belief(rows)
         pass_rate = np.concatenate([chance.beta(a[: -new.size], b[: -new.size]), new])  # there is a new one: FEW > 0
         return rows, pass_rate, a / (a + b)
@@ -174,8 +177,7 @@ class UniformSampler(PosteriorSampler):
     starts the next one, and the rest is dropped.
 
     Outcomes are observed as by `ThompsonSampler`, so that the figures of both can stand side by side, and no choice
-    rests on them. In a `Draw` the sampled pass rate is the posterior mean and the gain is the asymmetric one of that
-    mean.
+    rests on them. In a `Draw` the sampled pass rate is the posterior mean, and the gain is the asymmetric one of it.
 
     Args:
         num_samples: N, at least 1 and below 2**32 / 20 = 214,748,364, where torch changes its algorithm.
@@ -202,8 +204,7 @@ class UniformSampler(PosteriorSampler):
             num_samples,
             minimum=1,
             maximum=2**32 // 20 - 1,
-            advice="The order is that of torch.randperm, which is another one for longer data sets. Use a part of "
-            "the rows.",
+            advice="The order is that of torch.randperm, which changes for longer data sets. Use a part of the rows.",
         )
         posterior = BetaPosterior(
             num_samples,
@@ -231,8 +232,7 @@ class UniformSampler(PosteriorSampler):
         epoch, position = self._progress["epoch"], self._progress["position"]
         places = self._free(epoch, position, k, excluded)
         if places.size < k:
-            epoch += 1
-            places = self._free(epoch, 0, k, excluded)
+            epoch, places = epoch + 1, self._free(epoch + 1, 0, k, excluded)
         rows = self._order(epoch)[places]
         self._progress = {"epoch": epoch, "position": int(places[-1]) + 1}
         mean = beta_mean(*self.posterior.counts(rows))

@@ -14,7 +14,7 @@ from tests.integration.result import Result
 from tests.integration.runs import end_of, make_trainer
 from trl_vade.complete import complete_checkpoints
 from trl_vade.errors import ObservationError
-from trl_vade.posterior import BetaPosterior
+from trl_vade.posterior import posterior_from
 from trl_vade.selection_log import SelectionLog
 
 NAN = float("nan")
@@ -102,8 +102,7 @@ def unscored(bench: Bench, answer: Answer) -> str:
     trials = [float(sum(given[start : start + 4])) for start in range(0, 16, 4)]
     expect(line["trials"] == trials, f"{line['trials']} completions were counted, and {trials} had a score")
     scored = [group for group in range(4) if trials[group]]
-    expected = BetaPosterior(24)
-    expected.load_state_dict(before)
+    expected = posterior_from(before)
     expected.observe(*([line[name][group] for group in scored] for name in ("sample_index", "successes", "trials")))
     for name, value in expected.state_dict().items():
         expect(np.array_equal(after[name], value), f"{name} of the posterior is another")
