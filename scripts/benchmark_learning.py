@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))  # for a worker, which is a fresh interpreter
 
 from learning.arms import MAIN, MORE
-from learning.curves import best_rates, read
+from learning.curves import at_best_rates, best_rates, read, tuning
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,20 @@ class Plan:
     batches: int  # generation batches' worth of rollouts
     evaluate_every: int  # of them
     rates: tuple[float, ...]  # learning rates to try
+    tuning_seeds: int  # from FIRST_TUNING_SEED on
     seeds: int  # of the main arms, from FIRST_SEED on
     more: tuple[str, ...] = tuple(MORE)
     trainer_seeds: int = 0  # of the main arms through the trainer, which takes several times as long
 
 
 REGIMES = {
-    "paper_like": Plan(60, 3, (1e-4, 2e-4, 4e-4), 8, trainer_seeds=2),
-    "staged": Plan(120, 10, (2e-4, 4e-4, 8e-4), 8, trainer_seeds=2),
-    "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4), 8),
-    "hard_pictures": Plan(120, 10, (1e-4, 2e-4), 5, ("oracle",)),
-    "no_headroom": Plan(120, 10, (1e-4, 2e-4, 4e-4), 5, ("oracle",)),
+    "paper_like": Plan(60, 3, (1e-4, 2e-4, 4e-4, 8e-4), 3, 8),
+    "staged": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, trainer_seeds=2),
+    "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8),
+    "hard_pictures": Plan(120, 10, (1e-4, 2e-4), 2, 5, more=("oracle",)),
+    "no_headroom": Plan(120, 10, (1e-4, 2e-4, 4e-4), 2, 5, more=("oracle",)),
 }
+FIRST_TUNING_SEED = 100
 FIRST_SEED = 10  # those before were used to find out what the regimes should be
 STAGES = ("tune", "main", "more", "trainer", "report")
 KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
@@ -74,11 +76,11 @@ def tasks_of(stage, options, done):
     tasks = []
     for regime in options.regimes:
         plan = REGIMES[regime]
-        best = best_rates([record for record in done if record["stage"] == "tune"], regime)
+        best = best_rates(tuning(done), regime)
         if stage != "tune" and not best:
             sys.exit(f"{options.results} has no tuning runs for {regime}: run the stage tune first.")
         seeds = {
-            "tune": options.tuning_seeds,
+            "tune": options.tuning_seeds or range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + plan.tuning_seeds),
             "main": options.seeds or range(FIRST_SEED, FIRST_SEED + plan.seeds),
             "more": options.more_seeds,
             "trainer": options.trainer_seeds or range(FIRST_SEED, FIRST_SEED + plan.trainer_seeds),
@@ -140,7 +142,7 @@ def main():
     parser.add_argument("--arms", nargs="+", choices=[*MAIN, *MORE], help="default: all of the stage")
     parser.add_argument("--rates", nargs="+", type=float, help="learning rates to try; default: the regime's")
     parser.add_argument("--batches", type=int, help="generation batches' worth of rollouts; default: the regime's")
-    parser.add_argument("--tuning_seeds", nargs="+", type=int, default=[100, 101])
+    parser.add_argument("--tuning_seeds", nargs="+", type=int, help="default: the regime's")
     parser.add_argument("--seeds", nargs="+", type=int, help="of the main arms; default: the regime's")
     parser.add_argument("--more_seeds", nargs="+", type=int, default=[10, 11, 12])
     parser.add_argument("--trainer_seeds", nargs="+", type=int, help="default: the regime's")
@@ -151,7 +153,7 @@ def main():
             from learning.pictures import draw
             from learning.tables import tables
 
-            records = read(options.results)
+            records = at_best_rates(read(options.results))
             print(tables(records))
             for path in draw(records, options.results.parent):
                 print(f"Picture: {path}")

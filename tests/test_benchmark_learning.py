@@ -69,6 +69,14 @@ def test_each_arm_goes_on_at_the_learning_rate_with_the_largest_area():
     assert curves.best_rates(records, "staged") == {"uniform": 2e-4, "frontier": 1e-4}
 
 
+def test_runs_at_a_rate_that_further_tuning_has_ruled_out_are_left_out():
+    tune = [record([0.1, 0.2, 0.2], learning_rate=rate, stage="tune") for rate in (1e-4, 2e-4)]
+    tune += [record([0.1, 0.4, 0.9], seed=1, learning_rate=2e-4, stage="tune")]
+    main = [record([0.1, 0.2, 0.3], learning_rate=rate) for rate in (1e-4, 2e-4)]
+    other = record([0.1, 0.2, 0.3], "oracle", learning_rate=1e-4, stage="more")
+    assert curves.at_best_rates([*tune, *main, other]) == [*tune, main[1], other]
+
+
 def test_the_tables_show_each_arm_beside_uniform():
     records = [record([0.2, 0.3, 0.4], seed=seed) for seed in (0, 1)]
     records += [record([0.2, 0.4, 0.5], "frontier", seed) for seed in (0, 1)]

@@ -90,3 +90,19 @@ def best_rates(records: list[Record], regime: str) -> dict[str, float]:
         if record["regime"] == regime:
             areas[record["arm"]][record["learning_rate"]].append(area(record))
     return {arm: max(rates, key=lambda rate, rates=rates: float(np.mean(rates[rate]))) for arm, rates in areas.items()}
+
+
+def at_best_rates(records: list[Record]) -> list[Record]:
+    """The records without those of a main arm at a learning rate that further tuning has shown not to be its best."""
+    best = {regime: best_rates(tuning(records), regime) for regime in {record["regime"] for record in records}}
+    return [
+        record
+        for record in records
+        if record["stage"] == "tune"
+        or best[record["regime"]].get(record["arm"], record["learning_rate"]) == record["learning_rate"]
+    ]
+
+
+def tuning(records: list[Record]) -> list[Record]:
+    """The records of the stage `tune`."""
+    return [record for record in records if record["stage"] == "tune"]
