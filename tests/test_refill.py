@@ -166,7 +166,7 @@ def test_where_every_group_has_a_gradient_nothing_changes(text_model_path, text_
 
 
 def test_images_are_refilled_too(vision_model_path, make_refill_args):
-    args = make_refill_args(max_steps=3, per_device_train_batch_size=8, num_generations=4, vade_max_refills=2)
+    args = make_refill_args(max_steps=3, per_device_train_batch_size=8, num_generations=2, vade_max_refills=2)
     counted = Counted(first_letter)
     trainer, trained = refilled(vision_model_path, rows_with_images(), args, counted)
     assert sum(logged(trainer, "vade/refills")) > 0
