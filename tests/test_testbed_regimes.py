@@ -202,31 +202,61 @@ def test_a_filter_takes_only_rows_in_its_range_and_asks_about_no_other(monkeypat
 
 
 def test_what_does_not_exist_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="there are paper_like, staged, many_impossible, no_headroom"):
+    with pytest.raises(ValueError, match="there are paper_like, staged, many_impossible, hard_pictures, no_headroom"):
         load_regime("other", 0, tmp_path)
     with pytest.raises(ValueError, match="seeds from 0 on"):
         load_regime("staged", -1, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """One cache for all regimes: some share a base policy."""
+    return tmp_path_factory.mktemp("regimes")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REGIMES)
-def test_the_base_policies_stand_where_their_regimes_say(name, tmp_path):
-    """The shares of rows and groups that the descriptions promise, for seed 0, with some room."""
-    directory, train, _ = load_regime(name, 0, tmp_path, progress=False)
+def test_the_base_policies_stand_where_their_regimes_say(name, built):
+    """The shares of rows and groups that the descriptions promise, for one seed, with some room."""
+    regime = REGIMES[name]
+    directory, train, _ = load_regime(name, 10, built, progress=False)
     model = AutoModelForImageTextToText.from_pretrained(directory)
-    rates = FastPolicy(model, AutoProcessor.from_pretrained(directory), train).pass_rates()
+    policy = FastPolicy(
+        model,
+        AutoProcessor.from_pretrained(directory),
+        train,
+        temperature=regime.temperature,
+        max_completion_length=regime.max_completion_length,
+    )
+    rates, levels = policy.pass_rates(), np.array(train["level"])
     ratio = np.mean(1 - rates**8 - (1 - rates) ** 8)
-    impossible, levels = np.mean(rates < 0.02), np.array(train["level"])
+    impossible, mastered = np.mean(rates < 0.02), np.mean(rates > 0.98)
     if name == "paper_like":
-        assert 0.3 < ratio < 0.55
-        assert impossible < 0.15
+        assert 0.05 < ratio < 0.25
+        assert mastered > 0.5
+        assert impossible < 0.2
     elif name == "staged":
-        assert rates[levels == 1].mean() > 0.8
-        assert 0.2 < rates[levels == 3].mean() < 0.6
+        assert rates[levels == 1].mean() > 0.95
+        assert 0.1 < rates[levels == 3].mean() < 0.7
         assert rates[levels >= 6].mean() < 0.05
         assert 0.35 < impossible < 0.65
     elif name == "many_impossible":
+        assert 0.45 < impossible < 0.7
+    elif name == "hard_pictures":
         assert 0.45 < impossible < 0.6
     else:
         assert ratio > 0.9
         assert 0.2 <= rates.min() <= rates.max() <= 0.8
+
+
+def test_wrong_labels_are_in_the_training_rows_alone_and_as_many_as_declared(tmp_path):
+    regime = replace(CHAINS, wrong_labels=0.25)
+    _, train, validation = load_regime(regime, 0, tmp_path, progress=False)
+    _, right, same_validation = load_regime(CHAINS, 0, tmp_path, progress=False)
+    assert validation["answer"] == same_validation["answer"]
+    pairs = list(zip(train["answer"], right["answer"], strict=True))
+    assert train["id"] == right["id"]
+    assert sum(wrong != correct for wrong, correct in pairs) == 12  # a quarter of 48
+    for wrong, correct in pairs:
+        assert wrong[:-1] == correct[:-1]
+        assert wrong[-1] in "01234"

@@ -73,7 +73,7 @@ def _grid(
             if title.startswith("validation"):
                 axes.set_xlabel("rollouts")
     panels[0, 0].legend(fontsize="small")
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110 if len(rows) == 1 else 60)
     return path
 
 
