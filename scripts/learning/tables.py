@@ -24,6 +24,9 @@ def tables(records: list[Record]) -> str:
             ("trainer", "through VADEGRPOTrainer, beside the fast loop", agreement),
         ):
             chosen = [record for record in here if record["stage"] == stage]
+            if stage == "more":  # beside what they vary, on the same seeds
+                seeds = {record["seed"] for record in chosen}
+                chosen += [r for r in here if r["stage"] == "main" and r["arm"] != "dapo" and r["seed"] in seeds]
             if chosen:
                 parts.append(f"## {regime}: {title}\n\n" + build(chosen, here))
     return "\n\n".join(parts)
