@@ -97,11 +97,12 @@ def tasks_of(stage, options, done):
 
 def rate_of(arm, best):
     """The learning rate of an arm: its own where it was tuned, else that of the main arm it is closest to."""
-    if arm in best:
-        return best[arm]
-    if arm.startswith("paper"):
-        return best["paper"]
-    return best["frontier"]
+    closest = arm if arm in best or arm in MAIN else "paper" if arm.startswith("paper") else "frontier"
+    if closest not in best:
+        sys.exit(
+            f"There are no tuning runs of {closest}, whose learning rate {arm} takes: run the stage tune with it."
+        )
+    return best[closest]
 
 
 def run_stage(stage, options):
