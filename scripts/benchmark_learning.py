@@ -10,8 +10,8 @@ rollouts to spend, initial passes and refills included. Stages:
 
     tune     main arms at several learning rates, on seeds of their own: each arm goes on at its best one
     main     the main arms, on fresh seeds
-    more     ablations, other rules, the oracle, on some of those seeds: at the learning rate of `paper` for its own
-             ablations, of `frontier` for all others
+    more     the oracle on the same seeds; ablations and other rules on some of them, at the learning rate of `paper`
+             for its own ablations, of `frontier` for all others
     trainer  main arms through `VADEGRPOTrainer` itself
     report   tables on the standard output, pictures beside the results
 
@@ -79,9 +79,10 @@ def tasks_of(stage, options, done):
         best = best_rates(tuning(done), regime)
         if stage != "tune" and not best:
             sys.exit(f"{options.results} has no tuning runs for {regime}: run the stage tune first.")
+        main_seeds = options.seeds or range(FIRST_SEED, FIRST_SEED + plan.seeds)
         seeds = {
             "tune": options.tuning_seeds or range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + plan.tuning_seeds),
-            "main": options.seeds or range(FIRST_SEED, FIRST_SEED + plan.seeds),
+            "main": main_seeds,
             "more": options.more_seeds,
             "trainer": options.trainer_seeds or range(FIRST_SEED, FIRST_SEED + plan.trainer_seeds),
         }[stage]
@@ -89,7 +90,7 @@ def tasks_of(stage, options, done):
         for arm in arms:
             rates = (options.rates or plan.rates) if stage == "tune" else [rate_of(arm, best)]
             for rate in rates:
-                for seed in seeds:
+                for seed in main_seeds if arm == "oracle" else seeds:
                     batches = options.batches or plan.batches
                     tasks.append(dict(zip(KEY, (stage, regime, arm, rate, seed, batches), strict=True)))
     return tasks

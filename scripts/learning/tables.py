@@ -18,12 +18,13 @@ def tables(records: list[Record]) -> str:
         for stage, title, build in (
             ("tune", "tuning: mean area (seeds apart from those below)", tuning),
             ("main", "main arms, each at its best learning rate", scores),
-            ("more", "ablations, other rules, oracle", scores),
+            ("more", "ablations, other rules", scores),
             ("main", "where the rollouts went", where),
             ("more", "where the rollouts went", where),
             ("trainer", "through VADEGRPOTrainer, beside the fast loop", agreement),
         ):
-            chosen = [record for record in here if record["stage"] == stage]
+            # The oracle has the seeds of the main arms, and stands beside them.
+            chosen = [r for r in here if (r["stage"] == stage) != (r["arm"] == "oracle" and stage in ("main", "more"))]
             if stage == "more":  # beside what they vary, on the same seeds
                 seeds = {record["seed"] for record in chosen}
                 chosen += [r for r in here if r["stage"] == "main" and r["arm"] != "dapo" and r["seed"] in seeds]
