@@ -50,7 +50,7 @@ class VADEGRPOConfig(GRPOConfig):
             the rows seen so far, within bounds; sharper predictions, no gain in score shown.
         vade_strata (`str` or `None`, *optional*):
             Column of the training set that holds each row's task or source: a learned prior for each (thompson,
-            greedy), the arms of SEC.
+            greedy; needs `vade_prior="learned"`), the arms of SEC.
         vade_uniform_share (`float`, *optional*, defaults to `0.0`):
             Share of each generation batch, in [0, 1], that is chosen blindly from all other rows.
         vade_posterior_init (`str`, *optional*, defaults to `"prior"`):
