@@ -1,15 +1,24 @@
-"""Vision placeholders cannot be generated, and what the user asked of generation besides is kept."""
+"""What is corrected in generation, where no engine is needed to see it; with the real vLLM: `tests/engines`."""
 
-import random
 from types import SimpleNamespace
 
 import pytest
-from conftest import WORDS, assert_equal_weights, logged, says_a_digit, weights
+import trl
+from conftest import says_a_digit
 from transformers import PretrainedConfig, Qwen2_5_VLConfig, Qwen2Config
-from trl.generation.vllm_client import VLLMClient
 
 from trl_vade import VADEGRPOTrainer
-from trl_vade.generation import VLLM_BIAS_FLOOR, suppress_vision_tokens, vision_token_ids, without_missing_images
+from trl_vade.errors import EngineError
+from trl_vade.generation import (
+    CORRECTIONS,
+    VLLM_BIAS_FLOOR,
+    reset_vision_embeddings,
+    suppress_vision_tokens,
+    tokenize_once,
+    version_notice,
+    vision_token_ids,
+    without_missing_images,
+)
 
 # ---------------------------------------------------------------------------------------- which tokens are meant
 
@@ -114,6 +123,14 @@ def test_with_vllm_the_users_biases_for_other_tokens_and_other_options_are_kept(
     assert kwargs == {"logit_bias": others | placeholders, "stop": ["</answer>"], "min_tokens": 2}
 
 
+def test_with_vllm_biases_from_a_command_line_are_read_as_the_tokens_they_name():
+    image = Qwen2_5_VLConfig().image_token_id
+    trainer = vllm_trainer(logit_bias={"11": 2.5, str(image): 100.0})
+    suppress_vision_tokens(trainer)
+    placeholders = dict.fromkeys(vision_token_ids(Qwen2_5_VLConfig()), VLLM_BIAS_FLOOR)
+    assert trainer.vllm_generation.generation_kwargs["logit_bias"] == {11: 2.5} | placeholders
+
+
 def test_with_vllm_the_users_own_dictionary_is_not_written_into():
     users = {"logit_bias": {11: 2.5}}
     trainer = vllm_trainer()
@@ -129,154 +146,6 @@ def test_with_vllm_a_text_model_gets_no_bias():
     assert trainer.vllm_generation.generation_kwargs == {"stop": ["</answer>"]}
 
 
-# ------------------------------------------------------------------------------------------- seeds of a vLLM server
-
-
-class StandInServer(VLLMClient):
-    """TRL's client with a stand-in behind `_post` where the server would be: vLLM is no dependency of the tests.
-
-    It samples words as vLLM 0.31 seeds them: completion i of a prompt from the seed + i where the request has one, and
-    else from a generator of the server's own, which goes on from run to run. It has no weights.
-    """
-
-    own = random.Random(0)
-
-    def __init__(self, **_):
-        self.base_url, self.model, self.seeds, self.requests = "", "stand-in", {}, []
-
-    def init_communicator(self, device=0):
-        pass
-
-    def update_named_params(self, metadata, named_params):
-        pass
-
-    def reset_prefix_cache(self):
-        pass
-
-    def get_server_info(self):
-        return {"model_config": {"logprobs_mode": "processed_logprobs"}}
-
-    def _post(self, url, json):
-        choices = []
-        for prompt in json["prompt"]:
-            self.seeds[tuple(prompt)] = json.get("seed")
-            self.requests.append(prompt)
-            for i in range(json["n"]):
-                noise = random.Random(json["seed"] + i) if "seed" in json else self.own
-                tokens = noise.choices(range(4, 4 + len(WORDS)), k=json["max_tokens"])
-                logprobs = {
-                    "tokens": [f"token_id:{token}" for token in tokens],
-                    "token_logprobs": [-1.0] * len(tokens),
-                    "top_logprobs": [None] * len(tokens),
-                }
-                choices.append({"prompt_token_ids": prompt, "token_ids": tokens, "logprobs": logprobs})
-        return {"choices": choices}
-
-
-@pytest.fixture
-def start_on_server(text_model_path, text_rows, make_args, tmp_path, monkeypatch):
-    """A trainer on a stand-in server, in the folder named, which notes the completions of its batches in `seen`."""
-    monkeypatch.setattr("trl.generation.vllm_generation.is_vllm_available", lambda: True)
-    monkeypatch.setattr("trl.generation.vllm_generation.VLLMClient", StandInServer)
-
-    def start(folder="run", **changes):
-        seen = []
-
-        def reward(completions, completion_ids, **kwargs):
-            seen.append(completion_ids)
-            return says_a_digit(completions, **kwargs)
-
-        server = {"use_vllm": True, "vllm_mode": "server", "save_strategy": "steps", "save_steps": 3}
-        args = make_args(output_dir=str(tmp_path / folder), **server | {"max_completion_length": 6} | changes)
-        trainer = VADEGRPOTrainer(text_model_path, reward, args, text_rows, eval_dataset=text_rows.select(range(4)))
-        trainer.seen = seen
-        return trainer
-
-    return start
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"vade_sampler": "uniform"},
-        {"vade_sampler": "uniform", "shuffle_dataset": False},  # the stock trainer: no posterior
-        {"vade_posterior_init": "rollout"},
-        {"vade_dynamic_sampling": True, "vade_max_refills": 2},
-        {"gradient_accumulation_steps": 2, "steps_per_generation": 1},
-        {"eval_strategy": "steps", "eval_steps": 1},
-    ],
-    ids=lambda changes: ", ".join(changes) or "default",
-)
-def test_a_resumed_run_asks_a_server_for_the_samples_of_the_run_that_was_never_stopped(start_on_server, changes):
-    whole = start_on_server(**changes)
-    whole.train()
-    resumed = start_on_server(**changes)
-    resumed.train(resume_from_checkpoint=f"{resumed.args.output_dir}/checkpoint-3")
-    assert 0 < len(resumed.seen) < len(whole.seen)
-    assert resumed.seen == whole.seen[-len(resumed.seen) :]
-    assert len(logged(whole, "eval_reward")) == (6 if "eval_steps" in changes else 0)
-    assert logged(resumed, "eval_reward") == logged(whole, "eval_reward")
-    assert_equal_weights(weights(resumed), weights(whole))
-
-
-STOCK = {"vade_sampler": "uniform", "shuffle_dataset": False}
-
-
-@pytest.mark.parametrize("changes", [{"vade_posterior_init": "rollout"}, STOCK], ids=["initial rollouts", "stock"])
-def test_no_two_completions_of_a_run_are_drawn_with_the_same_noise(start_on_server, changes):
-    trainer = start_on_server(max_steps=8, eval_strategy="steps", eval_steps=4, **changes)  # 8 x 4 rows of 24
-    trainer.train()
-    completions = [tuple(ids) for batch in trainer.seen for ids in batch]
-    initial = 0 if changes is STOCK else 24
-    assert len(completions) == (initial + 8 * 4 + 2 * 4) * 4  # initial rollouts, eight batches, two evaluations
-    assert len(set(completions)) == len(completions)  # of 16 ** 6
-
-
-def test_no_refill_is_drawn_with_the_noise_of_another_round_and_none_is_drawn_twice(start_on_server):
-    trainer = start_on_server(max_steps=4, vade_dynamic_sampling=True, vade_max_refills=3)
-    logprobs = []
-    compute_loss = trainer._compute_loss
-    trainer._compute_loss = lambda model, inputs: (
-        logprobs.append(inputs["sampling_per_token_logps"]) or compute_loss(model, inputs)
-    )
-    trainer.train()
-    completions = [tuple(ids) for batch in trainer.seen for ids in batch]
-    assert len(completions) == trainer.selection.rollouts > 4 * 16
-    assert len(set(completions)) == len(completions)  # of 16 ** 6
-    assert len(trainer.vllm_generation.vllm_client.requests) * 4 == len(completions)
-    assert all((batch == -1.0).all() for batch in logprobs)  # those of the engine, for vLLM's importance sampling
-
-
-def test_another_seed_of_the_run_asks_for_other_samples_of_the_same_rows(start_on_server):
-    first, again, second = (start_on_server(max_steps=1, seed=seed, **STOCK) for seed in (3, 3, 4))
-    for trainer in (first, again, second):
-        trainer.train()
-    assert first.seen == again.seen
-    assert first.seen != second.seen
-
-
-def test_prompts_and_completions_stay_in_order(start_on_server):
-    client = start_on_server().vllm_generation.vllm_client
-    prompts = [[5, 6, number] for number in range(100)]
-    together = client.generate(prompts=prompts, n=2, max_tokens=3)
-    assert together["prompt_ids"] == prompts
-    assert len(set(client.seeds.values())) == 100
-    seeds = [client.seeds[tuple(prompt)] for prompt in prompts]
-    for name in ("completion_ids", "logprobs", "logprob_token_ids"):
-        alone = [
-            VLLMClient.generate(client, [prompt], n=2, max_tokens=3, generation_kwargs={"seed": seed})[name]
-            for prompt, seed in zip(prompts, seeds, strict=True)
-        ]
-        assert together[name] == [entry for entries in alone for entry in entries]
-
-
-def test_a_seed_of_the_users_stands(start_on_server):
-    trainer = start_on_server(max_steps=1, generation_kwargs={"seed": 11})
-    trainer.train()
-    assert set(trainer.vllm_generation.vllm_client.seeds.values()) == {11}
-
-
 # ------------------------------------------------------------------------------------------------- missing images
 
 
@@ -290,3 +159,80 @@ def test_a_seed_of_the_users_stands(start_on_server):
 )
 def test_a_row_without_images_is_written_as_an_empty_list_and_a_text_batch_stays_one(images, written):
     assert without_missing_images(images) == written
+
+
+# -------------------------------------------------------------------------------------------------- tokenising once
+
+
+def test_each_run_of_equal_prompts_is_tokenised_once_and_its_images_stay_the_same_objects():
+    image = object()
+    prompts = [["a", image]] * 3 + [["b"]] * 2 + [["a", image]]
+    seen = []
+
+    def tokenize(some):
+        seen.append(some)
+        return [[len(seen), i] for i, _ in enumerate(some)], [prompt[1:] or None for prompt in some], {"pixels": 1}
+
+    ids, images, fields = tokenize_once(prompts, tokenize)
+    assert seen == [[["a", image], ["b"], ["a", image]]]
+    assert ids == [[1, 0]] * 3 + [[1, 1]] * 2 + [[1, 2]]
+    assert [each and each[0] for each in images] == [image] * 3 + [None] * 2 + [image]
+    assert fields == {}
+
+
+def test_prompts_without_images_stay_without():
+    assert tokenize_once(["a", "a"], lambda some: ([[1]] * len(some), None, {})) == ([[1], [1]], None, {})
+
+
+# ---------------------------------------------------------------------------------------------- vision embeddings
+
+
+class Server:
+    """The part of TRL's client that is called, and an answer: a stand-in, as `tests/engines` has the real one."""
+
+    base_url = "http://127.0.0.1:8000"
+
+    def __init__(self, status):
+        self.status, self.calls, self.session = status, [], self
+
+    def post(self, url):
+        self.calls.append(url)
+        return SimpleNamespace(status_code=self.status, text="no such route")
+
+
+def server_trainer(server, *, main=True):
+    calls = server.calls
+    generation = SimpleNamespace(mode="server", vllm_client=server, sync_weights=lambda: calls.append("weights"))
+    return SimpleNamespace(vllm_generation=generation, accelerator=SimpleNamespace(is_main_process=main))
+
+
+def test_a_server_forgets_its_vision_embeddings_after_each_weight_sync_and_the_main_process_asks_for_it():
+    for main in (True, False):
+        server = Server(200)
+        trainer = server_trainer(server, main=main)
+        reset_vision_embeddings(trainer)
+        trainer.vllm_generation.sync_weights()
+        trainer.vllm_generation.sync_weights()
+        assert server.calls == ["weights", *["http://127.0.0.1:8000/reset_encoder_cache"] * main] * 2
+
+
+def test_a_server_that_cannot_forget_them_is_an_error_that_says_how_to_start_it():
+    trainer = server_trainer(Server(404))
+    reset_vision_embeddings(trainer)
+    with pytest.raises(EngineError, match=r"8000 answered 404 .* 'no such route'.*VLLM_SERVER_DEV_MODE=1"):
+        trainer.vllm_generation.sync_weights()
+
+
+# ------------------------------------------------------------------------------------------------- the version guard
+
+
+def test_nothing_is_said_of_the_installed_trl():
+    assert version_notice(trl.__version__) is None
+
+
+@pytest.mark.parametrize("version", ["1.17.0", "1.17.0.dev0", "2.0.0"])
+def test_a_newer_trl_is_told_which_corrections_it_may_no_longer_need(version):
+    notice = version_notice(version)
+    assert all(each.fault in notice and each.source in notice for each in CORRECTIONS)
+    assert f"TRL {version}" in notice
+    assert "pytest -m vllm" in notice

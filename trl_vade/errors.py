@@ -9,6 +9,8 @@
     |   `-- SnapshotMismatchError(ValueError)           it is sound, and belongs to something else
     |-- CheckpointIncompleteError(FileNotFoundError, ValueError)  no whole checkpoint where one was asked for
     |-- CheckpointSaveError(OSError)                a checkpoint could not be written
+    |-- EngineError(RuntimeError)                   a generation engine cannot do what training needs of it
+    |-- ImageDecodeError(OSError)                   an image of a chosen row cannot be decoded
     `-- ReplicaDivergenceError(RuntimeError)        the sampler replicas of several ranks differ
 
 Every leaf also derives from the built-in exception in brackets, so code that knows nothing of this package can catch
@@ -50,6 +52,14 @@ class CheckpointIncompleteError(VADEError, FileNotFoundError, ValueError):
 
 class CheckpointSaveError(VADEError, OSError):
     """A checkpoint, or the selection log, could not be written: the disk is full, or may not be written to."""
+
+
+class EngineError(VADEError, RuntimeError):
+    """A generation engine (a vLLM server) cannot do what training needs of it."""
+
+
+class ImageDecodeError(VADEError, OSError):
+    """An image of a chosen row cannot be decoded: it is damaged, of no known format, or not there."""
 
 
 class ReplicaDivergenceError(VADEError, RuntimeError):

@@ -1,17 +1,70 @@
 """Corrections that generation needs under TRL, each at the smallest seam and each with its source."""
 
-import zlib
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+import functools
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
-import numpy as np
+import trl
+from accelerate.logging import get_logger
+from packaging.specifiers import SpecifierSet
 
-# Requests in flight at a time: as many connections as TRL's client keeps open (`_DEFAULT_GENERATION_CONCURRENCY`).
-REQUESTS_AT_A_TIME = 64
+from .colocated import correct_colocated_requests
+from .errors import EngineError
+from .request_seeds import seed_server_requests
+
+logger = get_logger(__name__)
 
 # vLLM clips a logit bias to [-100, 100]; at -100 a token is as good as impossible.
 VLLM_BIAS_FLOOR = -100.0
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A fault of TRL that is put right here."""
+
+    fault: str
+    source: str  # where it is reported, or seen
+    needed_by: str  # the TRL versions in which a test has seen it
+
+
+CORRECTIONS = (
+    Correction("image tokens are expanded twice in colocate mode", "huggingface/trl#6294, #6401", ">=1.16,<1.17"),
+    Correction("vision embeddings outlive a weight sync", "huggingface/trl#7198", ">=1.16,<1.17"),
+    Correction("vision placeholders can be generated", "grpo_trainer.py: only suppress_tokens", ">=1.16,<1.17"),
+    Correction("a colocated prompt is sent once for each completion", "vllm_generation.py: n = 1", ">=1.16,<1.17"),
+    Correction(
+        "a row without images is None where others have some", "huggingface/transformers#46043", ">=1.16,<1.17"
+    ),
+)
+
+
+def correct_generation(trainer: Any) -> None:
+    """Put right what `trainer`'s engine would do wrong; called once, when TRL has made the engine."""
+    if notice := version_notice(trl.__version__):
+        logger.warning(notice)
+    suppress_vision_tokens(trainer)
+    if not trainer.use_vllm:
+        return
+    if vision_token_ids(trainer.model.config):
+        reset_vision_embeddings(trainer)
+    if trainer.vllm_mode == "colocate":
+        correct_colocated_requests(trainer)
+    else:
+        seed_server_requests(trainer)
+
+
+def version_notice(trl_version: str) -> str | None:
+    """What is to be said under this TRL: which corrections nobody has seen to be needed; None where all were."""
+    unseen = [each for each in CORRECTIONS if not SpecifierSet(each.needed_by).contains(trl_version, prereleases=True)]
+    if not unseen:
+        return None
+    faults = "; ".join(f"{each.fault} ({each.source}; seen in TRL {each.needed_by})" for each in unseen)
+    return (
+        f"TRL {trl_version} is none of the versions for which trl_vade has corrected generation: {faults}. The "
+        "corrections stay on, and change nothing where TRL no longer needs them. `pytest -m vllm` in trl_vade's "
+        "repository has a test for each that fails when it can go."
+    )
 
 
 def vision_token_ids(model_config: Any) -> list[int]:
@@ -33,11 +86,10 @@ def suppress_vision_tokens(trainer: Any) -> None:
         return
     if trainer.use_vllm:
         kwargs = trainer.vllm_generation.generation_kwargs
-        forbidden = dict.fromkeys(ids, VLLM_BIAS_FLOOR)
-        trainer.vllm_generation.generation_kwargs = {
-            **kwargs,
-            "logit_bias": {**(kwargs.get("logit_bias") or {}), **forbidden},
-        }
+        # From a command line the users' keys are strings (JSON).
+        bias = {int(token): value for token, value in (kwargs.get("logit_bias") or {}).items()}
+        bias |= dict.fromkeys(ids, VLLM_BIAS_FLOOR)
+        trainer.vllm_generation.generation_kwargs = {**kwargs, "logit_bias": bias}
         return
     suppressed = sorted({*(trainer.generation_config.suppress_tokens or ()), *ids})
     trainer.generation_config.suppress_tokens = suppressed
@@ -45,41 +97,58 @@ def suppress_vision_tokens(trainer: Any) -> None:
     trainer.generation_kwargs["suppress_tokens"] = suppressed
 
 
-def seed_server_requests(trainer: Any) -> None:
-    """Make what a vLLM server samples a function of `args.seed` and the place in the run, so that a resume repeats it.
+def reset_vision_embeddings(trainer: Any) -> None:
+    """Make the engine forget what the vision tower made of its images whenever it gets new weights.
 
-    Only a server needs it: its generator cannot be restored. The colocated engine runs in this process (TRL 1.16 asks
-    for `external_launcher`) and draws from torch's and numpy's global generators, which checkpoints hold. A seed there
-    would be wrong: TRL sends each prompt G times with one `SamplingParams`, and a group would be one completion only.
-
-    To a server TRL sends each prompt once with n = G, and vLLM 0.31 gives completion i the seed + i. One seed for the
-    whole batch would draw every group with the same noise, hence one request a prompt. A seed of the user's stands.
+    vLLM keeps vision embeddings by the hash of the image. TRL 1.16 empties its prefix cache after a weight sync, and
+    not this one (huggingface/trl#7198): an image that comes again, which choosing prompts makes the rule, would be
+    answered as the vision tower of before saw it, and trained on as the new one does. The cache of processed pixels is
+    kept, as it does not depend on weights.
     """
-    if not (trainer.use_vllm and trainer.vllm_mode == "server" and trainer.accelerator.is_main_process):
-        return
-    client = trainer.vllm_generation.vllm_client
-    generate = client.generate
+    engine = trainer.vllm_generation
+    sync_weights = engine.sync_weights
 
-    def seeded(prompts, features=None, generation_kwargs=None, **options):
-        # The step alone is not enough: it may hold several generation batches, each of them in several rounds
-        # (`refill`), and so do the initial rollouts. An evaluation comes with the count of the batch that follows it.
-        rollouts = 0 if trainer.selection is None else trainer.selection.rollouts
-        training = int(trainer.model.training)
+    @functools.wraps(sync_weights)
+    def sync_and_forget():
+        sync_weights()
+        if engine.mode == "colocate":
+            engine.llm.llm_engine.reset_encoder_cache()
+        elif trainer.accelerator.is_main_process:
+            _reset_encoder_cache_of_server(engine.vllm_client)
 
-        def request(index):
-            # The prompt tells the batches of an evaluation and the turns of a conversation with tools apart.
-            place = (trainer.state.global_step, rollouts, training, index, zlib.crc32(repr(prompts[index]).encode()))
-            seed = int(np.random.SeedSequence((trainer.args.seed, *place)).generate_state(1)[0])
-            kwargs = {"seed": seed} | (generation_kwargs or {})
-            own_features = None if features is None else [features[index]]
-            return generate([prompts[index]], features=own_features, generation_kwargs=kwargs, **options)
+    engine.sync_weights = sync_and_forget
 
-        with ThreadPoolExecutor(REQUESTS_AT_A_TIME) as executor:
-            answers = list(executor.map(request, range(len(prompts))))
-        parts = {name: [answer[name] for answer in answers] for name in answers[0]}
-        return {name: None if None in lists else [*chain(*lists)] for name, lists in parts.items()}
 
-    client.generate = seeded
+def _reset_encoder_cache_of_server(client: Any) -> None:
+    # Not `client._post`, which wants JSON in the answer (TRL 1.16); this one is empty.
+    answer = client.session.post(f"{client.base_url}/reset_encoder_cache")
+    if answer.status_code != 200:
+        raise EngineError(
+            f"The vLLM server at {client.base_url} answered {answer.status_code} to /reset_encoder_cache: "
+            f"{answer.text[:200]!r}. It has to forget the vision embeddings of the weights before, or it would answer "
+            "with those. Start vLLM 0.31 with VLLM_SERVER_DEV_MODE=1 in its environment."
+        )
+
+
+def tokenize_once(prompts: list[Any], tokenize: Any) -> tuple[list[list[int]], list[Any] | None, dict[str, Any]]:
+    """Tokenise runs of equal prompts once: TRL 1.16 puts every image through the processor once for each completion.
+
+    Only for an engine that encodes images by itself, since the third of what is returned, the processor's tensors for
+    the model, is left empty.
+
+    Args:
+        prompts: as TRL's `_tokenize_prompts` takes them; those of a group stand side by side.
+        tokenize: that method of the parent.
+    """
+    runs = [[*run] for _, run in groupby(prompts)]
+    ids, images, _ = tokenize([run[0] for run in runs])
+    counts = [len(run) for run in runs]
+    images = None if images is None else _repeat(images, counts)
+    return _repeat(ids, counts), images, {}
+
+
+def _repeat(values: list[Any], counts: list[int]) -> list[Any]:
+    return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
 
 
 def without_missing_images(images: list[list[Any] | None] | None) -> list[list[Any]] | None:

@@ -1,0 +1,48 @@
+"""Runs of `tests.engines.run` in processes of their own, and what they noted."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from tests.engines.on_cpu import ENVIRONMENT, REPOSITORY
+
+
+def start(folder: Path, engine: str, *options, processes: int = 1, **settings) -> list[SimpleNamespace]:
+    """Train in `folder`; return what each process noted.
+
+    Args:
+        folder: of the run.
+        engine: hf, colocate or server.
+        options: of the command `tests.engines.run`.
+        processes: over gloo.
+        settings: of the trainer.
+    """
+    launcher = [sys.executable]
+    if processes > 1:
+        with socket.create_server(("127.0.0.1", 0)) as free:  # `--master_port 0` waits for ever
+            port = free.getsockname()[1]
+        launcher += ["-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
+        launcher += ["--master_addr", "127.0.0.1", "--master_port", str(port)]
+    run = ["-m", "tests.engines.on_cpu", "tests.engines.run", str(folder), "--engine", engine, *map(str, options)]
+    done = subprocess.run(
+        [*launcher, *run, "--settings", json.dumps(settings)],
+        cwd=REPOSITORY,
+        env=os.environ | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{done.args}\n{done.stderr[-4000:]}")
+    first = options[options.index("--resume") + 1] if "--resume" in options else 0
+    noted = [json.loads((folder / f"measure-{rank}-{first}.json").read_text()) for rank in range(processes)]
+    return [SimpleNamespace(**each) for each in noted]
+
+
+def differences(steps: list[dict]) -> list[float]:
+    """Of the log-probabilities of engine and trainer, mean over the tokens of each step."""
+    return [step["sampling/sampling_logp_difference/mean"] for step in steps]

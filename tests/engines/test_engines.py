@@ -1,0 +1,116 @@
+"""Training with the real vLLM: log-probabilities of trainer and engine, what each correction is for, and resume.
+
+The testbed's fine-tuned Qwen2.5-VL in float32; twelve of its sixteen rows have an image, which comes again after two
+steps. `--without` takes a correction out of a run for some steps: a test that then sees no fault says that TRL has
+mended it.
+"""
+
+import importlib.util
+
+import pytest
+
+from tests.engines.launch import differences, start
+from tests.engines.server import running_server
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.skipif(
+        importlib.util.find_spec("vllm") is None,
+        reason="needs vLLM's CPU build in an environment of its own: see tests/engines/requirements.txt",
+    ),
+]
+
+SAME = 1e-5  # mean difference of log-probabilities in float32 that is none: measured 1e-6 to 3e-6
+DIFFERENT = 1e-3  # what every fault exceeds by far: measured 7e-3 and more
+
+
+def assert_same_run(resumed, whole):
+    """`resumed`, from step 4 to 6, is `whole`: completions, evaluations, weights."""
+    assert len(resumed.steps) == 3
+    assert resumed.completions == whole.completions[4 : 4 + len(resumed.completions)]  # three steps, one evaluation
+    assert resumed.evaluations == whole.evaluations[1:3]
+    assert [step["weights"] for step in resumed.steps] == [step["weights"] for step in whole.steps[3:6]]
+
+
+@pytest.fixture(scope="module")
+def colocated(tmp_path_factory):
+    """A run that is right for six steps, and then without one correction after the other; and its folder."""
+    folder = tmp_path_factory.mktemp("colocated")
+    without = ["--without", "embeddings@7-9", "single_tokens@10-10", "placeholders@12-12"]
+    return folder, start(folder, "colocate", "--mixed", "--steps", 12, "--ask-for-placeholders", *without)[0]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """The address of a vLLM server of the testbed model."""
+    from trl_vade.testbed import load_testbed_model
+
+    log = tmp_path_factory.mktemp("server") / "log"
+    with running_server(str(load_testbed_model(progress=False)), log) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, server):
+    """The same with a server: right for six steps, and then with the vision embeddings of before."""
+    folder = tmp_path_factory.mktemp("served")
+    options = ("--server", server, "--mixed", "--steps", 9, "--ask-for-placeholders", "--without", "embeddings@7-9")
+    return folder, start(folder, "server", *options)[0]
+
+
+@pytest.mark.parametrize("run", ["colocated", "served"])
+def test_engine_and_trainer_agree_on_the_log_probabilities(run, request):
+    _, noted = request.getfixturevalue(run)
+    assert max(differences(noted.steps[:6])) <= SAME
+
+
+@pytest.mark.parametrize("run", ["colocated", "served"])
+def test_images_that_come_again_are_answered_as_older_weights_saw_them_without_a_reset(run, request):
+    _, noted = request.getfixturevalue(run)
+    # The rows of the first step without it were not chosen since the last reset.
+    assert min(differences(noted.steps[7:9])) > DIFFERENT
+
+
+def test_a_colocated_engine_answers_another_prompt_without_single_tokens(colocated):
+    assert differences(colocated[1].steps)[9] > DIFFERENT
+
+
+def test_a_correction_that_is_put_back_is_all_it_takes(colocated):
+    assert differences(colocated[1].steps)[10] <= SAME
+
+
+def test_no_placeholder_is_generated_even_where_the_user_asks_for_them(colocated, served):
+    for _, noted in (colocated, served):
+        generated = {token for batch in noted.completions for ids in batch for token in ids}
+        assert len(noted.placeholders) == 2
+        assert not generated & {*noted.placeholders}
+
+
+def test_without_a_bias_the_policy_can_generate_placeholders_and_the_run_dies(colocated):
+    noted = colocated[1]
+    assert len(noted.steps) == 11
+    assert "Image features and image tokens do not match" in noted.error
+
+
+def test_a_colocated_run_resumes_bit_for_bit(colocated):
+    folder, whole = colocated
+    # Without the bias that the whole run asks for and does not get.
+    assert_same_run(start(folder, "colocate", "--mixed", "--resume", 3)[0], whole)
+
+
+def test_a_run_with_a_server_resumes_bit_for_bit(served, server):
+    folder, whole = served
+    assert_same_run(start(folder, "server", "--server", server, "--mixed", "--resume", 3)[0], whole)
+
+
+def test_two_processes_with_an_engine_each_agree_with_theirs_and_resume_bit_for_bit(tmp_path):
+    share = {"processes": 2, "per_device_train_batch_size": 16, "vade_dynamic_sampling": True, "vade_max_refills": 1}
+    whole = start(tmp_path, "colocate", "--mixed", **share)
+    resumed = start(tmp_path, "colocate", "--mixed", "--resume", 3, **share)
+    for rank in (0, 1):
+        assert max(differences(whole[rank].steps)) <= SAME
+        assert [step["weights"] for step in whole[rank].steps] == [step["weights"] for step in whole[0].steps]
+        assert [step["weights"] for step in resumed[rank].steps] == [step["weights"] for step in whole[rank].steps[3:]]
+        assert resumed[rank].completions == whole[rank].completions[-len(resumed[rank].completions) :]
+        assert resumed[rank].evaluations == whole[rank].evaluations[1:]
+    assert whole[0].completions != whole[1].completions
