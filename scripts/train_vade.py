@@ -4,27 +4,69 @@
     accelerate launch scripts/train_vade.py --vade_sampler uniform      # the same with vanilla GRPO
     accelerate launch scripts/train_vade.py --config recipe.yaml        # your recipe; flags go before its values
     accelerate launch scripts/train_vade.py --help                      # every option
+    python scripts/train_vade.py --config recipe.yaml --plan            # what the recipe means; trains nothing
 
 Without `--config`, `--model_name_or_path` and `--dataset_name` it runs `scripts/recipes/quickstart.yaml`: a tiny, real
 Qwen2.5-VL on a data set drawn on the spot. At the end it prints a table and leaves `vade_summary.json` and
 `vade_report.png` in the output directory, beside the model and its posterior.
+
+`--plan` reads the model's config.json and no weights, looks at no GPU, and needs no launcher.
 """
 
 import importlib
+import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from transformers import HfArgumentParser
 from trl import ModelConfig, ScriptArguments, TrlParser, get_peft_config, get_quantization_config
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 
 QUICKSTART = Path(__file__).parent / "recipes" / "quickstart.yaml"
 TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
+NOT_LAUNCHED = " (Planned as launched here. --plan_accelerate scripts/accelerate/fsdp2.yaml plans for that launch.)"
 
 
 @dataclass
-class VADEScriptArguments(ScriptArguments):
+class PlanArguments:
+    """What `--plan` is for; without it these do nothing."""
+
+    plan: bool = field(
+        default=False,
+        metadata={"help": "Print what the recipe means (batches, updates, rollouts, GPU memory) and train nothing."},
+    )
+    plan_accelerate: str | None = field(
+        default=None,
+        metadata={
+            "help": "Accelerate configuration that the run will be launched with: gives the number of processes and "
+            "what they share. Without it: WORLD_SIZE processes (1 where it is not set), sharing nothing."
+        },
+    )
+    plan_processes: int | None = field(default=None, metadata={"help": "Number of processes, in place of that one."})
+    plan_rows: int | None = field(
+        default=None,
+        metadata={"help": "Rows of the training split. Without it the data set is loaded from its folder."},
+    )
+    plan_prompt_tokens: int | None = field(
+        default=None,
+        metadata={
+            "help": "Tokens of the longest prompt, image tokens included. Without it: vllm_max_model_length - "
+            "max_completion_length."
+        },
+    )
+    plan_image_tokens: int = field(
+        default=1024,
+        metadata={"help": "Image tokens of a row, on average: one for 28 x 28 pixels, so 1024 are 896 x 896 pixels."},
+    )
+    plan_gpu_memory: float = field(
+        default=139.0, metadata={"help": "Memory of a GPU in GiB, as CUDA counts it. An H200 has 139."}
+    )
+
+
+@dataclass
+class VADEScriptArguments(PlanArguments, ScriptArguments):
     """What to train on, and by which rewards."""
 
     reward_funcs: list[str] = field(
@@ -109,9 +151,6 @@ def load_reward(name: str):
 
 def report(output_dir: str, train_dataset) -> None:
     """Print the table and draw the picture."""
-    from rich.console import Console
-    from rich.table import Table
-
     from trl_vade.errors import VADEError
     from trl_vade.report import REPORT_FILE, summary_rows, write_report
 
@@ -124,11 +163,171 @@ def report(output_dir: str, train_dataset) -> None:
     except VADEError as error:  # the model and its posterior are saved: a missing picture must not look like a failure
         print(f"No report: {error}")
         return
-    table = Table(title="What the sampler did", show_header=False)
-    for name, value in summary_rows(summary):
+    print_table("What the sampler did", summary_rows(summary))
+    print(f"Picture: {Path(output_dir) / REPORT_FILE}")
+
+
+def print_table(title: str, rows: list[tuple[str, str]]) -> None:
+    """Print names and values, with lines around them where rich is installed (it is in the `report` extra)."""
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        width = max(len(name) for name, _ in rows)
+        print("\n".join([title, *(f"  {name:<{width}}  {value}" for name, value in rows)]))
+        return
+    table = Table(title=title, title_justify="left", show_header=False)
+    for name, value in rows:
         table.add_row(name, value)
     Console().print(table)
-    print(f"Picture: {Path(output_dir) / REPORT_FILE}")
+
+
+def planned_config(processes: int) -> type[VADEGRPOConfig]:
+    """`VADEGRPOConfig` as it would be made by each of so many processes, whatever this machine has."""
+
+    @dataclass
+    class PlannedConfig(VADEGRPOConfig):
+        world_size = property(lambda self: processes)
+
+        def __post_init__(self) -> None:
+            self.planned_on_cpu = self.use_cpu
+            self.use_cpu = True  # no GPU is looked for, and none is needed for bf16
+            super().__post_init__()
+
+    return PlannedConfig
+
+
+def show_plan(arguments: list[str], plan_args: PlanArguments) -> None:
+    """Print what the recipe means. Raises `ConfigurationError` or TRL's `ValueError` for what cannot work."""
+    from trl_vade.launch import Launch, read_launch
+    from trl_vade.plan import make_plan
+
+    launch = Launch() if plan_args.plan_accelerate is None else read_launch(plan_args.plan_accelerate)
+    if plan_args.plan_processes is not None:
+        launch = Launch(plan_args.plan_processes, launch.sharding, launch.mixed_precision)
+    elif plan_args.plan_accelerate is None:
+        launch = Launch(int(os.environ.get("WORLD_SIZE", "1")))
+    parser = TrlParser((VADEScriptArguments, planned_config(launch.processes), ModelConfig))
+    script_args, args, model_args = parser.parse_args_and_config(arguments)
+    refuse_plan_in_recipe(script_args, plan_args)
+    plan = make_plan(args, number_of_rows(script_args))
+    print_table("The plan", plan_rows(plan, launch))
+    show_memory(script_args, args, model_args, launch)
+
+
+def refuse_plan_in_recipe(script_args: VADEScriptArguments, plan_args: PlanArguments) -> None:
+    """Refuse a plan's options in a recipe: they are read before it, and would be passed over."""
+    from trl_vade.errors import ConfigurationError
+
+    for option in fields(PlanArguments):
+        if getattr(script_args, option.name) != getattr(plan_args, option.name):
+            raise ConfigurationError(
+                f"The recipe sets {option.name}={getattr(script_args, option.name)!r}. A plan's options decide how "
+                f"the recipe is read, so they are flags of the command: give --{option.name} there."
+            )
+
+
+def number_of_rows(script_args: VADEScriptArguments) -> int:
+    """Rows of the training split; a data set is loaded only where that takes no network."""
+    from trl_vade.errors import ConfigurationError
+
+    if script_args.plan_rows is not None:
+        return script_args.plan_rows
+    name = script_args.dataset_name
+    if name != TESTBED and not Path(name or "").exists():
+        raise ConfigurationError(
+            f"dataset_name={name!r} is no folder here, and a plan downloads nothing. Give the number of rows of the "
+            "training split, such as --plan_rows 8524 (90 % of the paper's 9,471)."
+        )
+    return len(load_splits(script_args)[script_args.dataset_train_split])
+
+
+def plan_rows(plan, launch) -> list[tuple[str, str]]:
+    """The counts of a plan, as they are printed."""
+    rows, completions = plan.rows_per_generation_batch, plan.completions_per_generation_batch
+    rollouts = f"{plan.rollouts:,}"
+    if plan.initial_rollouts:
+        rollouts += f", of these {plan.initial_rollouts:,} before the first update"
+    if plan.most_rollouts > plan.rollouts:
+        rollouts += f"; with refills at most {plan.most_rollouts:,}"
+    return [
+        ("processes", f"{plan.processes} (sharding: {launch.sharding})"),
+        ("training rows", f"{plan.rows:,}"),
+        ("a generation batch", f"{rows:,} rows x {completions // rows} = {completions:,} completions"),
+        ("an optimiser step", f"{plan.completions_per_update:,} completions ({plan.rows_per_update:,g} rows' worth)"),
+        ("optimiser steps a generation batch", f"{plan.updates_per_generation_batch:g}"),
+        ("generation batches", f"{plan.generation_batches:,} ({plan.generation_batches_per_epoch:,} an epoch)"),
+        ("optimiser steps", f"{plan.updates:,}"),
+        ("epochs", f"{plan.epochs:g}"),
+        ("rollouts, without evaluation", rollouts),
+    ]
+
+
+def show_memory(script_args, args, model_args, launch) -> None:
+    """Print the estimate of GPU memory, or why there is none."""
+    from trl_vade.memory import GIB, Lengths, estimate_memory, gib, why_no_estimate
+    from trl_vade.model_shape import read_model_shape
+
+    reason = "use_cpu is set" if args.planned_on_cpu else why_no_estimate(args, model_args)
+    prompt = script_args.plan_prompt_tokens
+    if prompt is None and args.vllm_max_model_length is not None:
+        prompt = args.vllm_max_model_length - args.max_completion_length
+    if reason is None and prompt is None:
+        reason = "the longest prompt is not known: set --plan_prompt_tokens or vllm_max_model_length"
+    if reason is not None:
+        print(f"No estimate of GPU memory: {reason}.")
+        return
+    shape = read_model_shape(model_args.model_name_or_path, revision=model_args.model_revision)
+    lengths = Lengths(prompt, min(script_args.plan_image_tokens, prompt), args.max_completion_length)
+    estimate = estimate_memory(
+        args,
+        shape,
+        launch,
+        lengths,
+        gpu=int(script_args.plan_gpu_memory * GIB),
+        dtype=(args.model_init_kwargs or {}).get("dtype", model_args.dtype),
+        flash="flash" in str(model_args.attn_implementation),
+    )
+    print_table(f"Estimated memory of one GPU, which has {gib(estimate.gpu)}", memory_rows(estimate))
+    print(
+        f"{shape.parameters:,} parameters. Micro-batches of {args.per_device_train_batch_size} rows, padded to\n"
+        f"prompts of {prompt:,} tokens and completions of {lengths.completion:,}, with {lengths.image:,} image\n"
+        "tokens a row on average.\n"
+        "* certain; the rest is an estimate. Left out: fragmentation, the CUDA context, communication buffers."
+    )
+    if estimate.kv_cache_tokens is not None:
+        print(
+            f"vLLM's share: at most {estimate.kv_cache_tokens:,} tokens of KV cache in each engine, or "
+            f"{estimate.parallel_sequences:,} of the longest sequences at a time."
+        )
+    estimate.refuse_what_cannot_fit()
+    print(verdict(estimate))
+
+
+def memory_rows(estimate) -> list[tuple[str, str]]:
+    """The phases of an estimate and their parts, as they are printed; `*` marks what is certain."""
+    from trl_vade.memory import gib
+
+    rows = []
+    for phase, parts in estimate.phases.items():
+        rows.append((phase.upper(), gib(estimate.total(phase))))
+        rows += [(f"  {part.name}{' *' if part.certain else ''}", gib(part.bytes)) for part in parts]
+    return rows
+
+
+def verdict(estimate) -> str:
+    """Whether the estimated parts fit, too, and what to do if not."""
+    from trl_vade.memory import gib
+
+    tightest = max(estimate.phases, key=estimate.total)
+    spare = estimate.gpu - estimate.total(tightest)
+    if estimate.fits:
+        return f"By this estimate it fits, with {gib(spare)} to spare in {tightest}."
+    return (
+        f"By this estimate it does NOT fit at these lengths: {tightest} is {gib(-spare)} over. Lower\n"
+        "per_device_train_batch_size, and raise gradient_accumulation_steps and steps_per_generation as much (no\n"
+        "count above changes), lower vllm_gpu_memory_utilization, or filter out the longest prompts."
+    )
 
 
 def command_line(arguments: list[str]) -> list[str]:
@@ -139,6 +338,24 @@ def command_line(arguments: list[str]) -> list[str]:
     return ["--config", str(QUICKSTART), *arguments]
 
 
+def run(arguments: list[str]) -> None:
+    """Train, or print the plan. A plan that cannot work ends with its message and exit code 1."""
+    arguments = command_line(arguments)
+    early = HfArgumentParser(PlanArguments, add_help=False, allow_abbrev=False)
+    plan_args, _ = early.parse_args_into_dataclasses(
+        arguments, return_remaining_strings=True, look_for_args_file=False
+    )
+    if not plan_args.plan:
+        parsed = TrlParser((VADEScriptArguments, VADEGRPOConfig, ModelConfig)).parse_args_and_config(arguments)
+        refuse_plan_in_recipe(parsed[0], plan_args)
+        main(*parsed)
+        return
+    try:
+        show_plan(arguments, plan_args)
+    except (ValueError, OSError) as error:  # ConfigurationError is one; TRL refuses by ValueError, too; no such file
+        here = "" if plan_args.plan_accelerate or plan_args.plan_processes else NOT_LAUNCHED
+        sys.exit(f"This recipe cannot run so. {error}{here}")
+
+
 if __name__ == "__main__":
-    parser = TrlParser((VADEScriptArguments, VADEGRPOConfig, ModelConfig))
-    main(*parser.parse_args_and_config(command_line(sys.argv[1:])))
+    run(sys.argv[1:])

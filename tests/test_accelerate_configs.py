@@ -10,18 +10,26 @@ from accelerate.utils.launch import prepare_multi_gpu_env
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 CONFIGURATIONS = Path(__file__).parent.parent / "scripts" / "accelerate"
-NAMES = ["deepspeed_zero3", "fsdp2"]
+ONE_MACHINE = ["deepspeed_zero2", "deepspeed_zero3", "fsdp2"]
+NAMES = [*ONE_MACHINE, "fsdp2_multi_node"]
 
 
 def load(name):
     return load_config_from_file(str(CONFIGURATIONS / f"{name}.yaml"))
 
 
-def test_there_is_a_configuration_for_fsdp2_and_one_for_zero3():
+def environment_of(name, *flags):
+    """What a process is told by `accelerate launch` with the configuration and these flags."""
+    command = ["--config_file", str(CONFIGURATIONS / f"{name}.yaml"), *flags, "train.py"]
+    arguments, *_ = _validate_launch_command(launch_command_parser().parse_args(command))
+    return arguments, prepare_multi_gpu_env(arguments)
+
+
+def test_there_is_a_configuration_for_each_sharding_and_one_for_several_machines():
     assert sorted(path.stem for path in CONFIGURATIONS.iterdir()) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ONE_MACHINE)
 def test_four_processes_of_one_machine_compute_in_bf16(name):
     configuration = load(name)
     assert (configuration.num_machines, configuration.num_processes) == (1, 4)
@@ -64,15 +72,33 @@ def test_zero3_gathers_weights_for_every_save_and_offloads_nothing():
     assert configuration.deepspeed_config["offload_param_device"] == "none"
 
 
-def test_zero3_leaves_accumulation_and_clipping_to_the_recipe():
-    assert not {"gradient_accumulation_steps", "gradient_clipping"} & load("deepspeed_zero3").deepspeed_config.keys()
+def test_zero2_is_stage_two_and_offloads_nothing():
+    configuration = load("deepspeed_zero2")
+    assert configuration.distributed_type == DistributedType.DEEPSPEED
+    assert configuration.deepspeed_config["zero_stage"] == 2
+    assert configuration.deepspeed_config["offload_optimizer_device"] == "none"
+
+
+@pytest.mark.parametrize("name", ["deepspeed_zero2", "deepspeed_zero3"])
+def test_deepspeed_leaves_accumulation_and_clipping_to_the_recipe(name):
+    assert not {"gradient_accumulation_steps", "gradient_clipping"} & load(name).deepspeed_config.keys()
+
+
+def test_several_machines_shard_as_one_does():
+    assert load("fsdp2_multi_node").fsdp_config == load("fsdp2").fsdp_config
+    assert load("fsdp2_multi_node").mixed_precision == load("fsdp2").mixed_precision
+
+
+def test_several_machines_take_their_rank_and_the_main_address_from_the_launcher():
+    flags = ["--machine_rank", "2", "--num_machines", "3", "--num_processes", "12", "--main_process_ip", "node-2"]
+    arguments, environment = environment_of("fsdp2_multi_node", *flags)
+    assert (arguments.nnodes, arguments.nproc_per_node, arguments.node_rank) == ("3", "4", 2)
+    assert (arguments.rdzv_backend, arguments.rdzv_endpoint) == ("static", "node-2:29500")
+    assert environment["FSDP_VERSION"] == "2"
 
 
 def test_the_launched_processes_are_told_what_fsdp2_yaml_says():
-    path = str(CONFIGURATIONS / "fsdp2.yaml")
-    command = ["--config_file", path, "--main_process_port", "0", "--num_processes", "2", "train.py"]
-    arguments, *_ = _validate_launch_command(launch_command_parser().parse_args(command))
-    environment = prepare_multi_gpu_env(arguments)
+    arguments, environment = environment_of("fsdp2", "--main_process_port", "0", "--num_processes", "2")
     assert arguments.num_processes == 2
     assert environment["ACCELERATE_USE_FSDP"] == "true"
     assert environment["FSDP_VERSION"] == "2"

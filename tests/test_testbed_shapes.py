@@ -1,0 +1,50 @@
+"""The published shapes of Qwen2.5-VL, against what is known of the published weights."""
+
+import pytest
+import torch
+from transformers import AutoConfig, Qwen2_5_VLForConditionalGeneration
+
+from trl_vade.testbed.shapes import PARAMETERS, qwen2_5_vl_config
+
+
+def on_meta(size):
+    with torch.device("meta"):
+        return Qwen2_5_VLForConditionalGeneration(qwen2_5_vl_config(size))
+
+
+@pytest.mark.parametrize(("size", "billions"), [("3b", 3.75), ("7b", 8.29)])
+def test_it_has_as_many_parameters_as_the_published_weights(size, billions):
+    count = sum(weight.numel() for weight in on_meta(size).parameters())
+    assert count == PARAMETERS[size]
+    assert round(count / 1e9, 2) == billions
+
+
+@pytest.mark.parametrize(("size", "tied"), [("3b", True), ("7b", False)])
+def test_only_the_small_model_ties_its_head_to_its_embedding(size, tied):
+    model = on_meta(size)
+    assert (model.get_input_embeddings().weight is model.get_output_embeddings().weight) is tied
+
+
+@pytest.mark.parametrize("size", ["3b", "7b"])
+def test_rotary_sections_heads_and_image_tokens_go_together(size):
+    config = qwen2_5_vl_config(size)
+    text, vision = config.text_config, config.vision_config
+    head = text.hidden_size // text.num_attention_heads
+    assert 2 * sum(text.rope_parameters["mrope_section"]) == head == 128
+    assert text.rope_parameters["rope_theta"] == 1e6
+    assert vision.out_hidden_size == text.hidden_size
+    assert vision.fullatt_block_indexes == [7, 15, 23, 31]
+    assert (config.image_token_id, config.video_token_id) == (151655, 151656)
+
+
+def test_it_is_the_same_after_a_trip_through_a_folder(tmp_path):
+    config = qwen2_5_vl_config("3b")
+    config.save_pretrained(tmp_path)
+    read = AutoConfig.from_pretrained(tmp_path)
+    assert read.to_dict() | {"_name_or_path": ""} == config.to_dict() | {"_name_or_path": ""}
+    assert read.dtype == torch.bfloat16
+
+
+def test_another_size_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"'72b'.*3b, 7b"):
+        qwen2_5_vl_config("72b")

@@ -1,0 +1,76 @@
+"""The published shapes of Qwen2.5-VL, without their weights: for plans, and for benchmarks on random weights."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import Qwen2_5_VLConfig
+
+PARAMETERS = {"3b": 3_754_622_976, "7b": 8_292_166_656}
+"""All parameters, a tied one once: what the index files of the published weights count, too."""
+
+_TEXT: dict[str, dict[str, Any]] = {
+    "3b": {
+        "hidden_size": 2048,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+        "intermediate_size": 11008,
+        "max_window_layers": 70,
+        "vocab_size": 151936,
+    },
+    "7b": {
+        "hidden_size": 3584,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "intermediate_size": 18944,
+        "max_window_layers": 28,
+        "vocab_size": 152064,
+    },
+}
+
+
+def qwen2_5_vl_config(size: str) -> "Qwen2_5_VLConfig":
+    """Return the configuration of Qwen2.5-VL-3B-Instruct (`"3b"`) or Qwen2.5-VL-7B-Instruct (`"7b"`).
+
+    The values are those of the `config.json` on the Hub. `save_pretrained` of it is a folder that
+    `scripts/train_vade.py --plan` takes for the model, without a network.
+    """
+    from transformers import Qwen2_5_VLConfig
+
+    if size not in _TEXT:
+        raise ValueError(f"size={size!r} is not known. Give one of {', '.join(_TEXT)}.")
+    text = _TEXT[size]
+    return Qwen2_5_VLConfig(
+        architectures=["Qwen2_5_VLForConditionalGeneration"],
+        dtype="bfloat16",
+        tie_word_embeddings=size == "3b",
+        image_token_id=151655,
+        video_token_id=151656,
+        vision_start_token_id=151652,
+        vision_end_token_id=151653,
+        text_config={
+            **text,
+            "tie_word_embeddings": size == "3b",
+            "hidden_act": "silu",
+            "rms_norm_eps": 1e-6,
+            "max_position_embeddings": 128000,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
+            "use_sliding_window": False,
+            "bos_token_id": 151643,
+            "eos_token_id": 151645,
+        },
+        vision_config={
+            "depth": 32,
+            "hidden_size": 1280,
+            "intermediate_size": 3420,
+            "num_heads": 16,
+            "out_hidden_size": text["hidden_size"],
+            "patch_size": 14,
+            "window_size": 112,
+            "fullatt_block_indexes": [7, 15, 23, 31],
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "tokens_per_second": 2,
+        },
+    )
