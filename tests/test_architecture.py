@@ -22,9 +22,12 @@ ORDER = [
     ["samplers"],
     ["snapshot", "peers"],
     ["config", "feedback", "data", "join", "sampler_choice"],
-    ["preflight", "selection_log", "loading", "notices", "rounds", "gradients"],
-    ["selection"],
+    ["preflight", "selection_log", "decoding", "notices", "rounds", "gradients"],
+    ["loading"],
+    ["selection", "request_seeds"],
+    ["colocated"],
     [
+        "ahead",
         "generation",
         "callbacks",
         "generation_batch",
@@ -60,6 +63,11 @@ EDGES = {
     "run": [*CORE, "selection_log"],
     "report": ["errors", "run", "report_picture"],
     "report_picture": ["run"],
+    "plan": ["errors", "presets"],
+    "launch": ["errors"],
+    "model_shape": ["errors"],
+    "memory_parts": ["launch", "model_shape"],
+    "memory": ["errors", "launch", "memory_parts", "model_shape"],
 }
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 TOP = {"trainer"}  # imported by `__init__` alone, which loads it on first use

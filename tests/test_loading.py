@@ -37,7 +37,7 @@ def test_each_row_is_decoded_once_and_no_other_row_is(decoded_images):
     dataset = numbered_rows(6, image=picture)
     assert decoded_images == []
     rows = load(dataset, [4, 1])
-    assert decoded_images == [4, 1]
+    assert sorted(decoded_images) == [1, 4]
     assert [row["image"].getpixel((0, 0))[0] for row in rows] == [4] * 4 + [1] * 4
 
 
@@ -96,6 +96,19 @@ def test_each_process_loads_the_rows_of_its_own_slice_once_and_no_others(num_gro
         rows = load(dataset, chosen, num_generations=num_generations, accelerator=process(index, world))
         assert ids(rows) == whole[index * share : (index + 1) * share]
         assert loaded == list(dict.fromkeys(ids(rows)))
+
+
+@pytest.mark.parametrize("world", [1, 2, 5])
+def test_each_process_begins_with_the_rows_of_its_own_slice_and_decodes_no_others(world, decoded_images):
+    dataset, chosen = numbered_rows(6, photo=picture), [5, 0, 3, 1, 2]
+    for index in range(world):
+        accelerator = process(index, world)
+        mine = {int(name[-1]) for name in ids(load(dataset, chosen, accelerator=accelerator))}
+        loader = RowLoader(dataset, num_generations=4, accelerator=accelerator)
+        decoded_images.clear()
+        loader.prefetch(np.array(chosen))
+        assert {int(name[-1]) for name in ids(loader.load(np.array(chosen)))} == mine
+        assert sorted(decoded_images) == sorted(mine)
 
 
 # ------------------------------------------------------------------------------------------- rows without an image

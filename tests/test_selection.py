@@ -16,7 +16,7 @@ from trl_vade.feedback import group_outcomes
 from trl_vade.run import Run
 from trl_vade.selection import OnTimeSelection
 from trl_vade.selection_log import SelectionLog
-from trl_vade.snapshot import Snapshot
+from trl_vade.snapshot import Snapshot, state_digest
 
 NAN = float("nan")
 
@@ -91,6 +91,57 @@ def test_each_chosen_row_is_decoded_once_and_no_other_row_is(make_selection, dec
         assert ids(rows) == [f"row-{row}" for row in chosen for _ in range(4)]
         score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
         decoded_images.clear()
+
+
+def test_with_or_without_a_prefetch_the_choices_the_posterior_and_the_metrics_are_the_same(
+    make_selection, decoded_images
+):
+    def play(prefetch):
+        selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5))
+        played = []
+        for step in range(8):
+            rows = selection.choose()
+            rewards = np.random.default_rng(step).random((2, 4)).round()
+            played.append((rows, score(selection, *rewards) | {"selection_seconds": 0}))
+            for _ in range(prefetch):
+                before = state_digest(selection.sampler)
+                selection.prefetch()
+                assert state_digest(selection.sampler) == before
+            played.append(before if prefetch else state_digest(selection.sampler))
+        return played
+
+    plain = play(0)
+    assert sorted(decoded_images) == sorted(
+        row["image"].getpixel((0, 0))[0] for rows, _ in plain[::2] for row in rows[::4]
+    )
+    assert play(1) == play(2) == plain
+
+
+def test_what_was_prefetched_is_what_is_chosen_and_each_image_is_decoded_once(make_selection, decoded_images):
+    selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5))
+    for _ in range(6):
+        decoded_images.clear()
+        selection.prefetch()
+        selection.choose()
+        assert sorted(decoded_images) == sorted(selection.in_flight.sample_index.tolist())
+        score(selection, [1, 0, 0, 0], [1, 1, 1, 1])
+
+
+def test_nothing_is_drawn_ahead_where_there_is_nothing_to_decode(make_selection, monkeypatch):
+    monkeypatch.setattr(UniformSampler, "peek", lambda self, k: pytest.fail("a draw for nothing"))
+    selection = make_selection(numbered_rows(6))
+    selection.prefetch()
+    assert len(selection.choose()) == 8
+
+
+def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection, decoded_images):
+    """As when a callback of the user's tells the sampler something of its own."""
+    selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5, cooldown=9))
+    selection.prefetch()
+    selection.sampler.observe(selection.sampler.peek(2).sample_index, [1, 1], [2, 2])
+    rows = selection.choose()
+    assert ids(rows) == [f"row-{row}" for row in selection.in_flight.sample_index for _ in range(4)]
+    assert [row["image"].getpixel((0, 0))[0] for row in rows[::4]] == selection.in_flight.sample_index.tolist()
 
 
 # ------------------------------------------------------------------------------------------------ several processes

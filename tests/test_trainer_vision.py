@@ -43,8 +43,7 @@ def test_each_chosen_row_is_decoded_once(vision_model_path, make_args, monkeypat
     monkeypatch.setattr(
         datasets.Image, "decode_example", lambda *args, **kwargs: decoded.append(1) or original(*args, **kwargs)
     )
-    # An `image` column: of a list of images, datasets 5.2 decodes the first one twice whenever it is read.
-    rows = vision_rows([picture(i % 10) for i in range(12)], column="image")
+    rows = vision_rows([[picture(i % 10)] for i in range(12)])
     decoded.clear()
     trainer = train(vision_model_path, rows, make_args(max_steps=2))
     assert trainer.selection.sampler.posterior.step == 2

@@ -10,12 +10,13 @@ from trl.data_utils import is_conversational, prepare_multimodal_messages
 from trl.distributed import DistributedBackend
 
 from .data import Rows, with_image_lists
+from .decoding import RowDecoder
 from .errors import ConfigurationError
 
 
 class RowLoader:
     """
-    Loads this process's share of a generation batch's rows.
+    Loads this process's share of a generation batch's rows, and begins with that of the next one.
 
     Args:
         dataset: N training rows.
@@ -23,11 +24,12 @@ class RowLoader:
         accelerator: of the trainer.
 
     Attributes:
+        decoder: the rows, with their images decoded.
         images_on_all_processes: whether every process had an image in the batch loaded last.
     """
 
     def __init__(self, dataset: Dataset, *, num_generations: int, accelerator: Accelerator):
-        self.dataset = dataset
+        self.decoder = RowDecoder(dataset)
         self.num_generations = num_generations
         self.accelerator = accelerator
         self.images_on_all_processes = True
@@ -38,11 +40,20 @@ class RowLoader:
         The items of a group are separate dictionaries, as from TRL's loader (a `rollout_func` writes into them), that
         share their values.
         """
-        share = len(sample_index) * self.num_generations // self.accelerator.num_processes
-        first = self.accelerator.process_index * share
-        group = np.arange(first, first + share) // self.num_generations
-        distinct = self.dataset.__getitems__(sample_index[group[0] : group[-1] + 1].tolist())
+        group = self._groups(len(sample_index))
+        distinct = self.decoder.load(sample_index[group[0] : group[-1] + 1].tolist())
         return self._as_one_modality(with_image_lists([dict(distinct[g - group[0]]) for g in group]))
+
+    def prefetch(self, sample_index: NDArray[np.int64]) -> None:
+        """Begin to decode what `load` would return of this process's slice, in the background; see `RowDecoder`."""
+        group = self._groups(len(sample_index))
+        self.decoder.prefetch(sample_index[group[0] : group[-1] + 1].tolist())
+
+    def _groups(self, num_groups: int) -> NDArray[np.int64]:
+        """The group of each completion in this process's slice of K groups, (K*G / processes,)."""
+        share = num_groups * self.num_generations // self.accelerator.num_processes
+        first = self.accelerator.process_index * share
+        return np.arange(first, first + share) // self.num_generations
 
     def _as_one_modality(self, rows: Rows) -> Rows:
         """Where some processes have images in this batch and others none, write text prompts as the others do.

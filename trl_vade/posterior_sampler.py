@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from .checks import FloatArray, IntArray, check_fields, check_same, check_whole_number
 from .errors import SnapshotCorruptError
 from .posterior import BetaPosterior
+from .prompt_sampler import Draw
 
 
 class PosteriorSampler:
@@ -38,6 +39,21 @@ class PosteriorSampler:
         # How far the random stream has been used, in whole numbers that start at 0.
         self._progress_limits = progress_limits
         self._progress = dict.fromkeys(progress_limits, 0)
+
+    def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
+        """Choose `k` distinct rows, none of them in `exclude`, (M,); the classes say how."""
+        raise NotImplementedError
+
+    def peek(self, k: int) -> Draw:
+        """Return what `draw(k)` would return now, bit for bit, and leave the sampler as it is.
+
+        What a draw changes is `_progress` alone; the rest that it depends on, only `observe` changes.
+        """
+        before = dict(self._progress)
+        try:
+            return self.draw(k)
+        finally:
+            self._progress = before
 
     def observe(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
         """Take one step of the posterior; see `BetaPosterior.observe`."""

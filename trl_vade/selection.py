@@ -94,6 +94,12 @@ class OnTimeSelection:
         self._seconds_before = self.seconds["selection"]
         return self._draw(self.num_groups)
 
+    def prefetch(self) -> None:
+        """Begin to decode the rows that `choose` would draw now, in the background: nothing else comes of it."""
+        if self.loader.decoder.in_threads:
+            with self.timed("selection"):
+                self.loader.prefetch(self.sampler.peek(self.num_groups).sample_index)
+
     def refill(self, missing: int) -> Rows | None:
         """Draw `missing` rows more for the batch that was scored last, none a second time, from the posterior as it is
         now; some more where their completions would not divide among the processes. The share is as in `choose`.
@@ -116,7 +122,7 @@ class OnTimeSelection:
         for start in range(0, num_rows, self.num_groups):
             size = self._divisible(min(self.num_groups, num_rows - start))
             sample_index = np.arange(start, start + size, dtype=np.int64) % num_rows
-            self._in_flight = self._describe(sample_index, initialising=True)
+            self._in_flight = InFlight.of(sample_index, self.sampler, self.num_generations, initialising=True)
             yield self.loader.load(sample_index)
 
     def record(self, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
@@ -223,7 +229,7 @@ class OnTimeSelection:
         with self.timed("selection"):
             draw = self.sampler.draw(size, exclude=exclude)
             sample_index = self._from_main_process(draw.sample_index)
-            self._in_flight = self._describe(sample_index, refill=refill)
+            self._in_flight = InFlight.of(sample_index, self.sampler, self.num_generations, refill=refill)
             return self.loader.load(sample_index)
 
     def _divisible(self, size: int) -> int:
@@ -231,11 +237,6 @@ class OnTimeSelection:
         while size * self.num_generations % self.accelerator.num_processes:
             size += 1
         return size
-
-    def _describe(self, sample_index: NDArray[np.int64], **more: int) -> InFlight:
-        a, b = self.sampler.belief(sample_index)
-        predicted = mixed_group_probability(a, b, self.num_generations)
-        return InFlight(sample_index, a / (a + b), predicted, self.sampler.posterior.step, **more)
 
     def _from_main_process(self, sample_index: NDArray[np.int64]) -> NDArray[np.int64]:
         """Process 0's choice. The replicas agree, but a libm that rounds differently on another node must not split

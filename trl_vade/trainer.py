@@ -12,17 +12,19 @@ import torch
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
+from .ahead import generate_every, load_ahead, loading_ahead
 from .callbacks import PosteriorState, StepTimer
 from .checkpoint import load_posterior, save_posterior
 from .complete import CheckpointFiles, resolve_checkpoint, saving
 from .data import TicketDataset
 from .feedback import group_outcomes, refuse_infinite, success_column
-from .generation import seed_server_requests, suppress_vision_tokens, without_missing_images
+from .generation import correct_generation, tokenize_once, without_missing_images
 from .initial_rollouts import initialise_posterior
 from .preemption import LastCheckpoint
 from .preflight import declares_success, refuse_refills, resolve_args, reward_names, selects_on_time
 from .presets import chooses
 from .refill import Refill
+from .rounds import log_metrics
 from .sampler_choice import make_sampler
 from .selection import OnTimeSelection
 from .selection_log import SelectionLog
@@ -74,8 +76,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         on_time = selects_on_time(args, arguments.get("train_dataset"))
         refuse_refills(args, arguments, chosen_here=declared and on_time)
         super().__init__(*call.args[1:], **call.kwargs)
-        suppress_vision_tokens(self)
-        seed_server_requests(self)
+        correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
         self.add_callback(CheckpointFiles())
@@ -111,7 +112,7 @@ class VADEGRPOTrainer(GRPOTrainer):
             self.selection.describe_rows()
         elif self.selection is not None:
             self.args.ignore_data_skip = False  # skipped tickets cost nothing, and uniform keeps to the stock's epochs
-        with self._last_checkpoint.watching(self.args):
+        with self._last_checkpoint.watching(self.args), loading_ahead(self):
             return super().train(checkpoint, *positional, **named)
 
     @functools.wraps(GRPOTrainer._run_epoch)
@@ -145,7 +146,9 @@ class VADEGRPOTrainer(GRPOTrainer):
             initialise_posterior(self)
         rows = self.selection.choose()
         with self._generating():
-            return super()._prepare_inputs(rows)
+            inputs = super()._prepare_inputs(rows)
+        load_ahead(self)
+        return inputs
 
     @contextmanager
     def _generating(self) -> Iterator[None]:
@@ -159,8 +162,7 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     def _generation_is_due(self) -> bool:
         """The parent's own condition for generating in this micro-batch (TRL 1.16, `GRPOTrainer._prepare_inputs`)."""
-        generate_every = self.args.steps_per_generation * self.num_iterations
-        return self._step % generate_every == 0 or self._buffered_inputs is None
+        return self._step % generate_every(self) == 0 or self._buffered_inputs is None
 
     def _generate_and_score_completions(self, inputs):
         """With dynamic sampling refill a training batch first; see `refill`."""
@@ -175,6 +177,12 @@ class VADEGRPOTrainer(GRPOTrainer):
         if self._refill is not None and self._refill.in_round:
             self._refill.leave(prompts, output)
         return (*output, without_missing_images(images), tool_images)
+
+    def _tokenize_prompts(self, prompts):
+        """With vLLM, tokenise a prompt once and not once for each of its completions."""
+        tokenize = super()._tokenize_prompts
+        plain = self.use_vllm and not self.tools and self.environment_factories is None
+        return tokenize_once(prompts, tokenize) if plain else tokenize(prompts)
 
     @functools.wraps(GRPOTrainer._generate_single_turn)
     def _generate_single_turn(self, *positional: Any, **named: Any):
@@ -196,12 +204,7 @@ class VADEGRPOTrainer(GRPOTrainer):
                 threshold=self.args.vade_success_threshold,
                 name=self.reward_func_names[self._success_column],
             )
-            metrics = self.selection.record(outcomes, self.state.global_step)
-            for name, value in metrics.items():
-                # TRL averages over the logging window; of a running total the last value is the one that counts. Those
-                # of a refill are about its whole generation batch, and replace what was known of that before.
-                last = 0 if name == "rollouts" else -1 if metrics["refills"] else None
-                self._metrics["train"][f"vade/{name}"] = [*self._metrics["train"][f"vade/{name}"][:last], value]
+            log_metrics(self.selection.record(outcomes, self.state.global_step), to=self._metrics["train"])
         return rewards
 
     def _save_checkpoint(self, model, trial):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from tests.engines.on_cpu import ENVIRONMENT, REPOSITORY
+from tests.engines.on_cpu import DIFFERENCE, ENVIRONMENT, REPOSITORY
 
 
 def start(folder: Path, engine: str, *options, processes: int = 1, **settings) -> list[SimpleNamespace]:
@@ -45,4 +45,4 @@ def start(folder: Path, engine: str, *options, processes: int = 1, **settings) -
 
 def differences(steps: list[dict]) -> list[float]:
     """Of the log-probabilities of engine and trainer, mean over the tokens of each step."""
-    return [step["sampling/sampling_logp_difference/mean"] for step in steps]
+    return [step[DIFFERENCE] for step in steps]

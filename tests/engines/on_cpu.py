@@ -14,6 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
+DIFFERENCE = "sampling/sampling_logp_difference/mean"  # as TRL logs it with vLLM
 ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join([str(HERE / "site"), str(REPOSITORY)]),
     "OMP_NUM_THREADS": "1",

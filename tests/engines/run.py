@@ -18,6 +18,7 @@ import torch
 from transformers import AutoConfig, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from tests.engines.on_cpu import DIFFERENCE
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, colocated
 from trl_vade.generation import vision_token_ids
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
@@ -47,6 +48,7 @@ SETTINGS = {
     "vllm_gpu_memory_utilization": 0.1,
     "vllm_max_model_length": 128,
 }
+VISION_INPUTS = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")
 NUM_ROWS = 16  # every image comes again after two generation batches of eight
 
 
@@ -71,6 +73,7 @@ class Watch(TrainerCallback):
         self.without = without
         self.steps, self.evaluations, self.completions = [], [], []
         self.trainer, self.began, self.put_back = None, 0.0, []
+        self.sampled = self.difference = None
 
     def on_step_begin(self, args, state, control, **kwargs):
         for correction, first, last in self.without:
@@ -86,7 +89,7 @@ class Watch(TrainerCallback):
 
     def on_log(self, args, state, control, logs, **kwargs):
         if "loss" in logs:
-            self.steps[-1] |= logs
+            self.steps[-1] |= ({} if self.difference is None else {DIFFERENCE: self.difference}) | logs
         if "eval_reward" in logs:
             self.evaluations.append(logs["eval_reward"])
 
@@ -102,6 +105,33 @@ def take_out(correction: str, trainer: VADEGRPOTrainer) -> Callable[[], None]:
     corrected = getattr(place, name)
     setattr(place, name, stock)
     return lambda: setattr(place, name, corrected)
+
+
+def compare_with_transformers(trainer: GRPOTrainer, watch: Watch) -> None:
+    """Note what TRL notes with vLLM: the difference of the log-probabilities that sampled and those trained on."""
+    generate, prepare = trainer.model.generate, trainer._generate_and_score_completions
+
+    def noting(*args, **kwargs):
+        output = generate(*args, **kwargs, return_dict_in_generate=True, output_scores=True)
+        tokens = output.sequences[:, -len(output.scores) :]
+        logps = torch.stack(output.scores, dim=1).log_softmax(-1)
+        watch.sampled = logps.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+        return output.sequences
+
+    def comparing(rows):
+        batch = prepare(rows)
+        if trainer.model.training:
+            ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+            mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+            images = {name: batch[name] for name in VISION_INPUTS if name in batch}
+            with torch.no_grad():
+                score = trainer._get_per_token_logps_and_entropies
+                logps, *_ = score(trainer.model, ids, mask, batch["completion_ids"].shape[1], **images)
+            difference = (logps - watch.sampled[:, : logps.shape[1]]).abs()[batch["completion_mask"].bool()]
+            watch.difference = difference.mean().item()
+        return batch
+
+    trainer.model.generate, trainer._generate_and_score_completions = noting, comparing
 
 
 def digest(state: dict[str, torch.Tensor]) -> str:
@@ -152,6 +182,8 @@ def main() -> None:
         eval_dataset=eval_rows,
         callbacks=[watch],
     )
+    if options.engine == "hf":
+        compare_with_transformers(trainer, watch)
     error = None
     try:
         trainer.train(resume_from_checkpoint=options.resume and f"{options.folder}/checkpoint-{options.resume}")

@@ -73,21 +73,6 @@ class Perturb(TrainerCallback):
             trainer.selection.sampler.observe([0], [1], [1])
 
 
-class Loaded:
-    """The training rows, which notes who is read."""
-
-    def __init__(self, dataset):
-        self.dataset = dataset
-        self.rows = []
-
-    def __len__(self):
-        return len(self.dataset)
-
-    def __getitems__(self, rows):
-        self.rows.append(rows)
-        return self.dataset.__getitems__(rows)
-
-
 args = VADEGRPOConfig(
     output_dir=output_dir,
     per_device_train_batch_size=(6 if scenario == "odd" else 8) // int(os.environ.get("WORLD_SIZE", 1)),
@@ -117,8 +102,13 @@ trainer = (SameCompletions if scenario == "same" else VADEGRPOTrainer)(
     rows_with_images() if scenario == "images" else rows_of_text(),
     callbacks=[Perturb()] if scenario == "perturbed" else None,
 )
-loader, shares = trainer.selection.loader, []
-load, loader.dataset = loader.load, Loaded(loader.dataset)
+loader, shares, loaded = trainer.selection.loader, [], []
+load, read = loader.load, loader.decoder.load
+
+
+def noting_the_rows(rows):
+    loaded.append(rows)
+    return read(rows)
 
 
 def noting(sample_index):
@@ -127,7 +117,7 @@ def noting(sample_index):
     return rows
 
 
-loader.load = noting
+loader.load, loader.decoder.load = noting, noting_the_rows
 trainer.train(resume_from_checkpoint=f"{output_dir}/checkpoint-{checkpoint[0]}" if checkpoint else None)
 
 rank = PartialState().process_index
@@ -136,7 +126,7 @@ with open(f"{output_dir}/rank-{rank}.json", "w") as file:
     json.dump(
         {
             "shares": shares,
-            "loaded": loader.dataset.rows,
+            "loaded": loaded,
             "digest": state_digest(trainer.selection.sampler),
             "alpha": posterior.alpha.tolist(),
             "visits": posterior.visits.tolist(),
