@@ -15,7 +15,7 @@ REPOSITORY = PACKAGE.parent
 # A module may import those on lines above its own, and nothing beside or below it.
 ORDER = [
     ["errors", "durable"],
-    ["checks", "document", "presets"],
+    ["checks", "document", "presets", "repeats"],
     ["posterior_state", "order", "prompt_sampler", "prior"],
     ["posterior", "rules"],
     ["information", "outage", "posterior_sampler", "fresh_rows"],

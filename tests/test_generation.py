@@ -14,7 +14,6 @@ from trl_vade.generation import (
     VLLM_BIAS_FLOOR,
     reset_vision_embeddings,
     suppress_vision_tokens,
-    tokenize_once,
     version_notice,
     vision_token_ids,
     without_missing_images,
@@ -159,29 +158,6 @@ def test_with_vllm_a_text_model_gets_no_bias():
 )
 def test_a_row_without_images_is_written_as_an_empty_list_and_a_text_batch_stays_one(images, written):
     assert without_missing_images(images) == written
-
-
-# -------------------------------------------------------------------------------------------------- tokenising once
-
-
-def test_each_run_of_equal_prompts_is_tokenised_once_and_its_images_stay_the_same_objects():
-    image = object()
-    prompts = [["a", image]] * 3 + [["b"]] * 2 + [["a", image]]
-    seen = []
-
-    def tokenize(some):
-        seen.append(some)
-        return [[len(seen), i] for i, _ in enumerate(some)], [prompt[1:] or None for prompt in some], {"pixels": 1}
-
-    ids, images, fields = tokenize_once(prompts, tokenize)
-    assert seen == [[["a", image], ["b"], ["a", image]]]
-    assert ids == [[1, 0]] * 3 + [[1, 1]] * 2 + [[1, 2]]
-    assert [each and each[0] for each in images] == [image] * 3 + [None] * 2 + [image]
-    assert fields == {}
-
-
-def test_prompts_without_images_stay_without():
-    assert tokenize_once(["a", "a"], lambda some: ([[1]] * len(some), None, {})) == ([[1], [1]], None, {})
 
 
 # ---------------------------------------------------------------------------------------------- vision embeddings

@@ -6,11 +6,11 @@ n = 1, token ids in which the image is already expanded, and the image.
 
 import copy
 import functools
-from itertools import groupby
 from typing import Any
 
 from accelerate.utils import set_seed
 
+from .repeats import runs
 from .request_seeds import request_seed
 
 
@@ -29,13 +29,13 @@ def correct_colocated_requests(trainer: Any) -> None:
     def corrected(prompts, sampling_params=None, **options):
         if not _is_from_trl(prompts, sampling_params):  # a rollout function of the user's talks to the engine directly
             return generate(prompts, sampling_params, **options)
-        runs = [[*run] for _, run in groupby(prompts)]
+        groups = runs(prompts)
         requests, params = [], []
-        for index, run in enumerate(runs):
-            ids = run[0]["prompt_token_ids"]
-            requests.append({**run[0], "prompt_token_ids": with_single_tokens(ids, image_token)})
+        for index, group in enumerate(groups):
+            ids = group[0]["prompt_token_ids"]
+            requests.append({**group[0], "prompt_token_ids": with_single_tokens(ids, image_token)})
             params.append(copy.copy(sampling_params))
-            params[-1].n = len(run)
+            params[-1].n = len(group)
             if params[-1].seed is None:
                 params[-1].seed = request_seed(trainer, index, ids)
         outputs = generate(requests, sampling_params=params, **options)

@@ -2,7 +2,6 @@
 
 import functools
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import trl
@@ -128,27 +127,6 @@ def _reset_encoder_cache_of_server(client: Any) -> None:
             f"{answer.text[:200]!r}. It has to forget the vision embeddings of the weights before, or it would answer "
             "with those. Start vLLM 0.31 with VLLM_SERVER_DEV_MODE=1 in its environment."
         )
-
-
-def tokenize_once(prompts: list[Any], tokenize: Any) -> tuple[list[list[int]], list[Any] | None, dict[str, Any]]:
-    """Tokenise runs of equal prompts once: TRL 1.16 puts every image through the processor once for each completion.
-
-    Only for an engine that encodes images by itself, since the third of what is returned, the processor's tensors for
-    the model, is left empty.
-
-    Args:
-        prompts: as TRL's `_tokenize_prompts` takes them; those of a group stand side by side.
-        tokenize: that method of the parent.
-    """
-    runs = [[*run] for _, run in groupby(prompts)]
-    ids, images, _ = tokenize([run[0] for run in runs])
-    counts = [len(run) for run in runs]
-    images = None if images is None else _repeat(images, counts)
-    return _repeat(ids, counts), images, {}
-
-
-def _repeat(values: list[Any], counts: list[int]) -> list[Any]:
-    return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
 
 
 def without_missing_images(images: list[list[Any] | None] | None) -> list[list[Any]] | None:

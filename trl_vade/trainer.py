@@ -18,12 +18,13 @@ from .checkpoint import load_posterior, save_posterior
 from .complete import CheckpointFiles, resolve_checkpoint, saving
 from .data import TicketDataset
 from .feedback import group_outcomes, refuse_infinite, success_column
-from .generation import correct_generation, tokenize_once, without_missing_images
+from .generation import correct_generation, without_missing_images
 from .initial_rollouts import initialise_posterior
 from .preemption import LastCheckpoint
 from .preflight import declares_success, refuse_refills, resolve_args, reward_names, selects_on_time
 from .presets import chooses
 from .refill import Refill
+from .repeats import tokenize_once
 from .rounds import log_metrics
 from .sampler_choice import make_sampler
 from .selection import OnTimeSelection

@@ -1,0 +1,55 @@
+"""Prompts that stand side by side, once for each of their completions, as TRL hands them around."""
+
+from collections.abc import Callable
+from typing import Any
+
+from PIL.Image import Image
+
+
+def runs(values: list[Any]) -> list[list[Any]]:
+    """Split `values` into runs of equal neighbours."""
+    found: list[list[Any]] = []
+    for value in values:
+        if found and _equal(found[-1][0], value):
+            found[-1].append(value)
+        else:
+            found.append([value])
+    return found
+
+
+def tokenize_once(
+    prompts: list[Any], tokenize: Callable[[list[Any]], tuple[list[list[int]], list[Any] | None, dict[str, Any]]]
+) -> tuple[list[list[int]], list[Any] | None, dict[str, Any]]:
+    """Tokenise runs of equal prompts once: TRL 1.16 puts every image through the processor once for each completion.
+
+    Only for an engine that encodes images by itself, since the third of what is returned, the processor's tensors for
+    the model, is left empty.
+
+    Args:
+        prompts: as TRL's `_tokenize_prompts` takes them; those of a group stand side by side.
+        tokenize: that method of the parent.
+    """
+    equal = runs(prompts)
+    ids, images, _ = tokenize([run[0] for run in equal])
+    counts = [len(run) for run in equal]
+    return _repeat(ids, counts), None if images is None else _repeat(images, counts), {}
+
+
+def _repeat(values: list[Any], counts: list[int]) -> list[Any]:
+    return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two prompts, or parts of them, are the same.
+
+    An image in another form than Pillow's (an array, a tensor) equals only itself: `==` of these is no truth value.
+    """
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_equal(a[name], b[name]) for name in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return isinstance(a, str | int | float | Image) and a == b
