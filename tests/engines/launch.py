@@ -27,6 +27,9 @@ def start(folder: Path, engine: str, *options, processes: int = 1, **settings) -
             port = free.getsockname()[1]
         launcher += ["-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
         launcher += ["--master_addr", "127.0.0.1", "--master_port", str(port)]
+    # A tensor-parallel engine's shared memory has one name for all runs on a CPU (vLLM 0.31), and outlives its run.
+    for leftover in Path("/dev/shm").glob("-tp:0-*-cpushm_*"):
+        leftover.unlink()
     run = ["-m", "tests.engines.on_cpu", "tests.engines.run", str(folder), "--engine", engine, *map(str, options)]
     done = subprocess.run(
         [*launcher, *run, "--settings", json.dumps(settings)],

@@ -103,8 +103,13 @@ def test_a_run_with_a_server_resumes_bit_for_bit(served, server):
     assert_same_run(start(folder, "server", "--server", server, "--mixed", "--resume", 3)[0], whole)
 
 
-def test_two_processes_with_an_engine_each_agree_with_theirs_and_resume_bit_for_bit(tmp_path):
-    share = {"processes": 2, "per_device_train_batch_size": 16, "vade_dynamic_sampling": True, "vade_max_refills": 1}
+@pytest.mark.parametrize(
+    "more",
+    [{"vade_dynamic_sampling": True, "vade_max_refills": 1}, {"vllm_tensor_parallel_size": 2}],
+    ids=["an engine each, with refills", "one engine between them"],
+)
+def test_two_processes_agree_with_their_engines_and_resume_bit_for_bit(tmp_path, more):
+    share = {"processes": 2, "per_device_train_batch_size": 16, **more}
     whole = start(tmp_path, "colocate", "--mixed", **share)
     resumed = start(tmp_path, "colocate", "--mixed", "--resume", 3, **share)
     for rank in (0, 1):
