@@ -11,17 +11,19 @@ import json
 import statistics
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 from tests.engines.launch import differences, start
 from tests.engines.server import running_server
 from trl_vade.testbed import load_testbed_model
 
-ENGINES = {  # name: engine, processes
-    "transformers": ("hf", 1),
-    "vLLM colocate": ("colocate", 1),
-    "vLLM colocate, two processes": ("colocate", 2),
-    "vLLM server": ("server", 1),
+ENGINES = {  # name: engine, processes, settings
+    "transformers": ("hf", 1, {}),
+    "vLLM colocate": ("colocate", 1, {}),
+    "vLLM colocate, two processes": ("colocate", 2, {}),
+    "vLLM colocate, tensor parallel over two": ("colocate", 2, {"vllm_tensor_parallel_size": 2}),
+    "vLLM server": ("server", 1, {}),
 }
 
 
@@ -48,15 +50,13 @@ def main() -> None:
     options = parser.parse_args()
     print("| engine | trainer | difference of log-probabilities | seconds a step | resume exact |")
     print("| --- | --- | --- | --- | --- |", flush=True)
+    model = str(load_testbed_model(progress=False))
     with tempfile.TemporaryDirectory() as logs:
-        for name, (engine, processes) in ENGINES.items():
+        for name, (engine, processes, more) in ENGINES.items():
             for trainer in ("stock", "vade"):
-                with_server = running_server(str(load_testbed_model(progress=False)), Path(logs) / f"{trainer}.log")
-                if engine == "server":
-                    with with_server as url:
-                        found = [*cells(engine, processes, trainer, options.steps, url, options.settings)]
-                else:
-                    found = [*cells(engine, processes, trainer, options.steps, "", options.settings)]
+                served = running_server(model, Path(logs) / trainer) if engine == "server" else nullcontext("")
+                with served as url:
+                    found = [*cells(engine, processes, trainer, options.steps, url, more | options.settings)]
                 shown = {"stock": "stock TRL", "vade": "trl_vade"}[trainer]
                 print(f"| {name} | {shown} | {' | '.join(found)} |", flush=True)
 
