@@ -7,7 +7,11 @@ noise, so each prompt has a request, and a seed, of its own.
 
 A seed of the request's own, and not one of the engine's generator, since then it matters neither what else is in the
 batch, nor what the engine has cached, nor how it splits the batch (`max_num_batched_tokens`): all three are other
-after a resume. Where the logits depend on the batch (bf16 on a GPU), a token may still flip; see the README's Limits.
+after a resume. Where the logits depend on the batch (bf16 on a GPU), a token may still flip.
+
+What it costs depends on vLLM's runner (0.31, read in its source): V2, the default on CUDA, gives every request a seed
+anyway. V1, which the CPU build has, draws the noise of seeded requests one by one, and rewinds the generator of a
+prompt that it splits, which a CPU's does not support ("CPU Generator does not use offset").
 """
 
 import zlib

@@ -40,7 +40,7 @@ def start(folder: Path, engine: str, *options, processes: int = 1, **settings) -
         timeout=300,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"{done.args}\n{done.stderr[-4000:]}")
+        raise RuntimeError(f"{done.args}\n{done.stderr[-20000:]}")
     first = options[options.index("--resume") + 1] if "--resume" in options else 0
     noted = [json.loads((folder / f"measure-{rank}-{first}.json").read_text()) for rank in range(processes)]
     return [SimpleNamespace(**each) for each in noted]

@@ -8,6 +8,7 @@ and one that resumes from its third step.
 
 import argparse
 import json
+import re
 import statistics
 import tempfile
 from collections.abc import Iterator
@@ -43,20 +44,32 @@ def cells(engine: str, processes: int, trainer: str, steps: int, url: str, setti
     yield "bit for bit" if same else "no"
 
 
+def first_error(text: str) -> str:
+    """What a run said as it died, of all its processes; not what the others then said of it."""
+    errors = re.findall(r"^(?:\[rank\d\]: )?\w*Error: .*$", text, re.MULTILINE)
+    told = [each for each in errors if "closed by peer" not in each and "ChildFailedError" not in each]
+    return (told or errors or ["without a word"])[0][:120]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON", help="of the trainer")
+    parser.add_argument("--only", nargs="+", choices=[*ENGINES], default=[*ENGINES], help="some of the engines")
     options = parser.parse_args()
     print("| engine | trainer | difference of log-probabilities | seconds a step | resume exact |")
     print("| --- | --- | --- | --- | --- |", flush=True)
     model = str(load_testbed_model(progress=False))
     with tempfile.TemporaryDirectory() as logs:
-        for name, (engine, processes, more) in ENGINES.items():
+        for name in options.only:
+            engine, processes, more = ENGINES[name]
             for trainer in ("stock", "vade"):
                 served = running_server(model, Path(logs) / trainer) if engine == "server" else nullcontext("")
                 with served as url:
-                    found = [*cells(engine, processes, trainer, options.steps, url, more | options.settings)]
+                    try:
+                        found = [*cells(engine, processes, trainer, options.steps, url, more | options.settings)]
+                    except RuntimeError as error:
+                        found = [f"died: {first_error(str(error))}", "-", "-"]
                 shown = {"stock": "stock TRL", "vade": "trl_vade"}[trainer]
                 print(f"| {name} | {shown} | {' | '.join(found)} |", flush=True)
 
