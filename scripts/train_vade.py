@@ -182,25 +182,11 @@ def print_table(title: str, rows: list[tuple[str, str]]) -> None:
     Console().print(table)
 
 
-def planned_config(processes: int) -> type[VADEGRPOConfig]:
-    """`VADEGRPOConfig` as it would be made by each of so many processes, whatever this machine has."""
-
-    @dataclass
-    class PlannedConfig(VADEGRPOConfig):
-        world_size = property(lambda self: processes)
-
-        def __post_init__(self) -> None:
-            self.planned_on_cpu = self.use_cpu
-            self.use_cpu = True  # no GPU is looked for, and none is needed for bf16
-            super().__post_init__()
-
-    return PlannedConfig
-
-
 def show_plan(arguments: list[str], plan_args: PlanArguments) -> None:
     """Print what the recipe means. Raises `ConfigurationError` or TRL's `ValueError` for what cannot work."""
     from trl_vade.launch import Launch, read_launch
-    from trl_vade.plan import make_plan
+    from trl_vade.plan import make_plan, planned_config
+    from trl_vade.plan_report import plan_rows
 
     launch = Launch() if plan_args.plan_accelerate is None else read_launch(plan_args.plan_accelerate)
     if plan_args.plan_processes is not None:
@@ -242,31 +228,11 @@ def number_of_rows(script_args: VADEScriptArguments) -> int:
     return len(load_splits(script_args)[script_args.dataset_train_split])
 
 
-def plan_rows(plan, launch) -> list[tuple[str, str]]:
-    """The counts of a plan, as they are printed."""
-    rows, completions = plan.rows_per_generation_batch, plan.completions_per_generation_batch
-    rollouts = f"{plan.rollouts:,}"
-    if plan.initial_rollouts:
-        rollouts += f", of these {plan.initial_rollouts:,} before the first update"
-    if plan.most_rollouts > plan.rollouts:
-        rollouts += f"; with refills at most {plan.most_rollouts:,}"
-    return [
-        ("processes", f"{plan.processes} (sharding: {launch.sharding})"),
-        ("training rows", f"{plan.rows:,}"),
-        ("a generation batch", f"{rows:,} rows x {completions // rows} = {completions:,} completions"),
-        ("an optimiser step", f"{plan.completions_per_update:,} completions ({plan.rows_per_update:,g} rows' worth)"),
-        ("optimiser steps a generation batch", f"{plan.updates_per_generation_batch:g}"),
-        ("generation batches", f"{plan.generation_batches:,} ({plan.generation_batches_per_epoch:,} an epoch)"),
-        ("optimiser steps", f"{plan.updates:,}"),
-        ("epochs", f"{plan.epochs:g}"),
-        ("rollouts, without evaluation", rollouts),
-    ]
-
-
 def show_memory(script_args, args, model_args, launch) -> None:
     """Print the estimate of GPU memory, or why there is none."""
     from trl_vade.memory import GIB, Lengths, estimate_memory, gib, why_no_estimate
     from trl_vade.model_shape import read_model_shape
+    from trl_vade.plan_report import memory_rows, verdict
 
     reason = "use_cpu is set" if args.planned_on_cpu else why_no_estimate(args, model_args)
     prompt = script_args.plan_prompt_tokens
@@ -302,32 +268,6 @@ def show_memory(script_args, args, model_args, launch) -> None:
         )
     estimate.refuse_what_cannot_fit()
     print(verdict(estimate))
-
-
-def memory_rows(estimate) -> list[tuple[str, str]]:
-    """The phases of an estimate and their parts, as they are printed; `*` marks what is certain."""
-    from trl_vade.memory import gib
-
-    rows = []
-    for phase, parts in estimate.phases.items():
-        rows.append((phase.upper(), gib(estimate.total(phase))))
-        rows += [(f"  {part.name}{' *' if part.certain else ''}", gib(part.bytes)) for part in parts]
-    return rows
-
-
-def verdict(estimate) -> str:
-    """Whether the estimated parts fit, too, and what to do if not."""
-    from trl_vade.memory import gib
-
-    tightest = max(estimate.phases, key=estimate.total)
-    spare = estimate.gpu - estimate.total(tightest)
-    if estimate.fits:
-        return f"By this estimate it fits, with {gib(spare)} to spare in {tightest}."
-    return (
-        f"By this estimate it does NOT fit at these lengths: {tightest} is {gib(-spare)} over. Lower\n"
-        "per_device_train_batch_size, and raise gradient_accumulation_steps and steps_per_generation as much (no\n"
-        "count above changes), lower vllm_gpu_memory_utilization, or filter out the longest prompts."
-    )
 
 
 def command_line(arguments: list[str]) -> list[str]:

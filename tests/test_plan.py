@@ -13,7 +13,7 @@ from trl_vade import VADEGRPOConfig
 from trl_vade.config import with_vade_defaults
 from trl_vade.errors import ConfigurationError
 from trl_vade.launch import Launch, read_launch
-from trl_vade.plan import make_plan
+from trl_vade.plan import make_plan, planned_config
 from trl_vade.testbed.shapes import qwen2_5_vl_config
 
 ROOT = Path(__file__).parent.parent
@@ -80,9 +80,9 @@ def test_refills_stay_below_what_the_plan_says_at_most(text_model_path, make_arg
     assert plan.rollouts < trainer.selection.rollouts <= plan.most_rollouts == 3 * 3 * 16
 
 
-def test_the_papers_setting_comes_to_its_256_rounds_or_so(train_vade, tmp_path):
+def test_the_papers_setting_comes_to_its_256_rounds_or_so(tmp_path):
     """512 rows x 8 from 8,524, fifteen times: TRL leaves the rows out that do not fill a batch."""
-    args = train_vade.planned_config(4)(
+    args = planned_config(4)(
         output_dir=str(tmp_path),
         per_device_train_batch_size=16,
         gradient_accumulation_steps=16,
@@ -98,8 +98,8 @@ def test_the_papers_setting_comes_to_its_256_rounds_or_so(train_vade, tmp_path):
     assert plan.rollouts == 240 * 4096
 
 
-def test_the_initial_rollouts_are_filled_up_until_they_divide_among_processes(train_vade, tmp_path):
-    args = train_vade.planned_config(3)(
+def test_the_initial_rollouts_are_filled_up_until_they_divide_among_processes(tmp_path):
+    args = planned_config(3)(
         output_dir=str(tmp_path), per_device_train_batch_size=8, num_generations=4, vade_posterior_init="rollout"
     )
     assert make_plan(args, 12).initial_rollouts == 12 * 4

@@ -12,7 +12,7 @@ from trl_vade.launch import read_launch
 from trl_vade.memory import GIB, estimate_memory
 from trl_vade.memory_parts import Lengths
 from trl_vade.model_shape import model_shape
-from trl_vade.plan import make_plan
+from trl_vade.plan import make_plan, planned_config
 from trl_vade.presets import vade
 from trl_vade.testbed.shapes import qwen2_5_vl_config
 
@@ -39,7 +39,7 @@ def parsed(train_vade):
     """The recipe as `train_vade.py` would parse it on each of four processes."""
 
     def parse(name):
-        parser = TrlParser((train_vade.VADEScriptArguments, train_vade.planned_config(4), ModelConfig))
+        parser = TrlParser((train_vade.VADEScriptArguments, planned_config(4), ModelConfig))
         return parser.parse_args_and_config(["--config", str(SCRIPTS / "recipes" / f"{name}.yaml")])
 
     return parse

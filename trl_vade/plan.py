@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from trl import GRPOConfig
 
+from .config import VADEGRPOConfig
 from .errors import ConfigurationError
 from .presets import chooses, vade
 
@@ -35,6 +36,21 @@ class Plan:
     def rows_per_update(self) -> float:
         """Rows whose completions an update sees; several updates may share a row."""
         return self.completions_per_update / (self.completions_per_generation_batch / self.rows_per_generation_batch)
+
+
+def planned_config(processes: int) -> type[VADEGRPOConfig]:
+    """`VADEGRPOConfig` as it would be made by each of so many processes, whatever this machine has."""
+
+    @dataclass
+    class PlannedConfig(VADEGRPOConfig):
+        world_size = property(lambda self: processes)
+
+        def __post_init__(self) -> None:
+            self.planned_on_cpu = self.use_cpu
+            self.use_cpu = True  # no GPU is looked for, and none is needed for bf16
+            super().__post_init__()
+
+    return PlannedConfig
 
 
 def make_plan(args: GRPOConfig, rows: int) -> Plan:
