@@ -51,6 +51,10 @@ class VADEGRPOConfig(GRPOConfig):
         vade_strata (`str` or `None`, *optional*):
             Column of the training set that holds each row's task or source: a learned prior for each (thompson,
             greedy; needs `vade_prior="learned"`), the arms of SEC.
+        vade_stratify_by (`str` or `None`, *optional*):
+            Column of the training set that holds each row's task, domain or source. Each of its values then has its
+            proportional share of every generation batch, and its best rows are chosen within it, so that no domain
+            starves (thompson, greedy). `None`: the best rows of all.
         vade_uniform_share (`float`, *optional*, defaults to `0.0`):
             Share of each generation batch, in [0, 1], that is chosen blindly from all other rows.
         vade_posterior_init (`str`, *optional*, defaults to `"prior"`):
@@ -68,6 +72,10 @@ class VADEGRPOConfig(GRPOConfig):
         vade_success_threshold (`float` or `None`, *optional*, defaults to `0.5`):
             A completion succeeds when that reward is at least this. `None` takes the reward itself, which must then
             lie in [0, 1], as a fraction of a success.
+        vade_max_prompt_length (`int` or `None`, *optional*):
+            Rows whose prompt has more tokens than this, image tokens counted as the processor makes them, are dropped
+            from the training and evaluation sets before anything is trained, and the log says how many. The paper: 8192.
+            `None`: no row is dropped.
         vade_on_mismatch (`str`, *optional*, defaults to `"error"`):
             What a resume does where the checkpoint's posterior is about another run. `"error"`: refuse it, naming both
             sides. `"join"`: go on with the counts of the rows that both data sets have, by their identity (needs the
@@ -125,6 +133,10 @@ class VADEGRPOConfig(GRPOConfig):
     vade_strata: str | None = field(
         default=None, metadata={"help": "Column with each row's task: learned priors, and the arms of sec."}
     )
+    vade_stratify_by: str | None = field(
+        default=None,
+        metadata={"help": "Column with each row's task: each of its values has its share of every generation batch."},
+    )
     vade_uniform_share: float = field(
         default=0.0, metadata={"help": "Share of each generation batch that is chosen blindly."}
     )
@@ -149,6 +161,10 @@ class VADEGRPOConfig(GRPOConfig):
     vade_success_threshold: float | str | None = field(
         default=0.5,
         metadata={"help": "Success is a reward of at least this. None takes rewards in [0, 1] as fractions."},
+    )
+    vade_max_prompt_length: int | None = field(
+        default=None,
+        metadata={"help": "Rows with a longer prompt (tokens, those of its images included) are dropped first."},
     )
     vade_on_mismatch: str = field(
         default="error",
