@@ -1,0 +1,32 @@
+"""`evaluate.load("eval/metrics/vade_format")`: share of completions in the form that `trl_vade.rewards` asks for."""
+
+import datasets
+import evaluate
+
+from trl_vade.rewards import format_reward
+
+DESCRIPTION = """\
+Share of completions that are `<think>...</think><answer>...</answer>`: the reward function that trains.
+"""
+INPUTS = """\
+Args:
+    predictions: completions, whole texts.
+Returns:
+    format: share in that form.
+"""
+
+
+class VADEFormat(evaluate.Metric):
+    """The mean of `trl_vade.rewards.format_reward`."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description=DESCRIPTION,
+            citation="",
+            inputs_description=INPUTS,
+            features=datasets.Features({"predictions": datasets.Value("string")}),
+        )
+
+    def _compute(self, predictions: list[str]) -> dict[str, float]:
+        scores = format_reward(predictions)
+        return {"format": sum(scores) / len(scores)}

@@ -1,0 +1,84 @@
+"""Where the answer of a completion is found, and text without its decoration."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trl_vade.answers import LONGEST_ANSWER, find_answer, undecorated
+
+
+def test_what_was_thought_is_no_answer():
+    assert find_answer("<think>It may be <answer>41</answer>.</think><answer>42</answer>") == ["42"]
+    assert find_answer("<think>It is \\boxed{41}.</think>\n42") == ["42"]
+
+
+def test_a_thought_that_never_ends_has_no_answer():
+    assert find_answer("<think>It is <answer>42</answer>") == []
+    assert find_answer("<think>a</think>41<think>or 42") == []
+
+
+def test_the_last_of_several_tags_counts():
+    assert find_answer("<answer>41</answer> no, <answer>42</answer>") == ["42"]
+    assert find_answer("<answer><answer>42</answer></answer>") == ["42"]
+
+
+def test_a_tag_that_is_not_closed_was_cut_off():
+    assert find_answer("<answer>41</answer> better: <answer>42") == []
+
+
+def test_a_box_inside_the_tag_is_the_answer():
+    assert find_answer(r"<answer>The area is \boxed{42}, I think</answer>") == ["42"]
+
+
+@pytest.mark.parametrize("box", [r"\boxed{\frac{1}{2}}", r"\fbox{\frac{1}{2}}", r"\boxed {\frac{1}{2}}"])
+def test_a_box_is_read_to_its_own_brace(box):
+    assert find_answer(f"so {box} it is}}") == [r"\frac{1}{2}"]
+
+
+def test_shown_braces_do_not_close_a_box():
+    assert find_answer(r"\boxed{\{1, 2\}}") == [r"\{1, 2\}"]
+
+
+def test_the_last_line_is_read_as_it_is_and_by_what_it_ends_with():
+    assert find_answer("First I add.\nThe area is 42 cm.\n\n") == ["The area is 42 cm", "42 cm"]
+    assert find_answer("So the answer is: (B).") == ["(B)"]
+
+
+@pytest.mark.parametrize("lead", ["The answer is ", "Answer: ", "Final answer: ", "So, the final answer is: ", ""])
+def test_a_lead_is_taken_off(lead):
+    assert find_answer(f"<answer>{lead}B</answer>") == ["B"]
+
+
+@pytest.mark.parametrize(
+    "written", ["42", " 42. ", "$42$", r"\(42\)", "**42**", "`42`", '"42"', r"\text{42}", "\uff14\uff12", "4\u200b2"]
+)
+def test_decoration_is_taken_off(written):
+    assert undecorated(written) == "42"
+
+
+def test_what_looks_like_decoration_on_one_side_stays():
+    assert undecorated("$1 or 2$ or $3") == "$1 or 2$ or $3"
+    assert undecorated("$5$ and $6$") == "$5$ and $6$"
+    assert undecorated("wait...") == "wait..."
+
+
+@pytest.mark.parametrize("nothing", ["", "   ", "<answer></answer>", "<answer> </answer>", r"\boxed{}", r"\boxed{1"])
+def test_there_may_be_no_answer(nothing):
+    assert find_answer(nothing) == []
+
+
+def test_what_is_too_long_is_no_answer():
+    assert find_answer(f"<answer>{'1' * LONGEST_ANSWER}</answer>") == ["1" * LONGEST_ANSWER]
+    assert find_answer(f"<answer>{'1' * (LONGEST_ANSWER + 1)}</answer>") == []
+
+
+@given(st.text(max_size=200))
+def test_a_tagged_answer_is_found_whatever_was_thought_before(thought):
+    assert find_answer(f"<think>{thought}</think><answer>42</answer>") == ["42"]
+
+
+@given(st.text(alphabet="<>/answerthinkboxed{}\\ 1\n", max_size=300))
+def test_readings_are_short_and_never_blank(text):
+    readings = find_answer(text)
+    assert len(readings) <= 2
+    assert all(reading.strip() and len(reading) <= LONGEST_ANSWER for reading in readings)

@@ -1,0 +1,118 @@
+"""math-verify in a process of its own: right where it is right, and ended where it does not end."""
+
+import importlib.util
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from trl_vade.errors import ConfigurationError
+from trl_vade.expression_worker import as_latex
+from trl_vade.expressions import ExpressionJudge, equal_expressions
+
+
+@pytest.fixture(scope="module")
+def judge():
+    judge = ExpressionJudge()
+    yield judge
+    judge.close()
+
+
+def test_equal_expressions_are_equal_and_others_are_not(judge):
+    assert judge.are_equal(r"\sqrt{12}", r"2\sqrt{3}")
+    assert judge.are_equal("x^2-1", "(x-1)(x+1)")
+    assert not judge.are_equal(r"\sqrt{12}", r"3\sqrt{2}")
+
+
+@pytest.mark.parametrize(
+    ("plain", "latex"),
+    [
+        ("2*sqrt(3)", r"2\sqrt{3}"),
+        ("2\u221a3", r"2\sqrt{3}"),
+        ("pi/2", r"\frac{\pi}{2}"),
+        ("3\u03c0", r"3\pi"),
+        ("x**2", "x^2"),
+        ("sin(x)", r"\sin(x)"),
+    ],
+)
+def test_plain_notation_is_understood(plain, latex):
+    assert equal_expressions(latex, plain)
+
+
+def test_latex_is_left_as_it_is():
+    assert as_latex(r"\frac{\pi}{2}\sin(x)+\sqrt{3}") == r"\frac{\pi}{2}\sin(x)+\sqrt{3}"
+
+
+@pytest.mark.parametrize("hostile", ["9^{9^{9^{9}}}", "10^{10^{10}}"])
+def test_what_would_not_end_is_ended_and_the_next_question_is_answered(judge, hostile):
+    before = judge.ended
+    assert not judge.are_equal("x+1", hostile)
+    assert judge.ended == before + 1
+    assert judge.are_equal("x+1", "1+x")
+
+
+@pytest.mark.parametrize("broken", ["(" * 300, "\\frac{1}{" * 50, "\\left(", "{" * 300, "\x00", "\\unknown{x}"])
+def test_what_the_parser_cannot_read_is_not_equal(judge, broken):
+    assert not judge.are_equal("x+1", broken)
+
+
+def test_text_is_never_evaluated(tmp_path, judge):
+    """sympy's `parse_expr` is `eval`; nothing that a policy writes may get there."""
+    path = tmp_path / "written"
+    for attack in [f"__import__('pathlib').Path('{path}').touch()", f"exec(\"open('{path}','w')\")"]:
+        judge.are_equal("1+x", attack)
+    assert not path.exists()
+
+
+def test_line_breaks_and_quotes_keep_questions_apart(judge):
+    assert not judge.are_equal("x+1", 'x\n["1", "1"]\n')
+    assert judge.are_equal("x+1", "1+x")
+
+
+def test_threads_take_turns(judge):
+    pairs = [(f"x+{i}", f"{i}+x") for i in range(20)] + [(f"x+{i}", f"{i}-x") for i in range(20)]
+    verdicts = {}
+
+    def ask(pair):
+        verdicts[pair] = judge.are_equal(*pair)
+
+    threads = [threading.Thread(target=ask, args=(pair,)) for pair in pairs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [verdicts[pair] for pair in pairs] == [True] * 20 + [False] * 20
+
+
+def test_a_worker_that_was_killed_is_an_error_and_is_started_again(judge):
+    assert judge.are_equal("x+1", "1+x")
+    judge._process.kill()
+    judge._process.wait()
+    with pytest.raises((RuntimeError, BrokenPipeError)):
+        judge.are_equal("x+2", "2+x")
+    assert judge.are_equal("x+1", "1+x")
+
+
+def test_a_forked_process_starts_a_worker_of_its_own():
+    """A data loader's worker that shared the pipes would read the answers of others."""
+    code = (
+        "import os; from trl_vade.expressions import JUDGE; assert JUDGE.are_equal('x+1', '1+x'); pid = os.fork();"
+        "ok = JUDGE.are_equal('x+2', '2+x'); JUDGE.close() if pid == 0 else None; os._exit(not ok) if pid == 0 else "
+        "print(ok, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert run.stdout.split() == ["True", "0"], run.stderr
+
+
+def test_no_worker_is_left_when_the_process_ends():
+    code = "from trl_vade.expressions import JUDGE; JUDGE.are_equal('x+1', '1+x'); print(JUDGE._process.pid)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0
+    assert subprocess.run(["kill", "-0", run.stdout.strip()], capture_output=True).returncode != 0
+
+
+def test_without_math_verify_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match=r"trl-vade\[rewards\]"):
+        ExpressionJudge().are_equal("x+1", "1+x")
