@@ -44,6 +44,13 @@ def test_the_last_line_is_read_as_it_is_and_by_what_it_ends_with():
     assert find_answer("So the answer is: (B).") == ["(B)"]
 
 
+def test_a_line_with_alternatives_or_a_letter_before_a_colon_is_not_taken_apart():
+    """Else `x = 1 or x = 2` were right for 2, and `B: Paris` for whatever choice Paris is."""
+    assert find_answer("x = 1 or x = 2") == ["x = 1 or x = 2"]
+    assert find_answer("B: Paris") == ["B: Paris"]
+    assert find_answer("It starts at 10:30") == ["It starts at 10:30"]
+
+
 @pytest.mark.parametrize("lead", ["The answer is ", "Answer: ", "Final answer: ", "So, the final answer is: ", ""])
 def test_a_lead_is_taken_off(lead):
     assert find_answer(f"<answer>{lead}B</answer>") == ["B"]

@@ -17,7 +17,8 @@ _LEAD = re.compile(
     r"(?:answer|option|choice)\s*(?:is\s*:?|:|=)[*\s]*(?=\S)",
     re.IGNORECASE,
 )
-_TAIL = re.compile(r"\b(?:is|are|equals)\s*:?|[:=≈]", re.IGNORECASE)
+_TAIL = re.compile(r"\b(?:is|are|equals)\s*:?|(?<=[a-z]{3}):(?=\s)|[=≈]", re.IGNORECASE)  # not `B: Paris`, 10:30
+_ALTERNATIVES = re.compile(r"\bor\b", re.IGNORECASE)
 _WRAPPERS = [
     ("$$", "$$"),
     ("$", "$"),
@@ -38,8 +39,8 @@ def find_answer(completion: str) -> list[str]:
 
     What follows the last `</think>` is looked at, and there: the last `<answer>`; in it, or where there is none in all
     of it, the last `\boxed{}`; where there is neither, the last line. That line may be prose, so what follows its last
-    "is", ":" or "=" is a second reading; one holds the other, so it is no second guess. What was cut off (a tag or a
-    brace that is never closed) has no answer.
+    "is", ":" or "=" is a second reading, unless there is an "or" in it; one holds the other, so it is no second guess.
+    What was cut off (a tag or a brace that is never closed) has no answer.
     """
     text = _after_thinking(completion)
     tagged = _in_tags(text)
@@ -58,7 +59,7 @@ def find_answer(completion: str) -> list[str]:
 def undecorated(text: str) -> str:
     """`text` in plain characters, without what may stand around it: spaces, formula marks, quotes, a full stop."""
     text = unicodedata.normalize("NFC", text.translate(_PLAIN))
-    text = "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Cc", "Cs") or c in "\t\n")
+    text = "".join(c for c in text if unicodedata.category(c) != "Cf")  # zero width, or a direction
     for _ in range(10):  # deeper decoration is none
         before = text
         text = text.strip()
@@ -66,7 +67,8 @@ def undecorated(text: str) -> str:
             text = text[:-1].rstrip()
         for left, right in _WRAPPERS:
             inner = text[len(left) : -len(right)]
-            if inner and text.startswith(left) and text.endswith(right) and left not in inner and right not in inner:
+            plain = inner.replace(r"\$", "")  # a dollar that is shown
+            if inner and text.startswith(left) and text.endswith(right) and left not in plain and right not in plain:
                 text = inner.strip()
         named = _NAMED.match(text)
         if named and _closing(text, named.end()) == len(text) - 1:
@@ -123,7 +125,7 @@ def _last_line(text: str) -> list[str]:
     tail = None
     for tail in _TAIL.finditer(line.rstrip().rstrip(".*")):  # noqa: B007  the last one
         pass
-    return [line] if tail is None else [line, line[tail.end() :]]
+    return [line] if tail is None or _ALTERNATIVES.search(line) else [line, line[tail.end() :]]
 
 
 def _lower(text: str) -> str:

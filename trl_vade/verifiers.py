@@ -20,7 +20,16 @@ _LETTER = re.compile(r"(?:(?:option|choice)\s+)?[(\[{]?\s*([A-Za-z])\s*[)\]}]?\s
 _LETTER_AND_TEXT = re.compile(r"(?:[(\[]\s*([A-Za-z])\s*[)\]]\s*[.:]?|([A-Za-z])\s*[.:)])\s*(\S.*)", re.DOTALL)
 _ALTERNATIVES = re.compile(r"\bor\b|\\text\s*\{\s*or\s*\}|\\lor\b|\\vee\b", re.IGNORECASE)
 _PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
-_OPERATION = re.compile(r"[\d)\]a-zA-Z]\s*[-+*/^=<>]\s*[-\d([a-zA-Z\\]|\\|√|π")
+_FUNCTIONS = "sqrt|sin|cos|tan|log|ln|exp|pi"
+_FORMULA = re.compile(
+    r"[\\√π^=]"
+    r"|[\d)a-z]\s*[+*/<>]\s*[\d(a-z]"
+    r"|[\d)]\s*-\s*[(a-z]|[a-z)]\s*-\s*[\d(]"  # two numbers with a dash are a range (2010-2015), or a date
+    r"|^[(\[].*,.*[)\]]$"
+    rf"|(?<![a-z])(?:{_FUNCTIONS})\s*\(",
+    re.IGNORECASE,
+)
+_WORD = re.compile(rf"(?<![\\a-z])(?!\d*(?:{_FUNCTIONS})(?![a-z]))[a-z]{{2,}}", re.IGNORECASE)
 
 
 def judge(
@@ -81,8 +90,9 @@ def infer_type(answer: str, choices: Sequence[str] | None = None) -> str:
         return "choice"
     if read_quantity(reference) is not None:
         return "number"
-    formula = _OPERATION.search(reference) and not re.search(r"[A-Za-z]{3,} +[A-Za-z]{3,}", reference)
-    return "expression" if formula and re.search(r"\d|\\|[√π^=]", reference) else "text"
+    # Letters that make a word are no variables: COVID-19.
+    formula = _FORMULA.search(reference) and ("\\" in reference or not _WORD.search(reference))
+    return "expression" if formula and re.search(r"\d|[\\√π^=]", reference) else "text"
 
 
 def normalised_text(text: str) -> str:
