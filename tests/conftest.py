@@ -18,7 +18,7 @@ settings.load_profile("repeatable")
 # What needs only numpy and safetensors: no warning passes there.
 CORE_TESTS = {
     *("durable", "document", "errors", "fresh_rows", "information", "join", "order", "outage", "peers", "posterior"),
-    *("prior", "prompt_sampler", "samplers", "snapshot", "thompson_settings"),
+    *("prior", "prompt_sampler", "samplers", "snapshot", "strata", "thompson_settings"),
 }
 
 

@@ -9,13 +9,15 @@ from trl import GRPOConfig, TrlParser
 from trl_vade import VADEGRPOConfig
 from trl_vade.config import VADE_DEFAULTS, with_vade_defaults
 from trl_vade.errors import ConfigurationError
-from trl_vade.presets import PRESETS, chooses, vade
+from trl_vade.presets import PEERS, PRESETS, chooses, vade
 from trl_vade.sampler_choice import make_sampler
 from trl_vade.samplers import ThompsonSampler
 from trl_vade.snapshot import state_digest
 
 CHOOSING = ("thompson", "greedy", "mopps")
-NOT_OF_A_PRESET = {"vade_sampler_kwargs", "vade_strata", "vade_success_reward"}
+NOT_OF_A_PRESET = {
+    *("vade_sampler_kwargs", "vade_strata", "vade_stratify_by", "vade_success_reward", "vade_max_prompt_length"),
+}
 
 
 def parse(*flags, config_class=VADEGRPOConfig):
@@ -38,6 +40,7 @@ def test_the_defaults_are_the_frontier_preset(make_args):
     assert args.vade_decay_sampled == 0.2  # lambda_1
     assert args.vade_decay_unsampled == 0.999  # lambda_2
     assert (args.vade_prior, args.vade_strata, args.vade_uniform_share) == ("flat", None, 0.0)
+    assert args.vade_stratify_by is None
     assert args.vade_posterior_init == "prior"
     assert (args.vade_dynamic_sampling, args.vade_max_refills) == (False, 10)
     assert args.vade_success_reward is None
@@ -89,7 +92,7 @@ def test_a_preset_leaves_no_setting_open_and_names_no_other():
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 18
+    assert len(new) == 20
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
@@ -174,6 +177,22 @@ def test_a_number_of_refills_that_is_none_is_refused(make_args, value):
 def test_strata_that_are_no_columns_name_are_refused(make_args, value):
     with pytest.raises(ConfigurationError, match=r"vade_strata=.* is no name"):
         make_args(vade_strata=value)
+
+
+@pytest.mark.parametrize("value", ["", 3, ["task"]])
+def test_a_column_to_stratify_by_that_is_no_name_is_refused(make_args, value):
+    with pytest.raises(ConfigurationError, match=r"vade_stratify_by=.* is no name.*or to None"):
+        make_args(vade_stratify_by=value)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "reason"), [("uniform", "every row once an epoch"), *((peer, "rule of its own") for peer in PEERS)]
+)
+def test_only_thompson_and_greedy_take_shares(make_args, sampler, reason):
+    with pytest.raises(ConfigurationError, match=rf"vade_stratify_by='task' with vade_sampler='{sampler}'.*{reason}"):
+        make_args(vade_sampler=sampler, vade_stratify_by="task", vade_strata="task")
+    for chooser in ("thompson", "greedy"):
+        assert make_args(vade_sampler=chooser, vade_stratify_by="task").vade_stratify_by == "task"
 
 
 @pytest.mark.parametrize(
@@ -290,7 +309,9 @@ def test_every_setting_is_read_from_flags():
         *("--vade_on_mismatch", "join", "--vade_outage_guard", "false", "--vade_preset", "paper"),
         *("--vade_signal_aware_decay", "true", "--vade_cooldown", "0.1", "--vade_uniform_share", "0.25"),
         *("--vade_prior", "learned", "--vade_strata", "task", "--vade_dynamic_sampling", "--vade_max_refills", "4"),
+        *("--vade_stratify_by", "source"),
     )
+    assert config.vade_stratify_by == "source"
     assert (config.vade_sampler, config.vade_information_gain) == ("greedy", "symmetric")
     assert (config.vade_preset, config.vade_signal_aware_decay, config.vade_cooldown) == ("paper", True, 0.1)
     assert (config.vade_prior, config.vade_strata, config.vade_uniform_share) == ("learned", "task", 0.25)

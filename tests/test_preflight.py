@@ -1,11 +1,13 @@
 """What cannot work is refused before a model is loaded, with the way out."""
 
 import pytest
-from conftest import always_half, says_a_digit
+from conftest import always_half, numbered_rows, picture, says_a_digit
+from datasets import ClassLabel
 from trl import GRPOConfig
 
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
+from trl_vade.preflight import selects_on_time
 
 
 def refused(*arguments, **named):
@@ -67,3 +69,47 @@ def test_dynamic_sampling_is_refused_where_uniform_is_the_stock_trainer(text_row
 
 def test_plain_config_that_cannot_work_is_refused_too(text_rows, make_args):
     assert "shuffle_dataset=False" in refused(says_a_digit, make_args(GRPOConfig, shuffle_dataset=False), text_rows)
+
+
+# ----------------------------------------------------------------------------------------------------------- strata
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (None, "is no column of the training set, which has ['prompt', 'limit', 'id']"),
+        (["algebra"] * 24, "1 values for 24 rows, so no row is chosen otherwise than without it"),
+        ([f"row {i}" for i in range(24)], "24 values for 24 rows, fewer than two rows for each"),
+        ([i % 13 for i in range(24)], "that looks like an id"),
+        (["algebra", None, "logic"] * 8, "8 of the 24 rows have no label there, the first is row 1"),
+        ([1, None, 2] * 8, "8 of the 24 rows have no label"),
+        (["algebra", "", "logic"] * 8, "8 of the 24 rows have no label"),
+        ([0.5, 1.5] * 12, "is a column of Value('float64')"),
+        ([["algebra"], ["logic"]] * 12, "is a column of List"),
+    ],
+    ids=str,
+)
+def test_a_column_that_gives_no_strata_is_refused_with_the_way_out(text_rows, make_args, column, reason):
+    rows = text_rows if column is None else text_rows.add_column("task", column)
+    message = refused(says_a_digit, make_args(vade_stratify_by="task"), rows)
+    assert "vade_stratify_by='task'" in message
+    assert reason in message
+    assert "Set it to the column" in message or "Give them one" in message
+
+
+def test_a_column_of_images_is_refused_without_a_look_at_them(make_args, decoded_images):
+    rows = numbered_rows(8, image=picture)
+    assert "is a column of Image" in refused(says_a_digit, make_args(vade_stratify_by="image"), rows)
+    assert decoded_images == []
+
+
+@pytest.mark.parametrize(
+    "labels", [[i % 12 for i in range(24)], [True, False] * 12, ["a", "b"] * 12, "class"], ids=str
+)
+@pytest.mark.parametrize("form", [None, "numpy", "torch"])
+def test_whole_numbers_texts_and_classes_are_strata_in_any_format(text_rows, make_args, labels, form):
+    """More strata than groups of a batch are no fault: they take turns."""
+    rows = text_rows.add_column("task", [0, 1] * 12 if labels == "class" else labels)
+    if labels == "class":
+        rows = rows.cast_column("task", ClassLabel(names=["algebra", "logic"]))
+    assert selects_on_time(make_args(vade_stratify_by="task"), rows.with_format(form))

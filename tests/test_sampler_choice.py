@@ -36,11 +36,13 @@ def test_every_setting_of_the_thompson_sampler_arrives(make_args):
         vade_prior="learned",
         vade_uniform_share=0.25,
         vade_strata="task",
+        vade_stratify_by="source",
         seed=9,
     )
-    sampler = make_sampler(args, 8, num_groups=2, strata=["a", "b"] * 4)
+    sampler = make_sampler(args, 8, num_groups=2, strata=["a", "b"] * 4, stratify=["x", "y", "y", "y"] * 2)
     made = settings_of(sampler)
-    assert len(made.pop("strata")) == 64
+    assert made["strata"] != made["stratify"]
+    assert len(made.pop("strata")) == len(made.pop("stratify")) == 64
     assert made == {
         "gain": "asymmetric",
         "greedy": False,
@@ -52,6 +54,14 @@ def test_every_setting_of_the_thompson_sampler_arrives(make_args):
         "signal_aware_decay": False,
     }
     assert sampler.state_dict()["seed"] == 9
+
+
+@pytest.mark.parametrize("kind", ["thompson", "greedy"])
+def test_a_stratified_sampler_takes_its_shares(make_args, kind):
+    args = make_args(vade_sampler=kind, vade_stratify_by="task")
+    sampler = make_sampler(args, 40, num_groups=4, stratify=["a", "b", "b", "b"] * 10)
+    for _ in range(5):
+        assert np.count_nonzero(sampler.draw(4).sample_index % 4 == 0) == 1
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)

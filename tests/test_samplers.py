@@ -12,6 +12,7 @@ from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorrup
 from trl_vade.order import stock_order
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.snapshot import load_snapshot, save_snapshot, state_digest
+from trl_vade.strata import Strata
 
 exhaustive = settings(deadline=None, derandomize=True, max_examples=60)
 both = pytest.mark.parametrize("kind", [ThompsonSampler, UniformSampler])
@@ -262,6 +263,7 @@ def test_the_state_says_how_to_build_a_sampler_that_can_load_it(kind):
         (ThompsonSampler(5, seed=1, decay_sampled=0.5), "decay_sampled is 0.5 in the saved state and 0.2 here"),
         (ThompsonSampler(5, seed=1, decay_unsampled=0.5), "decay_unsampled is 0.5 in the saved state and 0.999 here"),
         (UniformSampler(5, seed=1), "kind is 'uniform' in the saved state and 'thompson' here"),
+        (ThompsonSampler(5, seed=1, stratify=[0, 0, 1, 1, 1]), r"stratify is '\w{64}' in the saved .* and None here"),
     ],
 )
 def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(other, both_sides):
@@ -270,6 +272,34 @@ def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(other, bot
     with pytest.raises(SnapshotMismatchError, match=both_sides):
         sampler.load_state_dict(other.state_dict())
     assert state_digest(sampler) == before
+
+
+@pytest.mark.parametrize(
+    ("other", "both_sides"),
+    [
+        (ThompsonSampler(5, seed=1), r"stratify is None in the saved state and '\w{64}' here"),
+        (
+            ThompsonSampler(5, seed=1, stratify=list("aabbb")),
+            r"stratify is '\w{64}' in the saved state and '\w{64}' here",
+        ),
+        (UniformSampler(5, seed=1), "kind is 'uniform' in the saved state and 'thompson' here"),
+    ],
+)
+def test_a_stratified_sampler_refuses_the_state_of_another_one_by_naming_both_sides(other, both_sides):
+    sampler = run(ThompsonSampler(5, seed=1, stratify=list("ababa")), 3)
+    before = state_digest(sampler)
+    with pytest.raises(SnapshotMismatchError, match=both_sides) as refusal:
+        sampler.load_state_dict(other.state_dict())
+    assert "release" not in str(refusal.value)
+    assert state_digest(sampler) == before
+
+
+def test_without_strata_the_state_is_that_of_earlier_releases():
+    """With a setting more, no snapshot saved before there was one could be loaded."""
+    assert set(ThompsonSampler(5).state_dict()["settings"]) == {
+        *("gain", "greedy", "cooldown", "prior", "strata", "uniform_share"),
+        *("decay_sampled", "decay_unsampled", "signal_aware_decay"),
+    }
 
 
 @both
@@ -316,6 +346,7 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
 
     num_samples, seed, decay_sampled, decay_unsampled = 6, 17, 0.2, 0.9
     robust = False  # symmetric gain, signal-aware decay, a cooldown of two steps
+    stratify = None  # labels of the rows
 
     def __init__(self):
         super().__init__()
@@ -331,6 +362,7 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
             decay_sampled=self.decay_sampled,
             decay_unsampled=self.decay_unsampled,
             **({"gain": "symmetric", "signal_aware_decay": True, "cooldown": 2} if self.robust else {}),
+            stratify=self.stratify,
         )
 
     @rule(k=st.integers(1, num_samples - 2), exclude=st.sets(st.integers(0, num_samples - 1), max_size=2))
@@ -343,11 +375,22 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
         if self.robust:
             left |= {row: max(2 - (self.step - step), 0) for row, step in self.last_scored.items()}
         rows = [row for row in range(self.num_samples) if row not in exclude]
-        expected = sorted(rows, key=lambda i: (left[i], -gain[i], i))[:k]
+        expected = self.best(rows, k, key=lambda i: (left[i], -gain[i], i), resting=lambda i: left[i] > 0)
         drawn = self.sampler.draw(k, exclude=sorted(exclude))
         self.num_draws += 1
         assert drawn.sample_index.tolist() == expected
         np.testing.assert_allclose(drawn.sampled_pass_rate, p[expected], rtol=1e-9)
+
+    def best(self, rows, k, key, resting):
+        """The first `k` rows by `key`; with strata each one's quota of those that do not rest goes first."""
+        chosen = []
+        if self.stratify is not None:
+            quotas = Strata(np.array(self.stratify)).quotas(k, seed=self.seed, number=self.num_draws)
+            for stratum, quota in enumerate(quotas):
+                own = [row for row in rows if self.stratify[row] == stratum and not resting(row)]
+                chosen += sorted(own, key=key)[:quota]
+        others = sorted(set(rows) - set(chosen), key=key)
+        return sorted([*chosen, *others[: k - len(chosen)]], key=key)
 
     @rule(
         groups=st.dictionaries(
@@ -409,3 +452,13 @@ class RobustSamplerAgainstDictionary(SamplerAgainstDictionary):
 
 TestRobustSamplerAgainstDictionary = RobustSamplerAgainstDictionary.TestCase
 TestRobustSamplerAgainstDictionary.settings = TestSamplerAgainstDictionary.settings
+
+
+class StratifiedSamplerAgainstDictionary(RobustSamplerAgainstDictionary):
+    """The same with a stratum of two rows and one of four."""
+
+    stratify = (0, 1, 1, 0, 1, 1)
+
+
+TestStratifiedSamplerAgainstDictionary = StratifiedSamplerAgainstDictionary.TestCase
+TestStratifiedSamplerAgainstDictionary.settings = TestSamplerAgainstDictionary.settings

@@ -8,11 +8,14 @@ import math
 import numpy as np
 import pytest
 from accelerate import Accelerator
-from conftest import ids, numbered_rows, picture, process, says_a_digit
+from conftest import ids, logged, numbered_rows, picture, process, says_a_digit
+from resuming import StopAfter, assert_same_end
 from trl import GRPOConfig, GRPOTrainer
 
-from trl_vade import BetaPosterior, ThompsonSampler, UniformSampler
+from trl_vade import BetaPosterior, ThompsonSampler, UniformSampler, VADEGRPOTrainer
+from trl_vade.errors import SnapshotMismatchError
 from trl_vade.feedback import group_outcomes
+from trl_vade.rounds import log_metrics
 from trl_vade.run import Run
 from trl_vade.selection import OnTimeSelection
 from trl_vade.selection_log import SelectionLog
@@ -305,6 +308,196 @@ def test_rewards_for_a_batch_that_nobody_chose_are_an_error(make_selection):
     score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
     with pytest.raises(RuntimeError, match="nobody chose"):
         _ = selection.in_flight
+
+
+# ----------------------------------------------------------------------------------------------------------- strata
+
+
+def test_each_stratum_has_its_figures_and_what_is_not_known_is_left_out(make_selection):
+    labels = ["logic", "algebra", "logic", "geometry", "geometry", "geometry"]
+    sampler = UniformSampler(6, seed=3, decay_sampled=1.0, decay_unsampled=1.0)
+    selection = make_selection(sampler=sampler, num_groups=3, stratify=labels)
+    selection.choose()
+    rewards = {0: [1, 0, 0, 0], 1: [NAN] * 4, 2: [1, 1, 1, 1], 3: [0, 0, 0, 0], 4: [0, 0, 0, 1], 5: [1, 1, 0, 0]}
+    passed = {0: 1 / 4, 2: 1.0, 3: 0.0, 4: 1 / 4, 5: 1 / 2}
+    chosen = selection.in_flight.sample_index.tolist()
+    metrics = score(selection, *(rewards[row] for row in chosen))
+    mean = selection.sampler.posterior.posterior_mean
+    for label in set(labels):
+        rows = [row for row in chosen if labels[row] == label]
+        scored = [passed[row] for row in rows if row in passed]
+        expected = {
+            "selected_share": len(rows) / 3,
+            "mean_pass_rate": np.mean([mean[row] for row in range(6) if labels[row] == label]),
+        }
+        if scored:
+            expected |= {
+                "selected_pass_rate": np.mean(scored),
+                "effective_gradient_ratio": np.mean([0 < rate < 1 for rate in scored]),
+            }
+        ours = {name.split("/")[0]: value for name, value in metrics.items() if name.endswith(f"/{label}")}
+        assert ours == pytest.approx(expected)
+    assert sum("selected_share/" in name for name in metrics) == 3
+    assert {"selected_pass_rate/algebra", "selected_pass_rate/logic", "selected_pass_rate/geometry"} - metrics.keys()
+
+
+def test_the_figures_of_a_stratum_are_of_all_groups_of_a_refilled_batch(make_selection):
+    selection = make_selection(sampler=UniformSampler(6, seed=3), stratify=[1, 2, 1, 2, 1, 2])
+    selection.choose()
+    drawn = selection.in_flight.sample_index.tolist()
+    score(selection, [1, 1, 1, 1], [0, 0, 0, 0])
+    selection.refill(3)
+    drawn += selection.in_flight.sample_index.tolist()
+    metrics = score(selection, [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0])
+    passed = np.array([1, 0, 1 / 4, 1 / 2, 3 / 4])
+    for label, odd in (("1", 0), ("2", 1)):
+        rows = np.array(drawn) % 2 == odd
+        assert metrics[f"selected_share/{label}"] == rows.mean()
+        assert metrics[f"selected_pass_rate/{label}"] == pytest.approx(passed[rows].mean())
+        assert metrics[f"effective_gradient_ratio/{label}"] == pytest.approx((np.arange(5)[rows] >= 2).mean())
+
+
+def test_without_a_column_there_are_no_figures_of_strata(make_selection):
+    selection = make_selection()
+    selection.choose()
+    assert [name for name in score(selection, [1, 0, 0, 0], [0, 0, 0, 0]) if "/" in name] == []
+
+
+@pytest.mark.parametrize(("num_strata", "said"), [(100, False), (101, True)])
+def test_more_strata_than_a_log_can_hold_are_left_out_of_it_and_that_is_said(make_selection, caplog, num_strata, said):
+    labels = np.arange(202) % num_strata
+    selection = make_selection(numbered_rows(202), UniformSampler(202), stratify=labels)
+    selection.describe_rows()
+    assert any("up to 100" in message for message in warnings_of(caplog)) is said
+    selection.choose()
+    metrics = score(selection, [1, 0, 0, 0], [0, 0, 0, 0])
+    assert sum("selected_share/" in name for name in metrics) == (0 if said else 100)
+
+
+def test_a_figure_that_some_batches_lack_is_averaged_over_those_that_have_it():
+    """TRL averages what is listed here, leaving NaN out. A refill replaces its own batch's figure and no other's."""
+    to = {}
+    log_metrics({}, to)  # of the rollouts that initialise the posterior
+    assert to == {}
+    log_metrics({"refills": 0.0, "rollouts": 8.0, "ratio/a": 0.5}, to)
+    log_metrics({"refills": 0.0, "rollouts": 16.0}, to)
+    log_metrics({"refills": 1.0, "rollouts": 20.0, "ratio/a": 1.0}, to)
+    log_metrics({"refills": 2.0, "rollouts": 24.0, "ratio/a": 0.75}, to)
+    log_metrics({"refills": 0.0, "rollouts": 32.0, "ratio/b": 0.25}, to)
+    assert to["vade/refills"] == [0.0, 2.0, 0.0]
+    assert to["vade/rollouts"] == [32.0]
+    assert to["vade/ratio/a"] == [0.5, 0.75]
+    assert np.isnan(to["vade/ratio/b"][:2]).all()
+    assert to["vade/ratio/b"][2:] == [0.25]
+    log_metrics({"refills": 1.0, "rollouts": 36.0, "ratio/b": 0.5, "ratio/c": 1.0}, to)
+    assert [len(to[f"vade/ratio/{label}"]) for label in "abc"] == [2, 3, 3]
+    assert to["vade/ratio/b"][2] == 0.5
+
+
+DOMAINS = ["common"] * 16 + ["small"] * 6 + ["rare"] * 2  # 2.67, 1 and 0.33 of a batch of 4 groups
+FIGURES = ("selected_share", "mean_pass_rate", "effective_gradient_ratio", "selected_pass_rate")
+
+
+@pytest.fixture
+def train_stratified(text_model_path, text_rows, make_args):
+    """Train, in a folder of the output directory's, on 24 rows of three domains; `resume` names a checkpoint."""
+
+    def run(folder="out", callbacks=None, resume=None, **changes):
+        args = make_args(**{"vade_stratify_by": "domain", "max_steps": 9} | changes)
+        args.output_dir = f"{args.output_dir}/{folder}"
+        rows = text_rows.add_column("domain", DOMAINS)
+        trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, rows, callbacks=callbacks)
+        trainer.train(resume_from_checkpoint=resume and f"{args.output_dir}/{resume}")
+        return trainer
+
+    return run
+
+
+def batches_of(trainer):
+    """Of each generation batch, refills included: the domains of its groups, and their pass rates."""
+    batches = []
+    for line in trainer.selection.log.read():
+        if "refill" not in line:
+            batches.append([])
+        rates = np.array(line["successes"]) / np.array(line["trials"])
+        batches[-1] += [(DOMAINS[row], rate) for row, rate in zip(line["sample_index"], rates, strict=True)]
+    return batches
+
+
+def figures_of(batches):
+    """What is to be logged of some batches, by hand."""
+    values = {}
+    for batch in batches:
+        for domain in set(DOMAINS):
+            rates = [rate for of, rate in batch if of == domain]
+            values.setdefault(f"vade/selected_share/{domain}", []).append(len(rates) / len(batch))
+            if rates:
+                values.setdefault(f"vade/selected_pass_rate/{domain}", []).append(np.mean(rates))
+                ratio = np.mean([0 < rate < 1 for rate in rates])
+                values.setdefault(f"vade/effective_gradient_ratio/{domain}", []).append(ratio)
+    return {name: np.mean(each) for name, each in values.items()}
+
+
+def logged_figures(trainer):
+    """The figures of strata in each entry of the log that has some."""
+    entries = [
+        {name: value for name, value in entry.items() if name.startswith("vade/") and name.count("/") == 2}
+        for entry in trainer.state.log_history
+    ]
+    return [entry for entry in entries if entry]
+
+
+def test_a_run_gives_each_domain_its_share_and_logs_its_figures(train_stratified):
+    trainer = train_stratified()
+    batches, entries = batches_of(trainer), logged_figures(trainer)
+    assert len(batches) == len(entries) == 9
+    for batch, entry in zip(batches, entries, strict=True):
+        counts = [[domain for domain, _ in batch].count(name) for name in ("common", "small", "rare")]
+        assert counts[0] in (2, 3)
+        assert counts[1] == 1
+        assert counts[2] in (0, 1)
+        means = [entry.pop(f"vade/mean_pass_rate/{domain}") for domain in set(DOMAINS)]
+        assert all(0 < mean < 1 for mean in means)
+        assert entry == pytest.approx(figures_of([batch]))
+    assert sum(counted == "rare" for batch in batches for counted, _ in batch) == 3
+    assert len({len(entry) for entry in entries}) == 2  # where no rare row was chosen its pass rate is left out
+    mean = trainer.selection.sampler.posterior.posterior_mean
+    assert logged(trainer, "vade/mean_pass_rate/small")[-1] == pytest.approx(mean[16:22].mean())
+
+
+def test_with_refills_the_figures_of_a_logging_window_are_those_of_its_batches(train_stratified):
+    trainer = train_stratified(vade_dynamic_sampling=True, vade_max_refills=2, logging_steps=3)
+    batches, entries = batches_of(trainer), logged_figures(trainer)
+    assert max(map(len, batches)) > 4
+    assert len(entries) == 3
+    for number, entry in enumerate(entries):
+        expected = figures_of(batches[3 * number : 3 * number + 3])
+        assert {name: value for name, value in entry.items() if "mean" not in name} == pytest.approx(expected)
+
+
+def test_a_stratified_run_that_is_resumed_is_the_run_that_was_never_stopped(train_stratified):
+    changes = {"vade_dynamic_sampling": True, "vade_max_refills": 2, "save_strategy": "steps", "save_steps": 1}
+    whole = train_stratified("whole", **changes)
+    train_stratified("parts", callbacks=[StopAfter(5)], **changes)
+    resumed = train_stratified("parts", resume="checkpoint-4", **changes)
+    assert_same_end(resumed, whole)
+    assert logged_figures(resumed) == logged_figures(whole)
+
+
+def test_strata_that_come_or_go_at_a_resume_are_refused_or_joined(train_stratified):
+    changes = {"save_strategy": "steps", "save_steps": 2, "max_steps": 2}
+    first = train_stratified(**changes)
+    with pytest.raises(SnapshotMismatchError, match=r"stratify is '\w{64}' in the saved state and None here.*'join'"):
+        train_stratified(resume="checkpoint-2", **changes | {"vade_stratify_by": None, "max_steps": 4})
+    again = train_stratified("plain", **changes, vade_stratify_by=None)
+    assert logged_figures(again) == []
+    with pytest.raises(SnapshotMismatchError, match=r"stratify is None in the saved state and '\w{64}' here.*'join'"):
+        train_stratified("plain", resume="checkpoint-2", **changes | {"max_steps": 4})
+    joined = train_stratified(
+        resume="checkpoint-2", **changes | {"vade_stratify_by": None, "max_steps": 4, "vade_on_mismatch": "join"}
+    )
+    assert joined.selection.sampler.posterior.step == 4
+    assert joined.selection.rollouts == 2 * first.selection.rollouts
 
 
 # ----------------------------------------------------------------------------------------------------------- refills

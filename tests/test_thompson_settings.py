@@ -1,4 +1,4 @@
-"""What goes beyond the paper's rule in a draw: cooldown, uniform share, rows left out; alone and through a resume."""
+"""What goes beyond the paper's rule in a draw: cooldown, uniform share, strata, rows left out; and resumes."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_vade.errors import ConfigurationError, ObservationError
+from trl_vade.fresh_rows import FEW
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.snapshot import load_snapshot, save_snapshot
 
@@ -133,3 +134,146 @@ def test_uniform_passes_over_rows_left_out_and_does_not_come_back_to_them_in_the
 def test_a_row_left_out_that_does_not_exist_is_refused(kind):
     with pytest.raises(ObservationError, match="rows must be in"):
         kind(5).draw(1, exclude=[5])
+
+
+# ----------------------------------------------------------------------------------------------------------- strata
+
+SIZES = {"rare": 2, "small": 8, "large": 30}
+LABELS = [label for label, size in SIZES.items() for _ in range(size)]
+
+
+def bytes_of(draw):
+    return [
+        array.tobytes()
+        for array in (draw.sample_index, draw.sampled_pass_rate, draw.information_gain, draw.posterior_mean)
+    ]
+
+
+def taken(rows):
+    """How many of the rows are of each stratum."""
+    return {label: sum(LABELS[row] == label for row in rows.tolist()) for label in SIZES}
+
+
+def hopeless_but_for_the_large(**settings):
+    """Of two strata all that is known is that they are never solved: by the gain alone nobody would choose them."""
+    sampler = ThompsonSampler(40, stratify=LABELS, **settings)
+    sampler.posterior.observe(np.arange(10), np.zeros(10), np.full(10, 1000))
+    return sampler
+
+
+@pytest.mark.parametrize("settings", [{}, {"greedy": True}, {"gain": "symmetric"}, {"prior": "learned"}], ids=str)
+def test_each_stratum_has_its_share_whatever_its_rows_are_worth(settings):
+    sampler, total = hopeless_but_for_the_large(**settings), dict.fromkeys(SIZES, 0)
+    for _ in range(100):
+        counts = taken(sampler.draw(8).sample_index)
+        assert counts["rare"] in (0, 1)  # 0.4 of a draw
+        assert counts["small"] in (1, 2)  # 1.6
+        assert counts["large"] == 6
+        total = {label: total[label] + counts[label] for label in SIZES}
+    assert abs(total["rare"] - 40) < 3
+    assert abs(total["small"] - 160) < 3
+    plain = ThompsonSampler(40, **settings)
+    plain.load_state_dict(sampler.state_dict() | {"settings": plain.state_dict()["settings"]})
+    assert taken(plain.draw(8).sample_index)["large"] == 8
+
+
+def test_within_a_stratum_the_best_rows_are_chosen_in_falling_order_of_gain():
+    sampler = hopeless_but_for_the_large(greedy=True)
+    solved = np.r_[np.zeros(30), np.linspace(0, 1000, 10)]
+    sampler.posterior.observe(np.arange(40), solved, np.full(40, 1000))
+    draw = sampler.draw(8)
+    assert (np.diff(draw.information_gain) <= 0).all()
+    assert draw.sample_index[:4].tolist() == [33, 34, 32, 35]  # of the large one those closest to 1/3
+
+
+@pytest.mark.parametrize("settings", [{}, ROBUST, {"greedy": True}, {"uniform_share": 0.3}], ids=str)
+def test_a_single_stratum_changes_no_draw(settings):
+    plain, one = (ThompsonSampler(30, seed=2, stratify=labels, **settings) for labels in (None, ["all"] * 30))
+    for excluded in ([], [1, 5], [], list(range(20))):
+        draw = plain.draw(7, exclude=excluded)
+        assert bytes_of(draw) == bytes_of(one.draw(7, exclude=excluded))
+        for sampler in (plain, one):
+            half_right(sampler, draw.sample_index)
+
+
+@few
+@given(data=st.data(), cooldown=st.integers(0, 6), share=st.sampled_from([0.0, 0.25, 1.0]))
+def test_k_distinct_rows_that_may_be_chosen_come_back_in_any_case(data, cooldown, share):
+    sampler = ThompsonSampler(40, seed=1, stratify=LABELS, cooldown=cooldown, uniform_share=share)
+    for _ in range(6):
+        excluded = data.draw(st.sets(st.integers(0, 39), max_size=39))
+        k = data.draw(st.integers(1, 40 - len(excluded)))
+        rows = sampler.draw(k, exclude=sorted(excluded)).sample_index
+        assert len(set(rows.tolist())) == k == rows.size
+        assert not excluded & set(rows.tolist())
+        half_right(sampler, rows)
+
+
+def test_a_share_of_a_data_set_is_the_same_in_a_refill_that_leaves_rows_out():
+    sampler = ThompsonSampler(40, stratify=LABELS)
+    assert taken(sampler.draw(20, exclude=range(10, 25)).sample_index)["large"] == 15  # of the 15 that are left
+    assert taken(sampler.draw(4, exclude=range(10)).sample_index) == {"rare": 0, "small": 0, "large": 4}
+
+
+def test_the_cooldown_goes_before_the_share():
+    """The rows of a stratum that all rest are not chosen again at once: other strata take its places."""
+    sampler = ThompsonSampler(40, stratify=LABELS, cooldown=3)
+    half_right(sampler, np.arange(10))
+    for _ in range(5):
+        assert taken(sampler.draw(8).sample_index) == {"rare": 0, "small": 0, "large": 8}
+    assert taken(sampler.draw(32).sample_index)["large"] == 30  # no other row is left
+
+
+@pytest.mark.parametrize("cooldown", [1, 2])  # 0.2 and 0.4 of an epoch
+def test_under_a_cooldown_of_a_part_of_an_epoch_each_stratum_has_its_share(cooldown):
+    sampler, total = hopeless_but_for_the_large(cooldown=cooldown), np.zeros(3)
+    for _ in range(200):
+        rows = sampler.draw(8).sample_index
+        total += list(taken(rows).values())
+        half_right(sampler, rows)
+    assert np.abs(total - 200 * 8 * np.array(list(SIZES.values())) / 40).max() < 6  # of 1600
+
+
+def test_the_uniform_share_stays_blind_and_the_rest_has_its_shares():
+    sampler = hopeless_but_for_the_large(uniform_share=0.5)
+    blind = dict.fromkeys(SIZES, 0)
+    for _ in range(300):
+        rows = sampler.draw(20).sample_index
+        counts = taken(rows[:10])
+        assert counts["small"] == 2
+        assert counts["rare"] in (0, 1)
+        blind = {label: blind[label] + count for label, count in taken(rows[10:]).items()}
+    # Of the 30 rows left 6 are small and 1.5 rare; the stratified ones follow 3000 * share up to chance.
+    assert blind["small"] == pytest.approx(600, abs=5 * np.sqrt(600))
+    assert blind["rare"] == pytest.approx(150, abs=5 * np.sqrt(150))
+
+
+def test_a_huge_pool_is_drawn_in_full_so_that_no_stratum_is_missing():
+    labels = np.repeat([0, 1], [FEW, 3])
+    sampler = ThompsonSampler(FEW + 3, seed=4, stratify=labels)
+    a, b = sampler.belief()
+    p = np.random.Generator(np.random.Philox(key=np.array([4, 0], dtype=np.uint64))).beta(a, b)
+    draw = sampler.draw(2 * (FEW + 3) // 3)
+    assert np.array_equal(draw.sampled_pass_rate, p[draw.sample_index])
+    assert np.count_nonzero(draw.sample_index >= FEW) == 2
+
+
+def test_a_stratified_sampler_goes_on_alike_after_a_resume_and_a_peek(tmp_path):
+    settings = {"seed": 5, "stratify": LABELS, "uniform_share": 0.1, **ROBUST}
+    sampler, again = ThompsonSampler(40, **settings), ThompsonSampler(40, **settings)
+    for _ in range(4):
+        half_right(sampler, sampler.draw(5).sample_index)
+    save_snapshot(tmp_path, sampler)
+    again.load_state_dict(load_snapshot(tmp_path).sampler_state)
+    for _ in range(20):
+        seen = bytes_of(again.peek(5))
+        draw = sampler.draw(5)
+        assert seen == bytes_of(draw) == bytes_of(again.draw(5))
+        for each in (sampler, again):
+            half_right(each, draw.sample_index)
+
+
+@pytest.mark.parametrize("labels", [["a"] * 39, [None] * 40, [0.5] * 40, "a", np.zeros((40, 1), dtype=int)], ids=str)
+def test_strata_that_are_no_label_for_each_row_are_refused(labels):
+    with pytest.raises(ConfigurationError, match="stratify has shape"):
+        ThompsonSampler(40, stratify=labels)

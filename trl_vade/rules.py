@@ -27,6 +27,7 @@ def validate(args: GRPOConfig) -> None:
             "sends each prompt num_generations times with one set of sampling parameters, so all completions of a "
             "group would be the same one, and no group would have a gradient. Leave it out; `seed` seeds the run."
         )
+    _validate_stratified(args)
     if chooses(args):
         _validate_choosing(args)
     elif vade(args, "posterior_init") == "rollout":
@@ -90,6 +91,12 @@ def _validate_own(args: GRPOConfig) -> None:
             f"vade_strata={shown(strata)} is no name. Set it to the column of the training set that holds each row's "
             "task or source, or to None."
         )
+    stratify_by = vade(args, "stratify_by")
+    if stratify_by is not None and (not isinstance(stratify_by, str) or not stratify_by):
+        raise ConfigurationError(
+            f"vade_stratify_by={shown(stratify_by)} is no name. Set it to the column of the training set whose values "
+            "(tasks, domains, sources) are each to have their share of a generation batch, or to None."
+        )
     for name in ("outage_guard", "signal_aware_decay", "dynamic_sampling"):
         if not isinstance(vade(args, name), bool):
             raise ConfigurationError(
@@ -126,6 +133,19 @@ def _validate_sampler_kwargs(args: GRPOConfig) -> None:
             f"vade_sampler_kwargs={shown(kwargs)} names what the trainer gives the sampler itself: the seed is that "
             "of the run, and the task is the column vade_strata. Leave these out."
         )
+
+
+def _validate_stratified(args: GRPOConfig) -> None:
+    sampler, column = vade(args, "sampler"), vade(args, "stratify_by")
+    if column is None or sampler in ("thompson", "greedy"):
+        return
+    reason = "which has a rule of its own for what a batch is made of"
+    if not chooses(args):
+        reason = "which takes every row once an epoch, so that each value has its share of an epoch without it"
+    raise ConfigurationError(
+        f"vade_stratify_by={column!r} with vade_sampler={sampler!r}, {reason}. Set vade_stratify_by=None, or "
+        "vade_sampler='thompson' or 'greedy'."
+    )
 
 
 def is_number(value: Any) -> bool:

@@ -22,7 +22,12 @@ PEER_SAMPLERS: dict[str, Callable[..., PosteriorSampler]] = {
 
 
 def make_sampler(
-    args: GRPOConfig, num_samples: int, *, num_groups: int, strata: list[Any] | None = None
+    args: GRPOConfig,
+    num_samples: int,
+    *,
+    num_groups: int,
+    strata: list[Any] | None = None,
+    stratify: list[Any] | None = None,
 ) -> PosteriorSampler:
     """Return a fresh sampler.
 
@@ -31,6 +36,7 @@ def make_sampler(
         num_samples: N, rows of the training set.
         num_groups: K, rows of a generation batch.
         strata: (N,) labels, the column `vade_strata`.
+        stratify: (N,) labels, the column `vade_stratify_by`.
 
     Raises:
         ConfigurationError: the settings do not fit the sampler or the rows.
@@ -57,6 +63,7 @@ def make_sampler(
         prior=vade(args, "prior"),
         strata=strata,
         uniform_share=vade(args, "uniform_share"),
+        stratify=stratify,
         **decays,
     )
 

@@ -4,7 +4,8 @@ Source: VADE, arXiv 2511.18902, Algorithm 1. Axis letters: N rows of the data se
 M rows that a draw leaves out.
 """
 
-import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +18,7 @@ from .posterior import BetaPosterior, beta_mean
 from .posterior_sampler import PosteriorSampler
 from .prior import check_prior_kind, learned_prior
 from .prompt_sampler import Draw
+from .strata import Strata, check_same_strata, digest
 
 
 class ThompsonSampler(PosteriorSampler):
@@ -37,6 +39,7 @@ class ThompsonSampler(PosteriorSampler):
     * `cooldown`: rows that come back at once are trained on too often, and the rest of the data set is forgotten.
     * `prior="learned"`: unseen rows are believed to be like the seen ones (of their stratum); see `prior.fit_prior`.
     * `uniform_share`: a part of each batch is chosen blindly, which keeps every row in play: an unbiased probe.
+    * `stratify`: each domain has its share of every batch, and its best rows within it, so that none starves.
 
     Source: arXiv 2511.18902, Algorithm 1, lines 6-9.
 
@@ -52,6 +55,7 @@ class ThompsonSampler(PosteriorSampler):
         prior: "flat", Beta(1, 1), or "learned".
         strata: (N,) labels; each stratum with enough scored rows gets a learned prior of its own.
         uniform_share: in [0, 1], the share of a batch (rounded to rows) that is drawn uniformly from all other rows.
+        stratify: (N,) labels; of a batch's other rows each stratum gives its share of the N, its best; see `Strata`.
 
     Raises:
         ConfigurationError: an argument is outside its range.
@@ -73,6 +77,7 @@ class ThompsonSampler(PosteriorSampler):
         prior: str = "flat",
         strata: ArrayLike | None = None,
         uniform_share: float = 0.0,
+        stratify: ArrayLike | None = None,
     ) -> None:
         check_gain_kind(gain)
         check_prior_kind(prior)
@@ -90,9 +95,14 @@ class ThompsonSampler(PosteriorSampler):
                 "cooldown", cooldown, minimum=0, maximum=2**53, advice="It counts generation batches; 0 is none."
             ),
             "prior": prior,
-            "strata": None if self._strata is None else hashlib.sha256(self._strata.tobytes()).hexdigest(),
+            "strata": None if self._strata is None else digest(self._strata),
             "uniform_share": check_share("uniform_share", uniform_share),
         }
+        self._stratify = None
+        if stratify is not None:
+            labels = check_labels("stratify", stratify, posterior.num_samples)
+            self._stratify = Strata(labels)
+            settings["stratify"] = digest(labels)  # without strata it is left out: states saved earlier lack it
         super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1})
 
     def belief(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
@@ -106,8 +116,10 @@ class ThompsonSampler(PosteriorSampler):
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
         """Return `k` rows: those with the largest gains, in falling order, of equal gains the lower row first; then
-        those of the uniform share. Where `FEW` or more rows are alike, without evidence, only the best of them are
-        drawn: the same distribution from other random numbers, and no order of rows where rounding makes gains equal.
+        those of the uniform share. With `stratify` the largest gains are those of each stratum's share.
+
+        Where `FEW` or more rows are alike, without evidence, only the best of them are drawn: the same distribution
+        from other random numbers, and no order of rows where rounding makes gains equal.
 
         Args:
             k: a whole number in [1, N - M].
@@ -128,7 +140,7 @@ class ThompsonSampler(PosteriorSampler):
         # A gain is below 1: rows that rest come after all others, those that have rested longest first.
         resting = self._steps_to_rest(rows)
         num_blind = int(self._settings["uniform_share"] * k + 0.5)
-        chosen = largest(gain - resting, k - num_blind) if k > num_blind else np.empty(0, dtype=np.int64)
+        chosen = self._best(rows, gain - resting, k - num_blind) if k > num_blind else np.empty(0, dtype=np.int64)
         if num_blind:
             chance = generator.random(self.posterior.num_samples)[rows] - resting
             chance[chosen] = -np.inf
@@ -136,9 +148,24 @@ class ThompsonSampler(PosteriorSampler):
         self._progress["num_draws"] += 1
         return Draw(rows[chosen], pass_rate[chosen], gain[chosen], mean[chosen])
 
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `PosteriorSampler.load_state_dict`; a state without `stratify` is that of a sampler without it."""
+        check_same_strata(state, {"kind": self.kind, "settings": self._settings})
+        super().load_state_dict(state)
+
+    def _best(self, rows: IntArray, value: FloatArray, k: int) -> IntArray:
+        """(k,) places in `rows` of those with the largest `value`, of all or, with strata, of each one's share."""
+        if self._stratify is None:
+            return largest(value, k)
+        return self._stratify.best(rows, value, k, seed=self._seed, number=self._progress["num_draws"])
+
     def _fresh_rows(self, excluded: IntArray) -> BoolArray:
-        """(N,) rows without evidence that may be chosen; (0,) where the settings need a draw of all."""
-        if self._settings["prior"] != "flat" or self._settings["greedy"] or self._settings["uniform_share"]:
+        """(N,) rows without evidence that may be chosen; (0,) where the settings need a draw of all.
+
+        Strata do: among the best few of all fresh rows there may be none of a stratum.
+        """
+        alike = self._settings["prior"] == "flat" and self._stratify is None
+        if not alike or self._settings["greedy"] or self._settings["uniform_share"]:
             return np.empty(0, dtype=np.bool_)
         fresh: BoolArray = self.posterior.visits == 0
         fresh[excluded] = False

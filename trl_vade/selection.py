@@ -17,7 +17,7 @@ from accelerate import Accelerator
 from accelerate.logging import get_logger
 from accelerate.utils import broadcast
 from datasets import Dataset
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .data import Rows, dataset_fingerprint, sample_keys
 from .feedback import GroupOutcomes
@@ -26,7 +26,7 @@ from .loading import RowLoader
 from .notices import GradientWatch, pool_notices
 from .outage import OutageGuard
 from .posterior_sampler import PosteriorSampler
-from .rounds import InFlight, batch_metrics
+from .rounds import MOST_STRATA, InFlight, StratumMetrics, batch_metrics
 from .selection_log import SelectionLog
 
 logger = get_logger(__name__)
@@ -47,6 +47,7 @@ class OnTimeSelection:
         accelerator: of the trainer.
         log: where the main process writes down each choice and its outcome.
         outage_guard: whether to keep the counts of before a reward outage; see `outage`.
+        stratify: (N,) labels: figures of each stratum are recorded, too. That it has its share is the sampler's work.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class OnTimeSelection:
         accelerator: Accelerator,
         log: SelectionLog,
         outage_guard: bool = True,
+        stratify: ArrayLike | None = None,
     ):
         self.sampler = sampler
         self.dataset = dataset
@@ -71,6 +73,7 @@ class OnTimeSelection:
         self.loader = RowLoader(dataset, num_generations=num_generations, accelerator=accelerator)
         self._guard = OutageGuard(sampler.posterior) if outage_guard else None
         self._watch = GradientWatch()
+        self._strata = None if stratify is None else StratumMetrics(stratify)
         self._in_flight: InFlight | None = None
         self._num_scored = 0
         self._initial: list[GroupOutcomes] = []
@@ -88,6 +91,11 @@ class OnTimeSelection:
         """Say what there is to say of the data set, before it is trained on."""
         for notice in pool_notices(len(self.dataset), self.num_groups, self.sample_keys[1]):
             logger.warning(notice)
+        if self._strata and len(self._strata.names) > MOST_STRATA:
+            logger.warning(
+                f"vade_stratify_by: each of {len(self._strata.names)} strata has its share of the generation batches, "
+                f"but the log has figures of each one only up to {MOST_STRATA}."
+            )
 
     def choose(self) -> Rows:
         """Draw K rows from the posterior as it is now; return this process's share, one item a completion."""
@@ -138,6 +146,9 @@ class OnTimeSelection:
             self._observe(outcomes, global_step, float(in_flight.predicted_gradient.mean()), in_flight.refill)
             self._rounds = [*(self._rounds if in_flight.refill else []), (in_flight, outcomes)]
             metrics = self.sampler.metrics() | batch_metrics(self._rounds)
+            if self._strata:
+                a, b = self.sampler.belief()
+                metrics |= self._strata.of(self._rounds, a / (a + b))
         return metrics | {
             "outage": float(self.outage),
             "staleness": float(staleness),

@@ -21,7 +21,7 @@ from .feedback import group_outcomes, refuse_infinite, success_column
 from .generation import correct_generation, without_missing_images
 from .initial_rollouts import initialise_posterior
 from .preemption import LastCheckpoint
-from .preflight import declares_success, refuse_refills, resolve_args, reward_names, selects_on_time
+from .preflight import declares_success, drop_overlong, refuse_refills, resolve_args, reward_names, selects_on_time
 from .presets import chooses
 from .refill import Refill
 from .repeats import tokenize_once
@@ -71,6 +71,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         call = inspect.signature(GRPOTrainer.__init__).bind(self, *positional, **named)
         arguments = call.arguments
         arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
+        drop_overlong(arguments, args)
         # TRL adds an environment's own rewards to the names.
         named_later = arguments.get("environment_factory") is not None
         declared = named_later or declares_success(args, reward_names(arguments.get("reward_funcs")))
@@ -94,9 +95,10 @@ class VADEGRPOTrainer(GRPOTrainer):
     def _make_selection(self) -> OnTimeSelection:
         args, rows = self.args, self.train_dataset
         num_groups = args.generation_batch_size // args.num_generations
-        strata = None if args.vade_strata is None else rows[args.vade_strata][:]
+        plain = rows.with_format(None)  # labels, whatever format the rows are handed out in
+        strata, stratify = (name and plain[name][:] for name in (args.vade_strata, args.vade_stratify_by))
         return OnTimeSelection(
-            make_sampler(args, len(rows), num_groups=num_groups, strata=strata),
+            make_sampler(args, len(rows), num_groups=num_groups, strata=strata, stratify=stratify),
             # As the stock loader does: with `remove_unused_columns` a reward function sees no other columns.
             self._remove_unused_columns(rows, description="training"),
             num_groups=num_groups,
@@ -104,6 +106,7 @@ class VADEGRPOTrainer(GRPOTrainer):
             accelerator=self.accelerator,
             log=SelectionLog(args.output_dir),
             outage_guard=args.vade_outage_guard,
+            stratify=stratify,
         )
 
     @functools.wraps(GRPOTrainer.train)

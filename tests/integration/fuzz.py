@@ -107,13 +107,15 @@ def _allowed(name: str, value: Any) -> bool:
         return value is True or value is False
     if name == "vade_signal_aware_decay":
         return value is True or value is False or value is None
-    if name in ("vade_success_reward", "vade_strata"):
+    if name in ("vade_success_reward", "vade_strata", "vade_stratify_by"):
         return value is None or (isinstance(value, str) and value != "")
     if name == "vade_sampler_kwargs":
         return value is None or (type(value) is dict and not value.keys() & {"seed", "task", "num_samples"})
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if name == "vade_max_refills":
         return number and isinstance(value, int) and 1 <= value <= 1000
+    if name == "vade_max_prompt_length":
+        return value is None or (number and isinstance(value, int) and value >= 1)
     if name == "vade_success_threshold":
         return value is None or (number and abs(value) <= float(np.finfo(np.float32).max))
     if name == "vade_cooldown":
@@ -128,6 +130,7 @@ def _go_together(settings: dict[str, Any]) -> bool:
         not (sampler == "uniform" and settings["vade_posterior_init"] == "rollout")
         and not (sampler == "sec" and settings["vade_strata"] is None)
         and (settings["vade_sampler_kwargs"] is None or sampler in PEERS)
+        and (settings["vade_stratify_by"] is None or sampler in ("thompson", "greedy"))
     )
 
 
