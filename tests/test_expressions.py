@@ -9,7 +9,7 @@ import pytest
 
 from trl_vade.errors import ConfigurationError
 from trl_vade.expression_worker import as_latex
-from trl_vade.expressions import ExpressionJudge, equal_expressions
+from trl_vade.expressions import WORKERS, ExpressionJudge, equal_expressions, start_worker
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_line_breaks_and_quotes_keep_questions_apart(judge):
     assert judge.are_equal("x+1", "1+x")
 
 
-def test_threads_take_turns(judge):
+def test_threads_ask_side_by_side_and_get_their_own_answers(judge):
     pairs = [(f"x+{i}", f"{i}+x") for i in range(20)] + [(f"x+{i}", f"{i}-x") for i in range(20)]
     verdicts = {}
 
@@ -83,15 +83,30 @@ def test_threads_take_turns(judge):
     for thread in threads:
         thread.join()
     assert [verdicts[pair] for pair in pairs] == [True] * 20 + [False] * 20
+    assert 1 <= len(judge._idle) <= WORKERS
 
 
-def test_a_worker_that_was_killed_is_an_error_and_is_started_again(judge):
+def test_a_worker_that_was_killed_is_replaced(judge):
+    """The kernel ends processes where memory is short; the training run goes on."""
     assert judge.are_equal("x+1", "1+x")
-    judge._process.kill()
-    judge._process.wait()
-    with pytest.raises((RuntimeError, BrokenPipeError)):
+    for worker in judge._idle:
+        worker.kill()
+        worker.wait()
+    del judge._idle[1:]
+    assert judge.are_equal("x+2", "2+x")
+
+
+def test_a_worker_that_is_killed_again_and_again_is_an_error(judge, monkeypatch):
+    def start_and_kill():
+        worker = start_worker()
+        worker.kill()
+        worker.wait()
+        return worker
+
+    monkeypatch.setattr("trl_vade.expressions.start_worker", start_and_kill)
+    monkeypatch.setattr(judge, "_idle", [])
+    with pytest.raises(RuntimeError, match="ended twice"):
         judge.are_equal("x+2", "2+x")
-    assert judge.are_equal("x+1", "1+x")
 
 
 def test_a_forked_process_starts_a_worker_of_its_own():
@@ -106,7 +121,7 @@ def test_a_forked_process_starts_a_worker_of_its_own():
 
 
 def test_no_worker_is_left_when_the_process_ends():
-    code = "from trl_vade.expressions import JUDGE; JUDGE.are_equal('x+1', '1+x'); print(JUDGE._process.pid)"
+    code = "from trl_vade.expressions import JUDGE; JUDGE.are_equal('x+1', '1+x'); print(JUDGE._idle[0].pid)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0
     assert subprocess.run(["kill", "-0", run.stdout.strip()], capture_output=True).returncode != 0

@@ -6,6 +6,7 @@ signal handler and no thread can interrupt (math-verify's own time limit is such
 only). The parent stays out of harm, with sympy loaded, and forks the next child in milliseconds.
 """
 
+import functools
 import json
 import logging
 import os
@@ -35,19 +36,24 @@ def as_latex(text: str) -> str:
     return _FUNCTIONS.sub(r"\\\1", text)
 
 
+@functools.lru_cache(maxsize=1024)  # a group has one reference
+def read(text: str) -> list[Any]:
+    """What math-verify makes of a formula; [] where it makes nothing of it."""
+    from math_verify import LatexExtractionConfig, parse
+
+    # Its parser for plain text goes through sympy's `parse_expr`, which is `eval`: that one is never asked.
+    return parse(
+        f"${as_latex(text)}$",
+        extraction_config=[LatexExtractionConfig()],
+        fallback_mode="no_fallback",
+        extraction_mode="first_match",
+        parsing_timeout=None,
+    )
+
+
 def are_equal(reference: str, answer: str) -> bool:
     """Whether math-verify finds `answer` equal to `reference`, both in LaTeX or plain notation."""
-    from math_verify import LatexExtractionConfig, parse, verify
-
-    def read(text: str) -> list[Any]:
-        # The parser for plain text goes through sympy's `parse_expr`, which is `eval`: it is never asked.
-        return parse(
-            f"${as_latex(text)}$",
-            extraction_config=[LatexExtractionConfig()],
-            fallback_mode="no_fallback",
-            extraction_mode="first_match",
-            parsing_timeout=None,
-        )
+    from math_verify import verify
 
     expected, given = read(reference), read(answer)
     return bool(expected and given and verify(expected, given, timeout_seconds=None))

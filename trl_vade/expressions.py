@@ -1,6 +1,7 @@
 """Whether two expressions are equal, decided by math-verify in a process of its own under limits."""
 
 import atexit
+import contextlib
 import functools
 import importlib.util
 import json
@@ -8,12 +9,16 @@ import os
 import subprocess
 import sys
 import threading
+from typing import Any
 
 from .errors import ConfigurationError
 
+WORKERS = 4
+"""Processes of one training process, of which there may be eight on a machine. Each takes about 100 MB."""
+
 
 class ExpressionJudge:
-    """Asks `expression_worker`, started with the first question; threads take turns.
+    """Asks `expression_worker`, in as many processes as threads ask at once, `WORKERS` at most; the first starts them.
 
     Attributes:
         ended: how many pairs came to their limit of time or memory.
@@ -21,53 +26,68 @@ class ExpressionJudge:
 
     def __init__(self) -> None:
         self.ended = 0
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
-        self._owner = 0
+        self._forget()
 
     def are_equal(self, reference: str, answer: str) -> bool:
         """Whether the two are mathematically equal; False where that is not found out within the limits.
 
         Raises:
             ConfigurationError: math-verify is not installed, or its process cannot be started here.
+            RuntimeError: its process was ended from outside, twice.
         """
-        with self._lock:
-            process = self._running()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            try:
-                process.stdin.write(json.dumps([reference, answer]) + "\n")
-                process.stdin.flush()
-                line = process.stdout.readline()
-            except (BrokenPipeError, KeyboardInterrupt):
-                line = ""
-                self._end(process)
-                raise
-            if not line:
-                self._end(process)
-                raise RuntimeError("trl_vade.expression_worker ended without an answer: see what it wrote above.")
-            verdict = json.loads(line)
-            self.ended += verdict is None
-            return bool(verdict)
+        if self._owner != os.getpid():  # a forked process has pipes that belong to another
+            self._forget()
+        question = json.dumps([reference, answer]) + "\n"
+        with self._places:
+            # A process that the kernel ended for want of memory must not end the training run: another one is asked.
+            line = self._ask(question) or self._ask(question)
+        if not line:
+            raise RuntimeError(
+                "trl_vade.expression_worker was ended twice over one comparison, from outside: it has limits of its "
+                f"own and answers when it comes to them. What it wrote is above; is there memory left? {question}"
+            )
+        verdict = json.loads(line)
+        self.ended += verdict is None
+        return bool(verdict)
+
+    def _ask(self, question: str) -> str:
+        """A worker's answer; "" where it is gone."""
+        worker = self._idle.pop() if self._idle else start_worker()
+        line = ""
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                worker.stdin.write(question)
+                worker.stdin.flush()
+                line = worker.stdout.readline()
+        finally:  # Ctrl-C while it works would leave an answer in the pipe, for the next question
+            if line:
+                self._idle.append(worker)
+            else:
+                end(worker)
+        return line
 
     def close(self) -> None:
-        """End the process, if there is one of this process's own."""
-        if self._process is not None and self._owner == os.getpid():
-            self._end(self._process)
+        """End the processes that are idle, if they are of this process's own."""
+        while self._owner == os.getpid() and self._idle:
+            end(self._idle.pop())
 
-    def _running(self) -> "subprocess.Popen[str]":
-        if self._process is None or self._owner != os.getpid():  # a forked process has pipes that belong to another
-            self._process, self._owner = start_worker(), os.getpid()
-        return self._process
-
-    def _end(self, process: "subprocess.Popen[str]") -> None:
-        self._process = None
-        process.kill()
-        process.communicate()
+    def _forget(self) -> None:
+        self._owner = os.getpid()
+        self._places = threading.Semaphore(WORKERS)
+        self._idle: list[Any] = []  # popped and appended to by several threads, each in one step
 
 
-def start_worker() -> "subprocess.Popen[str]":
-    """Start the worker and wait until its parser is loaded."""
+def end(worker: Any) -> None:
+    """End a worker's process and wait for it."""
+    worker.kill()
+    worker.wait()
+    for pipe in (worker.stdin, worker.stdout):
+        with contextlib.suppress(BrokenPipeError):  # what was not flushed
+            pipe.close()
+
+
+def start_worker() -> Any:
+    """Start a worker's process and return it, a `Popen`, when its parser is loaded."""
     if importlib.util.find_spec("math_verify") is None or not hasattr(os, "fork"):
         raise ConfigurationError(
             "An answer of type 'expression' has to be compared, which math-verify does, in a process that can be "
@@ -80,7 +100,6 @@ def start_worker() -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
     if process.stdout.readline().strip() != "ready":
         process.kill()
         raise ConfigurationError(

@@ -9,10 +9,12 @@ The columns are those that `scripts/prepare_data.py` makes; of your own data set
 import re
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .checks import shown
 from .errors import ConfigurationError
+from .expressions import WORKERS
 from .verifiers import judge
 
 RELAXED_SOURCES = ("ChartQA",)
@@ -102,6 +104,11 @@ def text_of(completion: Completion) -> str:
     return "\n".join(part.get("text") or "" for message in parts for part in message)
 
 
+def _verdict(row: tuple[Completion, str | None, str | None, Sequence[str] | None, bool]) -> float | None:
+    completion, answer, kind, options, relaxed = row
+    return judge(text_of(completion), answer, kind, options, relaxed=relaxed)
+
+
 def _judged(
     completions: list[Completion],
     answers: list[str | None],
@@ -110,12 +117,9 @@ def _judged(
     relaxed: list[bool],
 ) -> list[float | None]:
     unknown = [None] * len(completions)
-    rewards = [
-        judge(text_of(completion), answer, kind, options, relaxed=lenient)
-        for completion, answer, kind, options, lenient in zip(
-            completions, answers, answer_types or unknown, choices or unknown, relaxed, strict=True
-        )
-    ]
+    rows = zip(completions, answers, answer_types or unknown, choices or unknown, relaxed, strict=True)
+    with ThreadPoolExecutor(WORKERS) as threads:  # expressions are compared in processes, and waited for
+        rewards = list(threads.map(_verdict, rows))
     unread = sorted({shown(answer) for answer, reward in zip(answers, rewards, strict=True) if reward is None})
     if unread:
         warnings.warn(  # shown once a place, as Python has it
