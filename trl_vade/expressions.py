@@ -40,7 +40,7 @@ class ExpressionJudge:
         question = json.dumps([reference, answer]) + "\n"
         with self._places:
             # A process that the kernel ended for want of memory must not end the training run: another one is asked.
-            line = self._ask(question) or self._ask(question)
+            line = self._ask(question) or self._ask(question, fresh=True)
         if not line:
             raise RuntimeError(
                 "trl_vade.expression_worker was ended twice over one comparison, from outside: it has limits of its "
@@ -50,9 +50,9 @@ class ExpressionJudge:
         self.ended += verdict is None
         return bool(verdict)
 
-    def _ask(self, question: str) -> str:
+    def _ask(self, question: str, *, fresh: bool = False) -> str:
         """A worker's answer; "" where it is gone."""
-        worker = self._idle.pop() if self._idle else start_worker()
+        worker = self._idle.pop() if self._idle and not fresh else start_worker()
         line = ""
         try:
             with contextlib.suppress(BrokenPipeError):
