@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 from test_scripts import load
-from trl import ModelConfig, TrlParser, rewards
+from trl import ModelConfig, TrlParser
 
+from trl_vade import rewards
 from trl_vade.launch import read_launch
 from trl_vade.memory import GIB, estimate_memory
 from trl_vade.memory_parts import Lengths
@@ -126,7 +127,8 @@ def test_the_arm_is_the_papers_rule_or_vanilla(name, parsed):
     _, args, _ = parsed(name)
     if name.endswith("vanilla"):
         assert args.vade_sampler == "uniform"
-        assert [key for key in settings_of(name) if key.startswith("vade_")] == ["vade_success_reward", "vade_sampler"]
+        ours = [key for key in settings_of(name) if key.startswith("vade_")]
+        assert ours == ["vade_max_prompt_length", "vade_success_reward", "vade_sampler"]
         return
     assert (args.vade_sampler, args.vade_preset) == ("thompson", "paper")
     assert vade(args, "information_gain") == "asymmetric"
@@ -138,10 +140,17 @@ def test_the_arm_is_the_papers_rule_or_vanilla(name, parsed):
 def test_the_rewards_exist_and_one_of_them_says_what_is_right(name, train_vade):
     settings = settings_of(name)
     found = [train_vade.load_reward(reward) for reward in settings["reward_funcs"]]
-    assert found == [rewards.accuracy_reward, rewards.think_format_reward]
+    assert found == [rewards.accuracy_reward, rewards.format_reward]
+    assert settings["reward_weights"] == [0.9, 0.1]
     assert settings["vade_success_reward"] == found[0].__name__
-    assert len(settings["reward_weights"]) == len(found)
-    assert "solution" in found[0].__code__.co_varnames[: found[0].__code__.co_argcount]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_data_is_what_prepare_data_makes_by_default(name):
+    settings = settings_of(name)
+    assert settings["dataset_name"] == load("prepare_data").parse([]).output_dir
+    assert settings["dataset_test_split"] == "validation"
+    assert settings["vade_max_prompt_length"] == settings["vllm_max_model_length"] - settings["max_completion_length"]
 
 
 @pytest.mark.parametrize("name", NAMES)
