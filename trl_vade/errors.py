@@ -11,6 +11,8 @@
     |-- CheckpointSaveError(OSError)                a checkpoint could not be written
     |-- EngineError(RuntimeError)                   a generation engine cannot do what training needs of it
     |-- ImageDecodeError(OSError)                   an image of a chosen row cannot be decoded
+    |-- SourceSchemaError(ValueError)               a source of the training mixture is not what it was
+    |-- SourceShortageError(ValueError)             a source has fewer usable rows than are asked for
     `-- ReplicaDivergenceError(RuntimeError)        the sampler replicas of several ranks differ
 
 Every leaf also derives from the built-in exception in brackets, so code that knows nothing of this package can catch
@@ -60,6 +62,14 @@ class EngineError(VADEError, RuntimeError):
 
 class ImageDecodeError(VADEError, OSError):
     """An image of a chosen row cannot be decoded: it is damaged, of no known format, or not there."""
+
+
+class SourceSchemaError(VADEError, ValueError):
+    """A source of the training mixture lacks a configuration or a column, or has one of another type."""
+
+
+class SourceShortageError(VADEError, ValueError):
+    """A source of the training mixture has fewer usable rows than are asked for."""
 
 
 class ReplicaDivergenceError(VADEError, RuntimeError):

@@ -1,0 +1,176 @@
+"""`scripts/prepare_data.py`: the whole mixture from stand-ins for all sources, and what the command line refuses."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from datasets import load_dataset
+from mixture_stand_ins import make_mirror
+from test_mixture import Interrupted, content, interrupt_after
+from test_scripts import SCRIPTS, load
+
+from trl_vade.mixture import build_mixture
+from trl_vade.mixture_parts import Recipe
+from trl_vade.overlap import read_evaluation_sets
+from trl_vade.sources import SOURCES
+
+BENCH = ["--evaluation_data", "AI4Math/MathVista@testmini"]
+
+
+@pytest.fixture(scope="module")
+def script():
+    return load("prepare_data")
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """Where `load_dataset` keeps what it read, in place of the user's folder."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory):
+    """Copies of all sources, a tenth larger than the mixture."""
+    folder = tmp_path_factory.mktemp("mirror")
+    make_mirror(folder, {task: source.count for task, source in SOURCES.items()})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(script, mirror, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built")
+    script.main(["--mirror", str(mirror), "--output_dir", str(folder), *BENCH])
+    return folder
+
+
+def test_the_whole_mixture_has_9471_rows(built, cache):
+    rows = load_dataset(str(built), cache_dir=cache)
+    assert {split: part.num_rows for split, part in rows.items()} == {"train": 8524, "validation": 947}
+    sources = rows["train"]["source"][:] + rows["validation"]["source"][:]
+    assert {name: sources.count(name) for name in set(sources)} == {s.name: s.count for s in SOURCES.values()}
+    assert len(set(rows["train"]["id"][:] + rows["validation"]["id"][:])) == 9471
+
+
+@pytest.mark.slow
+def test_built_again_after_an_interruption_it_is_the_same_to_the_byte(built, script, mirror, tmp_path, monkeypatch):
+    evaluation = read_evaluation_sets(BENCH[1:], mirror=mirror)
+    recipe = Recipe(tuple(SOURCES.values()), evaluation=evaluation, mirror=mirror, save_every=300)
+    arguments = recipe, tmp_path, script.TEMPLATE, script.command(script.parse(BENCH))
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 5000)
+        with pytest.raises(Interrupted):
+            build_mixture(*arguments)
+    build_mixture(*arguments)
+    assert content(tmp_path) == content(built)
+    assert len(content(built)) == 2 + 2 + len(SOURCES)
+
+
+def test_the_card_has_the_command_and_the_counts(built):
+    card = (built / "README.md").read_text()
+    assert "python scripts/prepare_data.py --seed 0 --evaluation_data AI4Math/MathVista@testmini" in card
+    assert "| 9,471 | 10,429 | 9,956 | 9,471 | 8,524 | 947 |" in card
+    assert "this is not the whole mixture" not in card
+
+
+def test_the_dry_run_shows_every_source_and_loads_nothing():
+    code = (
+        f"import sys; sys.path.insert(0, {str(SCRIPTS)!r}); import prepare_data; prepare_data.main(['--dry_run']);"
+        "print(*[name for name in ('torch', 'datasets', 'huggingface_hub', 'pyarrow') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0, run.stderr
+    *table, loaded = run.stdout.split("\n")[:-1]
+    assert loaded == ""
+    text = "\n".join(table)
+    for source in SOURCES.values():
+        assert any(source.name in line and f"{source.count:,}" in line and source.licence in line for line in table)
+        assert source.revision in text
+    assert "9,471 rows: math 5,670, chart 2,476, science 1,325" in text
+    assert "train 8,524, validation 947" in text
+
+
+def test_the_dry_run_of_some_sources_needs_no_rich(script, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    script.main(["--dry_run", "--sources", "geos", "tabmwp"])
+    shown = capsys.readouterr().out
+    assert "717 rows: math 498, chart 219" in shown
+    assert "geo3k" not in shown
+
+
+def test_some_sources_with_another_instruction(script, mirror, tmp_path, capsys, cache):
+    flags = ["--mirror", str(mirror), "--output_dir", str(tmp_path), "--sources", "tabmwp"]
+    flags += ["--instruction", "Be brief."]
+    script.main(flags)
+    assert "train 197, validation 22" in capsys.readouterr().out
+    row = load_dataset(str(tmp_path), split="train", cache_dir=cache)[0]
+    assert row["prompt"][0]["content"].endswith("how much will it cost in total?\n\nBe brief.")
+    assert "--sources tabmwp --instruction 'Be brief.'" in (tmp_path / "README.md").read_text()
+
+
+def test_the_command_of_the_card_has_no_folder_of_this_machine(script, tmp_path):
+    bench = tmp_path / "bench"
+    bench.mkdir()
+    args = script.parse(
+        ["--mirror", "copies", "--output_dir", "out", "--evaluation_data", str(bench), "--allow_fewer"]
+    )
+    assert script.command(args) == (
+        "python scripts/prepare_data.py --seed 0 --allow_fewer --evaluation_data bench --overlap_min_words 6"
+    )
+
+
+def test_a_source_that_is_named_twice_is_read_once(script):
+    assert script.parse(["--sources", "geos", "tabmwp", "geos"]).sources == ["geos", "tabmwp"]
+
+
+def test_private_without_a_push_is_refused(script, capsys):
+    with pytest.raises(SystemExit):
+        script.parse(["--private"])
+    assert "--push_to_hub" in capsys.readouterr().err
+
+
+def refusal(script, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        script.main(list(map(str, arguments)))
+    return str(ended.value)
+
+
+def test_what_cannot_work_ends_with_its_message(script, mirror, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    message = refusal(script, "--mirror", empty, "--output_dir", tmp_path / "out")
+    assert message.startswith("No mixture was made. The mirror")
+    assert "no folder lmms-lab/LLaVA-OneVision-Data" in message
+    message = refusal(script, "--mirror", mirror, "--output_dir", tmp_path / "o", "--evaluation_data", "no/such_set")
+    assert "--evaluation_data no/such_set" in message
+
+
+def test_without_a_network_it_says_which_repository_it_could_not_reach(script, tmp_path, caplog):
+    message = refusal(script, "--output_dir", tmp_path / "out", "--sources", "chartqa")
+    assert "HuggingFaceM4/ChartQA" in message
+    assert "nobody looks" in caplog.text
+
+
+def test_a_push_that_fails_leaves_the_files_and_says_how_to_push_them(script, mirror, tmp_path, cache):
+    folder = tmp_path / "out"
+    flags = ["--mirror", mirror, "--output_dir", folder, "--sources", "tabmwp", "--push_to_hub", "you/mixture"]
+    message = refusal(script, *flags)  # the tests are offline
+    assert "whole, but not on the Hub" in message
+    assert "--push_to_hub you/mixture" in message
+    assert len(load_dataset(str(folder), split="train", cache_dir=cache)) == 197
+
+
+@pytest.mark.slow
+def test_a_build_that_was_killed_goes_on_by_the_same_command(built, mirror, tmp_path):
+    command = [sys.executable, SCRIPTS / "prepare_data.py", "--mirror", mirror, "--output_dir", tmp_path, *BENCH]
+    for task in ("geo3k", "geoqa_plus", "chartqa"):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while process.poll() is None and not (tmp_path / ".parts" / f"{task}.parquet").exists():
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert not (tmp_path / "mixture.json").exists()
+    subprocess.run(command, check=True, capture_output=True)
+    assert content(tmp_path) == content(built)
