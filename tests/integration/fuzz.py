@@ -115,7 +115,7 @@ def _allowed(name: str, value: Any) -> bool:
     if name == "vade_max_refills":
         return number and isinstance(value, int) and 1 <= value <= 1000
     if name == "vade_max_prompt_length":
-        return value is None or (number and isinstance(value, int) and value >= 1)
+        return value is None or (number and isinstance(value, int) and 1 <= value <= 10**9)
     if name == "vade_success_threshold":
         return value is None or (number and abs(value) <= float(np.finfo(np.float32).max))
     if name == "vade_cooldown":
