@@ -8,6 +8,7 @@ import time
 
 import pytest
 from datasets import load_dataset
+from loopback_hub import LoopbackHub, run_client
 from mixture_stand_ins import make_mirror
 from test_mixture import Interrupted, content, interrupt_after
 from test_scripts import SCRIPTS, load
@@ -174,3 +175,52 @@ def test_a_build_that_was_killed_goes_on_by_the_same_command(built, mirror, tmp_
         assert not (tmp_path / "mixture.json").exists()
     subprocess.run(command, check=True, capture_output=True)
     assert content(tmp_path) == content(built)
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """A stand-in for the Hub that has the sources of the mirror, each at its pinned revision."""
+    make_mirror(tmp_path / "mirror", {"tabmwp": SOURCES["tabmwp"].count})
+    source = SOURCES["tabmwp"]
+    folder = tmp_path / "mirror" / source.repo
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with LoopbackHub() as running:
+        repo = running.add_repo(f"datasets/{source.repo}")
+        repo.tags[source.revision] = repo.add("main", "the source", "", repo.files() | files)
+        later = {path: b"" for path in files if path.endswith(".parquet")}
+        repo.add("main", "a later revision that cannot be read", "", repo.files() | files | later)
+        yield running
+
+
+def test_from_the_hub_and_back_to_it(hub, tmp_path, cache):
+    """The real client: streams the pinned revision, builds, pushes; another process reads what arrived."""
+    script = [sys.executable, SCRIPTS / "prepare_data.py", "--sources", "tabmwp", "--output_dir", "out"]
+    run = run_client(hub, [*script, "--push_to_hub", "mixture", "--private"], tmp_path)
+    assert f"{hub.url}/datasets/you/mixture" in run.stdout
+    pushed = hub.repos["datasets/you/mixture"]
+    assert pushed.private
+    arrived = {path: data for path, data in pushed.files().items() if path != ".gitattributes"}
+    assert arrived == {path: data for path, data in content(tmp_path / "out").items() if ".parts" not in path}
+    assert len(arrived) == 4
+    code = "from datasets import load_dataset; print(load_dataset('you/mixture').num_rows)"
+    assert "{'train': 197, 'validation': 22}" in run_client(hub, code, tmp_path).stdout
+
+
+def test_a_push_that_the_hub_refuses_can_be_made_later_without_reading_the_sources_again(hub, tmp_path):
+    script = [sys.executable, SCRIPTS / "prepare_data.py", "--sources", "tabmwp", "--output_dir", "out"]
+    script += ["--push_to_hub", "you/mixture"]
+    hub.fault("/commit/main", status=500)
+    run = run_client(hub, script, tmp_path, check=False)
+    assert run.returncode == 1
+    assert "The files in out are whole, but not on the Hub" in run.stderr
+    assert hub.token not in run.stdout + run.stderr
+    files = content(tmp_path / "out")
+    asked = len(hub.requests)
+    assert run_client(hub, script, tmp_path).returncode == 0
+    assert not [request for request in hub.requests[asked:] if "parquet" in request and "LLaVA" in request]
+    assert content(tmp_path / "out") == files
+    assert set(hub.repos["datasets/you/mixture"].files()) >= {
+        "README.md",
+        "mixture.json",
+        "data/train-00000-of-00001.parquet",
+    }
