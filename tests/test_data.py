@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import shutil
+from pathlib import Path
 
 import datasets
 import numpy as np
@@ -12,6 +14,7 @@ from datasets import Dataset, load_dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trl_vade import data
 from trl_vade.data import TicketDataset, dataset_fingerprint, sample_keys, with_image_lists
 
 
@@ -21,6 +24,10 @@ def keys_of(dataset):
 
 def fingerprint(dataset):
     return dataset_fingerprint(sample_keys(dataset)[0])
+
+
+def picture_of_its_own(number):
+    return picture(number).resize((8 + number, 8))
 
 
 def test_a_ticket_is_its_number_and_there_is_one_for_each_row():
@@ -263,11 +270,140 @@ def test_copies_are_counted_and_told_apart_by_their_order():
     assert keys_of(prompts("two", "one", "one", "one", "two")) == keys[[1, 0, 2, 5, 4]].tolist()
 
 
+def test_rows_whose_prompts_an_environment_writes_are_told_apart_by_their_order():
+    keys, num_copies = sample_keys(Dataset.from_dict({"environment": ["maze", "maze", "chess"]}))
+    assert (len(set(keys.tolist())), num_copies) == (3, 2)
+
+
 def test_ten_equal_rows_are_ten_rows():
     keys, num_copies = sample_keys(prompts(*["one"] * 10))
     assert num_copies == 9
     assert len(set(keys.tolist())) == 10
     assert keys_of(prompts(*["one"] * 4)) == keys[:4].tolist()
+
+
+# ------------------------------------------------------------------------------------- what the next start need not do
+
+
+def on_disk(dataset, directory):
+    """`dataset` in a file of Arrow that outlives the run, as `load_dataset` gives it; called again, as a new start."""
+    file, cache = directory / "rows.parquet", str(directory / "cache")
+    if not file.exists():
+        dataset.to_parquet(file)
+    return load_dataset("parquet", data_files=str(file), split="train", cache_dir=cache)
+
+
+def named_on_disk(files, directory):
+    """The same with the names of image files in place of images."""
+    rows = Dataset.from_dict({"prompt": ["what?"] * len(files), "image": [str(file) for file in files]})
+    return on_disk(rows, directory).cast_column("image", datasets.Image())
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+    """The rows that were hashed; a list that goes on growing."""
+    rows, real = [], data._hash
+    monkeypatch.setattr(data, "_hash", lambda row: rows.append(row) or real(row))
+    return rows
+
+
+def cache_files_of(dataset):
+    return {file.name for file in Path(dataset.cache_files[0]["filename"]).parent.glob("cache-*.arrow")}
+
+
+def test_a_second_start_hashes_no_image(tmp_path, hashed):
+    rows = numbered_rows(300, image=picture_of_its_own).remove_columns("id")  # more than two batches
+    keys = keys_of(on_disk(rows, tmp_path))
+    assert keys == keys_of(rows)
+    assert len(hashed) == 600
+    hashed.clear()
+    assert keys_of(on_disk(rows, tmp_path)) == keys
+    assert hashed == []
+    assert keys_of(on_disk(rows, tmp_path).select([7, 3, 299])) == [keys[row] for row in (7, 3, 299)]
+    assert len(hashed) == 3
+
+
+def test_a_second_start_reads_no_image_file(image_files, tmp_path):
+    keys = keys_of(named_on_disk(image_files, tmp_path))
+    assert keys == keys_of(with_files(image_files))
+    state, size = image_files[1].stat(), image_files[1].stat().st_size
+    image_files[1].write_bytes(b"x" * size)
+    os.utime(image_files[1], ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert keys_of(with_files(image_files)) != keys  # what would be found by reading it
+    assert keys_of(named_on_disk(image_files, tmp_path)) == keys
+
+
+@pytest.mark.parametrize("change", ["content", "time", "gone"])
+def test_a_changed_image_file_is_read_again(image_files, tmp_path, change):
+    before, state = keys_of(named_on_disk(image_files, tmp_path)), image_files[1].stat()
+    if change == "gone":
+        image_files[1].unlink()
+    elif change == "content":
+        shutil.copy(image_files[2], image_files[1])
+    else:
+        image_files[1].write_bytes(b"x" * state.st_size)
+    after = keys_of(named_on_disk(image_files, tmp_path))
+    assert after == keys_of(with_files(image_files))
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, change != "content"]
+
+
+def test_image_files_inside_lists_and_prompts_are_watched_too(image_files, tmp_path):
+    parts = datasets.Features({"type": datasets.Value("string"), "image": datasets.Image()})
+    prompt = [{"role": "user", "content": [{"type": "image", "image": str(image_files[0])}]}]
+    columns = {"prompt": [prompt], "images": [[str(image_files[1]), str(image_files[2])]]}
+    features = {"prompt": [{"role": datasets.Value("string"), "content": [parts]}], "images": [datasets.Image()]}
+    rows = Dataset.from_dict(columns, features=datasets.Features(features))
+    names = [str(file) for file in image_files]
+    assert [file[0] for file in data.image_files(rows, ["prompt", "images"])] == names
+    assert [file[0] for file in data.image_files(rows.select([0, 0]).select([1]), ["images"])] == names[1:]
+    assert [file[1:] for file in data.image_files(rows, ["prompt"])] == [
+        (image_files[0].stat().st_size, image_files[0].stat().st_mtime_ns)
+    ]
+    held = numbered_rows(3, image=picture)
+    assert data.image_files(held, ["prompt", "image"]) == []
+
+
+def test_the_cache_is_that_of_the_columns_with_the_content(tmp_path, hashed):
+    rows = on_disk(
+        numbered_rows(3, image=picture_of_its_own).remove_columns("id").add_column("level", [1, 2, 3]), tmp_path
+    )
+    whole = keys_of(rows)
+    assert len(cache_files_of(rows)) == 1
+    hashed.clear()
+    assert not set(keys_of(rows.remove_columns("image"))) & set(whole)
+    assert len(hashed) == 3
+    assert len(cache_files_of(rows)) == 2
+    assert keys_of(rows) == whole
+    assert len(hashed) == 3
+
+
+def test_ids_leave_no_cache_behind(tmp_path):
+    rows = on_disk(numbered_rows(3), tmp_path)
+    keys_of(rows)
+    assert cache_files_of(rows) == set()
+
+
+def test_rows_in_memory_are_hashed_at_each_start(hashed):
+    rows = numbered_rows(3, image=picture).remove_columns("id")
+    assert keys_of(rows) == keys_of(rows)
+    assert len(hashed) == 6
+
+
+def test_keys_of_images_are_these_numbers_too(image_files):
+    """Also under many threads, in order, and where a prompt holds bytes that belong to no image."""
+
+    def key(**row):
+        text = json.dumps(row, sort_keys=True)
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+    digests = [hashlib.blake2b(file.read_bytes()).hexdigest() for file in image_files]
+    many = [image_files[i % 3] for i in range(200)]
+    prompts = [f"{i}?" for i in range(200)]
+    expected = [key(prompt=f"{i}?", image=digests[i % 3]) for i in range(200)]
+    assert keys_of(with_files(many, prompt=prompts)) == expected
+    assert keys_of(Dataset.from_dict({"prompt": ["raw"], "image": [b"bytes"]})) == [
+        key(prompt="raw", image="b'bytes'")
+    ]
 
 
 @settings(max_examples=40)

@@ -74,8 +74,8 @@ class VADEGRPOConfig(GRPOConfig):
             lie in [0, 1], as a fraction of a success.
         vade_max_prompt_length (`int` or `None`, *optional*):
             Rows whose prompt has more tokens than this, image tokens counted as the processor makes them, are dropped
-            from the training and evaluation sets before anything is trained, and the log says how many. The paper: 8192.
-            `None`: no row is dropped.
+            from the training and evaluation sets before anything is trained, and the log says how many. The paper:
+            8192. `None`: no row is dropped.
         vade_on_mismatch (`str`, *optional*, defaults to `"error"`):
             What a resume does where the checkpoint's posterior is about another run. `"error"`: refuse it, naming both
             sides. `"join"`: go on with the counts of the rows that both data sets have, by their identity (needs the
@@ -187,6 +187,7 @@ class VADEGRPOConfig(GRPOConfig):
         if isinstance(self.vade_success_threshold, str):
             self.vade_success_threshold = _threshold(self.vade_success_threshold)
         validate(self)
+        _check_prompt_length(self)
 
 
 def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
@@ -202,6 +203,7 @@ def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
         for name, default in VADE_DEFAULTS.items():
             setattr(args, name, getattr(args, name, default))
     validate(args)
+    _check_prompt_length(args)
     return args
 
 
@@ -216,6 +218,20 @@ def _threshold(text: str) -> float | None:
             f"vade_success_threshold={shown(text)} is no number. Set the reward from which an answer counts as right "
             "(0.5 for rewards of 0 and 1), or none to take rewards in [0, 1] as fractions."
         ) from error
+
+
+LONGEST_PROMPT = 10**9
+"""Tokens; a number beyond is a slip."""
+
+
+def _check_prompt_length(args: GRPOConfig) -> None:
+    length = args.vade_max_prompt_length
+    whole = isinstance(length, int) and not isinstance(length, bool)
+    if length is not None and not (whole and 1 <= length <= LONGEST_PROMPT):
+        raise ConfigurationError(
+            f"vade_max_prompt_length={shown(length)} is no whole number from 1 to {LONGEST_PROMPT}. It is how many "
+            "tokens the prompt of a row may have, those of its images included. Set 8192, as the paper, or None."
+        )
 
 
 VADE_DEFAULTS = {f.name: f.default for f in fields(VADEGRPOConfig) if f.name.startswith("vade_")}

@@ -71,10 +71,10 @@ class VADEGRPOTrainer(GRPOTrainer):
         call = inspect.signature(GRPOTrainer.__init__).bind(self, *positional, **named)
         arguments = call.arguments
         arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
-        drop_overlong(arguments, args)
         # TRL adds an environment's own rewards to the names.
         named_later = arguments.get("environment_factory") is not None
         declared = named_later or declares_success(args, reward_names(arguments.get("reward_funcs")))
+        drop_overlong(arguments, args)
         on_time = selects_on_time(args, arguments.get("train_dataset"))
         refuse_refills(args, arguments, chosen_here=declared and on_time)
         super().__init__(*call.args[1:], **call.kwargs)
