@@ -115,7 +115,7 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
     trainer.save_model()
     trainer.save_state()
     if trainer.accelerator.is_main_process and trainer.selection is not None:
-        report(training_args.output_dir, train_dataset)
+        report(training_args.output_dir, trainer.train_dataset)  # without what was too long
     if training_args.push_to_hub:
         trainer.push_to_hub(dataset_name=script_args.dataset_name)
     trainer.end()

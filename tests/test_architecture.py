@@ -76,7 +76,7 @@ EDGES = {
     "expression_worker": [],
     "expressions": ["errors"],
     "verifiers": ["answers", "checks", "errors", "expressions", "quantities"],
-    "rewards": ["checks", "errors", "expressions", "verifiers"],
+    "rewards": ["answers", "checks", "errors", "expressions", "verifiers"],
     "sources": ["errors"],
     "question_text": [],
     "conversations": ["answers", "quantities", "question_text", "verifiers"],

@@ -1,5 +1,6 @@
 """`scripts/prepare_data.py`: the whole mixture from stand-ins for all sources, and what the command line refuses."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,11 +8,12 @@ import sys
 import time
 
 import pytest
+import yaml
 from datasets import load_dataset
 from loopback_hub import LoopbackHub, run_client
 from mixture_stand_ins import make_mirror
 from test_mixture import Interrupted, content, interrupt_after
-from test_scripts import SCRIPTS, load
+from test_scripts import SCRIPTS, load, run
 
 from trl_vade.mixture import build_mixture
 from trl_vade.mixture_parts import Recipe
@@ -224,3 +226,38 @@ def test_a_push_that_the_hub_refuses_can_be_made_later_without_reading_the_sourc
         "mixture.json",
         "data/train-00000-of-00001.parquet",
     }
+
+
+@pytest.mark.slow
+def test_the_training_script_takes_the_mixture_with_the_recipes_rewards(built, vision_model_path, tmp_path):
+    """Each task has its share, a prompt that is too long is left out, and the report counts the rows that are left."""
+    recipe = yaml.safe_load((SCRIPTS / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml").read_text())
+    names = ["reward_funcs", "reward_weights", "vade_success_reward", "dataset_test_split", "vade_preset"]
+    settings = {name: recipe[name] for name in names} | {
+        "model_name_or_path": vision_model_path,
+        "dataset_name": str(built),
+        "output_dir": str(tmp_path / "run"),
+        "vade_stratify_by": "task",
+        "vade_max_prompt_length": 150,
+        "per_device_train_batch_size": 44,
+        "num_generations": 4,
+        "max_completion_length": 4,
+        "max_steps": 2,
+        "logging_steps": 1,
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": "none",
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    said = run("train_vade.py", "--config", str(tmp_path / "recipe.yaml"))
+    log = [json.loads(line) for line in (tmp_path / "run" / "vade_selection.jsonl").read_text().splitlines()]
+    state = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"][0]
+    shares = {name: state[name] for name in state if name.startswith("vade/selected_share/")}
+    assert len(shares) == len(SOURCES)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert shares["vade/selected_share/geo170k"] == pytest.approx(1778 / 9471, abs=1 / 11)
+    assert {"rewards/accuracy_reward/mean", "rewards/format_reward/mean"} <= state.keys()
+    assert "What the sampler did" in said
+    kept = json.loads((tmp_path / "run" / "vade_posterior.json").read_text())
+    assert log
+    assert kept

@@ -64,6 +64,12 @@ def test_an_unknown_type_is_refused_by_name():
         accuracy_reward(["42"], ["42"], ["integer"])
 
 
+def test_trls_table_of_completions_shows_what_was_read():
+    table = {}
+    accuracy_reward([RIGHT, "<answer>4"], ["42", "7"], log_extra=table.__setitem__)
+    assert table == {"reference": ["42", "7"], "answer_read": ["42", ""]}
+
+
 def test_columns_that_are_not_looked_at_do_no_harm():
     columns = {"prompts": ["?"], "completion_ids": [[1]], "task": ["t"], "trainer_state": None, "log_metric": print}
     assert accuracy_reward([RIGHT], answer=["42"], **columns) == [1.0]
@@ -92,6 +98,7 @@ def test_success_is_accuracy_and_never_the_weighted_sum(text_model_path, make_ar
     )
     trainer = VADEGRPOTrainer(text_model_path, [accuracy_reward, always_in_form], args, rows())
     trainer.train()
+    assert len(trainer._logs["extra"]["answer_read"]) == len(trainer._logs["completion"])
     accuracy = logged(trainer, "rewards/accuracy_reward/mean")
     assert logged(trainer, "vade/selected_pass_rate") == pytest.approx(accuracy)
     assert logged(trainer, "reward") == pytest.approx([0.9 * mean + 0.1 for mean in accuracy])

@@ -8,10 +8,11 @@ The columns are those that `scripts/prepare_data.py` makes; of your own data set
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from .answers import find_answer
 from .checks import shown
 from .errors import ConfigurationError
 from .expressions import WORKERS
@@ -32,6 +33,7 @@ def accuracy_reward(
     answer_type: list[str | None] | None = None,
     choices: list[Sequence[str] | None] | None = None,
     source: list[str | None] | None = None,
+    log_extra: Callable[[str, list[Any]], None] | None = None,
     **columns: Any,
 ) -> list[float | None]:
     r"""1.0 for a right answer, 0.0 for a wrong one, None (no trial) where the row's own answer cannot be read.
@@ -44,6 +46,7 @@ def accuracy_reward(
         answer_type: (B,) "choice", "number", "text" or "expression"; None: inferred from the reference.
         choices: (B,) texts of the choices.
         source: (B,) where a row comes from; numbers of `RELAXED_SOURCES` are right within 5 %.
+        log_extra: TRL's, for its table of completions: the answers that were read, and the references.
         columns: TRL hands over all columns of the data set, which are not looked at.
 
     Returns:
@@ -52,8 +55,9 @@ def accuracy_reward(
     Raises:
         ConfigurationError: an unknown type, or an expression where math-verify is not installed.
     """
-    relaxed = [None] * len(completions) if source is None else source
-    return _judged(completions, answer, answer_type, choices, [name in RELAXED_SOURCES for name in relaxed])
+    names = [None] * len(completions) if source is None else source
+    relaxed = [name in RELAXED_SOURCES for name in names]
+    return _judged(completions, answer, answer_type, choices, relaxed, log_extra)
 
 
 def relaxed_accuracy_reward(
@@ -61,10 +65,11 @@ def relaxed_accuracy_reward(
     answer: list[str | None],
     answer_type: list[str | None] | None = None,
     choices: list[Sequence[str] | None] | None = None,
+    log_extra: Callable[[str, list[Any]], None] | None = None,
     **columns: Any,
 ) -> list[float | None]:
     """`accuracy_reward` with 5 % for the numbers of every row: ChartQA's relaxed accuracy (arXiv 2203.10244)."""
-    return _judged(completions, answer, answer_type, choices, [True] * len(completions))
+    return _judged(completions, answer, answer_type, choices, [True] * len(completions), log_extra)
 
 
 def format_reward(completions: list[Completion], **columns: Any) -> list[float]:
@@ -115,11 +120,15 @@ def _judged(
     answer_types: list[str | None] | None,
     choices: list[Sequence[str] | None] | None,
     relaxed: list[bool],
+    log_extra: Callable[[str, list[Any]], None] | None,
 ) -> list[float | None]:
     unknown = [None] * len(completions)
     rows = zip(completions, answers, answer_types or unknown, choices or unknown, relaxed, strict=True)
     with ThreadPoolExecutor(WORKERS) as threads:  # expressions are compared in processes, and waited for
         rewards = list(threads.map(_verdict, rows))
+    if log_extra is not None:
+        log_extra("reference", list(answers))
+        log_extra("answer_read", [next(iter(find_answer(text_of(completion))), "") for completion in completions])
     unread = sorted({shown(answer) for answer, reward in zip(answers, rewards, strict=True) if reward is None})
     if unread:
         warnings.warn(  # shown once a place, as Python has it
