@@ -14,10 +14,12 @@ from loopback_hub import LoopbackHub, run_client
 from mixture_stand_ins import make_mirror
 from test_mixture import Interrupted, content, interrupt_after
 from test_scripts import SCRIPTS, load, run
+from transformers import AutoProcessor
 
 from trl_vade.mixture import build_mixture
 from trl_vade.mixture_parts import Recipe
 from trl_vade.overlap import read_evaluation_sets
+from trl_vade.prompt_length import PromptCounter, prompt_lengths
 from trl_vade.sources import SOURCES
 
 BENCH = ["--evaluation_data", "AI4Math/MathVista@testmini"]
@@ -229,8 +231,11 @@ def test_a_push_that_the_hub_refuses_can_be_made_later_without_reading_the_sourc
 
 
 @pytest.mark.slow
-def test_the_training_script_takes_the_mixture_with_the_recipes_rewards(built, vision_model_path, tmp_path):
-    """Each task has its share, a prompt that is too long is left out, and the report counts the rows that are left."""
+def test_the_training_script_takes_the_mixture_with_the_recipes_rewards(built, vision_model_path, tmp_path, cache):
+    """Each task has its share, prompts that are too long are left out, the report is about the other rows."""
+    rows = load_dataset(str(built), split="train", cache_dir=cache)
+    lengths = prompt_lengths(rows, PromptCounter(AutoProcessor.from_pretrained(vision_model_path)))
+    longest = int(lengths.max()) - 1
     recipe = yaml.safe_load((SCRIPTS / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml").read_text())
     names = ["reward_funcs", "reward_weights", "vade_success_reward", "dataset_test_split", "vade_preset"]
     settings = {name: recipe[name] for name in names} | {
@@ -238,7 +243,7 @@ def test_the_training_script_takes_the_mixture_with_the_recipes_rewards(built, v
         "dataset_name": str(built),
         "output_dir": str(tmp_path / "run"),
         "vade_stratify_by": "task",
-        "vade_max_prompt_length": 150,
+        "vade_max_prompt_length": longest,
         "per_device_train_batch_size": 44,
         "num_generations": 4,
         "max_completion_length": 4,
@@ -250,7 +255,6 @@ def test_the_training_script_takes_the_mixture_with_the_recipes_rewards(built, v
     }
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings))
     said = run("train_vade.py", "--config", str(tmp_path / "recipe.yaml"))
-    log = [json.loads(line) for line in (tmp_path / "run" / "vade_selection.jsonl").read_text().splitlines()]
     state = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"][0]
     shares = {name: state[name] for name in state if name.startswith("vade/selected_share/")}
     assert len(shares) == len(SOURCES)
@@ -258,6 +262,5 @@ def test_the_training_script_takes_the_mixture_with_the_recipes_rewards(built, v
     assert shares["vade/selected_share/geo170k"] == pytest.approx(1778 / 9471, abs=1 / 11)
     assert {"rewards/accuracy_reward/mean", "rewards/format_reward/mean"} <= state.keys()
     assert "What the sampler did" in said
-    kept = json.loads((tmp_path / "run" / "vade_posterior.json").read_text())
-    assert log
-    assert kept
+    posterior = json.loads((tmp_path / "run" / "vade_posterior.json").read_text())
+    assert posterior["sampler"]["posterior"]["num_samples"] == (lengths <= longest).sum() < len(rows)
