@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from verifier_cases import CASES, FORMAT_CASES, INFERENCE_CASES
+from verifier_cases import CASES, FORMAT_CASES, INFERENCE_CASES, LISTED
 
 from trl_vade.expression_worker import CPU_SECONDS
 from trl_vade.rewards import has_form
@@ -39,9 +39,7 @@ def test_the_type_of_a_reference_is_inferred(answer, choices, kind):
 
 
 def test_the_table_is_as_large_as_it_says():
-    asked = {(kind, case.completion, case.answer, case.choices, case.relaxed) for kind, case in CASES}
-    judged = {(kind, *case[:5]) for kind, case in CASES}
-    assert len(asked) == len(judged) >= 730
+    assert len(CASES) == len({(kind, *case[:5]) for kind, case in LISTED}) >= 730  # no case has two verdicts
     assert {kind for kind, _ in CASES} == set(ANSWER_TYPES)
 
 

@@ -485,10 +485,12 @@ INFERENCE_CASES = [
     ("5 or 6", None, "text"),
 ]
 
-CASES = [
+LISTED = [
     *FINDING,
     *(("choice", case) for case in CHOICE),
     *(("number", case) for case in [*NUMBER, *RELAXED]),
     *(("text", case) for case in TEXT),
     *(("expression", case) for case in EXPRESSION),
 ]
+# What two lists share is one case.
+CASES = list({(kind, *case[:2], case.choices, case.relaxed): (kind, case) for kind, case in LISTED}.values())
