@@ -2,6 +2,7 @@
 
 import random
 import time
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -95,6 +96,21 @@ def test_ten_thousand_random_strings_never_raise():
         assert judge(text, answer, kind, choices) in (0.0, 1.0)
         assert judge(f"<answer>{text}</answer>", answer, kind, choices) in (0.0, 1.0)
         assert infer_type(text, choices) in ANSWER_TYPES
+
+
+def test_no_letter_and_no_digit_of_any_script_raises_or_is_another_one():
+    """Patterns that ignore the case take the Turkish dotted I for an i, and `str.upper` does not."""
+    for character in map(chr, range(0x80, 0x30000)):
+        if unicodedata.category(character) in ("Lu", "Ll", "Lt", "Lm", "Nd", "Nl", "No"):
+            is_b = unicodedata.normalize("NFKC", character).upper() == "B" and ord(character) in range(0xFF01, 0xFF5F)
+            for choices in (None, ["London", "Paris", "Rome"]):
+                assert judge(f"<answer>({character})</answer>", "B", "choice", choices) == float(is_b), character
+            is_four = unicodedata.decimal(character, None) == 4
+            assert judge(f"<answer>{character}</answer>", "4", "number") == float(is_four), character
+
+
+def test_a_reference_without_a_word_is_no_trial():
+    assert judge("<answer>!</answer>", "?", "text") is None
 
 
 @given(st.text(max_size=80), st.sampled_from(REFERENCES[:4]))

@@ -16,7 +16,8 @@ from .quantities import equal, read_quantity
 
 ANSWER_TYPES = ("choice", "number", "text", "expression")
 
-_LETTER = re.compile(r"(?:(?:option|choice)\s+)?[(\[{]?\s*([A-Za-z])\s*[)\]}]?\s*[.:)]?", re.IGNORECASE)
+# ASCII: without it [a-z] in any case is also the Turkish dotted I, which is no letter of a choice.
+_LETTER = re.compile(r"(?:(?:option|choice)\s+)?[(\[{]?\s*([a-z])\s*[)\]}]?\s*[.:)]?", re.IGNORECASE | re.ASCII)
 _LETTER_AND_TEXT = re.compile(r"(?:[(\[]\s*([A-Za-z])\s*[)\]]\s*[.:]?|([A-Za-z])\s*[.:)])\s*(\S.*)", re.DOTALL)
 _ALTERNATIVES = re.compile(r"\bor\b|\\text\s*\{\s*or\s*\}|\\lor\b|\\vee\b", re.IGNORECASE)
 _PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
@@ -79,6 +80,8 @@ def judge(
             return None
         given = [read_quantity(reading) for reading in readings]
         return float(any(one is not None and equal(one, number, relaxed=relaxed) for one in given))
+    if kind == "text" and not normalised_text(reference):
+        return None
     same = _same_text if kind == "text" else _same_expression
     return float(any(same(reading, reference) for reading in readings))
 
