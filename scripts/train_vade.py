@@ -52,8 +52,8 @@ class PlanArguments:
     plan_prompt_tokens: int | None = field(
         default=None,
         metadata={
-            "help": "Tokens of the longest prompt, image tokens included. Without it: vllm_max_model_length - "
-            "max_completion_length."
+            "help": "Tokens of the longest prompt, image tokens included. Without it: vade_max_prompt_length, else "
+            "vllm_max_model_length - max_completion_length."
         },
     )
     plan_image_tokens: int = field(
@@ -235,11 +235,11 @@ def show_memory(script_args, args, model_args, launch) -> None:
     from trl_vade.plan_report import memory_rows, verdict
 
     reason = "use_cpu is set" if args.planned_on_cpu else why_no_estimate(args, model_args)
-    prompt = script_args.plan_prompt_tokens
+    prompt = script_args.plan_prompt_tokens or args.vade_max_prompt_length
     if prompt is None and args.vllm_max_model_length is not None:
         prompt = args.vllm_max_model_length - args.max_completion_length
     if reason is None and prompt is None:
-        reason = "the longest prompt is not known: set --plan_prompt_tokens or vllm_max_model_length"
+        reason = "the longest prompt is not known: set --plan_prompt_tokens or vade_max_prompt_length"
     if reason is not None:
         print(f"No estimate of GPU memory: {reason}.")
         return

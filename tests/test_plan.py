@@ -275,6 +275,7 @@ def test_a_plan_needs_to_know_the_longest_prompt(train_vade, qwen, capsys, tmp_p
     flags = ["--model_name_or_path", qwen, "--dataset_name", "x", "--output_dir", tmp_path, "--plan_rows", 64]
     assert "set --plan_prompt_tokens" in printed(train_vade, capsys, *flags)
     assert "prompts of 100 tokens" in printed(train_vade, capsys, *flags, "--plan_prompt_tokens", 100)
+    assert "prompts of 90 tokens" in printed(train_vade, capsys, *flags, "--vade_max_prompt_length", 90)
 
 
 def test_without_the_flag_nothing_is_planned(train_vade, monkeypatch, tmp_path):
