@@ -5,6 +5,10 @@ in public code that reads these repositories. The rows of geo3k, GEOS, GeoQA+, G
 `llava_format` configurations could be read nowhere word for word, and nothing that could be read says that the pinned
 revision of lmms-lab/LLaVA-OneVision-Data has all nine configurations. So the schema is checked before a row is read,
 `conversations` knows the formats of the whole family, and what it cannot read is dropped and counted.
+
+Where the revisions were read: LLaVA-OneVision-Data in NVIDIA's nemotron-stitch (examples/llava/llava_example.py, which
+streams its CLEVR-Math); ChartQA and ScienceQA in the addresses of their cards on the Hub and as the newest commit of
+their file lists, and in public code that pins them.
 """
 
 import os
