@@ -1,6 +1,9 @@
-"""Small real parts that the tests share: a text model, a text data set, and a factory of trainer arguments."""
+"""Small real parts that the tests share: a text model, a text data set, trainer arguments, and a Hub."""
 
+import importlib
 import os
+import sys
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 # Before anything imports the Hub client: no test may reach a network, or report anything.
@@ -216,3 +219,74 @@ def make_args(tmp_path):
         return config_class(**({"output_dir": str(tmp_path / "out")} | SMALL_RUN | changes))
 
     return make
+
+
+def read_hub_settings():
+    """Let the Hub's clients of this process read the environment again; they look their settings up in `constants`.
+
+    (datasets 5.2 in its `config`.) That makes no difference to which of them are imported already.
+    """
+    from huggingface_hub import constants, hf_api
+
+    importlib.reload(constants)
+    hf_api.api.endpoint = constants.ENDPOINT  # of the functions of the package: `create_repo` is a method of `api`
+    loaded = sys.modules.get
+    if files := loaded("huggingface_hub.hf_file_system"):
+        files.HfFileSystem.clear_instance_cache()
+    if config := loaded("datasets.config"):
+        importlib.reload(config)
+    if transformers_hub := loaded("transformers.utils.hub"):
+        transformers_hub._hf_api = None  # 5.23 keeps the one of its first use
+
+
+@contextmanager
+def connected_hub(folder):
+    """A `LoopbackHub`, to which the Hub's clients of this process are connected with its write token.
+
+    Caches and login are in `folder`; retries of the client follow at once.
+    """
+    from huggingface_hub.utils import close_session, http_backoff, http_stream_backoff
+
+    from tests.loopback_hub import LoopbackHub, client_environment
+
+    with LoopbackHub() as running, pytest.MonkeyPatch.context() as patch:
+        environment = client_environment(running, folder)
+        gone = os.environ.keys() - environment.keys()
+        try:
+            for name in gone:
+                patch.delenv(name)
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            for retrying in (http_backoff, http_stream_backoff.__wrapped__):  # no setting says how long they wait
+                patch.setitem(retrying.__kwdefaults__, "base_wait_time", 0)
+            read_hub_settings()
+            if any(name.lower().endswith("_proxy") for name in gone):
+                close_session()  # it has the proxies of when it was opened; a new one costs 35 ms
+            yield running
+        finally:
+            patch.undo()
+            read_hub_settings()
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """See `connected_hub`. Another token is `monkeypatch.setenv("HF_TOKEN", ...)`, none is `delenv`; `with offline():`
+    is without a network."""
+    with connected_hub(tmp_path / "hf_home") as running:
+        try:
+            yield running
+        finally:  # what the test itself has set goes first: it would be put back to the values of this hub
+            monkeypatch.undo()
+
+
+@contextmanager
+def offline():
+    """In this context the Hub's clients are told to use no network (HF_HUB_OFFLINE)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        read_hub_settings()
+        try:
+            yield
+        finally:
+            patch.undo()
+            read_hub_settings()

@@ -6,31 +6,34 @@
 
 It proves the client's side only: which requests our calls make the client send, and what becomes of them when an
 answer is an error or never comes. That huggingface.co answers in the same way is not proven by a test that passes
-here. It has the routes that huggingface_hub 2.4 uses. Not there: Xet, pull requests, paging, multi-part uploads, the
-data set viewer, .gitignore; of a card's metadata only the YAML syntax is checked.
+here. It has the routes that huggingface_hub 2.4 uses. Not there: Xet, which the client uses on the Hub where hf_xet
+is installed, pull requests, paging, multi-part uploads, the data set viewer, .gitignore, the deletion of a repo; of a
+card's metadata only the YAML syntax is checked. The fixture `hub` of conftest.py connects the tests' own process.
 """
 
+import asyncio
 import base64
 import fnmatch
 import hashlib
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import textwrap
 import threading
 from collections import namedtuple
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from urllib.parse import parse_qs, unquote
 
 import uvicorn
 import yaml
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 # What goes to LFS whatever its size. The Hub decides by the repo's .gitattributes, of which it writes a longer one.
 LFS_PATTERNS = ("*.arrow", "*.bin", "*.npz", "*.parquet", "*.pt", "*.safetensors", "*.zip", "*tfevents*")
@@ -52,6 +55,11 @@ def git_oid(data):
 
 def sha256(data):
     return hashlib.sha256(data).hexdigest()
+
+
+def damaged(data):
+    """As many bytes, of which the first is another one."""
+    return bytes([data[0] ^ 1]) + data[1:] if data else data
 
 
 class Commit(namedtuple("Commit", "oid parent date title message files lfs")):
@@ -131,7 +139,8 @@ class Handlers:
     def whoami(self, call):
         if call.role is None:
             raise Refused(401, "Invalid username or password.")
-        return {"type": "user", "name": self.user, "orgs": [], "auth": {"accessToken": {"role": call.role}}}
+        orgs = [{"type": "org", "name": name, "roleInOrg": "write"} for name in self.orgs]
+        return {"type": "user", "name": self.user, "orgs": orgs, "auth": {"accessToken": {"role": call.role}}}
 
     @route("POST /api/validate-yaml")
     def validate_yaml(self, call):
@@ -146,9 +155,10 @@ class Handlers:
     @route("POST /api/repos/create", writes=True)
     def create(self, call):
         asked = json.loads(call.body)
-        repo_id = f"{asked.get('organization') or self.user}/{asked['name']}"
-        if not repo_id.startswith(self.user + "/"):
-            raise Refused(403, f"You don't have the rights to create {repo_id}")
+        owner = asked.get("organization") or self.user
+        repo_id = f"{owner}/{asked['name']}"
+        if owner not in (self.user, *self.orgs):
+            raise Refused(403, f"You don't have the rights to create a repo under the namespace {owner!r}")
         key = ("" if asked.get("type", "model") == "model" else f"{asked['type']}s/") + repo_id
         answer = {"url": f"{self.url}/{key}", "name": repo_id, "id": repo_id}
         if key in self.repos:
@@ -164,8 +174,9 @@ class Handlers:
             if call.asks("blobs"):
                 lfs = {"lfs": entry["lfs"] | {"sha256": entry["lfs"]["oid"]}} if "lfs" in entry else {}
                 siblings[-1] |= {"size": entry["size"], "blobId": entry["oid"]} | lfs
-        about = {"id": call.id, "sha": head.oid, "lastModified": head.date, "siblings": siblings, "tags": []}
-        return about | {"author": self.user, "private": call.repo.private, "gated": False, "disabled": False}
+        about = {"id": call.id, "author": call.id.split("/")[0], "sha": head.oid, "lastModified": head.date}
+        about |= {"siblings": siblings, "tags": [], "private": call.repo.private}
+        return about | {"gated": False, "disabled": False}
 
     @route(f"GET {API}/tree/{REV}(?:/{PATH})?")
     def tree(self, call):
@@ -231,7 +242,8 @@ class Handlers:
     def lfs_batch(self, call):
         objects = json.loads(call.body)["objects"]
         for item in objects:
-            if item["oid"] not in call.repo.objects:  # what is there gets no actions, and is not uploaded again
+            # What is there gets no actions, and is not uploaded again. What a fault has damaged is not there.
+            if sha256(call.repo.objects.get(item["oid"], b"")) != item["oid"]:
                 upload, key = f"{self.url}/lfs-storage/{item['oid']}", call.repo.key
                 verify = {"href": f"{self.url}/{key}.git/info/lfs/objects/verify"}
                 item["actions"] = {"upload": {"href": f"{upload}/{key}"}, "verify": verify}
@@ -242,7 +254,7 @@ class Handlers:
         # The storage is not the Hub: its address is signed, and the client sends it no token.
         if sha256(call.body) != call.oid:
             raise Refused(400, "The body does not have the sha256 of the address")
-        self.repos[call.key].objects[call.oid] = call.body
+        self.repos[call.key].objects[call.oid] = call.through(call.body)
         return Response()
 
     @route(f"POST {PAGE}{LFS}/verify", writes=True)
@@ -262,21 +274,21 @@ class Handlers:
             raise Refused(412, "A commit has happened since. Please refresh and try again.")
         files, lfs = dict(head.files), set(head.lfs)
         for change in changes:
-            self._apply(change["key"], change["value"], call.repo.objects, files, lfs)
+            self._apply(change["key"], change["value"], call, files, lfs)
         oid = call.repo.add(call.rev, header["value"]["summary"], header["value"]["description"], files, lfs)
         return {"success": True, "commitOid": oid, "commitUrl": f"{self.url}/{call.repo.key}/commit/{oid}"}
 
     @staticmethod
-    def _apply(key, value, objects, files, lfs):
+    def _apply(key, value, call, files, lfs):
         """One line of a commit, applied to `files` and `lfs` in place."""
         path = value["path"]
         if key == "file":
-            files[path] = base64.b64decode(value["content"])
+            files[path] = call.through(base64.b64decode(value["content"]))
             lfs.discard(path)
         elif key == "lfsFile":
-            if value["oid"] not in objects:
+            if value["oid"] not in call.repo.objects:
                 raise Refused(400, "The LFS pointer pointed to a file that does not exist")
-            files[path] = objects[value["oid"]]
+            files[path] = call.repo.objects[value["oid"]]
             lfs.add(path)
         else:
             gone = [p for p in files if (p == path if key == "deletedFile" else p.startswith(path.rstrip("/") + "/"))]
@@ -295,6 +307,7 @@ class Handlers:
         headers["ETag"] = f'"{sha256(data) if lfs else git_oid(data)}"'
         if lfs:
             headers |= {"X-Linked-Etag": headers["ETag"], "X-Linked-Size": str(len(data))}
+        data = call.through(data)
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", call.headers.get("range", ""))
         if not asked:
             return Response(data, headers=headers)
@@ -316,24 +329,32 @@ class CuttableProtocol(H11Protocol):
 class LoopbackHub(Handlers):
     """The stand-in, as a context manager that listens at `url`; its state stays readable after the exit.
 
-    `token` may write to the repos of `user`, `read_token` may only read. Files of more than `lfs_threshold` bytes go
-    to LFS, whatever they are called. `requests` holds "METHOD /path" of every request as it was sent (percent-encoded,
-    without the query), those that met a fault too; `tokens` all tokens seen; `repos` each `Repo` by its key.
+    `token` may write to the repos of `user` and of `orgs`, `read_token` may only read. Files of more than
+    `lfs_threshold` bytes go to LFS, whatever they are called. `requests` holds "METHOD /path" of every request as it
+    was sent (percent-encoded, without the query), those that met a fault too; `tokens` all tokens seen; `repos` each
+    `Repo` by its key.
     """
 
-    def __init__(self, user="you", token="hf_loopback", read_token="hf_read_only", lfs_threshold=10 * 2**20):
-        self.user, self.token, self.lfs_threshold = user, token, lfs_threshold
+    def __init__(self, user="you", token="hf_loopback", read_token="hf_read_only", orgs=("acme",)):
+        self.user, self.orgs, self.token, self.lfs_threshold = user, orgs, token, 10 * 2**20
         self.roles = {"": None, token: "write", read_token: "read"}
         self.repos, self.requests, self.tokens, self.faults, self.bugs = {}, [], set(), [], []
 
-    def fault(self, pattern, status=None, times=1, applied=False):
+    def fault(self, pattern, status=None, times=1, applied=False, headers=None, delay=0.0, corrupt=False):
         """The next `times` requests in whose "METHOD /path" the regular expression `pattern` is found go wrong.
 
-        They are answered with `status`, or, without one, the connection is cut. They have no effect, unless
-        `applied`: then the request takes effect and only the client does not learn of it. Returns the fault; its
-        `times` counts down. `faults.clear()` ends all of them.
+        They are answered with `status` and `headers` (502 to 504 with a page in HTML, like one of a gateway before
+        the Hub), or, without a status, the connection is cut. They have no effect, unless `applied`: then the request
+        takes effect and only the client does not learn of it. With `delay` or `corrupt`, and no status, nothing is
+        cut: the answer comes that many seconds after the effect, or the file that is stored or sent is `damaged`; the
+        Hub tells the hash of what it stores, or of what it should have sent. `delay` goes with a status, too.
+
+        Returns the fault; its `times` counts down. `faults.clear()` ends all of them.
         """
-        self.faults.append(SimpleNamespace(pattern=pattern, status=status, times=times, applied=applied))
+        answers = bool(status is None and (delay or corrupt))
+        about = {"applied": applied or answers, "cut": status is None and not answers, "headers": headers or {}}
+        about |= {"pattern": pattern, "status": status, "times": times, "delay": delay, "corrupt": corrupt}
+        self.faults.append(SimpleNamespace(**about))
         return self.faults[-1]
 
     def add_repo(self, key, private=False):
@@ -355,18 +376,22 @@ class LoopbackHub(Handlers):
             raise Refused(401, "Invalid username or password.", code)
         if hasattr(call, "id"):
             call.repo = self.repos.get(("datasets/" if call.kind.startswith("datasets") else "") + call.id)
-            if call.repo is None or (call.repo.private and not call.role):
+            member = call.role and call.id.split("/")[0] in (self.user, *self.orgs)
+            if call.repo is None or (call.repo.private and not member):
                 raise Refused(404 if call.role else 401, "Repository not found", "RepoNotFound")
+            if writes and not member:
+                raise Refused(403, f"You don't have the rights to write to {call.id}")
         if writes and call.role != "write":
             raise Refused(403, "You must use a token with write access")
 
-    def _answer(self, line, request, body):
+    def _answer(self, line, request, body, fault):
         matches = ((pattern.fullmatch(line), writes, handler) for pattern, writes, handler in ROUTES)
         found, writes, handler = next((match for match in matches if match[0]), (None, False, None))
         if not found:
             return Refused(404, f"The loopback stand-in has no route for {line}").response
         call = SimpleNamespace(**{name: part and unquote(part) for name, part in found.groupdict().items()})
         call.headers, call.body = request.headers, body
+        call.through = damaged if fault and fault.corrupt else lambda data: data
         call.asks = lambda name: request.query_params.get(name, "").lower() in ("1", "true")
         try:
             self._admit(call, writes)
@@ -384,48 +409,71 @@ class LoopbackHub(Handlers):
         body = await request.body()
         self.requests.append(line)
         fault = next((f for f in self.faults if f.times > 0 and re.search(f.pattern, line)), None)
-        response = self._answer(line, request, body) if fault is None or fault.applied else None
+        response = self._answer(line, request, body, fault) if fault is None or fault.applied else None
         if fault:
             fault.times -= 1
-            if fault.status is None:
+            await asyncio.sleep(fault.delay)
+            if fault.cut:
                 return scope["state"]["transport"].abort()
-            response = Refused(fault.status, "Injected by a test").response
+            if fault.status in (502, 503, 504):
+                response = HTMLResponse("<html><h1>Injected by a test</h1></html>", fault.status, fault.headers)
+            elif fault.status:
+                response = Refused(fault.status, "Injected by a test", **fault.headers).response
         await response(scope, receive, send)
 
     def __enter__(self):
-        listening = socket.create_server(("127.0.0.1", 0))  # a client that comes before the server runs just waits
-        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        quiet = {"log_config": None, "log_level": "critical", "timeout_graceful_shutdown": 1}
-        server = {"interface": "asgi3", "loop": "asyncio", "lifespan": "off", "ws": "none"}
-        config = uvicorn.Config(self._serve, http=CuttableProtocol, **server, **quiet)
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
+        # Not by `uvicorn.Server`, which needs 0.2 s to stop; nor with a socket of `socket.create_server`, on which
+        # asyncio sets no TCP_NODELAY, and each answer is 40 ms late. A client that comes before the loop runs waits.
+        quiet = {"log_config": None, "log_level": "critical"}
+        config = uvicorn.Config(self._serve, interface="asgi3", lifespan="off", ws="none", **quiet)
+        self._loop, self._state = asyncio.new_event_loop(), ServerState()
+        protocol = partial(CuttableProtocol, config, self._state, {}, self._loop)
+        self._listener = self._loop.run_until_complete(self._loop.create_server(protocol, "127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         return self
 
+    async def _hang_up(self):
+        self._listener.close()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        late = [task for task in self._state.tasks if task.cancel()]  # answers that a fault delays
+        await asyncio.gather(*late, return_exceptions=True)
+
     def __exit__(self, *error):
-        self._server.should_exit = True
+        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(timeout=10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=10)
+        self._loop.close()
         if self.bugs:  # of the stand-in itself, which the client takes for an error of the Hub
             raise self.bugs[0]
+
+
+def client_environment(hub, home, token=None):
+    """The environment of this process for a client whose Hub is `hub`: without proxies and `HF_*` settings of its own.
+
+    Its caches and its login are in the folder `home`; the token is the hub's write token, "" for none.
+    """
+    kept = {name: value for name, value in os.environ.items() if not re.match("HF_|HUGGING|.*_PROXY$", name, re.I)}
+    settings = {"HF_ENDPOINT": hub.url, "HF_TOKEN": hub.token if token is None else token, "HF_HUB_OFFLINE": "0"}
+    settings |= {"HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    # Both would ask another server than the hub; the second, of the `hf` command, is PyPI.
+    return kept | settings | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
 
 
 def run_client(hub, code_or_argv, tmp_path, token=None, check=True, timeout=120, **environment):
     """Run Python code, or a command, in a process whose Hub is `hub`; returns its CompletedProcess, output as text.
 
-    The client reads its settings on import, and the tests' own process is offline: hence another process. It starts
-    in `tmp_path`, with its caches there, with the hub's write token unless `token` is given ("" for none), and
-    without proxies and `HF_*` settings of the caller; `environment` adds variables.
+    For commands, and for what a client does on import; elsewhere the fixture `hub` is faster. The process starts in
+    `tmp_path`, in the `client_environment` with its caches there; `environment` adds variables.
 
     Raises:
         AssertionError: the process failed, unless `check=False`; the message is its output.
     """
     code = isinstance(code_or_argv, str)
     argv = [sys.executable, "-c", textwrap.dedent(code_or_argv)] if code else [str(part) for part in code_or_argv]
-    kept = {name: value for name, value in os.environ.items() if not re.match("HF_|HUGGING|.*_PROXY$", name, re.I)}
-    settings = {"HF_ENDPOINT": hub.url, "HF_TOKEN": hub.token if token is None else token, "HF_HUB_OFFLINE": "0"}
-    settings |= {"HF_HOME": str(tmp_path / "hf_home"), "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    env = kept | settings | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"} | environment
+    env = client_environment(hub, tmp_path / "hf_home", token) | environment
     process = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=timeout)
     if check and process.returncode:
         raise AssertionError(f"exit status {process.returncode}\n{process.stdout}\n{process.stderr}")

@@ -10,6 +10,8 @@
     |-- CheckpointIncompleteError(FileNotFoundError, ValueError)  no whole checkpoint where one was asked for
     |-- CheckpointSaveError(OSError)                a checkpoint could not be written
     |-- EngineError(RuntimeError)                   a generation engine cannot do what training needs of it
+    |-- HubError(OSError)                           the Hub refused, or could not be reached
+    |   `-- HubOfflineError                             because HF_HUB_OFFLINE says so
     |-- ImageDecodeError(OSError)                   an image of a chosen row cannot be decoded
     |-- SourceSchemaError(ValueError)               a source of the training mixture is not what it was
     |-- SourceShortageError(ValueError)             a source has fewer usable rows than are asked for
@@ -58,6 +60,26 @@ class CheckpointSaveError(VADEError, OSError):
 
 class EngineError(VADEError, RuntimeError):
     """A generation engine (a vLLM server) cannot do what training needs of it."""
+
+
+class HubError(VADEError, OSError):
+    """The Hub refused, or could not be reached; what was to be sent is still here.
+
+    Attributes:
+        status: of the Hub's answer; None where there was none.
+        may_pass: whether another attempt, later, may succeed.
+        retry_after: seconds that the Hub asks to wait, 0 where it does not.
+    """
+
+    def __init__(
+        self, message: str = "", *, status: int | None = None, may_pass: bool = False, retry_after: float = 0.0
+    ) -> None:
+        super().__init__(message)
+        self.status, self.may_pass, self.retry_after = status, may_pass, retry_after
+
+
+class HubOfflineError(HubError):
+    """The Hub is not to be reached: HF_HUB_OFFLINE is set."""
 
 
 class ImageDecodeError(VADEError, OSError):
