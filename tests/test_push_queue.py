@@ -1,0 +1,156 @@
+import logging
+
+import pytest
+from conftest import offline
+
+from trl_vade import hub as hub_module
+from trl_vade.errors import HubOfflineError
+from trl_vade.hub import HubTarget, ensure_repo
+from trl_vade.push_queue import Push, PushQueue
+
+RUN = HubTarget("you/run")
+COMMIT = "POST /api/models/you/run/commit"
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(hub_module, "PATIENCE", ())
+
+
+@pytest.fixture
+def push(hub, tmp_path):
+    """Makes a push of a staged folder with one file that says its step."""
+    ensure_repo(RUN)
+
+    def make(step, **settings):
+        folder = tmp_path / "out" / "_hub" / f"checkpoint-{step}"
+        folder.mkdir(parents=True)
+        (folder / "step.txt").write_text(str(step))
+        return Push(RUN, folder, f"Step {step}", **settings)
+
+    return make
+
+
+def settle(queue):
+    for _, future in queue._sent:
+        future.exception()
+    assert queue.done()
+
+
+def titles(hub):
+    return [commit.title for commit in reversed(hub.repos["you/run"].history())][1:]
+
+
+def test_pushes_arrive_in_their_order_and_their_staged_files_go(hub, push, tmp_path):
+    queue = PushQueue()
+    for step in (1, 2, 3):
+        queue.put(push(step, own=True))
+    settle(queue)
+    assert titles(hub) == ["Step 1", "Step 2", "Step 3"]
+    assert queue.failures() == []
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_push_that_waits_gives_way_to_a_newer_one(hub, push, tmp_path):
+    slow = hub.fault(COMMIT, delay=0.5)
+    queue = PushQueue()
+    queue.put(push(1))
+    while not any(line.startswith(COMMIT) for line in hub.requests):  # it is being sent
+        assert slow.times <= 1
+    for step in (2, 3):
+        queue.put(push(step))
+    settle(queue)
+    assert titles(hub) == ["Step 1", "Step 3"]
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_no_later_push_holds_never_gives_way(hub, push):
+    hub.fault(COMMIT, delay=0.2)
+    queue = PushQueue()
+    for step in (1, 2, 3):
+        queue.put(push(step, own=True))
+    settle(queue)
+    assert titles(hub) == ["Step 1", "Step 2", "Step 3"]
+
+
+def test_a_failed_push_is_said_with_the_command_and_its_files_stay(hub, push, caplog):
+    hub.fault(COMMIT, status=500)
+    queue, failing = PushQueue(), push(1)
+    with caplog.at_level(logging.WARNING):
+        queue.put(failing)
+        settle(queue)
+    assert "Not on the Hub: 'Step 1'" in caplog.text
+    assert f"hf upload you/run {failing.folder} ." in caplog.text
+    assert (failing.folder / "step.txt").read_text() == "1"
+    assert [(pushed, error.status) for pushed, error in queue.failures()] == [(failing, 500)]
+
+
+def test_the_next_push_takes_the_place_of_a_failed_one(hub, push):
+    hub.fault(COMMIT, status=500)
+    queue, failing = PushQueue(), push(1)
+    queue.put(failing)
+    settle(queue)
+    queue.put(push(2))
+    settle(queue)
+    assert titles(hub) == ["Step 2"]
+    assert queue.failures() == []
+    assert not failing.folder.exists()
+
+
+def test_a_failed_push_of_its_own_goes_before_the_next_one(hub, push):
+    hub.fault(COMMIT, status=500)
+    queue = PushQueue()
+    queue.put(push(1, own=True))
+    settle(queue)
+    queue.put(push(2, own=True))
+    settle(queue)
+    assert titles(hub) == ["Step 1", "Step 2"]
+
+
+def test_what_failed_can_be_tried_again_at_the_end(hub, push):
+    hub.fault(COMMIT, status=500, times=100)
+    queue = PushQueue()
+    queue.put(push(1, own=True))
+    queue.put(push(2, own=True))
+    settle(queue)
+    hub.faults.clear()
+    queue.again()
+    settle(queue)
+    assert titles(hub) == ["Step 1", "Step 2"]
+    assert queue.failures() == []
+
+
+def test_offline_nothing_is_warned_of_and_all_is_kept(push, caplog):
+    queue, kept = PushQueue(), push(1)
+    with offline(), caplog.at_level(logging.WARNING):
+        queue.put(kept)
+        settle(queue)
+    assert caplog.text == ""
+    assert isinstance(queue.failures()[0][1], HubOfflineError)
+    assert kept.folder.is_dir()
+
+
+def test_a_defect_in_a_push_is_a_failure_like_any_other(push):
+    def broken(files):
+        raise RuntimeError("the card cannot be written")
+
+    queue = PushQueue()
+    queue.put(push(1, render=broken))
+    settle(queue)
+    assert "RuntimeError: the card cannot be written" in str(queue.failures()[0][1])
+
+
+def test_behind_a_push_that_failed_the_next_ones_do_not_wait_as_long_again(hub, push, monkeypatch):
+    slept = []
+    monkeypatch.setattr(hub_module, "PATIENCE", (1.0, 2.0))
+    monkeypatch.setattr(hub_module.time, "sleep", slept.append)
+    hub.fault(COMMIT, status=500, times=100)
+    queue = PushQueue()
+    for step in (1, 2, 3):
+        queue.put(push(step, own=True))
+    settle(queue)
+    assert slept == [1.0, 2.0]
+    queue.again()
+    settle(queue)
+    assert slept == [1.0, 2.0] * 2
+    assert len(queue.failures()) == 3

@@ -1,0 +1,114 @@
+import os
+
+import pytest
+
+from trl_vade import staging
+from trl_vade.staging import LARGE, Upload, discard, left_behind, stage
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def contents(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """An output directory as it is when a checkpoint was just written."""
+    out = tmp_path / "out"
+    for folder in (out, out / "checkpoint-4"):
+        write(folder / "model.safetensors", b"4" * LARGE)
+        write(folder / "config.json", b"{}")
+    write(out / "checkpoint-4" / "optimizer.pt", b"moments")
+    write(out / "README.md", b"card of 4")
+    write(out / "_notes" / "mine.txt", b"private")
+    return out
+
+
+def uploads(out):
+    return [Upload(out, "", ("_*", "checkpoint-*")), Upload(out / "checkpoint-4", "last-checkpoint")]
+
+
+def test_a_staged_folder_has_the_layout_of_the_repository(run):
+    staged = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    assert staged == run / "_hub" / "checkpoint-000004"
+    root = {"model.safetensors": b"4" * LARGE, "config.json": b"{}", "README.md": b"card of 4"}
+    checkpoint = {name: content for name, content in root.items() if name != "README.md"} | {
+        "optimizer.pt": b"moments"
+    }
+    assert contents(staged) == root | {f"last-checkpoint/{name}": content for name, content in checkpoint.items()}
+
+
+def test_what_training_does_next_does_not_change_it(run):
+    staged = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    before = contents(staged)
+    write(run / "model.safetensors", b"8" * LARGE)  # in place, as the Trainer copies
+    write(run / "config.json", b"[]")
+    write(run / "README.md", b"card of 8")
+    for file in (run / "checkpoint-4").iterdir():
+        file.unlink()
+    assert contents(staged) == before
+
+
+def test_large_files_of_a_checkpoint_take_no_room(run):
+    staged = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    checkpoint = (run / "checkpoint-4" / "model.safetensors").stat().st_ino
+    assert (staged / "model.safetensors").stat().st_ino == checkpoint
+    assert (staged / "last-checkpoint" / "model.safetensors").stat().st_ino == checkpoint
+    assert (staged / "README.md").stat().st_ino != (run / "README.md").stat().st_ino
+
+
+def test_a_large_file_that_only_the_output_directory_has_is_copied(run):
+    write(run / "plot.bin", b"p" * LARGE)
+    staged = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    write(run / "plot.bin", b"q" * LARGE)
+    assert (staged / "plot.bin").read_bytes() == b"p" * LARGE
+
+
+def test_where_there_are_no_hard_links_files_are_copied(run, monkeypatch):
+    def refuse(*_):
+        raise OSError("Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    staged = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    assert (staged / "last-checkpoint" / "optimizer.pt").read_bytes() == b"moments"
+
+
+def test_the_later_of_two_uploads_has_its_way(run):
+    write(run / "last-checkpoint" / "optimizer.pt", b"of a run that was downloaded")
+    staged = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    assert (staged / "last-checkpoint" / "optimizer.pt").read_bytes() == b"moments"
+
+
+def test_a_disk_that_is_full_leaves_nothing_half_staged(run, monkeypatch):
+    stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    before = contents(run)
+
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(staging.shutil, "copy2", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    assert contents(run) == before
+
+
+def test_what_an_earlier_process_left_is_found_and_its_halves_are_deleted(run):
+    staged = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    write(run / "_hub" / ".unfinished-checkpoint-000008" / "config.json", b"{}")
+    assert left_behind(run) == [staged]
+    assert [path.name for path in (run / "_hub").iterdir()] == ["checkpoint-000004"]
+
+
+def test_the_last_folder_that_is_discarded_takes_the_staging_area_along(run):
+    first = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    second = stage("model-000004", run, uploads(run), None)
+    discard(first)
+    assert (run / "_hub").is_dir()
+    discard(second)
+    assert not (run / "_hub").exists()
+    assert left_behind(run) == []

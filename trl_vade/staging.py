@@ -1,0 +1,100 @@
+"""Files set aside for a push: as they are now, whatever training does to them before they are on the Hub.
+
+A push in the background reads its files for as long as it takes. Meanwhile the next save writes over those in the
+output directory, and `save_total_limit` deletes the checkpoint: transformers 5.23 then pushes a mixture of two steps,
+or fails. A staged folder has the layout of the repository, so `hf upload REPO FOLDER .` sends it by hand.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects
+
+STAGING_FOLDER = "_hub"
+"""In the output directory; transformers pushes nothing that begins with an underscore."""
+_UNFINISHED = ".unfinished-"
+LARGE = 2**20
+"""Bytes; smaller files are copied."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A folder that is to be in the repository, as `HfApi.upload_folder` takes it."""
+
+    folder: Path
+    path_in_repo: str = ""
+    ignore_patterns: tuple[str, ...] = ()
+
+    def files(self) -> dict[str, Path]:
+        """The files by their path in the repository."""
+        found = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*") if path.is_file()}
+        kept = filter_repo_objects(sorted(found), ignore_patterns=[*self.ignore_patterns, *DEFAULT_IGNORE_PATTERNS])
+        prefix = f"{self.path_in_repo}/" if self.path_in_repo else ""
+        return {prefix + path: found[path] for path in kept}
+
+
+def stage(name: str, output_dir: str | os.PathLike[str], uploads: Iterable[Upload], checkpoint: Path | None) -> Path:
+    """Set the files of `uploads` aside under `output_dir` as the folder `name`, and return it.
+
+    Files of a checkpoint are never written again, so a hard link keeps them at no cost, also when the checkpoint is
+    deleted. Of a large file in the output directory that is also in `checkpoint`, from which the Trainer has just
+    copied it, that one is linked; the others are copied.
+
+    Args:
+        name: of the staged folder; one of that name is replaced.
+        output_dir: of the run.
+        uploads: of two that have a file for the same path, the later one's counts.
+        checkpoint: the one that is pushed; None where the push is waited for, and all files may be linked.
+
+    Raises:
+        OSError: the disk refused; nothing is left behind.
+    """
+    staging = Path(output_dir) / STAGING_FOLDER
+    unfinished, finished = staging / f"{_UNFINISHED}{name}", staging / name
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        for path, file in {path: file for upload in uploads for path, file in upload.files().items()}.items():
+            target = unfinished / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _set_aside(file, target, checkpoint, path)
+        shutil.rmtree(finished, ignore_errors=True)
+        unfinished.rename(finished)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    return finished
+
+
+def discard(folder: Path) -> None:
+    """Delete a staged folder, and the folder of all of them where it was the last."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.parent.name == STAGING_FOLDER and folder.parent.is_dir() and not any(folder.parent.iterdir()):
+        folder.parent.rmdir()
+
+
+def left_behind(output_dir: str | os.PathLike[str]) -> list[Path]:
+    """The staged folders of an earlier process, which ended before they were on the Hub."""
+    staging = Path(output_dir) / STAGING_FOLDER
+    folders = sorted(path for path in staging.glob("*") if path.is_dir()) if staging.is_dir() else []
+    for path in folders:
+        if path.name.startswith(_UNFINISHED):
+            discard(path)
+    return [path for path in folders if not path.name.startswith(_UNFINISHED)]
+
+
+def _set_aside(file: Path, target: Path, checkpoint: Path | None, path: str) -> None:
+    unchanging = checkpoint is None or checkpoint in file.parents
+    if not unchanging and file.stat().st_size >= LARGE:
+        twin = checkpoint / path
+        if twin.is_file() and twin.stat().st_size == file.stat().st_size:
+            file, unchanging = twin, True
+    if unchanging:
+        try:
+            os.link(file, target)
+            return
+        except OSError:  # another file system, or one without hard links
+            pass
+    shutil.copy2(file, target)
