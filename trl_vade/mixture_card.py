@@ -6,6 +6,8 @@ from typing import Any
 
 from huggingface_hub import DatasetCard, DatasetCardData
 
+from .card_templates import markdown_table
+
 
 def render_card(manifest: dict[str, Any], template: Path) -> str:
     """The card, README.md, of a mixture with this `manifest` (`mixture.build_mixture`); `template` is in Jinja."""
@@ -92,12 +94,6 @@ def overlap_section(overlap: dict[str, Any] | None) -> str:
     if removed:
         parts.append(markdown_table([column.replace("_", " ") for column in columns], removed))
     return "\n\n".join(parts)
-
-
-def markdown_table(head: list[str], rows: list[list[Any]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _dropped(counts: dict[str, int]) -> str:

@@ -59,6 +59,10 @@ class PosteriorSampler:
         """Take one step of the posterior; see `BetaPosterior.observe`."""
         self.posterior.observe(sample_index, successes, trials)
 
+    def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
+        """Take one step of the posterior from evidence of another run, see `observe`: no row was trained on."""
+        self.observe(sample_index, successes, trials)
+
     def belief(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
         """Return (a, b) of the belief Beta(a, b) about the rows named, (K,) each, or about all rows, (N,) each."""
         alpha, beta = self.posterior.counts(sample_index)

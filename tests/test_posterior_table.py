@@ -1,0 +1,394 @@
+"""The table of a posterior: the sampler's counts, row by row, and a file that a stranger may have written."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trl_vade import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
+from trl_vade.errors import (
+    ConfigurationError,
+    SnapshotCorruptError,
+    SnapshotMismatchError,
+    SnapshotNotFoundError,
+)
+from trl_vade.posterior_table import METADATA_KEY, PosteriorTable, facts_of, posterior_table, read_table, write_table
+
+RUN = {
+    "dataset_fingerprint": "f" * 64,
+    "success_reward": "is_right",
+    "success_threshold": 0.5,
+    "num_generations": 8,
+    "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
+    "run": {"global_step": 40, "rollouts": 640, "seconds": {"step": 1.5}},
+}
+NUMBERS = ("index", "alpha", "beta", "visits", "pass_rate", "last_step")
+
+
+def trained(sampler, batches=6, rows=4, seed=0):
+    """The sampler after some generation batches of 8 completions a row; row 1 of 0..9 is never scored."""
+    chance = np.random.default_rng(seed)
+    for _ in range(batches):
+        chosen = chance.choice(np.delete(np.arange(sampler.posterior.num_samples), 1), rows, replace=False)
+        sampler.observe(chosen, chance.integers(0, 9, rows), np.full(rows, 8))
+    return sampler
+
+
+@pytest.fixture
+def sampler():
+    return trained(ThompsonSampler(10, seed=7, signal_aware_decay=True))
+
+
+@pytest.fixture
+def snapshot(sampler, tmp_path):
+    save_snapshot(tmp_path / "saved", sampler, metadata=RUN, sample_key=np.arange(-5, 5, dtype=np.int64))
+    return load_snapshot(tmp_path / "saved")
+
+
+def same(left, right):
+    assert (left.sample_id, left.task, left.metadata) == (right.sample_id, right.task, right.metadata)
+    for name in NUMBERS:
+        one, other = getattr(left, name), getattr(right, name)
+        assert one.dtype == other.dtype, name
+        np.testing.assert_array_equal(one, other)
+
+
+# ------------------------------------------------------------------------------------------------- from a snapshot
+
+
+@settings(max_examples=30)
+@given(batches=st.integers(1, 30), decay=st.sampled_from([0.0, 0.5, 0.999, 1.0]), seed=st.integers(0, 99))
+def test_the_counts_are_those_that_the_sampler_chooses_by(tmp_path_factory, batches, decay, seed):
+    sampler = trained(ThompsonSampler(10, decay_unsampled=decay), batches, seed=seed)
+    folder = tmp_path_factory.mktemp("saved")
+    save_snapshot(folder, sampler, sample_key=np.arange(10))
+    table, posterior = posterior_table(load_snapshot(folder)), sampler.posterior
+    visited = np.flatnonzero(posterior.visits)
+    assert table.index.tolist() == visited.tolist()
+    np.testing.assert_array_equal(table.alpha, posterior.alpha[visited])
+    np.testing.assert_array_equal(table.beta, posterior.beta[visited])
+    np.testing.assert_array_equal(table.pass_rate, posterior.posterior_mean[visited])
+    np.testing.assert_array_equal(table.visits, posterior.visits[visited])
+    np.testing.assert_array_equal(table.last_step, posterior.last_update[visited])
+
+
+def test_a_row_that_was_never_scored_is_not_in_the_table(snapshot):
+    table = posterior_table(snapshot)
+    assert 1 not in table.index
+    assert len(table) == len(table.index) < 10
+
+
+def test_without_names_a_row_is_called_by_its_key_in_hexadecimal(snapshot):
+    table = posterior_table(snapshot)
+    keys = dict(zip(table.index.tolist(), table.sample_id, strict=True))
+    assert all(len(name) == 16 for name in keys.values())
+    for row, name in keys.items():
+        assert np.array([int(name, 16)], dtype=np.uint64).astype(np.int64)[0] == row - 5
+
+
+def test_names_and_tasks_are_given_for_all_rows_and_kept_for_those_visited(snapshot):
+    tasks = ["math" if row % 2 else None for row in range(10)]
+    table = posterior_table(snapshot, sample_id=range(100, 110), task=tasks)
+    assert table.sample_id == [str(100 + row) for row in table.index.tolist()]
+    assert table.task == [tasks[row] for row in table.index.tolist()]
+
+
+def test_a_snapshot_that_does_not_say_which_rows_it_is_about_needs_their_names(sampler, tmp_path):
+    save_snapshot(tmp_path, sampler)
+    snapshot = load_snapshot(tmp_path)
+    with pytest.raises(SnapshotMismatchError, match=r"no sample_key.* Pass sample_id"):
+        posterior_table(snapshot)
+    assert len(posterior_table(snapshot, sample_id=range(10))) > 0
+
+
+@pytest.mark.parametrize("column", ["sample_id", "task"])
+def test_a_column_of_another_length_is_refused(snapshot, column):
+    with pytest.raises(ConfigurationError, match=rf"{column} has 9 entries; .* 10 rows"):
+        posterior_table(snapshot, **{column: ["a"] * 9})
+
+
+def test_two_rows_of_one_name_are_refused(snapshot):
+    with pytest.raises(ConfigurationError, match="have the name of another one"):
+        posterior_table(snapshot, sample_id=["a"] * 10)
+
+
+def test_two_rows_of_one_key_are_damage(sampler, tmp_path):
+    save_snapshot(tmp_path, sampler, sample_key=np.zeros(10, dtype=np.int64))
+    with pytest.raises(SnapshotCorruptError, match="have the name of another one"):
+        posterior_table(load_snapshot(tmp_path))
+
+
+def test_the_facts_are_those_that_the_snapshot_has(snapshot):
+    from trl_vade import __version__
+
+    assert posterior_table(snapshot).metadata == {
+        "format_version": 1,
+        "package_version": __version__,
+        "global_step": 40,
+        "generation_batches": 6,
+        "num_samples": 10,
+        "rollouts": 640,
+        "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
+        "dataset_fingerprint": "f" * 64,
+        "success_reward": "is_right",
+        "success_threshold": 0.5,
+        "num_generations": 8,
+        "sampler": "thompson",
+        "information_gain": "asymmetric",
+        "prior": "flat",
+        "decay_sampled": 0.2,
+        "decay_unsampled": 0.999,
+        "signal_aware_decay": True,
+        "seed": 7,
+    }
+
+
+def test_facts_that_are_given_stand_and_those_of_the_counts_come_from_the_snapshot(snapshot):
+    given = {"sampler": "mopps", "global_step": 1, "num_samples": 1, "temperature": None}
+    facts = posterior_table(snapshot, facts=given).metadata
+    assert {name: facts[name] for name in given} == given | {"global_step": 40, "num_samples": 10}
+    assert "success_reward" not in facts
+
+
+def test_a_folder_of_this_machine_is_no_model_of_the_hub(snapshot, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    for name in ("models/mine", "/somewhere/mine", "../mine", 7):
+        assert "base_model" not in facts_of(replace(snapshot, metadata={"base_model": name}))
+    assert facts_of(replace(snapshot, metadata={"base_model": "gpt2"}))["base_model"] == "gpt2"
+
+
+def test_other_samplers_have_a_table_too(tmp_path):
+    for number, sampler in enumerate([UniformSampler(10), ThompsonSampler(10, greedy=True)]):
+        save_snapshot(tmp_path / str(number), trained(sampler), sample_key=np.arange(10))
+    facts = [posterior_table(load_snapshot(tmp_path / str(number))).metadata for number in range(2)]
+    assert [(one["sampler"], one["global_step"]) for one in facts] == [("uniform", 6), ("greedy", 6)]
+
+
+def test_a_step_that_is_no_number_is_damage(snapshot):
+    for step in ("40", -1, 1.5):
+        with pytest.raises(SnapshotCorruptError, match="global_step is"):
+            posterior_table(replace(snapshot, metadata={"run": {"global_step": step}}))
+
+
+# ------------------------------------------------------------------------------------------------------- the file
+
+
+@st.composite
+def tables(draw):
+    size = draw(st.integers(0, 12))
+    counts = st.floats(0, 2**53)
+    alpha, beta = (np.array(draw(st.lists(counts, min_size=size, max_size=size)), dtype=np.float64) for _ in "ab")
+    ids = draw(st.lists(st.text(max_size=8), min_size=size, max_size=size, unique=True))
+    index = draw(st.lists(st.integers(0, 99), min_size=size, max_size=size, unique=True))
+    task = draw(st.none() | st.lists(st.none() | st.text(max_size=4), min_size=size, max_size=size))
+    some = st.lists(st.integers(1, 50), min_size=size, max_size=size)
+    values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+    return PosteriorTable(
+        sample_id=ids,
+        index=np.array(index, dtype=np.int64),
+        task=task,
+        alpha=alpha,
+        beta=beta,
+        visits=np.array(draw(some), dtype=np.int64),
+        pass_rate=(alpha + 1) / (alpha + beta + 2),
+        last_step=np.array(draw(some), dtype=np.int64),
+        metadata=draw(st.dictionaries(st.text(), values | st.lists(values), max_size=3))
+        | {"format_version": 1, "global_step": 9, "generation_batches": 50, "num_samples": 100},
+    )
+
+
+@settings(max_examples=40)
+@given(tables())
+def test_what_is_written_is_read(tmp_path_factory, table):
+    path = tmp_path_factory.getbasetemp() / "any.parquet"
+    write_table(table, path)
+    first = path.read_bytes()
+    read = read_table(path)
+    same(read, replace(table, metadata={k: v for k, v in table.metadata.items() if k not in ("source", "revision")}))
+    write_table(read, path)
+    assert path.read_bytes() == first
+
+
+def test_the_file_has_the_columns_that_are_promised_and_nothing_pickled(snapshot, tmp_path):
+    write_table(posterior_table(snapshot, task=["math"] * 10), tmp_path / "t.parquet")
+    schema = pq.read_schema(tmp_path / "t.parquet")
+    assert {name: str(kind) for name, kind in zip(schema.names, schema.types, strict=True)} == {
+        "sample_id": "string",
+        "index": "int64",
+        "task": "string",
+        "alpha": "double",
+        "beta": "double",
+        "visits": "int64",
+        "pass_rate": "double",
+        "last_step": "int64",
+    }
+    assert json.loads(schema.metadata[METADATA_KEY])["global_step"] == 40
+    write_table(posterior_table(snapshot), tmp_path / "t.parquet")
+    assert "task" not in pq.read_schema(tmp_path / "t.parquet").names
+
+
+def test_where_a_table_was_read_from_is_not_written(snapshot, tmp_path):
+    table = posterior_table(snapshot)
+    write_table(replace(table, metadata={**table.metadata, "source": "/home/me", "revision": "abc"}), tmp_path / "t")
+    same(read_table(tmp_path / "t"), table)
+
+
+@pytest.fixture
+def written(snapshot, tmp_path):
+    """A function that writes the table of `snapshot` with columns and metadata changed by hand; returns the path."""
+
+    def write(metadata=None, drop=(), **columns):
+        path = tmp_path / "hand made.parquet"
+        write_table(posterior_table(snapshot), path)
+        content = pq.read_table(path)
+        for name, values in columns.items():
+            content = content.set_column(content.column_names.index(name), name, values)
+        facts = json.loads(content.schema.metadata[METADATA_KEY])
+        text = metadata if isinstance(metadata, bytes) else json.dumps(facts | (metadata or {})).encode()
+        pq.write_table(content.drop_columns(list(drop)).replace_schema_metadata({METADATA_KEY: text}), path)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "rule"),
+    [
+        ("alpha", lambda values: [-1.0, *values[1:]], "alpha must be in"),
+        ("beta", lambda values: [float("nan"), *values[1:]], "beta must be in"),
+        ("alpha", lambda values: [float("inf"), *values[1:]], "alpha must be in"),
+        ("beta", lambda values: [1e300, *values[1:]], "beta must be in"),
+        ("visits", lambda values: [0, *values[1:]], "visits must be at least 1"),
+        ("pass_rate", lambda values: [values[0] + 1e-5, *values[1:]], "pass_rate must be"),
+        ("pass_rate", lambda values: [float("nan"), *values[1:]], "pass_rate must be"),
+        ("sample_id", lambda values: [values[1], *values[1:]], "sample_id must be another one"),
+        ("index", lambda values: [values[1], *values[1:]], "index must be another one"),
+        ("index", lambda values: [-1, *values[1:]], r"index must be in \[0, 10\)"),
+        ("index", lambda values: [*values[:-1], 10], r"index must be in \[0, 10\)"),
+        ("last_step", lambda values: [7, *values[1:]], r"last_step must be in \[0, 6\]"),
+        ("alpha", lambda values: [None, *values[1:]], "the column alpha has double, 1 nulls"),
+        ("sample_id", lambda values: [None, *values[1:]], "the column sample_id has string, 1 nulls"),
+        ("alpha", lambda values: list(map(str, values)), "the column alpha has string"),
+        ("visits", lambda values: list(map(float, values)), "the column visits has double"),
+        ("sample_id", lambda values: list(range(len(values))), "the column sample_id has int64"),
+    ],
+)
+def test_what_no_run_can_have_left_is_refused_by_name(written, column, change, rule):
+    values = pq.read_table(written())[column].to_pylist()
+    path = written(**{column: pa.array(change(values))})
+    with pytest.raises(SnapshotCorruptError, match=rf"hand made\.parquet.*{rule}"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("column", ["sample_id", "index", "alpha", "beta", "visits", "pass_rate", "last_step"])
+def test_a_column_that_is_missing_is_refused(written, column):
+    with pytest.raises(SnapshotCorruptError, match=f"the column {column} is there twice or not at all"):
+        read_table(written(drop=[column]))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "rule"),
+    [
+        (b"\xff", "no JSON"),
+        (b'{"format_version": NaN}', "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[1]", r"is \[1\], and no JSON object"),
+        ({"format_version": None}, "format_version is None"),
+        ({"format_version": True}, "format_version is True"),
+        ({"format_version": 0}, "format_version is 0"),
+        ({"global_step": "100"}, "global_step is '100'"),
+        ({"generation_batches": -1}, "generation_batches is -1"),
+        ({"num_samples": 0}, "num_samples is 0"),
+    ],
+)
+def test_a_description_that_no_run_can_have_written_is_refused(written, metadata, rule):
+    with pytest.raises(SnapshotCorruptError, match=rf"hand made\.parquet.*{rule}"):
+        read_table(written(metadata))
+
+
+def test_a_table_of_a_newer_release_asks_for_it(written):
+    path = written({"format_version": 2}, drop=["index"])
+    with pytest.raises(SnapshotMismatchError, match=r"format version 2 and .* up to 1.*Upgrade trl_vade"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 500, -1])
+def test_a_file_that_was_cut_short_is_refused(written, keep):
+    path = written()
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(SnapshotCorruptError, match=r"hand made\.parquet cannot be read as Parquet"):
+        read_table(path)
+
+
+def test_a_byte_that_was_damaged_on_the_way_never_gives_other_counts(snapshot, tmp_path):
+    """In the columns, whose pages have checksums; the description behind them is text, and is checked for sense."""
+    path = tmp_path / "posterior.parquet"
+    write_table(posterior_table(snapshot), path)
+    content, whole = path.read_bytes(), read_table(path)
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    refused = 0
+    for place in range(4, end, 7):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
+        try:
+            same(read_table(path), whole)
+        except SnapshotCorruptError:
+            refused += 1
+    assert refused > 0.5 * (end - 4) / 7  # the others are in the headers of pages, and say nothing of the counts
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SnapshotNotFoundError, match=r"none\.parquet is not there"):
+        read_table(tmp_path / "none.parquet")
+
+
+def test_a_table_that_another_tool_wrote_anew_keeps_its_counts(snapshot, tmp_path):
+    from datasets import load_dataset
+
+    table = posterior_table(snapshot, task=[None, *"abcdefghi"])
+    write_table(table, tmp_path / "ours.parquet")
+    rows = load_dataset("parquet", data_files=str(tmp_path / "ours.parquet"), cache_dir=str(tmp_path), split="train")
+    rows.to_parquet(tmp_path / "theirs.parquet")
+    same(read_table(tmp_path / "theirs.parquet"), replace(table, metadata={}))
+
+
+def test_of_a_strangers_table_names_and_counts_are_enough(tmp_path):
+    columns = {
+        "beta": pa.array([1, 0], pa.int32()),
+        "alpha": pa.array([3.0, 0.5], pa.float32()),
+        "sample_id": pa.array(["b", "a"], pa.large_string()).dictionary_encode(),
+        "note": pa.array([None, "x"]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet")
+    assert (table.sample_id, table.task, table.metadata) == (["b", "a"], None, {})
+    assert table.index.tolist() == [-1, -1]
+    assert table.visits.tolist() == [1, 1]
+    assert table.last_step.tolist() == [0, 0]
+    np.testing.assert_allclose(table.pass_rate, [4 / 6, 1.5 / 2.5])
+    write_table(table, tmp_path / "again.parquet")
+    same(read_table(tmp_path / "again.parquet"), table)
+
+
+def test_a_strangers_table_is_checked_as_well(tmp_path):
+    pq.write_table(pa.table({"sample_id": ["a", "b"], "alpha": [-2.0, 1.0], "beta": [0.0, 1.0]}), tmp_path / "t")
+    with pytest.raises(SnapshotCorruptError, match="alpha must be in"):
+        read_table(tmp_path / "t")
+    pq.write_table(pa.table({"sample_id": ["a", "b"], "alpha": [2.0, 1.0]}), tmp_path / "t")
+    with pytest.raises(SnapshotCorruptError, match="the column beta is there twice or not at all"):
+        read_table(tmp_path / "t")
+
+
+def test_what_could_not_be_read_again_is_not_written(snapshot, tmp_path):
+    table = posterior_table(snapshot)
+    with pytest.raises(SnapshotCorruptError, match="alpha must be in"):
+        write_table(replace(table, alpha=table.alpha - 100), tmp_path / "t")
+    for value in (float("nan"), object()):
+        with pytest.raises(ConfigurationError, match="strict JSON"):
+            write_table(replace(table, metadata={**table.metadata, "note": value}), tmp_path / "t")
+    assert list(tmp_path.glob("t*")) == []

@@ -1,0 +1,68 @@
+"""What `posterior_views` makes of posteriors, on the terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .pass_rates import text_histogram
+from .posterior_table import PosteriorTable
+from .posterior_views import Difference
+from .tables import print_columns, print_table
+
+FACTS = (
+    *("base_model", "model_repo", "dataset", "dataset_revision", "sampler", "preset", "success_reward"),
+    *("success_threshold", "num_generations", "global_step", "generation_batches", "rollouts"),
+)
+
+
+def print_posterior(
+    table: PosteriorTable, summary: Mapping[str, Any], sort: str, first: list[Any], last: list[Any]
+) -> None:
+    """Print the facts, the histogram, and the rows of both ends, which are `row_records` in the order of `sort`."""
+    known = [(name, str(table.metadata[name])) for name in FACTS if table.metadata.get(name) is not None]
+    total = summary["num_samples"]
+    of = f" of {total:,}, the others never scored" if total and total > summary["rows"] else ""
+    counts = [("rows", f"{summary['rows']:,}{of}")]
+    if summary["rows"]:
+        counts.append(("pass rate", f"{summary['mean_pass_rate']:.3f} (median {summary['median_pass_rate']:.3f})"))
+        counts.append(("visits of a row", f"{summary['mean_visits']:.1f} (at most {summary['most_visits']:,})"))
+    print_table("The posterior", [*known, *counts])
+    print("How many rows have which pass rate\n" + text_histogram(table))
+    head = ["row", "index", "pass rate", "alpha", "beta", "visits", "last step"]
+    columns = ["sample_id", "index", "pass_rate", "alpha", "beta", "visits", "last_step"]
+    if table.task is not None:
+        head, columns = [head[0], "task", *head[1:]], [columns[0], "task", *columns[1:]]
+    between = [["..."] * len(columns)] if len(first) + len(last) < len(table) and last else []
+    lines = [*_cells(first, columns), *between, *_cells(last, columns)]
+    ends = "hardest rows first" if sort == "pass_rate" else f"by {sort}"
+    print_columns(f"The rows, {ends}", head, lines, text=len(columns) - 6)
+
+
+def print_difference(found: Difference, rows: int) -> None:
+    """Print the counts, the facts that differ, and at most `rows` of the rows that became easy, and hard."""
+    said = found.as_json()
+    lines = [("rows in both", f"{said['in_both']:,}")]
+    lines += [(f"only in {one}", f"{said[f'only_in_{one.lower()}']:,}") for one in "AB"]
+    lines += [(f"became {word}", f"{len(said[f'became_{word}']):,}") for word in ("easy", "hard")]
+    lines.append(("mean change of the pass rate", _shown(said["mean_change"])))
+    lines.append(("correlation of the pass rates", _shown(said["correlation"])))
+    print_table(f"From A to B (by {found.threshold:g} or more)", lines)
+    if found.facts:
+        facts = [[name, str(before), str(after)] for name, (before, after) in found.facts.items()]
+        print_columns("What differs between the runs", ["", "A", "B"], facts, text=3)
+    columns = ["sample_id", "before", "after", "change"]
+    columns = [columns[0], "task", *columns[1:]] if any(found.task) else columns
+    for word in ("easy", "hard"):
+        records = said[f"became_{word}"][:rows]
+        if records:
+            title = f"Became {word}" if len(records) == len(said[f"became_{word}"]) else f"Became {word}, the first"
+            print_columns(title, ["row", *columns[1:]], _cells(records, columns), text=len(columns) - 3)
+
+
+def _cells(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[list[str]]:
+    return [[_shown(record.get(name)) for name in columns] for record in records]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,172 @@
+"""Posteriors looked at: one by itself, and two beside each other. Data; `cli_posterior` prints it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .checks import FloatArray, IntArray, shown
+from .errors import ConfigurationError
+from .pass_rates import bin_counts
+from .posterior_table import PLACE, PosteriorTable
+
+SORTS = ("pass_rate", "visits", "last_step", "alpha", "beta", "index", "sample_id")
+COLUMNS = ("sample_id", "index", "task", "alpha", "beta", "visits", "pass_rate", "last_step")
+ROUNDING = 1e-9
+"""Differences of pass rates are taken as equal to a threshold that they miss by less."""
+
+
+def summarise_posterior(table: PosteriorTable) -> dict[str, Any]:
+    """Return what a posterior comes to, as JSON values; `histogram` is `bin_counts`, and means of no rows are None."""
+    rates = table.pass_rate
+    return {
+        "rows": len(table),
+        "num_samples": table.metadata.get("num_samples"),
+        "mean_pass_rate": float(rates.mean()) if len(table) else None,
+        "median_pass_rate": float(np.median(rates)) if len(table) else None,
+        "mean_visits": float(table.visits.mean()) if len(table) else None,
+        "most_visits": int(table.visits.max()) if len(table) else None,
+        "histogram": bin_counts(rates).tolist(),
+    }
+
+
+def order_by(table: PosteriorTable, column: str) -> IntArray:
+    """Return (V,) places of the rows in ascending order of a column; ties go by `sample_id`.
+
+    Raises:
+        ConfigurationError: no such column.
+    """
+    if column not in SORTS:
+        raise ConfigurationError(f"A posterior cannot be sorted by {shown(column)}; give one of {', '.join(SORTS)}.")
+    values = getattr(table, column)
+    return np.array(sorted(range(len(table)), key=lambda row: (values[row], table.sample_id[row])), dtype=np.int64)
+
+
+def both_ends(order: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    """Return the first and the last places of an order, `count` in all and none twice."""
+    count = min(count, len(order))
+    first = order[: count - count // 2]
+    return first, order[len(order) - count // 2 :]
+
+
+def row_records(table: PosteriorTable, rows: Iterable[int]) -> list[dict[str, Any]]:
+    """Return rows as JSON values. What is not known is None; `task` is left out where no row's is known."""
+    return [
+        {name: _value(table, name, int(row)) for name in COLUMNS if name != "task" or table.task is not None}
+        for row in rows
+    ]
+
+
+def _value(table: PosteriorTable, name: str, row: int) -> Any:
+    value = getattr(table, name)[row]
+    value = value.item() if isinstance(value, np.generic) else value
+    unknown = (name == "index" and value < 0) or (name == "last_step" and value == 0)
+    return None if unknown else value
+
+
+# ----------------------------------------------------------------------------------------------- two beside each other
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """Two posteriors, joined on `sample_id`. The rows that both have are in ascending order of their change."""
+
+    only_a: int
+    only_b: int
+    sample_id: list[str]  # M, of the rows in both
+    task: list[str | None]  # M; b's where it has any, else a's
+    before: FloatArray  # (M,) pass rates in a
+    after: FloatArray  # (M,) in b
+    threshold: float
+    facts: dict[str, tuple[Any, Any]]  # what is said of the runs, where it differs: (a's, b's)
+
+    @property
+    def change(self) -> FloatArray:
+        """(M,) after - before."""
+        return self.after - self.before
+
+    @property
+    def became_easy(self) -> IntArray:
+        """Places of the rows whose pass rate rose by the threshold or more, the largest rise first."""
+        return np.flatnonzero(self.change >= self.threshold - ROUNDING)[::-1]
+
+    @property
+    def became_hard(self) -> IntArray:
+        """Places of the rows whose pass rate fell by the threshold or more, the largest fall first."""
+        return np.flatnonzero(self.change <= -self.threshold + ROUNDING)
+
+    @property
+    def correlation(self) -> float | None:
+        """Pearson's, of the pass rates before and after; None where one of them is the same in all rows."""
+        if len(self.before) < 2 or np.ptp(self.before) == 0 or np.ptp(self.after) == 0:
+            return None
+        return float(np.corrcoef(self.before, self.after)[0, 1])
+
+    def records(self, rows: Iterable[int]) -> list[dict[str, Any]]:
+        """Rows as JSON values."""
+        return [
+            {
+                "sample_id": self.sample_id[row],
+                "task": self.task[row],
+                "before": float(self.before[row]),
+                "after": float(self.after[row]),
+                "change": float(self.change[row]),
+            }
+            for row in rows
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        mean = float(self.change.mean()) if len(self.before) else None
+        return {
+            "in_both": len(self.before),
+            "only_in_a": self.only_a,
+            "only_in_b": self.only_b,
+            "mean_change": mean,
+            "correlation": self.correlation,
+            "threshold": self.threshold,
+            "became_easy": self.records(self.became_easy),
+            "became_hard": self.records(self.became_hard),
+            "differing_facts": {name: list(values) for name, values in self.facts.items()},
+        }
+
+
+def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Difference:
+    """Join two posteriors on `sample_id`, `a` being the earlier one or the one to compare with.
+
+    Args:
+        threshold: in (0, 1]; the change of a pass rate from which on a row counts as having become easy or hard.
+
+    Raises:
+        ConfigurationError: the threshold is none.
+    """
+    if isinstance(threshold, bool) or not 0 < threshold <= 1:
+        raise ConfigurationError(
+            f"threshold is {shown(threshold)}; it must be in (0, 1]: pass rates cannot change by more, and every row "
+            "changes by at least 0."
+        )
+    places = {name: row for row, name in enumerate(b.sample_id)}
+    pairs = np.array([(row, places[name]) for row, name in enumerate(a.sample_id) if name in places], dtype=np.int64)
+    in_a, in_b = pairs.reshape(-1, 2).T
+    order = np.argsort(b.pass_rate[in_b] - a.pass_rate[in_a], kind="stable")
+    in_a, in_b = in_a[order], in_b[order]
+    tasks = [
+        (b.task[right] if b.task else None) or (a.task[left] if a.task else None)
+        for left, right in zip(in_a, in_b, strict=True)
+    ]
+    return Difference(
+        only_a=len(a) - len(in_a),
+        only_b=len(b) - len(in_b),
+        sample_id=[a.sample_id[row] for row in in_a],
+        task=tasks,
+        before=a.pass_rate[in_a],
+        after=b.pass_rate[in_b],
+        threshold=float(threshold),
+        facts=_differing_facts(a.metadata, b.metadata),
+    )
+
+
+def _differing_facts(a: dict[str, Any], b: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    names = [name for name in {**a, **b} if name not in (*PLACE, "format_version", "recipe")]
+    return {name: (a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name)}
