@@ -21,6 +21,7 @@ from pathlib import Path
 
 from trl_vade.errors import VADEError
 from trl_vade.sources import SOURCES, VALIDATION_SHARE
+from trl_vade.tables import print_columns
 
 TEMPLATE = Path(__file__).parent.parent / "model_cards" / "mixture.md"
 
@@ -62,9 +63,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def show_sources(tasks: list[str]) -> None:
     """Print what would be read, with totals."""
     chosen = [SOURCES[task] for task in tasks]
-    head = ["source", "task", "domain", "rows", "licence"]
-    rows = [[source.name, source.task, source.domain, f"{source.count:,}", source.licence] for source in chosen]
-    print_table("The mixture (arXiv 2511.18902, Table 3)", head, rows)
+    head = ["source", "task", "domain", "licence", "rows"]
+    rows = [[source.name, source.task, source.domain, source.licence, f"{source.count:,}"] for source in chosen]
+    print_columns("The mixture (arXiv 2511.18902, Table 3)", head, rows, text=4)
     for place in dict.fromkeys(f"{source.repo}, revision {source.revision}" for source in chosen):
         print(f"From {place}")
     total = sum(source.count for source in chosen)
@@ -72,23 +73,6 @@ def show_sources(tasks: list[str]) -> None:
     domains = {source.domain: sum(s.count for s in chosen if s.domain == source.domain) for source in chosen}
     print(f"{total:,} rows: {', '.join(f'{domain} {count:,}' for domain, count in domains.items())}")
     print(f"train {total - validation:,}, validation {validation:,}")
-
-
-def print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
-    """Print a table, with lines around it where rich is installed (it is in the `report` extra)."""
-    try:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-    except ImportError:
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        lines = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in [head, *rows]]
-        print("\n".join([title, *(f"  {'  '.join(line).rstrip()}" for line in lines)]))
-        return
-    table = Table(*head, title=title, title_justify="left", box=box.SIMPLE, pad_edge=False)  # 80 columns wide
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
 
 
 def command(args: argparse.Namespace) -> str:

@@ -97,8 +97,7 @@ def test_the_dry_run_shows_every_source_and_loads_nothing():
     assert "train 8,524, validation 947" in text
 
 
-def test_the_dry_run_of_some_sources_needs_no_rich(script, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "rich.console", None)
+def test_the_dry_run_of_some_sources(script, capsys):
     script.main(["--dry_run", "--sources", "geos", "tabmwp"])
     shown = capsys.readouterr().out
     assert "717 rows: math 498, chart 219" in shown

@@ -1,0 +1,78 @@
+"""A plan from a list of arguments; what it counts is in test_plan.py, which also reads it from the script."""
+
+import pytest
+import yaml
+
+from trl_vade import planning
+from trl_vade.errors import ConfigurationError
+from trl_vade.planning import VADEScriptArguments, load_splits, print_plan, read_plan_arguments
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """A recipe on a CPU: nothing is estimated, and no model is looked for."""
+    path = tmp_path / "recipe.yaml"
+    settings = {"output_dir": str(tmp_path / "out"), "use_cpu": True, "num_generations": 4, "dataset_name": "you/rows"}
+    path.write_text(yaml.safe_dump(settings | {"per_device_train_batch_size": 16, "num_train_epochs": 2}))
+    return str(path)
+
+
+def test_the_plans_own_flags_are_found_among_those_of_the_run():
+    found = read_plan_arguments(["--learning_rate", "1e-6", "--plan_rows", "7", "--plan", "--beta=0", "--config", "x"])
+    assert (found.plan, found.plan_rows, found.plan_gpu_memory) == (True, 7, 139.0)
+
+
+def test_a_prefix_of_a_flag_is_not_taken_for_the_flag():
+    assert read_plan_arguments(["--plan_row", "7"]).plan_rows is None
+
+
+def test_a_plan_counts_and_says_why_it_estimates_nothing(recipe, capsys):
+    print_plan(["--config", recipe, "--plan_rows", "22"])
+    out = capsys.readouterr().out
+    for expected in ("4 rows x 4 = 16 completions", "10 (5 an epoch)", "No estimate of GPU memory: use_cpu is set."):
+        assert expected in out
+
+
+def test_the_number_of_processes_can_be_given(recipe, capsys):
+    print_plan(["--config", recipe, "--plan_rows", "22", "--plan_processes", "2"])
+    assert "8 rows x 4 = 32 completions" in capsys.readouterr().out
+
+
+def test_what_cannot_work_is_one_error_with_the_reason_and_how_it_was_planned(recipe):
+    with pytest.raises(ConfigurationError, match=r"^This recipe cannot run so\. .*has 3 rows.*Planned as launched"):
+        print_plan(["--config", recipe, "--plan_rows", "3"])
+    with pytest.raises(ConfigurationError, match=r"^This recipe cannot run so\. ") as error:
+        print_plan(["--config", recipe, "--plan_rows", "3", "--plan_processes", "1"])
+    assert "Planned as launched" not in str(error.value)
+
+
+def test_a_plan_downloads_no_data_set(recipe):
+    with pytest.raises(ConfigurationError, match=r"'you/rows' is no folder here, and a plan downloads nothing"):
+        print_plan(["--config", recipe])
+
+
+def test_without_a_model_the_hub_is_not_asked_for_one(tmp_path, capsys):
+    flags = ["--output_dir", str(tmp_path), "--plan_rows", "64", "--plan_prompt_tokens", "5", "--plan_processes", "1"]
+    print_plan(flags)
+    assert "No estimate of GPU memory: no model is named" in capsys.readouterr().out
+
+
+def test_an_argument_that_no_run_has_is_refused(recipe):
+    with pytest.raises(ConfigurationError, match="--learning_rat_e"):
+        print_plan(["--config", recipe, "--plan_rows", "22", "--learning_rat_e", "1"])
+
+
+def test_the_rows_of_a_local_data_set_are_counted(recipe, tmp_path, capsys, monkeypatch):
+    data = tmp_path / "rows"
+    data.mkdir()
+    (data / "train.jsonl").write_text('{"prompt": "one"}\n' * 9)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    print_plan(["--config", recipe, "--dataset_name", str(data)])
+    assert "4 (2 an epoch)" in capsys.readouterr().out
+    assert len(load_splits(VADEScriptArguments(dataset_name=str(data)))["train"]) == 9
+
+
+def test_the_embedded_data_set_needs_no_network_and_is_counted(recipe, capsys, monkeypatch):
+    monkeypatch.setattr(planning, "load_splits", lambda script_args: {"train": range(10)})
+    print_plan(["--config", recipe, "--dataset_name", planning.TESTBED])
+    assert "4 (2 an epoch)" in capsys.readouterr().out

@@ -1,0 +1,236 @@
+"""`trl-vade`: plans, reports, evaluations and posteriors on the command line.
+
+What a command needs is imported when it runs, so `trl-vade --help` loads neither torch nor TRL. No command takes a
+token: the Hub's client reads the login of `hf auth login`, or HF_TOKEN.
+"""
+
+import importlib.util
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from . import __version__, cli_posterior
+from .errors import VADEError
+
+
+class Commands(TyperGroup):
+    """A group whose commands end with a message and exit code 1 where the package or the disk refuses."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # `trl-vade ... | head`: typer ends that quietly
+            raise
+        except (VADEError, OSError) as error:
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="trl-vade",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # it would read "[report]" in `pip install "trl-vade[report]"` as a style
+    pretty_exceptions_enable=False,  # a traceback with the values of variables could show a token
+    epilog="The Hub's login is that of `hf auth login`, or HF_TOKEN; no command takes a token.",
+)
+app.add_typer(cli_posterior.app, name="posterior", short_help="Look at posteriors; to the Hub and back.")
+AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"trl-vade {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """GRPO that chooses its prompts: what a recipe means, what a run did, what it found hard."""
+
+
+# -------------------------------------------------------------------------------------------------------------- plan
+
+
+@app.command(
+    context_settings=AS_THEY_ARE,
+    no_args_is_help=True,
+    options_metavar="[TRAINING ARGUMENTS]",
+    short_help="Print what a recipe means; train nothing.",
+)
+def plan(context: typer.Context) -> None:
+    """Print what a recipe means (batches, updates, rollouts, GPU memory) and train nothing.
+
+    Takes the arguments of scripts/train_vade.py, which are TRL's and those below. Of the model only its config.json is
+    read; no GPU is looked at and no launcher is needed. What does not divide or cannot fit is refused: exit code 1.
+
+    \b
+    --plan_accelerate FILE      accelerate configuration that the run will be
+                                launched with: the number of processes and what
+                                they share (default: WORLD_SIZE or 1, nothing)
+    --plan_processes N          number of processes, in place of that one
+    --plan_rows N               rows of the training split (default: the data
+                                set is loaded from its folder)
+    --plan_prompt_tokens N      tokens of the longest prompt, with its images
+                                (default: vade_max_prompt_length, or
+                                vllm_max_model_length - max_completion_length)
+    --plan_image_tokens N       image tokens of a row, on average (1024)
+    --plan_gpu_memory GIB       memory of a GPU (139: an H200)
+
+    \b
+    Examples:
+      trl-vade plan --config recipe.yaml --plan_rows 8524
+      trl-vade plan --config recipe.yaml --plan_rows 8524 \\
+        --plan_accelerate scripts/accelerate/fsdp2.yaml --num_generations 16
+    """
+    from .planning import print_plan
+
+    print_plan(context.args)
+
+
+# ------------------------------------------------------------------------------------------------------------ report
+
+
+@app.command(short_help="Print and draw what a run's sampler did.")
+def report(
+    output_dir: Annotated[
+        Path, typer.Argument(metavar="OUTPUT_DIR", help="Of a run that called save_model() and save_state().")
+    ],
+) -> None:
+    """Print what the sampler did, and write vade_summary.json and vade_report.png into the output directory.
+
+    Where a posterior is broken or a file is missing, the message names it. The picture needs matplotlib:
+    pip install "trl-vade[report]".
+
+    \b
+    Example:
+      trl-vade report vade-quickstart
+    """
+    from .report import REPORT_FILE, SUMMARY_FILE, summary_rows, write_report
+    from .tables import print_table
+
+    try:
+        summary = write_report(output_dir)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "matplotlib":
+            raise
+        raise VADEError('The picture needs matplotlib, which is not here: pip install "trl-vade[report]".') from error
+    print_table("What the sampler did", summary_rows(summary))
+    typer.echo(f"Picture: {output_dir / REPORT_FILE}")
+    typer.echo(f"Summary: {output_dir / SUMMARY_FILE}")
+
+
+# ---------------------------------------------------------------------------------------------------------- evaluate
+
+
+# Options end at MODEL, so that everything after it, `--help` too, reaches lmms-eval as it is.
+@app.command(
+    context_settings={"allow_extra_args": True, "allow_interspersed_args": False},
+    short_help="Evaluate a model with lmms-eval.",
+)
+def evaluate(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, or a model of the Hub.")],
+    print_command: Annotated[
+        bool, typer.Option("--print_command", help="Print lmms-eval's command and run nothing.")
+    ] = False,
+) -> None:
+    """Evaluate a model with lmms-eval, whose own options follow MODEL.
+
+    Without --model and --model_args among them: qwen2_5_vl and pretrained=MODEL. Exit code 0 means that a new results
+    file lies under --output_path: lmms-eval itself exits 0 on failure, too.
+
+    lmms-eval prints HF_TOKEN into its log, so it gets no environment variable whose name ends in TOKEN. For gated data
+    log in by `hf auth login`. It is installed by pip install "trl-vade[eval]".
+
+    \b
+    Examples:
+      trl-vade evaluate qwen-vade --tasks chartqa --output_path results
+      trl-vade evaluate you/qwen-vade --tasks mathvista_testmini,chartqa \\
+        --output_path results --batch_size 8 --log_samples
+      trl-vade evaluate --print_command qwen-vade --tasks chartqa \\
+        --output_path results
+    """
+    command = lmms_eval_command(model, context.args)
+    if print_command:
+        typer.echo(shlex.join(command))
+        return
+    if importlib.util.find_spec("lmms_eval") is None:
+        raise VADEError('lmms-eval is not installed here: pip install "trl-vade[eval]".')
+    output = Path(_value(context.args, "--output_path") or ".")
+    before = _results(output)
+    code = subprocess.run(command, env=without_tokens(os.environ), check=False).returncode
+    if not _results(output) - before:
+        typer.echo(
+            f"Error: lmms-eval ended with exit code {code} and left no new results file (*_results.json) under "
+            f"{output}, so nothing was evaluated, whatever the code says. Its log above has the reason. It gets no "
+            "HF_TOKEN; for gated data log in by `hf auth login`.",
+            err=True,
+        )
+        raise typer.Exit(code if code > 0 else 1)
+    raise typer.Exit(code if code >= 0 else 1)
+
+
+def lmms_eval_command(model: str, options: Sequence[str]) -> list[str]:
+    """The command that evaluates `model`: the user's options unchanged, after what they leave out.
+
+    Raises:
+        typer.BadParameter: there is no --output_path, or --model_args is about another model.
+    """
+    if not _value(options, "--output_path"):
+        raise typer.BadParameter(
+            "give --output_path FOLDER after MODEL: lmms-eval exits 0 on failure, too, so the results file that it "
+            "leaves there is the only sign of success."
+        )
+    arguments = _value(options, "--model_args")
+    if arguments is not None and model not in arguments:
+        raise typer.BadParameter(
+            f"--model_args {arguments} does not name {model}, so lmms-eval would evaluate another model: add "
+            f"pretrained={model} to it (for vLLM model={model})."
+        )
+    command = [sys.executable, "-m", "lmms_eval"]
+    command += [] if _value(options, "--model") else ["--model", "qwen2_5_vl"]
+    command += [] if arguments else ["--model_args", f"pretrained={model}"]
+    return [*command, *options]
+
+
+def without_tokens(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without secrets that lmms-eval 0.7.3 would print (it logs HF_TOKEN); a judge's key stays."""
+    switch = "HF_HUB_DISABLE_IMPLICIT_TOKEN"  # is no token
+    return {name: value for name, value in environment.items() if not name.endswith("TOKEN") or name == switch}
+
+
+def _value(options: Sequence[str], name: str) -> str | None:
+    """The value of an option in an argument list, `--name value` or `--name=value`; the last one counts."""
+    value = None
+    for place, option in enumerate(options):
+        if option == name:
+            value = options[place + 1] if place + 1 < len(options) else ""
+        elif option.startswith(f"{name}="):
+            value = option.removeprefix(f"{name}=")
+    return value
+
+
+def _results(folder: Path) -> set[tuple[Path, int]]:
+    return {(path, path.stat().st_mtime_ns) for path in folder.rglob("*_results.json")}
+
+
+def main() -> None:
+    """The entry point."""
+    app(prog_name="trl-vade")
+
+
+if __name__ == "__main__":
+    main()
