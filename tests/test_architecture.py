@@ -14,19 +14,19 @@ REPOSITORY = PACKAGE.parent
 
 # A module may import those on lines above its own, and nothing beside or below it.
 ORDER = [
-    ["errors", "durable"],
-    ["checks", "document", "presets", "repeats"],
-    ["posterior_state", "order", "prompt_sampler", "prior"],
+    ["errors", "durable", "main_process", "staging", "card_templates"],
+    ["checks", "document", "presets", "repeats", "hub"],
+    ["posterior_state", "order", "prompt_sampler", "prior", "push_queue"],
     ["posterior", "rules", "strata"],
-    ["information", "outage", "posterior_sampler", "fresh_rows"],
+    ["information", "outage", "posterior_sampler", "fresh_rows", "posterior_columns"],
     ["samplers"],
     ["snapshot", "peers"],
-    ["config", "feedback", "data", "join", "sampler_choice"],
-    ["prompt_length"],
-    ["preflight", "selection_log", "decoding", "notices", "rounds", "gradients"],
-    ["loading"],
-    ["selection", "request_seeds"],
-    ["colocated"],
+    ["config", "feedback", "data", "join", "sampler_choice", "posterior_table"],
+    ["prompt_length", "sample_ids", "posterior_facts", "pass_rates"],
+    ["preflight", "selection_log", "decoding", "notices", "rounds", "gradients", "posterior_repo"],
+    ["loading", "posterior_source", "run"],
+    ["selection", "request_seeds", "warm_start", "report_picture"],
+    ["colocated", "report"],
     [
         "ahead",
         "generation",
@@ -39,6 +39,9 @@ ORDER = [
         "initial_rollouts",
     ],
     ["checkpoint"],
+    ["run_facts"],
+    ["model_card", "publication"],
+    ["publishing"],
     ["trainer"],
 ]
 CORE = [
@@ -62,9 +65,6 @@ CORE = [
 ]
 # Edges stand beside the order. Each may import what is listed here and no other module of the package.
 EDGES = {
-    "run": [*CORE, "selection_log"],
-    "report": ["errors", "run", "report_picture"],
-    "report_picture": ["run"],
     "plan": ["config", "errors", "presets"],
     "plan_report": ["launch", "memory", "plan"],
     "launch": ["errors"],
@@ -83,11 +83,27 @@ EDGES = {
     "overlap": ["errors", "question_text", "sources"],
     "mixture_rows": ["conversations", "overlap", "sources"],
     "mixture_parts": ["durable", "errors", "mixture_rows", "overlap", "sources"],
-    "mixture_card": [],
+    "mixture_card": ["card_templates"],
     "mixture": [
         *("durable", "errors", "mixture_card", "mixture_parts", "mixture_rows"),
         *("overlap", "question_text", "sources"),
     ],
+    "tables": [],
+    "planning": [
+        *("errors", "launch", "memory", "model_shape"),
+        *("plan", "plan_report", "tables", "testbed"),
+    ],
+    "posterior_views": ["checks", "errors", "pass_rates", "posterior_table"],
+    "posterior_printing": ["pass_rates", "posterior_table", "posterior_views", "tables"],
+    "posterior_files": [
+        *("checks", "data", "durable", "errors", "posterior_repo", "posterior_source", "posterior_table"),
+        *("posterior_views", "sample_ids", "snapshot"),
+    ],
+    "cli_posterior": [
+        *("posterior_files", "posterior_printing", "posterior_repo", "posterior_source", "posterior_table"),
+        *("posterior_views", "snapshot"),
+    ],
+    "cli": ["cli_posterior", "errors", "planning", "report", "tables"],
 }
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 TOP = {"trainer"}  # imported by `__init__` alone, which loads it on first use

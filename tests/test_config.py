@@ -9,7 +9,7 @@ from trl import GRPOConfig, TrlParser
 from trl_vade import VADEGRPOConfig
 from trl_vade.config import VADE_DEFAULTS, with_vade_defaults
 from trl_vade.errors import ConfigurationError
-from trl_vade.presets import PEERS, PRESETS, chooses, vade
+from trl_vade.presets import PEERS, POSTERIOR_INITS, PRESETS, chooses, vade, warm_start_source
 from trl_vade.sampler_choice import make_sampler
 from trl_vade.samplers import ThompsonSampler
 from trl_vade.snapshot import state_digest
@@ -17,6 +17,7 @@ from trl_vade.snapshot import state_digest
 CHOOSING = ("thompson", "greedy", "mopps")
 NOT_OF_A_PRESET = {
     *("vade_sampler_kwargs", "vade_strata", "vade_stratify_by", "vade_success_reward", "vade_max_prompt_length"),
+    "vade_posterior_hub_id",
 }
 
 
@@ -42,6 +43,8 @@ def test_the_defaults_are_the_frontier_preset(make_args):
     assert (args.vade_prior, args.vade_strata, args.vade_uniform_share) == ("flat", None, 0.0)
     assert args.vade_stratify_by is None
     assert args.vade_posterior_init == "prior"
+    assert (args.vade_warm_start_discount, args.vade_warm_start_min_match) == (0.2, 0.5)
+    assert args.vade_posterior_hub_id is None
     assert (args.vade_dynamic_sampling, args.vade_max_refills) == (False, 10)
     assert args.vade_success_reward is None
     assert args.vade_success_threshold == 0.5
@@ -92,7 +95,7 @@ def test_a_preset_leaves_no_setting_open_and_names_no_other():
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 20
+    assert len(new) == 23
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
@@ -165,6 +168,75 @@ def test_a_cooldown_that_is_no_part_of_an_epoch_is_refused(make_args, value):
 def test_a_uniform_share_outside_0_to_1_is_refused(make_args, value):
     with pytest.raises(ConfigurationError, match=r"vade_uniform_share=.* no number in \[0, 1\].*Set 0 for none"):
         make_args(vade_uniform_share=value)
+
+
+@pytest.mark.parametrize("value", ["rolout", "", "Prior", "x" * 100_000, "\0"])
+def test_a_word_that_is_neither_known_nor_a_source_is_refused_with_the_known_words(make_args, value):
+    with pytest.raises(ConfigurationError, match=r"vade_posterior_init=.* not known.*prior, rollout.*'user/repo'"):
+        make_args(vade_posterior_init=value)
+
+
+def test_a_source_is_a_repository_or_something_that_is_here(make_args, tmp_path, monkeypatch):
+    (tmp_path / "first-run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for source in ("user/repo", "user/repo@step-000100", "/not/there", "first-run", str(tmp_path), "."):
+        args = make_args(vade_posterior_init=source, vade_sampler="greedy")
+        assert (args.vade_posterior_init, warm_start_source(args)) == (source, source)
+    assert [warm_start_source(make_args(vade_posterior_init=word)) for word in POSTERIOR_INITS] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "reason"),
+    [("uniform", "no choice would rest"), *((peer, "a state of another kind") for peer in PEERS)],
+)
+def test_a_source_is_refused_where_the_sampler_has_no_use_for_it(make_args, sampler, reason):
+    with pytest.raises(ConfigurationError, match=rf"'user/repo' with vade_sampler='{sampler}'.*{reason}.*'prior', or"):
+        make_args(vade_sampler=sampler, vade_posterior_init="user/repo", vade_strata="task")
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -0.1, 1.1, "0.2", None, True, float("nan")])
+def test_a_discount_that_is_no_share_above_0_is_refused(make_args, value):
+    with pytest.raises(ConfigurationError, match=r"vade_warm_start_discount=.* no number in \(0, 1\].*init='prior'"):
+        make_args(vade_warm_start_discount=value)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, "0.2", None, True, float("nan")])
+def test_a_match_that_is_no_share_is_refused(make_args, value):
+    with pytest.raises(
+        ConfigurationError, match=r"vade_warm_start_min_match=.* no number in \[0, 1\].*or 0 to accept"
+    ):
+        make_args(vade_warm_start_min_match=value)
+
+
+def test_the_ends_of_both_ranges_are_accepted(make_args):
+    args = make_args(vade_warm_start_discount=1, vade_warm_start_min_match=0)
+    assert (args.vade_warm_start_discount, args.vade_warm_start_min_match) == (1, 0)
+
+
+@pytest.mark.parametrize("value", ["", "a/b/c", "user/name@main", "user/..", 3, ["user/name"]])
+def test_a_posterior_repository_that_can_have_no_such_name_is_refused(make_args, value):
+    with pytest.raises(
+        ConfigurationError, match=r"vade_posterior_hub_id=.* no name of a repository.*or to None"
+    ) as no:
+        make_args(vade_posterior_hub_id=value)
+    assert len(str(no.value)) < 600
+
+
+@pytest.mark.parametrize("value", ["user/name", "name", "Some-User/some_name.v2"])
+def test_a_name_that_a_repository_can_have_is_kept(make_args, value):
+    assert make_args(vade_posterior_hub_id=value).vade_posterior_hub_id == value
+
+
+@pytest.mark.parametrize("sampler", ["thompson", "uniform"])
+@pytest.mark.parametrize("config_class", [VADEGRPOConfig, GRPOConfig])
+def test_a_token_among_the_arguments_is_refused_and_not_repeated(make_args, config_class, sampler):
+    args = make_args(config_class)
+    args.vade_sampler, args.hub_token = sampler, "hf_" + "s3cret" * 6
+    with pytest.raises(ConfigurationError, match=r"hub_token is set.*in clear.*HF_TOKEN or run `hf auth") as refusal:
+        with_vade_defaults(args)
+    assert "s3cret" not in str(refusal.value)
+    with pytest.raises(ConfigurationError, match="hub_token is set"):
+        make_args(hub_token=args.hub_token)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, None, 1001])
@@ -309,8 +381,11 @@ def test_every_setting_is_read_from_flags():
         *("--vade_on_mismatch", "join", "--vade_outage_guard", "false", "--vade_preset", "paper"),
         *("--vade_signal_aware_decay", "true", "--vade_cooldown", "0.1", "--vade_uniform_share", "0.25"),
         *("--vade_prior", "learned", "--vade_strata", "task", "--vade_dynamic_sampling", "--vade_max_refills", "4"),
-        *("--vade_stratify_by", "source"),
+        *("--vade_stratify_by", "source", "--vade_posterior_hub_id", "user/name"),
+        *("--vade_warm_start_discount", "0.5", "--vade_warm_start_min_match", "0"),
     )
+    assert config.vade_posterior_hub_id == "user/name"
+    assert (config.vade_warm_start_discount, config.vade_warm_start_min_match) == (0.5, 0.0)
     assert config.vade_stratify_by == "source"
     assert (config.vade_sampler, config.vade_information_gain) == ("greedy", "symmetric")
     assert (config.vade_preset, config.vade_signal_aware_decay, config.vade_cooldown) == ("paper", True, 0.1)
@@ -341,6 +416,10 @@ def test_the_threshold_is_read_from_a_recipe(tmp_path, text, value):
     config = parse("--config", str(recipe))
     assert config.vade_success_threshold == value
     assert config.vade_sampler == "greedy"
+
+
+def test_a_source_is_read_from_a_flag():
+    assert parse("--vade_posterior_init", "user/repo@step-000100").vade_posterior_init == "user/repo@step-000100"
 
 
 def test_a_flag_goes_before_the_value_of_the_recipe(tmp_path):

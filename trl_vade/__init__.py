@@ -22,6 +22,7 @@ _EXPORTS = {
     "effective_gradient_ratio": "information",
     "expected_effective_ratio": "information",
     "information_gain": "information",
+    "load_posterior": "posterior_source",
     "load_snapshot": "snapshot",
     "save_snapshot": "snapshot",
 }
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .information import expected_effective_ratio as expected_effective_ratio
     from .information import information_gain as information_gain
     from .posterior import BetaPosterior as BetaPosterior
+    from .posterior_source import load_posterior as load_posterior
     from .prompt_sampler import Draw as Draw
     from .prompt_sampler import PromptSampler as PromptSampler
     from .samplers import ThompsonSampler as ThompsonSampler

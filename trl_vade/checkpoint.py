@@ -49,7 +49,7 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
             callback.step, callback.digest = sampler.posterior.step, digest
 
 
-def load_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
+def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
     """Let `trainer` go on from the posterior and, where it was in use, from the generation batch of `checkpoint`.
 
     Where they are about another run, `vade_on_mismatch` decides; a run never starts again from the prior silently.

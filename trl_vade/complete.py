@@ -29,6 +29,10 @@ logger = get_logger(__name__)
 JIT_MARK = "checkpoint-is-incomplete.txt"
 """transformers 5.23 puts it beside a save of `enable_jit_checkpoint`, and takes it away when that is finished."""
 
+LAST_CHECKPOINT = "last-checkpoint"
+"""The folder of the model repository in which `hub_strategy="checkpoint"` keeps the newest; a downloaded run has it
+in its output directory."""
+
 _OWN_FILES = "vade_"
 """Of these a resume has more to say when they are missing or damaged, and `vade_on_mismatch` may do without them."""
 
@@ -53,6 +57,8 @@ class CheckpointFiles(TrainerCallback, ExportableState):
 def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]) -> str | None:
     """Return the folder to resume from: the one that was asked for, or for True the newest complete one.
 
+    A downloaded `last-checkpoint` is among these.
+
     Raises:
         CheckpointIncompleteError: the folder asked for is not there or not complete, or no complete one is there.
     """
@@ -69,20 +75,23 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
                 f"its name out of {CheckpointFiles.__name__} in {TRAINER_STATE_NAME}."
             )
         return str(asked)
-    if not complete:
-        complete = [path for path in _checkpoints(output_dir) if what_is_missing(path, but_for=_OWN_FILES) is None]
-    if not complete:
+    candidates = complete or [p for p in _checkpoints(output_dir) if what_is_missing(p, but_for=_OWN_FILES) is None]
+    downloaded = Path(output_dir) / LAST_CHECKPOINT
+    if what_is_missing(downloaded, but_for=_OWN_FILES) is None:
+        candidates = [downloaded, *candidates]
+    if not candidates:
         raise CheckpointIncompleteError(
             f"resume_from_checkpoint=True, and {output_dir} holds no complete checkpoint. Start without "
             "resume_from_checkpoint, or name the output_dir of the run that is to go on."
         )
+    chosen = max(candidates, key=_step)
     for path in _checkpoints(output_dir):
-        if _step(path) > _step(complete[-1]):
+        if _step(path) > _step(chosen):
             logger.warning(
                 f"{path} is left out: {what_is_missing(path)}, so the run was stopped while it wrote it, or the file "
-                f"was lost later. It goes on from {complete[-1]}, and writes this one again when it comes there."
+                f"was lost later. It goes on from {chosen}, and writes this one again when it comes there."
             )
-    return str(complete[-1])
+    return str(chosen)
 
 
 def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
@@ -150,5 +159,8 @@ def _checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
 
 
 def _step(path: Path) -> int:
+    """The optimiser step of a checkpoint folder, -1 where its name has none."""
+    if path.name == LAST_CHECKPOINT:
+        return int(json.loads((path / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["global_step"])
     number = path.name.removeprefix(f"{PREFIX_CHECKPOINT_DIR}-")
     return int(number) if number.isascii() and number.isdigit() else -1

@@ -8,7 +8,7 @@ from trl import GRPOConfig
 
 from .checks import shown
 from .errors import ConfigurationError
-from .presets import INFORMATION_GAINS, ON_MISMATCH, POSTERIOR_INITS, PRESETS, PRIORS, SAMPLERS
+from .presets import INFORMATION_GAINS, ON_MISMATCH, PRESETS, PRIORS, SAMPLERS
 from .rules import validate
 
 
@@ -59,7 +59,16 @@ class VADEGRPOConfig(GRPOConfig):
             Share of each generation batch, in [0, 1], that is chosen blindly from all other rows.
         vade_posterior_init (`str`, *optional*, defaults to `"prior"`):
             `"prior"`: every row starts as Beta(1, 1), at no cost. `"rollout"`: Algorithm 1, lines 1-4: one pass of
-            `num_generations` rollouts over every row before the first update; these rollouts are counted.
+            `num_generations` rollouts over every row before the first update; these rollouts are counted. Else a
+            source, which costs nothing: the posterior of another run, as a data-set or model repository on the Hub
+            (`"user/repo"`, `"user/repo@revision"`) or a folder here (a checkpoint, an output directory, the layout of
+            such a repository). Rows are found again by their `id` or their content; see `warm_start`.
+        vade_warm_start_discount (`float`, *optional*, defaults to `0.2`):
+            Share of the source's counts that is taken over, in (0, 1]. They are evidence about another policy, or an
+            earlier one: 0.2 is lambda_1, as if every row had been trained on once since.
+        vade_warm_start_min_match (`float`, *optional*, defaults to `0.5`):
+            In [0, 1]. A source is refused where a smaller share of its rows (of the rows here, where these are fewer)
+            is found here: it is of another data set. 0 accepts any.
         vade_dynamic_sampling (`bool`, *optional*, defaults to `False`):
             DAPO's dynamic sampling (arXiv 2503.14476): groups without a gradient are dropped after scoring, and the
             next draw refills the generation batch until it is full. Every rollout is counted and observed, and
@@ -84,6 +93,9 @@ class VADEGRPOConfig(GRPOConfig):
         vade_outage_guard (`bool`, *optional*, defaults to `True`):
             When all verdicts of a generation batch turn against the posterior at once (a judge that is down answers 0
             to everything), keep the counts of before, and put them back when the verdicts return.
+        vade_posterior_hub_id (`str` or `None`, *optional*):
+            Data-set repository on the Hub, `"user/name"` or `"name"`, to which the posterior of every checkpoint is
+            published. The token is that of the login or of HF_TOKEN. `None`: it is not published.
 
     Raises:
         ConfigurationError: for a setting that cannot work, when the configuration is made.
@@ -143,9 +155,16 @@ class VADEGRPOConfig(GRPOConfig):
     vade_posterior_init: str = field(
         default="prior",
         metadata={
-            "help": "prior: Beta(1,1) for every row. rollout: one pass of rollouts over all rows first (Algorithm 1).",
-            "choices": list(POSTERIOR_INITS),
+            "help": "prior: Beta(1,1) for every row. rollout: one pass of rollouts over all rows first (Algorithm 1). "
+            "Else the posterior of another run: user/repo or user/repo@revision on the Hub, or a folder."
         },
+    )
+    vade_warm_start_discount: float = field(
+        default=0.2, metadata={"help": "Share of the counts of another run's posterior that is taken over, in (0, 1]."}
+    )
+    vade_warm_start_min_match: float = field(
+        default=0.5,
+        metadata={"help": "Another run's posterior is refused where a smaller share of its rows is found here."},
     )
     vade_dynamic_sampling: bool = field(
         default=False,
@@ -177,6 +196,10 @@ class VADEGRPOConfig(GRPOConfig):
     vade_outage_guard: bool = field(
         default=True,
         metadata={"help": "Keep the counts of before a reward outage, and put them back when it ends."},
+    )
+    vade_posterior_hub_id: str | None = field(
+        default=None,
+        metadata={"help": "Data-set repository on the Hub that every checkpoint's posterior is published to."},
     )
 
     _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "vade_sampler_kwargs"]  # JSON on the command line

@@ -1,11 +1,12 @@
 """The choices that VADE's settings offer, and the presets that stand in where a setting is left open."""
 
+import os
 from typing import Any
 
 SAMPLERS = ("thompson", "greedy", "uniform", "mopps", "bots", "sec", "difficulty_pools", "greso")
 PEERS = SAMPLERS[3:]
 INFORMATION_GAINS = ("asymmetric", "symmetric")
-POSTERIOR_INITS = ("prior", "rollout")
+POSTERIOR_INITS = ("prior", "rollout")  # or a source, see `warm_start_source`
 PRIORS = ("flat", "learned")
 ON_MISMATCH = ("error", "join", "reset")
 
@@ -26,6 +27,17 @@ def vade(args: Any, name: str) -> Any:
     if value is None and name != "preset":
         value = PRESETS[args.vade_preset].get(name)
     return value
+
+
+def warm_start_source(args: Any) -> str | None:
+    """The Hub id or the folder that `vade_posterior_init` names, or None where it is one of `POSTERIOR_INITS`."""
+    value = vade(args, "posterior_init")
+    return None if value in POSTERIOR_INITS else value
+
+
+def may_be_source(value: str) -> bool:
+    """Whether `value` can name a posterior: a Hub id "user/repo", with or without "@revision", or something here."""
+    return "/" in value or os.path.exists(value)
 
 
 def chooses(args: Any) -> bool:

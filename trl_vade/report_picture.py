@@ -81,7 +81,7 @@ def _scores(axes: Any, run: Run) -> None:
 
 def _posterior(axes: Any, run: Run) -> None:
     """Rows without a visit are left out: their mean is the prior's 1/2 and would be one spike over all else."""
-    last = len(run.selections)
+    last = len(run.lines)
     for step, name, colour in (
         (max(last // 10, 1), "start", "tab:grey"),
         (max(last // 2, 1), "middle", "tab:orange"),
@@ -111,7 +111,7 @@ def _shares(axes: Any, run: Run, strata: NDArray[Any]) -> None:
 
 
 def _visits(axes: Any, run: Run) -> None:
-    visits = run.posterior_at(len(run.selections)).visits
+    visits = run.posterior_at(len(run.lines)).visits
     axes.hist(visits, bins=np.arange(visits.max() + 2) - 0.5, color="tab:blue")
     axes.set(title="How often each row was chosen", xlabel="times chosen", ylabel="rows", yscale="log")
     axes.grid(alpha=0.3)

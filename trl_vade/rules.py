@@ -2,11 +2,25 @@
 
 from typing import Any
 
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
 from trl import GRPOConfig
 
 from .checks import shown
 from .errors import ConfigurationError
-from .presets import INFORMATION_GAINS, ON_MISMATCH, PEERS, POSTERIOR_INITS, PRESETS, PRIORS, SAMPLERS, chooses, vade
+from .presets import (
+    INFORMATION_GAINS,
+    ON_MISMATCH,
+    PEERS,
+    POSTERIOR_INITS,
+    PRESETS,
+    PRIORS,
+    SAMPLERS,
+    chooses,
+    may_be_source,
+    vade,
+    warm_start_source,
+)
 
 MOST_REFILLS = 1000
 LARGEST_REWARD = (2 - 2**-23) * 2.0**127
@@ -16,6 +30,12 @@ LARGEST_REWARD = (2 - 2**-23) * 2.0**127
 def validate(args: GRPOConfig) -> None:
     """Refuse settings that cannot work. Raises `ConfigurationError` that names the value, the rule and the way out."""
     _validate_own(args)
+    if args.hub_token:  # not shown: what refuses it must not spread it
+        raise ConfigurationError(
+            "hub_token is set. The Trainer saves its arguments in clear in training_args.bin, which is uploaded with "
+            "the model, so the token would be there for everybody to read. Leave it out, and set the environment "
+            "variable HF_TOKEN or run `hf auth login`: the Hub's client finds the token there."
+        )
     if not isinstance(args.num_generations, int) or args.num_generations < 2:
         raise ConfigurationError(
             f"num_generations={shown(args.num_generations)}: a group needs at least 2 completions, or its rewards "
@@ -28,13 +48,9 @@ def validate(args: GRPOConfig) -> None:
             "group would be the same one, and no group would have a gradient. Leave it out; `seed` seeds the run."
         )
     _validate_stratified(args)
+    _validate_initial(args)
     if chooses(args):
         _validate_choosing(args)
-    elif vade(args, "posterior_init") == "rollout":
-        raise ConfigurationError(
-            "vade_posterior_init='rollout' with vade_sampler='uniform' would spend num_generations rollouts on every "
-            "row for a posterior that no choice rests on. Set vade_posterior_init='prior'."
-        )
 
 
 def _validate_own(args: GRPOConfig) -> None:
@@ -44,7 +60,6 @@ def _validate_own(args: GRPOConfig) -> None:
         ("sampler", SAMPLERS),
         ("information_gain", INFORMATION_GAINS),
         ("prior", PRIORS),
-        ("posterior_init", POSTERIOR_INITS),
         ("on_mismatch", ON_MISMATCH),
     ):
         value = vade(args, name)
@@ -111,6 +126,62 @@ def _validate_own(args: GRPOConfig) -> None:
             "for none."
         )
     _validate_sampler_kwargs(args)
+    _validate_hub(args)
+
+
+def _validate_hub(args: GRPOConfig) -> None:
+    """Where the posterior comes from and where it goes."""
+    init, discount = vade(args, "posterior_init"), vade(args, "warm_start_discount")
+    match = vade(args, "warm_start_min_match")
+    if not isinstance(init, str) or not (init in POSTERIOR_INITS or may_be_source(init)):
+        raise ConfigurationError(
+            f"vade_posterior_init={shown(init)} is not known. Set vade_posterior_init to one of "
+            f"{', '.join(POSTERIOR_INITS)}, or to the posterior of another run: 'user/repo' or 'user/repo@revision' "
+            "on the Hub, or a folder that is there."
+        )
+    if not is_number(discount) or not 0.0 < discount <= 1.0:
+        raise ConfigurationError(
+            f"vade_warm_start_discount={shown(discount)} is no number in (0, 1]. It is the share of the counts that "
+            "is taken over from another run's posterior; 0 would take nothing over. Set 0.2 (the default), or "
+            "vade_posterior_init='prior' to begin without evidence."
+        )
+    if not is_number(match) or not 0.0 <= match <= 1.0:
+        raise ConfigurationError(
+            f"vade_warm_start_min_match={shown(match)} is no number in [0, 1]. It is the share of the rows of another "
+            "run's posterior that must be found here. Set 0.5 (the default), or 0 to accept any."
+        )
+    _validate_hub_id(vade(args, "posterior_hub_id"))
+
+
+def _validate_hub_id(name: Any) -> None:
+    try:
+        if name is not None and not isinstance(name, str):
+            raise HFValidationError("it is no text")
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise ConfigurationError(
+            f"vade_posterior_hub_id={shown(name)} is no name of a repository: {shown(str(error))}. Set it to the "
+            "data-set repository that posteriors are published to, 'user/name' or 'name', or to None."
+        ) from error
+
+
+def _validate_initial(args: GRPOConfig) -> None:
+    """A posterior to begin with, where the sampler has no use for it."""
+    sampler, init, source = vade(args, "sampler"), vade(args, "posterior_init"), warm_start_source(args)
+    if init == "rollout" and not chooses(args):
+        raise ConfigurationError(
+            "vade_posterior_init='rollout' with vade_sampler='uniform' would spend num_generations rollouts on every "
+            "row for a posterior that no choice rests on. Set vade_posterior_init='prior'."
+        )
+    if source is None or sampler in ("thompson", "greedy"):
+        return
+    reason = "which knows its rows by a state of another kind, that a posterior does not fill"
+    if not chooses(args):
+        reason = "which takes every row in turn: no choice would rest on the posterior"
+    raise ConfigurationError(
+        f"vade_posterior_init={shown(source)} with vade_sampler={sampler!r}, {reason}. Set "
+        "vade_posterior_init='prior', or vade_sampler='thompson' or 'greedy'."
+    )
 
 
 def _validate_sampler_kwargs(args: GRPOConfig) -> None:

@@ -22,8 +22,13 @@ class Run:
     """A finished (or interrupted) run, as its files tell it."""
 
     snapshot: Snapshot
-    selections: list[dict[str, Any]]  # lines of the selection log: generation batches, and refills of them
+    lines: list[dict[str, Any]]  # of the selection log
     history: list[dict[str, Any]]  # the Trainer's log history
+
+    @property
+    def selections(self) -> list[dict[str, Any]]:
+        """The lines of generation batches, and of refills of them; a warm start is none."""
+        return [line for line in self.lines if "warm_start" not in line]
 
     @property
     def sampler(self) -> str:
@@ -43,7 +48,7 @@ class Run:
 
     @property
     def effective_gradient_ratio(self) -> NDArray[np.float64]:
-        """(S,) of each line; NaN where no completion was scored."""
+        """(S,) of each of the selections; NaN where no completion was scored."""
         ratios = [line["effective_gradient_ratio"] for line in self.selections]
         return np.array([np.nan if ratio is None else ratio for ratio in ratios], dtype=np.float64)
 
@@ -57,12 +62,15 @@ class Run:
         return max((line["rollouts"] for line in self.selections if line["global_step"] < global_step), default=0)
 
     def posterior_at(self, step: int) -> BetaPosterior:
-        """The posterior after generation batch `step`, replayed from the selection log."""
+        """The posterior after step `step`, replayed from the selection log: a line is one.
+
+        A step is a generation batch, a refill, or (the first) a warm start.
+        """
         saved = self.snapshot.sampler_state["posterior"]
         posterior = BetaPosterior(saved["num_samples"], **{name: saved[name] for name in BetaPosterior(1).decays})
-        restored = {line["restored_to"] for line in self.selections[:step] if "restored_to" in line}
+        restored = {line["restored_to"] for line in self.lines[:step] if "restored_to" in line}
         states = {}  # of these steps
-        for line in self.selections[:step]:
+        for line in self.lines[:step]:
             if posterior.step in restored:
                 states[posterior.step] = posterior.state_dict()
             if "restored_to" in line:  # the end of a reward outage put these counts back
@@ -81,18 +89,18 @@ def read_run(output_dir: str | os.PathLike[str]) -> Run:
     """
     snapshot = load_snapshot(output_dir)
     state_file = Path(output_dir) / TRAINER_STATE_FILE
-    selections = SelectionLog(output_dir).read()
-    if not state_file.exists() or not selections:
+    lines = SelectionLog(output_dir).read()
+    if not state_file.exists() or all("warm_start" in line for line in lines):
         missing = SelectionLog(output_dir).path if state_file.exists() else state_file
         raise VADEError(
             f"{missing} is missing or empty, so there is nothing to report. Call trainer.save_state() after "
             "trainer.train(), and give the report the output_dir of that run."
         )
-    if selections[0]["step"] != 1:
+    if lines[0]["step"] != 1:
         raise VADEError(
-            f"{SelectionLog(output_dir).path} begins at generation batch {selections[0]['step']}: the run was resumed "
+            f"{SelectionLog(output_dir).path} begins at generation batch {lines[0]['step']}: the run was resumed "
             "from a checkpoint of another output_dir (put that directory's lines before it, up to this batch), or "
             "with vade_on_mismatch='join' (the earlier lines, in a file beside it, are about other rows)."
         )
     history = json.loads(state_file.read_text(encoding="utf-8"))["log_history"]
-    return Run(snapshot, selections, history)
+    return Run(snapshot, lines, history)

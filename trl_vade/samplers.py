@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .checks import FloatArray, IntArray, check_bool, check_labels, check_share, check_whole_number
+from .errors import SnapshotCorruptError
 from .fresh_rows import FEW, BoolArray, Candidates, distinct_fresh, fresh_draw
 from .information import check_gain_kind, information_gain
 from .order import largest, stock_order
@@ -104,6 +105,16 @@ class ThompsonSampler(PosteriorSampler):
             self._stratify = Strata(labels)
             settings["stratify"] = digest(labels)  # without strata it is left out: states saved earlier lack it
         super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1})
+        self._taken_over = 0  # the step that `take_over` took, 0: none
+
+    def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
+        """Take one step of the posterior from evidence of another run: as `observe`, but the rows need not rest.
+
+        The cooldown is for rows that were trained on. Rows without evidence have none either, so those of which
+        something is known would all come after them, and what is known would serve for nothing.
+        """
+        self.observe(sample_index, successes, trials)
+        self._taken_over = self.posterior.step
 
     def belief(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
         """Return (a, b) of the belief Beta(a, b) about the rows named, (K,) each, or about all rows, (N,) each."""
@@ -148,10 +159,26 @@ class ThompsonSampler(PosteriorSampler):
         self._progress["num_draws"] += 1
         return Draw(rows[chosen], pass_rate[chosen], gain[chosen], mean[chosen])
 
+    def state_dict(self) -> dict[str, Any]:
+        """See `PosteriorSampler.state_dict`; `taken_over` is there only where `take_over` was called."""
+        return super().state_dict() | ({"taken_over": self._taken_over} if self._taken_over else {})
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """See `PosteriorSampler.load_state_dict`; a state without `stratify` is that of a sampler without it."""
         check_same_strata(state, {"kind": self.kind, "settings": self._settings})
+        taken_over = 0
+        if isinstance(state, Mapping) and "taken_over" in state:
+            taken_over = check_whole_number(
+                "The saved taken_over",
+                state["taken_over"],
+                minimum=1,
+                maximum=2**53,
+                advice="The file was damaged or edited; load an earlier snapshot.",
+                error=SnapshotCorruptError,
+            )
+            state = {name: value for name, value in state.items() if name != "taken_over"}
         super().load_state_dict(state)
+        self._taken_over = taken_over
 
     def _best(self, rows: IntArray, value: FloatArray, k: int) -> IntArray:
         """(k,) places in `rows` of those with the largest `value`, of all or, with strata, of each one's share."""
@@ -194,7 +221,7 @@ class ThompsonSampler(PosteriorSampler):
     def _steps_to_rest(self, rows: IntArray) -> FloatArray:
         """(K,) steps in which the cooldown still keeps the rows out."""
         last, until = self.posterior.last_update[rows], self._settings["cooldown"] - self.posterior.step
-        return np.where(last > 0, np.maximum(last + until, 0), 0).astype(np.float64)
+        return np.where(last > self._taken_over, np.maximum(last + until, 0), 0).astype(np.float64)
 
 
 class UniformSampler(PosteriorSampler):

@@ -169,6 +169,26 @@ class OnTimeSelection:
         predicted = mixed_group_probability(*self.sampler.belief(every_row), self.num_generations).mean()
         self._observe(GroupOutcomes(every_row, successes, trials, has_gradient), 0, float(predicted))
 
+    def warm_start(self, evidence: GroupOutcomes, source: str) -> None:
+        """Observe what another run has shown of some rows as one step, before the first draw.
+
+        No group was generated: that the outage guard and the watch for gradients compare with groups, so they are not
+        told. Without any row nothing is done.
+        """
+        if not len(evidence.sample_index):
+            return
+        self.sampler.take_over(evidence.sample_index, evidence.successes, evidence.trials)
+        self._num_scored += 1
+        if self.accelerator.is_main_process:
+            self.log.append(
+                evidence,
+                step=self.sampler.posterior.step,
+                global_step=0,
+                rollouts=self.rollouts,
+                predicted_effective_ratio=None,
+                warm_start=source,
+            )
+
     @functools.cached_property
     def sample_keys(self) -> tuple[NDArray[np.int64], int]:
         """See `data.sample_keys`; made once, since it costs a pass over the rows."""

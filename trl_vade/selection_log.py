@@ -29,22 +29,23 @@ class SelectionLog:
     reward outage also holds `restored_to`, the step whose counts were put back before it was observed.
 
     With dynamic sampling each refill of a generation batch is a step and a line of its own, which also holds `refill`,
-    its number from 1.
+    its number from 1. A warm start is the first step and line, with the source of its evidence as `warm_start`, counts
+    that are no whole numbers, and ratios that are null, since nothing was chosen or generated.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
         self.path = Path(directory) / SELECTION_LOG_FILE
 
-    def append(self, outcomes: GroupOutcomes, *, step: int, **numbers: float) -> None:
+    def append(self, outcomes: GroupOutcomes, *, step: int, **more: float | str | None) -> None:
         """Write one generation batch down. Step 1 starts the file anew: an older run's lines are not this run's.
 
         Raises:
             CheckpointSaveError: the disk refused.
         """
-        ratio = outcomes.effective_gradient_ratio
+        ratio = math.nan if "warm_start" in more else outcomes.effective_gradient_ratio
         line = {
             "step": step,
-            **numbers,
+            **more,
             "effective_gradient_ratio": None if math.isnan(ratio) else ratio,
             "sample_index": outcomes.sample_index.tolist(),
             "successes": outcomes.successes.tolist(),

@@ -14,15 +14,18 @@ from trl import GRPOTrainer
 
 from .ahead import generate_every, load_ahead, loading_ahead
 from .callbacks import PosteriorState, StepTimer
-from .checkpoint import load_posterior, save_posterior
+from .checkpoint import resume_posterior, save_posterior
 from .complete import CheckpointFiles, resolve_checkpoint, saving
 from .data import TicketDataset
 from .feedback import group_outcomes, refuse_infinite, success_column
 from .generation import correct_generation, without_missing_images
 from .initial_rollouts import initialise_posterior
+from .model_card import write_model_card
 from .preemption import LastCheckpoint
 from .preflight import declares_success, drop_overlong, refuse_refills, resolve_args, reward_names, selects_on_time
 from .presets import chooses
+from .publication import Publication
+from .publishing import PublishingTrainer
 from .refill import Refill
 from .repeats import tokenize_once
 from .rounds import log_metrics
@@ -30,10 +33,11 @@ from .sampler_choice import make_sampler
 from .selection import OnTimeSelection
 from .selection_log import SelectionLog
 from .snapshot import POSTERIOR_FILE
+from .warm_start import read_warm_start
 from .weights import load_saved_weights
 
 
-class VADEGRPOTrainer(GRPOTrainer):
+class VADEGRPOTrainer(PublishingTrainer):
     """
     `trl.GRPOTrainer` whose prompts are chosen, on time, by a Thompson sampler over the pass rates of the training rows
     (VADE, arXiv 2511.18902, Algorithm 1).
@@ -73,10 +77,14 @@ class VADEGRPOTrainer(GRPOTrainer):
         arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
         # TRL adds an environment's own rewards to the names.
         named_later = arguments.get("environment_factory") is not None
-        declared = named_later or declares_success(args, reward_names(arguments.get("reward_funcs")))
+        rewards = [] if named_later else reward_names(arguments.get("reward_funcs"))
+        declared = named_later or declares_success(args, rewards)
         drop_overlong(arguments, args)
         on_time = selects_on_time(args, arguments.get("train_dataset"))
         refuse_refills(args, arguments, chosen_here=declared and on_time)
+        success = rewards[0] if len(rewards) == 1 else args.vade_success_reward
+        self._warm_start = read_warm_start(args, arguments.get("train_dataset"), success_reward=success)
+        self.publication = Publication(args)
         super().__init__(*call.args[1:], **call.kwargs)
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
@@ -146,7 +154,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         """When a generation batch is due, choose and load its rows in place of the tickets."""
         if self.selection is None or not self.model.training or not self._generation_is_due():
             return super()._prepare_inputs(generation_batch)
-        if self.args.vade_posterior_init == "rollout" and self.selection.sampler.posterior.step == 0:
+        if self.args.vade_posterior_init != "prior" and self.selection.sampler.posterior.step == 0:
             initialise_posterior(self)
         rows = self.selection.choose()
         with self._generating():
@@ -217,6 +225,11 @@ class VADEGRPOTrainer(GRPOTrainer):
         with saving(folder, self.callback_handler.callbacks):
             super()._save_checkpoint(model, trial)
 
+    def create_model_card(self, model_name=None, dataset_name=None, tags=None):
+        """TRL's card, and what VADE has to say."""
+        super().create_model_card(model_name, dataset_name, tags)
+        write_model_card(self, dataset_name, draw=self.hub_model_id is not None)  # a second: not for nobody
+
     def _save_rng_state(self, output_dir):
         """The last file of a process; when all have theirs, the main process may write the one that ends it all."""
         super()._save_rng_state(output_dir)
@@ -251,4 +264,4 @@ class VADEGRPOTrainer(GRPOTrainer):
         """Runs on every process, with every backend, on resume only: go on from the posterior of `checkpoint`."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if self.selection is not None and checkpoint is not None:
-            load_posterior(self, checkpoint)
+            resume_posterior(self, checkpoint)

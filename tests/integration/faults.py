@@ -20,6 +20,7 @@ import torch
 
 from tests.integration.bench import Bench
 from tests.integration.fault_disks import disk_full, permission_denied
+from tests.integration.fault_hub import hub_failures
 from tests.integration.fault_kills import killed_at_random, killed_in_a_save, killed_in_a_second_save
 from tests.integration.fault_rewards import pools, reward_outage, rewards
 from tests.integration.result import Result
@@ -43,6 +44,7 @@ CASES: dict[str, Callable[[Bench], Result | list[Result]]] = {
     "reward": rewards,
     "rows": pools,
     "outage": reward_outage,
+    "hub": hub_failures,
     "fuzz": damaged_files,
 }
 

@@ -15,7 +15,9 @@ Every try has a random generator of its own, so `dice(seed, case, number)` repea
 import argparse
 import contextlib
 import copy
+import os
 import random
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -94,13 +96,15 @@ CHOICES = {
     "vade_sampler": ["thompson", "greedy", "uniform", *PEERS],
     "vade_information_gain": ["asymmetric", "symmetric", None],
     "vade_prior": ["flat", "learned"],
-    "vade_posterior_init": ["prior", "rollout"],
+    "vade_posterior_init": ["prior", "rollout"],  # or a source
     "vade_on_mismatch": ["error", "join", "reset"],
 }
 
 
 def _allowed(name: str, value: Any) -> bool:
     """The README's table of settings."""
+    if name == "vade_posterior_init":
+        return isinstance(value, str) and (value in CHOICES[name] or "/" in value or os.path.exists(value))
     if name in CHOICES:
         return (value is None or isinstance(value, str)) and value in CHOICES[name]
     if name in ("vade_outage_guard", "vade_dynamic_sampling"):
@@ -109,6 +113,8 @@ def _allowed(name: str, value: Any) -> bool:
         return value is True or value is False or value is None
     if name in ("vade_success_reward", "vade_strata", "vade_stratify_by"):
         return value is None or (isinstance(value, str) and value != "")
+    if name == "vade_posterior_hub_id":
+        return value is None or (isinstance(value, str) and _names_a_repository(value))
     if name == "vade_sampler_kwargs":
         return value is None or (type(value) is dict and not value.keys() & {"seed", "task", "num_samples"})
     number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -118,9 +124,18 @@ def _allowed(name: str, value: Any) -> bool:
         return value is None or (number and isinstance(value, int) and 1 <= value <= 10**9)
     if name == "vade_success_threshold":
         return value is None or (number and abs(value) <= float(np.finfo(np.float32).max))
+    if name == "vade_warm_start_discount":
+        return number and 0 < value <= 1
     if name == "vade_cooldown":
         return value is None or (number and 0 <= value < 1)
     return number and 0 <= value <= 1
+
+
+def _names_a_repository(value: str) -> bool:
+    """What the Hub takes: letters, digits and -_. in at most two parts of which neither begins or ends with - or ."""
+    parts = value.split("/")
+    sound = all(len(part) <= 96 and re.fullmatch(r"\w|\w[\w.-]*\w", part, re.ASCII) for part in parts)
+    return sound and len(parts) <= 2 and not re.search(r"--|\.\.|\.git$", value)
 
 
 def _go_together(settings: dict[str, Any]) -> bool:
@@ -128,6 +143,7 @@ def _go_together(settings: dict[str, Any]) -> bool:
     sampler = settings["vade_sampler"]
     return (
         not (sampler == "uniform" and settings["vade_posterior_init"] == "rollout")
+        and (settings["vade_posterior_init"] in CHOICES["vade_posterior_init"] or sampler in ("thompson", "greedy"))
         and not (sampler == "sec" and settings["vade_strata"] is None)
         and (settings["vade_sampler_kwargs"] is None or sampler in PEERS)
         and (settings["vade_stratify_by"] is None or sampler in ("thompson", "greedy"))
@@ -146,6 +162,7 @@ STRANGE_SETTINGS: list[Any] = [
     *(float("nan"), float("inf"), float("-inf"), 1j, "", " ", "1", "0.5", "nan", "inf", "none", "None", "1e400"),
     *("THOMPSON", "thompson ", "\0", "\ud800", "x" * 100_000, "9" * 5000, "prior", "error", "true", b"thompson", b""),
     *([], [0.5], (0.5,), ["thompson"], {}, {"vade_sampler": "uniform"}, {0.5}, range(3), object(), object, len),
+    *("user/repo", "user/repo@main", "repo", "a/b/c", "/", ".", "a.git", "-a", "a--b", "user/a..b", "x" * 97, "~"),
     *(Awkward(), [Awkward()], np.float64(0.5), np.float64("nan"), np.float32(0.5), np.int64(1), np.bool_(True)),
     *(np.zeros(0), np.array(0.5), np.array(["thompson"]), np.array("thompson"), np.str_("thompson"), Path("thompson")),
 ]

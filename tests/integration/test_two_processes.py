@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from loopback_hub import client_environment
 from safetensors.torch import load_file
 
 from trl_vade import load_snapshot
 from trl_vade.selection_log import SelectionLog
+from trl_vade.snapshot import POSTERIOR_FILE
 
 pytestmark = pytest.mark.slow
 
@@ -19,17 +21,17 @@ pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).with_name("two_processes.py")
 
 
-def launch(model, output_dir, scenario, *checkpoint):
+def launch(model, output_dir, scenario, *checkpoint, env=None):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # Not `accelerate launch --cpu --num_processes 2`: accelerate 1.15 silently runs one process then.
     launcher = ["torch.distributed.run", "--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={port}"]
     command = [sys.executable, "-m", *launcher, str(SCRIPT), model, str(output_dir), scenario, *checkpoint]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=env)
 
 
-def run(model, output_dir, scenario, *checkpoint):
-    finished = launch(model, output_dir, scenario, *checkpoint)
+def run(model, output_dir, scenario, *checkpoint, env=None):
+    finished = launch(model, output_dir, scenario, *checkpoint, env=env)
     assert finished.returncode == 0, finished.stderr[-3000:]
     return [json.loads((output_dir / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
 
@@ -138,3 +140,25 @@ def test_a_replica_that_differs_stops_the_run_at_the_next_save_by_name(text_mode
     message = r"ReplicaDivergenceError: .* at step 3: process 0 has the digest [0-9a-f]{12}, .* \{1: '[0-9a-f]{12}'\}"
     assert re.search(message, stopped.stderr), stopped.stderr[-3000:]
     assert not (tmp_path / "checkpoint-3" / "trainer_state.json").exists()
+
+
+def test_one_process_pushes_and_another_run_of_two_starts_from_what_it_published(hub, text_model_path, tmp_path):
+    environment = client_environment(hub, tmp_path / "home")
+    first, second = run(text_model_path, tmp_path / "pushed", "push", env=environment)
+    files = hub.repos["you/run"].files()
+    assert {f"last-checkpoint/rng_state_{rank}.pth" for rank in (0, 1)} <= files.keys()
+    assert files[f"last-checkpoint/{POSTERIOR_FILE}"] == files[POSTERIOR_FILE]
+    assert files[POSTERIOR_FILE] == (tmp_path / "pushed" / "checkpoint-6" / POSTERIOR_FILE).read_bytes()
+    assert hub.repos["datasets/you/beliefs"].tags.keys() == {"step-000003", "step-000006"}
+    warm, other = run(text_model_path, tmp_path / "warm", "warm", env=environment)
+    assert warm["digest"] == other["digest"] != first["digest"] == second["digest"]
+    assert sum(visits > 0 for visits in warm["visits"]) >= sum(visits > 0 for visits in first["visits"])
+
+
+def test_a_push_that_is_refused_ends_all_processes_with_its_error(hub, text_model_path, tmp_path):
+    hub.fault("POST /api/models/you/run/commit", status=403, times=100)
+    stopped = launch(text_model_path, tmp_path, "push", env=client_environment(hub, tmp_path / "home"))
+    assert stopped.returncode != 0
+    for rank in (0, 1):
+        assert re.search(rf"rank{rank}\]: .*HubError: The run is finished and saved", stopped.stderr), stopped.stderr
+    assert (tmp_path / "_hub" / "checkpoint-000006" / "last-checkpoint" / "trainer_state.json").exists()

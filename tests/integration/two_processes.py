@@ -73,6 +73,13 @@ class Perturb(TrainerCallback):
             trainer.selection.sampler.observe([0], [1], [1])
 
 
+PUSHING = {
+    "push_to_hub": True,
+    "hub_model_id": "you/run",
+    "hub_strategy": "checkpoint",
+    "vade_posterior_hub_id": "you/beliefs",
+}
+
 args = VADEGRPOConfig(
     output_dir=output_dir,
     per_device_train_batch_size=(6 if scenario == "odd" else 8) // int(os.environ.get("WORLD_SIZE", 1)),
@@ -81,7 +88,7 @@ args = VADEGRPOConfig(
     max_completion_length=4,
     max_steps=6,
     num_iterations=2 if scenario == "iterations" else 1,
-    vade_posterior_init="rollout" if scenario == "rollout" else "prior",
+    vade_posterior_init={"rollout": "rollout", "warm": "you/beliefs"}.get(scenario, "prior"),
     vade_sampler="uniform" if scenario == "images" else "thompson",
     log_completions=scenario == "images",
     optim="sgd" if scenario == "same" else "adamw_torch",
@@ -94,6 +101,7 @@ args = VADEGRPOConfig(
     save_steps=3,
     report_to="none",
     disable_tqdm=True,
+    **PUSHING if scenario == "push" else {},
 )
 trainer = (SameCompletions if scenario == "same" else VADEGRPOTrainer)(
     model,

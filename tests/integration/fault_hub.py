@@ -1,0 +1,130 @@
+"""Runs that push to a Hub which fails: ten kinds of failure, each for a moment, and each to the end of the run."""
+
+import hashlib
+import re
+import shlex
+from functools import partial
+from typing import Any
+
+from huggingface_hub import HfApi
+
+from tests.conftest import connected_hub
+from tests.integration.bench import Bench, expect, expect_equal, heard, refused, tally
+from tests.integration.result import Result
+from tests.integration.runs import end_of, make_trainer
+from trl_vade import hub as hub_module
+from trl_vade import load_posterior
+from trl_vade.complete import complete_checkpoints
+from trl_vade.errors import HubError
+from trl_vade.posterior_repo import publish_posterior
+
+RUN, BELIEFS = "you/run", "datasets/you/beliefs"
+STEPS = {"num_iterations": 1, "max_steps": 3}
+PUSHING = {
+    "push_to_hub": True,
+    "hub_model_id": RUN,
+    "hub_strategy": "checkpoint",
+    "vade_posterior_hub_id": "you/beliefs",
+}
+
+WRITES = r"POST /api/(models|datasets)/you/\w+/commit"
+KINDS: dict[str, tuple[dict[str, Any], str]] = {  # what goes wrong, and what is said of it
+    "401": ({"pattern": WRITES, "status": 401}, "the Hub knows no login for this"),
+    "403": ({"pattern": WRITES, "status": 403}, "this login may not write there"),
+    "404": ({"pattern": WRITES, "status": 404}, "it is not there, or hidden from this login"),
+    "409": ({"pattern": WRITES, "status": 409}, "somebody else changes it at this moment"),
+    "412": ({"pattern": WRITES, "status": 412}, "another commit came in between"),
+    "429": ({"pattern": WRITES, "status": 429, "headers": {"Retry-After": "0"}}, "too many requests"),
+    "500": ({"pattern": WRITES, "status": 500}, "the Hub answers 500"),
+    "connection cut": ({"pattern": WRITES}, "no answer from the Hub"),
+    "wrong hash": ({"pattern": "PUT /lfs-storage", "corrupt": True}, "holds other bytes than were sent"),
+    "slow": ({"pattern": WRITES, "delay": 0.5}, ""),
+}
+
+
+def hub_failures(bench: Bench) -> list[Result]:
+    """Each kind in two forms."""
+    kinds = ["403", "500", "connection cut", "wrong hash"] if bench.quick else list(KINDS)
+    patience, hub_module.PATIENCE = hub_module.PATIENCE, (0.0, 0.0)
+    try:
+        passing = {kind: partial(for_a_moment, bench, kind) for kind in kinds}
+        lasting = {kind: partial(to_the_end, bench, kind) for kind in kinds if kind != "slow"}
+        return [tally("Hub fails for a moment", passing), tally("Hub fails to the end", lasting)]
+    finally:
+        hub_module.PATIENCE = patience
+
+
+def for_a_moment(bench: Bench, kind: str) -> str:
+    """One request of the first push goes wrong."""
+    fault, words = KINDS[kind]
+    with connected_hub(bench.folder()) as hub:
+        hub.fault(**fault)
+        with heard() as messages:
+            trainer = make_trainer(bench.model, bench.folder(), **STEPS, **PUSHING)
+            trainer.train()
+        expect(words in "\n".join(messages), f"nothing was said of it: {messages}")
+        expect_equal(end_of(trainer), bench.end_of_undisturbed(**STEPS))
+        expect_equal(on_the_hub(hub), what_is_here(trainer))
+    return "the last state and every posterior are on the Hub, and it was said" if words else "it was waited for"
+
+
+def to_the_end(bench: Bench, kind: str) -> str:
+    """Every request goes wrong until the run is over; then what was kept is sent by hand."""
+    fault, words = KINDS[kind]
+    with connected_hub(bench.folder()) as hub:
+        hub.fault(**fault, times=10_000)
+        trainer = make_trainer(bench.model, bench.folder(), **STEPS, **PUSHING)
+        message = refused(HubError, trainer.train)
+        expect(words in message, f"the error says {message}")
+        expect_equal(end_of(trainer), bench.end_of_undisturbed(**STEPS))
+        expect(len(complete_checkpoints(trainer.args.output_dir)) == 3, "a checkpoint is not whole")
+        hub.faults.clear()
+        for repo in hub.repos.values():
+            repo.objects.clear()  # the Hub finds and throws away what is damaged
+        send_by_hand(message)
+        expect_equal(on_the_hub(hub), what_is_here(trainer))
+    return "HubError with the reason, the run is whole, and the commands in it bring everything to the Hub"
+
+
+def send_by_hand(message: str) -> None:
+    """Do what the commands in an error do; the commands themselves are tested elsewhere, in their own process."""
+    for command in re.findall(r"send them by hand: (.+)", message):
+        words = shlex.split(command)
+        if words[0] == "hf":
+            HfApi().upload_folder(repo_id=words[2], folder_path=words[3])
+        else:
+            publish_posterior(load_posterior(words[3]), words[4])
+
+
+def on_the_hub(hub: Any) -> dict[str, Any]:
+    """What matters of the two repositories."""
+    files, beliefs = hub.repos[RUN].files(), hub.repos[BELIEFS]
+    return {
+        "weights": digest(files["model.safetensors"]),
+        "posterior": digest(files["vade_posterior.safetensors"]),
+        "last checkpoint": {
+            name.removeprefix("last-checkpoint/"): digest(content)
+            for name, content in files.items()
+            if name.startswith("last-checkpoint/")
+        },
+        "steps": sorted(beliefs.tags),
+        "pass rates": [round(rate, 12) for rate in load_posterior("you/beliefs@step-000003").pass_rate.tolist()],
+    }
+
+
+def what_is_here(trainer: Any) -> dict[str, Any]:
+    """The same, of the output directory."""
+    newest = complete_checkpoints(trainer.args.output_dir)[-1]
+    files = {name: digest(path.read_bytes()) for name, path in hub_module.files_in(newest).items()}
+    posterior = trainer.selection.sampler.posterior
+    return {
+        "weights": files["model.safetensors"],
+        "posterior": files["vade_posterior.safetensors"],
+        "last checkpoint": files,
+        "steps": [f"step-{step:06d}" for step in (1, 2, 3)],
+        "pass rates": [round(rate, 12) for rate in posterior.posterior_mean[posterior.visits > 0].tolist()],
+    }
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]

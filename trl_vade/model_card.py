@@ -1,0 +1,264 @@
+"""The model card of a run: TRL's, kept whole, and after it what VADE has to say.
+
+TRL writes its card anew at every save. `write_model_card` then adds metadata and sections: how prompts were chosen,
+the recipe, the data, what was measured, where the posterior is, how to use the model and how to go on training it.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accelerate.logging import get_logger
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from jinja2 import Environment, StrictUndefined
+
+from .card_templates import template_path
+from .durable import save_whole
+from .report import summarise
+from .run import Run
+from .run_facts import hub_id, live_run, run_facts
+
+logger = get_logger(__name__)
+
+CARD_FILE = "README.md"
+CURVES_FILE = "vade_training.png"
+START = "<!-- trl_vade: what follows is written by trl_vade, anew at every save -->"
+END = "<!-- trl_vade: end -->"
+TAGS = ("trl", "grpo", "vade", "trl-vade")
+
+_SETTINGS = (
+    *("sampler", "preset", "information_gain", "decay_sampled", "decay_unsampled", "signal_aware_decay", "cooldown"),
+    *("prior", "strata", "stratify_by", "uniform_share", "sampler_kwargs", "posterior_init", "warm_start_discount"),
+    *("dynamic_sampling", "max_prompt_length"),
+)
+"""Facts that are fields `vade_<name>` of the configuration."""
+
+
+def write_model_card(
+    trainer: Any,
+    dataset_name: str | None = None,
+    *,
+    results: Sequence[Mapping[str, Any]] | None = None,
+    draw: bool = True,
+) -> None:
+    """Complete the card that TRL has just written into the output directory of `trainer`; main process only.
+
+    It runs at every save and must not end a run: whatever goes wrong is logged, and the card is written without that
+    part, or stays as TRL wrote it.
+
+    Args:
+        trainer: a `VADEGRPOTrainer`.
+        dataset_name: Hub id of the training data, where the caller knows it.
+        results: of benchmarks; see `complete_model_card`.
+        draw: whether to draw the training curves, which takes most of the time (half a second or more).
+    """
+    if not trainer.is_world_process_zero():
+        return
+    folder = Path(trainer.args.output_dir)
+    try:
+        run = live_run(trainer)
+        complete_model_card(
+            folder / CARD_FILE,
+            run_facts(trainer, dataset=dataset_name),
+            curves=_draw_curves(run, folder) if run and draw else None,
+            posterior_repo=trainer.publication.posterior_repo,
+            hub_model_id=trainer.hub_model_id,
+            results=results,
+            summary=summarise(run) if run else None,
+            vision=getattr(trainer.model.config, "vision_config", None) is not None,
+            adapter=hasattr(trainer.model, "peft_config"),
+        )
+    except Exception as error:  # of whatever kind: a run is worth more than its card
+        logger.warning(f"The model card is without the part on VADE ({type(error).__name__}: {error}).")
+
+
+def complete_model_card(
+    path: str | os.PathLike[str],
+    facts: Mapping[str, Any],
+    *,
+    curves: str | None,
+    posterior_repo: str | None,
+    hub_model_id: str | None,
+    results: Sequence[Mapping[str, Any]] | None = None,
+    summary: Mapping[str, Any] | None = None,
+    vision: bool = True,
+    adapter: bool = False,
+) -> None:
+    """Add metadata and sections to the card `path`, whose own text stays; sections of an earlier call are replaced.
+
+    Args:
+        path: a README.md, as TRL or an earlier call wrote it.
+        facts: of the run; see `run_facts`.
+        curves: file name of the picture of the training curves in the same folder; None: there is none.
+        posterior_repo: Hub id of the data-set repository with the posterior; None: it is in the model's own.
+        hub_model_id: of the model's repository; None: it has none.
+        results: of benchmarks, each with `benchmark`, `metric`, `value`, `stderr` and `runs`; the last two may be
+            None. None or empty: "Not evaluated yet."
+        summary: what was measured in training, from `report.summarise`.
+        vision: whether the model takes pictures.
+        adapter: whether what is saved is a PEFT adapter of the base model.
+
+    Raises:
+        OSError: the card cannot be read or written; it is as it was.
+        ValueError: its metadata are no YAML mapping.
+    """
+    path, results = Path(path), list(results or [])
+    card = ModelCard(path.read_text(encoding="utf-8"))
+    _complete_metadata(card.data, facts, results, vision=vision, name=hub_model_id or path.absolute().parent.name)
+    shown = {"curves": curves, "posterior_repo": posterior_repo, "vision": vision, "adapter": adapter}
+    card.text = _with_sections(card.text, _render(facts, summary, results, hub_model_id, **shown))
+    save_whole(path, str(card).encode())
+
+
+def _draw_curves(run: Run, folder: Path) -> str | None:
+    """Draw the training curves and return the name of their file, or None where that cannot be done."""
+    unfinished = folder / f"_{CURVES_FILE}"  # transformers pushes nothing that begins with an underscore
+    try:
+        from .report_picture import draw_report
+
+        draw_report(run, unfinished, None)
+        unfinished.replace(folder / CURVES_FILE)
+    except ModuleNotFoundError:  # matplotlib is an extra
+        return None
+    except Exception as error:  # of whatever kind, from as far as matplotlib
+        unfinished.unlink(missing_ok=True)
+        logger.warning(f"The model card is without the training curves ({type(error).__name__}: {error}).")
+        return None
+    return CURVES_FILE
+
+
+def _with_sections(text: str, sections: str) -> str:
+    before, _, rest = text.partition(START)
+    after = rest.partition(END)[2]
+    return f"{before.rstrip()}\n\n{START}\n\n{sections.strip()}\n\n{END}\n{after.lstrip()}"
+
+
+# ------------------------------------------------------------------------------------------------------- metadata
+
+
+def _complete_metadata(
+    data: ModelCardData, facts: Mapping[str, Any], results: list[Mapping[str, Any]], *, vision: bool, name: str
+) -> None:
+    """Keep what TRL says where it can be true, and add the rest; a second call changes nothing."""
+    if data.get("licence") == "license":
+        # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, and its value one of a list:
+        # this is neither, and says nothing. Which licence holds is for the owner to say.
+        data.pop("licence")
+    data.library_name = data.library_name or "transformers"
+    data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
+    data.base_model = facts.get("base_model") or hub_id(data.base_model)
+    # The Hub refuses a card whose `datasets` are no ids, and TRL writes whatever name it was given.
+    named = [data.datasets] if isinstance(data.datasets, str) else data.datasets or []
+    known = [facts.get("dataset"), *(name for name in named if hub_id(name) and "/" in name)]
+    data.datasets = list(dict.fromkeys(filter(None, known))) or None
+    data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's come out of a set, in another order in each process
+    data.eval_results = [
+        _eval_result(line, data.pipeline_tag) for line in results if line.get("value") is not None
+    ] or None
+    if data.eval_results:
+        data.model_name = data.model_name or name.split("/")[-1]
+
+
+def _eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
+    return EvalResult(
+        task_type=task,
+        dataset_type=_slug(line["benchmark"]),
+        dataset_name=line["benchmark"],
+        metric_type=_slug(line["metric"]),
+        metric_name=line["metric"],
+        metric_value=line["value"],
+    )
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "other"
+
+
+# ------------------------------------------------------------------------------------------------------- sections
+
+
+def _render(
+    facts: Mapping[str, Any],
+    summary: Mapping[str, Any] | None,
+    results: list[Mapping[str, Any]],
+    hub_model_id: str | None,
+    **named: Any,
+) -> str:
+    """The sections; `named` goes to the template as it is."""
+    # A name that the template asks for and nobody gives is an error; a card with holes would go unnoticed.
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(template_path("model.md").read_text(encoding="utf-8")).render(
+        facts=facts,
+        recipe=_recipe(facts),
+        data=_data(facts),
+        measured=_measured(summary) if summary else [],
+        validated=bool(summary and summary["validation"]),
+        posterior="generation_batches" in facts,
+        results=[[_cell(line.get(column)) for column in _COLUMNS] for line in results],
+        rewards=_names(facts["rewards"]),
+        hub_model_id=hub_model_id,
+        model=hub_model_id or "path/to/this/folder",
+        **named,
+    )
+
+
+_COLUMNS = ("benchmark", "metric", "value", "stderr", "runs")
+
+
+def _recipe(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Settings and their values; what is not set, or does not reach this run, is left out."""
+    values = {f"vade_{name}": facts.get(name) for name in _SETTINGS}
+    values |= {name: facts.get(name) for name in ("num_generations", "temperature")} | facts["recipe"]
+    values |= {"seed": facts.get("seed"), "vllm_mode": values["vllm_mode"] if values.get("use_vllm") else None}
+    return [(f"`{name}`", _cell(value)) for name, value in values.items() if value is not None]
+
+
+def _data(facts: Mapping[str, Any]) -> list[str]:
+    dataset, revision, threshold = facts.get("dataset"), facts.get("dataset_revision"), facts.get("success_threshold")
+    address = f"https://huggingface.co/datasets/{dataset}"
+    at = f", at commit [`{revision[:8]}`]({address}/tree/{revision})" if revision else ""
+    lines = [f"Data set: [{dataset}]({address}){at}" if dataset else "Data set: none on the Hub that is known"]
+    if facts.get("num_samples"):
+        lines.append(f"Training rows: {facts['num_samples']:,} (fingerprint `{facts['dataset_fingerprint'][:12]}`)")
+    lines.append(f"Rewards: {_names(facts['rewards'])}")
+    if facts.get("success_reward"):
+        name = f"`{facts['success_reward']}`"
+        right = f"an answer is right when {name} is at least {threshold:g}" if threshold is not None else None
+        lines.append(f"Success: {right or f'the value of {name}, from 0 to 1, is a fraction of a success'}")
+    return lines
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{_cell(name)}`" for name in names)
+
+
+def _measured(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What `report.summarise` counts, for a table."""
+    validation = summary["validation"]
+    scores = list(zip(("first", "last"), (validation[:1] + validation[1:][-1:]), strict=False))
+    ratios = {part: summary[f"effective_gradient_ratio_{part}_quarter"] for part in ("first", "last")}
+    return [
+        ("optimiser steps", f"{summary['steps']:,}"),
+        ("generation batches", f"{summary['generation_batches']:,}"),
+        *([("refills", f"{summary['refills']:,}")] if summary["refills"] else []),
+        ("rollouts", f"{summary['rollouts']:,}"),
+        *((f"effective gradient ratio, {part} quarter", _percent(value)) for part, value in ratios.items()),
+        *((f"validation score, {name} (step {at['step']})", _percent(at["score"])) for name, at in scores),
+    ]
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _cell(value: Any) -> str:
+    """A value in a table of Markdown."""
+    if value is None:
+        return "-"
+    if isinstance(value, dict | list):
+        value = json.dumps(value)
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return " ".join(text.split()).replace("|", "\\|")

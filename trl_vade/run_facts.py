@@ -1,0 +1,191 @@
+"""What a run is, as one plain dict of JSON values: for the cards, and for the metadata of a shared posterior."""
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from accelerate.logging import get_logger
+from datasets import Dataset
+from datasets.naming import camelcase_to_snakecase
+from huggingface_hub import constants
+
+from . import __version__
+from .checkpoint import identity
+from .errors import VADEError
+from .posterior_table import FORMAT_VERSION, is_hub_id
+from .presets import PEERS, vade, warm_start_source
+from .run import Run
+from .snapshot import Snapshot
+
+logger = get_logger(__name__)
+
+RECIPE = (
+    *("learning_rate", "lr_scheduler_type", "warmup_steps", "max_steps"),
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "generation_batch_size", "num_iterations"),
+    *("beta", "loss_type", "epsilon", "epsilon_high", "scale_rewards"),
+    *("max_completion_length", "use_vllm", "vllm_mode", "bf16"),
+)
+"""Fields of the arguments; `num_processes` is added."""
+
+_THOMPSON = ("preset", "information_gain", "cooldown", "prior", "uniform_share", "stratify_by", "strata")
+_EVERY_SAMPLER = ("dynamic_sampling", "max_prompt_length")
+
+
+def run_facts(trainer: Any, *, dataset: str | None = None) -> dict[str, Any]:
+    """Return what is known of the run of `trainer`, as it is now. No process waits for another one.
+
+    Every value is strict JSON. A fact that is not known is None. Those of the posterior (`generation_batches`,
+    `num_samples`, `rollouts`, what `checkpoint.identity` says, decays) are absent where `trainer.selection` is None.
+    The settings are VADE's, with the preset's values in place of what was left open, and None for a sampler that they
+    do not reach. `generation_batches` are the steps of the posterior: with dynamic sampling refills count, too.
+
+    Args:
+        trainer: a `VADEGRPOTrainer`.
+        dataset: the Hub id of the training data where the caller knows it. Without it, `hub_origin` says what it can.
+    """
+    args = trainer.args
+    name, revision = hub_origin(trainer.train_dataset, dataset)
+    return {
+        "format_version": FORMAT_VERSION,
+        "package_version": __version__,
+        "global_step": trainer.state.global_step,
+        "base_model": hub_id(getattr(trainer.model.config, "_name_or_path", None)),  # as TRL's card has it
+        "model_repo": _model_repo(trainer.hub_model_id or args.hub_model_id),
+        "dataset": name,
+        "dataset_revision": revision,
+        "num_generations": trainer.num_generations,
+        "temperature": args.temperature,
+        "rewards": list(trainer.reward_func_names),
+        "seed": args.seed,
+        **_sampler_facts(args),
+        **_posterior_facts(trainer),
+        "recipe": {
+            **{field: _plain(getattr(args, field)) for field in RECIPE},
+            # Counted in epochs it is -1 in the arguments, and 0 in the state before training begins.
+            "max_steps": max(args.max_steps, trainer.state.max_steps) or None,
+            "num_processes": trainer.accelerator.num_processes,
+        },
+    }
+
+
+def live_run(trainer: Any) -> Run | None:
+    """Return the run of `trainer` so far, as `run.read_run` would, or None where there is nothing to tell of it: no
+    generation batch was scored, or the log of the choices is damaged (which is logged) or lacks its beginning."""
+    if trainer.selection is None or not trainer.selection.sampler.posterior.step:
+        return None  # a log that is there is an earlier run's
+    metadata = {
+        **identity(trainer),
+        "run": {**trainer.selection.state_dict(), "global_step": trainer.state.global_step},
+    }
+    snapshot = Snapshot(trainer.selection.sampler.state_dict(), metadata, digest="", sample_key=None)
+    try:
+        lines = trainer.selection.log.read()
+    except (VADEError, OSError) as error:
+        logger.warning(f"Nothing can be told of the run so far: {error}")
+        return None
+    if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
+        return None  # it begins later where a run was resumed in another output directory, or with other rows
+    return Run(snapshot, lines, trainer.state.log_history)
+
+
+def hub_id(name: Any) -> str | None:
+    """`name` where it can be the id of a repository on the Hub and is no local folder or file, else None."""
+    return name if is_hub_id(name) and not os.path.exists(name) else None
+
+
+def hub_origin(dataset: Any, name: str | None = None) -> tuple[str | None, str | None]:
+    """Return the Hub id of the data set that these rows come from, and its commit; None for what is not known.
+
+    datasets 5.2 keeps neither: `info.download_checksums`, whose keys had both, is None now. What is left is the folder
+    of its cache, `<owner>___<name in snake case>/<configuration>/<version>/<commit>`. It is the same after `filter`,
+    `map`, `select`, `shuffle` and `train_test_split`; rows that are in memory, were saved to disk, or are a
+    concatenation have no such folder, or it does not speak for all of them. The id as the Hub writes it is then that
+    of the download that brought this commit.
+
+    Args:
+        dataset: the rows.
+        name: what the caller says that the id is. It wins, and the commit is returned only where it is one of that
+            data set. A name without an owner ("testbed") is none of a data set on the Hub.
+    """
+    given = name if hub_id(name) and "/" in str(name) else None
+    folder = _cache_folder(dataset)
+    if folder is None:
+        return given, None
+    owner, snake_name, commit = folder
+    found = given or _downloaded(owner, snake_name, commit)
+    if found is None or found.split("/")[0] != owner or camelcase_to_snakecase(found.split("/")[1]) != snake_name:
+        return found, None
+    return found, commit
+
+
+def _cache_folder(dataset: Any) -> tuple[str, str, str] | None:
+    """Owner, name in snake case and commit, from the one folder of `datasets`' cache that the rows are in."""
+    if not isinstance(dataset, Dataset):
+        return None
+    folders = {Path(file["filename"]).parent for file in dataset.cache_files}
+    parts = folders.pop().parts[-4:] if len(folders) == 1 else ()
+    owner, separator, name = parts[0].partition("___") if len(parts) == 4 else ("", "", "")
+    # A concatenation with rows in memory has one folder, too, but no name.
+    if not separator or name != dataset.info.dataset_name or not _is_commit(parts[-1]):
+        return None
+    return owner, name, parts[-1]
+
+
+def _is_commit(text: str) -> bool:
+    return len(text) == 40 and set(text) <= set("0123456789abcdef")
+
+
+def _downloaded(owner: str, snake_name: str, commit: str) -> str | None:
+    """The id with its capitals: that of the Hub client's folder in which this commit is."""
+    cache, prefix = Path(constants.HF_HUB_CACHE), constants.REPO_ID_SEPARATOR.join(["datasets", owner, ""])
+    names = {
+        folder.name.removeprefix(prefix)
+        for folder in cache.glob(f"{prefix}*")
+        if (folder / "snapshots" / commit).is_dir() or (folder / ".no_exist" / commit).is_dir()
+    }
+    fitting = [name for name in names if camelcase_to_snakecase(name) == snake_name]
+    return f"{owner}/{fitting[0]}" if len(fitting) == 1 else None
+
+
+def _sampler_facts(args: Any) -> dict[str, Any]:
+    kind = vade(args, "sampler")
+    reached = (*_THOMPSON, *_EVERY_SAMPLER) if kind in ("thompson", "greedy") else _EVERY_SAMPLER
+    return {
+        "sampler": kind,
+        "sampler_kwargs": vade(args, "sampler_kwargs") if kind in PEERS else None,
+        **{name: vade(args, name) if name in reached else None for name in (*_THOMPSON, *_EVERY_SAMPLER)},
+        **_beginning(args),
+    }
+
+
+def _beginning(args: Any) -> dict[str, Any]:
+    """What the posterior began with. The name of a folder is nobody else's business, and tells them nothing."""
+    source = warm_start_source(args)
+    if source is None:
+        return {"posterior_init": vade(args, "posterior_init"), "warm_start_discount": None}
+    shown = source if hub_id(source.partition("@")[0]) else "a local posterior"
+    return {"posterior_init": shown, "warm_start_discount": vade(args, "warm_start_discount")}
+
+
+def _posterior_facts(trainer: Any) -> dict[str, Any]:
+    if trainer.selection is None:
+        return {}
+    posterior = trainer.selection.sampler.posterior
+    return {
+        **identity(trainer),
+        "num_samples": posterior.num_samples,
+        "generation_batches": posterior.step,
+        "rollouts": trainer.selection.rollouts,
+        **posterior.decays,  # and not the settings': another rule's posterior has its own
+    }
+
+
+def _model_repo(name: Any) -> str | None:
+    """The trainer has the owner's name, too, once the repository is there; the arguments may lack it."""
+    return name if is_hub_id(name) and "/" in name else None
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON: transformers keeps some settings as members of an Enum, whose text is their value."""
+    return value.value if isinstance(value, Enum) else value
