@@ -92,6 +92,14 @@ def test_a_reward_outage_does_not_poison_the_posterior(bench):
     assert "3 x the counts of before the outage are back, and exact" in row.note
 
 
+@pytest.mark.slow
+def test_whatever_the_hub_does_to_a_run_that_pushes_nothing_is_lost(bench):
+    passing, lasting = faults.run_case("hub", bench)
+    assert [(row.tries, row.lost) for row in (passing, lasting)] == [(4, 0), (4, 0)], passing.note + lasting.note
+    assert passing.note == "the last state and every posterior are on the Hub, and it was said"
+    assert "the commands in it bring everything to the Hub" in lasting.note
+
+
 # ------------------------------------------------------------------------------------------------ the bench itself
 
 
