@@ -191,6 +191,10 @@ class Handlers:
         tree = call.repo.commit(call.rev).tree()
         return [tree[path] for path in parse_qs(call.body.decode()).get("paths", []) if path in tree]
 
+    @route(f"GET {API}/auth-check/write", writes=True)
+    def auth_check(self, call):
+        return {}
+
     @route(f"GET {API}/refs")
     def refs(self, call):
         answer = {"branches": [], "tags": [], "converts": [], "pullRequests": []}

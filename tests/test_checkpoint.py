@@ -165,7 +165,7 @@ def test_reset_starts_the_posterior_again_with_the_weights_of_the_checkpoint(sav
     assert trainer.state.global_step == 4
     assert trainer.selection.sampler.posterior.step == 2
     assert "vade_on_mismatch='reset'" in caplog.text
-    assert "rows start from the prior" in caplog.text
+    assert "The posterior starts again, as vade_posterior_init says (prior), for all" in caplog.text
     log = SelectionLog(trainer.args.output_dir)
     assert [line["step"] for line in log.read()] == [1, 2]
     kept = log.path.with_name("vade_selection_until_000002.jsonl")  # nothing is lost: what was chosen before

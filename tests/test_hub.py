@@ -1,12 +1,16 @@
 import logging
+import os
 import re
 
 import pytest
 from conftest import offline
+from huggingface_hub import HfApi, lfs
+from huggingface_hub.utils import sha
 
 from trl_vade import hub as hub_module
 from trl_vade.errors import HubError, HubOfflineError
 from trl_vade.hub import HubTarget, commit_folder, ensure_repo, push_command
+from trl_vade.hub_commit import files_in
 
 RUN = HubTarget("you/run")
 COMMIT = "POST /api/models/you/run/commit"
@@ -33,7 +37,7 @@ def pushed(hub, key="you/run", revision="main"):
 
 
 def local(folder):
-    return {path: file.read_bytes() for path, file in hub_module.files_in(folder).items()}
+    return {path: file.read_bytes() for path, file in files_in(folder).items()}
 
 
 def commits(hub, key="you/run", revision="main"):
@@ -175,6 +179,70 @@ def test_a_login_that_is_missing_or_may_only_read_is_named_before_anything_is_se
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(HubError, match=r"no login.*hf auth login"):
         ensure_repo(RUN)
+
+
+@pytest.mark.parametrize("key", ["you/run", "somebody/run"])
+def test_a_login_that_may_only_read_what_is_there_already_is_told_so(hub, monkeypatch, key):
+    """`create_repo(exist_ok=True)` takes it for granted."""
+    hub.add_repo(key)
+    if key == "you/run":
+        monkeypatch.setenv("HF_TOKEN", "hf_read_only")
+    with pytest.raises(HubError, match="may not write there"):
+        ensure_repo(HubTarget(key))
+
+
+def test_a_repository_is_made_though_the_hub_is_busy_for_a_moment(hub):
+    hub.fault("POST /api/repos/create", status=503)
+    ensure_repo(RUN)
+    assert hub.repos.keys() == {"you/run"}
+
+
+def test_an_empty_folder_is_refused_and_deletes_nothing(hub, folder, tmp_path):
+    ensure_repo(RUN)
+    commit_folder(RUN, folder, message="Step 4", mirror=["last-checkpoint"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(HubError, match="has no files"):
+        commit_folder(RUN, tmp_path / "empty", message="Step 8", mirror=["last-checkpoint"])
+    assert pushed(hub) == local(folder)
+
+
+def test_a_file_in_two_places_is_hashed_and_sent_once_however_many_attempts_it_takes(hub, folder, monkeypatch):
+    ensure_repo(RUN)
+    hub.fault(COMMIT, status=500, times=2)
+    os.link(folder / "model.safetensors", folder / "last-checkpoint" / "model.safetensors")
+    hashed = []
+    whole = sha.sha_fileobj
+    monkeypatch.setattr(lfs, "sha_fileobj", lambda file, *size: hashed.append(file.name) or whole(file, *size))
+    commit_folder(RUN, folder, message="Step 4")
+    assert pushed(hub) == local(folder)
+    assert len(hashed) == 1
+    assert len([line for line in hub.requests if line.startswith("PUT /lfs-storage")]) == 1
+
+
+def test_thousands_of_files_are_compared_in_parts(hub, tmp_path):
+    """The Hub refuses a request about more than a thousand."""
+    ensure_repo(RUN)
+    for number in range(1200):
+        (tmp_path / "many" / f"{number % 7}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "many" / f"{number % 7}" / f"{number}.txt").write_text(str(number))
+    commit_folder(RUN, tmp_path / "many", message="Completions")
+    assert len(pushed(hub)) == 1200
+    assert len([line for line in hub.requests if "paths-info" in line]) == 3
+
+
+def test_what_a_gitignore_there_leaves_out_is_named_and_not_tried_again(hub, folder, monkeypatch):
+    """The Hub tells the client to leave such files out. The stand-in reads no .gitignore: the client is told here."""
+    ensure_repo(RUN)
+    told = HfApi.preupload_lfs_files
+
+    def without_json(self, *arguments, additions, **named):
+        told(self, *arguments, additions=additions, **named)
+        for addition in additions:
+            addition._should_ignore = addition.path_in_repo.endswith(".json")
+
+    monkeypatch.setattr(HfApi, "preupload_lfs_files", without_json)
+    with pytest.raises(HubError, match=r"has not taken 2 of 3 files, such as config\.json .*\.gitignore"):
+        commit_folder(RUN, folder, message="Step 4")
 
 
 def test_damaged_bytes_are_found_and_the_message_names_a_file(hub, folder):

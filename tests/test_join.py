@@ -179,6 +179,19 @@ def test_the_draws_go_on_where_they_were(learned, tmp_path):
     assert ours.sample_index.tolist() == theirs.sample_index.tolist()
 
 
+def test_what_was_joined_serves_at_once_and_does_not_rest_first(tmp_path):
+    """When each row was chosen is not carried over; a cooldown from the join on would bar all that is known."""
+    first = ThompsonSampler(20)
+    first.observe(range(10), [4] * 10, [8] * 10)
+    save_snapshot(tmp_path, first, sample_key=np.arange(20, dtype=np.int64))
+    other = ThompsonSampler(20, gain="symmetric", greedy=True, cooldown=5)
+    state, _ = joined_state(load_snapshot(tmp_path), other.state_dict(), np.arange(20, dtype=np.int64))
+    other.load_state_dict(state)
+    assert set(other.draw(10).sample_index) == set(range(10))  # a mean of 1/2, as all others, and the lower rows
+    other.observe([0], [4], [8])
+    assert 0 not in other.draw(10).sample_index
+
+
 def test_a_permutation_cannot_go_on_over_other_rows_so_the_next_epoch_begins(tmp_path):
     uniform = UniformSampler(6, seed=3)
     for _ in range(4):  # the second of epoch 1

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from resuming import assert_same_end
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from trl_vade import VADEGRPOTrainer, load_posterior, load_snapshot
+from trl_vade import VADEGRPOTrainer, load_posterior, load_snapshot, staging
 from trl_vade import hub as hub_module
-from trl_vade.errors import HubError
+from trl_vade.complete import JIT_MARK, complete_checkpoints
+from trl_vade.errors import ConfigurationError, HubError
 from trl_vade.snapshot import POSTERIOR_FILE
 
 RUN, BELIEFS = "you/run", "datasets/you/beliefs"
@@ -32,10 +34,20 @@ def no_waiting(monkeypatch):
 def run(hub, text_model_path, text_rows, make_args):
     """Trains four steps on the text model with a save, and a push, at every second one."""
 
-    def make(**settings):
-        return train(text_model_path, text_rows, make_args(**{**PUSHING, **settings}))
+    def make(callbacks=(), **settings):
+        return train(text_model_path, text_rows, make_args(**{**PUSHING, **settings}), callbacks=[*callbacks])
 
     return make
+
+
+class KeepTrainer(TrainerCallback):
+    """Keeps the trainer of a run that ends in an error."""
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        frame = sys._getframe()
+        while not isinstance(frame.f_locals.get("self"), VADEGRPOTrainer):
+            frame = frame.f_back
+        KeepTrainer.trainer = frame.f_locals["self"]
 
 
 def commits(hub, key=RUN, revision="main"):
@@ -95,6 +107,7 @@ def test_with_the_strategy_end_nothing_is_pushed_before_it_is_asked_for(hub, run
     assert hub.repos[BELIEFS].tags.keys() == {"step-000004"}
 
 
+@pytest.mark.slow
 def test_pushing_without_having_said_so_before_works_too(hub, run):
     trainer = run(push_to_hub=False)
     assert hub.repos == {}
@@ -109,6 +122,7 @@ def test_a_push_that_is_not_waited_for_is_a_future(hub, run):
     assert future.result(timeout=30).oid == hub.repos[RUN].branches["main"]
 
 
+@pytest.mark.slow
 def test_the_old_checkpoint_leaves_nothing_in_the_new_one(hub, run, tmp_path):
     hub.add_repo(RUN)
     repo = hub.repos[RUN]
@@ -120,12 +134,14 @@ def test_the_old_checkpoint_leaves_nothing_in_the_new_one(hub, run, tmp_path):
     assert "mine.txt" in repo.files()
 
 
+@pytest.mark.slow
 def test_a_branch_that_is_not_there_is_made(hub, run):
     run(hub_revision="seed-3")
     assert [commit.title for commit in commits(hub, revision="seed-3")][-1] == "Training in progress, step 4"
     assert commits(hub) == []
 
 
+@pytest.mark.slow
 def test_an_organisation_and_a_private_repository(hub, run):
     hub.orgs = ("acme",)
     run(hub_model_id="acme/run", vade_posterior_hub_id="acme/beliefs", hub_private_repo=True)
@@ -144,6 +160,18 @@ def test_the_posterior_of_each_save_is_in_its_own_repository(hub, run):
     assert newest.sample_id == [f"row-{row}" for row in newest.index]
     assert newest.pass_rate.tolist() == posterior.posterior_mean[newest.index].tolist()
     assert newest.metadata["num_generations"] == 4
+
+
+def test_a_posterior_that_arrives_late_is_not_the_latest(hub, run):
+    # All attempts of the first one, which take so long that the second one is waiting behind it.
+    hub.fault("POST /api/datasets/you/beliefs/commit", status=503, times=3, delay=0.5)
+    run(push_to_hub=False, vade_posterior_hub_id="you/beliefs")
+    assert hub.repos[BELIEFS].tags.keys() == {"step-000002", "step-000004"}
+    assert [commit.title for commit in commits(hub, BELIEFS)] == ["Posterior at step 4", "Posterior at step 2"]
+    assert load_posterior("you/beliefs").metadata["global_step"] == 4
+    pictures = [commit.files["pass_rates.png"] for commit in commits(hub, BELIEFS)]
+    assert pictures[0] == pictures[1]
+    assert load_posterior("you/beliefs", step=2).metadata["global_step"] == 2
 
 
 def test_a_run_that_was_downloaded_goes_on_to_the_same_end(hub, run, text_model_path, text_rows, make_args, tmp_path):
@@ -169,6 +197,7 @@ def test_a_failed_push_is_followed_by_the_next_and_the_run_ends_well(hub, run, c
     assert "Not on the Hub: 'Training in progress, step 2'" in caplog.text
 
 
+@pytest.mark.slow
 def test_every_checkpoint_arrives_when_all_were_asked_for(hub, run):
     hub.fault(COMMIT, status=500, times=3)
     run(hub_strategy="all_checkpoints")
@@ -188,6 +217,86 @@ def test_a_last_state_that_is_not_on_the_hub_is_an_error_that_says_how_to_send_i
     assert step_of(hub.repos[RUN].files()) == 4
 
 
+@pytest.mark.slow
+def test_what_failed_is_whole_when_it_is_pushed_again(hub, run):
+    """The same step three times over, as scripts/train_vade.py does when the Hub comes back late."""
+    fault = hub.fault(COMMIT, status=500, times=1000)
+    with pytest.raises(HubError):
+        trainer = run(hub_strategy="checkpoint", callbacks=[KeepTrainer()])
+    trainer = KeepTrainer.trainer
+    with pytest.raises(HubError):
+        trainer.save_model()
+    fault.times = 0
+    trainer.push_to_hub()
+    assert_whole(hub.repos[RUN].files(), "last-checkpoint", 4)
+    assert step_of(hub.repos[RUN].files()) == 4
+    assert not (Path(trainer.args.output_dir) / "_hub").exists()
+
+
+@pytest.mark.slow
+def test_an_older_push_that_failed_late_does_not_undo_the_newer_one(hub, run):
+    hub.fault(COMMIT, status=503, times=3, delay=0.5)
+    run(hub_strategy="checkpoint")
+    assert_whole(hub.repos[RUN].files(), "last-checkpoint", 4)
+    assert step_of(hub.repos[RUN].files()) == 4
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_arrives_late_leaves_the_newer_model_as_it_is(hub, run):
+    hub.fault(COMMIT, status=503, times=3, delay=0.5)
+    run(hub_strategy="all_checkpoints")
+    assert step_of(hub.repos[RUN].files()) == 4
+    for step in (2, 4):
+        assert_whole(hub.repos[RUN].files(), f"checkpoint-{step}", step)
+
+
+@pytest.mark.slow
+def test_the_mark_of_an_unfinished_save_is_not_pushed(hub, run):
+    """With `enable_jit_checkpoint` transformers 5.23 takes it away only after the push was asked for."""
+
+    class Mark(TrainerCallback):
+        def on_push_begin(self, args, state, control, **kwargs):
+            (Path(args.output_dir) / f"checkpoint-{state.global_step}" / JIT_MARK).touch()
+
+    run(hub_strategy="checkpoint", callbacks=[Mark()])
+    assert_whole(hub.repos[RUN].files(), "last-checkpoint", 4)
+    assert not [path for path in hub.repos[RUN].files() if JIT_MARK in path]
+
+
+@pytest.mark.slow
+def test_what_trl_writes_last_into_a_checkpoint_is_pushed_with_it(hub, run):
+    run(hub_strategy="checkpoint", use_adaptive_entropy=True)
+    assert "last-checkpoint/entropy_ctrl_state.json" in hub.repos[RUN].files()
+
+
+@pytest.mark.slow
+def test_a_disk_too_full_to_set_files_aside_ends_no_run_and_is_an_error_at_its_end(hub, run, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(staging.shutil, "copy2", refuse)
+    with pytest.raises(HubError, match=r"could not be set aside: OSError: .*No space left"):
+        run(hub_strategy="checkpoint", vade_posterior_hub_id="you/beliefs")
+    assert len(complete_checkpoints(tmp_path / "out")) == 2
+
+
+@pytest.mark.slow
+def test_the_commands_for_later_make_private_repositories_where_these_were_asked_for(hub, run, caplog):
+    with offline():
+        run(hub_strategy="checkpoint", vade_posterior_hub_id="you/beliefs", hub_private_repo=True)
+    commands = re.findall(r"send them by hand: (.+)", caplog.text)
+    assert {command.split()[0] for command in commands} == {"hf", "trl-vade"}
+    assert all(command.endswith("--private") for command in commands)
+
+
+def test_a_posterior_that_nobody_keeps_cannot_be_published(hub, text_model_path, text_rows, make_args):
+    args = make_args(vade_sampler="uniform", vade_posterior_hub_id="you/beliefs", shuffle_dataset=False)
+    with pytest.raises(ConfigurationError, match="keeps no posterior"):
+        VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    assert hub.requests == []
+
+
+@pytest.mark.slow
 def test_what_an_earlier_process_could_not_send_is_named_at_the_next_start(hub, run, make_args, caplog, tmp_path):
     left = tmp_path / "out" / "_hub" / "checkpoint-000002"
     left.mkdir(parents=True)
@@ -269,6 +378,7 @@ def test_stock_still_loses_a_push_without_a_word(hub, text_model_path, text_rows
     assert commits(hub) == []
 
 
+@pytest.mark.slow
 def test_the_snapshot_on_the_hub_is_the_one_that_is_here(hub, run, tmp_path):
     trainer = run(hub_strategy="checkpoint")
     there = snapshot_download(RUN, local_dir=tmp_path / "fresh")

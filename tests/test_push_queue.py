@@ -1,10 +1,14 @@
+import copy
 import logging
+import subprocess
+import sys
+import threading
 
 import pytest
 from conftest import offline
 
 from trl_vade import hub as hub_module
-from trl_vade.errors import HubOfflineError
+from trl_vade.errors import HubError, HubOfflineError
 from trl_vade.hub import HubTarget, ensure_repo
 from trl_vade.push_queue import Push, PushQueue
 
@@ -24,17 +28,17 @@ def push(hub, tmp_path):
 
     def make(step, **settings):
         folder = tmp_path / "out" / "_hub" / f"checkpoint-{step}"
-        folder.mkdir(parents=True)
-        (folder / "step.txt").write_text(str(step))
+        for part in ("", *settings.get("mirror", ())):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+            (folder / part / "step.txt").write_text(str(step))
         return Push(RUN, folder, f"Step {step}", **settings)
 
     return make
 
 
 def settle(queue):
-    for _, future in queue._sent:
-        future.exception()
-    assert queue.done()
+    while not queue.done():
+        threading.Event().wait(0.005)  # `time.sleep` is replaced in a test
 
 
 def titles(hub):
@@ -128,6 +132,97 @@ def test_offline_nothing_is_warned_of_and_all_is_kept(push, caplog):
     assert caplog.text == ""
     assert isinstance(queue.failures()[0][1], HubOfflineError)
     assert kept.folder.is_dir()
+
+
+def files(hub):
+    return {path: data.decode() for path, data in hub.repos["you/run"].files().items() if path != ".gitattributes"}
+
+
+def test_what_failed_never_undoes_a_push_that_arrived_after_it(hub, push):
+    hub.fault(COMMIT, status=500, delay=0.3)  # the second one comes while the first one is being sent
+    queue = PushQueue()
+    for step in (1, 2):
+        queue.put(push(step, mirror=("last-checkpoint",)))
+    settle(queue)
+    queue.again()
+    settle(queue)
+    assert titles(hub) == ["Step 2"]
+    assert queue.failures() == []
+    assert files(hub) == {"step.txt": "2", "last-checkpoint/step.txt": "2"}
+
+
+def test_of_a_late_checkpoint_only_its_own_folder_is_sent(hub, push):
+    hub.fault(COMMIT, status=500, delay=0.3)
+    queue = PushQueue()
+    for step in (1, 2):
+        queue.put(push(step, own=True, mirror=(f"checkpoint-{step}",)))
+    settle(queue)
+    assert [failing.message for failing, _ in queue.failures()] == ["Step 1"]
+    queue.again()
+    settle(queue)
+    assert files(hub) == {"step.txt": "2", "checkpoint-1/step.txt": "1", "checkpoint-2/step.txt": "2"}
+
+
+def test_the_model_alone_does_not_take_the_place_of_a_checkpoint(hub, push):
+    fault = hub.fault(COMMIT, status=500, times=100)
+    queue = PushQueue()
+    queue.put(push(1, mirror=("last-checkpoint",)))
+    queue.put(push(2))
+    settle(queue)
+    assert [failing.message for failing, _ in queue.failures()] == ["Step 1", "Step 2"]
+    fault.times = 0
+    queue.again()
+    settle(queue)
+    assert files(hub) == {"step.txt": "2", "last-checkpoint/step.txt": "1"}
+
+
+def test_a_push_that_could_not_be_staged_is_a_failure_until_one_covers_it(hub, push):
+    queue = PushQueue()
+    error = HubError("It could not be set aside: no space.")
+    entry = queue.put(Push(RUN, None, "Step 1"), error=error)
+    queue.again()
+    assert [(failing.message, why) for failing, why in queue.failures()] == [("Step 1", error)]
+    assert entry.future.exception() is error
+    queue.put(push(2))
+    settle(queue)
+    assert queue.failures() == []
+
+
+def test_a_token_that_was_given_goes_with_every_attempt(hub, push, monkeypatch):
+    monkeypatch.delenv("HF_TOKEN")
+    fault = hub.fault(COMMIT, status=500, times=100)
+    queue = PushQueue()
+    queue.put(push(1, own=True), hub.token)
+    settle(queue)
+    fault.times = 0
+    queue.again()
+    settle(queue)
+    assert titles(hub) == ["Step 1"]
+
+
+def test_a_process_that_ends_first_sends_what_is_waiting(hub, push):
+    """The client starts threads for large files, which is not allowed any more when Python's own hooks have run."""
+    folders = [push(step).folder for step in (1, 2)]
+    for folder in folders:
+        (folder / f"{folder.name}.safetensors").write_bytes(folder.name.encode())
+    code = (
+        "from pathlib import Path; from trl_vade.push_queue import HubTarget, Push, PushQueue;"
+        f"queue = PushQueue(); folders = {[str(folder) for folder in folders]};"
+        "[queue.put(Push(HubTarget('you/run'), Path(folder), folder[-1], own=True)) for folder in folders];"
+        "raise SystemExit(3)"
+    )
+    hub.fault(COMMIT, delay=0.5, times=2)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3, done.stderr
+    assert titles(hub) == ["1", "2"]
+    assert "checkpoint-2.safetensors" in files(hub)
+
+
+def test_a_trainer_can_be_copied(hub, push):
+    queue = PushQueue()
+    queue.put(push(1))
+    settle(queue)
+    assert copy.deepcopy(queue).failures() == []
 
 
 def test_a_defect_in_a_push_is_a_failure_like_any_other(push):

@@ -1,9 +1,10 @@
 import os
+import shutil
 
 import pytest
 
 from trl_vade import staging
-from trl_vade.staging import LARGE, Upload, discard, left_behind, stage
+from trl_vade.staging import LARGE, Upload, discard, keep_only, left_behind, stage, unshare
 
 
 def write(path, content):
@@ -102,6 +103,39 @@ def test_what_an_earlier_process_left_is_found_and_its_halves_are_deleted(run):
     write(run / "_hub" / ".unfinished-checkpoint-000008" / "config.json", b"{}")
     assert left_behind(run) == [staged]
     assert [path.name for path in (run / "_hub").iterdir()] == ["checkpoint-000004"]
+
+
+def test_the_same_step_staged_again_is_another_folder(run):
+    first = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    write(run / "README.md", b"another card")
+    second = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    assert (first.name, second.name) == ("checkpoint-000004", "checkpoint-000004.2")
+    assert (first / "README.md").read_bytes() == b"card of 4"
+    discard(first)
+    assert (second / "README.md").read_bytes() == b"another card"
+
+
+def test_without_a_checkpoint_all_but_the_weights_is_copied(run):
+    staged = stage("model-000004", run, uploads(run)[:1], None)
+    linked = {path.name for path in staged.iterdir() if path.stat().st_nlink > 1}
+    assert linked == {"model.safetensors"}
+    unshare(run)
+    shutil.copy(__file__, run / "model.safetensors")  # as the Trainer does: into the file that is there
+    assert (staged / "model.safetensors").read_bytes() == b"4" * LARGE
+
+
+def test_a_link_in_the_output_directory_is_followed(run):
+    write(run.parent / "elsewhere.safetensors", b"weights")
+    (run / "adapter.safetensors").symlink_to("../elsewhere.safetensors")
+    staged = stage("model-000004", run, uploads(run)[:1], None)
+    assert (staged / "adapter.safetensors").read_bytes() == b"weights"
+
+
+def test_of_a_staged_folder_parts_can_be_kept(run):
+    staged = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    keep_only(staged, ["last-checkpoint"])
+    assert [path.name for path in staged.iterdir()] == ["last-checkpoint"]
+    assert (staged / "last-checkpoint" / "optimizer.pt").exists()
 
 
 def test_the_last_folder_that_is_discarded_takes_the_staging_area_along(run):

@@ -177,8 +177,9 @@ def _start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: Snaps
     """Go on with the weights alone."""
     _begin_anew(trainer, trainer._make_selection())
     logger.warning(
-        f"vade_on_mismatch='reset': {reason} All {len(trainer.train_dataset)} rows start from the prior, and the "
-        f"rollouts are counted from 0; the saved posterior stays as it is in {checkpoint}."
+        f"vade_on_mismatch='reset': {reason} The posterior starts again, as vade_posterior_init says "
+        f"({trainer.args.vade_posterior_init}), for all {len(trainer.train_dataset)} rows, and the rollouts are "
+        f"counted from 0; the saved one stays as it is in {checkpoint}."
     )
 
 

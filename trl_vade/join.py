@@ -61,6 +61,9 @@ def joined_state(snapshot: Snapshot, fresh: Mapping[str, Any], sample_key: IntAr
         **{name: array[order] for name, array in arrays.items()},
         "step": posterior.step,
     }
+    # No row rests: when each was chosen is not carried over, and with `last_update` alone all would rest at once.
+    if state.get("kind") == "thompson" and posterior.step:
+        state["taken_over"] = posterior.step
     # The stream of random numbers goes on where it was; a permutation of other rows cannot, so the next one begins.
     if "num_draws" in state:
         state["num_draws"] = snapshot.sampler_state.get("num_draws", posterior.step)

@@ -29,6 +29,8 @@ class LastCheckpoint(TrainerCallback):
     def __init__(self, accelerator: Accelerator):
         self._accelerator = accelerator
         self._received: int | None = None
+        self._training = False
+        self._before: dict[int, Any] = {}
 
     @contextmanager
     def watching(self, args: Any) -> Iterator[None]:
@@ -39,23 +41,35 @@ class LastCheckpoint(TrainerCallback):
             yield
             return
         self._received = None
-        before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        self._training = True
+        self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
         try:
             yield
+        except Exception as error:
+            if self._received is not None:  # after which nobody would show it
+                logger.error(f"{type(error).__name__}: {error}")
+            raise
         finally:
-            for number, handler in before.items():
+            for number, handler in self._before.items():
                 signal.signal(number, handler)
-        if self._received is not None:
-            signal.raise_signal(self._received)
+            if self._received is not None:
+                signal.raise_signal(self._received)
 
     def _note(self, number: int, frame: Any) -> None:
         if self._received == signal.SIGINT == number:
             raise KeyboardInterrupt
+        if not self._training:  # all is saved, and only pushes to the Hub are waited for
+            signal.signal(number, self._before[number])
+            signal.raise_signal(number)
+            return
         self._received = number
         logger.warning(
             f"{signal.Signals(number).name} received: a last checkpoint is written at the end of this optimiser step, "
             "then training stops."
         )
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._training = False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """All processes save together, or none: the signal may reach one of them a step before another."""

@@ -155,6 +155,17 @@ def refuse_refills(args: GRPOConfig, arguments: Mapping[str, Any], *, chosen_her
         )
 
 
+def refuse_publication(args: GRPOConfig, *, chosen_here: bool) -> None:
+    """Refuse to publish a posterior where there is none: rows are not chosen by us, or success is undeclared."""
+    if args.vade_posterior_hub_id is not None and not chosen_here:
+        raise ConfigurationError(
+            f"vade_posterior_hub_id={args.vade_posterior_hub_id!r} with settings under which vade_sampler='uniform' "
+            "is the stock trainer and keeps no posterior: a stream (IterableDataset), fewer rows than a generation "
+            "batch takes, shuffle_dataset=False, split or dispatched batches, or several reward functions without "
+            "vade_success_reward. Change these, or set vade_posterior_hub_id=None."
+        )
+
+
 def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
     """Leave rows of more than `args.vade_max_prompt_length` prompt tokens out of the data sets, and say how many.
 

@@ -5,86 +5,31 @@ data-set repository. `GRPOTrainer` decides what is pushed; `PushQueue` sees to i
 import logging
 import os
 import shlex
-from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import transformers.trainer
 from transformers.trainer_utils import HubStrategy
 
-from .complete import LAST_CHECKPOINT
 from .errors import HubError, HubOfflineError
 from .hub import HubTarget, ensure_repo, offline
+from .hub_commit import Render
 from .main_process import on_main_process, wait_for_main_process
 from .posterior_repo import CARD_FILE, PICTURE_FILE, render_posterior_card, stage_posterior, step_name, steps_in
-from .posterior_table import posterior_table
-from .push_queue import Push, PushQueue
+from .posterior_table import PosteriorTable, posterior_table
+from .push_queue import Entry, Push, PushQueue
 from .run_facts import run_facts
 from .sample_ids import sample_ids
 from .snapshot import load_snapshot
-from .staging import STAGING_FOLDER, Upload, left_behind, stage
+from .staging import STAGING_FOLDER, finished, left_behind, new_folder, stage
+from .uploads import Wanted
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class Wanted:
-    """An upload that the parent has asked for."""
-
-    upload: Upload
-    message: str
-    revision: str | None
-    token: str | None
-
-
-class UploadsTaken:
-    """Stands in for the client of `transformers.trainer` while the parent pushes: notes uploads, hands on the rest.
-
-    transformers 5.23 sends the output directory and the checkpoint as two uploads in the background, from files that
-    the next save changes, and passes a push over while one is running (huggingface/transformers#13503, read there).
-    """
-
-    def __init__(self, client: Any):
-        self._client = client
-        self.wanted: list[Wanted] = []
-
-    def upload_folder(
-        self,
-        *,
-        folder_path: str,
-        commit_message: str,
-        path_in_repo: str = "",
-        ignore_patterns: list[str] | None = None,
-        revision: str | None = None,
-        token: str | None = None,
-        **others: Any,
-    ) -> "Future[None]":
-        """Note it, and answer with a push that is done: the parent then neither waits for it nor skips the next."""
-        # A downloaded run has the folder that the Hub keeps the newest checkpoint in; it is no part of the model.
-        ignored = () if path_in_repo else (*(ignore_patterns or ()), f"{LAST_CHECKPOINT}/*")
-        upload = Upload(Path(folder_path), path_in_repo, ignored)
-        self.wanted.append(Wanted(upload, commit_message, revision, token))
-        done: Future[None] = Future()
-        done.set_result(None)
-        return done
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-
-@contextmanager
-def taking_uploads() -> Iterator[list[Wanted]]:
-    """Inside the block the Trainer's uploads are noted in the list, and not made."""
-    real = transformers.trainer.hf_api
-    taken = UploadsTaken(real())
-    transformers.trainer.hf_api = lambda: taken
-    try:
-        yield taken.wanted
-    finally:
-        transformers.trainer.hf_api = real
+SAY_EVERY = 60.0
+"""Seconds between two messages while the end of the pushes is waited for."""
 
 
 class Publication:
@@ -102,6 +47,7 @@ class Publication:
         self._queue = PushQueue()  # used on the main process only
         self._posterior_target: HubTarget | None = None
         self._names: dict[str, Any] | None = None
+        self._tables: dict[int, PosteriorTable] = {}  # of the newest step that was sent, and of those after it
         if not args.push_to_hub and args.vade_posterior_hub_id is None:
             return
         private = args.hub_private_repo
@@ -117,6 +63,11 @@ class Publication:
         else:
             opened = on_main_process(lambda: [target and ensure_repo(target) for target in (model, posterior)])
             self._posterior_target = opened[1]
+        if posterior and (args.hub_strategy == HubStrategy.END or args.save_strategy == "no"):
+            logger.warning(
+                f"The posterior goes to {args.vade_posterior_hub_id} only when trainer.push_to_hub() is called: it is "
+                "published with each save, unless hub_strategy is 'end', and save_strategy='no' saves nothing."
+            )
         for folder in left_behind(self._output_dir):
             logger.warning(
                 f"{folder} was not on the Hub when an earlier run in {self._output_dir} ended. Send it by hand if it "
@@ -130,59 +81,90 @@ class Publication:
         return self._posterior_target.repo_id if self._posterior_target else None
 
     def push(
-        self, trainer: Any, wanted: list[Wanted], checkpoint: str | os.PathLike[str] | None = None
-    ) -> "Future[str]":
+        self,
+        trainer: Any,
+        wanted: list[Wanted],
+        checkpoint: str | os.PathLike[str] | None = None,
+        *,
+        private: bool | None = None,
+    ) -> Entry:
         """Put what the parent wanted to upload into the queue, as one commit. On the main process only.
+
+        What goes wrong here is a push that failed: it is said, and `finish` raises it on all processes.
 
         Args:
             trainer: whose push it is.
             wanted: of one call of the parent.
             checkpoint: the folder that is pushed; None: the model as it is now.
+            private: of a repository that is made.
         """
         args, step = trainer.args, trainer.state.global_step
-        every = args.hub_strategy == HubStrategy.ALL_CHECKPOINTS and checkpoint is not None
-        name = f"{'model' if checkpoint is None else 'checkpoint'}-{step:06d}"
         uploads = [one.upload for one in wanted]
-        folder = stage(name, self._output_dir, uploads, None if checkpoint is None else Path(checkpoint))
         push = Push(
-            HubTarget(trainer.hub_model_id, "model", wanted[0].revision, args.hub_private_repo),
-            folder,
+            HubTarget(
+                trainer.hub_model_id,
+                "model",
+                wanted[0].revision,
+                args.hub_private_repo if private is None else private,
+            ),
+            None,
             wanted[0].message,
-            own=every,
+            own=args.hub_strategy == HubStrategy.ALL_CHECKPOINTS and checkpoint is not None,
             mirror=tuple(upload.path_in_repo for upload in uploads if upload.path_in_repo),
         )
-        return self._queue.put(push, wanted[0].token)
+        name = f"{'model' if checkpoint is None else 'checkpoint'}-{step:06d}"
+        folder = None if checkpoint is None else Path(checkpoint)
+        return self._put(push, lambda: stage(name, self._output_dir, uploads, folder), wanted[0].token)
 
     def push_posterior(self, trainer: Any) -> None:
         """Put the posterior that is saved in the output directory into the queue for its own repository."""
-        target = self._posterior_target
+        target, step = self._posterior_target, trainer.state.global_step
         if target is None or trainer.selection is None or not trainer.is_world_process_zero():
             return
-        names = self._names_of_rows(trainer)
-        table = posterior_table(load_snapshot(self._output_dir), **names, facts=run_facts(trainer))
-        if not len(table):  # no row was scored yet, and datasets 5.2 reads no table without rows
+        if not trainer.selection.sampler.posterior.step:  # no row was scored: datasets 5.2 reads no table without any
             return
-        step = trainer.state.global_step
-        folder = self._output_dir / STAGING_FOLDER / f"posterior-{step:06d}"
-        stage_posterior(folder, table)
-        picture = (folder / PICTURE_FILE).exists()
+        push = Push(target, None, f"Posterior at step {step}", own=True, tag=step_name(step))
 
-        def card(files: list[str]) -> dict[str, bytes]:
-            text = render_posterior_card(table, steps_in(files), target.repo_id, picture=picture)
-            return {CARD_FILE: text.encode()}
+        def staged() -> Path:
+            names = self._names_of_rows(trainer)
+            table = posterior_table(load_snapshot(self._output_dir), **names, facts=run_facts(trainer))
+            self._tables[step] = table
+            folder = new_folder(f"posterior-{step:06d}", self._output_dir)
+            stage_posterior(folder, table)
+            return finished(folder)
 
-        by_hand = shlex.join(["trl-vade", "posterior", "push", str(folder.absolute()), target.repo_id])
-        self._queue.put(
-            Push(
-                target,
-                folder,
-                f"Posterior at step {step}",
-                own=True,
-                render=card,
-                tag=step_name(step),
-                command=by_hand,
+        self._put(push, staged)
+
+    def _put(self, push: Push, staged: Callable[[], Path], token: str | None = None) -> Entry:
+        try:
+            folder = staged()
+        except Exception as error:  # a full disk: the checkpoint is saved, and training is worth more than its push
+            return self._queue.put(
+                push, token, HubError(f"It could not be set aside: {type(error).__name__}: {error}.")
             )
-        )
+        if push.tag is not None:
+            words = ["trl-vade", "posterior", "push", str(folder.absolute()), push.target.repo_id]
+            by_hand = shlex.join([*words, *(["--private"] if push.target.private else [])])
+            step = int(push.tag.rpartition("-")[2])
+            push = replace(push, render=self._card(step, folder, push.target), command=by_hand)
+        return self._queue.put(replace(push, folder=folder), token)
+
+    def _card(self, step: int, folder: Path, target: HubTarget) -> Render:
+        """What makes the card of a step, from the files that are in the repository when it is sent."""
+        table, picture = self._tables[step], (folder / PICTURE_FILE).exists()
+
+        def card(files: list[str]) -> dict[str, bytes | None]:
+            """The card of this step, or of a later one of this run that was sent before it: then nothing of it."""
+            steps = steps_in(files)
+            sent = [one for one in list(self._tables) if one in steps]
+            for older in [one for one in list(self._tables) if sent and one < max(sent)]:
+                self._tables.pop(older)
+            newest = max([step, *sent])
+            described = table if newest == step else self._tables[newest]
+            text = render_posterior_card(described, {*steps, step}, target.repo_id, picture=picture)
+            return {CARD_FILE: text.encode()} | ({} if newest == step else {PICTURE_FILE: None})
+
+        return card
 
     def _names_of_rows(self, trainer: Any) -> dict[str, Any]:
         """The identity of each row, and its task where there is a column for it; read once."""
@@ -199,11 +181,26 @@ class Publication:
         Raises:
             HubError: on all processes, where something is missing there; nothing is lost here.
         """
-        wait_for_main_process(self._queue.done)
+        wait_for_main_process(self._telling(self._queue.done))
         if any(not isinstance(error, HubOfflineError) for _, error in self._queue.failures()):
             self._queue.again()
-        wait_for_main_process(self._queue.done)
+        wait_for_main_process(self._telling(self._queue.done))
         on_main_process(self._refuse_missing)
+
+    def _telling(self, done: Callable[[], bool]) -> Callable[[], bool]:
+        """`done`, but it says now and then what is waited for: the client itself waits without a limit."""
+        start = last = time.monotonic()
+
+        def telling() -> bool:
+            nonlocal last
+            now = time.monotonic()
+            if now - last > SAY_EVERY:
+                last = now
+                what = ", ".join(repr(push.message) for push in self._queue.unfinished())
+                logger.warning(f"Still being sent to the Hub, after {now - start:.0f} s: {what}.")
+            return done()
+
+        return telling
 
     def _refuse_missing(self) -> None:
         failures = self._queue.failures()

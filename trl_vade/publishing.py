@@ -10,7 +10,9 @@ from trl import GRPOTrainer
 
 from .hub import HubTarget, ensure_repo, offline
 from .main_process import on_main_process
-from .publication import Publication, taking_uploads
+from .publication import Publication
+from .staging import unshare
+from .uploads import taking_uploads
 
 
 class PublishingTrainer(GRPOTrainer):
@@ -39,16 +41,21 @@ class PublishingTrainer(GRPOTrainer):
             ensure_repo(HubTarget(self.hub_model_id, "model", self.args.hub_revision, private), token)
 
     def _save_checkpoint(self, model, trial):
+        """Push once the parent has written all that it writes; `entropy_ctrl_state.json` comes last (TRL 1.16)."""
+        self._wanted = None
         super()._save_checkpoint(model, trial)
+        if self._wanted:
+            self.publication.push(self, *self._wanted)
         if self.args.hub_strategy != HubStrategy.END:
             self.publication.push_posterior(self)
 
     def _push_from_checkpoint(self, checkpoint_folder):
-        """Push the files that the parent would, as they are now, in the background."""
+        """Note what the parent would push; on the main process, unless hub_strategy="end"."""
+        if self.is_world_process_zero():
+            unshare(self.args.output_dir)
         with taking_uploads() as wanted:
             super()._push_from_checkpoint(checkpoint_folder)
-        if wanted:  # on the main process, unless hub_strategy="end"
-            self.publication.push(self, wanted, checkpoint_folder)
+        self._wanted = (wanted, checkpoint_folder) if wanted else None
 
     @functools.wraps(GRPOTrainer.push_to_hub)
     def push_to_hub(self, *positional: Any, **named: Any):
@@ -62,9 +69,9 @@ class PublishingTrainer(GRPOTrainer):
         on_main_process(lambda: self.hub_model_id or self.init_hf_repo(token, private))
         with taking_uploads() as wanted:
             super().push_to_hub(*positional, **named)
-        future = self.publication.push(self, wanted) if wanted else None
+        entry = self.publication.push(self, wanted, private=private) if wanted else None
         self.publication.push_posterior(self)
         if not call.arguments.get("blocking", True):
-            return future
+            return entry and entry.future
         self.publication.finish()
-        return None if future is None or future.exception() else future.result()
+        return entry.future.result() if entry and not offline() else None

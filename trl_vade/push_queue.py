@@ -1,19 +1,21 @@
 """Pushes in the background, one after the other: none is skipped, and none fails without a word.
 
 transformers 5.23 skips a push while another one runs, forgets the error of one that failed, and ends a run without a
-look at either. Here a push waits for its turn unless a newer one makes it needless, and `PushQueue.finish` returns
-what could not be sent.
+look at either. Here a push waits for its turn unless a newer one makes it needless, and `PushQueue.failures` says what
+could not be sent.
 """
 
 import logging
+import threading
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .errors import HubError, HubOfflineError
-from .hub import HubTarget, Render, commit_folder, push_command
-from .staging import discard
+from .hub import HubTarget, commit_folder, push_command
+from .hub_commit import Render
+from .staging import discard, keep_only
 
 logger = logging.getLogger(__name__)
 
@@ -24,15 +26,15 @@ class Push:
 
     Attributes:
         target: where it goes.
-        folder: staged (`staging.stage`); it is deleted once it is there.
+        folder: staged (`staging.stage`), its own; it is deleted once it is there. None: it could not be staged.
         message: the commit's title.
         own: whether it holds what no later push holds, so that it is sent whatever comes after it.
-        render, mirror, tag: see `hub.commit_folder`.
+        render, mirror, tag: see `hub.commit_folder`. What is outside of `mirror`, a later push holds as well.
         command: sends it by hand; None is that of `hub.push_command`.
     """
 
     target: HubTarget
-    folder: Path
+    folder: Path | None
     message: str
     own: bool = False
     render: Render | None = None
@@ -41,88 +43,150 @@ class Push:
     command: str | None = None
 
     def covers(self, earlier: "Push") -> bool:
-        """Whether an earlier push is needless once this one is on the Hub."""
-        return self.target == earlier.target and not earlier.own
+        """Whether an earlier push is needless beside this one."""
+        return self.place == earlier.place and not earlier.own and set(earlier.mirror) <= set(self.mirror)
 
-    def send(self, token: str | None = None, patience: Iterable[float] | None = None) -> str:
-        """Send it; see `hub.commit_folder`. What fails is kept, and the log says how to send it by hand."""
-        try:
-            commit = commit_folder(
-                self.target,
-                self.folder,
-                message=self.message,
-                render=self.render,
-                mirror=self.mirror,
-                tag=self.tag,
-                token=token,
-                patience=patience,
-            )
-        except Exception as raised:  # in a thread, where nobody would see any other one either
-            error = raised if isinstance(raised, HubError) else HubError(f"{type(raised).__name__}: {raised}")
-            level = logging.INFO if isinstance(error, HubOfflineError) else logging.WARNING
-            logger.log(level, f"Not on the Hub: {self.message!r}. {error} {self.kept()}")
-            raise error from raised
-        discard(self.folder)
-        return commit
+    @property
+    def place(self) -> tuple[str | None, ...]:
+        """The branch of the repository that it goes to."""
+        return self.target.repo_id, self.target.repo_type, self.target.revision
 
     def kept(self) -> str:
         """Where its files are, and the command that sends them."""
+        if self.folder is None:
+            return "Its files are in the output directory; trainer.push_to_hub() sends them."
         command = self.command or push_command(self.target, self.folder)
         return f"Its files are kept in {self.folder}; send them by hand: {command}"
+
+
+@dataclass(eq=False)
+class Entry:
+    """A push in the queue."""
+
+    push: Push
+    token: str | None = None
+    future: "Future[str]" = field(default_factory=Future)
+    error: HubError | None = None  # of its last attempt
 
 
 class PushQueue:
     """Sends pushes in the background, in their order."""
 
     def __init__(self) -> None:
-        # Its thread is no daemon: a process that comes to its end waits for what is still being sent.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="vade-hub")
-        self._sent: list[tuple[Push, Future[str]]] = []  # not yet on the Hub, oldest first
+        self._executor: ThreadPoolExecutor | None = None  # made with the first push: a trainer can be copied before
+        self._lock = threading.RLock()
+        self._entries: list[Entry] = []  # what is not on the Hub, oldest first
         self._down = False  # the last push has failed: those behind it do not wait as long again, one after the other
 
-    def put(self, push: Push, token: str | None = None) -> "Future[str]":
-        """Send `push` when it is its turn. What failed and is still wanted goes first, what it covers is dropped."""
-        for earlier, future in self._take_unfinished():
-            if push.covers(earlier) and (future.done() or future.cancel()):
-                logger.info(f"{earlier.message!r} is not pushed by itself: {push.message!r} holds what is newer.")
-                discard(earlier.folder)
+    def __deepcopy__(self, memo: object) -> "PushQueue":
+        return PushQueue()
+
+    def put(self, push: Push, token: str | None = None, error: HubError | None = None) -> Entry:
+        """Send `push` when it is its turn. What failed and is still wanted goes first, what it covers is dropped.
+
+        With `error` it is one that cannot be sent, for that reason.
+        """
+        entry = Entry(push, token, error=error)
+        with self._lock:
+            for earlier in [one for one in self._entries if push.covers(one.push)]:
+                if earlier.error is not None or earlier.future.cancel():
+                    self._drop(earlier)
+            self._retry()
+            self._entries.append(entry)
+            if error is None:
+                self._submit(entry)
             else:
-                self._submit(earlier, future if not future.done() else None)
-        return self._submit(push, None, token)
+                entry.future.set_exception(error)
+                _say(push, error)
+        return entry
 
     def done(self) -> bool:
         """Whether nothing is being sent or waiting."""
-        return all(future.done() for _, future in self._sent)
+        return not self.unfinished()
+
+    def unfinished(self) -> list[Push]:
+        """What is being sent or waiting."""
+        with self._lock:
+            return [entry.push for entry in self._entries if entry.error is None]
 
     def again(self) -> None:
         """Try once more what failed."""
-        self._down = False
-        for push, future in self._take_unfinished():
-            self._submit(push, future if not future.done() else None)
+        with self._lock:
+            self._down = False
+            self._retry()
 
     def failures(self) -> list[tuple[Push, HubError]]:
         """What was not sent, and why."""
-        finished = [(push, future) for push, future in self._sent if future.done()]
-        return [(push, error) for push, future in finished if (error := _error_of(future)) is not None]
+        with self._lock:
+            return [(entry.push, entry.error) for entry in self._entries if entry.error is not None]
 
-    def _take_unfinished(self) -> list[tuple[Push, "Future[str]"]]:
-        """The pushes that are not on the Hub, which leave the list."""
-        unfinished = [(push, future) for push, future in self._sent if not future.done() or _error_of(future)]
-        self._sent = []
-        return unfinished
+    def _retry(self) -> None:
+        for entry in self._entries:
+            if entry.error is not None and entry.push.folder is not None:
+                entry.error = None
+                self._submit(entry)
 
-    def _submit(self, push: Push, running: "Future[str] | None", token: str | None = None) -> "Future[str]":
-        future = running or self._executor.submit(self._send, push, token)
-        self._sent.append((push, future))
-        return future
+    def _submit(self, entry: Entry) -> None:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="vade-hub")
+            # A process that comes to its end first sends what is waiting. Registered after the one of
+            # concurrent.futures, this is called before it: from then on the client could start no thread.
+            threading._register_atexit(self._executor.shutdown)  # type: ignore[attr-defined]
+        entry.future = self._executor.submit(self._send, entry)
 
-    def _send(self, push: Push, token: str | None) -> str:
-        patience, self._down = () if self._down else None, True
-        commit = push.send(token, patience)
-        self._down = False
+    def _send(self, entry: Entry) -> str:
+        """In the background. What fails is kept, and the log says how to send it by hand."""
+        push, patience = entry.push, () if self._down else None
+        try:
+            commit = _commit(push, entry.token, patience)
+        except Exception as raised:  # in a thread, where nobody would see any other one either
+            error = raised if isinstance(raised, HubError) else HubError(f"{type(raised).__name__}: {raised}")
+            with self._lock:
+                self._down = True
+                entry.error = error
+                later = self._entries[self._entries.index(entry) + 1 :]
+                if any(one.push.covers(push) for one in later):
+                    self._drop(entry)
+            _say(push, error)
+            raise error from raised
+        with self._lock:
+            self._down = False
+            self._arrived(entry)
         return commit
 
+    def _arrived(self, entry: Entry) -> None:
+        """It is on the Hub: what failed before must not undo it."""
+        for earlier in self._entries[: self._entries.index(entry)]:
+            if entry.push.covers(earlier.push):
+                self._drop(earlier)
+            elif earlier.push.mirror and earlier.push.folder and earlier.push.place == entry.push.place:
+                keep_only(earlier.push.folder, earlier.push.mirror)
+        self._entries.remove(entry)
+        if entry.push.folder is not None:
+            discard(entry.push.folder)
 
-def _error_of(future: "Future[str]") -> HubError | None:
-    """The error of a push that has ended without being called off."""
-    return None if future.cancelled() else future.exception()  # type: ignore[return-value]
+    def _drop(self, entry: Entry) -> None:
+        logger.info(f"{entry.push.message!r} is not pushed by itself: a later push holds what is newer.")
+        entry.future.cancel()  # where it waits; the one that is being sent cannot be, and drops itself alone
+        self._entries.remove(entry)
+        if entry.push.folder is not None:
+            discard(entry.push.folder)
+
+
+def _commit(push: Push, token: str | None, patience: Iterable[float] | None) -> str:
+    assert push.folder is not None  # what could not be staged is never submitted
+    return commit_folder(
+        push.target,
+        push.folder,
+        message=push.message,
+        render=push.render,
+        mirror=push.mirror,
+        tag=push.tag,
+        token=token,
+        patience=patience,
+    )
+
+
+def _say(push: Push, error: HubError) -> None:
+    level = logging.INFO if isinstance(error, HubOfflineError) else logging.WARNING
+    logger.log(level, f"Not on the Hub: {push.message!r}. {error} {push.kept()}")

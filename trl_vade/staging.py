@@ -5,9 +5,11 @@ output directory, and `save_total_limit` deletes the checkpoint: transformers 5.
 or fails. A staged folder has the layout of the repository, so `hf upload REPO FOLDER .` sends it by hand.
 """
 
+import itertools
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,35 +39,68 @@ class Upload:
 
 
 def stage(name: str, output_dir: str | os.PathLike[str], uploads: Iterable[Upload], checkpoint: Path | None) -> Path:
-    """Set the files of `uploads` aside under `output_dir` as the folder `name`, and return it.
+    """Set the files of `uploads` aside under `output_dir`, in a new folder whose name begins with `name`; return it.
 
-    Files of a checkpoint are never written again, so a hard link keeps them at no cost, also when the checkpoint is
-    deleted. Of a large file in the output directory that is also in `checkpoint`, from which the Trainer has just
-    copied it, that one is linked; the others are copied.
+    The files of a checkpoint are deleted at some time, and never written into, so a hard link keeps them at no cost.
+    Weights elsewhere are linked, too (see `unshare`). Of a large file in the output directory that is also in
+    `checkpoint`, from which the Trainer has just copied it, that one is linked; the others are copied.
 
     Args:
-        name: of the staged folder; one of that name is replaced.
+        name: what the name begins with.
         output_dir: of the run.
         uploads: of two that have a file for the same path, the later one's counts.
-        checkpoint: the one that is pushed; None where the push is waited for, and all files may be linked.
+        checkpoint: the one that is pushed; None where it is none.
 
     Raises:
         OSError: the disk refused; nothing is left behind.
     """
-    staging = Path(output_dir) / STAGING_FOLDER
-    unfinished, finished = staging / f"{_UNFINISHED}{name}", staging / name
-    shutil.rmtree(unfinished, ignore_errors=True)
+    folder = new_folder(name, output_dir)
     try:
         for path, file in {path: file for upload in uploads for path, file in upload.files().items()}.items():
-            target = unfinished / path
+            target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            _set_aside(file, target, checkpoint, path)
-        shutil.rmtree(finished, ignore_errors=True)
-        unfinished.rename(finished)
+            _set_aside(file.resolve(), target, checkpoint and checkpoint.resolve(), path)
+        return finished(folder)
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        discard(folder)
         raise
-    return finished
+
+
+def new_folder(name: str, output_dir: str | os.PathLike[str]) -> Path:
+    """Return a new folder in the staging area, marked as unfinished."""
+    staging = Path(output_dir) / STAGING_FOLDER
+    for number in itertools.count(1):
+        folder = staging / (f"{_UNFINISHED}{name}" if number == 1 else f"{_UNFINISHED}{name}.{number}")
+        if not folder.with_name(folder.name.removeprefix(_UNFINISHED)).exists():
+            with suppress(FileExistsError):
+                folder.mkdir(parents=True)
+                return folder
+    raise AssertionError("a name is free in the end")
+
+
+def finished(folder: Path) -> Path:
+    """Take the mark from a folder of `new_folder`, and return it under its name."""
+    return folder.rename(folder.with_name(folder.name.removeprefix(_UNFINISHED)))
+
+
+def keep_only(folder: Path, parts: Iterable[str]) -> None:
+    """Delete what is in a staged folder but for the folders `parts` of it."""
+    kept = set(parts)
+    for path in folder.iterdir():
+        if path.name not in kept:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def unshare(folder: str | os.PathLike[str]) -> None:
+    """Give the weights in `folder` files of their own again, where a staged folder has links to them.
+
+    The Trainer copies a checkpoint's weights into the files of the output directory (transformers 5.23).
+    """
+    for file in Path(folder).glob("*.safetensors"):
+        if file.stat().st_nlink > 1:
+            copy = file.with_name(f"_{file.name}.tmp")
+            shutil.copy2(file, copy)
+            copy.replace(file)
 
 
 def discard(folder: Path) -> None:
@@ -86,8 +121,8 @@ def left_behind(output_dir: str | os.PathLike[str]) -> list[Path]:
 
 
 def _set_aside(file: Path, target: Path, checkpoint: Path | None, path: str) -> None:
-    unchanging = checkpoint is None or checkpoint in file.parents
-    if not unchanging and file.stat().st_size >= LARGE:
+    unchanging = checkpoint in file.parents if checkpoint else file.suffix == ".safetensors"
+    if checkpoint and not unchanging and file.stat().st_size >= LARGE:
         twin = checkpoint / path
         if twin.is_file() and twin.stat().st_size == file.stat().st_size:
             file, unchanging = twin, True

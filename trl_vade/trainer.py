@@ -22,7 +22,15 @@ from .generation import correct_generation, without_missing_images
 from .initial_rollouts import initialise_posterior
 from .model_card import write_model_card
 from .preemption import LastCheckpoint
-from .preflight import declares_success, drop_overlong, refuse_refills, resolve_args, reward_names, selects_on_time
+from .preflight import (
+    declares_success,
+    drop_overlong,
+    refuse_publication,
+    refuse_refills,
+    resolve_args,
+    reward_names,
+    selects_on_time,
+)
 from .presets import chooses
 from .publication import Publication
 from .publishing import PublishingTrainer
@@ -84,6 +92,7 @@ class VADEGRPOTrainer(PublishingTrainer):
         refuse_refills(args, arguments, chosen_here=declared and on_time)
         success = rewards[0] if len(rewards) == 1 else args.vade_success_reward
         self._warm_start = read_warm_start(args, arguments.get("train_dataset"), success_reward=success)
+        refuse_publication(args, chosen_here=declared and on_time)
         self.publication = Publication(args)
         super().__init__(*call.args[1:], **call.kwargs)
         correct_generation(self)

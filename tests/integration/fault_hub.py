@@ -13,9 +13,10 @@ from tests.integration.bench import Bench, expect, expect_equal, heard, refused,
 from tests.integration.result import Result
 from tests.integration.runs import end_of, make_trainer
 from trl_vade import hub as hub_module
-from trl_vade import load_posterior
+from trl_vade import load_posterior, publication
 from trl_vade.complete import complete_checkpoints
 from trl_vade.errors import HubError
+from trl_vade.hub_commit import files_in
 from trl_vade.posterior_repo import publish_posterior
 
 RUN, BELIEFS = "you/run", "datasets/you/beliefs"
@@ -38,7 +39,7 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {  # what goes wrong, and what is
     "500": ({"pattern": WRITES, "status": 500}, "the Hub answers 500"),
     "connection cut": ({"pattern": WRITES}, "no answer from the Hub"),
     "wrong hash": ({"pattern": "PUT /lfs-storage", "corrupt": True}, "holds other bytes than were sent"),
-    "slow": ({"pattern": WRITES, "delay": 0.5}, ""),
+    "slow": ({"pattern": WRITES, "delay": 2.0}, "Still being sent to the Hub, after"),
 }
 
 
@@ -46,12 +47,13 @@ def hub_failures(bench: Bench) -> list[Result]:
     """Each kind in two forms."""
     kinds = ["403", "500", "connection cut", "wrong hash"] if bench.quick else list(KINDS)
     patience, hub_module.PATIENCE = hub_module.PATIENCE, (0.0, 0.0)
+    say_every, publication.SAY_EVERY = publication.SAY_EVERY, 0.2
     try:
         passing = {kind: partial(for_a_moment, bench, kind) for kind in kinds}
         lasting = {kind: partial(to_the_end, bench, kind) for kind in kinds if kind != "slow"}
         return [tally("Hub fails for a moment", passing), tally("Hub fails to the end", lasting)]
     finally:
-        hub_module.PATIENCE = patience
+        hub_module.PATIENCE, publication.SAY_EVERY = patience, say_every
 
 
 def for_a_moment(bench: Bench, kind: str) -> str:
@@ -65,7 +67,7 @@ def for_a_moment(bench: Bench, kind: str) -> str:
         expect(words in "\n".join(messages), f"nothing was said of it: {messages}")
         expect_equal(end_of(trainer), bench.end_of_undisturbed(**STEPS))
         expect_equal(on_the_hub(hub), what_is_here(trainer))
-    return "the last state and every posterior are on the Hub, and it was said" if words else "it was waited for"
+    return "the last state and every posterior are on the Hub, and it was said"
 
 
 def to_the_end(bench: Bench, kind: str) -> str:
@@ -115,7 +117,7 @@ def on_the_hub(hub: Any) -> dict[str, Any]:
 def what_is_here(trainer: Any) -> dict[str, Any]:
     """The same, of the output directory."""
     newest = complete_checkpoints(trainer.args.output_dir)[-1]
-    files = {name: digest(path.read_bytes()) for name, path in hub_module.files_in(newest).items()}
+    files = {name: digest(path.read_bytes()) for name, path in files_in(newest).items()}
     posterior = trainer.selection.sampler.posterior
     return {
         "weights": files["model.safetensors"],
