@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from accelerate import Accelerator
 from conftest import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
 
 from trl_vade import VADEGRPOTrainer
 from trl_vade.complete import JIT_MARK, what_is_missing
+from trl_vade.preemption import LastCheckpoint
 from trl_vade.selection_log import SelectionLog
 
 PROGRAM = """
@@ -107,3 +109,25 @@ def test_a_checkpoint_of_transformers_own_preemption_is_whole_too(text_model_pat
     assert what_is_missing(checkpoint) is None
     (checkpoint / JIT_MARK).touch()
     assert what_is_missing(checkpoint) == f"{JIT_MARK} is in it"
+
+
+@pytest.fixture
+def watched(make_args):
+    """A `LastCheckpoint` and the arguments of its run."""
+    return LastCheckpoint(Accelerator(cpu=True)), make_args(save_strategy="steps")
+
+
+def test_a_signal_while_only_pushes_are_waited_for_takes_its_course_at_once(watched):
+    last, args = watched
+    with pytest.raises(KeyboardInterrupt), last.watching(args):
+        last.on_train_end(args, None, None)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it went on")
+
+
+def test_a_signal_is_not_forgotten_when_the_run_ends_in_an_error_which_is_said(watched, caplog):
+    last, args = watched
+    with pytest.raises(KeyboardInterrupt), last.watching(args):
+        signal.raise_signal(signal.SIGINT)
+        raise OSError("the disk is full")
+    assert "OSError: the disk is full" in caplog.text
