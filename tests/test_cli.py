@@ -94,7 +94,7 @@ def test_it_runs_as_a_module_too():
     command = [sys.executable, "-m", "trl_vade.cli", "report", "no-such-folder"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: vade_posterior.safetensors is not in no-such-folder")
+    assert done.stderr.startswith("Error: no-such-folder is no folder here")
 
 
 def test_only_the_command_line_imports_typer():

@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 import pytest
 from conftest import offline
-from datasets import Dataset, DatasetDict
+from datasets import ClassLabel, Dataset, DatasetDict
 from huggingface_hub import HfApi
 from test_cli import run, said
 
@@ -73,13 +73,39 @@ def test_show_prints_facts_histogram_and_rows(output_dir):
     for expected in ("accuracy_reward", "11 of 12", "How many rows have which pass rate", "0.9 to 1.0", "thompson"):
         assert expected in text
     names = load_posterior(output_dir).sample_id
-    assert [word for word in first_words(text, "The rows, hardest rows first") if word in names] == names
+    assert [word for word in first_words(text, "The rows, from the hardest to the easiest") if word in names] == names
+
+
+def test_a_long_name_is_cut_and_leaves_the_numbers_their_columns(tmp_path, capsys):
+    names = [f"{'long ' * 100}{row}" for row in range(ROWS)]
+    names[0] = "s" * 60
+    snapshot = load_snapshot(write_posterior(tmp_path / "out", make_rows()))
+    stage_posterior(tmp_path / "long", posterior_table(snapshot, sample_id=names, task=["geometry"] * ROWS))
+    text = done(run("posterior", "show", tmp_path / "long"))
+    assert max(map(len, text.splitlines())) <= 80
+    rows = text.split("easiest")[1].split("geometry")[1:]
+    assert len(rows) == ROWS - 1
+    assert [row.count("...") for row in rows] == [0] + [1] * (ROWS - 2)
+    assert all(len(row.splitlines()) <= 5 for row in rows)
+
+
+def test_both_ends_are_called_what_they_are(output_dir):
+    titles = {
+        ("--rows", 5): "The hardest rows, then the easiest",
+        ("--rows", 1): "The hardest row",
+        ("--rows", 20): "The rows, from the hardest to the easiest",
+        ("--rows", 4, "--sort", "visits"): "The rows with the lowest visits, then the highest",
+        ("--sort", "visits"): "The rows by visits",
+    }
+    for flags, title in titles.items():
+        assert title in done(run("posterior", "show", output_dir, *flags)).splitlines()
+    assert "hardest" not in done(run("posterior", "show", output_dir, "--rows", 0))
 
 
 def test_show_keeps_to_the_number_of_rows_from_both_ends(output_dir):
     text = done(run("posterior", "show", output_dir, "--rows", 5))
     names = load_posterior(output_dir).sample_id
-    words = [word for word in first_words(text, "hardest rows first") if word in (*names, "...")]
+    words = [word for word in first_words(text, "The hardest rows, then the easiest") if word in (*names, "...")]
     assert words == [*names[:3], "...", *names[-2:]]
 
 
@@ -172,6 +198,40 @@ def test_a_data_set_of_the_hub_is_named_in_the_facts(output_dir, hub):
     table = load_posterior("you/posterior")
     assert table.sample_id[0] == "q-0"
     assert table.metadata["dataset"] == "you/rows"
+    assert table.metadata["dataset_revision"] == hub.repos["datasets/you/rows"].commit().oid
+
+
+def test_a_step_with_names_is_not_replaced_by_one_with_hashes_but_by_force(output_dir, hub, tmp_path):
+    make_rows().save_to_disk(tmp_path / "data")
+    for _ in range(2):
+        done(run("posterior", "push", output_dir, "you/posterior", "--dataset", tmp_path / "data"))
+    text = said(run("posterior", "push", output_dir, "you/posterior"), 1)
+    assert "has step-000100 already, and replacing it would lose 11 of its 11 rows by their names" in text
+    assert "the tasks" in text
+    told = json.loads(done(run("posterior", "diff", output_dir, "you/posterior", "--json")))
+    assert (told["in_both"], told["only_in_a"]) == (11, 0)
+    done(run("posterior", "push", output_dir, "you/posterior", "--force"))
+    assert load_posterior("you/posterior").sample_id == load_posterior(output_dir).sample_id
+
+
+def test_tasks_are_names_and_may_be_in_another_column(output_dir, hub, tmp_path):
+    rows = make_rows(level=["low", "high", None] * 4)
+    rows.cast_column("task", ClassLabel(names=["algebra", "geometry"])).save_to_disk(tmp_path / "data")
+    flags = ["--dataset", tmp_path / "data"]
+    done(run("posterior", "push", output_dir, "you/one", *flags))
+    assert load_posterior("you/one").task[:2] == ["geometry", "algebra"]
+    done(run("posterior", "push", output_dir, "you/two", *flags, "--task_column", "level"))
+    assert load_posterior("you/two").task[:3] == ["low", "high", None]
+    assert "no column 'levle'" in said(
+        run("posterior", "push", output_dir, "you/x", *flags, "--task_column", "levle"), 1
+    )
+
+
+def test_only_a_checkpoint_can_be_named_anew(output_dir, hub, tmp_path):
+    done(run("posterior", "export", output_dir, tmp_path / "rows.parquet"))
+    text = said(run("posterior", "push", tmp_path / "rows.parquet", "you/posterior", "--dataset", "you/rows"), 1)
+    assert "--dataset names the rows of a checkpoint or an output directory" in text
+    assert hub.requests == []
 
 
 def test_what_was_kept_of_a_push_is_sent_as_it_is(output_dir, hub, tmp_path):
@@ -241,6 +301,12 @@ def test_a_difference_names_the_rows_that_became_easy_and_hard(output_dir, tmp_p
     assert told["in_both"] == 11
     assert told["became_easy"][0]["sample_id"] == names[0]
     assert told["correlation"] == pytest.approx(-1)
+
+
+def test_two_data_sets_have_no_row_in_common_and_a_hint_says_what_it_may_be(output_dir, tmp_path):
+    other = write_posterior(tmp_path / "other", make_rows(id=[f"other-{row}" for row in range(ROWS)]))
+    assert "No row is in both." in done(run("posterior", "diff", output_dir, other))
+    assert "No row is in both." not in done(run("posterior", "diff", output_dir, output_dir))
 
 
 def test_a_difference_keeps_to_the_number_of_rows_and_the_threshold(output_dir, tmp_path):

@@ -345,6 +345,24 @@ def test_only_what_was_measured_is_in_the_table(completed):
     assert "| refills | 4 |" in never
 
 
+def test_a_run_that_began_with_another_posterior_says_so_and_counts_its_steps_apart(completed):
+    warm = {"posterior_init": "you/rates@abc", "warm_start_discount": 0.2, "generation_batches": 241}
+    text = completed(FACTS | warm, summary=SUMMARY)
+    assert "| generation batches | 240 |\n| steps of the posterior (all of these, and a warm start) | 241 |" in text
+    said = " ".join(text.split())
+    assert (
+        "began with another posterior (`you/rates@abc`, of whose counts it took over 0.2), so these counts are of"
+        in said
+    )
+    assert "Of a row that this run never chose it is that of the posterior it began with." in said
+    assert "Rows that were never chosen have none" not in said
+    local = completed(FACTS | warm | {"posterior_init": "a local posterior"}, summary=SUMMARY)
+    assert "began with another posterior (a local posterior, of" in local
+    own = completed(FACTS, summary=SUMMARY)
+    assert "began with another posterior" not in own
+    assert "steps of the posterior" not in own
+
+
 def test_an_adapter_is_called_one(completed):
     served = "vllm serve Qwen/Qwen2.5-VL-3B-Instruct --enable-lora --lora-modules lora=you/run"
     assert served in completed(adapter=True, hub_model_id="you/run")
@@ -398,6 +416,7 @@ def test_before_training_the_card_is_trls_and_what_is_known(text_model_path, tex
 
 def test_after_training_the_card_shows_what_was_measured(trained):
     trained.create_model_card(model_name="out")
+    write_model_card(trained)  # the trainer draws only where the card goes to the Hub
     text = card_of(trained)
     summary = summarise(live_run(trained))
     assert f"| rollouts | {summary['rollouts']} |" in text

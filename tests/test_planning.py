@@ -51,6 +51,11 @@ def test_a_plan_downloads_no_data_set(recipe):
         print_plan(["--config", recipe])
 
 
+def test_without_a_data_set_the_plan_asks_for_one(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"No data set is named.*--dataset_name .*--plan_rows"):
+        print_plan(["--model_name_or_path", "x", "--output_dir", str(tmp_path), "--use_cpu", "true"])
+
+
 def test_without_a_model_the_hub_is_not_asked_for_one(tmp_path, capsys):
     flags = ["--output_dir", str(tmp_path), "--plan_rows", "64", "--plan_prompt_tokens", "5", "--plan_processes", "1"]
     print_plan(flags)

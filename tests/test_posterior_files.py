@@ -59,6 +59,14 @@ def test_a_table_without_its_step_has_no_place_in_a_folder_of_steps(table, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_is_no_folder_for_steps(tmp_path):
+    facts = {"format_version": 1, "global_step": 1, "generation_batches": 3, "num_samples": 4}
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(VADEError, match="file is a file; give a folder"):
+        write_step(make_table({"a": (1, 1)}, **facts), tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_a_step_is_written_once_and_replaced_by_force(tmp_path):
     facts = {"format_version": 1, "global_step": 1_234_567, "generation_batches": 3, "num_samples": 4}
     one, other = (make_table({"a": (1, count)}, **facts) for count in (1, 2))
@@ -67,5 +75,10 @@ def test_a_step_is_written_once_and_replaced_by_force(tmp_path):
     assert write_step(one, tmp_path / "new") == (path, False)
     with pytest.raises(VADEError, match="is there and holds something else"):
         write_step(other, tmp_path / "new")
+    hashed = make_table({"0123456789abcdef": (1, 1)}, **facts)
+    with pytest.raises(
+        VADEError, match=r"something else: its rows are named by their ids and these, maybe the same, by"
+    ):
+        write_step(hashed, tmp_path / "new")
     assert write_step(other, tmp_path / "new", force=True) == (path, True)
     assert read_table(path).beta.tolist() == [2.0]

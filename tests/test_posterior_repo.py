@@ -13,17 +13,19 @@ from datasets import load_dataset
 from huggingface_hub import DatasetCard
 from loopback_hub import LoopbackHub, run_client
 
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, VADEError
 from trl_vade.posterior_facts import size_category
 from trl_vade.posterior_repo import (
     CARD_FILE,
     PICTURE_FILE,
+    publish_posterior,
     render_posterior_card,
     stage_posterior,
     step_name,
     steps_in,
     table_path,
 )
+from trl_vade.posterior_source import load_posterior
 from trl_vade.posterior_table import PosteriorTable, read_table, write_table
 
 EXAMPLE = Path(__file__).parent.parent / "model_cards" / "posterior_example.md"
@@ -67,6 +69,7 @@ def example_table(step=200, size=24, **facts):
             "decay_unsampled": 0.999,
             "signal_aware_decay": True,
             "seed": 42,
+            "posterior_init": "prior",
         }
         | facts,
     )
@@ -240,6 +243,93 @@ def test_two_steps_go_to_the_hub_and_load_dataset_reads_both(tmp_path):
     assert repo.files()[PICTURE_FILE] != repo.files("step-000100")[PICTURE_FILE]
     card = repo.files()[CARD_FILE].decode()
     assert card == render_posterior_card(example_table(200), [100, 200], "you/posterior")
+
+
+# ------------------------------------------------------------------------------------------------- what is there
+
+
+def shared(hub, *steps):
+    """The repository after tables of these steps were published in this order."""
+    for step in steps:
+        publish_posterior(example_table(step, size=10 + step), "you/posterior")
+    return hub.repos["datasets/you/posterior"]
+
+
+def test_an_earlier_step_that_comes_late_takes_nothing_from_the_newest(hub):
+    before = shared(hub, 12)
+    card, picture = (before.files()[name] for name in (CARD_FILE, PICTURE_FILE))
+    repo = shared(hub, 5)
+    assert repo.files()[PICTURE_FILE] == picture
+    text = repo.files()[CARD_FILE].decode()
+    assert text == render_posterior_card(example_table(12, size=22), [5, 12], "you/posterior")
+    assert [line for line in card.decode().splitlines() if "saved at" in line or "0.9 to" in line] == [
+        line for line in text.splitlines() if "saved at" in line or "0.9 to" in line
+    ]
+    assert len(load_posterior("you/posterior")) == 22
+    assert len(load_posterior("you/posterior@step-000005")) == 15
+
+
+def test_a_step_is_replaced_by_an_update_of_it_and_by_nothing_that_knows_less(hub):
+    table = example_table(7, size=12)
+    publish_posterior(table, "you/posterior")
+    publish_posterior(table, "you/posterior")
+    publish_posterior(example_table(7, size=13, rollouts=9000), "you/posterior")
+    assert len(load_posterior("you/posterior")) == 13
+    whole = example_table(7, size=13)
+    hashed = [f"{row:016x}" for row in range(13)]
+    facts = {name: value for name, value in whole.metadata.items() if name not in ("rewards", "sampler", "dataset")}
+    for less, lost in (
+        (replace(whole, sample_id=hashed), r"13 of its 13 rows by their names \(such as 'question-0'\)"),
+        (example_table(7, size=12), "1 of its 13 rows by their names"),
+        (replace(whole, task=None), "the tasks"),
+        (replace(whole, metadata=facts), r"2 facts \(dataset, sampler\)"),
+    ):
+        with pytest.raises(VADEError, match=rf"has step-000007 already, and replacing it would lose {lost}.*--force"):
+            publish_posterior(less, "you/posterior")
+    assert load_posterior("you/posterior").sample_id == whole.sample_id
+    publish_posterior(replace(whole, sample_id=hashed, task=None), "you/posterior", force=True)
+    assert load_posterior("you/posterior").sample_id == hashed
+
+
+def test_a_table_on_a_branch_leaves_the_tag_to_the_main_one(hub):
+    repo = shared(hub, 3)
+    tags = dict(repo.tags)
+    publish_posterior(example_table(3, size=24), "you/posterior", revision="side")
+    publish_posterior(example_table(4, size=24), "you/posterior", revision="side")
+    assert repo.tags == tags
+    assert [len(load_posterior("you/posterior", name)) for name in ("main", "step-000003", "side")] == [13, 13, 24]
+    publish_posterior(example_table(4, size=24), "you/posterior", revision="main")
+    assert set(repo.tags) == {"step-000003", "step-000004"}
+
+
+def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub):
+    with pytest.raises(ConfigurationError, match="no rows, so there is nothing to publish"):
+        publish_posterior(example_table(size=0), "you/posterior")
+    assert hub.requests == []
+
+
+# ------------------------------------------------------------------------------------------------------ warm starts
+
+
+@pytest.mark.parametrize(
+    ("source", "said"), [("you/rates@abc123", "`you/rates@abc123`"), ("a local posterior", "a local posterior")]
+)
+def test_a_run_that_began_with_another_posterior_says_so_and_claims_no_count_for_itself(source, said):
+    card = render_posterior_card(example_table(posterior_init=source, warm_start_discount=0.2), [], None)
+    assert f"| began with | {said}, discount 0.2: the share of its counts that was taken over |" in card
+    assert "This run itself began with another posterior" in card
+    assert "in this run or in the posterior that it began with" in card
+    assert "counts as one visit" in card
+    for claim in ("training alone", "generation batches in which", "at least once |"):
+        assert claim not in card
+
+
+def test_only_a_run_that_is_known_to_have_begun_with_nothing_claims_all_its_counts():
+    def claims(**facts):
+        return "rollouts of training alone" in render_posterior_card(example_table(**facts), [], None)
+
+    assert [claims(), claims(posterior_init=None), claims(posterior_init="rollout")] == [True, False, False]
+    assert "\n| began with |" not in render_posterior_card(example_table(posterior_init="rollout"), [], None)
 
 
 if __name__ == "__main__":

@@ -106,6 +106,35 @@ def test_a_single_table_can_be_named(posterior):
         load_posterior(posterior / table_path(100), step=200)
 
 
+def test_the_folder_of_a_step_can_be_named(posterior):
+    step = posterior / "step-000100"
+    assert len(load_posterior(step)) == len(load_posterior(step, step=100)) == 12
+    with pytest.raises(SnapshotCorruptError, match="is of optimiser step 100 and not of 200"):
+        load_posterior(step, step=200)
+
+
+def test_a_slip_in_a_path_is_not_taken_for_a_repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    with pytest.raises(SnapshotNotFoundError, match=r"run is a folder here, and has no checkpoint-99\. .*99@main"):
+        load_posterior("run/checkpoint-99")
+    for meant in (("run/checkpoint-99@main",), ("run/checkpoint-99", "main")):
+        with pytest.raises(SnapshotNotFoundError, match="the dataset repository run/checkpoint-99@main"):
+            load_posterior(*meant)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_an_export_for_other_programs_is_not_read_back(tmp_path, ending):
+    (tmp_path / f"rows{ending}").write_text("sample_id,alpha,beta\n")
+    with pytest.raises(ConfigurationError, match=r"only \.parquet can be read back"):
+        load_posterior(tmp_path / f"rows{ending}")
+
+
+def test_a_card_that_could_hang_a_reader_is_refused(posterior):
+    with pytest.raises(SnapshotCorruptError, match="its metadata have aliases"):
+        load_posterior(with_card(posterior, "configs: &a [*a]"))
+
+
 def test_a_table_that_lost_its_step_is_taken_for_that_of_its_folder(posterior):
     write_table(replace(read_table(posterior / table_path(100)), metadata={}), posterior / table_path(100))
     assert load_posterior(posterior, step=100).metadata == place(posterior)
@@ -294,7 +323,7 @@ def test_a_damaged_table_is_said_to_be_damaged_and_no_other_is_taken(on_the_hub)
     assert on_the_hub[0]["a damaged table"].startswith("SnapshotCorruptError: ")
 
 
-def test_without_a_network_the_copies_in_the_cache_are_read(on_the_hub, monkeypatch):
+def test_without_a_network_the_copies_in_the_cache_are_read(on_the_hub, monkeypatch, tmp_path):
     """This process is offline."""
     outcomes, folder, _ = on_the_hub
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(Path(folder) / "hf_home" / "hub"))
@@ -303,5 +332,14 @@ def test_without_a_network_the_copies_in_the_cache_are_read(on_the_hub, monkeypa
         table = load_posterior(*arguments, **options)
         found = table.metadata
         assert [len(table), found["global_step"], found["source"], found["revision"]] == outcomes[case], case
-    with pytest.raises(SnapshotNotFoundError, match=r"cache has of the dataset repository you/nothing"):
+    nothing = r"cache has of the dataset repository you/nothing.* Unset HF_HUB_OFFLINE to ask the Hub"
+    with pytest.raises(SnapshotNotFoundError, match=nothing):
         load_posterior("you/nothing")
+    cache = Path(folder) / "hf_home" / "hub" / "datasets--you--posterior" / "snapshots"
+    shutil.copytree(cache.parent, tmp_path / cache.parent.name, symlinks=True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    for table in tmp_path.rglob("step-000100/posterior.parquet"):
+        table.unlink()
+    partly = r"\(HF_HUB_OFFLINE is set\) lacks step-000100/posterior.parquet, which its card names.* Unset HF_HUB_OFF"
+    with pytest.raises(SnapshotNotFoundError, match=partly):
+        load_posterior("you/posterior", step=100)

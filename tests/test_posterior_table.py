@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_vade import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
+from trl_vade.document import encode_document
 from trl_vade.errors import (
     ConfigurationError,
     SnapshotCorruptError,
@@ -155,6 +156,12 @@ def test_facts_that_are_given_stand_and_those_of_the_counts_come_from_the_snapsh
     assert "success_reward" not in facts
 
 
+def test_what_a_snapshot_says_of_its_beginning_is_a_fact(snapshot):
+    start = {"posterior_init": "you/rates@step-000100", "warm_start_discount": 0.2}
+    facts = posterior_table(replace(snapshot, metadata=snapshot.metadata | start)).metadata
+    assert {name: facts[name] for name in start} == start
+
+
 def test_a_folder_of_this_machine_is_no_model_of_the_hub(snapshot, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models" / "mine").mkdir(parents=True)
@@ -197,7 +204,7 @@ def tables(draw):
         beta=beta,
         visits=np.array(draw(some), dtype=np.int64),
         pass_rate=(alpha + 1) / (alpha + beta + 2),
-        last_step=np.array(draw(some), dtype=np.int64),
+        last_step=np.full(size, 50, dtype=np.int64),
         metadata=draw(st.dictionaries(st.text(), values | st.lists(values), max_size=3))
         | {"format_version": 1, "global_step": 9, "generation_batches": 50, "num_samples": 100},
     )
@@ -245,12 +252,13 @@ def written(snapshot, tmp_path):
 
     def write(metadata=None, drop=(), **columns):
         path = tmp_path / "hand made.parquet"
-        write_table(posterior_table(snapshot), path)
+        task = ["math"] * 10 if "task" in columns else None
+        write_table(posterior_table(snapshot, task=task), path)
         content = pq.read_table(path)
         for name, values in columns.items():
             content = content.set_column(content.column_names.index(name), name, values)
         facts = json.loads(content.schema.metadata[METADATA_KEY])
-        text = metadata if isinstance(metadata, bytes) else json.dumps(facts | (metadata or {})).encode()
+        text = metadata if isinstance(metadata, bytes) else encode_document(facts | (metadata or {}))
         pq.write_table(content.drop_columns(list(drop)).replace_schema_metadata({METADATA_KEY: text}), path)
         return path
 
@@ -264,7 +272,11 @@ def written(snapshot, tmp_path):
         ("beta", lambda values: [float("nan"), *values[1:]], "beta must be in"),
         ("alpha", lambda values: [float("inf"), *values[1:]], "alpha must be in"),
         ("beta", lambda values: [1e300, *values[1:]], "beta must be in"),
-        ("visits", lambda values: [0, *values[1:]], "visits must be at least 1"),
+        ("visits", lambda values: [0, *values[1:]], "visits must be in"),
+        ("visits", lambda values: [2**60, *values[1:]], "visits must be in"),
+        ("visits", lambda values: [7, *values[1:]], "visits must be at most last_step"),
+        ("sample_id", lambda values: ["another", *values[1:]], "the rows are not those that its metadata was written"),
+        ("task", lambda values: ["another", *values[1:]], "the rows are not those that its metadata was written with"),
         ("pass_rate", lambda values: [values[0] + 1e-5, *values[1:]], "pass_rate must be"),
         ("pass_rate", lambda values: [float("nan"), *values[1:]], "pass_rate must be"),
         ("sample_id", lambda values: [values[1], *values[1:]], "sample_id must be another one"),
@@ -280,7 +292,8 @@ def written(snapshot, tmp_path):
     ],
 )
 def test_what_no_run_can_have_left_is_refused_by_name(written, column, change, rule):
-    values = pq.read_table(written())[column].to_pylist()
+    sound = pq.read_table(written())
+    values = sound[column].to_pylist() if column != "task" else ["math"] * len(sound)
     path = written(**{column: pa.array(change(values))})
     with pytest.raises(SnapshotCorruptError, match=rf"hand made\.parquet.*{rule}"):
         read_table(path)
@@ -295,15 +308,18 @@ def test_a_column_that_is_missing_is_refused(written, column):
 @pytest.mark.parametrize(
     ("metadata", "rule"),
     [
-        (b"\xff", "no JSON"),
-        (b'{"format_version": NaN}', "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b"[1]", r"is \[1\], and no JSON object"),
-        ({"format_version": None}, "format_version is None"),
-        ({"format_version": True}, "format_version is True"),
-        ({"format_version": 0}, "format_version is 0"),
+        (b"\xff", "the metadata trl_vade is damaged"),
+        (b'{"format_version": NaN}', "is damaged .*NaN is not JSON"),
+        (b"[" * 100_000, "is damaged"),
+        (b"[1]", "is damaged .*a list in place of an object"),
+        (b'{"format_version": 1, "global_step": 40}', "is damaged .*a value was altered"),
+        ({"format_version": None}, "is damaged"),
+        ({"format_version": True}, "is damaged .*format_version True"),
+        ({"format_version": 0}, "is damaged .*format_version 0"),
         ({"global_step": "100"}, "global_step is '100'"),
+        ({"global_step": 10**12 + 1}, "global_step is 1000000000001; it must be a whole number from 0 to 10000000000"),
         ({"generation_batches": -1}, "generation_batches is -1"),
+        ({"generation_batches": 10**30}, "generation_batches is 1000"),
         ({"num_samples": 0}, "num_samples is 0"),
     ],
 )
@@ -326,20 +342,22 @@ def test_a_file_that_was_cut_short_is_refused(written, keep):
         read_table(path)
 
 
-def test_a_byte_that_was_damaged_on_the_way_never_gives_other_counts(snapshot, tmp_path):
-    """In the columns, whose pages have checksums; the description behind them is text, and is checked for sense."""
+@pytest.mark.parametrize("bit", [0x01, 0x10])
+def test_a_byte_that_was_damaged_on_the_way_never_gives_other_rows_or_facts(snapshot, tmp_path, bit):
+    """What is damaged is refused, or was of no account, or has lost all facts: as if another tool had written it."""
     path = tmp_path / "posterior.parquet"
-    write_table(posterior_table(snapshot), path)
+    write_table(posterior_table(snapshot, task=[None, *"aabbbabab"]), path)
     content, whole = path.read_bytes(), read_table(path)
-    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     refused = 0
-    for place in range(4, end, 7):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
+    for place in range(4, len(content), 13):
+        path.write_bytes(content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :])
         try:
-            same(read_table(path), whole)
-        except SnapshotCorruptError:
+            read = read_table(path)
+        except (SnapshotCorruptError, SnapshotMismatchError):  # the latter where the version itself was damaged
             refused += 1
-    assert refused > 0.5 * (end - 4) / 7  # the others are in the headers of pages, and say nothing of the counts
+        else:
+            same(read, whole if read.metadata else replace(whole, metadata={}))
+    assert refused > 0.5 * (len(content) - 4) / 13
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -4,12 +4,15 @@ import json
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trl_vade.data import sample_keys
 from trl_vade.errors import ConfigurationError
 from trl_vade.posterior_table import PosteriorTable
 from trl_vade.posterior_views import both_ends, compare, order_by, row_records, summarise_posterior
+from trl_vade.sample_ids import key_text
 
 
 def make_table(counts, *, task=None, index=None, **facts):
@@ -133,6 +136,20 @@ def test_a_change_of_the_threshold_itself_counts_whatever_floats_say():
 def test_posteriors_without_a_row_in_common_have_no_correlation():
     found = compare(make_table({"a": (1, 0)}), make_table({"b": (1, 0)}))
     assert (found.only_a, found.only_b, found.correlation, found.as_json()["mean_change"]) == (1, 1, None, None)
+
+
+@pytest.mark.parametrize("ids", [["geo-1", "geo-2", "7", "8"], [5, 6, 7, 8]], ids=["texts", "numbers"])
+def test_a_checkpoint_that_names_rows_by_hashes_is_compared_with_a_table_that_names_them_by_ids(ids):
+    keys = [key_text(key) for key in sample_keys(Dataset.from_dict({"id": ids}))[0].tolist()]
+    counts = [(0, 2), (2, 0), (1, 1), (3, 1)]
+    checkpoint = make_table(dict(zip(keys[:3], counts, strict=False)))
+    published = make_table(dict(zip(map(str, ids[1:]), counts[::-1], strict=False)), task=["x", "y", "z"])
+    found, back = compare(checkpoint, published), compare(published, checkpoint)
+    assert (found.only_a, found.only_b) == (back.only_a, back.only_b) == (1, 1)
+    assert dict(zip(found.sample_id, found.task, strict=True)) == {str(ids[1]): "x", str(ids[2]): "y"}
+    assert sorted(back.sample_id) == sorted(found.sample_id)
+    assert dict(zip(found.sample_id, found.before, strict=True)) == {str(ids[1]): 0.75, str(ids[2]): 0.5}
+    assert sorted(found.change) == sorted(-back.change)
 
 
 def test_a_constant_side_has_no_correlation():

@@ -119,15 +119,25 @@ def watched(make_args):
 
 def test_a_signal_while_only_pushes_are_waited_for_takes_its_course_at_once(watched):
     last, args = watched
-    with pytest.raises(KeyboardInterrupt), last.watching(args):
-        last.on_train_end(args, None, None)
-        signal.raise_signal(signal.SIGINT)
-        raise AssertionError("it went on")
+
+    def wait():
+        with last.watching(args):
+            last.on_train_end(args, None, None)
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("it went on")
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
 
 
 def test_a_signal_is_not_forgotten_when_the_run_ends_in_an_error_which_is_said(watched, caplog):
     last, args = watched
-    with pytest.raises(KeyboardInterrupt), last.watching(args):
-        signal.raise_signal(signal.SIGINT)
-        raise OSError("the disk is full")
+
+    def fail():
+        with last.watching(args):
+            signal.raise_signal(signal.SIGINT)
+            raise OSError("the disk is full")
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
     assert "OSError: the disk is full" in caplog.text

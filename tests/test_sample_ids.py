@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets import ClassLabel, Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_vade.data import sample_keys
-from trl_vade.sample_ids import find_samples, key_text, sample_ids
+from trl_vade.sample_ids import find_samples, key_text, keys_of_ids, row_labels, sample_ids
 
 
 def named(dataset):
@@ -86,3 +86,24 @@ def test_a_hundred_thousand_rows_are_found():
     order = np.random.default_rng(1).permutation(number)
     assert (find_samples(dataset, keys, [f"row-{i}" for i in order]) == order).all()
     assert (find_samples(dataset, keys, [key_text(int(keys[i])) for i in order]) == order).all()
+
+
+@pytest.mark.parametrize("ids", [["geo-1", "7", "0007", ""], [7, -3, 0, 2**53]], ids=str)
+def test_the_text_of_an_id_leads_to_the_key_of_its_row_whether_it_is_a_text_or_a_number(ids):
+    dataset = rows(ids)
+    for key, found in zip(hexadecimal(dataset), keys_of_ids(named(dataset)), strict=True):
+        assert key in found
+    assert keys_of_ids([]) == []
+
+
+def test_a_label_is_a_text_whatever_its_column_is():
+    dataset = Dataset.from_dict(
+        {"number": [1, None, 3], "text": ["a", "", None], "list": [["x"], [], None], "class": [1, 0, None]}
+    )
+    dataset = dataset.cast_column("class", ClassLabel(names=["even", "odd"]))
+    assert row_labels(dataset, "number") == ["1", None, "3"]
+    assert row_labels(dataset, "text") == ["a", "", None]
+    assert row_labels(dataset, "list") == ["['x']", "[]", None]
+    assert row_labels(dataset.with_format("numpy"), "class") == ["odd", "even", None]
+    hidden = Dataset.from_dict({"class": [-1, 1]}).cast_column("class", ClassLabel(names=["even", "odd"]))
+    assert row_labels(hidden, "class") == [None, "odd"]

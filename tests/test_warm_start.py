@@ -111,6 +111,13 @@ def test_an_empty_posterior_is_refused_unless_anything_is_accepted():
     assert join(table_of([], [], []), numbered_rows(5), min_match=0).sample_index.tolist() == []
 
 
+def test_more_counts_than_a_sampler_takes_are_refused_before_a_model_is_loaded():
+    table = table_of(["row-1"], [2.0**53], [2.0**53])
+    assert join(table, numbered_rows(3), discount=0.5).trials.tolist() == [2.0**53]
+    with pytest.raises(SnapshotCorruptError, match="no run has more than 2"):
+        join(table, numbered_rows(3), discount=1.0)
+
+
 def test_two_names_of_one_row_are_refused():
     dataset = numbered_rows(3)
     key = f"{int(sample_keys(dataset)[0][1]) & (2**64 - 1):016x}"
@@ -232,8 +239,8 @@ def test_a_run_begins_with_what_the_first_one_knew_says_so_and_its_files_tell_it
     rows = len(known["sample_index"])
     assert 4 < rows < 24
     assert f"from {first_run} (step 4, reward says_a_digit, generations a group 4)" in said
-    assert f"{rows} of its {rows} rows are here and 0 are not; {24 - rows} of the 24 rows here" in said
-    assert "0.2 is taken over" in said
+    assert f"{rows} of its {rows} rows are here, and 20 % of their counts are taken over; 0 are not here" in said
+    assert f"{24 - rows} of the 24 rows here start from the prior" in said
 
     trainer.save_model()
     trainer.save_state()
@@ -290,6 +297,23 @@ def test_evidence_of_another_kind_is_said_with_both_sides(text_rows, warm_args, 
     _, said = warnings_of(caplog)
     for part in ("'success_reward': 'says_a_digit'", "'another'", "'success_threshold': 0.5", "0.25", "4", "8"):
         assert part in said
+
+
+def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm_args, first_run, tmp_path, caplog):
+    facts = {"format_version": 1, "global_step": 4, "generation_batches": 4, "num_samples": 24}
+    facts |= {
+        "base_model": "\x1b[31mevil\nWARNING all is well",
+        "success_reward": ["\x07" * 999],
+        "num_generations": "4\n",
+    }
+    table = table_of(sample_ids(text_rows, sample_keys(text_rows)[0]), [1] * 24, [1] * 24, **facts)
+    stage_posterior(tmp_path / "evil", table)
+    read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "evil")), text_rows, success_reward="right")
+    summary, doubt = warnings_of(caplog)
+    for line in (summary, doubt):
+        assert line.isprintable()
+        assert len(line) < 1000
+    assert r"model '\x1b[31mevil\nWARNING all is well'" in summary
 
 
 def test_a_folder_of_the_shared_form_names_rows_by_their_ids(text_rows, warm_args, first_run, tmp_path):

@@ -13,6 +13,7 @@ from .errors import ReplicaDivergenceError, SnapshotCorruptError, SnapshotError,
 from .generation_batch import MicroBatches, file_name, load_generation_batch, save_generation_batch
 from .join import find_rows, joined_state
 from .snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
+from .warm_start import beginning
 
 logger = get_logger(__name__)
 
@@ -41,7 +42,8 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
         "generation_batch": batch_digests,
     }
     trainer.selection.log.sync()
-    metadata = identity(trainer) | {"base_model": get_config_model_id(trainer.model.config), "run": run}
+    about = {"base_model": get_config_model_id(trainer.model.config), **beginning(trainer.args)}
+    metadata = identity(trainer) | about | {"run": run}
     for target in {str(directory), trainer.args.output_dir} if checkpoint else {directory}:
         digest = save_snapshot(target, sampler, metadata=metadata, sample_key=trainer.selection.sample_keys[0])
     for callback in trainer.callback_handler.callbacks:

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 LOGIN = (
-    "A SOURCE is a checkpoint, an output directory, a .parquet file, a folder of steps, or a repository of the Hub, "
+    "A SOURCE is a checkpoint, an output directory, a .parquet file, a folder of steps or one step of it, or a "
+    "repository of the Hub, "
     "user/repo or user/repo@revision. The Hub's login is that of `hf auth login`, or HF_TOKEN; no command takes a "
     "token."
 )
@@ -73,7 +74,11 @@ def show(
 @app.command(epilog=LOGIN, short_help="Publish a run's posterior on the Hub.")
 def push(
     output_dir: Annotated[
-        Path, typer.Argument(metavar="OUTPUT_DIR", help="Of a run, a checkpoint in it, or what was kept of a push.")
+        Path,
+        typer.Argument(
+            metavar="OUTPUT_DIR",
+            help="An output directory, a checkpoint, a .parquet file, or a folder of steps, as is kept of a push.",
+        ),
     ],
     repo: Annotated[
         str, typer.Argument(metavar="REPO", help="Data-set repository: user/name, or name for one of your own.")
@@ -82,12 +87,24 @@ def push(
         bool | None,
         typer.Option("--private/--public", help="Of a repository that is made; else as your settings say."),
     ] = None,
-    revision: Annotated[str | None, typer.Option("--revision", help="Branch, made where it is missing.")] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option("--revision", help="Branch, made where it is missing; tags are set on main alone."),
+    ] = None,
     dataset: Annotated[
-        str | None, typer.Option("--dataset", help="The run's data set (Hub or folder): rows get its ids and tasks.")
+        str | None,
+        typer.Option(
+            "--dataset", help="The run's data set, a folder or user/name[@revision]: rows get its ids and tasks."
+        ),
     ] = None,
     dataset_config: Annotated[str | None, typer.Option("--dataset_config", help="Its configuration.")] = None,
     split: Annotated[str, typer.Option("--split", help="Its split.")] = "train",
+    task_column: Annotated[
+        str | None, typer.Option("--task_column", help="Its column of tasks; without it `task`, if there.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a table of this step that has more rows, tasks or facts.")
+    ] = False,
 ) -> None:
     """Publish the posterior of a run as a step of a data-set repository.
 
@@ -95,24 +112,24 @@ def push(
     that the run chose from, by their `id`, with their `task`: these can then be read by all who can read the
     repository.
 
+    Where the repository has this step already, its table is replaced, unless rows, tasks or facts would be lost. Where
+    it has a newer one, that stays `latest`.
+
     \b
     Examples:
       trl-vade posterior push qwen-vade you/vade-posterior --private
       trl-vade posterior push qwen-vade/checkpoint-100 you/vade-posterior \\
         --dataset you/your-questions --split train
     """
-    from .posterior_files import names_from
+    from .posterior_files import named_table
     from .posterior_repo import publish_posterior
     from .posterior_source import load_posterior
-    from .posterior_table import posterior_table
-    from .snapshot import load_snapshot
 
     if dataset is None:
         table = load_posterior(output_dir)
     else:
-        snapshot = load_snapshot(output_dir)
-        table = posterior_table(snapshot, **names_from(snapshot, dataset, dataset_config, split))
-    address = publish_posterior(table, repo, revision=revision, private=private)
+        table = named_table(output_dir, dataset, config=dataset_config, split=split, task_column=task_column)
+    address = publish_posterior(table, repo, revision=revision, private=private, force=force)
     typer.echo(f"Published: {address}")
 
 
@@ -158,7 +175,8 @@ def diff(
 ) -> None:
     """Print which rows became easy and which became hard from one posterior to another.
 
-    Rows are found again by their sample_id; a row that only one of them has seen is counted, and not compared.
+    Rows are found again by their sample_id, or by its hash where one of the two has hashes, as checkpoints have; a row
+    that only one of them has seen is counted, and not compared.
 
     \b
     Examples:

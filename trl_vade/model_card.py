@@ -17,6 +17,7 @@ from jinja2 import Environment, StrictUndefined
 
 from .card_templates import template_path
 from .durable import save_whole
+from .posterior_facts import beginning
 from .report import summarise
 from .run import Run
 from .run_facts import hub_id, live_run, run_facts
@@ -194,9 +195,10 @@ def _render(
         facts=facts,
         recipe=_recipe(facts),
         data=_data(facts),
-        measured=_measured(summary) if summary else [],
+        measured=_measured(summary, facts) if summary else [],
         validated=bool(summary and summary["validation"]),
         posterior="generation_batches" in facts,
+        warm=beginning(dict(facts))["warm"],
         results=[[_cell(line.get(column)) for column in _COLUMNS] for line in results],
         rewards=_names(facts["rewards"]),
         hub_model_id=hub_model_id,
@@ -235,15 +237,18 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(f"`{_cell(name)}`" for name in names)
 
 
-def _measured(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What `report.summarise` counts, for a table."""
+def _measured(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What `report.summarise` counts, for a table; the card of the posterior counts its steps, which are more."""
+    steps, batches = facts.get("generation_batches"), summary["generation_batches"]
+    more = steps is not None and steps != batches
     validation = summary["validation"]
     scores = list(zip(("first", "last"), (validation[:1] + validation[1:][-1:]), strict=False))
     ratios = {part: summary[f"effective_gradient_ratio_{part}_quarter"] for part in ("first", "last")}
     return [
         ("optimiser steps", f"{summary['steps']:,}"),
-        ("generation batches", f"{summary['generation_batches']:,}"),
+        ("generation batches", f"{batches:,}"),
         *([("refills", f"{summary['refills']:,}")] if summary["refills"] else []),
+        *([("steps of the posterior (all of these, and a warm start)", f"{steps:,}")] if more else []),
         ("rollouts", f"{summary['rollouts']:,}"),
         *((f"effective gradient ratio, {part} quarter", _percent(value)) for part, value in ratios.items()),
         *((f"validation score, {name} (step {at['step']})", _percent(at["score"])) for name, at in scores),

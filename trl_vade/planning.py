@@ -137,7 +137,12 @@ def _number_of_rows(script_args: VADEScriptArguments) -> int:
     if script_args.plan_rows is not None:
         return script_args.plan_rows
     name = script_args.dataset_name
-    if name != TESTBED and not Path(name or "").exists():
+    if not name:
+        raise ConfigurationError(
+            "No data set is named, so the number of rows is not known: set --dataset_name to a folder, or give it as "
+            "--plan_rows."
+        )
+    if name != TESTBED and not Path(name).exists():
         raise ConfigurationError(
             f"dataset_name={name!r} is no folder here, and a plan downloads nothing. Give the number of rows of the "
             "training split, such as --plan_rows 8524 (90 % of the paper's 9,471)."

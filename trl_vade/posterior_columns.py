@@ -1,6 +1,8 @@
 """The columns of a posterior's table: their types, and the rules that a file from anywhere has to keep."""
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from .checks import MOST_TRIALS, check_whole_number, shown
+from .document import encode_document, parse_document
 from .errors import SnapshotCorruptError, SnapshotMismatchError
 from .posterior import beta_mean
 
@@ -25,33 +28,66 @@ TYPES = {
     "last_step": pa.int64(),
 }
 _NEEDED = ("sample_id", "alpha", "beta")
+_ROWS_DIGEST = "rows_sha256"
+
+MOST_STEPS = 10**12
+"""Bound of the optimiser steps: every one that can be written has a folder whose name is one of a step."""
+_BOUNDS = {"global_step": (0, MOST_STEPS), "generation_batches": (0, 2**53), "num_samples": (1, 2**53)}
 
 
-def parse_facts(path: Any, text: bytes | None) -> dict[str, Any]:
-    """Return the facts of the run that the file `path` holds as `text`, or none where it has lost them."""
+def encode_facts(facts: Mapping[str, Any], rows_digest: str) -> bytes:
+    """Return the facts of a run as strict JSON, with a digest of themselves and that of the rows they are about.
+
+    Raises:
+        ConfigurationError: they are not strict JSON.
+    """
+    document = json.loads(encode_document({**facts, _ROWS_DIGEST: rows_digest}))
+    return json.dumps(document, sort_keys=True).encode()  # equal facts are equal bytes
+
+
+def parse_facts(path: Any, text: bytes | None) -> tuple[dict[str, Any], str | None]:
+    """Return the facts of the run that the file `path` holds as `text`, and the digest of its rows.
+
+    Where another tool has lost them: no facts, and None.
+    """
     if text is None:
-        return {}
+        return {}, None
     try:
-        facts = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise SnapshotCorruptError(
-            f"{path}: the metadata trl_vade is no JSON ({first_line(error)}). {AGAIN}"
-        ) from error
+        facts = parse_document(path, text, ())  # its format version is 1, as ours
+    except SnapshotCorruptError as error:
+        reason = first_line(error.__cause__ or error)
+        raise SnapshotCorruptError(f"{path}: the metadata trl_vade is damaged ({reason}). {AGAIN}") from error
+    digest = facts.pop(_ROWS_DIGEST, None)
     check_facts(path, facts)
-    return facts
+    return facts, digest
+
+
+def digest_of_rows(table: Any) -> str:
+    """SHA-256 of the rows of a `PosteriorTable`, whatever the file that they are in."""
+    digest = hashlib.sha256(json.dumps([table.sample_id, table.task]).encode())
+    for name, kind in TYPES.items():
+        if not pa.types.is_string(kind):
+            numbers = getattr(table, name)
+            digest.update(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
+
+
+def is_key_text(name: str) -> bool:
+    """Whether `name` looks like a row that is named by its key: 16 hexadecimal digits."""
+    return re.fullmatch("[0-9a-f]{16}", name) is not None
 
 
 def check_facts(path: Any, facts: Any) -> None:
     """Raise unless `facts` can be those of a run: `SnapshotMismatchError` where a newer release wrote them."""
     if not isinstance(facts, Mapping):
         raise SnapshotCorruptError(f"{path}: the metadata trl_vade is {shown(facts)}, and no JSON object. {AGAIN}")
-    if _whole(path, facts, "format_version", minimum=1) > FORMAT_VERSION:
+    if _whole(path, facts, "format_version", 1) > FORMAT_VERSION:
         raise SnapshotMismatchError(
             f"{path} has format version {facts['format_version']} and this release of trl_vade reads up to "
             f"{FORMAT_VERSION}; what it does not know could change what the rest means. Upgrade trl_vade."
         )
-    for name, minimum in {"global_step": 0, "generation_batches": 0, "num_samples": 1}.items():
-        _whole(path, facts, name, minimum=minimum)
+    for name, bounds in _BOUNDS.items():
+        _whole(path, facts, name, *bounds)
 
 
 def read_columns(path: Any, content: pa.Table, *, all_needed: bool) -> dict[str, Any]:
@@ -81,8 +117,9 @@ def check_rows(path: Any, table: Any) -> None:
     with np.errstate(all="ignore"):  # in counts that break the rules
         gap = np.abs(table.pass_rate - beta_mean(table.alpha, table.beta))
     rules = {
-        "visits must be at least 1": table.visits >= 1,
-        # The bound also keeps NaN and infinity out.
+        "visits must be in [1, 2**53]": (table.visits >= 1) & (table.visits <= 2**53),
+        "visits must be at most last_step": (table.last_step == 0) | (table.visits <= table.last_step),
+        # The bounds also keep NaN and infinity out.
         "alpha must be in [0, 2**53] a visit": (table.alpha >= 0) & (table.alpha <= most),
         "beta must be in [0, 2**53] a visit": (table.beta >= 0) & (table.beta <= most),
         "pass_rate must be (alpha + 1) / (alpha + beta + 2)": gap <= 1e-6,
@@ -134,11 +171,12 @@ def _first_of_its_kind(values: Any) -> Any:
     return first
 
 
-def _whole(path: Any, facts: Mapping[str, Any], name: str, *, minimum: int) -> int:
+def _whole(path: Any, facts: Mapping[str, Any], name: str, minimum: int, maximum: int | None = None) -> int:
     return check_whole_number(
-        f"{path}: {name}", facts.get(name), minimum=minimum, advice=AGAIN, error=SnapshotCorruptError
+        f"{path}: {name}",
+        facts.get(name),
+        minimum=minimum,
+        maximum=maximum,
+        advice=AGAIN,
+        error=SnapshotCorruptError,
     )
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")

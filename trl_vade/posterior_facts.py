@@ -3,6 +3,7 @@
 from typing import Any
 
 from .posterior_table import PosteriorTable, is_hub_id
+from .presets import POSTERIOR_INITS
 
 HUB = "https://huggingface.co"
 
@@ -15,6 +16,7 @@ def fact_rows(table: PosteriorTable) -> list[list[str]]:
         "model that was trained": _model(facts.get("model_repo")),
         "data set": _dataset(facts),
         "rows in this table": _rows(table),
+        "began with": _began_with(facts),
         "success": _success(facts),
         "completions of a row (G)": _number(facts.get("num_generations")),
         "sampling temperature": _number(facts.get("temperature")),
@@ -26,6 +28,12 @@ def fact_rows(table: PosteriorTable) -> list[list[str]]:
         "made with": _code("trl_vade", facts.get("package_version")),
     }
     return [[name, value] for name, value in rows.items() if value]
+
+
+def beginning(facts: dict[str, Any]) -> dict[str, bool]:
+    """Whether the run is known to have begun with another posterior (`warm`), or with nothing (`alone`)."""
+    start = facts.get("posterior_init")
+    return {"warm": bool(start) and start not in POSTERIOR_INITS, "alone": start == "prior"}
 
 
 def size_category(rows: int) -> str:
@@ -52,7 +60,17 @@ def _dataset(facts: dict[str, Any]) -> str:
 def _rows(table: PosteriorTable) -> str:
     total = table.metadata.get("num_samples")
     share = f" of {total:,} ({len(table) / total:.1%})" if total else ""
-    return f"{len(table):,}{share}: those that had a score at least once"
+    where = ", in this run or in the posterior that it began with" if beginning(table.metadata)["warm"] else ""
+    return f"{len(table):,}{share}: those that had a score at least once{where}"
+
+
+def _began_with(facts: dict[str, Any]) -> str:
+    if not beginning(facts)["warm"]:
+        return ""
+    source, discount = str(facts["posterior_init"]), _number(facts.get("warm_start_discount"))
+    repository = is_hub_id(source.partition("@")[0]) and "/" in source
+    name = _code("", source) if repository else "a local posterior"
+    return f"{name}, discount {discount}: the share of its counts that was taken over" if discount else name
 
 
 def _success(facts: dict[str, Any]) -> str:
@@ -79,7 +97,7 @@ def _decay(facts: dict[str, Any]) -> str:
 
 def _saved_at(facts: dict[str, Any]) -> str:
     step, batch = _number(facts.get("global_step")), _number(facts.get("generation_batches"))
-    return f"optimiser step {step}" + (f", generation batch {batch}" if batch else "") if step else ""
+    return f"optimiser step {step}" + (f", step {batch} of the posterior" if batch else "") if step else ""
 
 
 def _number(value: Any, separator: str = ",") -> str:

@@ -9,12 +9,12 @@ from typing import Any
 
 from .checks import shown
 from .durable import save_whole
-from .errors import ConfigurationError, SnapshotMismatchError, VADEError
+from .errors import ConfigurationError, SnapshotError, SnapshotMismatchError, VADEError
 from .posterior_repo import table_path
 from .posterior_source import split_source
-from .posterior_table import PosteriorTable, facts_of, is_hub_id, write_table
-from .posterior_views import COLUMNS, row_records
-from .snapshot import Snapshot
+from .posterior_table import PosteriorTable, facts_of, posterior_table, read_table, write_table
+from .posterior_views import COLUMNS, named_by_keys, row_records
+from .snapshot import METADATA_FILE, POSTERIOR_FILE, Snapshot, load_snapshot
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
 
@@ -32,6 +32,8 @@ def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -
             "This posterior does not say of which optimiser step it is (the tool that wrote it lost its metadata), so "
             "its folder has no name. `trl-vade posterior export` writes it to a file of your choice."
         )
+    if not directory.is_dir() and directory.exists():
+        raise VADEError(f"{directory} is a file; give a folder, or `trl-vade posterior export` a file of your choice.")
     path = directory / table_path(int(step))
     with TemporaryDirectory() as folder:
         write_table(table, Path(folder) / path.name)
@@ -40,9 +42,25 @@ def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -
         if path.read_bytes() == content:
             return path, False
         if not force:
-            raise VADEError(f"{path} is there and holds something else. --force replaces it; or give another folder.")
+            raise VADEError(
+                f"{path} is there and holds something else{_other_names(table, path)}. --force replaces it; or give "
+                "another folder."
+            )
     save_whole(path, content)
     return path, True
+
+
+def _other_names(table: PosteriorTable, path: Path) -> str:
+    """What is to be said where the same rows may have other names in the file `path`."""
+    try:
+        there = named_by_keys(read_table(path))
+    except SnapshotError:
+        return ""
+    words = {True: "hashes", False: "their ids"}
+    here = named_by_keys(table)
+    return (
+        "" if here == there else f": its rows are named by {words[there]} and these, maybe the same, by {words[here]}"
+    )
 
 
 def check_ending(path: Path) -> str:
@@ -79,18 +97,46 @@ def export_table(table: PosteriorTable, path: Path) -> None:
     save_whole(path, text.getvalue().encode())
 
 
-def names_from(snapshot: Snapshot, name: str, config: str | None, split: str) -> dict[str, Any]:
-    """What `posterior_table` takes of the data set that a snapshot is about: `sample_id`, `task` and `facts`.
+def named_table(
+    folder: Path, name: str, *, config: str | None = None, split: str = "train", task_column: str | None = None
+) -> PosteriorTable:
+    """Return the posterior of a checkpoint or an output directory, with the names and the tasks of its data set.
+
+    Args:
+        folder: with a snapshot.
+        name: of the data set: "user/name" or "user/name@revision" on the Hub, or a folder.
+        config: its configuration.
+        split: its split.
+        task_column: the column with the tasks; None takes `task` where it is there.
 
     Raises:
-        ConfigurationError: the data set cannot be loaded.
-        SnapshotMismatchError: it does not have the rows that the snapshot is about, in their order.
+        ConfigurationError: the folder has no snapshot; the data set cannot be loaded, or lacks the column.
+        SnapshotError: the snapshot is damaged, or the data set does not have the rows that it is about, in
+            their order.
     """
+    if not any((folder / file).is_file() for file in (METADATA_FILE, POSTERIOR_FILE)):
+        raise ConfigurationError(
+            f"--dataset names the rows of a checkpoint or an output directory, and {folder} has no {METADATA_FILE}. "
+            "Name one of these, or leave --dataset out: a table that is written already has the names it was given."
+        )
+    snapshot = load_snapshot(folder)
+    return posterior_table(snapshot, **_names_from(snapshot, name, config, split, task_column))
+
+
+def _names_from(
+    snapshot: Snapshot, name: str, config: str | None, split: str, task_column: str | None
+) -> dict[str, Any]:
+    """What `posterior_table` takes of the data set: `sample_id`, `task` and `facts`."""
     from .data import dataset_fingerprint, sample_keys
-    from .sample_ids import sample_ids
+    from .run_facts import hub_id, hub_origin
+    from .sample_ids import row_labels, sample_ids
 
     place, revision = (name, None) if Path(name).exists() else split_source(name)
     dataset = _load_rows(place, config, split, revision)
+    if task_column is not None and task_column not in dataset.column_names:
+        raise ConfigurationError(
+            f"{name} has no column {shown(task_column)}; it has {', '.join(dataset.column_names)}."
+        )
     keys, _ = sample_keys(dataset)
     saved = snapshot.metadata.get("dataset_fingerprint")
     if dataset_fingerprint(keys) != saved:
@@ -101,10 +147,10 @@ def names_from(snapshot: Snapshot, name: str, config: str | None, split: str) ->
             "Give the data set of that run, without the rows that vade_max_prompt_length dropped, or leave --dataset "
             "out: rows are then named by their hashes."
         )
-    facts = facts_of(snapshot)
-    if not Path(place).exists() and is_hub_id(place):
-        facts["dataset"] = place
-    task = dataset["task"][:] if "task" in dataset.column_names else None
+    origin = dict(zip(("dataset", "dataset_revision"), hub_origin(dataset, hub_id(place)), strict=True))
+    facts = facts_of(snapshot) | {fact: value for fact, value in origin.items() if value is not None}
+    column = task_column or "task"
+    task = row_labels(dataset, column) if column in dataset.column_names else None
     return {"sample_id": sample_ids(dataset, keys), "task": task, "facts": facts}
 
 

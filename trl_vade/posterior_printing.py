@@ -10,15 +10,18 @@ from .tables import print_columns, print_table
 
 FACTS = (
     *("base_model", "model_repo", "dataset", "dataset_revision", "sampler", "preset", "success_reward"),
-    *("success_threshold", "num_generations", "global_step", "generation_batches", "rollouts"),
+    *("success_threshold", "num_generations", "posterior_init", "warm_start_discount"),
+    *("global_step", "generation_batches", "rollouts"),
 )
+MOST_SIGNS = {"sample_id": 60, "task": 20}
+"""Of a value in a table of rows: in 80 columns a longer one would fill a page."""
 
 
 def print_posterior(
     table: PosteriorTable, summary: Mapping[str, Any], sort: str, first: list[Any], last: list[Any]
 ) -> None:
     """Print the facts, the histogram, and the rows of both ends, which are `row_records` in the order of `sort`."""
-    known = [(name, str(table.metadata[name])) for name in FACTS if table.metadata.get(name) is not None]
+    known = [(name, _cut(str(table.metadata[name]), 120)) for name in FACTS if table.metadata.get(name) is not None]
     total = summary["num_samples"]
     of = f" of {total:,}, the others never scored" if total and total > summary["rows"] else ""
     counts = [("rows", f"{summary['rows']:,}{of}")]
@@ -27,14 +30,23 @@ def print_posterior(
         counts.append(("visits of a row", f"{summary['mean_visits']:.1f} (at most {summary['most_visits']:,})"))
     print_table("The posterior", [*known, *counts])
     print("How many rows have which pass rate\n" + text_histogram(table))
-    head = ["row", "index", "pass rate", "alpha", "beta", "visits", "last step"]
+    head = ["row", "index", "pass\nrate", "alpha", "beta", "visits", "last\nstep"]
     columns = ["sample_id", "index", "pass_rate", "alpha", "beta", "visits", "last_step"]
     if table.task is not None:
         head, columns = [head[0], "task", *head[1:]], [columns[0], "task", *columns[1:]]
-    between = [["..."] * len(columns)] if len(first) + len(last) < len(table) and last else []
+    cut = len(first) + len(last) < len(table)
+    between = [["..."] * len(columns)] if cut and last else []
     lines = [*_cells(first, columns), *between, *_cells(last, columns)]
-    ends = "hardest rows first" if sort == "pass_rate" else f"by {sort}"
-    print_columns(f"The rows, {ends}", head, lines, text=len(columns) - 6)
+    if lines:
+        print_columns(_title(sort, cut, bool(last)), head, lines, text=len(columns) - 6)
+
+
+def _title(sort: str, cut: bool, both_ends: bool) -> str:
+    if not cut:
+        return "The rows, from the hardest to the easiest" if sort == "pass_rate" else f"The rows by {sort}"
+    if sort == "pass_rate":
+        return "The hardest rows, then the easiest" if both_ends else "The hardest row"
+    return f"The rows with the lowest {sort}, then the highest" if both_ends else f"The row with the lowest {sort}"
 
 
 def print_difference(found: Difference, rows: int) -> None:
@@ -46,8 +58,13 @@ def print_difference(found: Difference, rows: int) -> None:
     lines.append(("mean change of the pass rate", _shown(said["mean_change"])))
     lines.append(("correlation of the pass rates", _shown(said["correlation"])))
     print_table(f"From A to B (by {found.threshold:g} or more)", lines)
+    if not said["in_both"]:
+        print(
+            "No row is in both. Either these are other data sets, or the rows are named\n"
+            "differently: by `id` where that column tells all apart, else by their content."
+        )
     if found.facts:
-        facts = [[name, str(before), str(after)] for name, (before, after) in found.facts.items()]
+        facts = [[name, _cut(str(before), 60), _cut(str(after), 60)] for name, (before, after) in found.facts.items()]
         print_columns("What differs between the runs", ["", "A", "B"], facts, text=3)
     columns = ["sample_id", "before", "after", "change"]
     columns = [columns[0], "task", *columns[1:]] if any(found.task) else columns
@@ -59,7 +76,11 @@ def print_difference(found: Difference, rows: int) -> None:
 
 
 def _cells(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[list[str]]:
-    return [[_shown(record.get(name)) for name in columns] for record in records]
+    return [[_cut(_shown(record.get(name)), MOST_SIGNS.get(name)) for name in columns] for record in records]
+
+
+def _cut(text: str, most: int | None) -> str:
+    return text if most is None or len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _shown(value: Any) -> str:

@@ -4,27 +4,28 @@
     step-000100/posterior.parquet  the table of optimiser step 100; see `posterior_table`
     pass_rates.png                 histogram of the newest one, where matplotlib is installed
 
-A tag `step-000100` is at the commit that added the step. So `load_dataset("you/repo")` reads the newest table,
-`load_dataset("you/repo", "step-000100")` an earlier one, and the page of the repository shows both.
+On the main branch a tag `step-000100` is at the commit that added the step. So `load_dataset("you/repo")` reads the
+newest table, `load_dataset("you/repo", "step-000100")` an earlier one, and the page of the repository shows both.
 """
 
-import hashlib
-import json
 import re
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import DatasetCard, DatasetCardData
+from huggingface_hub import DatasetCard, DatasetCardData, constants, hf_hub_download
 
 from .card_templates import markdown_table, template_path
-from .errors import ConfigurationError
+from .checks import shown
+from .errors import ConfigurationError, VADEError
 from .hub import HubTarget, commit_folder, ensure_repo
 from .pass_rates import bin_counts, bin_names, draw_pass_rates
-from .posterior_facts import fact_rows, size_category
-from .posterior_table import PosteriorTable, is_hub_id, write_table
+from .posterior_columns import digest_of_rows
+from .posterior_facts import beginning, fact_rows, size_category
+from .posterior_table import PosteriorTable, is_hub_id, read_table, write_table
 
 TABLE_FILE = "posterior.parquet"
 PICTURE_FILE = "pass_rates.png"
@@ -66,36 +67,80 @@ def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:
 
 
 def publish_posterior(
-    table: PosteriorTable, repo_id: str, *, revision: str | None = None, private: bool | None = None
+    table: PosteriorTable,
+    repo_id: str,
+    *,
+    revision: str | None = None,
+    private: bool | None = None,
+    force: bool = False,
 ) -> str:
     """Add the table to the data-set repository `repo_id`, which is created if need be; return the commit's address.
 
-    Table, picture and card go in one commit, which gets the step's tag. The card lists the steps that are there. Where
-    the step is there already, its table is replaced.
+    Table, picture and card go in one commit, and on the main branch the step's tag is set to it: a repository has one
+    tag of a name, which a table on another branch must not take from that of the main one. The card lists the steps
+    that are there. Where one of them is newer, `latest`, the card's facts and the picture stay those of the newest.
 
     Args:
-        table: with a `global_step` in its metadata. Names and tasks of its rows can be read by all who can read the
-            repository.
+        table: with rows, and with a `global_step` in its metadata. Names and tasks of its rows can be read by all who
+            can read the repository.
         repo_id: "user/name", or "name" for one of your own.
         revision: the branch; None is main.
         private: of a repository that is made.
+        force: replace the table of this step whatever it is. Without it, one is replaced that has no row, no tasks and
+            no fact which this one lacks.
 
     Raises:
-        HubError: the Hub refuses, or cannot be reached.
-        ConfigurationError: as in `stage_posterior`.
+        HubError: the Hub refuses, or cannot be reached; or a table there that had to be read is damaged.
+        ConfigurationError: as in `stage_posterior`; the table has no rows.
+        VADEError: what is there would be lost, and `force` is not set.
     """
     step = _step(table)
+    if not len(table):
+        raise ConfigurationError(
+            "The posterior has no rows, so there is nothing to publish: no row was scored before this save (and "
+            "datasets cannot read a table without rows). Take a later checkpoint."
+        )
     with tempfile.TemporaryDirectory() as folder:
         stage_posterior(folder, table)
         picture = (Path(folder) / PICTURE_FILE).exists()
         target = ensure_repo(HubTarget(repo_id, "dataset", revision, private))
 
-        def render(files: list[str]) -> dict[str, bytes]:
-            card = render_posterior_card(table, steps_in(files), target.repo_id, picture=picture)
-            return {CARD_FILE: card.encode()}
+        def render(files: list[str]) -> dict[str, bytes | None]:
+            steps = steps_in(files)
+            if step in steps and not force:
+                _refuse_loss(table, _published(target, step), f"{target} has {step_name(step)}")
+            newest = max([*steps, step])
+            if newest == step:
+                return {CARD_FILE: render_posterior_card(table, steps, target.repo_id, picture=picture).encode()}
+            card = render_posterior_card(
+                _published(target, newest), [*steps, step], target.repo_id, picture=PICTURE_FILE in files
+            )
+            return {CARD_FILE: card.encode(), PICTURE_FILE: None}
 
         message = f"Posterior of optimiser step {step}"
-        return str(commit_folder(target, folder, message=message, render=render, tag=step_name(step)).commit_url)
+        tag = step_name(step) if revision in (None, constants.DEFAULT_REVISION) else None
+        return str(commit_folder(target, folder, message=message, render=render, tag=tag).commit_url)
+
+
+def _published(target: HubTarget, step: int) -> PosteriorTable:
+    """The table of a step as the branch has it now."""
+    file = hf_hub_download(target.repo_id, table_path(step), repo_type="dataset", revision=target.revision)
+    table = read_table(file)
+    return replace(table, metadata={**table.metadata, "global_step": step})  # another tool may have lost it
+
+
+def _refuse_loss(table: PosteriorTable, there: PosteriorTable, what: str) -> None:
+    """Raise unless all that is known `there` is known of `table`, too; its numbers may be others."""
+    names = set(there.sample_id) - set(table.sample_id)
+    facts = [name for name, value in there.metadata.items() if value is not None and table.metadata.get(name) is None]
+    lost = [f"{len(names)} of its {len(there)} rows by their names (such as {shown(min(names))})"] if names else []
+    lost += ["the tasks"] if there.task is not None and table.task is None else []
+    lost += [f"{len(facts)} facts ({', '.join(map(str, facts[:4]))}{', ...' * (len(facts) > 4)})"] if facts else []
+    if lost:
+        raise VADEError(
+            f"{what} already, and replacing it would lose {', '.join(lost)}. A checkpoint names its rows by hashes; "
+            "--dataset gives them the names of the data set. --force (force=True) replaces it all the same."
+        )
 
 
 def render_posterior_card(
@@ -133,6 +178,7 @@ def render_posterior_card(
         steps_table=markdown_table(["step", "file", ""], [_step_row(one, step) for one in reversed(steps)]),
         picture=picture,
         has_task=table.task is not None,
+        **beginning(table.metadata),
     )
     return str(card)
 
@@ -141,7 +187,7 @@ def _configs(table: PosteriorTable, steps: list[int]) -> list[dict[str, Any]]:
     step = _step(table)
     # datasets 5.2 caches a local folder under its last name and these entries, and not its files: without something
     # of their content here, `load_dataset` would give the rows of another folder of that name.
-    digest = _digest(table)
+    digest = digest_of_rows(table)
     named = [(LATEST, step), *((step_name(one), one) for one in reversed(steps))]
     return [
         {
@@ -152,13 +198,6 @@ def _configs(table: PosteriorTable, steps: list[int]) -> list[dict[str, Any]]:
         }
         for name, one in named
     ]
-
-
-def _digest(table: PosteriorTable) -> str:
-    digest = hashlib.sha256(json.dumps([table.sample_id, table.task]).encode())
-    for numbers in (table.index, table.alpha, table.beta, table.visits, table.last_step):
-        digest.update(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes())
-    return digest.hexdigest()
 
 
 def _step(table: PosteriorTable) -> int:

@@ -1,13 +1,10 @@
 """A posterior from wherever it is: a checkpoint, a table, or a repository on the Hub, which is read at one commit."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import yaml
-from huggingface_hub import hf_hub_download, metadata_load
+from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -18,8 +15,9 @@ from huggingface_hub.errors import (
 
 from .errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
 from .hub import HTTP_ERROR, offline
+from .posterior_card import steps_of_card
 from .posterior_columns import first_line
-from .posterior_repo import CARD_FILE, LATEST, step_name, steps_in, table_path
+from .posterior_repo import CARD_FILE, TABLE_FILE, step_name, steps_in, table_path
 from .posterior_table import PosteriorTable, is_hub_id, posterior_table, read_table
 from .snapshot import METADATA_FILE, POSTERIOR_FILE, load_snapshot
 
@@ -34,8 +32,9 @@ def load_posterior(
     a repository `revision`, that commit.
 
     Args:
-        source: a folder (the layout of `posterior_repo`, or a checkpoint or output directory of VADE), a `.parquet`
-            file, or a repository "user/name" or "user/name@revision".
+        source: a folder (the layout of `posterior_repo` or one step of it, or a checkpoint or output directory of
+            VADE), a `.parquet` file, or a repository "user/name" or "user/name@revision". Where the folder "user" is
+            here, "user/name" is taken for a path; with a revision it is the repository.
         revision: a branch, a tag such as "step-000100", or a commit.
         step: an optimiser step. None takes the newest that the card names; of a model its last one.
 
@@ -58,6 +57,12 @@ def load_posterior(
         raise SnapshotNotFoundError(
             f"{name} is not there, neither as a folder nor as a file, and cannot be a repository on the Hub, which is "
             'called "user/name". Name a checkpoint, a posterior\'s folder or table, or a repository.'
+        )
+    folder, slash, last = repo_id.partition("/")
+    if slash and os.path.isdir(folder) and not (named or revision):  # a slip in a path is not for the Hub to hear
+        raise SnapshotNotFoundError(
+            f"{name} is not there: {folder} is a folder here, and has no {last}. If the repository of that name on "
+            f"the Hub is meant, give its revision, too: {name}@main."
         )
     return _from_hub(repo_id, named or revision, step)
 
@@ -87,6 +92,10 @@ class _Folder:
         """The file, or None where it is not there."""
         file = self.folder / path
         return file if file.is_file() else None
+
+    def table(self) -> Path | None:
+        """The table that lies in the folder itself, which is then that of a step."""
+        return self.get(TABLE_FILE)
 
     def steps(self, named: list[int]) -> list[int]:
         """The steps that are there; `named` are those of the card."""
@@ -130,6 +139,9 @@ class _Repo:
         self.commit = Path(file).parts[-1 - len(path.split("/"))]
         return Path(file)
 
+    def table(self) -> None:
+        """No repository is that of a single step."""
+
     def steps(self, named: list[int]) -> list[int]:
         """Those that the card names."""
         return named
@@ -158,8 +170,9 @@ def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Posterior
                 break
         except SnapshotNotFoundError as error:
             reasons.append(str(error))
+    advice = "Unset HF_HUB_OFFLINE to ask the Hub, or name" if offline() else "Name"
     raise SnapshotNotFoundError(
-        f"No posterior for {repo_id}: no folder or file of this name is here; {'; '.join(reasons)}. Name a "
+        f"No posterior for {repo_id}: no folder or file of this name is here; {'; '.join(reasons)}. {advice} a "
         "checkpoint, a posterior's folder or table, or a repository that has one."
     )
 
@@ -179,12 +192,20 @@ def _from_files(files: _Folder | _Repo, step: int | None) -> PosteriorTable:
 
 
 def _from_tables(files: _Folder | _Repo, step: int | None) -> PosteriorTable | None:
-    named, newest = _steps_of_card(files.get(CARD_FILE))
+    alone = files.table()
+    if alone is not None:
+        return _from_file(alone, step)
+    named, newest = steps_of_card(files.get(CARD_FILE))
     steps = files.steps(named)
     if not steps:
         return None
+    tagged = steps_in([f"{files.revision}/{TABLE_FILE}"]) if isinstance(files, _Repo) else []
+    if step is None and tagged and tagged[0] in steps:
+        step = tagged[0]  # sent after a newer one, which its card then names
     chosen = step if step is not None else newest if newest in steps else max(steps)
     file = files.get(table_path(chosen)) if chosen in steps else None
+    if file is None and chosen in steps and isinstance(files, _Repo) and offline():
+        raise SnapshotNotFoundError(f"{files} lacks {table_path(chosen)}, which its card names")
     if file is None:
         raise SnapshotNotFoundError(
             f"{files} has no {table_path(chosen)}; its steps are {', '.join(map(step_name, steps))}"
@@ -206,6 +227,11 @@ def _from_snapshots(files: _Folder | _Repo, step: int | None) -> PosteriorTable 
 
 
 def _from_file(path: Path, step: int | None) -> PosteriorTable:
+    if path.suffix.lower() in (".csv", ".jsonl"):
+        raise ConfigurationError(
+            f"{path} is for other programs: of what `trl-vade posterior export` writes, only .parquet can be read "
+            "back."
+        )
     table = read_table(path)
     saved = table.metadata.get("global_step", step)
     if step not in (None, saved):
@@ -214,32 +240,6 @@ def _from_file(path: Path, step: int | None) -> PosteriorTable:
             "were mixed up. Take the step that it has, or another copy."
         )
     return table
-
-
-def _steps_of_card(card: Path | None) -> tuple[list[int], int | None]:
-    """Return the steps that the card's configurations name, and that of the default one."""
-    try:
-        configs = (metadata_load(card) or {}).get("configs") if card else None
-    except (yaml.YAMLError, ValueError):  # no card of ours
-        configs = None
-    steps: list[int] = []
-    newest = None
-    for config in configs if isinstance(configs, list) else []:
-        if isinstance(config, dict):
-            found = steps_in(_texts(config.get("data_files")))
-            steps += found
-            if found and (config.get("default") is True or (newest is None and config.get("config_name") == LATEST)):
-                newest = found[-1]
-    return sorted(set(steps)), newest
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """All texts inside lists and dicts: `data_files` may be written in several ways."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _texts(part)
 
 
 def _placed(table: PosteriorTable, **place: str | None) -> PosteriorTable:

@@ -5,16 +5,18 @@
     index       int64     its place in the data set of the run; -1 in every row where the file does not say
     task        string    its task; this column is there only where tasks are known
     alpha, beta float64   pseudo-counts of right and wrong completions, decayed to the step of the save
-    visits      int64     generation batches in which it had a score
+    visits      int64     steps of the posterior in which it had a score
     pass_rate   float64   expected pass rate, (alpha + 1) / (alpha + beta + 2)
-    last_step   int64     generation batch in which it last had a score; 0 where the file does not say
+    last_step   int64     step of the posterior in which it last had a score; 0 where the file does not say
 
-A row of the data set that is not in the table is at the prior. What else is known of the run is one JSON object under
-the key `trl_vade` of the Parquet schema's metadata. Source of the counts: VADE, arXiv 2511.18902, equations 5 and 6.
+A step of the posterior is a generation batch, a refill of one (dynamic sampling), or a warm start: the counts that the
+run took over from another posterior are one visit. A row of the data set that is not in the table is at the prior.
+
+What else is known of the run is one JSON object under the key `trl_vade` of the Parquet schema's metadata, with
+SHA-256 digests of itself and of the rows. Source of the counts: VADE, arXiv 2511.18902, equations 5 and 6.
 """
 
 import io
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -33,9 +35,12 @@ from .posterior import beta_mean, posterior_from
 from .posterior_columns import (
     AGAIN,
     FORMAT_VERSION,
+    MOST_STEPS,
     TYPES,
     check_facts,
     check_rows,
+    digest_of_rows,
+    encode_facts,
     first_line,
     parse_facts,
     read_columns,
@@ -119,7 +124,7 @@ def facts_of(snapshot: Snapshot) -> dict[str, Any]:
     facts = {
         "base_model": base_model if is_hub_id(base_model) and not os.path.exists(base_model) else None,
         **{name: saved.get(name) for name in ("dataset_fingerprint", "success_reward", "success_threshold")},
-        "num_generations": saved.get("num_generations"),
+        **{name: saved.get(name) for name in ("num_generations", "posterior_init", "warm_start_discount")},
         "rollouts": run.get("rollouts"),
         "sampler": "greedy" if settings.get("greedy") is True else state.get("kind"),
         "seed": state.get("seed"),
@@ -149,16 +154,10 @@ def write_table(table: PosteriorTable, path: str | os.PathLike[str]) -> None:
     if metadata:
         check_facts(path, metadata)
     check_rows(path, table)
-    try:
-        text = json.dumps(metadata, allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(
-            f"The facts of a posterior cannot be written as strict JSON: {error}. Only None, booleans, finite "
-            "numbers, strings, lists and dicts can; convert the rest before the call."
-        ) from error
+    described = {METADATA_KEY: encode_facts(metadata, digest_of_rows(table))} if metadata else None
     columns = {name: getattr(table, name) for name in TYPES if name != "task" or table.task is not None}
     fields = [pa.field(name, TYPES[name]) for name in columns]
-    schema = pa.schema(fields, metadata={METADATA_KEY: text.encode()} if metadata else None)
+    schema = pa.schema(fields, metadata=described)
     content = io.BytesIO()
     # The Hub's client compares no hash of what it downloads (huggingface_hub 2.4): the pages have sums of their own.
     pq.write_table(pa.table(columns, schema=schema), content, write_page_checksum=True)
@@ -180,7 +179,7 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            metadata = parse_facts(path, (file.schema_arrow.metadata or {}).get(METADATA_KEY))
+            metadata, digest = parse_facts(path, (file.schema_arrow.metadata or {}).get(METADATA_KEY))
             columns = read_columns(path, file.read(), all_needed=bool(metadata))
     except FileNotFoundError as error:
         raise SnapshotNotFoundError(f"{path} is not there; the table of a posterior is one Parquet file.") from error
@@ -188,6 +187,11 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
         raise SnapshotCorruptError(f"{path} cannot be read as Parquet ({first_line(error)}). {AGAIN}") from error
     table = PosteriorTable(**columns, metadata=metadata)
     check_rows(path, table)
+    if digest not in (None, digest_of_rows(table)):
+        raise SnapshotCorruptError(
+            f"{path}: the rows are not those that its metadata was written with. {AGAIN} A tool that changes rows on "
+            "purpose must leave the metadata trl_vade out."
+        )
     return table
 
 
@@ -234,4 +238,6 @@ def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _global_step(snapshot: Snapshot, facts: Mapping[str, Any]) -> int:
     known = (_part(snapshot.metadata, "run").get("global_step"), facts.get("global_step"))
     step = next((value for value in known if value is not None), snapshot.sampler_state["posterior"]["step"])
-    return check_whole_number("The global_step", step, minimum=0, advice=AGAIN, error=SnapshotCorruptError)
+    return check_whole_number(
+        "The global_step", step, minimum=0, maximum=MOST_STEPS, advice=AGAIN, error=SnapshotCorruptError
+    )

@@ -9,6 +9,7 @@ import numpy as np
 from .checks import FloatArray, IntArray, shown
 from .errors import ConfigurationError
 from .pass_rates import bin_counts
+from .posterior_columns import is_key_text
 from .posterior_table import PLACE, PosteriorTable
 
 SORTS = ("pass_rate", "visits", "last_step", "alpha", "beta", "index", "sample_id")
@@ -70,11 +71,11 @@ def _value(table: PosteriorTable, name: str, row: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """Two posteriors, joined on `sample_id`. The rows that both have are in ascending order of their change."""
+    """Two posteriors, joined on their rows. The rows that both have are in ascending order of their change."""
 
     only_a: int
     only_b: int
-    sample_id: list[str]  # M, of the rows in both
+    sample_id: list[str]  # M, of the rows in both; the id where one of the two has a hash in its place
     task: list[str | None]  # M; b's where it has any, else a's
     before: FloatArray  # (M,) pass rates in a
     after: FloatArray  # (M,) in b
@@ -135,6 +136,9 @@ class Difference:
 def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Difference:
     """Join two posteriors on `sample_id`, `a` being the earlier one or the one to compare with.
 
+    A checkpoint names its rows by hashes of their ids, and a published posterior by the ids: where one of the two has
+    hashes only and the other has not, the ids are hashed as `data.sample_keys` does it.
+
     Args:
         threshold: in (0, 1]; the change of a pass rate from which on a row counts as having become easy or hard.
 
@@ -146,9 +150,7 @@ def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Di
             f"threshold is {shown(threshold)}; it must be in (0, 1]: pass rates cannot change by more, and every row "
             "changes by at least 0."
         )
-    places = {name: row for row, name in enumerate(b.sample_id)}
-    pairs = np.array([(row, places[name]) for row, name in enumerate(a.sample_id) if name in places], dtype=np.int64)
-    in_a, in_b = pairs.reshape(-1, 2).T
+    in_a, in_b = _pairs(a, b)
     order = np.argsort(b.pass_rate[in_b] - a.pass_rate[in_a], kind="stable")
     in_a, in_b = in_a[order], in_b[order]
     tasks = [
@@ -158,13 +160,37 @@ def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Di
     return Difference(
         only_a=len(a) - len(in_a),
         only_b=len(b) - len(in_b),
-        sample_id=[a.sample_id[row] for row in in_a],
+        sample_id=[b.sample_id[row] for row in in_b] if named_by_keys(a) else [a.sample_id[row] for row in in_a],
         task=tasks,
         before=a.pass_rate[in_a],
         after=b.pass_rate[in_b],
         threshold=float(threshold),
         facts=_differing_facts(a.metadata, b.metadata),
     )
+
+
+def named_by_keys(table: PosteriorTable) -> bool:
+    """Whether all rows are named by hashes, as those of a checkpoint."""
+    return len(table) > 0 and all(map(is_key_text, table.sample_id))
+
+
+def _pairs(a: PosteriorTable, b: PosteriorTable) -> tuple[IntArray, IntArray]:
+    """(M,) and (M,): places of the same row in both."""
+    places = {name: row for row, names in enumerate(_names(b, beside=a)) for name in names}
+    found = [next((places[name] for name in names if name in places), -1) for names in _names(a, beside=b)]
+    in_b = np.array(found, dtype=np.int64)
+    in_a = np.flatnonzero(in_b >= 0)
+    return in_a, in_b[in_a]
+
+
+def _names(table: PosteriorTable, beside: PosteriorTable) -> list[tuple[str, ...]]:
+    """All names by which each row may be called in `beside`."""
+    names: list[tuple[str, ...]] = [(name,) for name in table.sample_id]
+    if named_by_keys(table) or not named_by_keys(beside):
+        return names
+    from .sample_ids import keys_of_ids  # torch, by way of `data`
+
+    return [(*name, *keys) for name, keys in zip(names, keys_of_ids(table.sample_id), strict=True)]
 
 
 def _differing_facts(a: dict[str, Any], b: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -21,7 +21,7 @@ from .posterior_repo import CARD_FILE, PICTURE_FILE, render_posterior_card, stag
 from .posterior_table import PosteriorTable, posterior_table
 from .push_queue import Entry, Push, PushQueue
 from .run_facts import run_facts
-from .sample_ids import sample_ids
+from .sample_ids import row_labels, sample_ids
 from .snapshot import load_snapshot
 from .staging import STAGING_FOLDER, finished, left_behind, new_folder, stage
 from .uploads import Wanted
@@ -171,7 +171,7 @@ class Publication:
         if self._names is None:
             rows, args = trainer.train_dataset, trainer.args
             column = next((name for name in (args.vade_stratify_by, args.vade_strata) if name), "task")
-            task = rows.with_format(None)[column][:] if column in rows.column_names else None
+            task = row_labels(rows, column) if column in rows.column_names else None
             self._names = {"sample_id": sample_ids(rows, trainer.selection.sample_keys[0]), "task": task}
         return self._names
 

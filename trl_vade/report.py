@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import VADEError
+from .errors import SnapshotNotFoundError, VADEError
 from .run import Run, read_run
 
 SUMMARY_FILE = "vade_summary.json"
@@ -55,6 +55,8 @@ def write_report(output_dir: str | os.PathLike[str], strata: Sequence[str] | Non
     """
     from .report_picture import draw_report  # matplotlib, which only this needs
 
+    if not os.path.isdir(output_dir):
+        raise SnapshotNotFoundError(f"{os.fspath(output_dir)} is no folder here; give the output_dir of a run.")
     run = read_run(output_dir)
     num_rows = run.snapshot.sampler_state["posterior"]["num_samples"]
     if strata is not None and len(strata) != num_rows:

@@ -14,9 +14,10 @@ from . import __version__
 from .checkpoint import identity
 from .errors import VADEError
 from .posterior_table import FORMAT_VERSION, is_hub_id
-from .presets import PEERS, vade, warm_start_source
+from .presets import PEERS, vade
 from .run import Run
 from .snapshot import Snapshot
+from .warm_start import beginning
 
 logger = get_logger(__name__)
 
@@ -38,7 +39,8 @@ def run_facts(trainer: Any, *, dataset: str | None = None) -> dict[str, Any]:
     Every value is strict JSON. A fact that is not known is None. Those of the posterior (`generation_batches`,
     `num_samples`, `rollouts`, what `checkpoint.identity` says, decays) are absent where `trainer.selection` is None.
     The settings are VADE's, with the preset's values in place of what was left open, and None for a sampler that they
-    do not reach. `generation_batches` are the steps of the posterior: with dynamic sampling refills count, too.
+    do not reach. `generation_batches` are the steps of the posterior: refills of dynamic sampling count, too, and
+    a warm start.
 
     Args:
         trainer: a `VADEGRPOTrainer`.
@@ -155,17 +157,8 @@ def _sampler_facts(args: Any) -> dict[str, Any]:
         "sampler": kind,
         "sampler_kwargs": vade(args, "sampler_kwargs") if kind in PEERS else None,
         **{name: vade(args, name) if name in reached else None for name in (*_THOMPSON, *_EVERY_SAMPLER)},
-        **_beginning(args),
+        **beginning(args),
     }
-
-
-def _beginning(args: Any) -> dict[str, Any]:
-    """What the posterior began with. The name of a folder is nobody else's business, and tells them nothing."""
-    source = warm_start_source(args)
-    if source is None:
-        return {"posterior_init": vade(args, "posterior_init"), "warm_start_discount": None}
-    shown = source if hub_id(source.partition("@")[0]) else "a local posterior"
-    return {"posterior_init": shown, "warm_start_discount": vade(args, "warm_start_discount")}
 
 
 def _posterior_facts(trainer: Any) -> dict[str, Any]:

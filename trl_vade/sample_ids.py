@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset
+from datasets import ClassLabel, Dataset
 from numpy.typing import NDArray
 
+from .data import sample_keys
 from .join import find_rows
+from .posterior_columns import is_key_text
 
 
 def sample_ids(dataset: Dataset, keys: NDArray[np.int64]) -> list[str]:
@@ -41,7 +43,7 @@ def find_samples(dataset: Dataset, keys: NDArray[np.int64], wanted: Sequence[str
     """
     row_of = {name: row for row, name in enumerate(sample_ids(dataset, keys))}
     rows = np.array([row_of.get(name, -1) for name in wanted], dtype=np.int64)
-    left = [place for place in np.flatnonzero(rows < 0).tolist() if _is_key(wanted[place])]
+    left = [place for place in np.flatnonzero(rows < 0).tolist() if is_key_text(wanted[place])]
     if left and len(keys):
         numbers = np.array([int(wanted[place], 16) for place in left], dtype=np.uint64).astype(np.int64)
         found, place_of = find_rows(numbers, keys)
@@ -54,8 +56,41 @@ def key_text(key: int) -> str:
     return f"{key & (2**64 - 1):016x}"
 
 
-def _is_key(name: str) -> bool:
-    return len(name) == 16 and all(digit in "0123456789abcdef" for digit in name)
+def keys_of_ids(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return for each name, the text of a row's `id`, the `key_text`s that the row can have: of the text, and of the
+    number where it is one.
+
+    Args:
+        names: all different. Those of rows that were named by something else give keys that no row has.
+    """
+    numbers = [int(name) if _is_number(name) else None for name in names]
+    texts = [key_text(key) for key in _keys_of(list(names))]
+    of_numbers = iter([key_text(key) for key in _keys_of([number for number in numbers if number is not None])])
+    return [
+        (text,) if number is None else (text, next(of_numbers)) for text, number in zip(texts, numbers, strict=True)
+    ]
+
+
+def row_labels(dataset: Dataset, column: str) -> list[str | None]:
+    """Return N texts, the labels of the rows in a column of any type; None where a row has none.
+
+    A `ClassLabel`, which is a number in the table, gives the name of the class.
+    """
+    feature, values = dataset.features[column], dataset.with_format(None)[column][:]
+    if not isinstance(feature, ClassLabel):
+        return [None if value is None else str(value) for value in values]
+    # datasets writes -1 for a label that is missing, as in the hidden labels of a test split.
+    return [None if value is None or value < 0 else feature.int2str(value) for value in values]
+
+
+def _is_number(name: str) -> bool:
+    """Whether `name` is the text of an int64 as Python writes it."""
+    return len(name) < 19 and name.removeprefix("-").isdecimal() and name.isascii() and str(int(name)) == name
+
+
+def _keys_of(ids: list[str] | list[int]) -> list[int]:
+    keys: list[int] = sample_keys(Dataset.from_dict({"id": ids}))[0].tolist() if ids else []
+    return keys
 
 
 def _ids(dataset: Dataset) -> list[str | None] | None:

@@ -15,7 +15,7 @@ def print_table(title: str, rows: Sequence[tuple[str, str]]) -> None:
 def print_columns(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1) -> None:
     """Print rows under a head: the first `text` columns to the left, the others, which are numbers, to the right."""
     print(title)  # rich would wrap it at the table's width
-    table = Table(box=box.SIMPLE, pad_edge=False)
+    table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True)
     for number, name in enumerate(head):
         # Texts are folded and never cut short: a reader copies them.
         table.add_column(name, overflow="fold", justify="left" if number < text else "right", no_wrap=number >= text)

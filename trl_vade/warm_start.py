@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOConfig
 
-from .checks import shown
+from .checks import MOST_TRIALS, shown
 from .data import sample_keys
 from .errors import SnapshotCorruptError, SnapshotMismatchError
 from .feedback import GroupOutcomes
 from .main_process import on_main_process
-from .presets import warm_start_source
+from .posterior_table import is_hub_id
+from .presets import vade, warm_start_source
 from .sample_ids import find_samples, sample_ids
 
 if TYPE_CHECKING:
@@ -91,6 +92,21 @@ def warm_start_of(trainer: Any) -> WarmStart:
     return _reported(on_main_process(lambda: _read(trainer.args, rows, lambda: selection.sample_keys[0], reward)))
 
 
+def beginning(args: GRPOConfig) -> dict[str, Any]:
+    """Return the facts of what the posterior begins with; without a warm start the discount is None.
+
+    The name of a folder of this machine is nobody else's business, and tells them nothing.
+    """
+    source = warm_start_source(args)
+    if source is None:
+        return {"posterior_init": vade(args, "posterior_init"), "warm_start_discount": None}
+    on_the_hub = is_hub_id(source.partition("@")[0]) and not Path(source).exists()
+    return {
+        "posterior_init": source if on_the_hub else "a local posterior",
+        "warm_start_discount": vade(args, "warm_start_discount"),
+    }
+
+
 def evidence(
     table: "PosteriorTable",
     dataset: Dataset,
@@ -116,7 +132,7 @@ def evidence(
 
     Raises:
         SnapshotMismatchError: fewer are in common.
-        SnapshotCorruptError: two rows of the table are one row here.
+        SnapshotCorruptError: two rows of the table are one row here, or a row has more counts than a sampler takes.
     """
     rows = find_samples(dataset, keys, table.sample_id)
     found = rows >= 0
@@ -135,7 +151,13 @@ def evidence(
             "not known which counts hold for it. Make the posterior again from a checkpoint of its run."
         )
     alpha, beta = table.alpha[found], table.beta[found]
-    return WarmStart(source, rows[found], discount * alpha, discount * (alpha + beta))
+    trials = discount * (alpha + beta)
+    if (trials > MOST_TRIALS).any():
+        raise SnapshotCorruptError(
+            f"vade_posterior_init={shown(source)} counts {trials.max():g} completions of a row, and no run has more "
+            "than 2**53. Take another copy, or an earlier step."
+        )
+    return WarmStart(source, rows[found], discount * alpha, trials)
 
 
 def _read(
@@ -177,13 +199,20 @@ def _summary(warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, num_row
         "reward": facts.get("success_reward"),
         "generations a group": facts.get("num_generations"),
     }
-    known = ", ".join(f"{name} {value}" for name, value in about.items() if value is not None)
+    known = ", ".join(f"{name} {_plain(value)}" for name, value in about.items() if value is not None)
     matched = len(warm.sample_index)
     return (
         f"Warm start from {warm.source}{f' ({known})' if known else ''}: {matched} of its {len(table.sample_id)} rows "
-        f"are here and {len(table.sample_id) - matched} are not; {num_rows - matched} of the {num_rows} rows here "
-        f"start from the prior. Of the counts {args.vade_warm_start_discount:g} is taken over."
+        f"are here, and {100 * args.vade_warm_start_discount:g} % of their counts are taken over; "
+        f"{len(table.sample_id) - matched} are not here. {num_rows - matched} of the {num_rows} rows here start from "
+        "the prior."
     )
+
+
+def _plain(value: Any) -> str:
+    """A fact from a file that may be a stranger's: short, and no sign that a terminal obeys."""
+    text = shown(value)
+    return value if isinstance(value, str) and value.isprintable() and len(value) < len(text) < 200 else text
 
 
 def _doubts(warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, success_reward: str | None) -> list[str]:
@@ -203,8 +232,9 @@ def _doubts(warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, success_
     if differing:
         there = {name: table.metadata[name] for name in differing}
         doubts.append(
-            f"{warm.source} was learned with {there}, and this run has {differing}: its pass rates are evidence of "
-            "another kind. It is taken over all the same; a smaller vade_warm_start_discount lets it weigh less."
+            f"{warm.source} was learned with {shown(there)}, and this run has {differing}: its pass rates are "
+            "evidence of another kind. It is taken over all the same; a smaller vade_warm_start_discount lets it "
+            "weigh less."
         )
     if not len(warm.sample_index):
         doubts.append(
