@@ -2,7 +2,6 @@
 data-set repository. `GRPOTrainer` decides what is pushed; `PushQueue` sees to it that it arrives.
 """
 
-import logging
 import os
 import shlex
 import time
@@ -11,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
+from accelerate.logging import get_logger
 from transformers.trainer_utils import HubStrategy
 
 from .errors import HubError, HubOfflineError
@@ -23,10 +24,10 @@ from .push_queue import Entry, Push, PushQueue
 from .run_facts import run_facts
 from .sample_ids import row_labels, sample_ids
 from .snapshot import load_snapshot
-from .staging import STAGING_FOLDER, finished, left_behind, new_folder, stage
+from .staging import STAGING_FOLDER, discard, finished, left_behind, new_folder, stage
 from .uploads import Wanted
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 SAY_EVERY = 60.0
 """Seconds between two messages while the end of the pushes is waited for."""
@@ -68,7 +69,7 @@ class Publication:
                 f"The posterior goes to {args.vade_posterior_hub_id} only when trainer.push_to_hub() is called: it is "
                 "published with each save, unless hub_strategy is 'end', and save_strategy='no' saves nothing."
             )
-        for folder in left_behind(self._output_dir):
+        for folder in left_behind(self._output_dir) if PartialState().is_main_process else []:
             logger.warning(
                 f"{folder} was not on the Hub when an earlier run in {self._output_dir} ended. Send it by hand if it "
                 "is still wanted (`hf upload REPOSITORY FOLDER .`, or `trl-vade posterior push FOLDER REPOSITORY`), "
@@ -130,8 +131,12 @@ class Publication:
             table = posterior_table(load_snapshot(self._output_dir), **names, facts=run_facts(trainer))
             self._tables[step] = table
             folder = new_folder(f"posterior-{step:06d}", self._output_dir)
-            stage_posterior(folder, table)
-            return finished(folder)
+            try:
+                stage_posterior(folder, table)
+                return finished(folder)
+            except BaseException:
+                discard(folder)
+                raise
 
         self._put(push, staged)
 
@@ -139,9 +144,8 @@ class Publication:
         try:
             folder = staged()
         except Exception as error:  # a full disk: the checkpoint is saved, and training is worth more than its push
-            return self._queue.put(
-                push, token, HubError(f"It could not be set aside: {type(error).__name__}: {error}.")
-            )
+            reason = f"It could not be set aside: {type(error).__name__}: {error}."
+            return self._queue.put(push, token, HubError(reason))
         if push.tag is not None:
             words = ["trl-vade", "posterior", "push", str(folder.absolute()), push.target.repo_id]
             by_hand = shlex.join([*words, *(["--private"] if push.target.private else [])])

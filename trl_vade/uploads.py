@@ -30,7 +30,8 @@ class UploadsTaken:
     """Stands in for the client of `transformers.trainer` while the parent pushes: notes uploads, hands on the rest.
 
     transformers 5.23 sends the output directory and the checkpoint as two uploads in the background, from files that
-    the next save changes, and passes a push over while one is running (huggingface/transformers#13503, read there).
+    the next save changes. It passes a push over while one is running (by design, huggingface/transformers#13503), and
+    the errors of the uploads stay in futures that nobody reads (since #25095).
     """
 
     def __init__(self, client: Any):
