@@ -43,7 +43,9 @@ def run(model, output_dir, signals, call=3, **changes):
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize(("number", "ending"), [(signal.SIGTERM, -15), (signal.SIGINT, -2)])
+@pytest.mark.parametrize(
+    ("number", "ending"), [(signal.SIGTERM, -15), pytest.param(signal.SIGINT, -2, marks=pytest.mark.slow)]
+)
 def test_a_signal_is_answered_by_a_checkpoint_and_then_takes_its_course(text_model_path, tmp_path, number, ending):
     stopped = run(text_model_path, tmp_path / "parts", [int(number)])
     assert f"{number.name} received" in stopped.stdout + stopped.stderr
@@ -77,6 +79,7 @@ def test_a_run_stopped_by_a_signal_resumes_as_if_it_had_not_been(text_model_path
     assert SelectionLog(tmp_path / "parts").read() == SelectionLog(tmp_path / "whole").read()
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_does_not_wait(text_model_path, tmp_path):
     stopped = run(text_model_path, tmp_path, [int(signal.SIGINT)] * 2)
     assert "KeyboardInterrupt" in stopped.stderr
@@ -101,6 +104,7 @@ def test_the_handlers_of_before_are_back_after_training(text_model_path, text_ro
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_transformers_own_preemption_is_whole_too(text_model_path, tmp_path):
     """It marks the folder as incomplete while it saves, and takes the mark away."""
     changes = {"enable_jit_checkpoint": True, "max_steps": 100_000, "save_steps": 100_000}  # it waits for 3 seconds

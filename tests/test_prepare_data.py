@@ -209,6 +209,7 @@ def test_from_the_hub_and_back_to_it(hub, tmp_path, cache):
     assert "{'train': 197, 'validation': 22}" in run_client(hub, code, tmp_path).stdout
 
 
+@pytest.mark.slow
 def test_a_push_that_the_hub_refuses_can_be_made_later_without_reading_the_sources_again(hub, tmp_path):
     script = [sys.executable, SCRIPTS / "prepare_data.py", "--sources", "tabmwp", "--output_dir", "out"]
     script += ["--push_to_hub", "you/mixture"]

@@ -28,6 +28,7 @@ def survived(bench, name, tries):
     return row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "tries"), [("kill-in-second-save", 3)])
 def test_a_run_killed_while_it_saves_goes_on_from_the_newest_complete_checkpoint(bench, name, tries):
     row = survived(bench, name, tries)
@@ -42,11 +43,13 @@ def test_a_run_killed_again_and_again_comes_to_the_end_of_the_one_that_was_not(b
     assert " 0 runs came to the end" not in row.note
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_the_run_stops_with_an_error_and_the_checkpoint_before_is_whole(bench):
     row = survived(bench, "disk-full", 4)
     assert row.note == "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
 
 
+@pytest.mark.slow
 def test_where_it_may_not_write_the_run_stops_with_an_error_and_the_checkpoint_before_is_whole(bench):
     row = survived(bench, "permission", 3)
     assert row.note == "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
@@ -87,6 +90,7 @@ def test_sets_of_rows_with_little_to_choose_from_are_trained_on_and_described(be
     assert row.note == "the run comes to its end and says what it sees"
 
 
+@pytest.mark.slow
 def test_a_reward_outage_does_not_poison_the_posterior(bench):
     row = survived(bench, "outage", 5)
     assert "3 x the counts of before the outage are back, and exact" in row.note
