@@ -196,7 +196,7 @@ def test_two_revisions_that_differ_are_refused():
 
 
 def test_what_is_neither_here_nor_a_name_of_the_hub_is_said_to_be_both(tmp_path):
-    for name in (tmp_path / "none", "a/b/c", "../x", ""):
+    for name in (tmp_path / "none", "a/b/c", "../nothing-of-this-name", ""):
         with pytest.raises(SnapshotNotFoundError, match="neither as a folder nor as a file, and cannot be a"):
             load_posterior(name)
 
