@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import SMALL_RUN, offline, says_a_digit, train
+from conftest import SMALL_RUN, assert_equal_weights, offline, says_a_digit, train, weights
 from huggingface_hub import HfApi, snapshot_download
 from resuming import assert_same_end
-from transformers import TrainerCallback
+from transformers import AutoModelForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_vade import VADEGRPOTrainer, load_posterior, load_snapshot, staging
@@ -384,3 +384,6 @@ def test_the_snapshot_on_the_hub_is_the_one_that_is_here(hub, run, tmp_path):
     there = snapshot_download(RUN, local_dir=tmp_path / "fresh")
     digests = {load_snapshot(folder).digest for folder in (there, f"{there}/last-checkpoint", trainer.args.output_dir)}
     assert len(digests) == 1
+    pulled = AutoModelForCausalLM.from_pretrained(RUN)
+    assert_equal_weights(pulled.state_dict(), weights(trainer))
+    assert load_posterior(RUN).metadata["global_step"] == 4
