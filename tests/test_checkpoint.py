@@ -11,8 +11,11 @@ from resuming import first_letter, rows_with_images
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_snapshot
+from trl_vade.checkpoint import save_posterior
 from trl_vade.errors import CheckpointIncompleteError, ReplicaDivergenceError, SnapshotError, SnapshotMismatchError
 from trl_vade.generation_batch import file_name
+from trl_vade.posterior_facts import fact_rows
+from trl_vade.posterior_table import posterior_table
 from trl_vade.selection_log import SelectionLog
 
 
@@ -99,7 +102,7 @@ def test_the_checkpoint_and_the_output_directory_hold_the_posterior(text_model_p
     metadata = load_snapshot(output_dir).metadata
     assert metadata["num_generations"] == 4
     assert metadata["success_reward"] == "says_a_digit"
-    assert metadata["base_model"] == text_model_path
+    assert metadata["base_model"] is None  # a folder of this machine
     assert metadata["run"]["rollouts"] == 96
     state = json.loads((output_dir / "checkpoint-3" / "trainer_state.json").read_text())
     digest = load_snapshot(output_dir / "checkpoint-3").digest
@@ -116,6 +119,27 @@ MISMATCHES = {  # changes of the arguments, what becomes of the rows, and what t
     "a row fewer": ({}, range(23), ["dataset_fingerprint", "24 training rows there, 23 here"]),
     "reordered": ({}, range(23, -1, -1), ["24 training rows there, 24 here; of the 8 rows scored there, 8 are here"]),
 }
+
+
+def test_a_local_base_model_stays_unknown_wherever_the_posterior_is_published_from(
+    text_model_path, text_rows, make_args, tmp_path, monkeypatch
+):
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs" / "sft").symlink_to(text_model_path)
+    monkeypatch.chdir(tmp_path)
+    trainer = VADEGRPOTrainer("outputs/sft", says_a_digit, make_args(), text_rows)
+    assert trainer.model.config._name_or_path == "outputs/sft"
+    save_posterior(trainer, tmp_path / "local", checkpoint=False)
+    trainer.model.config._name_or_path = "you/sft"  # nothing here is called that: it came from the Hub
+    save_posterior(trainer, tmp_path / "hub", checkpoint=False)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    tables = [posterior_table(load_snapshot(tmp_path / folder)) for folder in ("local", "hub")]
+    assert [table.metadata.get("base_model") for table in tables] == [None, "you/sft"]
+    assert [dict(fact_rows(table)).get("model it began with") for table in tables] == [
+        None,
+        "[you/sft](https://huggingface.co/you/sft)",
+    ]
 
 
 @pytest.fixture

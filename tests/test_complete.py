@@ -297,6 +297,18 @@ def test_a_checkpoint_that_is_written_again_is_not_whole_before_it_is_finished(t
     assert what_is_missing(folder) is None
 
 
+def test_what_somebody_keeps_of_a_checkpoint_is_not_written_into(tmp_path):
+    """torch writes into a file that is there; one that could not be pushed yet has a link to it."""
+    folder = write_checkpoint(tmp_path, 6)
+    kept = tmp_path / "kept.pt"
+    torch.save({"step": 6}, folder / "optimizer.pt")
+    os.link(folder / "optimizer.pt", kept)
+    with saving(folder):
+        torch.save({"step": "6 of another run"}, folder / "optimizer.pt")
+    assert torch.load(kept) == {"step": 6}
+    assert torch.load(folder / "optimizer.pt") == {"step": "6 of another run"}
+
+
 # ------------------------------------------------------------------------------------------ what was whole once
 
 

@@ -237,6 +237,11 @@ def test_a_token_among_the_arguments_is_refused_and_not_repeated(make_args, conf
     assert "s3cret" not in str(refusal.value)
     with pytest.raises(ConfigurationError, match="hub_token is set"):
         make_args(hub_token=args.hub_token)
+    for name in ("token", "use_auth_token"):
+        with pytest.raises(ConfigurationError, match=rf"model_init_kwargs\['{name}'\] is set.*in clear") as refusal:
+            make_args(model_init_kwargs={name: args.hub_token})
+        assert "s3cret" not in str(refusal.value)
+    assert make_args(model_init_kwargs={"token": True}).model_init_kwargs == {"token": True}  # that of the login
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, None, 1001])

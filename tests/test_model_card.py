@@ -3,16 +3,21 @@
 import ast
 import functools
 import re
+import shlex
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
-from conftest import SMALL_RUN, make_text_rows, picture, says_a_digit, train
-from huggingface_hub import ModelCard, ModelCardData
+from conftest import SMALL_RUN, assert_equal_weights, make_text_rows, picture, says_a_digit, train, weights
+from huggingface_hub import HfApi, ModelCard, ModelCardData
+from huggingface_hub.cli.hf import app as hf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
 from PIL import Image
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOTrainer
 from trl.trainer.utils import generate_model_card
 
@@ -363,10 +368,16 @@ def test_a_run_that_began_with_another_posterior_says_so_and_counts_its_steps_ap
     assert "steps of the posterior" not in own
 
 
-def test_an_adapter_is_called_one(completed):
+@pytest.mark.parametrize("vision", [True, False])
+def test_an_adapter_is_called_one_and_served_in_one_way(completed, vision):
+    text = completed(adapter=True, vision=vision, hub_model_id="you/run")
     served = "vllm serve Qwen/Qwen2.5-VL-3B-Instruct --enable-lora --lora-modules lora=you/run"
-    assert served in completed(adapter=True, hub_model_id="you/run")
-    assert "adapter" not in completed(hub_model_id="you/run")
+    assert re.findall(r"`(vllm serve .+?)`", text) == [served]
+    assert re.findall(r"""completions.create\(model="(.+?)",""", text) == ["lora"]
+    whole = completed(vision=vision, hub_model_id="you/run")
+    assert "adapter" not in whole
+    assert re.findall(r"`(vllm serve .+?)`", whole) == ["vllm serve you/run"]
+    assert re.findall(r"""completions.create\(model="(.+?)",""", whole) == ["you/run"]
 
 
 @pytest.mark.parametrize("vision", [True, False])
@@ -381,6 +392,83 @@ def test_what_the_card_says_of_use_with_transformers_runs(
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out.endswith("\n")
     compile(client, "README.md", "exec")  # of the server's answer nothing can be known here
+
+
+# ------------------------------------------------------------------------------------------------------- a branch
+
+
+@pytest.mark.parametrize("changes", [{"revision": "main"}, {"revision": "seed-3", "hub_model_id": None}])
+def test_the_main_branch_and_a_folder_need_no_name_of_a_branch(completed, changes):
+    named = {"hub_model_id": "you/run"} | changes
+    assert completed(**named) == completed(hub_model_id=named["hub_model_id"])
+
+
+@pytest.mark.parametrize("vision", [True, False])
+def test_on_a_branch_all_that_names_the_model_names_it_and_what_names_the_posterior_does_not(completed, vision):
+    text = completed(posterior_repo="you/rates", hub_model_id="you/run", revision="seed-3", vision=vision)
+    assert "`vllm serve you/run --revision seed-3`" in text
+    assert "\nhf download you/run --revision seed-3 --local-dir run\n" in text
+    assert text.count('from_pretrained("you/run", revision="seed-3"') == text.count("from_pretrained(") == 2
+    assert 'completions.create(model="you/run", ' in text  # the name that vLLM serves it by
+    assert 'load_posterior("you/rates")' in text
+    assert 'vade_posterior_init="you/rates"' in text
+    beside = completed(hub_model_id="you/run", revision="seed-3", vision=vision)
+    assert 'load_posterior("you/run@seed-3")' in beside
+    assert 'vade_posterior_init="you/run@seed-3"' in beside
+
+
+def run_lines(text):
+    """Run what the section on use says before the server: its `hf` commands, and the code with transformers, whose
+    model is returned."""
+    use = section(text, "How to use it")
+    for command in re.findall(r"```bash\nhf (.+?)\n```", use):
+        hf(shlex.split(command), standalone_mode=False)
+    names = {}
+    exec(compile(blocks(use)[0], "README.md", "exec"), names)
+    return names["model"]
+
+
+@pytest.fixture
+def branch(hub, text_model_path):
+    """A function that puts a folder on the branch seed-3 of you/run, whose main branch is empty as TRL leaves it."""
+    api = HfApi()
+    for repo_id in ("you/run", "you/base"):
+        api.create_repo(repo_id)
+    api.upload_folder(repo_id="you/base", folder_path=text_model_path)
+    api.create_branch("you/run", branch="seed-3")
+    return lambda folder: api.upload_folder(repo_id="you/run", folder_path=folder, revision="seed-3")
+
+
+def test_what_a_card_on_a_branch_says_runs(trained, completed, branch, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    trained.save_model(str(tmp_path / "saved"))
+    branch(tmp_path / "saved")
+    facts = FACTS | {"recipe": FACTS["recipe"] | {"max_completion_length": 2}}
+    text = completed(facts, vision=False, hub_model_id="you/run", revision="seed-3")
+    assert_equal_weights(run_lines(text).state_dict(), weights(trained))
+    capsys.readouterr()
+    exec(blocks(section(text, "Pass rates of the training rows"))[0], {})
+    visited = np.count_nonzero(trained.selection.sampler.posterior.visits)
+    assert len(ast.literal_eval(capsys.readouterr().out)) == visited
+
+
+def test_an_adapter_on_a_branch_is_downloaded_before_it_is_used(
+    completed, branch, text_model_path, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    whole = AutoModelForCausalLM.from_pretrained(text_model_path)
+    model = get_peft_model(whole, LoraConfig(target_modules=["q_proj"]))
+    model.peft_config["default"].base_model_name_or_path = "you/base"
+    model.save_pretrained("saved")
+    AutoTokenizer.from_pretrained(text_model_path).save_pretrained("saved")
+    branch("saved")
+    facts = FACTS | {"base_model": "you/base", "recipe": FACTS["recipe"] | {"max_completion_length": 2}}
+    text = completed(facts, vision=False, adapter=True, hub_model_id="you/run", revision="seed-3")
+    assert "`vllm serve you/base --enable-lora --lora-modules lora=adapter`" in text
+    assert 'completions.create(model="lora", ' in text
+    assert run_lines(text).active_adapters() == ["default"]
+    with pytest.raises(OSError, match="you/base"):  # when this fails, `from_pretrained` can do without the download
+        AutoModelForCausalLM.from_pretrained("you/run", revision="seed-3")
 
 
 # -------------------------------------------------------------------------------------------------- a real trainer
@@ -412,6 +500,14 @@ def test_before_training_the_card_is_trls_and_what_is_known(text_model_path, tex
     assert "No generation batch has been scored yet" in text
     assert CURVES_FILE not in text
     assert not Path(trainer.args.output_dir, CURVES_FILE).exists()
+
+
+def test_the_card_of_a_run_that_is_pushed_to_a_branch_names_it(trained, monkeypatch):
+    monkeypatch.setattr(trained.args, "hub_revision", "seed-3")
+    monkeypatch.setattr(trained, "hub_model_id", "you/run")
+    GRPOTrainer.create_model_card(trained)
+    write_model_card(trained, draw=False)
+    assert 'load_posterior("you/run@seed-3")' in card_of(trained)
 
 
 def test_after_training_the_card_shows_what_was_measured(trained):

@@ -4,14 +4,17 @@
 """
 
 import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets import load_dataset
+from datasets import Dataset, load_dataset
 from huggingface_hub import DatasetCard
 from loopback_hub import LoopbackHub, run_client
+from test_cli import run
 
 from trl_vade.errors import ConfigurationError, VADEError
 from trl_vade.posterior_facts import size_category
@@ -27,6 +30,8 @@ from trl_vade.posterior_repo import (
 )
 from trl_vade.posterior_source import load_posterior
 from trl_vade.posterior_table import PosteriorTable, read_table, write_table
+from trl_vade.presets import PEERS
+from trl_vade.warm_start import read_warm_start
 
 EXAMPLE = Path(__file__).parent.parent / "model_cards" / "posterior_example.md"
 
@@ -302,10 +307,87 @@ def test_a_table_on_a_branch_leaves_the_tag_to_the_main_one(hub):
     assert set(repo.tags) == {"step-000003", "step-000004"}
 
 
+def test_a_card_on_main_names_no_branch():
+    assert render_posterior_card(example_table(), [50, 100, 200], "you/qwen-vade-posterior", revision="main") == (
+        example_card()
+    )
+
+
+def test_each_line_of_a_card_on_a_branch_loads_what_is_on_the_branch(hub):
+    """The main branch has a table of the same step, of another run."""
+    there = example_table(100, size=12)
+    publish_posterior(example_table(50, size=11), "you/posterior", revision="exp")
+    publish_posterior(there, "you/posterior", revision="exp")
+    publish_posterior(example_table(100, size=20), "you/posterior")
+    repo = hub.repos["datasets/you/posterior"]
+    card = repo.files("exp")[CARD_FILE].decode()
+    assert "revision" not in repo.files()[CARD_FILE].decode()
+
+    calls = re.findall(r"load_\w+\(.+?\)", card)
+    loaded = [eval(call) for call in calls]
+    assert [call.partition("(")[0] for call in calls] == ["load_dataset"] * 2 + ["load_posterior"] * 2
+    assert [list(some["sample_id"]) for some in loaded[:2]] == [there.sample_id] * 2
+    assert [table.sample_id for table in loaded[2:]] == [there.sample_id] * 2
+    assert eval(calls[-1].replace("=100", "=50")).metadata["global_step"] == 50
+
+    [command] = re.findall(r"```bash\ntrl-vade (.+?)\n```", card)
+    assert json.loads(run(*shlex.split(command), "--json").stdout)["rows"] == 12
+
+    begin = re.findall(r"```python\n(.+?)```", card, flags=re.DOTALL)[-1]
+    exec(begin.replace('"run"', '"run", use_cpu=True, bf16=False'), names := {})
+    rows = Dataset.from_dict({"prompt": there.sample_id, "id": there.sample_id})
+    warm = read_warm_start(names["args"], rows)
+    assert warm.source == f"you/posterior@{repo.branches['exp']}"
+    assert len(warm.sample_index) == 12
+
+
 def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub):
     with pytest.raises(ConfigurationError, match="no rows, so there is nothing to publish"):
         publish_posterior(example_table(size=0), "you/posterior")
     assert hub.requests == []
+
+
+# --------------------------------------------------------------------------------------------------------- samplers
+
+
+def said_of(sampler, **facts):
+    """The introduction of a card, and the first of its limits that is about the choice of rows."""
+    card = " ".join(render_posterior_card(example_table(sampler=sampler, **facts), [], None).split())
+    return [re.search(pattern, card)[0] for pattern in ("trl_vade keeps.*? Another run", "Only rows.*? A row")]
+
+
+@pytest.mark.parametrize("sampler", ["thompson", "greedy"])
+def test_a_card_of_vade_says_that_the_posterior_chose(sampler):
+    start, limit = said_of(sampler)
+    assert "a Beta distribution for every row to choose the questions of GRPO, and learns it from the" in start
+    assert "they were chosen: their mean is not that of the data set" in limit
+
+
+def test_a_card_of_vanilla_grpo_says_that_nothing_was_chosen():
+    start, limit = said_of("uniform")
+    assert "beside GRPO's usual order and with no say in it, and learns it from the" in start
+    assert "none for its pass rate: an almost unbiased picture of the rows answered" in limit
+    assert "chose" not in start + limit
+
+
+@pytest.mark.parametrize("sampler", PEERS)
+def test_a_card_of_another_published_rule_names_it_as_what_chose(sampler):
+    start, limit = said_of(sampler)
+    assert f"in a run whose questions the published rule `{sampler}` chose, and learns it from the" in start
+    assert f"and `{sampler}` chose them: their mean is not that of the data set" in limit
+    assert "to choose" not in start
+
+
+@pytest.mark.parametrize("sampler", [None, "mine", 7, ["thompson"], "a`|\n# b"])
+def test_a_card_of_an_unknown_sampler_claims_nothing_of_the_choice(sampler):
+    start, limit = said_of(sampler)
+    assert "a Beta distribution for every row, and learns it from the" in start
+    assert limit == "Only rows that were visited are here: their mean need not be that of the data set. A row"
+
+
+def test_rows_of_another_posterior_may_have_been_chosen_whatever_this_run_did():
+    _, limit = said_of("uniform", posterior_init="you/rates", warm_start_discount=0.2)
+    assert "their mean need not be that of the data set" in limit
 
 
 # ------------------------------------------------------------------------------------------------------ warm starts

@@ -18,7 +18,15 @@ from trl_vade.errors import (
     SnapshotMismatchError,
     SnapshotNotFoundError,
 )
-from trl_vade.posterior_table import METADATA_KEY, PosteriorTable, facts_of, posterior_table, read_table, write_table
+from trl_vade.posterior_table import (
+    METADATA_KEY,
+    PosteriorTable,
+    facts_of,
+    hub_id,
+    posterior_table,
+    read_table,
+    write_table,
+)
 
 RUN = {
     "dataset_fingerprint": "f" * 64,
@@ -162,12 +170,20 @@ def test_what_a_snapshot_says_of_its_beginning_is_a_fact(snapshot):
     assert {name: facts[name] for name in start} == start
 
 
-def test_a_folder_of_this_machine_is_no_model_of_the_hub(snapshot, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", [None, "", 7, "a/b/c", "../x", "/x/y", "x y", "-x"])
+def test_what_cannot_be_an_id_is_none(name):
+    assert hub_id(name) is None
+
+
+def test_the_base_model_of_a_snapshot_is_an_id_and_the_same_in_every_folder(snapshot, tmp_path, monkeypatch):
+    def base_model(name):
+        return facts_of(replace(snapshot, metadata={"base_model": name})).get("base_model")
+
+    assert [base_model(name) for name in (None, "/somewhere/mine", "../mine", 7)] == [None] * 4
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "models" / "mine").mkdir(parents=True)
-    for name in ("models/mine", "/somewhere/mine", "../mine", 7):
-        assert "base_model" not in facts_of(replace(snapshot, metadata={"base_model": name}))
-    assert facts_of(replace(snapshot, metadata={"base_model": "gpt2"}))["base_model"] == "gpt2"
+    (tmp_path / "you" / "model").mkdir(parents=True)
+    assert hub_id("you/model") is None
+    assert [base_model(name) for name in ("gpt2", "you/model")] == ["gpt2", "you/model"]
 
 
 def test_other_samplers_have_a_table_too(tmp_path):

@@ -14,7 +14,7 @@ from resuming import assert_same_end
 from transformers import AutoModelForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from trl_vade import VADEGRPOTrainer, load_posterior, load_snapshot, staging
+from trl_vade import VADEGRPOTrainer, load_posterior, load_snapshot, publication, staging
 from trl_vade import hub as hub_module
 from trl_vade.complete import JIT_MARK, complete_checkpoints
 from trl_vade.errors import ConfigurationError, HubError
@@ -116,6 +116,19 @@ def test_pushing_without_having_said_so_before_works_too(hub, run):
     assert step_of(hub.repos[RUN].files()) == 4
 
 
+def test_a_model_is_saved_and_set_aside_though_its_repository_cannot_be_made(hub, run, tmp_path):
+    trainer = run(push_to_hub=False, save_strategy="no", hub_model_id=None)
+    hub.fault("POST /api/repos/create", status=503, times=100)
+    with pytest.raises(HubError, match=r"the Hub answers 503 .*send them by hand: hf upload out ") as raised:
+        trainer.push_to_hub()
+    command = re.search(r"hf upload out (\S+) \.", str(raised.value))
+    assert step_of({path.name: path.read_bytes() for path in Path(command[1]).iterdir()}) == 4
+    hub.faults.clear()
+    trainer.push_to_hub()
+    assert step_of(hub.repos["you/out"].files()) == 4
+    assert not (tmp_path / "out" / "_hub").exists()
+
+
 def test_a_push_that_is_not_waited_for_is_a_future(hub, run):
     trainer = run(push_to_hub=False)
     future = trainer.push_to_hub(blocking=False)
@@ -206,7 +219,7 @@ def test_every_checkpoint_arrives_when_all_were_asked_for(hub, run):
 
 def test_a_last_state_that_is_not_on_the_hub_is_an_error_that_says_how_to_send_it(hub, run, tmp_path):
     fault = hub.fault(COMMIT, status=503, times=1000)
-    with pytest.raises(HubError, match=r"its last state is not on the Hub\. Nothing is lost") as raised:
+    with pytest.raises(HubError, match=r"is saved here, but not all of it is on the Hub\. Nothing is lost") as raised:
         run(hub_strategy="checkpoint")
     command = re.search(r"hf upload (\S+) (\S+) \.", str(raised.value))
     assert (raised.value.status, command[1]) == (503, RUN)
@@ -278,6 +291,43 @@ def test_a_disk_too_full_to_set_files_aside_ends_no_run_and_is_an_error_at_its_e
     with pytest.raises(HubError, match=r"could not be set aside: OSError: .*No space left"):
         run(hub_strategy="checkpoint", vade_posterior_hub_id="you/beliefs")
     assert len(complete_checkpoints(tmp_path / "out")) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["checkpoint", "all_checkpoints"])
+def test_what_a_full_disk_kept_from_the_hub_is_sent_once_there_is_room(hub, run, monkeypatch, strategy):
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(staging.shutil, "copy2", refuse)
+        full.setattr(publication, "new_folder", refuse)
+        with pytest.raises(HubError, match=r"trainer\.push_to_hub\(\) tries it again"):
+            run([KeepTrainer()], hub_strategy=strategy, vade_posterior_hub_id="you/beliefs")
+    KeepTrainer.trainer.push_to_hub()
+    files = hub.repos[RUN].files()
+    for folder, step in {"checkpoint": [("last-checkpoint", 4)]}.get(
+        strategy, [("checkpoint-2", 2), ("checkpoint-4", 4)]
+    ):
+        assert_whole(files, folder, step)
+    assert step_of(files) == 4
+    assert [load_posterior(f"you/beliefs@step-00000{step}").metadata["global_step"] for step in (2, 4)] == [2, 4]
+
+
+@pytest.mark.slow
+def test_an_old_failure_does_not_end_a_training_that_goes_on(hub, run, caplog):
+    """`save_model`, called by a callback, pushes (transformers 5.23) and waits."""
+
+    class SaveInBetween(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == 3:
+                KeepTrainer.trainer.save_model(f"{args.output_dir}/best")
+
+    hub.fault("POST /api/datasets/you/beliefs/commit", status=403, times=100)
+    with pytest.raises(HubError, match="Posterior at step 4"):
+        run([KeepTrainer(), SaveInBetween()], hub_strategy="checkpoint", vade_posterior_hub_id="you/beliefs")
+    assert KeepTrainer.trainer.state.global_step == 4
+    assert "Model save" in [commit.title for commit in commits(hub)]
 
 
 @pytest.mark.slow

@@ -1,14 +1,17 @@
 import copy
 import logging
+import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 from conftest import offline
 
 from trl_vade import hub as hub_module
-from trl_vade.errors import HubError, HubOfflineError
+from trl_vade import push_queue
+from trl_vade.errors import HubOfflineError
 from trl_vade.hub import HubTarget, ensure_repo
 from trl_vade.push_queue import Push, PushQueue
 
@@ -176,16 +179,116 @@ def test_the_model_alone_does_not_take_the_place_of_a_checkpoint(hub, push):
     assert files(hub) == {"step.txt": "2", "last-checkpoint/step.txt": "1"}
 
 
+def no_space(push):
+    raise OSError(28, "No space left on device")
+
+
 def test_a_push_that_could_not_be_staged_is_a_failure_until_one_covers_it(hub, push):
     queue = PushQueue()
-    error = HubError("It could not be set aside: no space.")
-    entry = queue.put(Push(RUN, None, "Step 1"), error=error)
+    entry = queue.put(Push(RUN, None, "Step 1"), None, no_space)
     queue.again()
-    assert [(failing.message, why) for failing, why in queue.failures()] == [("Step 1", error)]
-    assert entry.future.exception() is error
+    assert [failing.message for failing, _ in queue.failures()] == ["Step 1"]
+    assert "It could not be set aside: OSError: " in str(entry.future.exception())
     queue.put(push(2))
     settle(queue)
     assert queue.failures() == []
+
+
+def test_a_push_that_could_not_be_staged_is_staged_once_more_at_the_end(hub, push):
+    full = True
+    queue, ready = PushQueue(), push(2)
+    hub.fault(COMMIT, status=500)
+    queue.put(push(1))
+    settle(queue)
+    entry = queue.put(Push(RUN, None, "Step 2"), None, lambda one: no_space(one) if full else ready)
+    settle(queue)
+    assert titles(hub) == ["Step 1"]  # what is older was sent, as nothing newer can be
+    full = False
+    queue.again()
+    settle(queue)
+    assert titles(hub) == ["Step 1", "Step 2"]
+    assert (entry.error, queue.failures(), ready.folder.exists()) == (None, [], False)
+    assert entry.future.result().oid == hub.repos["you/run"].branches["main"]
+
+
+def test_what_failed_is_sent_in_its_order_though_it_was_staged_late(hub, push):
+    full = True
+    queue, middle = PushQueue(), push(2, own=True)
+    hub.fault(COMMIT, status=500, times=100)
+    queue.put(push(1, own=True))
+    queue.put(Push(RUN, None, "Step 2", own=True), None, lambda one: no_space(one) if full else middle)
+    queue.put(push(3, own=True))
+    settle(queue)
+    hub.faults.clear()
+    full = False
+    queue.again()
+    settle(queue)
+    assert titles(hub) == ["Step 1", "Step 2", "Step 3"]
+
+
+def test_a_kept_folder_that_was_deleted_is_taken_as_sent_by_hand(hub, push, caplog):
+    queue, failing = PushQueue(), push(1, own=True)
+    hub.fault(COMMIT, status=500)
+    queue.put(failing)
+    settle(queue)
+    shutil.rmtree(failing.folder)
+    queue.put(push(2))
+    settle(queue)
+    assert (titles(hub), queue.failures()) == (["Step 2"], [])
+    assert f"{failing.folder} is gone, so 'Step 1' is taken as sent by hand" in caplog.text
+
+
+def test_a_kept_folder_may_be_deleted_while_the_next_one_is_sent(hub, push):
+    queue, failing = PushQueue(), push(1, own=True, mirror=("checkpoint-1",))
+
+    def send_by_hand(files):
+        shutil.rmtree(failing.folder)
+        return {}
+
+    hub.fault(COMMIT, status=500, times=2)
+    queue.put(failing)
+    settle(queue)
+    queue.put(push(2, render=send_by_hand))
+    settle(queue)
+    assert (titles(hub), queue.failures()) == (["Step 2"], [])
+
+
+def test_a_late_push_that_cannot_be_cut_down_is_not_sent_as_it_is(hub, push, monkeypatch):
+    """As it is it would put the older model over the newer one."""
+
+    def refuse(folder, parts):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(push_queue, "keep_only", refuse)
+    queue = PushQueue()
+    hub.fault(COMMIT, status=500, times=1)
+    queue.put(push(1, mirror=("last-checkpoint",), command="hf upload you/run checkpoint-1 last-checkpoint"))
+    settle(queue)
+    hub.fault(COMMIT, status=500, times=1)  # again before that of step 2
+    queue.put(push(2))
+    settle(queue)
+    queue.again()
+    settle(queue)
+    [(failing, error)] = queue.failures()
+    assert (files(hub), failing.message) == ({"step.txt": "2"}, "Step 1")
+    assert "could not be cut down" in str(error)
+    assert "By hand: hf upload you/run checkpoint-1 last-checkpoint" in failing.kept()
+
+
+def test_a_refused_repository_takes_no_patience_from_another_one(hub, push, monkeypatch):
+    slept = []
+    monkeypatch.setattr(hub_module, "PATIENCE", (1.0, 2.0))
+    monkeypatch.setattr(hub_module.time, "sleep", slept.append)
+    other = HubTarget("you/beliefs", "dataset")
+    ensure_repo(other)
+    hub.fault("POST /api/datasets/you/beliefs/commit", status=403, times=100)
+    hub.fault(COMMIT, status=500, times=2)
+    queue = PushQueue()
+    queue.put(replace(push(1, own=True), target=other))
+    queue.put(push(2))
+    settle(queue)
+    assert (titles(hub), slept) == (["Step 2"], [1.0, 2.0])
+    assert [error.status for _, error in queue.failures()] == [403]
 
 
 def test_a_token_that_was_given_goes_with_every_attempt(hub, push, monkeypatch):

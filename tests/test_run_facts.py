@@ -12,7 +12,7 @@ from datasets import Dataset, concatenate_datasets, load_dataset, load_from_disk
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, __version__
 from trl_vade.report import summarise
 from trl_vade.run import read_run
-from trl_vade.run_facts import hub_id, hub_origin, live_run, run_facts
+from trl_vade.run_facts import hub_origin, live_run, run_facts
 from trl_vade.selection_log import SelectionLog
 
 
@@ -102,11 +102,6 @@ def test_steps_are_known_before_training_begins_only_where_they_are_not_counted_
 
 
 # ------------------------------------------------------------------------------------------- where the rows come from
-
-
-@pytest.mark.parametrize("name", [None, "", 7, "a/b/c", "../x", "/x/y", "x y", "-x"])
-def test_what_cannot_be_an_id_is_none(name):
-    assert hub_id(name) is None
 
 
 def test_rows_in_memory_come_from_nowhere_unless_the_caller_says_so(text_rows):

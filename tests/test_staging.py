@@ -1,10 +1,11 @@
 import os
 import shutil
+import threading
 
 import pytest
 
 from trl_vade import staging
-from trl_vade.staging import LARGE, Upload, discard, keep_only, left_behind, stage, unshare
+from trl_vade.staging import LARGE, Upload, discard, keep_only, left_behind, new_folder, stage, unshare
 
 
 def write(path, content):
@@ -136,6 +137,36 @@ def test_of_a_staged_folder_parts_can_be_kept(run):
     keep_only(staged, ["last-checkpoint"])
     assert [path.name for path in staged.iterdir()] == ["last-checkpoint"]
     assert (staged / "last-checkpoint" / "optimizer.pt").exists()
+
+
+def test_folders_are_staged_while_others_are_discarded(run):
+    """A push that is over is deleted in the background; a walk into that folder would fail, and with it this push."""
+    over = threading.Event()
+
+    def discard_others():
+        while not over.is_set():
+            folder = new_folder("other", run)
+            for number in range(40):
+                write(folder / str(number) / "config.json", b"{}")
+            discard(folder)
+
+    thread = threading.Thread(target=discard_others)
+    thread.start()
+    try:
+        for _ in range(40):
+            staged = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+            assert len(contents(staged)) == 6
+            discard(staged)
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_checkpoint_that_is_not_there_any_more_is_an_error(run):
+    shutil.rmtree(run / "checkpoint-4")
+    with pytest.raises(FileNotFoundError, match="checkpoint-4"):
+        stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
+    assert left_behind(run) == []
 
 
 def test_the_last_folder_that_is_discarded_takes_the_staging_area_along(run):

@@ -12,6 +12,7 @@ from .callbacks import PosteriorState
 from .errors import ReplicaDivergenceError, SnapshotCorruptError, SnapshotError, SnapshotMismatchError
 from .generation_batch import MicroBatches, file_name, load_generation_batch, save_generation_batch
 from .join import find_rows, joined_state
+from .posterior_table import hub_id
 from .snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 from .warm_start import beginning
 
@@ -42,7 +43,7 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
         "generation_batch": batch_digests,
     }
     trainer.selection.log.sync()
-    about = {"base_model": get_config_model_id(trainer.model.config), **beginning(trainer.args)}
+    about = {"base_model": hub_id(get_config_model_id(trainer.model.config)), **beginning(trainer.args)}
     metadata = identity(trainer) | about | {"run": run}
     for target in {str(directory), trainer.args.output_dir} if checkpoint else {directory}:
         digest = save_snapshot(target, sampler, metadata=metadata, sample_key=trainer.selection.sample_keys[0])

@@ -116,6 +116,8 @@ def saving(folder: str | os.PathLike[str], callbacks: Iterable[TrainerCallback] 
         if PartialState().is_local_main_process:
             with suppress(FileNotFoundError, NotADirectoryError):
                 (Path(folder) / TRAINER_STATE_NAME).unlink()
+            _unlink_shared(Path(folder))
+        PartialState().wait_for_everyone()
         yield
     except VADEError:
         raise
@@ -127,6 +129,17 @@ def saving(folder: str | os.PathLike[str], callbacks: Iterable[TrainerCallback] 
             f"{f'{complete[-1]} is complete' if complete else 'No earlier checkpoint is there'}. Free space or set "
             f"save_total_limit, or see to the permissions, {way_out}."
         ) from error
+
+
+def _unlink_shared(folder: Path) -> None:
+    """Delete files that have another name elsewhere, which keeps what is in them.
+
+    Such are those of a push that was not sent (`staging`), or somebody's copies: torch writes into a file that is
+    there, and they would become a mixture of two saves.
+    """
+    for path in folder.rglob("*"):
+        if path.is_file() and path.stat().st_nlink > 1:
+            path.unlink(missing_ok=True)
 
 
 def what_is_missing(checkpoint: Path, *, but_for: str | None = None) -> str | None:

@@ -39,7 +39,7 @@ class HubTarget:
     """A branch of a repository.
 
     Attributes:
-        repo_id: "user/name"; before `ensure_repo` also "name", which is then one of the user's own.
+        repo_id: "user/name", or "name" until it is known whose login it is.
         repo_type: "model" or "dataset".
         revision: the branch; None is main.
         private: of a repository that is made; None leaves it to the settings of the user or the organisation.
@@ -84,7 +84,7 @@ def ensure_repo(
             api.create_branch(found.repo_id, branch=found.revision, repo_type=found.repo_type, exist_ok=True)
         return found
 
-    return _patiently(attempt, target, patience)
+    return patiently(attempt, target, patience)
 
 
 def commit_folder(
@@ -104,7 +104,7 @@ def commit_folder(
     effect although its answer was lost, the next attempt finds nothing left to do.
 
     Args:
-        target: a repository; it is created where it is missing.
+        target: a repository; it is created where it is missing. "name" alone is one of the user's own.
         folder: at least one file; it is not changed.
         message: the commit's title.
         render: makes more files, {path in the repository: content}, from the list of those that it has. They go
@@ -118,12 +118,13 @@ def commit_folder(
         HubError: after the last attempt, or at once where another one could not help; the folder is as it was.
     """
     api, commit = HfApi(token=token), FolderCommit(Path(folder), render, list(mirror))
-    where = {"repo_id": target.repo_id, "repo_type": target.repo_type, "revision": target.revision}
 
     def attempt() -> CommitInfo:
+        found = target if "/" in target.repo_id else ensure_repo(target, token, patience=())
+        where = {"repo_id": found.repo_id, "repo_type": found.repo_type, "revision": found.revision}
         info = commit.send(api, where, message)
         if tag:
-            _set_tag(api, target, tag, info.oid)
+            _set_tag(api, found, tag, info.oid)
         return info
 
     def mend(failure: HubError) -> None:
@@ -131,25 +132,29 @@ def commit_folder(
             with suppress(HubError):  # the next attempt says it
                 ensure_repo(target, token, patience=())
 
-    return _patiently(attempt, target, patience, mend)
+    return patiently(attempt, target, patience, mend)
 
 
-def push_command(target: HubTarget, folder: str | Path) -> str:
+def push_command(target: HubTarget, folder: str | Path, path_in_repo: str = ".") -> str:
     """The command by which a person uploads `folder` later."""
-    words = ["hf", "upload", target.repo_id, str(Path(folder).absolute()), "."]
+    words = ["hf", "upload", target.repo_id, str(Path(folder).absolute()), path_in_repo]
     words += [] if target.repo_type == "model" else ["--repo-type", target.repo_type]
     words += ["--revision", target.revision] if target.revision else []
     words += ["--private"] if target.private else []
     return shlex.join(words)
 
 
-def _patiently(
+def patiently(
     attempt: Callable[[], Result],
     target: HubTarget,
-    patience: Iterable[float] | None,
+    patience: Iterable[float] | None = None,
     mend: Callable[[HubError], None] = lambda failure: None,
 ) -> Result:
-    """Return what `attempt` returns; where it fails and that may pass, `mend` and attempt again."""
+    """Return what `attempt` returns; where it fails and that may pass, `mend` and attempt again.
+
+    Raises:
+        HubError: after the last attempt, or at once where another one could not help.
+    """
     waits = list(PATIENCE if patience is None else patience)
     for number in range(len(waits) + 1):
         try:

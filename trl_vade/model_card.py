@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from accelerate.logging import get_logger
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import EvalResult, ModelCard, ModelCardData, constants
 from jinja2 import Environment, StrictUndefined
 
 from .card_templates import template_path
 from .durable import save_whole
 from .posterior_facts import beginning
+from .posterior_table import hub_id
 from .report import summarise
 from .run import Run
-from .run_facts import hub_id, live_run, run_facts
+from .run_facts import live_run, run_facts
 
 logger = get_logger(__name__)
 
@@ -71,6 +72,7 @@ def write_model_card(
             summary=summarise(run) if run else None,
             vision=getattr(trainer.model.config, "vision_config", None) is not None,
             adapter=hasattr(trainer.model, "peft_config"),
+            revision=trainer.args.hub_revision,
         )
     except Exception as error:  # of whatever kind: a run is worth more than its card
         logger.warning(f"The model card is without the part on VADE ({type(error).__name__}: {error}).")
@@ -87,6 +89,7 @@ def complete_model_card(
     summary: Mapping[str, Any] | None = None,
     vision: bool = True,
     adapter: bool = False,
+    revision: str | None = None,
 ) -> None:
     """Add metadata and sections to the card `path`, whose own text stays; sections of an earlier call are replaced.
 
@@ -101,6 +104,7 @@ def complete_model_card(
         summary: what was measured in training, from `report.summarise`.
         vision: whether the model takes pictures.
         adapter: whether what is saved is a PEFT adapter of the base model.
+        revision: the branch of the model's repository; None is main. The posterior's own repository is always on main.
 
     Raises:
         OSError: the card cannot be read or written; it is as it was.
@@ -109,8 +113,9 @@ def complete_model_card(
     path, results = Path(path), list(results or [])
     card = ModelCard(path.read_text(encoding="utf-8"))
     _complete_metadata(card.data, facts, results, vision=vision, name=hub_model_id or path.absolute().parent.name)
+    branch = revision if hub_model_id and revision != constants.DEFAULT_REVISION else None
     shown = {"curves": curves, "posterior_repo": posterior_repo, "vision": vision, "adapter": adapter}
-    card.text = _with_sections(card.text, _render(facts, summary, results, hub_model_id, **shown))
+    card.text = _with_sections(card.text, _render(facts, summary, results, hub_model_id, branch=branch, **shown))
     save_whole(path, str(card).encode())
 
 

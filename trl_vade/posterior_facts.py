@@ -3,7 +3,7 @@
 from typing import Any
 
 from .posterior_table import PosteriorTable, is_hub_id
-from .presets import POSTERIOR_INITS
+from .presets import POSTERIOR_INITS, SAMPLERS
 
 HUB = "https://huggingface.co"
 
@@ -34,6 +34,12 @@ def beginning(facts: dict[str, Any]) -> dict[str, bool]:
     """Whether the run is known to have begun with another posterior (`warm`), or with nothing (`alone`)."""
     start = facts.get("posterior_init")
     return {"warm": bool(start) and start not in POSTERIOR_INITS, "alone": start == "prior"}
+
+
+def known_sampler(facts: dict[str, Any]) -> str | None:
+    """The sampler of the run where it is one of `SAMPLERS`, of which the card can say how it chose."""
+    sampler = facts.get("sampler")
+    return sampler if sampler in SAMPLERS else None
 
 
 def size_category(rows: int) -> str:

@@ -24,7 +24,7 @@ from .errors import ConfigurationError, VADEError
 from .hub import HubTarget, commit_folder, ensure_repo
 from .pass_rates import bin_counts, bin_names, draw_pass_rates
 from .posterior_columns import digest_of_rows
-from .posterior_facts import beginning, fact_rows, size_category
+from .posterior_facts import beginning, fact_rows, known_sampler, size_category
 from .posterior_table import PosteriorTable, is_hub_id, read_table, write_table
 
 TABLE_FILE = "posterior.parquet"
@@ -111,15 +111,25 @@ def publish_posterior(
                 _refuse_loss(table, _published(target, step), f"{target} has {step_name(step)}")
             newest = max([*steps, step])
             if newest == step:
-                return {CARD_FILE: render_posterior_card(table, steps, target.repo_id, picture=picture).encode()}
+                card = render_posterior_card(table, steps, target.repo_id, picture=picture, revision=revision)
+                return {CARD_FILE: card.encode()}
             card = render_posterior_card(
-                _published(target, newest), [*steps, step], target.repo_id, picture=PICTURE_FILE in files
+                _published(target, newest),
+                [*steps, step],
+                target.repo_id,
+                picture=PICTURE_FILE in files,
+                revision=revision,
             )
             return {CARD_FILE: card.encode(), PICTURE_FILE: None}
 
         message = f"Posterior of optimiser step {step}"
-        tag = step_name(step) if revision in (None, constants.DEFAULT_REVISION) else None
+        tag = None if _branch(revision) else step_name(step)
         return str(commit_folder(target, folder, message=message, render=render, tag=tag).commit_url)
+
+
+def _branch(revision: str | None) -> str | None:
+    """The branch where it is not main, which every reader takes by default."""
+    return None if revision == constants.DEFAULT_REVISION else revision
 
 
 def _published(target: HubTarget, step: int) -> PosteriorTable:
@@ -144,7 +154,12 @@ def _refuse_loss(table: PosteriorTable, there: PosteriorTable, what: str) -> Non
 
 
 def render_posterior_card(
-    table: PosteriorTable, steps: Iterable[int], repo_id: str | None, *, picture: bool = True
+    table: PosteriorTable,
+    steps: Iterable[int],
+    repo_id: str | None,
+    *,
+    picture: bool = True,
+    revision: str | None = None,
 ) -> str:
     """Return the card, README.md, of a repository whose newest table is `table`.
 
@@ -153,6 +168,7 @@ def render_posterior_card(
         steps: those that are in the repository; that of `table` need not be among them.
         repo_id: for the lines that load it; None where it is not known yet.
         picture: whether `pass_rates.png` is of this table.
+        revision: the branch that the card is on, which has no tags; None is main.
 
     Raises:
         ConfigurationError: the table does not say of which optimiser step it is.
@@ -172,12 +188,14 @@ def render_posterior_card(
         repo_id=repo_id or "you/repo",
         step=step,
         step_name=step_name(step),
+        branch=_branch(revision),
         of_model=_of_model(table.metadata),
         facts_table=markdown_table(["", ""], fact_rows(table)),
         counts_table=markdown_table(["pass rate", "rows"], counts),
         steps_table=markdown_table(["step", "file", ""], [_step_row(one, step) for one in reversed(steps)]),
         picture=picture,
         has_task=table.task is not None,
+        sampler=known_sampler(table.metadata),
         **beginning(table.metadata),
     )
     return str(card)

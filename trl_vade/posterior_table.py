@@ -122,7 +122,8 @@ def facts_of(snapshot: Snapshot) -> dict[str, Any]:
     settings, posterior = _part(state, "settings"), state["posterior"]
     base_model = saved.get("base_model")
     facts = {
-        "base_model": base_model if is_hub_id(base_model) and not os.path.exists(base_model) else None,
+        # `checkpoint.save_posterior` has kept local folders out: only where the run is can be seen what is one.
+        "base_model": base_model if is_hub_id(base_model) else None,
         **{name: saved.get(name) for name in ("dataset_fingerprint", "success_reward", "success_threshold")},
         **{name: saved.get(name) for name in ("num_generations", "posterior_init", "warm_start_discount")},
         "rollouts": run.get("rollouts"),
@@ -138,6 +139,11 @@ def facts_of(snapshot: Snapshot) -> dict[str, Any]:
 def is_hub_id(value: Any) -> bool:
     """Whether `value` can be the id of a repository on the Hub: "name" or "user/name", and no path."""
     return isinstance(value, str) and re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", value, re.ASCII) is not None
+
+
+def hub_id(name: Any) -> str | None:
+    """`name` where it can be the id of a repository on the Hub and is no local folder or file, else None."""
+    return name if is_hub_id(name) and not os.path.exists(name) else None
 
 
 def write_table(table: PosteriorTable, path: str | os.PathLike[str]) -> None:

@@ -2,6 +2,7 @@
 data-set repository. `GRPOTrainer` decides what is pushed; `PushQueue` sees to it that it arrives.
 """
 
+import functools
 import os
 import shlex
 import time
@@ -15,7 +16,7 @@ from accelerate.logging import get_logger
 from transformers.trainer_utils import HubStrategy
 
 from .errors import HubError, HubOfflineError
-from .hub import HubTarget, ensure_repo, offline
+from .hub import HubTarget, ensure_repo, offline, push_command
 from .hub_commit import Render
 from .main_process import on_main_process, wait_for_main_process
 from .posterior_repo import CARD_FILE, PICTURE_FILE, render_posterior_card, stage_posterior, step_name, steps_in
@@ -52,8 +53,7 @@ class Publication:
         if not args.push_to_hub and args.vade_posterior_hub_id is None:
             return
         private = args.hub_private_repo
-        name = args.hub_model_id or self._output_dir.absolute().name  # as `Trainer.init_hf_repo`
-        model = HubTarget(name, "model", args.hub_revision, private) if args.push_to_hub else None
+        model = model_target(args) if args.push_to_hub else None
         posterior = args.vade_posterior_hub_id and HubTarget(args.vade_posterior_hub_id, "dataset", None, private)
         if offline():
             self._posterior_target = posterior
@@ -101,21 +101,26 @@ class Publication:
         """
         args, step = trainer.args, trainer.state.global_step
         uploads = [one.upload for one in wanted]
+        target = HubTarget(
+            trainer.hub_model_id, "model", wanted[0].revision, args.hub_private_repo if private is None else private
+        )
+        parts = {upload.path_in_repo: upload.folder for upload in uploads if upload.path_in_repo}
         push = Push(
-            HubTarget(
-                trainer.hub_model_id,
-                "model",
-                wanted[0].revision,
-                args.hub_private_repo if private is None else private,
-            ),
+            target,
             None,
             wanted[0].message,
             own=args.hub_strategy == HubStrategy.ALL_CHECKPOINTS and checkpoint is not None,
-            mirror=tuple(upload.path_in_repo for upload in uploads if upload.path_in_repo),
+            mirror=tuple(parts),
+            command="; ".join(push_command(target, folder, path) for path, folder in parts.items()),
         )
         name = f"{'model' if checkpoint is None else 'checkpoint'}-{step:06d}"
         folder = None if checkpoint is None else Path(checkpoint)
-        return self._put(push, lambda: stage(name, self._output_dir, uploads, folder), wanted[0].token)
+
+        def prepare(push: Push) -> Push:
+            staged = stage(name, self._output_dir, uploads, folder)
+            return replace(push, folder=staged, command=None)  # what is set aside is the whole of it
+
+        return self._queue.put(push, wanted[0].token, prepare)
 
     def push_posterior(self, trainer: Any) -> None:
         """Put the posterior that is saved in the output directory into the queue for its own repository."""
@@ -124,34 +129,34 @@ class Publication:
             return
         if not trainer.selection.sampler.posterior.step:  # no row was scored: datasets 5.2 reads no table without any
             return
-        push = Push(target, None, f"Posterior at step {step}", own=True, tag=step_name(step))
 
-        def staged() -> Path:
-            names = self._names_of_rows(trainer)
-            table = posterior_table(load_snapshot(self._output_dir), **names, facts=run_facts(trainer))
-            self._tables[step] = table
+        @functools.cache  # what the output directory has at this step, whenever it can be set aside
+        def read() -> PosteriorTable:
+            return self._table(trainer, step)
+
+        def prepare(push: Push) -> Push:
+            table = self._tables[step] = read()
             folder = new_folder(f"posterior-{step:06d}", self._output_dir)
             try:
                 stage_posterior(folder, table)
-                return finished(folder)
+                folder = finished(folder)
             except BaseException:
                 discard(folder)
                 raise
+            card = self._card(step, folder, target)
+            return replace(push, folder=folder, render=card, command=_posterior_command(folder, target))
 
-        self._put(push, staged)
+        saved = _posterior_command(self._output_dir, target)
+        push = Push(target, None, f"Posterior at step {step}", own=True, tag=step_name(step), command=saved)
+        self._queue.put(push, None, prepare)
 
-    def _put(self, push: Push, staged: Callable[[], Path], token: str | None = None) -> Entry:
-        try:
-            folder = staged()
-        except Exception as error:  # a full disk: the checkpoint is saved, and training is worth more than its push
-            reason = f"It could not be set aside: {type(error).__name__}: {error}."
-            return self._queue.put(push, token, HubError(reason))
-        if push.tag is not None:
-            words = ["trl-vade", "posterior", "push", str(folder.absolute()), push.target.repo_id]
-            by_hand = shlex.join([*words, *(["--private"] if push.target.private else [])])
-            step = int(push.tag.rpartition("-")[2])
-            push = replace(push, render=self._card(step, folder, push.target), command=by_hand)
-        return self._queue.put(replace(push, folder=folder), token)
+    def _table(self, trainer: Any, step: int) -> PosteriorTable:
+        """The posterior of a step, which is read while the output directory has it."""
+        snapshot, names = load_snapshot(self._output_dir), self._names_of_rows(trainer)
+        table = posterior_table(snapshot, **names, facts=run_facts(trainer))
+        if table.metadata["global_step"] != step:
+            raise HubError(f"the posterior in {self._output_dir} is not any more that of optimiser step {step}")
+        return table
 
     def _card(self, step: int, folder: Path, target: HubTarget) -> Render:
         """What makes the card of a step, from the files that are in the repository when it is sent."""
@@ -179,16 +184,20 @@ class Publication:
             self._names = {"sample_id": sample_ids(rows, trainer.selection.sample_keys[0]), "task": task}
         return self._names
 
+    def wait(self) -> None:
+        """Wait until nothing is being sent or waiting. All processes must take part."""
+        wait_for_main_process(self._telling(self._queue.done))
+
     def finish(self) -> None:
         """Wait until all is on the Hub, try once more what is not, and say what could not be sent. On all processes.
 
         Raises:
             HubError: on all processes, where something is missing there; nothing is lost here.
         """
-        wait_for_main_process(self._telling(self._queue.done))
+        self.wait()
         if any(not isinstance(error, HubOfflineError) for _, error in self._queue.failures()):
             self._queue.again()
-        wait_for_main_process(self._telling(self._queue.done))
+        self.wait()
         on_main_process(self._refuse_missing)
 
     def _telling(self, done: Callable[[], bool]) -> Callable[[], bool]:
@@ -215,7 +224,18 @@ class Publication:
         if missing:
             listed = "\n".join(f"- {push.message!r}: {error} {push.kept()}" for push, error in missing)
             raise HubError(
-                f"The run is finished and saved in {self._output_dir}, but its last state is not on the Hub. Nothing "
-                f"is lost:\n{listed}",
+                f"The run in {self._output_dir} is saved here, but not all of it is on the Hub. Nothing is lost:\n"
+                f"{listed}",
                 status=missing[0][1].status,
             )
+
+
+def model_target(args: Any, private: bool | None = None) -> HubTarget:
+    """The model repository of a run, under the name that `Trainer.init_hf_repo` gives it (transformers 5.23)."""
+    name = args.hub_model_id or Path(args.output_dir).absolute().name
+    return HubTarget(name, "model", args.hub_revision, args.hub_private_repo if private is None else private)
+
+
+def _posterior_command(source: Path, target: HubTarget) -> str:
+    words = ["trl-vade", "posterior", "push", str(source.absolute()), target.repo_id]
+    return shlex.join([*words, *(["--private"] if target.private else [])])

@@ -2,15 +2,15 @@
 
 import functools
 import inspect
-from pathlib import Path
 from typing import Any
 
 from transformers.trainer_utils import HubStrategy
 from trl import GRPOTrainer
 
-from .hub import HubTarget, ensure_repo, offline
+from .errors import HubError
+from .hub import ensure_repo, offline, patiently
 from .main_process import on_main_process
-from .publication import Publication
+from .publication import Publication, model_target
 from .staging import unshare
 from .uploads import taking_uploads
 
@@ -23,22 +23,34 @@ class PublishingTrainer(GRPOTrainer):
     """
 
     publication: Publication
+    _training = False  # `is_in_train` of transformers 5.23 stays set where a training ends in an error
 
     @functools.wraps(GRPOTrainer.train)
     def train(self, *positional: Any, **named: Any):
-        output = super().train(*positional, **named)
+        self._training = True
+        try:
+            output = super().train(*positional, **named)
+        finally:
+            self._training = False
         self.publication.finish()
         return output
 
     def init_hf_repo(self, token=None, private=None):
-        """Also create the branch `hub_revision`; offline, only note the name."""
-        if offline():
-            self.hub_model_id = self.args.hub_model_id or Path(self.args.output_dir).absolute().name
-            self.push_in_progress = None
-            return
-        super().init_hf_repo(token=token, private=private)
-        if self.is_world_process_zero():
-            ensure_repo(HubTarget(self.hub_model_id, "model", self.args.hub_revision, private), token)
+        """Also create the branch `hub_revision`, and try again where the Hub is busy; offline, only note the name.
+
+        All processes must call it, and have the name then; the parent tells it to the main one alone.
+
+        Raises:
+            HubError: on all processes.
+        """
+        target, create = model_target(self.args, private), super().init_hf_repo
+
+        def found() -> str:
+            create(token=token, private=private)
+            return ensure_repo(target, token, patience=()).repo_id
+
+        self.push_in_progress = None
+        self.hub_model_id = target.repo_id if offline() else on_main_process(lambda: patiently(found, target))
 
     def _save_checkpoint(self, model, trial):
         """Push once the parent has written all that it writes; `entropy_ctrl_state.json` comes last (TRL 1.16)."""
@@ -61,17 +73,21 @@ class PublishingTrainer(GRPOTrainer):
     def push_to_hub(self, *positional: Any, **named: Any):
         """Push the model and the posterior as they are now.
 
-        All processes wait for it, unless `blocking=False`, and hear of an error.
+        All processes wait for it, unless `blocking=False`, and hear of an error. In the middle of training, where
+        `save_model` comes here, too, what is not on the Hub is an error only at its end.
         """
         call = inspect.signature(GRPOTrainer.push_to_hub).bind(self, *positional, **named)
         token, private = call.arguments.get("token"), call.arguments.get("private")
-        # First, so that where it fails no process is left alone in the save: only the main one would learn of it.
-        on_main_process(lambda: self.hub_model_id or self.init_hf_repo(token, private))
+        if self.hub_model_id is None:
+            try:
+                self.init_hf_repo(token, private)
+            except HubError:  # save all the same: the push fails like this, too, keeps its files, and says it
+                self.hub_model_id = model_target(self.args).repo_id
         with taking_uploads() as wanted:
             super().push_to_hub(*positional, **named)
         entry = self.publication.push(self, wanted, private=private) if wanted else None
         self.publication.push_posterior(self)
         if not call.arguments.get("blocking", True):
             return entry and entry.future
-        self.publication.finish()
-        return entry.future.result() if entry and not offline() else None
+        self.publication.wait() if self._training else self.publication.finish()
+        return entry.future.result() if entry and entry.error is None else None

@@ -7,9 +7,9 @@ could not be sent.
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .errors import HubError, HubOfflineError
@@ -26,7 +26,7 @@ class Push:
 
     Attributes:
         target: where it goes.
-        folder: staged (`staging.stage`), its own; it is deleted once it is there. None: it could not be staged.
+        folder: staged (`staging.stage`), its own; it is deleted once it is there. None: not staged yet, or in vain.
         message: the commit's title.
         own: whether it holds what no later push holds, so that it is sent whatever comes after it.
         render, mirror, tag: see `hub.commit_folder`. What is outside of `mirror`, a later push holds as well.
@@ -54,7 +54,8 @@ class Push:
     def kept(self) -> str:
         """Where its files are, and the command that sends them."""
         if self.folder is None:
-            return "Its files are in the output directory; trainer.push_to_hub() sends them."
+            by_hand = f" By hand: {self.command}" if self.command else ""
+            return f"Its files are where the run saved them, and trainer.push_to_hub() tries it again.{by_hand}"
         command = self.command or push_command(self.target, self.folder)
         return f"Its files are kept in {self.folder}; send them by hand: {command}"
 
@@ -65,6 +66,7 @@ class Entry:
 
     push: Push
     token: str | None = None
+    prepare: Callable[[Push], Push] | None = None
     future: "Future[str]" = field(default_factory=Future)
     error: HubError | None = None  # of its last attempt
 
@@ -81,23 +83,21 @@ class PushQueue:
     def __deepcopy__(self, memo: object) -> "PushQueue":
         return PushQueue()
 
-    def put(self, push: Push, token: str | None = None, error: HubError | None = None) -> Entry:
+    def put(self, push: Push, token: str | None = None, prepare: Callable[[Push], Push] | None = None) -> Entry:
         """Send `push` when it is its turn. What failed and is still wanted goes first, what it covers is dropped.
 
-        With `error` it is one that cannot be sent, for that reason.
+        `prepare` gives it its staged folder, here and in this thread. Where that fails the push has failed, and
+        `again` prepares it once more.
         """
-        entry = Entry(push, token, error=error)
+        entry = Entry(push, token, prepare)
+        self._prepare(entry)  # without the lock: it takes a while
         with self._lock:
-            for earlier in [one for one in self._entries if push.covers(one.push)]:
-                if earlier.error is not None or earlier.future.cancel():
-                    self._drop(earlier)
-            self._retry()
             self._entries.append(entry)
-            if error is None:
+            if entry.error is None:
+                self._drop_covered(entry)
+            self._retry()
+            if entry.error is None:
                 self._submit(entry)
-            else:
-                entry.future.set_exception(error)
-                _say(push, error)
         return entry
 
     def done(self) -> bool:
@@ -113,6 +113,9 @@ class PushQueue:
         """Try once more what failed."""
         with self._lock:
             self._down = False
+            for entry in [one for one in self._entries if one.push.folder is None]:
+                if self._prepare(entry):
+                    self._drop_covered(entry)
             self._retry()
 
     def failures(self) -> list[tuple[Push, HubError]]:
@@ -120,9 +123,30 @@ class PushQueue:
         with self._lock:
             return [(entry.push, entry.error) for entry in self._entries if entry.error is not None]
 
+    def _prepare(self, entry: Entry) -> bool:
+        """Give the push its folder, and return whether that worked."""
+        if entry.prepare is None:
+            return entry.push.folder is not None
+        try:
+            entry.push = entry.prepare(entry.push)
+        except Exception as error:  # a full disk: the checkpoint is saved, and training is worth more than its push
+            entry.error = HubError(f"It could not be set aside: {type(error).__name__}: {error}.")
+            if not entry.future.done():
+                entry.future.set_exception(entry.error)
+            _say(entry.push, entry.error)
+            return False
+        return True
+
+    def _drop_covered(self, entry: Entry) -> None:
+        for earlier in self._entries[: self._entries.index(entry)]:
+            if entry.push.covers(earlier.push) and (earlier.error is not None or earlier.future.cancel()):
+                self._drop(earlier)
+
     def _retry(self) -> None:
-        for entry in self._entries:
-            if entry.error is not None and entry.push.folder is not None:
+        for entry in [one for one in self._entries if one.error is not None and one.push.folder is not None]:
+            if _is_gone(entry.push):
+                self._entries.remove(entry)
+            else:
                 entry.error = None
                 self._submit(entry)
 
@@ -142,10 +166,10 @@ class PushQueue:
         except Exception as raised:  # in a thread, where nobody would see any other one either
             error = raised if isinstance(raised, HubError) else HubError(f"{type(raised).__name__}: {raised}")
             with self._lock:
-                self._down = True
+                self._down = error.may_pass  # a refusal says that the Hub is there
                 entry.error = error
                 later = self._entries[self._entries.index(entry) + 1 :]
-                if any(one.push.covers(push) for one in later):
+                if any(one.push.covers(push) and one.push.folder is not None for one in later):
                     self._drop(entry)
             _say(push, error)
             raise error from raised
@@ -156,14 +180,29 @@ class PushQueue:
 
     def _arrived(self, entry: Entry) -> None:
         """It is on the Hub: what failed before must not undo it."""
-        for earlier in self._entries[: self._entries.index(entry)]:
-            if entry.push.covers(earlier.push):
-                self._drop(earlier)
-            elif earlier.push.mirror and earlier.push.folder and earlier.push.place == entry.push.place:
-                keep_only(earlier.push.folder, earlier.push.mirror)
+        before = self._entries[: self._entries.index(entry)]
         self._entries.remove(entry)
         if entry.push.folder is not None:
             discard(entry.push.folder)
+        for earlier in before:
+            if entry.push.covers(earlier.push):
+                self._drop(earlier)
+            elif earlier.push.mirror and earlier.push.folder and earlier.push.place == entry.push.place:
+                self._keep_own(earlier)
+
+    def _keep_own(self, entry: Entry) -> None:
+        """Of a push that comes late, keep what only it holds."""
+        assert entry.push.folder is not None
+        try:
+            keep_only(entry.push.folder, entry.push.mirror)
+        except OSError as error:
+            if _is_gone(entry.push):
+                self._entries.remove(entry)
+            else:  # as it is now it would undo what is newer
+                entry.error = HubError(
+                    f"{entry.push.folder} could not be cut down to what is still to be sent: {error}."
+                )
+                entry.push = replace(entry.push, folder=None)
 
     def _drop(self, entry: Entry) -> None:
         logger.info(f"{entry.push.message!r} is not pushed by itself: a later push holds what is newer.")
@@ -185,6 +224,14 @@ def _commit(push: Push, token: str | None, patience: Iterable[float] | None) -> 
         token=token,
         patience=patience,
     )
+
+
+def _is_gone(push: Push) -> bool:
+    """Whether somebody has deleted its staged folder, as the log asks for once it was sent by hand."""
+    if push.folder is None or push.folder.is_dir():
+        return False
+    logger.warning(f"{push.folder} is gone, so {push.message!r} is taken as sent by hand.")
+    return True
 
 
 def _say(push: Push, error: HubError) -> None:

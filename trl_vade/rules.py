@@ -30,12 +30,7 @@ LARGEST_REWARD = (2 - 2**-23) * 2.0**127
 def validate(args: GRPOConfig) -> None:
     """Refuse settings that cannot work. Raises `ConfigurationError` that names the value, the rule and the way out."""
     _validate_own(args)
-    if args.hub_token:  # not shown: what refuses it must not spread it
-        raise ConfigurationError(
-            "hub_token is set. The Trainer saves its arguments in clear in training_args.bin, which is uploaded with "
-            "the model, so the token would be there for everybody to read. Leave it out, and set the environment "
-            "variable HF_TOKEN or run `hf auth login`: the Hub's client finds the token there."
-        )
+    _refuse_tokens(args)
     if not isinstance(args.num_generations, int) or args.num_generations < 2:
         raise ConfigurationError(
             f"num_generations={shown(args.num_generations)}: a group needs at least 2 completions, or its rewards "
@@ -51,6 +46,20 @@ def validate(args: GRPOConfig) -> None:
     _validate_initial(args)
     if chooses(args):
         _validate_choosing(args)
+
+
+def _refuse_tokens(args: GRPOConfig) -> None:
+    init = args.model_init_kwargs or {}
+    tokens = {"hub_token": args.hub_token} | {
+        f"model_init_kwargs[{name!r}]": init.get(name) for name in ("token", "use_auth_token")
+    }
+    for name, value in tokens.items():
+        if value and isinstance(value, str):  # True asks for the login; a text is not shown: it must not spread here
+            raise ConfigurationError(
+                f"{name} is set. The Trainer saves its arguments in clear in training_args.bin, which is uploaded "
+                "with the model, so the token would be there for everybody to read. Leave it out, and set the "
+                "environment variable HF_TOKEN or run `hf auth login`: the Hub's client finds the token there."
+            )
 
 
 def _validate_own(args: GRPOConfig) -> None:

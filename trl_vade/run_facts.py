@@ -1,6 +1,5 @@
 """What a run is, as one plain dict of JSON values: for the cards, and for the metadata of a shared posterior."""
 
-import os
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from huggingface_hub import constants
 from . import __version__
 from .checkpoint import identity
 from .errors import VADEError
-from .posterior_table import FORMAT_VERSION, is_hub_id
+from .posterior_table import FORMAT_VERSION, hub_id, is_hub_id
 from .presets import PEERS, vade
 from .run import Run
 from .snapshot import Snapshot
@@ -89,11 +88,6 @@ def live_run(trainer: Any) -> Run | None:
     if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
         return None  # it begins later where a run was resumed in another output directory, or with other rows
     return Run(snapshot, lines, trainer.state.log_history)
-
-
-def hub_id(name: Any) -> str | None:
-    """`name` where it can be the id of a repository on the Hub and is no local folder or file, else None."""
-    return name if is_hub_id(name) and not os.path.exists(name) else None
 
 
 def hub_origin(dataset: Any, name: str | None = None) -> tuple[str | None, str | None]:

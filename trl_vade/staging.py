@@ -8,6 +8,7 @@ or fails. A staged folder has the layout of the repository, so `hf upload REPO F
 import itertools
 import os
 import shutil
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ STAGING_FOLDER = "_hub"
 _UNFINISHED = ".unfinished-"
 LARGE = 2**20
 """Bytes; smaller files are copied."""
+_AREA = threading.Lock()  # folders are made in one thread and deleted in another, the last one with the area itself
 
 
 @dataclass(frozen=True)
@@ -31,19 +33,27 @@ class Upload:
     ignore_patterns: tuple[str, ...] = ()
 
     def files(self) -> dict[str, Path]:
-        """The files by their path in the repository."""
-        found = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*") if path.is_file()}
+        """The files by their path in the repository. Raises OSError where the folder cannot be read."""
+        found = {path.relative_to(self.folder).as_posix(): path for path in self._walk() if path.is_file()}
         kept = filter_repo_objects(sorted(found), ignore_patterns=[*self.ignore_patterns, *DEFAULT_IGNORE_PATTERNS])
         prefix = f"{self.path_in_repo}/" if self.path_in_repo else ""
         return {prefix + path: found[path] for path in kept}
+
+    def _walk(self) -> Iterable[Path]:
+        """What is in the folder, but for the staging area: a push that is over is deleted there at this moment."""
+        for folder, inner, names in os.walk(self.folder, onerror=_raise):
+            if Path(folder) == self.folder and STAGING_FOLDER in inner:
+                inner.remove(STAGING_FOLDER)
+            yield from (Path(folder) / name for name in names)
 
 
 def stage(name: str, output_dir: str | os.PathLike[str], uploads: Iterable[Upload], checkpoint: Path | None) -> Path:
     """Set the files of `uploads` aside under `output_dir`, in a new folder whose name begins with `name`; return it.
 
-    The files of a checkpoint are deleted at some time, and never written into, so a hard link keeps them at no cost.
-    Weights elsewhere are linked, too (see `unshare`). Of a large file in the output directory that is also in
-    `checkpoint`, from which the Trainer has just copied it, that one is linked; the others are copied.
+    The files of a checkpoint are deleted at some time, and never written into (`complete.saving` sees to it), so a
+    hard link keeps them at no cost. Weights elsewhere are linked, too (see `unshare`). Of a large file in the output
+    directory that is also in `checkpoint`, from which the Trainer has just copied it, that one is linked; the others
+    are copied.
 
     Args:
         name: what the name begins with.
@@ -72,7 +82,7 @@ def new_folder(name: str, output_dir: str | os.PathLike[str]) -> Path:
     for number in itertools.count(1):
         folder = staging / (f"{_UNFINISHED}{name}" if number == 1 else f"{_UNFINISHED}{name}.{number}")
         if not folder.with_name(folder.name.removeprefix(_UNFINISHED)).exists():
-            with suppress(FileExistsError):
+            with suppress(FileExistsError), _AREA:
                 folder.mkdir(parents=True)
                 return folder
     raise AssertionError("a name is free in the end")
@@ -106,8 +116,9 @@ def unshare(folder: str | os.PathLike[str]) -> None:
 def discard(folder: Path) -> None:
     """Delete a staged folder, and the folder of all of them where it was the last."""
     shutil.rmtree(folder, ignore_errors=True)
-    if folder.parent.name == STAGING_FOLDER and folder.parent.is_dir() and not any(folder.parent.iterdir()):
-        folder.parent.rmdir()
+    if folder.parent.name == STAGING_FOLDER:
+        with suppress(OSError), _AREA:  # it is not empty, or gone
+            folder.parent.rmdir()
 
 
 def left_behind(output_dir: str | os.PathLike[str]) -> list[Path]:
@@ -118,6 +129,10 @@ def left_behind(output_dir: str | os.PathLike[str]) -> list[Path]:
         if path.name.startswith(_UNFINISHED):
             discard(path)
     return [path for path in folders if not path.name.startswith(_UNFINISHED)]
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _set_aside(file: Path, target: Path, checkpoint: Path | None, path: str) -> None:

@@ -160,5 +160,5 @@ def test_a_push_that_is_refused_ends_all_processes_with_its_error(hub, text_mode
     stopped = launch(text_model_path, tmp_path, "push", env=client_environment(hub, tmp_path / "home"))
     assert stopped.returncode != 0
     for rank in (0, 1):
-        assert re.search(rf"rank{rank}\]: .*HubError: The run is finished and saved", stopped.stderr), stopped.stderr
+        assert re.search(rf"rank{rank}\]: .*HubError: The run in ", stopped.stderr), stopped.stderr
     assert (tmp_path / "_hub" / "checkpoint-000006" / "last-checkpoint" / "trainer_state.json").exists()
