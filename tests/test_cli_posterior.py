@@ -11,13 +11,15 @@ from conftest import offline
 from datasets import ClassLabel, Dataset, DatasetDict
 from huggingface_hub import HfApi
 from test_cli import run, said
+from typer.testing import CliRunner
 
 from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
+from trl_vade.cli import app
 from trl_vade.cli_posterior import Sort
 from trl_vade.data import dataset_fingerprint, sample_keys
 from trl_vade.posterior_repo import stage_posterior
 from trl_vade.posterior_source import load_posterior
-from trl_vade.posterior_table import posterior_table
+from trl_vade.posterior_table import facts_of, posterior_table
 from trl_vade.posterior_views import SORTS
 
 ROWS = 12
@@ -87,6 +89,21 @@ def test_a_long_name_is_cut_and_leaves_the_numbers_their_columns(tmp_path, capsy
     assert len(rows) == ROWS - 1
     assert [row.count("...") for row in rows] == [0] + [1] * (ROWS - 2)
     assert all(len(row.splitlines()) <= 5 for row in rows)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_name_that_the_terminal_cannot_show_is_escaped(tmp_path, encoding):
+    snapshot = load_snapshot(write_posterior(tmp_path / "out", make_rows()))
+    names = [f"資料-{row}" for row in range(ROWS)]
+    stage_posterior(tmp_path / "step", posterior_table(snapshot, sample_id=names))
+    arguments = ["posterior", "show", str(tmp_path / "step")]
+    result = CliRunner(charset=encoding).invoke(app, arguments, prog_name="trl-vade")
+    assert result.exit_code == 0, result.exception
+    assert r"\u8cc7\u6599-3" in result.output
+    exported = tmp_path / "資.csv"
+    result = CliRunner(charset=encoding).invoke(app, ["posterior", "export", arguments[2], str(exported)])
+    assert result.exit_code == 0, result.exception
+    assert exported.exists()
 
 
 def test_both_ends_are_called_what_they_are(output_dir):
@@ -254,6 +271,11 @@ def test_a_data_set_that_cannot_be_loaded_is_named(output_dir, hub, tmp_path):
     DatasetDict({"train": make_rows()}).save_to_disk(tmp_path / "data")
     flags = ["--dataset", tmp_path / "data", "--split", "trian"]
     assert "--split trian cannot be loaded" in said(run("posterior", "push", output_dir, "you/posterior", *flags), 1)
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "train.jsonl").write_text('{"prompt": "x"}\n{oops')
+    text = said(run("posterior", "push", output_dir, "you/p", "--dataset", bad), 1)
+    assert f"--dataset {bad} with --split train cannot be loaded: JSON parse error" in text
     assert "--dataset you/none" in said(run("posterior", "push", output_dir, "you/p", "--dataset", "you/none"), 1)
 
 
@@ -301,6 +323,15 @@ def test_a_difference_names_the_rows_that_became_easy_and_hard(output_dir, tmp_p
     assert told["in_both"] == 11
     assert told["became_easy"][0]["sample_id"] == names[0]
     assert told["correlation"] == pytest.approx(-1)
+
+
+def test_a_difference_says_apart_what_only_one_of_the_two_says_of_its_run(output_dir, tmp_path):
+    snapshot = load_snapshot(output_dir)
+    stage_posterior(tmp_path / "told", posterior_table(snapshot, facts=facts_of(snapshot) | {"dataset": "you/q"}))
+    text = done(run("posterior", "diff", output_dir, tmp_path / "told"))
+    assert "What differs between the runs" not in text
+    [line] = [line for line in text.splitlines() if "dataset" in line]
+    assert line.replace("│", " ").split() == ["facts", "known", "of", "B", "alone", "dataset"]
 
 
 def test_two_data_sets_have_no_row_in_common_and_a_hint_says_what_it_may_be(output_dir, tmp_path):

@@ -30,6 +30,13 @@ def test_the_ends_belong_to_the_first_and_the_last_bin():
     assert (bin_names()[0], bin_names()[9]) == ("0.0 to 0.1", "0.9 to 1.0")
 
 
+def test_a_rate_on_an_edge_belongs_to_the_bin_that_begins_with_it():
+    edges = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    for number, (edge, name) in enumerate(zip(edges, bin_names(), strict=True)):
+        assert name.startswith(str(edge))
+        assert bin_counts([edge]).tolist() == [place == number for place in range(10)]
+
+
 @given(st.lists(st.floats(0, 1), max_size=60), st.integers(30, 120))
 def test_every_row_is_in_the_text_and_no_line_is_longer_than_asked(rates, width):
     lines = text_histogram(make_table(rates), width).split("\n")

@@ -17,6 +17,14 @@ def recipe(tmp_path):
     return str(path)
 
 
+@pytest.fixture
+def data_folder(tmp_path, monkeypatch):
+    """A folder for a data set, and one for what `datasets` keeps of it."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "rows").mkdir()
+    return tmp_path / "rows"
+
+
 def test_the_plans_own_flags_are_found_among_those_of_the_run():
     found = read_plan_arguments(["--learning_rate", "1e-6", "--plan_rows", "7", "--plan", "--beta=0", "--config", "x"])
     assert (found.plan, found.plan_rows, found.plan_gpu_memory) == (True, 7, 139.0)
@@ -67,14 +75,43 @@ def test_an_argument_that_no_run_has_is_refused(recipe):
         print_plan(["--config", recipe, "--plan_rows", "22", "--learning_rat_e", "1"])
 
 
-def test_the_rows_of_a_local_data_set_are_counted(recipe, tmp_path, capsys, monkeypatch):
-    data = tmp_path / "rows"
-    data.mkdir()
-    (data / "train.jsonl").write_text('{"prompt": "one"}\n' * 9)
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    print_plan(["--config", recipe, "--dataset_name", str(data)])
+def test_a_recipe_that_is_no_yaml_is_named_with_the_line(tmp_path):
+    (tmp_path / "broken.yaml").write_text("learning_rate: 1e-6\n  bad: [1,\n")
+    with pytest.raises(ConfigurationError, match=r'The recipe is no YAML: .* in ".*broken\.yaml", line 2'):
+        print_plan(["--config", str(tmp_path / "broken.yaml"), "--plan_rows", "10"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--plan_processes", "0"], "0 processes train nothing; set --plan_processes"),
+        (["--dataset_name", ".", "--dataset_streaming", "true"], "a stream does not say how many rows.* --plan_rows"),
+        (["--config"], "--config names no file"),
+    ],
+)
+def test_flags_that_leave_nothing_to_count_are_refused(recipe, flags, says):
+    with pytest.raises(ConfigurationError, match=says):
+        print_plan(["--config", recipe, *flags])
+
+
+@pytest.mark.parametrize(
+    ("line", "flags", "says"),
+    [
+        ('{"prompt": "two"}', ["--dataset_train_split", "foo"], r"'foo' is no split of '.*rows', which has 'train'\."),
+        ("{oops", [], r"rows' cannot be loaded: JSON parse error: .*--plan_rows"),
+    ],
+)
+def test_a_local_data_set_that_cannot_be_counted_is_named_with_the_reason(recipe, data_folder, flags, line, says):
+    (data_folder / "train.jsonl").write_text('{"prompt": "one"}\n' + line)
+    with pytest.raises(ConfigurationError, match=says):
+        print_plan(["--config", recipe, "--dataset_name", str(data_folder), *flags])
+
+
+def test_the_rows_of_a_local_data_set_are_counted(recipe, data_folder, capsys):
+    (data_folder / "train.jsonl").write_text('{"prompt": "one"}\n' * 9)
+    print_plan(["--config", recipe, "--dataset_name", str(data_folder)])
     assert "4 (2 an epoch)" in capsys.readouterr().out
-    assert len(load_splits(VADEScriptArguments(dataset_name=str(data)))["train"]) == 9
+    assert len(load_splits(VADEScriptArguments(dataset_name=str(data_folder)))["train"]) == 9
 
 
 def test_the_embedded_data_set_needs_no_network_and_is_counted(recipe, capsys, monkeypatch):

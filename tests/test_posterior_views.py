@@ -138,7 +138,17 @@ def test_posteriors_without_a_row_in_common_have_no_correlation():
     assert (found.only_a, found.only_b, found.correlation, found.as_json()["mean_change"]) == (1, 1, None, None)
 
 
-@pytest.mark.parametrize("ids", [["geo-1", "geo-2", "7", "8"], [5, 6, 7, 8]], ids=["texts", "numbers"])
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["geo-1", "geo-2", "7", "8"],
+        [5, 6, 7, 8],
+        [1234567890123456789 + row for row in range(4)],
+        [f"{row:016x}" for row in range(4)],
+        [1234567890123456 + row for row in range(4)],
+    ],
+    ids=["texts", "numbers", "long numbers", "texts like keys", "numbers like keys"],
+)
 def test_a_checkpoint_that_names_rows_by_hashes_is_compared_with_a_table_that_names_them_by_ids(ids):
     keys = [key_text(key) for key in sample_keys(Dataset.from_dict({"id": ids}))[0].tolist()]
     counts = [(0, 2), (2, 0), (1, 1), (3, 1)]
@@ -150,6 +160,15 @@ def test_a_checkpoint_that_names_rows_by_hashes_is_compared_with_a_table_that_na
     assert sorted(back.sample_id) == sorted(found.sample_id)
     assert dict(zip(found.sample_id, found.before, strict=True)) == {str(ids[1]): 0.75, str(ids[2]): 0.5}
     assert sorted(found.change) == sorted(-back.change)
+
+
+def test_ids_that_look_like_keys_are_found_beside_the_one_row_without_an_id():
+    ids = ["0123456789abcdef", None, "fedcba9876543210"]
+    keys = [key_text(key) for key in sample_keys(Dataset.from_dict({"id": ids}))[0].tolist()]
+    names = [keys[1] if name is None else name for name in ids]
+    checkpoint, published = (make_table(dict.fromkeys(each, (1, 1))) for each in (keys, names))
+    for found in (compare(checkpoint, published), compare(published, checkpoint)):
+        assert (sorted(found.sample_id), found.only_a, found.only_b) == (sorted(names), 0, 0)
 
 
 def test_a_constant_side_has_no_correlation():
@@ -165,8 +184,15 @@ def test_a_threshold_that_is_none_is_refused(threshold):
 
 def test_facts_that_differ_are_named_and_where_a_table_lies_is_no_fact():
     a = make_table(FOUR, base_model="m", success_threshold=0.5, source="here", recipe={"beta": 0})
-    b = make_table(FOUR, base_model="m", success_threshold=1.0, source="there", sampler="greedy", recipe={"beta": 1})
-    assert compare(a, b).facts == {"success_threshold": (0.5, 1.0), "sampler": (None, "greedy")}
+    b = make_table(FOUR, base_model="m", success_threshold=1.0, source="there", recipe={"beta": 1})
+    assert compare(a, b).facts == {"success_threshold": (0.5, 1.0)}
+
+
+def test_what_one_side_alone_says_is_no_difference():
+    a = make_table(FOUR, success_threshold=0.5, seed=0, revision="abc", dataset=None)
+    b = make_table(FOUR, success_threshold=0.5, dataset="you/q", sampler="greedy")
+    found = compare(a, b)
+    assert (found.facts, found.facts_only_a, found.facts_only_b) == ({}, ["seed"], ["dataset", "sampler"])
 
 
 def test_the_task_is_taken_from_whichever_side_knows_it():

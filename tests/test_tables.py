@@ -1,6 +1,11 @@
 """Tables on the terminal, as a pipe gets them: 80 columns, no colours."""
 
+import contextlib
+import io
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trl_vade.tables import print_columns, print_table
 
@@ -27,6 +32,44 @@ def test_a_long_name_is_folded_and_not_cut_short(capsys):
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
     assert "".join("".join(line.split()[:1]) for line in out.splitlines() if "0" in line) == name
+
+
+@pytest.mark.parametrize("width", [1, 20, 45])
+def test_a_narrow_terminal_cuts_nothing_off(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    row = ["question-" * 3, "chart", "123456.789", "0.556", "12345678"]
+    print_columns("Rows", ["row", "task", "alpha", "pass\nrate", "visits"], [row], text=2)
+    print_table("Values", [("generation_batches", "0.556 (median 0.123)")])
+    out = capsys.readouterr().out
+    assert "…" not in out
+    lines = [line.replace("│", " ").split() for line in out.splitlines()]
+    assert ["question-questio", "chart", *row[2:]] in lines
+    assert {"rate", "task", "visits", "(median", "0.556", "0.123)"} <= {word for line in lines for word in line}
+
+
+@given(
+    st.lists(st.tuples(*[st.text(max_size=40)] * 2, *[st.integers(0, 10**12).map(str)] * 3), min_size=1, max_size=4),
+    st.integers(1, 100),
+)
+def test_no_number_loses_a_digit_whatever_the_width(rows, width):
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        patch.setenv("COLUMNS", str(width))
+        print_columns("Rows", ["row", "task", "a", "b", "c"], rows, text=2)
+    lines = [line.split()[-3:] for line in out.getvalue().splitlines()]
+    assert [line for line in lines if line in [list(row[2:]) for row in rows]] == [list(row[2:]) for row in rows]
+
+
+def test_a_sign_that_the_terminal_does_not_have_is_escaped_and_the_columns_stay_straight():
+    written = io.BytesIO()
+    terminal = io.TextIOWrapper(written, encoding="ascii", write_through=True)
+    with contextlib.redirect_stdout(terminal):
+        print_columns("Rows", ["row", "visits"], [["資料", "1"], ["b", "12"]])
+        print_table("Rows", [("資料", "ü")])
+    lines = written.getvalue().decode("ascii").splitlines()
+    one, twelve = (next(line for line in lines if sign in line) for sign in (r"\u8cc7\u6599 ", "b "))
+    assert len(one) == len(twelve)
+    assert any(r"\xfc" in line for line in lines)
 
 
 @pytest.mark.parametrize("name", ["[bold]b[/bold]", ":smile:", "[/]"])

@@ -5,6 +5,7 @@ token: the Hub's client reads the login of `hf auth login`, or HF_TOKEN.
 """
 
 import importlib.util
+import io
 import os
 import shlex
 import subprocess
@@ -24,6 +25,8 @@ class Commands(TyperGroup):
     """A group whose commands end with a message and exit code 1 where the package or the disk refuses."""
 
     def invoke(self, ctx: Any) -> Any:
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a name that its encoding does not have must not end a command
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `trl-vade ... | head`: typer ends that quietly

@@ -10,13 +10,14 @@ from .checks import IntArray
 from .posterior_table import PosteriorTable
 
 NUM_BINS = 10
+EDGES = np.arange(NUM_BINS + 1) / NUM_BINS  # linspace has 0.30000000000000004: a rate of 0.3 would be below it
 MOST_TASKS = 8
 """In the picture; where there are more, the rarest of them are one entry."""
 
 
 def bin_counts(pass_rate: Any) -> IntArray:
     """Return (10,) the number of pass rates in [0, 0.1), [0.1, 0.2), ... [0.9, 1]."""
-    counts, _ = np.histogram(pass_rate, bins=NUM_BINS, range=(0.0, 1.0))
+    counts, _ = np.histogram(pass_rate, bins=EDGES)
     return counts.astype(np.int64)
 
 
@@ -52,10 +53,10 @@ def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     FigureCanvasAgg(figure)  # no pyplot: a library must not choose the user's backend
     axes = figure.subplots()
-    edges, bottom = np.linspace(0.0, 1.0, NUM_BINS + 1), np.zeros(NUM_BINS)
+    bottom = np.zeros(NUM_BINS)
     for number, (name, counts) in enumerate(counts_by_task(table).items()):
         axes.bar(
-            edges[:-1],
+            EDGES[:-1],
             counts,
             width=1 / NUM_BINS,
             align="edge",
@@ -68,7 +69,7 @@ def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None
     step = table.metadata.get("global_step")
     at = "" if step is None else f" at optimiser step {step:,}"
     axes.set(title=f"Pass rates of {len(table):,} rows{at}", xlabel="posterior mean of the pass rate", ylabel="rows")
-    axes.set(xlim=(0, 1), xticks=edges)
+    axes.set(xlim=(0, 1), xticks=EDGES)
     axes.grid(alpha=0.3, axis="y")
     axes.set_axisbelow(True)
     if table.task:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import yaml
 from transformers import HfArgumentParser
 from trl import ModelConfig, ScriptArguments, TrlParser
 
@@ -116,20 +117,39 @@ def load_splits(script_args: VADEScriptArguments) -> Any:
 
 
 def _show_plan(arguments: list[str], plan_args: PlanArguments) -> None:
-    from .plan import make_plan, planned_config
+    from .plan import make_plan
     from .plan_report import plan_rows
 
+    launch = _launch(plan_args)
+    script_args, args, model_args = _read_recipe(arguments, launch.processes)
+    refuse_plan_in_recipe(script_args, plan_args)
+    plan = make_plan(args, _number_of_rows(script_args))
+    print_table("The plan", plan_rows(plan, launch))
+    _show_memory(script_args, args, model_args, launch)
+
+
+def _launch(plan_args: PlanArguments) -> Launch:
     launch = Launch() if plan_args.plan_accelerate is None else read_launch(plan_args.plan_accelerate)
     if plan_args.plan_processes is not None:
         launch = Launch(plan_args.plan_processes, launch.sharding, launch.mixed_precision)
     elif plan_args.plan_accelerate is None:
         launch = Launch(int(os.environ.get("WORLD_SIZE", "1")))
-    parser = TrlParser((VADEScriptArguments, planned_config(launch.processes), ModelConfig))
-    script_args, args, model_args = parser.parse_args_and_config(arguments)
-    refuse_plan_in_recipe(script_args, plan_args)
-    plan = make_plan(args, _number_of_rows(script_args))
-    print_table("The plan", plan_rows(plan, launch))
-    _show_memory(script_args, args, model_args, launch)
+    if launch.processes < 1:
+        raise ConfigurationError(f"{launch.processes} processes train nothing; set --plan_processes to 1 or more.")
+    return launch
+
+
+def _read_recipe(arguments: list[str], processes: int) -> Any:
+    """`VADEScriptArguments`, a `planned_config` and a `ModelConfig`."""
+    from .plan import planned_config
+
+    if arguments and arguments[-1] == "--config":  # TRL 1.16 would end in an IndexError
+        raise ConfigurationError("--config names no file; give the recipe's path after it.")
+    parser = TrlParser((VADEScriptArguments, planned_config(processes), ModelConfig))
+    try:
+        return parser.parse_args_and_config(arguments)
+    except yaml.YAMLError as error:  # names the file and the line
+        raise ConfigurationError(f"The recipe is no YAML: {' '.join(str(error).split())}.") from error
 
 
 def _number_of_rows(script_args: VADEScriptArguments) -> int:
@@ -147,7 +167,30 @@ def _number_of_rows(script_args: VADEScriptArguments) -> int:
             f"dataset_name={name!r} is no folder here, and a plan downloads nothing. Give the number of rows of the "
             "training split, such as --plan_rows 8524 (90 % of the paper's 9,471)."
         )
-    return len(load_splits(script_args)[script_args.dataset_train_split])
+    if name != TESTBED and script_args.dataset_streaming:
+        raise ConfigurationError(
+            "dataset_streaming is set, and a stream does not say how many rows it has: give --plan_rows."
+        )
+    return _rows_of_split(script_args)
+
+
+def _rows_of_split(script_args: VADEScriptArguments) -> int:
+    from datasets.exceptions import DatasetGenerationError, DatasetsError
+
+    name, split = script_args.dataset_name, script_args.dataset_train_split
+    try:
+        splits = load_splits(script_args)
+    except (DatasetsError, RuntimeError, yaml.YAMLError) as error:  # datasets 5.2: its scripts, its card
+        # It says "An error occurred while generating the dataset", and its cause what happened.
+        reason = (isinstance(error, DatasetGenerationError) and error.__cause__) or error
+        raise ConfigurationError(
+            f"dataset_name={name!r} cannot be loaded: {' '.join(str(reason).split())}. Mend it, or give --plan_rows."
+        ) from error
+    if split not in splits:
+        raise ConfigurationError(
+            f"dataset_train_split={split!r} is no split of {name!r}, which has {', '.join(map(repr, splits))}."
+        )
+    return len(splits[split])
 
 
 def _show_memory(script_args: VADEScriptArguments, args: Any, model_args: ModelConfig, launch: Launch) -> None:

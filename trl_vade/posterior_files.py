@@ -156,6 +156,8 @@ def _names_from(
 
 def _load_rows(place: str, config: str | None, split: str, revision: str | None) -> Any:
     from datasets import load_dataset, load_from_disk
+    from datasets.exceptions import DatasetGenerationError, DatasetsError
+    from yaml import YAMLError
 
     try:
         if (Path(place) / "dataset_dict.json").exists():  # as `save_to_disk` leaves several splits
@@ -163,5 +165,10 @@ def _load_rows(place: str, config: str | None, split: str, revision: str | None)
         if (Path(place) / "state.json").exists():  # and one
             return load_from_disk(place)
         return load_dataset(place, config, split=split, revision=revision)
-    except (ValueError, KeyError, OSError) as error:  # datasets 5.2: an unknown split or configuration is a ValueError
-        raise ConfigurationError(f"--dataset {place} with --split {split} cannot be loaded: {error}") from error
+    # datasets 5.2: an unknown split or configuration is a ValueError, a script a RuntimeError, a card a YAMLError.
+    except (ValueError, KeyError, OSError, RuntimeError, DatasetsError, YAMLError) as error:
+        # It says "An error occurred while generating the dataset", and its cause what happened.
+        reason = (isinstance(error, DatasetGenerationError) and error.__cause__) or error
+        raise ConfigurationError(
+            f"--dataset {place} with --split {split} cannot be loaded: {' '.join(str(reason).split())}"
+        ) from error

@@ -52,12 +52,7 @@ def _title(sort: str, cut: bool, both_ends: bool) -> str:
 def print_difference(found: Difference, rows: int) -> None:
     """Print the counts, the facts that differ, and at most `rows` of the rows that became easy, and hard."""
     said = found.as_json()
-    lines = [("rows in both", f"{said['in_both']:,}")]
-    lines += [(f"only in {one}", f"{said[f'only_in_{one.lower()}']:,}") for one in "AB"]
-    lines += [(f"became {word}", f"{len(said[f'became_{word}']):,}") for word in ("easy", "hard")]
-    lines.append(("mean change of the pass rate", _shown(said["mean_change"])))
-    lines.append(("correlation of the pass rates", _shown(said["correlation"])))
-    print_table(f"From A to B (by {found.threshold:g} or more)", lines)
+    print_table(f"From A to B (by {found.threshold:g} or more)", _counts(said))
     if not said["in_both"]:
         print(
             "No row is in both. Either these are other data sets, or the rows are named\n"
@@ -73,6 +68,18 @@ def print_difference(found: Difference, rows: int) -> None:
         if records:
             title = f"Became {word}" if len(records) == len(said[f"became_{word}"]) else f"Became {word}, the first"
             print_columns(title, ["row", *columns[1:]], _cells(records, columns), text=len(columns) - 3)
+
+
+def _counts(said: Mapping[str, Any]) -> list[tuple[str, str]]:
+    lines = [("rows in both", f"{said['in_both']:,}")]
+    lines += [(f"only in {one}", f"{said[f'only_in_{one.lower()}']:,}") for one in "AB"]
+    lines += [(f"became {word}", f"{len(said[f'became_{word}']):,}") for word in ("easy", "hard")]
+    lines.append(("mean change of the pass rate", _shown(said["mean_change"])))
+    lines.append(("correlation of the pass rates", _shown(said["correlation"])))
+    for one in "AB":
+        if names := said[f"facts_only_in_{one.lower()}"]:
+            lines.append((f"facts known of {one} alone", ", ".join(names)))
+    return lines
 
 
 def _cells(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[list[str]]:

@@ -80,7 +80,9 @@ class Difference:
     before: FloatArray  # (M,) pass rates in a
     after: FloatArray  # (M,) in b
     threshold: float
-    facts: dict[str, tuple[Any, Any]]  # what is said of the runs, where it differs: (a's, b's)
+    facts: dict[str, tuple[Any, Any]]  # what both say of the runs, where it differs: (a's, b's)
+    facts_only_a: list[str]  # names of what only a says of its run; a checkpoint says less than a published posterior
+    facts_only_b: list[str]
 
     @property
     def change(self) -> FloatArray:
@@ -130,6 +132,8 @@ class Difference:
             "became_easy": self.records(self.became_easy),
             "became_hard": self.records(self.became_hard),
             "differing_facts": {name: list(values) for name, values in self.facts.items()},
+            "facts_only_in_a": self.facts_only_a,
+            "facts_only_in_b": self.facts_only_b,
         }
 
 
@@ -137,7 +141,7 @@ def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Di
     """Join two posteriors on `sample_id`, `a` being the earlier one or the one to compare with.
 
     A checkpoint names its rows by hashes of their ids, and a published posterior by the ids: where one of the two has
-    hashes only and the other has not, the ids are hashed as `data.sample_keys` does it.
+    hashes only, the other's ids, which may look like hashes, are hashed as `data.sample_keys` does it.
 
     Args:
         threshold: in (0, 1]; the change of a pass rate from which on a row counts as having become easy or hard.
@@ -150,49 +154,60 @@ def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Di
             f"threshold is {shown(threshold)}; it must be in (0, 1]: pass rates cannot change by more, and every row "
             "changes by at least 0."
         )
-    in_a, in_b = _pairs(a, b)
+    names = _names(a, beside=b)
+    in_a, in_b = _pairs(names, _names(b, beside=a))
     order = np.argsort(b.pass_rate[in_b] - a.pass_rate[in_a], kind="stable")
     in_a, in_b = in_a[order], in_b[order]
     tasks = [
         (b.task[right] if b.task else None) or (a.task[left] if a.task else None)
         for left, right in zip(in_a, in_b, strict=True)
     ]
+    facts_a, facts_b = _facts(a), _facts(b)
     return Difference(
         only_a=len(a) - len(in_a),
         only_b=len(b) - len(in_b),
-        sample_id=[b.sample_id[row] for row in in_b] if named_by_keys(a) else [a.sample_id[row] for row in in_a],
+        sample_id=[
+            a.sample_id[left] if b.sample_id[right] in names[left] else b.sample_id[right]
+            for left, right in zip(in_a, in_b, strict=True)
+        ],
         task=tasks,
         before=a.pass_rate[in_a],
         after=b.pass_rate[in_b],
         threshold=float(threshold),
-        facts=_differing_facts(a.metadata, b.metadata),
+        facts={name: (value, facts_b[name]) for name, value in facts_a.items() if facts_b.get(name, value) != value},
+        facts_only_a=[name for name in facts_a if name not in facts_b],
+        facts_only_b=[name for name in facts_b if name not in facts_a],
     )
 
 
 def named_by_keys(table: PosteriorTable) -> bool:
-    """Whether all rows are named by hashes, as those of a checkpoint."""
+    """Whether all rows are named by hashes, as those of a checkpoint, or by ids that look like these."""
     return len(table) > 0 and all(map(is_key_text, table.sample_id))
 
 
-def _pairs(a: PosteriorTable, b: PosteriorTable) -> tuple[IntArray, IntArray]:
-    """(M,) and (M,): places of the same row in both."""
-    places = {name: row for row, names in enumerate(_names(b, beside=a)) for name in names}
-    found = [next((places[name] for name in names if name in places), -1) for names in _names(a, beside=b)]
+def _pairs(a: list[tuple[str, ...]], b: list[tuple[str, ...]]) -> tuple[IntArray, IntArray]:
+    """(M,) and (M,): places of the same row in both, by the names of the rows."""
+    places = {name: row for row, names in enumerate(b) for name in names}
+    found = [next((places[name] for name in names if name in places), -1) for names in a]
     in_b = np.array(found, dtype=np.int64)
     in_a = np.flatnonzero(in_b >= 0)
     return in_a, in_b[in_a]
 
 
 def _names(table: PosteriorTable, beside: PosteriorTable) -> list[tuple[str, ...]]:
-    """All names by which each row may be called in `beside`."""
+    """All names by which each row may be called in `beside`, its own first."""
     names: list[tuple[str, ...]] = [(name,) for name in table.sample_id]
-    if named_by_keys(table) or not named_by_keys(beside):
+    if not named_by_keys(beside):
+        return names
+    # What looks like hashes is ids where `beside` does not have it, but for the one row that may have no id.
+    if named_by_keys(table) and len(set(table.sample_id) & set(beside.sample_id)) > 1:
         return names
     from .sample_ids import keys_of_ids  # torch, by way of `data`
 
     return [(*name, *keys) for name, keys in zip(names, keys_of_ids(table.sample_id), strict=True)]
 
 
-def _differing_facts(a: dict[str, Any], b: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    names = [name for name in {**a, **b} if name not in (*PLACE, "format_version", "recipe")]
-    return {name: (a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name)}
+def _facts(table: PosteriorTable) -> dict[str, Any]:
+    """What a table says of its run, and another one may contradict."""
+    left_out = (*PLACE, "format_version", "recipe")
+    return {name: value for name, value in table.metadata.items() if value is not None and name not in left_out}

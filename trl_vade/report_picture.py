@@ -89,7 +89,7 @@ def _posterior(axes: Any, run: Run) -> None:
     ):
         posterior = run.posterior_at(step)
         seen = posterior.visits > 0
-        shares, edges = np.histogram(posterior.posterior_mean[seen], bins=20, range=(0, 1))
+        shares, edges = np.histogram(posterior.posterior_mean[seen], bins=np.arange(21) / 20)
         label = f"{name}: batch {step}, {seen.mean():.0%} of rows seen"
         axes.stairs(shares / max(seen.sum(), 1), edges, color=colour, label=label, linewidth=1.8)
     axes.set(title="Posterior pass rates of the rows seen", xlabel="posterior mean", ylabel="share of those rows")

@@ -1,6 +1,7 @@
 """A finished (or interrupted) run, as the files in its output directory tell it."""
 
 import json
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import VADEError
+from .errors import SnapshotCorruptError, VADEError
 from .posterior import BetaPosterior
 from .selection_log import SelectionLog
 from .snapshot import Snapshot, load_snapshot
@@ -40,7 +41,7 @@ class Run:
     def validation(self) -> list[dict[str, float]]:
         """`step`, `rollouts` (spent on training until then) and `score` (mean success reward) of each evaluation."""
         key = f"eval_rewards/{self.snapshot.metadata['success_reward']}/mean"
-        scored = [entry for entry in self.history if entry.get(key) is not None]
+        scored = [entry for entry in self.history if entry.get(key) is not None and not math.isnan(entry[key])]
         return [
             {"step": entry["step"], "rollouts": self.rollouts_before(entry["step"]), "score": entry[key]}
             for entry in scored
@@ -83,7 +84,7 @@ def read_run(output_dir: str | os.PathLike[str]) -> Run:
     """Read a run from its output directory.
 
     Raises:
-        SnapshotError: if the posterior is missing or broken.
+        SnapshotError: if the posterior is missing or broken, or the selection log or the trainer state is damaged.
         VADEError: if there is no trainer state (`trainer.save_state()` writes it) or no selection log, or the log
             lacks the beginning of the run.
     """
@@ -102,5 +103,18 @@ def read_run(output_dir: str | os.PathLike[str]) -> Run:
             "from a checkpoint of another output_dir (put that directory's lines before it, up to this batch), or "
             "with vade_on_mismatch='join' (the earlier lines, in a file beside it, are about other rows)."
         )
-    history = json.loads(state_file.read_text(encoding="utf-8"))["log_history"]
-    return Run(snapshot, lines, history)
+    return Run(snapshot, lines, _read_history(state_file))
+
+
+def _read_history(state_file: Path) -> list[dict[str, Any]]:
+    try:
+        history = json.loads(state_file.read_text(encoding="utf-8"))["log_history"]
+        if not all(isinstance(entry, dict) for entry in history):
+            raise TypeError("an entry of log_history is no object")
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise SnapshotCorruptError(
+            f"{state_file} is damaged ({type(error).__name__}: {error}), so the rewards and the validation scores of "
+            "the run are not known. Put the trainer_state.json of the run's newest checkpoint in its place, which has "
+            'them up to its step, or {"log_history": []} for a report without them.'
+        ) from error
+    return list(history)

@@ -85,7 +85,9 @@ def row_labels(dataset: Dataset, column: str) -> list[str | None]:
 
 def _is_number(name: str) -> bool:
     """Whether `name` is the text of an int64 as Python writes it."""
-    return len(name) < 19 and name.removeprefix("-").isdecimal() and name.isascii() and str(int(name)) == name
+    if len(name) > len(str(-(2**63))) or not (name.isascii() and name.removeprefix("-").isdecimal()):
+        return False
+    return str(int(name)) == name and -(2**63) <= int(name) < 2**63
 
 
 def _keys_of(ids: list[str] | list[int]) -> list[int]:

@@ -84,7 +84,7 @@ def pass_rate_report(pass_rates: np.ndarray, dataset: datasets.Dataset) -> str:
     """Return the histogram, the mean, the share of mixed groups and the table of tasks and levels as text."""
     tasks, levels = np.array(dataset["task"]), np.array(dataset["level"])
     lines = [f"{len(pass_rates)} rows, mean pass rate {pass_rates.mean():.3f}"]
-    counts, edges = np.histogram(pass_rates, bins=10, range=(0.0, 1.0))
+    counts, edges = np.histogram(pass_rates, bins=np.arange(11) / 10)
     for count, left, right in zip(counts, edges[:-1], edges[1:], strict=True):
         share = count / len(pass_rates)
         lines.append(f"  {left:.1f}-{right:.1f}  {share:6.1%}  {'#' * round(50 * share)}")
