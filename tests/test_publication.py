@@ -151,7 +151,19 @@ def test_the_old_checkpoint_leaves_nothing_in_the_new_one(hub, run, tmp_path):
 def test_a_branch_that_is_not_there_is_made(hub, run):
     run(hub_revision="seed-3")
     assert [commit.title for commit in commits(hub, revision="seed-3")][-1] == "Training in progress, step 4"
+    assert '"you/run", revision="seed-3"' in hub.repos[RUN].files("seed-3")["README.md"].decode()
     assert commits(hub) == []
+
+
+@pytest.mark.slow
+def test_a_card_names_the_branch_that_it_is_pushed_to(hub, run):
+    trainer = run(push_to_hub=False, save_strategy="no")
+    trainer.push_to_hub(revision="main")
+    hub.repos[RUN].branches["exp"] = hub.repos[RUN].branches["main"]
+    trainer.push_to_hub(revision="exp")
+    cards = [hub.repos[RUN].files(branch)["README.md"].decode() for branch in ("main", "exp")]
+    assert ['revision="exp"' in card for card in cards] == [False, True]
+    assert trainer.publication.revision is None
 
 
 @pytest.mark.slow
@@ -312,6 +324,23 @@ def test_what_a_full_disk_kept_from_the_hub_is_sent_once_there_is_room(hub, run,
         assert_whole(files, folder, step)
     assert step_of(files) == 4
     assert [load_posterior(f"you/beliefs@step-00000{step}").metadata["global_step"] for step in (2, 4)] == [2, 4]
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_is_set_aside_late_brings_no_older_weights(hub, run, monkeypatch, tmp_path):
+    def refuse_at_first(*paths, copy=staging.shutil.copy2):
+        if KeepTrainer.trainer.state.global_step == 2:
+            raise OSError(28, "No space left on device")
+        return copy(*paths)
+
+    monkeypatch.setattr(staging.shutil, "copy2", refuse_at_first)
+    monkeypatch.setattr(staging, "LARGE", 1)  # as real weights are
+    run([KeepTrainer()], hub_strategy="all_checkpoints")
+    assert [commit.title[-1] for commit in commits(hub)] == ["4", "2"]
+    files = hub.repos[RUN].files()
+    assert_whole(files, "checkpoint-2", 2)
+    assert files["checkpoint-2/model.safetensors"] != files["model.safetensors"]
+    assert files["model.safetensors"] == (tmp_path / "out" / "model.safetensors").read_bytes()
 
 
 @pytest.mark.slow

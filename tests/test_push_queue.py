@@ -275,6 +275,28 @@ def test_a_late_push_that_cannot_be_cut_down_is_not_sent_as_it_is(hub, push, mon
     assert "By hand: hf upload you/run checkpoint-1 last-checkpoint" in failing.kept()
 
 
+def test_a_late_push_that_waits_for_another_attempt_is_not_sent_when_it_cannot_be_cut_down(hub, push, monkeypatch):
+    def refuse(folder, parts):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(push_queue, "keep_only", refuse)
+    queue = PushQueue()
+    hub.fault(COMMIT, status=500)
+    queue.put(push(1, own=True, mirror=("checkpoint-1",)))
+    settle(queue)
+
+    def put_another(files):  # while step 2 is being sent: step 1 waits behind it
+        if len(queue.unfinished()) == 1:
+            queue.put(push(3))
+        return {}
+
+    hub.fault(COMMIT, status=500)  # of step 1, before step 2
+    queue.put(push(2, own=True, render=put_another))
+    settle(queue)
+    assert titles(hub) == ["Step 2", "Step 3"]
+    assert ["could not be cut down" in str(error) for _, error in queue.failures()] == [True]
+
+
 def test_a_refused_repository_takes_no_patience_from_another_one(hub, push, monkeypatch):
     slept = []
     monkeypatch.setattr(hub_module, "PATIENCE", (1.0, 2.0))

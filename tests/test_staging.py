@@ -1,3 +1,4 @@
+import errno
 import os
 import shutil
 import threading
@@ -167,6 +168,31 @@ def test_a_checkpoint_that_is_not_there_any_more_is_an_error(run):
     with pytest.raises(FileNotFoundError, match="checkpoint-4"):
         stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
     assert left_behind(run) == []
+
+
+def test_weights_are_those_of_the_output_directory_where_the_checkpoint_is_an_older_one(run):
+    write(run / "model.safetensors", b"8" * LARGE)  # a later save, of the same size
+    staged = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4", late=True)
+    assert (staged / "model.safetensors").read_bytes() == b"8" * LARGE
+    assert (staged / "last-checkpoint" / "model.safetensors").read_bytes() == b"4" * LARGE
+
+
+def test_a_folder_that_may_not_be_read_is_passed_over_and_no_other_fault(run, monkeypatch):
+    def refuse(code):
+        def scandir(path, real=os.scandir):
+            if str(path).endswith("lost+found"):
+                raise OSError(code, "refused", str(path))
+            return real(path)
+
+        return scandir
+
+    (run / "lost+found").mkdir()
+    with monkeypatch.context() as patched:  # root, whom CI may be, may read everything
+        patched.setattr(os, "scandir", refuse(errno.EACCES))
+        assert "model.safetensors" in contents(stage("one", run, uploads(run), run / "checkpoint-4"))
+        patched.setattr(os, "scandir", refuse(errno.EIO))
+        with pytest.raises(OSError, match="lost"):
+            stage("two", run, uploads(run), run / "checkpoint-4")
 
 
 def test_the_last_folder_that_is_discarded_takes_the_staging_area_along(run):

@@ -72,7 +72,7 @@ def write_model_card(
             summary=summarise(run) if run else None,
             vision=getattr(trainer.model.config, "vision_config", None) is not None,
             adapter=hasattr(trainer.model, "peft_config"),
-            revision=trainer.args.hub_revision,
+            revision=trainer.publication.revision,
         )
     except Exception as error:  # of whatever kind: a run is worth more than its card
         logger.warning(f"The model card is without the part on VADE ({type(error).__name__}: {error}).")

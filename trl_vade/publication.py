@@ -3,10 +3,12 @@ data-set repository. `GRPOTrainer` decides what is pushed; `PushQueue` sees to i
 """
 
 import functools
+import itertools
 import os
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,11 +42,15 @@ class Publication:
     Args:
         args: of the trainer, with VADE's fields.
 
+    Attributes:
+        revision: the branch of the model repository that is pushed to; None is main.
+
     Raises:
         HubError: a repository cannot be made or written: said before a model is loaded.
     """
 
     def __init__(self, args: Any):
+        self.revision: str | None = args.hub_revision
         self._output_dir = Path(args.output_dir)
         self._queue = PushQueue()  # used on the main process only
         self._posterior_target: HubTarget | None = None
@@ -75,6 +81,15 @@ class Publication:
                 "is still wanted (`hf upload REPOSITORY FOLDER .`, or `trl-vade posterior push FOLDER REPOSITORY`), "
                 "then delete it."
             )
+
+    @contextmanager
+    def on_branch(self, revision: str | None) -> Iterator[None]:
+        """Inside the block a push goes to the branch `revision`; None: that of the arguments."""
+        usual, self.revision = self.revision, revision or self.revision
+        try:
+            yield
+        finally:
+            self.revision = usual
 
     @property
     def posterior_repo(self) -> str | None:
@@ -116,8 +131,10 @@ class Publication:
         name = f"{'model' if checkpoint is None else 'checkpoint'}-{step:06d}"
         folder = None if checkpoint is None else Path(checkpoint)
 
+        again = itertools.count()
+
         def prepare(push: Push) -> Push:
-            staged = stage(name, self._output_dir, uploads, folder)
+            staged = stage(name, self._output_dir, uploads, folder, late=next(again) > 0)
             return replace(push, folder=staged, command=None)  # what is set aside is the whole of it
 
         return self._queue.put(push, wanted[0].token, prepare)

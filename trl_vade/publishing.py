@@ -47,9 +47,10 @@ class PublishingTrainer(GRPOTrainer):
 
         def found() -> str:
             create(token=token, private=private)
+            self.hub_model_id = None  # until all processes have it, should what follows fail
             return ensure_repo(target, token, patience=()).repo_id
 
-        self.push_in_progress = None
+        self.hub_model_id = self.push_in_progress = None
         self.hub_model_id = target.repo_id if offline() else on_main_process(lambda: patiently(found, target))
 
     def _save_checkpoint(self, model, trial):
@@ -83,7 +84,7 @@ class PublishingTrainer(GRPOTrainer):
                 self.init_hf_repo(token, private)
             except HubError:  # save all the same: the push fails like this, too, keeps its files, and says it
                 self.hub_model_id = model_target(self.args).repo_id
-        with taking_uploads() as wanted:
+        with taking_uploads() as wanted, self.publication.on_branch(call.arguments.get("revision")):
             super().push_to_hub(*positional, **named)
         entry = self.publication.push(self, wanted, private=private) if wanted else None
         self.publication.push_posterior(self)

@@ -196,9 +196,11 @@ class PushQueue:
         try:
             keep_only(entry.push.folder, entry.push.mirror)
         except OSError as error:
+            entry.future.cancel()  # where it waits for another attempt
             if _is_gone(entry.push):
                 self._entries.remove(entry)
             else:  # as it is now it would undo what is newer
+                discard(entry.push.folder)
                 entry.error = HubError(
                     f"{entry.push.folder} could not be cut down to what is still to be sent: {error}."
                 )

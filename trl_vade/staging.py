@@ -41,13 +41,25 @@ class Upload:
 
     def _walk(self) -> Iterable[Path]:
         """What is in the folder, but for the staging area: a push that is over is deleted there at this moment."""
-        for folder, inner, names in os.walk(self.folder, onerror=_raise):
+
+        def pass_over(error: OSError) -> None:  # as huggingface_hub 2.4 does with lost+found, say
+            if not isinstance(error, PermissionError) or Path(error.filename) == self.folder:
+                raise error
+
+        for folder, inner, names in os.walk(self.folder, onerror=pass_over):
             if Path(folder) == self.folder and STAGING_FOLDER in inner:
                 inner.remove(STAGING_FOLDER)
             yield from (Path(folder) / name for name in names)
 
 
-def stage(name: str, output_dir: str | os.PathLike[str], uploads: Iterable[Upload], checkpoint: Path | None) -> Path:
+def stage(
+    name: str,
+    output_dir: str | os.PathLike[str],
+    uploads: Iterable[Upload],
+    checkpoint: Path | None,
+    *,
+    late: bool = False,
+) -> Path:
     """Set the files of `uploads` aside under `output_dir`, in a new folder whose name begins with `name`; return it.
 
     The files of a checkpoint are deleted at some time, and never written into (`complete.saving` sees to it), so a
@@ -60,6 +72,7 @@ def stage(name: str, output_dir: str | os.PathLike[str], uploads: Iterable[Uploa
         output_dir: of the run.
         uploads: of two that have a file for the same path, the later one's counts.
         checkpoint: the one that is pushed; None where it is none.
+        late: whether the output directory may have other weights by now than `checkpoint`.
 
     Raises:
         OSError: the disk refused; nothing is left behind.
@@ -69,7 +82,7 @@ def stage(name: str, output_dir: str | os.PathLike[str], uploads: Iterable[Uploa
         for path, file in {path: file for upload in uploads for path, file in upload.files().items()}.items():
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            _set_aside(file.resolve(), target, checkpoint and checkpoint.resolve(), path)
+            _set_aside(file.resolve(), target, checkpoint and checkpoint.resolve(), None if late else path)
         return finished(folder)
     except BaseException:
         discard(folder)
@@ -131,13 +144,10 @@ def left_behind(output_dir: str | os.PathLike[str]) -> list[Path]:
     return [path for path in folders if not path.name.startswith(_UNFINISHED)]
 
 
-def _raise(error: OSError) -> None:
-    raise error
-
-
-def _set_aside(file: Path, target: Path, checkpoint: Path | None, path: str) -> None:
+def _set_aside(file: Path, target: Path, checkpoint: Path | None, path: str | None) -> None:
+    """Link or copy `file`; `path` is that of the file in the checkpoint that it was copied from, if it was."""
     unchanging = checkpoint in file.parents if checkpoint else file.suffix == ".safetensors"
-    if checkpoint and not unchanging and file.stat().st_size >= LARGE:
+    if checkpoint and path and not unchanging and file.stat().st_size >= LARGE:
         twin = checkpoint / path
         if twin.is_file() and twin.stat().st_size == file.stat().st_size:
             file, unchanging = twin, True
