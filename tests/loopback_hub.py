@@ -344,20 +344,22 @@ class LoopbackHub(Handlers):
         self.roles = {"": None, token: "write", read_token: "read"}
         self.repos, self.requests, self.tokens, self.faults, self.bugs = {}, [], set(), [], []
 
-    def fault(self, pattern, status=None, times=1, applied=False, headers=None, delay=0.0, corrupt=False):
+    def fault(self, pattern, status=None, times=1, applied=False, headers=None, delay=0.0, corrupt=False, until=None):
         """The next `times` requests in whose "METHOD /path" the regular expression `pattern` is found go wrong.
 
         They are answered with `status` and `headers` (502 to 504 with a page in HTML, like one of a gateway before
         the Hub), or, without a status, the connection is cut. They have no effect, unless `applied`: then the request
         takes effect and only the client does not learn of it. With `delay` or `corrupt`, and no status, nothing is
         cut: the answer comes that many seconds after the effect, or the file that is stored or sent is `damaged`; the
-        Hub tells the hash of what it stores, or of what it should have sent. `delay` goes with a status, too.
+        Hub tells the hash of what it stores, or of what it should have sent. `delay` goes with a status, too. With
+        `until`, a request in which that is found is the last before all goes well.
 
         Returns the fault; its `times` counts down. `faults.clear()` ends all of them.
         """
         answers = bool(status is None and (delay or corrupt))
         about = {"applied": applied or answers, "cut": status is None and not answers, "headers": headers or {}}
-        about |= {"pattern": pattern, "status": status, "times": times, "delay": delay, "corrupt": corrupt}
+        about |= {"pattern": pattern, "status": status, "times": times, "until": until}
+        about |= {"delay": delay, "corrupt": corrupt}
         self.faults.append(SimpleNamespace(**about))
         return self.faults[-1]
 
@@ -414,6 +416,8 @@ class LoopbackHub(Handlers):
         self.requests.append(line)
         fault = next((f for f in self.faults if f.times > 0 and re.search(f.pattern, line)), None)
         response = self._answer(line, request, body, fault) if fault is None or fault.applied else None
+        for ended in [f for f in self.faults if f.until and re.search(f.until, line)]:
+            ended.times = 0
         if fault:
             fault.times -= 1
             await asyncio.sleep(fault.delay)

@@ -355,6 +355,15 @@ def test_the_client_does_not_notice_that_the_hub_stores_other_bytes(hub, repo):
     assert [repo.files()[path] for path in ("x.bin", "x.txt")] == [b"weights", b"words"]
 
 
+def test_a_fault_can_last_until_a_request(hub, repo):
+    hub.fault("PUT /lfs-storage/", corrupt=True, times=100, until="/commit/")
+    sent = {"x_bin": b"weights", "y_bin": b"moments"}
+    commit(**sent)
+    assert not {*sent.values()} & {*repo.files().values()}
+    commit(**sent)
+    assert {*sent.values()} <= {*repo.files().values()}
+
+
 def test_the_client_does_not_notice_that_a_download_has_other_bytes_unless_it_is_asked_to_verify(hub, repo):
     commit(x_bin=b"weights")
     hub.fault("GET .*/resolve/", corrupt=True)

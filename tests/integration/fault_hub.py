@@ -38,7 +38,11 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {  # what goes wrong, and what is
     "429": ({"pattern": WRITES, "status": 429, "headers": {"Retry-After": "0"}}, "too many requests"),
     "500": ({"pattern": WRITES, "status": 500}, "the Hub answers 500"),
     "connection cut": ({"pattern": WRITES}, "no answer from the Hub"),
-    "wrong hash": ({"pattern": "PUT /lfs-storage", "corrupt": True, "times": 2}, "holds other bytes than were sent"),
+    # Until the commit: a damaged file that is offered again before it would arrive whole, and nothing be wrong.
+    "wrong hash": (
+        {"pattern": "PUT /lfs-storage", "corrupt": True, "times": 10_000, "until": WRITES},
+        "holds other bytes than were sent",
+    ),
     "slow": ({"pattern": WRITES, "delay": 2.0}, "Still being sent to the Hub, after"),
 }
 
@@ -57,7 +61,7 @@ def hub_failures(bench: Bench) -> list[Result]:
 
 
 def for_a_moment(bench: Bench, kind: str) -> str:
-    """A request of the first push goes wrong (or two: weights are in two places, so they are offered again)."""
+    """A request of the first push goes wrong, or all its files are damaged."""
     fault, words = KINDS[kind]
     with connected_hub(bench.folder()) as hub:
         hub.fault(**fault)
@@ -74,7 +78,7 @@ def to_the_end(bench: Bench, kind: str) -> str:
     """Every request goes wrong until the run is over; then what was kept is sent by hand."""
     fault, words = KINDS[kind]
     with connected_hub(bench.folder()) as hub:
-        hub.fault(**fault | {"times": 10_000})
+        hub.fault(**fault | {"times": 10_000, "until": None})
         trainer = make_trainer(bench.model, bench.folder(), **STEPS, **PUSHING)
         message = refused(HubError, trainer.train)
         expect(words in message, f"the error says {message}")
