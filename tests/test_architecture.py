@@ -91,7 +91,7 @@ EDGES = {
     ],
     "tables": [],
     "planning": [
-        *("errors", "launch", "memory", "model_shape"),
+        *("data", "errors", "launch", "memory", "model_shape"),
         *("plan", "plan_report", "tables", "testbed"),
     ],
     "posterior_views": ["checks", "errors", "pass_rates", "posterior_columns", "posterior_table", "sample_ids"],

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from datasets import Dataset, Features, Value
+from datasets.exceptions import DatasetGenerationError
 from numpy.typing import NDArray
 
 Rows = list[dict[str, Any]]
@@ -217,3 +218,12 @@ def _identity(value: Any) -> Any:
             return hashlib.blake2b(content or b"").hexdigest()
         return {name: _identity(part) for name, part in value.items() if part is not None}
     return [_identity(part) for part in value] if isinstance(value, list) else value
+
+
+def why_not_loaded(error: Exception) -> str:
+    """What `datasets` says of rows that it cannot load, in one line.
+
+    datasets 5.2 says "An error occurred while generating the dataset", and its cause what happened.
+    """
+    reason = (isinstance(error, DatasetGenerationError) and error.__cause__) or error
+    return " ".join(str(reason).split())

@@ -55,6 +55,11 @@ class HubTarget:
         return f"the {'data-set' if self.repo_type == 'dataset' else self.repo_type} repository {self.repo_id}{branch}"
 
 
+def branch_of(revision: str | None) -> str | None:
+    """The branch where it is not main, which is there from the beginning and which every reader takes by default."""
+    return None if revision == constants.DEFAULT_REVISION else revision
+
+
 def offline() -> bool:
     """Whether the client was told to use no network (HF_HUB_OFFLINE)."""
     return bool(constants.HF_HUB_OFFLINE)
@@ -79,7 +84,7 @@ def ensure_repo(
         url = api.create_repo(target.repo_id, repo_type=target.repo_type, private=target.private, exist_ok=True)
         found = replace(target, repo_id=url.repo_id)
         _refuse_a_reader(api, found)
-        if found.revision not in (None, constants.DEFAULT_REVISION):
+        if branch_of(found.revision):
             # `hub_revision` does not create it (transformers 5.23), and the first push would be the one to fail.
             api.create_branch(found.repo_id, branch=found.revision, repo_type=found.repo_type, exist_ok=True)
         return found

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from accelerate.logging import get_logger
-from huggingface_hub import EvalResult, ModelCard, ModelCardData, constants
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment, StrictUndefined
 
 from .card_templates import template_path
 from .durable import save_whole
+from .hub import branch_of
 from .posterior_facts import beginning
 from .posterior_table import hub_id
 from .report import summarise
@@ -113,7 +114,7 @@ def complete_model_card(
     path, results = Path(path), list(results or [])
     card = ModelCard(path.read_text(encoding="utf-8"))
     _complete_metadata(card.data, facts, results, vision=vision, name=hub_model_id or path.absolute().parent.name)
-    branch = revision if hub_model_id and revision != constants.DEFAULT_REVISION else None
+    branch = branch_of(revision) if hub_model_id else None
     shown = {"curves": curves, "posterior_repo": posterior_repo, "vision": vision, "adapter": adapter}
     card.text = _with_sections(card.text, _render(facts, summary, results, hub_model_id, branch=branch, **shown))
     save_whole(path, str(card).encode())

@@ -175,16 +175,16 @@ def _number_of_rows(script_args: VADEScriptArguments) -> int:
 
 
 def _rows_of_split(script_args: VADEScriptArguments) -> int:
-    from datasets.exceptions import DatasetGenerationError, DatasetsError
+    from datasets.exceptions import DatasetsError
+
+    from .data import why_not_loaded
 
     name, split = script_args.dataset_name, script_args.dataset_train_split
     try:
         splits = load_splits(script_args)
     except (DatasetsError, RuntimeError, yaml.YAMLError) as error:  # datasets 5.2: its scripts, its card
-        # It says "An error occurred while generating the dataset", and its cause what happened.
-        reason = (isinstance(error, DatasetGenerationError) and error.__cause__) or error
         raise ConfigurationError(
-            f"dataset_name={name!r} cannot be loaded: {' '.join(str(reason).split())}. Mend it, or give --plan_rows."
+            f"dataset_name={name!r} cannot be loaded: {why_not_loaded(error)}. Mend it, or give --plan_rows."
         ) from error
     if split not in splits:
         raise ConfigurationError(

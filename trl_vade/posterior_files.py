@@ -12,7 +12,7 @@ from .durable import save_whole
 from .errors import ConfigurationError, SnapshotError, SnapshotMismatchError, VADEError
 from .posterior_repo import table_path
 from .posterior_source import split_source
-from .posterior_table import PosteriorTable, facts_of, posterior_table, read_table, write_table
+from .posterior_table import PosteriorTable, facts_of, hub_id, posterior_table, read_table, write_table
 from .posterior_views import COLUMNS, named_by_keys, row_records
 from .snapshot import METADATA_FILE, POSTERIOR_FILE, Snapshot, load_snapshot
 
@@ -128,7 +128,7 @@ def _names_from(
 ) -> dict[str, Any]:
     """What `posterior_table` takes of the data set: `sample_id`, `task` and `facts`."""
     from .data import dataset_fingerprint, sample_keys
-    from .run_facts import hub_id, hub_origin
+    from .run_facts import hub_origin
     from .sample_ids import row_labels, sample_ids
 
     place, revision = (name, None) if Path(name).exists() else split_source(name)
@@ -156,8 +156,10 @@ def _names_from(
 
 def _load_rows(place: str, config: str | None, split: str, revision: str | None) -> Any:
     from datasets import load_dataset, load_from_disk
-    from datasets.exceptions import DatasetGenerationError, DatasetsError
+    from datasets.exceptions import DatasetsError
     from yaml import YAMLError
+
+    from .data import why_not_loaded
 
     try:
         if (Path(place) / "dataset_dict.json").exists():  # as `save_to_disk` leaves several splits
@@ -167,8 +169,6 @@ def _load_rows(place: str, config: str | None, split: str, revision: str | None)
         return load_dataset(place, config, split=split, revision=revision)
     # datasets 5.2: an unknown split or configuration is a ValueError, a script a RuntimeError, a card a YAMLError.
     except (ValueError, KeyError, OSError, RuntimeError, DatasetsError, YAMLError) as error:
-        # It says "An error occurred while generating the dataset", and its cause what happened.
-        reason = (isinstance(error, DatasetGenerationError) and error.__cause__) or error
         raise ConfigurationError(
-            f"--dataset {place} with --split {split} cannot be loaded: {' '.join(str(reason).split())}"
+            f"--dataset {place} with --split {split} cannot be loaded: {why_not_loaded(error)}"
         ) from error

@@ -16,12 +16,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import DatasetCard, DatasetCardData, constants, hf_hub_download
+from huggingface_hub import DatasetCard, DatasetCardData, hf_hub_download
 
 from .card_templates import markdown_table, template_path
 from .checks import shown
 from .errors import ConfigurationError, VADEError
-from .hub import HubTarget, commit_folder, ensure_repo
+from .hub import HubTarget, branch_of, commit_folder, ensure_repo
 from .pass_rates import bin_counts, bin_names, draw_pass_rates
 from .posterior_columns import digest_of_rows
 from .posterior_facts import beginning, fact_rows, known_sampler, size_category
@@ -110,26 +110,19 @@ def publish_posterior(
             if step in steps and not force:
                 _refuse_loss(table, _published(target, step), f"{target} has {step_name(step)}")
             newest = max([*steps, step])
-            if newest == step:
-                card = render_posterior_card(table, steps, target.repo_id, picture=picture, revision=revision)
-                return {CARD_FILE: card.encode()}
+            latest = newest == step
             card = render_posterior_card(
-                _published(target, newest),
+                table if latest else _published(target, newest),
                 [*steps, step],
                 target.repo_id,
-                picture=PICTURE_FILE in files,
+                picture=picture if latest else PICTURE_FILE in files,
                 revision=revision,
             )
-            return {CARD_FILE: card.encode(), PICTURE_FILE: None}
+            return {CARD_FILE: card.encode()} | ({} if latest else {PICTURE_FILE: None})
 
         message = f"Posterior of optimiser step {step}"
-        tag = None if _branch(revision) else step_name(step)
+        tag = None if branch_of(revision) else step_name(step)
         return str(commit_folder(target, folder, message=message, render=render, tag=tag).commit_url)
-
-
-def _branch(revision: str | None) -> str | None:
-    """The branch where it is not main, which every reader takes by default."""
-    return None if revision == constants.DEFAULT_REVISION else revision
 
 
 def _published(target: HubTarget, step: int) -> PosteriorTable:
@@ -188,7 +181,7 @@ def render_posterior_card(
         repo_id=repo_id or "you/repo",
         step=step,
         step_name=step_name(step),
-        branch=_branch(revision),
+        branch=branch_of(revision),
         of_model=_of_model(table.metadata),
         facts_table=markdown_table(["", ""], fact_rows(table)),
         counts_table=markdown_table(["pass rate", "rows"], counts),

@@ -116,9 +116,7 @@ class Publication:
         """
         args, step = trainer.args, trainer.state.global_step
         uploads = [one.upload for one in wanted]
-        target = HubTarget(
-            trainer.hub_model_id, "model", wanted[0].revision, args.hub_private_repo if private is None else private
-        )
+        target = replace(model_target(args, private), repo_id=trainer.hub_model_id, revision=wanted[0].revision)
         parts = {upload.path_in_repo: upload.folder for upload in uploads if upload.path_in_repo}
         push = Push(
             target,
@@ -130,11 +128,10 @@ class Publication:
         )
         name = f"{'model' if checkpoint is None else 'checkpoint'}-{step:06d}"
         folder = None if checkpoint is None else Path(checkpoint)
-
-        again = itertools.count()
+        tries = itertools.count()  # after the first, the output directory may be of a later save than the checkpoint
 
         def prepare(push: Push) -> Push:
-            staged = stage(name, self._output_dir, uploads, folder, late=next(again) > 0)
+            staged = stage(name, self._output_dir, uploads, folder, late=next(tries) > 0)
             return replace(push, folder=staged, command=None)  # what is set aside is the whole of it
 
         return self._queue.put(push, wanted[0].token, prepare)
