@@ -247,10 +247,12 @@ def connected_hub(folder):
     """
     from huggingface_hub.utils import close_session, http_backoff, http_stream_backoff
 
-    from tests.loopback_hub import LoopbackHub, client_environment
+    # pytest loads this file by itself, and the faults as `tests.conftest`. The name `tests` is not always ours: of
+    # latex2sympy2 1.5.4, which lmms-eval needs, it is an installed package.
+    stand_in = importlib.import_module(f"{__package__}.loopback_hub" if __package__ else "loopback_hub")
 
-    with LoopbackHub() as running, pytest.MonkeyPatch.context() as patch:
-        environment = client_environment(running, folder)
+    with stand_in.LoopbackHub() as running, pytest.MonkeyPatch.context() as patch:
+        environment = stand_in.client_environment(running, folder)
         gone = os.environ.keys() - environment.keys()
         try:
             for name in gone:

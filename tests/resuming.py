@@ -14,6 +14,16 @@ class StopAfter(TrainerCallback):
         control.should_training_stop = state.global_step == self.step
 
 
+class SaveAt(TrainerCallback):
+    """Asks for a checkpoint at one step, as a user's own callback does, beside those that the run saves anyway."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_save |= state.global_step == self.step
+
+
 def assert_same_end(resumed, whole):
     """The same choices and outcomes, the same posterior to the byte, the same weights, the same totals."""
     assert SelectionLog(resumed.args.output_dir).read() == SelectionLog(whole.args.output_dir).read()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.answers import LONGEST_ANSWER, find_answer, undecorated
+from trl_vade.answers import LONGEST_ANSWER, find_answer, tagged_answer, undecorated
 
 
 def test_what_was_thought_is_no_answer():
@@ -89,3 +89,36 @@ def test_readings_are_short_and_never_blank(text):
     readings = find_answer(text)
     assert len(readings) <= 2
     assert all(reading.strip() and len(reading) <= LONGEST_ANSWER for reading in readings)
+
+
+# ---------------------------------------------------------------------------------- what lmms-eval's scoring is given
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer"),
+    [
+        ("<answer>42</answer>", "42"),
+        ("<think>41</think>\n<answer> 42 </answer>\nThat is all.", "42"),
+        ("<think><answer>41</answer></think><answer>42</answer>", "42"),
+        ("<answer>41</answer> no, <ANSWER>42</ANSWER>", "42"),
+        ("<answer>**B**: Paris.</answer>", "**B**: Paris."),  # what a benchmark takes off is its own affair
+        ("<answer>41</answer> better: <answer>42", ""),  # cut off
+        ("<think>It is <answer>42</answer>", ""),
+        ("<answer></answer>", ""),
+        ("<think>It is 41.</think>The answer is 42", "The answer is 42"),
+    ],
+)
+def test_a_benchmark_gets_what_is_in_the_last_tag_after_the_thinking(completion, answer):
+    assert tagged_answer(completion) == answer
+
+
+@given(st.text(alphabet="answer 42.\n\\boxed{}*", max_size=100))
+def test_a_text_without_tags_goes_to_the_benchmark_as_it_is(text):
+    assert tagged_answer(text) == text
+
+
+@given(st.text(alphabet="answer 42.\n*", max_size=100))
+def test_the_tagged_answer_is_that_of_the_training(text):
+    """Where the reward reads an answer in tags, a benchmark gets the same one, with its decoration."""
+    completion = f"<think>It is 7.</think><answer>{text}</answer>"
+    assert find_answer(completion) == find_answer(f"<answer>{tagged_answer(completion)}</answer>")

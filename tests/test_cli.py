@@ -1,4 +1,7 @@
-"""The command `trl-vade`: what it prints, where, and with which exit code. `posterior` is in test_cli_posterior.py."""
+"""The command `trl-vade`: what it prints, where, and with which exit code.
+
+`evaluate` is in test_cli_evaluate.py, `posterior` in test_cli_posterior.py.
+"""
 
 import json
 import re
@@ -14,7 +17,7 @@ from test_report import write_run
 from typer.testing import CliRunner
 
 import trl_vade
-from trl_vade.cli import app, lmms_eval_command, without_tokens
+from trl_vade.cli import app
 from trl_vade.planning import PlanArguments, print_plan
 
 PACKAGE = Path(trl_vade.__file__).parent
@@ -99,7 +102,7 @@ def test_it_runs_as_a_module_too():
 
 def test_only_the_command_line_imports_typer():
     using = {name for name in SOURCES if "typer" in {full.split(".")[0] for full in imports_of(name)}}
-    assert using == {"cli", "cli_posterior"}
+    assert using == {"cli", "cli_evaluate", "cli_posterior"}
 
 
 # -------------------------------------------------------------------------------------------------------------- plan
@@ -166,117 +169,3 @@ def test_a_disk_that_refuses_is_a_message_and_no_traceback(tmp_path):
     folder = write_run(tmp_path / "out")
     (folder / "vade_summary.json").mkdir()
     assert "Error: [Errno 21] Is a directory" in said(run("report", folder), 1)
-
-
-# ---------------------------------------------------------------------------------------------------------- evaluate
-
-TASKS = ["--tasks", "chartqa", "--output_path", "results"]
-
-
-def test_the_command_of_an_evaluation_has_the_users_options_unchanged():
-    options = [*TASKS, "--batch_size", "8", "--gen_kwargs", "temperature=1,max_new_tokens=16", "--log_samples"]
-    defaults = ["--model", "qwen2_5_vl", "--model_args", "pretrained=you/model"]
-    assert lmms_eval_command("you/model", options) == [sys.executable, "-m", "lmms_eval", *defaults, *options]
-
-
-@pytest.mark.parametrize(
-    ("own", "defaults"),
-    [
-        (["--model", "qwen2_vl"], ["--model_args", "pretrained=m"]),
-        (["--model=qwen2_vl"], ["--model_args", "pretrained=m"]),
-        (["--model_args", "pretrained=m,device_map=cpu"], ["--model", "qwen2_5_vl"]),
-        (["--model", "vllm", "--model_args=model=m"], []),
-    ],
-)
-def test_a_default_stands_where_the_user_gave_none(own, defaults):
-    assert lmms_eval_command("m", [*TASKS, *own])[3:] == [*defaults, *TASKS, *own]
-
-
-def test_the_command_can_be_printed_without_running_it():
-    result = run("evaluate", "--print_command", "a model", *TASKS, "--help")
-    assert result.exit_code == 0
-    defaults = "--model qwen2_5_vl --model_args 'pretrained=a model'"
-    assert result.stdout.endswith(f"-m lmms_eval {defaults} {' '.join(TASKS)} --help\n")
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--tasks", "chartqa"], "give --output_path"),
-        (["--tasks", "chartqa", "--output_path"], "give --output_path"),
-        ([*TASKS, "--model_args", "device_map=cpu"], "does not name you/model, so lmms-eval would evaluate another"),
-        ([*TASKS, "--model_args", "pretrained=you/other"], "does not name you/model"),
-    ],
-)
-def test_an_evaluation_whose_result_could_mislead_is_a_usage_error(options, says):
-    assert says in " ".join(said(run("evaluate", "you/model", *options), 2).split())
-
-
-def test_without_lmms_eval_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "lmms_eval", None)
-    assert 'pip install "trl-vade[eval]"' in said(run("evaluate", "m", *TASKS), 1)
-
-
-def test_no_token_goes_to_lmms_eval_and_what_it_needs_does():
-    kept = {"PATH": "/bin", "OPENAI_API_KEY": "EMPTY", "HF_HOME": "/h", "HF_TOKEN_PATH": "/h/token"}
-    kept["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
-    secret = dict.fromkeys(["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN", "GITHUB_TOKEN"], "hf_secret")
-    assert without_tokens({**kept, **secret}) == kept
-
-
-STAND_IN = '''
-"""Stand-in for lmms-eval 0.7.3: it prints what it was given, and leaves results, or none, and exits as it is told."""
-
-import os, pathlib, sys
-
-print(sys.argv[1:], sorted(os.environ.items()))
-arguments = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-folder = pathlib.Path(arguments["--output_path"]) / "you__model"
-folder.mkdir(parents=True, exist_ok=True)
-if name := arguments.get("--leaves"):
-    (folder / name).write_text("{}")
-sys.exit(int(arguments.get("--exits", 0)))
-'''
-
-
-@pytest.fixture
-def stand_in(tmp_path, monkeypatch):
-    """A package of the name lmms_eval that can be run; its folder of results has those of an earlier evaluation."""
-    package = tmp_path / "site" / "lmms_eval"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "__main__.py").write_text(STAND_IN)
-    monkeypatch.syspath_prepend(package.parent)
-    monkeypatch.setenv("PYTHONPATH", str(package.parent))
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    monkeypatch.chdir(tmp_path)
-    earlier = tmp_path / "results" / "you__model" / "20260101_results.json"
-    earlier.parent.mkdir(parents=True)
-    earlier.write_text("{}")
-    return tmp_path
-
-
-def test_an_evaluation_that_left_results_succeeds(stand_in, capfd):
-    result = run("evaluate", "you/model", *TASKS, "--leaves", "20260102_results.json")
-    assert result.exit_code == 0, result.output
-    log = capfd.readouterr().out
-    assert "pretrained=you/model" in log
-    assert "hf_secret" not in log
-
-
-@pytest.mark.parametrize(
-    ("options", "exit_code"),
-    [
-        ([], 1),  # as lmms-eval 0.7.3 ends when a task fails: exit code 0, no results
-        (["--exits", 3], 3),
-        (["--leaves", "20260102_samples_chartqa.jsonl"], 1),
-    ],
-)
-def test_an_evaluation_without_new_results_fails_whatever_lmms_eval_says(stand_in, options, exit_code):
-    result = run("evaluate", "you/model", *TASKS, *options)
-    assert "left no new results file (*_results.json) under results" in said(result, exit_code)
-
-
-def test_the_exit_code_of_lmms_eval_is_kept_where_it_left_results(stand_in):
-    options = ["--leaves", "20260102_results.json", "--exits", 4]
-    assert run("evaluate", "you/model", *TASKS, *options).exit_code == 4

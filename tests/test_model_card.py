@@ -233,7 +233,7 @@ def test_the_metadata_name_model_data_and_task(completed):
 
 
 def test_trl_still_writes_a_licence_that_says_nothing(tmp_path):
-    """If it does no more, `_complete_metadata` need not take it out."""
+    """If it does no more, `complete_metadata` need not take it out."""
     trl_card(tmp_path / "README.md")
     assert ModelCard.load(tmp_path / "README.md").data.get("licence") == "license"
 

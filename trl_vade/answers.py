@@ -56,6 +56,15 @@ def find_answer(completion: str) -> list[str]:
     return [reading for reading in dict.fromkeys(map(undecorated, readings)) if reading]
 
 
+def tagged_answer(completion: str) -> str:
+    """What stands in the last `<answer>` after the thinking, "" where the tag is not closed; all that follows the
+    thinking where there is no tag: a text without tags stays as it is.
+    """
+    text = _after_thinking(completion)
+    tagged = _in_tags(text)
+    return text if tagged is None else tagged.strip()
+
+
 def undecorated(text: str) -> str:
     """`text` in plain characters, without what may stand around it: spaces, formula marks, quotes, a full stop."""
     text = unicodedata.normalize("NFC", text.translate(_PLAIN))

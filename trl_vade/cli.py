@@ -4,20 +4,15 @@ What a command needs is imported when it runs, so `trl-vade --help` loads neithe
 token: the Hub's client reads the login of `hf auth login`, or HF_TOKEN.
 """
 
-import importlib.util
 import io
-import os
-import shlex
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from . import __version__, cli_posterior
+from . import __version__, cli_evaluate, cli_posterior
 from .errors import VADEError
 
 
@@ -45,6 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # a traceback with the values of variables could show a token
     epilog="The Hub's login is that of `hf auth login`, or HF_TOKEN; no command takes a token.",
 )
+app.command(name="evaluate", short_help="Evaluate a model on benchmarks.")(cli_evaluate.evaluate)
 app.add_typer(cli_posterior.app, name="posterior", short_help="Look at posteriors; to the Hub and back.")
 AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True}
 
@@ -133,101 +129,6 @@ def report(
     print_table("What the sampler did", summary_rows(summary))
     typer.echo(f"Picture: {output_dir / REPORT_FILE}")
     typer.echo(f"Summary: {output_dir / SUMMARY_FILE}")
-
-
-# ---------------------------------------------------------------------------------------------------------- evaluate
-
-
-# Options end at MODEL, so that everything after it, `--help` too, reaches lmms-eval as it is.
-@app.command(
-    context_settings={"allow_extra_args": True, "allow_interspersed_args": False},
-    short_help="Evaluate a model with lmms-eval.",
-)
-def evaluate(
-    context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, or a model of the Hub.")],
-    print_command: Annotated[
-        bool, typer.Option("--print_command", help="Print lmms-eval's command and run nothing.")
-    ] = False,
-) -> None:
-    """Evaluate a model with lmms-eval, whose own options follow MODEL.
-
-    Without --model and --model_args among them: qwen2_5_vl and pretrained=MODEL. Exit code 0 means that a new results
-    file lies under --output_path: lmms-eval itself exits 0 on failure, too.
-
-    lmms-eval prints HF_TOKEN into its log, so it gets no environment variable whose name ends in TOKEN. For gated data
-    log in by `hf auth login`. It is installed by pip install "trl-vade[eval]".
-
-    \b
-    Examples:
-      trl-vade evaluate qwen-vade --tasks chartqa --output_path results
-      trl-vade evaluate you/qwen-vade --tasks mathvista_testmini,chartqa \\
-        --output_path results --batch_size 8 --log_samples
-      trl-vade evaluate --print_command qwen-vade --tasks chartqa \\
-        --output_path results
-    """
-    command = lmms_eval_command(model, context.args)
-    if print_command:
-        typer.echo(shlex.join(command))
-        return
-    if importlib.util.find_spec("lmms_eval") is None:
-        raise VADEError('lmms-eval is not installed here: pip install "trl-vade[eval]".')
-    output = Path(_value(context.args, "--output_path") or ".")
-    before = _results(output)
-    code = subprocess.run(command, env=without_tokens(os.environ), check=False).returncode
-    if not _results(output) - before:
-        typer.echo(
-            f"Error: lmms-eval ended with exit code {code} and left no new results file (*_results.json) under "
-            f"{output}, so nothing was evaluated, whatever the code says. Its log above has the reason. It gets no "
-            "HF_TOKEN; for gated data log in by `hf auth login`.",
-            err=True,
-        )
-        raise typer.Exit(code if code > 0 else 1)
-    raise typer.Exit(code if code >= 0 else 1)
-
-
-def lmms_eval_command(model: str, options: Sequence[str]) -> list[str]:
-    """The command that evaluates `model`: the user's options unchanged, after what they leave out.
-
-    Raises:
-        typer.BadParameter: there is no --output_path, or --model_args is about another model.
-    """
-    if not _value(options, "--output_path"):
-        raise typer.BadParameter(
-            "give --output_path FOLDER after MODEL: lmms-eval exits 0 on failure, too, so the results file that it "
-            "leaves there is the only sign of success."
-        )
-    arguments = _value(options, "--model_args")
-    if arguments is not None and model not in arguments:
-        raise typer.BadParameter(
-            f"--model_args {arguments} does not name {model}, so lmms-eval would evaluate another model: add "
-            f"pretrained={model} to it (for vLLM model={model})."
-        )
-    command = [sys.executable, "-m", "lmms_eval"]
-    command += [] if _value(options, "--model") else ["--model", "qwen2_5_vl"]
-    command += [] if arguments else ["--model_args", f"pretrained={model}"]
-    return [*command, *options]
-
-
-def without_tokens(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without secrets that lmms-eval 0.7.3 would print (it logs HF_TOKEN); a judge's key stays."""
-    switch = "HF_HUB_DISABLE_IMPLICIT_TOKEN"  # is no token
-    return {name: value for name, value in environment.items() if not name.endswith("TOKEN") or name == switch}
-
-
-def _value(options: Sequence[str], name: str) -> str | None:
-    """The value of an option in an argument list, `--name value` or `--name=value`; the last one counts."""
-    value = None
-    for place, option in enumerate(options):
-        if option == name:
-            value = options[place + 1] if place + 1 < len(options) else ""
-        elif option.startswith(f"{name}="):
-            value = option.removeprefix(f"{name}=")
-    return value
-
-
-def _results(folder: Path) -> set[tuple[Path, int]]:
-    return {(path, path.stat().st_mtime_ns) for path in folder.rglob("*_results.json")}
 
 
 def main() -> None:

@@ -10,6 +10,8 @@
     |-- CheckpointIncompleteError(FileNotFoundError, ValueError)  no whole checkpoint where one was asked for
     |-- CheckpointSaveError(OSError)                a checkpoint could not be written
     |-- EngineError(RuntimeError)                   a generation engine cannot do what training needs of it
+    |-- EvaluationError(RuntimeError)               a benchmark was not evaluated, or not in full
+    |   `-- JudgeError                                  because of the model that judges the answers
     |-- HubError(OSError)                           the Hub refused, or could not be reached
     |   `-- HubOfflineError                             because HF_HUB_OFFLINE says so
     |-- ImageDecodeError(OSError)                   an image of a chosen row cannot be decoded
@@ -60,6 +62,14 @@ class CheckpointSaveError(VADEError, OSError):
 
 class EngineError(VADEError, RuntimeError):
     """A generation engine (a vLLM server) cannot do what training needs of it."""
+
+
+class EvaluationError(VADEError, RuntimeError):
+    """A benchmark was not evaluated, or not in full: a run left no result, or one that cannot be true."""
+
+
+class JudgeError(EvaluationError):
+    """The model that judges the answers is not there, gives nothing, or gives what is no verdict."""
 
 
 class HubError(VADEError, OSError):

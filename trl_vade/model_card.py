@@ -6,31 +6,26 @@ the recipe, the data, what was measured, where the posterior is, how to use the 
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from accelerate.logging import get_logger
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import ModelCard
 from jinja2 import Environment, StrictUndefined
 
+from .card_metadata import CARD_FILE, END, START, complete_metadata
 from .card_templates import template_path
 from .durable import save_whole
 from .hub import branch_of
 from .posterior_facts import beginning
-from .posterior_table import hub_id
 from .report import summarise
 from .run import Run
 from .run_facts import live_run, run_facts
 
 logger = get_logger(__name__)
 
-CARD_FILE = "README.md"
 CURVES_FILE = "vade_training.png"
-START = "<!-- trl_vade: what follows is written by trl_vade, anew at every save -->"
-END = "<!-- trl_vade: end -->"
-TAGS = ("trl", "grpo", "vade", "trl-vade")
 
 _SETTINGS = (
     *("sampler", "preset", "information_gain", "decay_sampled", "decay_unsampled", "signal_aware_decay", "cooldown"),
@@ -100,8 +95,9 @@ def complete_model_card(
         curves: file name of the picture of the training curves in the same folder; None: there is none.
         posterior_repo: Hub id of the data-set repository with the posterior; None: it is in the model's own.
         hub_model_id: of the model's repository; None: it has none.
-        results: of benchmarks, each with `benchmark`, `metric`, `value`, `stderr` and `runs`; the last two may be
-            None. None or empty: "Not evaluated yet."
+        results: of benchmarks, each with `benchmark`, `metric`, `value`, `stderr` and `runs`, and the `dataset` (its
+            id on the Hub), `config` and `split` where they are known; all but the first three may be None. None or
+            empty: "Not evaluated yet."
         summary: what was measured in training, from `report.summarise`.
         vision: whether the model takes pictures.
         adapter: whether what is saved is a PEFT adapter of the base model.
@@ -113,7 +109,7 @@ def complete_model_card(
     """
     path, results = Path(path), list(results or [])
     card = ModelCard(path.read_text(encoding="utf-8"))
-    _complete_metadata(card.data, facts, results, vision=vision, name=hub_model_id or path.absolute().parent.name)
+    complete_metadata(card.data, facts, results, vision=vision, name=hub_model_id or path.absolute().parent.name)
     branch = branch_of(revision) if hub_model_id else None
     shown = {"curves": curves, "posterior_repo": posterior_repo, "vision": vision, "adapter": adapter}
     card.text = _with_sections(card.text, _render(facts, summary, results, hub_model_id, branch=branch, **shown))
@@ -141,47 +137,6 @@ def _with_sections(text: str, sections: str) -> str:
     before, _, rest = text.partition(START)
     after = rest.partition(END)[2]
     return f"{before.rstrip()}\n\n{START}\n\n{sections.strip()}\n\n{END}\n{after.lstrip()}"
-
-
-# ------------------------------------------------------------------------------------------------------- metadata
-
-
-def _complete_metadata(
-    data: ModelCardData, facts: Mapping[str, Any], results: list[Mapping[str, Any]], *, vision: bool, name: str
-) -> None:
-    """Keep what TRL says where it can be true, and add the rest; a second call changes nothing."""
-    if data.get("licence") == "license":
-        # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, and its value one of a list:
-        # this is neither, and says nothing. Which licence holds is for the owner to say.
-        data.pop("licence")
-    data.library_name = data.library_name or "transformers"
-    data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
-    data.base_model = facts.get("base_model") or hub_id(data.base_model)
-    # The Hub refuses a card whose `datasets` are no ids, and TRL writes whatever name it was given.
-    named = [data.datasets] if isinstance(data.datasets, str) else data.datasets or []
-    known = [facts.get("dataset"), *(name for name in named if hub_id(name) and "/" in name)]
-    data.datasets = list(dict.fromkeys(filter(None, known))) or None
-    data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's come out of a set, in another order in each process
-    data.eval_results = [
-        _eval_result(line, data.pipeline_tag) for line in results if line.get("value") is not None
-    ] or None
-    if data.eval_results:
-        data.model_name = data.model_name or name.split("/")[-1]
-
-
-def _eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
-    return EvalResult(
-        task_type=task,
-        dataset_type=_slug(line["benchmark"]),
-        dataset_name=line["benchmark"],
-        metric_type=_slug(line["metric"]),
-        metric_name=line["metric"],
-        metric_value=line["value"],
-    )
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "other"
 
 
 # ------------------------------------------------------------------------------------------------------- sections

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
-from conftest import says_a_digit
+from conftest import SMALL_RUN, make_text_rows, says_a_digit, train
 from peft import LoraConfig
-from resuming import StopAfter, assert_same_end, first_letter, rows_with_images
-from transformers import TrainerCallback
+from resuming import SaveAt, StopAfter, assert_same_end, first_letter, rows_with_images
 
-from trl_vade import VADEGRPOTrainer
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.generation_batch import file_name
 
 # 24 rows and 4 a generation batch: six generation batches an epoch.
@@ -49,9 +48,15 @@ def start(request, text_model_path, text_rows, make_args, tmp_path):
     return make
 
 
+def whole_run(start, *arguments, **changes):
+    """The run that was never stopped. It saves nothing: that its twins do makes no difference either."""
+    whole = start("whole", *arguments, **changes, save_strategy="no")
+    whole.train()
+    return whole
+
+
 def resumed_from(start, stop, *arguments, **changes):
-    """Stop a run one step past its checkpoint `stop`, and go on from that one in a new trainer."""
-    start("parts", *arguments, callbacks=[StopAfter(stop + 1)], **changes).train()
+    """Go on from the checkpoint `stop` of the interrupted run, in a new trainer."""
     resumed = start("parts", *arguments, **changes)
     resumed.train(resume_from_checkpoint=str(Path(resumed.args.output_dir) / f"checkpoint-{stop}"))
     return resumed
@@ -61,15 +66,12 @@ def resumed_from(start, stop, *arguments, **changes):
 def test_a_resumed_run_is_the_run_that_was_never_stopped(start, case):
     changes = dict(CASES[case])
     stop = changes.pop("stop", 3)
-    whole = start("whole", **changes)
-    whole.train()
-    # Of two checkpoints in turn, one is inside a generation batch where that has several steps. The later one first:
-    # going on from the other writes it again.
-    start("parts", callbacks=[StopAfter(stop + 2)], **changes).train()
+    changes["save_steps"] = stop  # a save takes longer than a step, and each that is made here is gone on from
+    whole = whole_run(start, **changes)
+    # Of two checkpoints in turn, one is inside a generation batch where that has several steps.
+    start("parts", callbacks=[SaveAt(stop + 1), StopAfter(stop + 2)], **changes).train()
     for checkpoint in (stop + 1, stop):
-        resumed = start("parts", **changes)
-        resumed.train(resume_from_checkpoint=str(Path(resumed.args.output_dir) / f"checkpoint-{checkpoint}"))
-        assert_same_end(resumed, whole)
+        assert_same_end(resumed_from(start, checkpoint, **changes, save_strategy="no"), whole)
 
 
 @pytest.mark.slow
@@ -80,28 +82,36 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(start, case):
 def test_on_the_testbed_too(start, case):
     changes = dict(CASES[case])
     stop = changes.pop("stop", 3)
-    whole = start("whole", "testbed", **changes)
-    whole.train()
-    assert_same_end(resumed_from(start, stop, "testbed", **changes), whole)
+    changes["save_steps"] = stop
+    whole = whole_run(start, "testbed", **changes)
+    start("parts", "testbed", callbacks=[StopAfter(stop + 1)], **changes).train()
+    assert_same_end(resumed_from(start, stop, "testbed", **changes, save_strategy="no"), whole)
 
 
 @pytest.mark.parametrize("peft", [False, True])
-@pytest.mark.parametrize("stop", [2, 3])  # between generation batches, and inside one
-def test_a_run_on_images_resumes_bit_for_bit(start, stop, peft):
+def test_a_run_on_images_resumes_bit_for_bit(start, peft):
     changes = {"max_steps": 4, "steps_per_generation": 2, "peft": peft}
-    whole = start("whole", "testbed", **changes)
-    whole.train()
-    assert_same_end(resumed_from(start, stop, "testbed", **changes), whole)
+    whole = whole_run(start, "testbed", **changes)
+    start("parts", "testbed", callbacks=[StopAfter(4)], **changes).train()
+    # Inside a generation batch, and between two. The later one first: going on from the other writes it again.
+    for stop in (3, 2):
+        assert_same_end(resumed_from(start, stop, "testbed", **changes), whole)
 
 
-def test_a_run_resumed_twice_is_the_run_that_was_never_stopped(start):
-    whole = start("whole", num_iterations=2)
-    whole.train()
+@pytest.fixture(scope="module")
+def twice_iterated(text_model_path, tmp_path_factory):
+    """A run of two iterations that was never stopped, for the tests that look at its end alone."""
+    folder = tmp_path_factory.mktemp("whole")
+    args = VADEGRPOConfig(**SMALL_RUN | {"output_dir": str(folder), "max_steps": 8, "num_iterations": 2})
+    return train(text_model_path, make_text_rows(), args)
+
+
+def test_a_run_resumed_twice_is_the_run_that_was_never_stopped(start, twice_iterated):
     start("parts", num_iterations=2, callbacks=[StopAfter(3)]).train()
     for stop in (5, 8):
         resumed = start("parts", num_iterations=2, callbacks=[StopAfter(stop)])
         resumed.train(resume_from_checkpoint=True)
-    assert_same_end(resumed, whole)
+    assert_same_end(resumed, twice_iterated)
 
 
 # ------------------------------------------------------------------- whoever asks for a checkpoint, it is whole
@@ -129,15 +139,12 @@ def test_a_checkpoint_at_the_end_of_each_epoch_resumes_bit_for_bit(start):
 def test_the_final_step_is_saved_and_the_run_can_be_made_longer(start):
     """Step 7 is no multiple of `save_steps`, and falls inside a generation batch."""
     changes = {"save_steps": 5, "num_iterations": 2, "lr_scheduler_type": "constant"}
-    whole = start("whole", max_steps=12, **changes)
-    whole.train()
+    whole = whole_run(start, max_steps=12, **changes)
     short = start("parts", max_steps=7, **changes)
     short.train()
     assert checkpoints(short) == [5, 7]
     assert (Path(short.args.output_dir) / "checkpoint-7" / file_name(0)).exists()
-    longer = start("parts", max_steps=12, **changes)
-    longer.train(resume_from_checkpoint=True)
-    assert_same_end(longer, whole)
+    assert_same_end(resumed_from(start, 7, max_steps=12, **changes, save_strategy="no"), whole)
 
 
 def test_the_best_checkpoint_inside_a_generation_batch_resumes_bit_for_bit(
@@ -175,19 +182,11 @@ def test_the_best_checkpoint_inside_a_generation_batch_resumes_bit_for_bit(
     assert_same_end(resumed, whole)
 
 
-class AskForASave(TrainerCallback):
-    """As a user's own callback does, at a step of its choice."""
-
-    def on_step_end(self, args, state, control, **kwargs):
-        control.should_save = state.global_step == 3
-
-
-def test_a_save_that_a_callback_asks_for_inside_a_generation_batch_is_not_put_off(start):
+def test_a_save_that_a_callback_asks_for_inside_a_generation_batch_is_not_put_off(start, twice_iterated):
     changes = {"save_strategy": "no", "num_iterations": 2}
-    whole = start("whole", callbacks=[AskForASave()], **changes)
-    whole.train()
-    assert checkpoints(whole) == [3]
-    start("parts", callbacks=[AskForASave(), StopAfter(4)], **changes).train()
+    stopped = start("parts", callbacks=[SaveAt(3), StopAfter(4)], **changes)
+    stopped.train()
+    assert checkpoints(stopped) == [3]
     resumed = start("parts", **changes)
     resumed.train(resume_from_checkpoint=True)
-    assert_same_end(resumed, whole)
+    assert_same_end(resumed, twice_iterated)

@@ -1,0 +1,143 @@
+"""`VADEEvalCallback` with the real lmms-eval inside real trainings of the testbed's Qwen2.5-VL."""
+
+import importlib.util
+import random
+
+import numpy as np
+import pytest
+import torch
+from conftest import assert_equal_weights, logged, weights
+
+pytestmark = [
+    pytest.mark.lmms,
+    pytest.mark.skipif(
+        importlib.util.find_spec("lmms_eval") is None, reason='needs lmms-eval: pip install -e ".[eval,test]"'
+    ),
+]
+ROWS = 16
+RUN = {
+    "per_device_train_batch_size": 8,
+    "num_generations": 4,
+    "max_completion_length": 12,
+    "max_steps": 4,
+    "learning_rate": 1e-3,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "use_cpu": True,
+    # The trainer's own evaluation, greedy: one completion a row.
+    "num_generations_eval": 1,
+    "per_device_eval_batch_size": ROWS,
+    "generation_kwargs": {"top_k": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def make_trainer(tmp_path_factory):
+    from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+    from trl_vade.testbed import exact_answer_reward, load_testbed_dataset, load_testbed_model
+
+    rows, path = load_testbed_dataset(progress=False), str(load_testbed_model(progress=False))
+
+    def make(**changes):
+        args = VADEGRPOConfig(output_dir=str(tmp_path_factory.mktemp("run")), **(RUN | changes))
+        validation = rows["validation"].select(range(ROWS))
+        return VADEGRPOTrainer(path, exact_answer_reward, args, rows["train"], eval_dataset=validation)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def runs(make_trainer):
+    """The same training with sampled completions: without evaluations, and with one after every step."""
+    from trl_vade.eval_callback import VADEEvalCallback
+    from trl_vade.eval_settings import Generation
+
+    generation, found = Generation(temperature=1.0, max_new_tokens=12), []
+    for watched in (False, True):
+        trainer = make_trainer(generation_kwargs=None)  # which seeds all generators
+        if watched:
+            trainer.add_callback(VADEEvalCallback(trainer, ["testbed"], every_steps=1, limit=8, generation=generation))
+        trainer.train()
+        found.append((trainer, random.random(), np.random.random(), torch.rand(1).item()))
+    return found
+
+
+def test_a_training_with_evaluations_is_bit_for_bit_the_one_without(runs):
+    (plain, *numbers), (watched, *others) = runs
+    assert numbers == others  # each generator is where it was
+    assert_equal_weights(weights(plain), weights(watched))
+    left, right = (trainer.selection.sampler.posterior for trainer in (plain, watched))
+    assert np.array_equal(left.alpha, right.alpha)
+    assert np.array_equal(left.beta, right.beta)
+    for name in ("loss", "reward", "vade/effective_gradient_ratio"):
+        assert logged(plain, name) == logged(watched, name)
+        assert len(logged(plain, name)) == RUN["max_steps"]
+
+
+def test_the_scores_are_in_the_log_at_their_steps(runs):
+    watched = runs[1][0]
+    entries = [entry for entry in watched.state.log_history if "lmms/testbed" in entry]
+    assert [entry["step"] for entry in entries] == [1, 2, 3, 4]
+    assert all(0 <= entry["lmms/testbed"] <= 100 for entry in entries)
+
+
+def test_the_score_of_a_task_is_the_trainers_own_validation_reward_for_the_same_completions(make_trainer):
+    """Greedy completions of the same rows, of the weights as they are and of others."""
+    from trl_vade.eval_callback import VADEEvalCallback
+
+    trainer = make_trainer()
+    callback = VADEEvalCallback(trainer, ["testbed"], every_steps=100, limit=ROWS, batch_size=ROWS)
+    scores = [(callback.evaluate()["testbed"], 100 * trainer.evaluate()["eval_reward"])]
+    with torch.no_grad():
+        for weight in trainer.model.parameters():
+            weight.add_(0.02 * torch.randn_like(weight))
+    scores.append((callback.evaluate()["testbed"], 100 * trainer.evaluate()["eval_reward"]))
+    assert [ours for ours, _ in scores] == [theirs for _, theirs in scores]
+    assert len({ours for ours, _ in scores}) == 2, "the noise changed nothing, so the second is no other case"
+
+
+def test_an_evaluation_puts_the_modes_of_all_modules_back(make_trainer):
+    from trl_vade.eval_callback import undisturbed
+
+    model = make_trainer().model
+    model.train()
+    model.model.visual.eval()
+    before = [module.training for module in model.modules()]
+    with undisturbed(model):
+        assert not any(module.training for module in model.modules())
+        torch.rand(3)
+    assert [module.training for module in model.modules()] == before
+
+
+def test_an_evaluation_that_fails_is_logged_and_the_training_goes_on(make_trainer, caplog, monkeypatch):
+    from trl_vade import lmms_scoring
+    from trl_vade.eval_callback import VADEEvalCallback
+
+    def broken(row):
+        raise RuntimeError("no such column")
+
+    trainer = make_trainer(max_steps=2)
+    trainer.add_callback(VADEEvalCallback(trainer, ["testbed"], every_steps=1, limit=4))
+    monkeypatch.setattr(lmms_scoring, "row_messages", broken)
+    trainer.train()
+    assert trainer.state.global_step == 2
+    assert "The evaluation at step 1 failed: RuntimeError: no such column" in caplog.text
+    assert logged(trainer, "lmms/testbed") == []
+
+
+@pytest.mark.parametrize(
+    ("tasks", "options", "says"),
+    [
+        (["mathvista"], {}, "a language model judges the answers there"),
+        (["chartqas"], {}, "is no benchmark here"),
+        (["testbed"], {"every_steps": 0}, "every_steps is 0"),
+        (["mixture"], {}, "--data mixture=FOLDER"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_made(make_trainer, tasks, options, says):
+    from trl_vade.errors import ConfigurationError
+    from trl_vade.eval_callback import VADEEvalCallback
+
+    with pytest.raises(ConfigurationError, match=says):
+        VADEEvalCallback(make_trainer(), tasks, **{"every_steps": 1, **options})

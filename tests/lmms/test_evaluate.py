@@ -1,0 +1,280 @@
+"""`trl-vade evaluate` with the real lmms-eval: from a checkpoint to its published card, and what goes wrong.
+
+The model is the testbed's, fine-tuned; the benchmarks are stand-ins of four rows in the benchmarks' own columns; judge
+and Hub are on the loopback interface. One process of lmms-eval takes about ten seconds to start.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+
+import pytest
+import stand_ins
+from conftest import connected_hub
+from huggingface_hub import HfApi, ModelCard
+from loopback_judge import LoopbackJudge
+from typer.testing import CliRunner
+
+from trl_vade import benchmarks
+from trl_vade.cli import app
+from trl_vade.eval_runs import read_run, run_folder
+from trl_vade.eval_table import read_results
+from trl_vade.mixture_rows import INSTRUCTION
+from trl_vade.testbed import load_testbed_model
+
+pytestmark = [
+    pytest.mark.lmms,
+    pytest.mark.skipif(
+        importlib.util.find_spec("lmms_eval") is None, reason='needs lmms-eval: pip install -e ".[eval,test]"'
+    ),
+]
+THREE = ("chartqa", "scienceqa", "mathvista")
+SAMPLING = ("--temperature", "1.0", "--max_new_tokens", "12", "--model_args", "min_pixels=784")
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """Folders of four rows each, by benchmark."""
+    folder = tmp_path_factory.mktemp("rows")
+    return {name: getattr(stand_ins, name)(folder / name) for name in (*THREE, "mathverse")}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The testbed's model in a folder of its own."""
+    return shutil.copytree(load_testbed_model(progress=False), tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with LoopbackJudge() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def good_judge(judge):
+    yield
+    judge.mode = "good"
+
+
+def evaluate(model, output, rows, tasks, *options, judge=None):
+    """The command, in this process; lmms-eval is in one of its own."""
+    words = ["evaluate", str(model), "--output_path", str(output), "--tasks", ",".join(tasks), *SAMPLING]
+    words += [word for name in tasks if name in rows for word in ("--data", f"{name}={rows[name]}")]
+    words += ["--judge_url", judge.url, "--judge_model", judge.model, "--judge_delay", "0.1"] if judge else []
+    return CliRunner().invoke(app, [*words, *map(str, options)], prog_name="trl-vade")
+
+
+def refused(result, *parts):
+    """The command ended with exit code 1 and one message, which has these parts."""
+    assert result.exit_code == 1, result.output
+    assert isinstance(result.exception, SystemExit), result.exception
+    message = " ".join(result.stderr.split())
+    assert [part for part in parts if part not in message] == [], message
+    return message
+
+
+def texts(output, name, seed):
+    """What the model said, by question."""
+    (file,) = run_folder(output, benchmarks.BENCHMARKS[name], seed).rglob("*_samples_*.jsonl")
+    lines = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    return {line["doc_id"]: line["filtered_resps"] for line in lines}
+
+
+def means(results):
+    return {name: (found["mean"], found["stderr"]) for name, found in results["benchmarks"].items()}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory, model, rows, judge):
+    """A checkpoint on the Hub, evaluated by its id with four seeds, and its results there; a token is planted."""
+    folder = tmp_path_factory.mktemp("published")
+    output = folder / "results"
+    with connected_hub(folder / "home") as hub, pytest.MonkeyPatch.context() as patch:
+        HfApi().create_repo("you/tiny")
+        HfApi().upload_folder(repo_id="you/tiny", folder_path=model)
+        commits = len(hub.repos["you/tiny"].history())
+        patch.setenv("HF_TOKEN", os.environ["HF_TOKEN"])
+        result = evaluate("you/tiny", output, rows, THREE, "--push_to_hub", "you/tiny", judge=judge)
+        assert result.exit_code == 0, result.output + result.stderr
+        yield hub, output, result.output, commits
+
+
+def test_a_checkpoint_is_evaluated_with_four_seeds_and_the_table_has_the_mean_and_the_paper_beside(published):
+    _, output, printed, _ = published
+    results = read_results(output)
+    assert results["seeds"] == [0, 1, 2, 3]
+    assert set(results["benchmarks"]) == set(THREE)
+    for name, found in results["benchmarks"].items():
+        scores = [run["score"] for run in found["runs"]]
+        assert len(scores) == 4
+        assert found["mean"] == pytest.approx(sum(scores) / 4)
+        assert found["questions"] == 4
+        assert not found["identical_runs"], name
+    assert "average@4" in printed
+    assert results["versions"]["lmms-eval"] == "0.7.3"
+    assert results["judge"]["model"] in printed
+
+
+def test_the_scores_are_those_of_the_answers_that_the_model_gave(published):
+    """lmms-eval scored what stands between the tags: counted here by hand."""
+    _, output, _, _ = published
+    answers = [scene.answer for scene in stand_ins.scenes(4)]
+    for seed in range(4):
+        said = texts(output, "chartqa", seed)
+        right = [f"<answer>{answer}</answer>" in said[number] for number, answer in enumerate(answers)]
+        run = read_run(
+            run_folder(output, benchmarks.BENCHMARKS["chartqa"], seed), benchmarks.BENCHMARKS["chartqa"], seed, None
+        )
+        assert [run.scores[number] >= ok for number, ok in enumerate(right)] == [True] * 4
+    assert any("<answer>" in text for seed in range(4) for text in texts(output, "chartqa", seed).values())
+
+
+def test_the_card_and_the_raw_results_come_to_the_hub_in_one_commit(published):
+    hub, output, printed, commits = published
+    repository = hub.repos["you/tiny"]
+    assert len(repository.history()) == commits + 1
+    files = repository.files()
+    assert len([path for path in files if path.endswith("_samples_vade_chartqa.jsonl")]) == 4
+    assert any(path.endswith("/results.json") for path in files)
+    card = ModelCard(files["README.md"].decode())
+    index = {entry.dataset_name: entry.metric_value for entry in card.data.eval_results}
+    for found in read_results(output)["benchmarks"].values():
+        assert [value for name, value in index.items() if name.startswith(found["title"])] == [round(found["mean"], 2)]
+    assert "Published: " in printed
+
+
+def test_the_token_reaches_neither_lmms_eval_nor_any_file(published):
+    hub, output, printed, _ = published
+    token = hub.token.encode()
+    written = [path for path in output.rglob("*") if path.is_file()]
+    assert [path for path in written if token in path.read_bytes()] == []
+    assert [path for path, content in hub.repos["you/tiny"].files().items() if token in content] == []
+    assert hub.token not in printed
+    assert any(path.suffix == ".log" for path in written)
+
+
+def test_only_what_is_not_finished_is_run_again_and_its_place_in_the_order_changes_nothing(
+    published, rows, model, judge, tmp_path
+):
+    """One run is gone, one has half of its results file: both come out as they were, although others came first."""
+    _, first, _, _ = published
+    output = shutil.copytree(first, tmp_path / "again")
+    (output / "evaluation.json").unlink()  # that was a model of the Hub; this is the same in a folder
+    gone, half = (
+        run_folder(output, benchmarks.BENCHMARKS[name], seed) for name, seed in (("scienceqa", 1), ("chartqa", 3))
+    )
+    shutil.rmtree(gone)
+    (file,) = half.rglob("*_results.json")
+    file.write_bytes(file.read_bytes()[:-100])
+    kept = {path: path.stat().st_mtime_ns for path in output.rglob("*_results.json") if path != file}
+    result = evaluate(model, output, rows, THREE, judge=judge)
+    assert result.exit_code == 0, result.stderr
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    for name, seed in (("scienceqa", 1), ("chartqa", 3)):
+        assert texts(output, name, seed) == texts(first, name, seed)
+    assert means(read_results(output)) == means(read_results(first))
+
+
+# ------------------------------------------------------------------------------------------------------- bad cases
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"), [("dead", "judge"), ("nonsense", "Perhaps a triangle"), ("empty", "judge"), ("wrong", "judge")]
+)
+def test_a_judge_that_is_none_is_refused_before_anything_starts(judge, mode, says, model, rows, tmp_path):
+    judge.mode = mode
+    refused(evaluate(model, tmp_path / "out", rows, ["mathvista"], judge=judge), says)
+    assert not (tmp_path / "out" / "logs").exists()
+
+
+def unpublished(hub, output):
+    """Nothing went to the Hub, and there are no results."""
+    assert "README.md" not in hub.repos["you/bad"].files()
+    assert not (output / "results.json").exists()
+
+
+@pytest.mark.parametrize(("mode", "says"), [("dead", "wrong answer"), ("nonsense", "verdict")])
+def test_a_judge_that_fails_on_the_way_ends_the_evaluation_and_publishes_nothing(
+    judge, mode, says, model, rows, hub, tmp_path
+):
+    output = tmp_path / "out"
+    judge.fail_after(5, mode)  # three are the questions before the start
+    options = ("--seeds", "0,1", "--push_to_hub", "you/bad")
+    refused(evaluate(model, output, rows, ["mathverse"], *options, judge=judge), says)
+    unpublished(hub, output)
+
+
+def test_a_crash_in_lmms_eval_ends_with_the_end_of_its_log(model, rows, hub, tmp_path):
+    output = tmp_path / "out"
+    result = evaluate(
+        model, output, rows, ["chartqa"], "--model_args", "no_such_argument=1", "--push_to_hub", "you/bad"
+    )
+    refused(result, "exit code 1", "no_such_argument")
+    unpublished(hub, output)
+
+
+def test_a_metric_that_lmms_eval_did_not_report_is_an_error(model, rows, hub, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    output = tmp_path / "out"
+    other = replace(benchmarks.BENCHMARKS["chartqa"], metric="relaxed_everything")
+    monkeypatch.setitem(benchmarks.BENCHMARKS, "chartqa", other)
+    result = evaluate(model, output, rows, ["chartqa"], "--seeds", "0", "--push_to_hub", "you/bad")
+    refused(result, "relaxed_everything")
+    unpublished(hub, output)
+
+
+def test_an_unknown_task_is_refused_with_those_that_there_are(model, tmp_path):
+    refused(evaluate(model, tmp_path / "out", {}, ["mathvistas"]), "mathvistas", "mathvista, mathverse")
+    assert not (tmp_path / "out").exists()
+
+
+# ------------------------------------------------------------------------------------------- other backends and rows
+
+
+class ServedModel(LoopbackJudge):
+    """The judge's server as one of a model that sees: it notes what it is asked, and always answers the same."""
+
+    def __init__(self):
+        super().__init__("right", model="served")
+        self.asked = []
+
+    def _completion(self, mode, asked):
+        self.asked.append(asked)
+        texts = [part["text"] for part in asked["messages"][-1]["content"] if part["type"] == "text"]
+        return super()._completion(mode, asked | {"messages": [{"role": "user", "content": "".join(texts)}]})
+
+
+def served(server, rows, output, *options):
+    words = ["evaluate", "served", "--output_path", str(output), "--tasks", "chartqa", *map(str, options)]
+    words += [
+        "--model_args",
+        "max_retries=1",
+        "--backend",
+        "server",
+        "--server_url",
+        server.url,
+        "--data",
+        f"chartqa={rows['chartqa']}",
+    ]
+    return CliRunner().invoke(app, words, prog_name="trl-vade")
+
+
+def test_a_running_server_is_asked_with_seed_settings_and_texts_and_its_failures_are_no_answers(rows, tmp_path):
+    """Four questions with seed 0 are answered; of those with seed 1 the second is not."""
+    options = ("--seeds", "0,1", "--temperature", 0.7, "--system_prompt", "Be brief.", "--instruction", "mixture")
+    with ServedModel() as server:
+        server.fail_after(5, "status500")
+        refused(served(server, rows, tmp_path / "out", *options), "LMMS_EVAL_REQUEST_FAILED")
+        first = server.asked[:4]
+        assert {(asked["seed"], asked["temperature"], asked["max_tokens"]) for asked in first} == {(0, 0.7, 2048)}
+        assert {asked["seed"] for asked in server.asked[4:]} == {1}
+        for asked in first:
+            system, user = asked["messages"]
+            assert system == {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+            assert [part["type"] for part in user["content"]] == ["image_url", "text"]
+            assert user["content"][1]["text"].endswith(f"\n\n{INSTRUCTION}")
+    assert (tmp_path / "out" / "runs" / "chartqa-seed0").is_dir()  # is kept
+    assert not (tmp_path / "out" / "results.json").exists()

@@ -1,0 +1,170 @@
+"""The guard inside the real lmms-eval 0.7.3: its own judges of the three tasks against the stand-in of a server."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+from loopback_judge import LoopbackJudge
+
+from trl_vade.eval_judge import Judge, JudgeGuard
+
+pytestmark = pytest.mark.lmms
+
+SECRET = "sk-secret-4711"
+LONG = "and so on, " * 200
+
+
+@pytest.fixture(scope="module")
+def server():
+    with LoopbackJudge(key=SECRET) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="module")
+def lmms(server):
+    """lmms-eval's own scoring of the three tasks, imported with the judge's variables, as its own process does it."""
+    with pytest.MonkeyPatch.context() as patch:
+        judge = Judge.of(server.url, server.model)
+        for name, value in judge.environment({"JUDGE_API_KEY": SECRET, "HTTP_PROXY": "http://127.0.0.1:1"}).items():
+            patch.setenv(name, value)
+        patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # where nobody is
+        from lmms_eval.llm_judge.base import ServerInterface
+        from lmms_eval.llm_judge.providers.openai import OpenAIProvider
+        from lmms_eval.tasks.mathverse.mathverse_evals import MathVerseEvaluator
+        from lmms_eval.tasks.mathvision.utils import mathvision_gpt_eval_process_results as mathvision
+        from lmms_eval.tasks.mathvista.mathvista_evals import MathVistaEvaluator
+
+        stock = OpenAIProvider.evaluate, ServerInterface.evaluate_binary
+        yield SimpleNamespace(
+            mathvista=MathVistaEvaluator(),
+            mathverse=MathVerseEvaluator(),
+            mathvision=mathvision,
+        )
+        OpenAIProvider.evaluate, ServerInterface.evaluate_binary = stock
+
+
+@pytest.fixture
+def dead():
+    """The reasons for which the guard would have ended the process."""
+    return []
+
+
+@pytest.fixture
+def guard(lmms, server, dead):
+    server.mode, server.delay = "good", 60.0
+    guard = JudgeGuard(dead.append, delay=0.0, patience=0.2, timeout=5.0)
+    guard.install()
+    return guard
+
+
+def mathverse(lmms, prediction):
+    return lmms.mathverse.score_answer("What is 7 + 5?", "12", prediction)
+
+
+def mathvision(lmms, prediction):
+    row = {"question": "What is 7 + 5?", "answer": "12"}
+    return lmms.mathvision(row, [prediction])["llm_as_judge_eval"]
+
+
+def mathvista(lmms, response):
+    query = "Hint: Please answer the question requiring an integer answer.\nQuestion: What is 7 + 5?"
+    return lmms.mathvista.extract_answer(response, {"question_type": "free", "answer_type": "integer", "query": query})
+
+
+TASKS = pytest.mark.parametrize("task", [mathvista, mathverse, mathvision])
+
+
+def test_a_good_judge_is_heard_and_counted(lmms, guard, dead):
+    assert [mathverse(lmms, text) for text in ("It is 12.", "It is 13.")] == [1, 0]
+    assert [mathvision(lmms, text) for text in ("<think>13?</think>It is 12.", "It is 13.")] == [1, 0]
+    assert mathvista(lmms, "It is 12.") == "12"
+    assert mathvista(lmms, "12") == "12"  # no judge is asked
+    assert guard.report() == {"calls": 5, "unreadable": 0, "example": None}
+    guard.reset()
+    assert guard.report()["calls"] == 0
+    assert dead == []
+
+
+@pytest.mark.parametrize("task", [mathverse, mathvision])
+def test_a_text_with_a_1_in_it_is_no_verdict(lmms, guard, server, dead, task):
+    server.mode, server.words = "nonsense", "The prediction 12 is wrong"
+    assert task(lmms, "It is 13.") == 0  # lmms-eval's own reading is 1
+    assert guard.report() == {"calls": 1, "unreadable": 1, "example": "The prediction 12 is wrong"}
+    assert dead == []
+
+
+@TASKS
+@pytest.mark.parametrize(
+    ("mode", "cause", "attempts"),
+    [("dead", "APIConnectionError", 5), ("status500", "EngineCore", 5), ("empty", "an empty answer", 2)],
+)
+def test_a_judge_that_dies_is_an_end_and_no_zero(lmms, guard, server, dead, task, mode, cause, attempts):
+    task(lmms, "It is 12.")
+    server.fail_after(0, mode)
+    before = server.calls
+    task(lmms, "It is still 12.")
+    assert len(dead) == 1
+    assert cause in dead[0]
+    assert server.url in dead[0]
+    assert server.calls == before + attempts
+    task(lmms, "It is 12.")  # what other threads ask until the process has ended
+    assert (len(dead), server.calls) == (1, before + attempts)
+
+
+@TASKS
+def test_a_judge_that_restarts_is_waited_for(lmms, guard, server, dead, task):
+    server.mode = "status500"
+    server.fail_after(4, "good")
+    assert int(task(lmms, "It is 12.")) == {mathvista: 12}.get(task, 1)
+    assert guard.report() == {"calls": 1, "unreadable": 0, "example": None}
+    assert dead == []
+
+
+@TASKS
+def test_a_judge_that_hangs_gets_two_attempts(lmms, guard, server, dead, task):
+    JudgeGuard(dead.append, delay=0.0, patience=0.2, timeout=0.3).install()
+    before, server.mode = server.calls, "slow"
+    task(lmms, "It is 12.")
+    assert len(dead) == 1
+    assert "timed out" in dead[0]
+    assert server.calls == before + 2
+
+
+@TASKS
+@pytest.mark.parametrize(("mode", "example"), [("long refused", "Please reduce the length"), ("long empty", "empty")])
+def test_one_question_that_the_judge_cannot_answer_is_unreadable_and_no_end(
+    lmms, guard, server, dead, task, mode, example
+):
+    server.mode = mode
+    server.limit = 3600 if task is mathvista else 2200  # its examples are long already
+    assert task(lmms, f"It is 12, {LONG}12.") == (0 if task is not mathvista else "12" if "refused" in mode else "")
+    report = guard.report()
+    assert report["unreadable"] == 1  # MathVista asks again, and shortens what was refused
+    assert example in report["example"]
+    assert dead == []
+
+
+def test_a_wrong_key_is_an_end_at_once_and_is_not_repeated(lmms, guard, server, dead, monkeypatch):
+    monkeypatch.setattr(server, "key", "another")
+    before = server.calls
+    mathverse(lmms, "It is 12.")
+    assert server.calls == before + 1
+    assert "401" in dead[0]
+    assert SECRET not in dead[0]
+
+
+def test_a_second_guard_replaces_the_first_and_four_threads_are_counted(lmms, guard, server, dead):
+    second = JudgeGuard(dead.append, delay=0.0)
+    second.install()
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.extend(mathverse(lmms, f"It is {n}.") for n in range(8, 16)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(found) == 4
+    assert second.report() == {"calls": 32, "unreadable": 0, "example": None}
+    assert guard.report()["calls"] == 0

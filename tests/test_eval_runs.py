@@ -1,0 +1,364 @@
+"""A run counts only if its files are whole and agree."""
+
+import json
+import math
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trl_vade.benchmarks import BENCHMARKS
+from trl_vade.errors import EvaluationError
+from trl_vade.eval_runs import FAILED_REQUEST, finished_run, read_run, run_folder
+
+TIME = "20260801_120000"
+SCORES = [1.0, 0.0, 1.0, 1.0]
+TEXTS = ["<answer>4</answer>", "Yes", "no\u2028and \u0085 more", "\u00e9"]
+
+
+def write_run(folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=None, original=None, value=...):
+    """The files of a run in the form in which lmms-eval 0.7.3 wrote those of a small ChartQA; return the results.
+
+    Args:
+        value: of the metric; left out, what the task's aggregation makes of the scores.
+    """
+    benchmark = BENCHMARKS[name]
+    counted = [score for score in scores if score is not None]
+    if value is ...:
+        value = benchmark.scale * math.fsum(counted) / len(counted)
+        value = round(value, 2) if benchmark.scale == 100 else value
+        value = None if benchmark.none_is_zero and value == 0 else value
+    model = folder / "models__Qwen2.5-VL-7B"
+    model.mkdir(parents=True)
+    results = {
+        "results": {
+            benchmark.task: {
+                "alias": benchmark.task,
+                benchmark.key: value,
+                f"{benchmark.metric}_stderr,none": "N/A",
+                f"{benchmark.metric}_stderr_clt,none": 0.25,
+                "relaxed_human_split,none": 0.5,
+            }
+        },
+        "group_subtasks": {benchmark.task: []},
+        "configs": {benchmark.task: {"task": benchmark.task, "generation_kwargs": {"until": ["\n\n"]}}},
+        "versions": {benchmark.task: "Yaml"},
+        "n-samples": {benchmark.task: {"original": original or len(scores), "effective": len(scores)}},
+        "config": {
+            **{"model": "qwen2_5_vl", "limit": None if limit is None else float(limit), "gen_kwargs": "temperature=1"},
+            **{"random_seed": seed, "numpy_seed": seed, "torch_seed": seed, "fewshot_seed": seed},
+        },
+        "date": TIME,
+        "task_hashes": {benchmark.task: "b4be"},
+        "model_name": "models/Qwen2.5-VL-7B",
+    }
+    save(model / f"{TIME}_results.json", results)
+    lines = [line_of(benchmark, *line) for line in zip(range(len(scores)), scores, texts or TEXTS * 9, strict=False)]
+    save_lines(samples_file(folder, name), lines)
+    if benchmark.judged:
+        save(folder / "judge.json", {"calls": 300, "unreadable": 2, "example": "Well..."})
+    return results
+
+
+def line_of(benchmark, number, score, text):
+    for key in reversed(benchmark.score):
+        score = {key: score} if isinstance(key, str) else [score]
+    rest = {"token_counts": [None], "doc_hash": "74", "input": "q?"}
+    return {"doc_id": number, "target": "4", "filtered_resps": text, **rest, benchmark.metric: score}
+
+
+def samples_file(folder, name="chartqa"):
+    return folder / "models__Qwen2.5-VL-7B" / f"{TIME}_samples_vade_{name}.jsonl"
+
+
+def results_file(folder):
+    return folder / "models__Qwen2.5-VL-7B" / f"{TIME}_results.json"
+
+
+def save(path, content):
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def save_lines(path, lines):
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+
+
+def refused(folder, name="chartqa", seed=0, limit=None):
+    """The message of the refusal; it always says what to do, and the run is then not taken for a finished one."""
+    with pytest.raises(EvaluationError) as refusal:
+        read_run(folder, BENCHMARKS[name], seed, limit)
+    message = str(refusal.value)
+    assert str(folder) in message
+    assert "exits with 0" in message
+    assert "run the same command again" in message
+    assert finished_run(folder, BENCHMARKS[name], seed, limit) is None
+    return message
+
+
+# ---------------------------------------------------------------------------------- runs that count
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_whole_run_of_each_benchmark_is_read_in_per_cent(tmp_path, name):
+    folder = run_folder(tmp_path, BENCHMARKS[name], 3)
+    write_run(folder, name, seed=3)
+    run = read_run(folder, BENCHMARKS[name], 3, None)
+    assert folder == tmp_path / "runs" / f"{name}-seed3"
+    assert (run.benchmark.name, run.seed, run.score, run.questions, run.unscored) == (name, 3, 75.0, 4, 0)
+    assert run.value == 0.75 * BENCHMARKS[name].scale
+    assert run.scores == {0: 1.0, 1: 0.0, 2: 1.0, 3: 1.0}
+    assert run.results_file == results_file(folder)
+    assert run.unreadable_verdicts == (2 if BENCHMARKS[name].judged else 0)
+    assert finished_run(folder, BENCHMARKS[name], 3, None) == run
+
+
+@pytest.mark.parametrize("name", ["mathvista", "mathvision_rules"])
+def test_a_metric_that_lmms_eval_rounds_agrees_with_its_questions(tmp_path, name):
+    write_run(tmp_path / "run", name, scores=[1.0, 0.0, 0.0])
+    assert read_run(tmp_path / "run", BENCHMARKS[name], 0, None).score == 33.33
+
+
+def test_no_value_is_zero_where_lmms_eval_says_so_and_every_answer_is_wrong(tmp_path):
+    write_run(tmp_path / "run", "mathvista", scores=[0.0, 0.0])
+    run = read_run(tmp_path / "run", BENCHMARKS["mathvista"], 0, None)
+    assert (run.value, run.score) == (None, 0.0)
+
+
+def test_a_question_without_a_score_does_not_count(tmp_path):
+    write_run(tmp_path / "run", "mixture", scores=[1.0, None, 0.0, None, 1.0])
+    run = read_run(tmp_path / "run", BENCHMARKS["mixture"], 0, None)
+    assert (run.questions, run.unscored, run.score) == (3, 2, pytest.approx(200 / 3))
+    assert run.scores == {0: 1.0, 2: 0.0, 4: 1.0}
+
+
+def test_the_submission_that_mathverse_writes_is_no_second_results_file(tmp_path):
+    write_run(tmp_path / "run", "mathverse")
+    (tmp_path / "run" / "submissions").mkdir()
+    save(tmp_path / "run" / "submissions" / "mathverse_testmini_results.json", [])
+    assert read_run(tmp_path / "run", BENCHMARKS["mathverse"], 0, None).score == 75.0
+
+
+def test_a_limit_beyond_the_questions_asks_them_all(tmp_path):
+    write_run(tmp_path / "run", limit=100)
+    assert read_run(tmp_path / "run", BENCHMARKS["chartqa"], 0, 100).questions == 4
+
+
+def test_the_digest_tells_other_texts_and_not_another_order_of_the_lines(tmp_path):
+    digests = []
+    for place, texts in [("a", TEXTS), ("b", TEXTS), ("c", ["4", *TEXTS[1:]]), ("d", TEXTS[::-1])]:
+        write_run(tmp_path / place, texts=texts)
+        if place == "b":  # several processes write their questions one after the other
+            save_lines(samples_file(tmp_path / place), lines_of(samples_file(tmp_path / place))[::-1])
+        digests.append(read_run(tmp_path / place, BENCHMARKS["chartqa"], 0, None).texts_digest)
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
+def test_the_response_is_the_unfiltered_one_where_lmms_eval_keeps_both(tmp_path):
+    digests = []
+    for place, response in [("a", ["<think>a</think>4"]), ("b", [["<think>b</think>4"]]), ("c", "<think>a</think>4")]:
+        write_run(tmp_path / place)
+        lines = lines_of(samples_file(tmp_path / place))
+        lines[0]["resps"] = response
+        save_lines(samples_file(tmp_path / place), lines)
+        digests.append(read_run(tmp_path / place, BENCHMARKS["chartqa"], 0, None).texts_digest)
+    assert digests[0] == digests[2] != digests[1]
+
+
+# ---------------------------------------------------------------------------------- and those that do not
+
+
+def test_a_run_that_left_nothing_is_refused(tmp_path):
+    assert "no results file" in refused(tmp_path / "nothing")
+
+
+def test_two_results_files_in_one_folder_are_refused(tmp_path):
+    write_run(tmp_path / "run")
+    shutil.copy(
+        results_file(tmp_path / "run"), results_file(tmp_path / "run").with_name("20260801_130000_results.json")
+    )
+    assert "2 results files (20260801_120000_results.json, 20260801_130000" in refused(tmp_path / "run")
+
+
+def test_no_prefix_of_a_results_file_is_taken_for_one(tmp_path):
+    write_run(tmp_path / "run")
+    path = results_file(tmp_path / "run")
+    content = path.read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        assert finished_run(tmp_path / "run", BENCHMARKS["chartqa"], 0, None) is None, length
+    assert "no whole JSON" in refused(tmp_path / "run")
+
+
+def test_no_prefix_of_a_samples_file_is_taken_for_one(tmp_path):
+    write_run(tmp_path / "run")
+    path = samples_file(tmp_path / "run")
+    content = path.read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        assert finished_run(tmp_path / "run", BENCHMARKS["chartqa"], 0, None) is None, length
+    assert "has no end" in refused(tmp_path / "run")
+
+
+NOTHING = st.sampled_from([None, True, "x", [], {}, [[]], -1, 10**400, math.nan, math.inf, 1.5])
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chance=st.randoms(use_true_random=False), value=NOTHING, name=st.sampled_from(["chartqa", "mathvista"]))
+def test_whatever_stands_in_the_files_a_run_is_read_or_refused(tmp_path, chance, value, name):
+    """Any value anywhere may be another one: there is no other exception, and no figure out of range."""
+    folder = tmp_path / "run"
+    shutil.rmtree(folder, ignore_errors=True)  # of the example before
+    write_run(folder, name)
+    path = chance.choice([results_file(folder), samples_file(folder, name)])
+    parts = lines_of(path) if path.suffix == ".jsonl" else [json.loads(path.read_bytes())]
+    part = chance.choice(parts)
+    while True:
+        key = chance.choice(list(part))
+        if not isinstance(part[key], dict) or not part[key] or chance.random() < 0.2:
+            break
+        part = part[key]
+    part[key] = value
+    save_lines(path, parts)
+    try:
+        run = read_run(folder, BENCHMARKS[name], 0, None)
+    except EvaluationError:
+        return
+    assert (run.score, run.questions) == (75.0, 4)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (("results",), "has no 'results'"),
+        (("results", "vade_chartqa"), "results of the results file has no 'vade_chartqa'"),
+        (("results", "vade_chartqa", "relaxed_overall,none"), "has no 'relaxed_overall,none'"),
+        (("n-samples", "vade_chartqa", "effective"), "has no 'effective'"),
+        (("config", "torch_seed"), "has no 'torch_seed'"),
+    ],
+)
+def test_a_results_file_without_what_is_needed_is_refused(tmp_path, keys, said):
+    results = write_run(tmp_path / "run")
+    part = results
+    for key in keys[:-1]:
+        part = part[key]
+    del part[keys[-1]]
+    save(results_file(tmp_path / "run"), results)
+    assert said in refused(tmp_path / "run")
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, 10**400, "N/A", [], True])
+def test_a_metric_that_is_no_number_is_refused(tmp_path, value):
+    """An empty list is what lmms-eval writes for a metric without an aggregation."""
+    write_run(tmp_path / "run", value=value)
+    assert "must be a finite number" in refused(tmp_path / "run")
+
+
+def test_no_value_is_not_zero_where_an_answer_is_right(tmp_path):
+    write_run(tmp_path / "run", "mathvista", scores=[1.0, 0.0], value=None)
+    assert "mean of its 2 questions is 50.000000 %" in refused(tmp_path / "run", "mathvista")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("chartqa", 0.75001), ("chartqa", 75.0), ("mathvista", 75.01), ("mathvision", 0.5)]
+)
+def test_a_metric_that_its_questions_contradict_is_refused(tmp_path, name, value):
+    write_run(tmp_path / "run", name, value=value)
+    assert "the mean of its 4 questions is 75.000000 %" in refused(tmp_path / "run", name)
+
+
+def test_a_run_without_its_questions_is_refused(tmp_path):
+    write_run(tmp_path / "run")
+    samples_file(tmp_path / "run").unlink()
+    assert f"{TIME}_samples_vade_chartqa.jsonl is not there" in refused(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "change", [lambda lines: lines[:-1], lambda lines: [*lines, lines[0]], lambda lines: lines * 2]
+)
+def test_questions_that_are_missing_or_doubled_are_refused(tmp_path, change):
+    write_run(tmp_path / "run")
+    save_lines(samples_file(tmp_path / "run"), change(lines_of(samples_file(tmp_path / "run"))))
+    assert "one line for each question" in refused(tmp_path / "run")
+
+
+def test_a_question_twice_in_the_place_of_another_is_refused(tmp_path):
+    write_run(tmp_path / "run")
+    lines = lines_of(samples_file(tmp_path / "run"))
+    save_lines(samples_file(tmp_path / "run"), [*lines[:3], lines[2]])
+    assert "4 lines about 3 questions" in refused(tmp_path / "run")
+
+
+@pytest.mark.parametrize("key", ["filtered_resps", "resps"])
+def test_an_answer_that_lmms_eval_made_up_for_a_failed_request_is_refused(tmp_path, key):
+    """It scores such an answer as a wrong one: the files agree with each other."""
+    write_run(tmp_path / "run")
+    lines = lines_of(samples_file(tmp_path / "run"))
+    lines[1][key] = f"{FAILED_REQUEST} after 5 retries] Connection error."
+    save_lines(samples_file(tmp_path / "run"), lines)
+    message = refused(tmp_path / "run")
+    assert "request for question 1 failed" in message
+    assert "Connection error" in message
+
+
+@pytest.mark.parametrize("score", [None, "True", -0.5, 2, 10**400, math.nan, {}])
+def test_a_question_with_a_score_that_is_none_is_refused(tmp_path, score):
+    write_run(tmp_path / "run")
+    lines = lines_of(samples_file(tmp_path / "run"))
+    for line in lines if score is None else lines[:1]:
+        line["relaxed_overall"] = score
+    save_lines(samples_file(tmp_path / "run"), lines)
+    said = "none of its 4 questions" if score is None else "the score of question 0 (relaxed_overall) is"
+    assert said in refused(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit", "said"),
+    [
+        (4, None, "4 of 9 questions were asked; all were to be asked"),
+        (4, 3, "4 of 9 questions were asked; the first 3 were"),
+        (4, 5, "4 of 9 questions were asked; the first 5 were"),
+    ],
+)
+def test_a_run_with_more_or_fewer_questions_than_the_limit_says_is_refused(tmp_path, asked, limit, said):
+    write_run(tmp_path / "run", scores=SCORES[:asked], original=9, limit=asked)
+    assert read_run(tmp_path / "run", BENCHMARKS["chartqa"], 0, asked).questions == asked
+    assert said in refused(tmp_path / "run", limit=limit)
+
+
+def test_a_run_of_another_seed_is_refused(tmp_path):
+    write_run(tmp_path / "run", seed=1)
+    assert "its random_seed is 1; it must be 0" in refused(tmp_path / "run")
+
+
+# ---------------------------------------------------------------------------------- the judge
+
+
+def test_a_judged_run_without_the_judges_record_is_refused(tmp_path):
+    write_run(tmp_path / "run", "mathverse")
+    (tmp_path / "run" / "judge.json").unlink()
+    assert "judge.json is not there" in refused(tmp_path / "run", "mathverse")
+
+
+def test_verdicts_that_cannot_be_read_are_counted_up_to_one_in_a_hundred(tmp_path):
+    write_run(tmp_path / "run", "mathverse")
+    save(tmp_path / "run" / "judge.json", {"calls": 300, "unreadable": 3, "example": "Well..."})
+    assert read_run(tmp_path / "run", BENCHMARKS["mathverse"], 0, None).unreadable_verdicts == 3
+    save(tmp_path / "run" / "judge.json", {"calls": 300, "unreadable": 4, "example": "Well..."})
+    message = refused(tmp_path / "run", "mathverse")
+    assert "4 of the judge's 300 answers are no verdict, such as 'Well...'" in message
+    assert "at most 1%" in message
+
+
+@pytest.mark.parametrize(
+    "judge", [{}, {"calls": 3}, {"calls": 3, "unreadable": 4}, {"calls": True, "unreadable": 0}, [], None]
+)
+def test_a_record_of_the_judge_that_makes_no_sense_is_refused(tmp_path, judge):
+    write_run(tmp_path / "run", "mathverse")
+    save(tmp_path / "run" / "judge.json", judge)
+    assert "judge.json holds" in refused(tmp_path / "run", "mathverse")

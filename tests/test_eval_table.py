@@ -1,0 +1,235 @@
+"""`results.json` is checked when it is read; its table stands beside the paper's figures only where they compare."""
+
+import copy
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trl_vade.benchmarks import BENCHMARKS, FIVE, PAPER
+from trl_vade.errors import EvaluationError
+from trl_vade.eval_table import card_lines, read_results, results_table
+
+
+def results_of(*names, seeds=(0, 1), model="Qwen2.5-VL-7B-Instruct", limit=None, judge=None, **parts):
+    """A `results.json` in which the i-th benchmark has the mean 10 * (i + 1) and the standard error 0.5."""
+    error = 0.5 if len(seeds) > 1 else None
+    run = {"score": 10.0, "value": 10.0, "questions": 4, "unscored": 0, "results_file": "r", "unreadable_verdicts": 0}
+    benchmarks = {
+        name: {
+            **{key: getattr(BENCHMARKS[name], key) for key in ("title", "task", "metric", "dataset")},
+            **{"questions": 4, "mean": 10.0 * number, "stderr": error, "identical_runs": False},
+            "runs": [{"seed": seed, **run} for seed in seeds],
+        }
+        for number, name in enumerate(names, 1)
+    }
+    for name, changes in parts.items():
+        benchmarks[name] |= changes
+    return {
+        "format": 1,
+        "model": {"name": model, "revision": None, "fingerprint": "ab"},
+        **{"backend": "transformers", "seeds": list(seeds), "limit": limit},
+        "generation": {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "max_new_tokens": 64},
+        **{"system_prompt": None, "instruction": None, "data": {"testbed": "my-folder"}, "judge": judge},
+        **{"command": "trl-vade evaluate", "versions": {}, "started": "2026", "finished": "2026"},
+        "benchmarks": benchmarks,
+        "average": {"of": list(names), "mean": 5.0 * (len(names) + 1), "stderr": error},
+    }
+
+
+def cells(table):
+    """The rows of a Markdown table, without the line below its head, and the lines that follow."""
+    lines = table.split("\n")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    return [rows[0], *rows[2:]], [line for line in lines if line and not line.startswith("|")]
+
+
+# ---------------------------------------------------------------------------------- the table
+
+
+def test_all_five_stand_beside_the_papers_rows_of_the_models_size():
+    rows, notes = cells(results_table(results_of(*FIVE)))
+    assert rows[0] == ["Model", *(BENCHMARKS[name].title for name in FIVE), "Average"]
+    model = ["Qwen2.5-VL-7B-Instruct"]
+    assert rows[1] == [*model, *(f"{mean}.00 ± 0.50" for mean in (10, 20, 30, 40, 50)), "30.00 ± 0.50"]
+    assert rows[2] == ["Qwen2.5-VL-7B-Instruct, base (paper)", "69.30", "40.36", "18.55", "84.53", "80.40", "58.63"]
+    assert [row[0] for row in rows[3:]] == [
+        f"Qwen2.5-VL-7B-Instruct, {algorithm}, {method} (paper)"
+        for algorithm in ("GRPO", "GSPO")
+        for method in ("vanilla", "DAPO", "VADE")
+    ]
+    assert [row[-1] for row in rows[2:]] == ["58.63", "61.82", "63.67", "64.75", "62.56", "64.37", "64.57"]
+    assert not [line for line in notes if "averages" in line or "not comparable" in line]
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes"),
+    [
+        ("you/qwen2.5-vl-3b-vade", {"3B"}),
+        ("Qwen2.5-VL-7B-Instruct", {"7B"}),
+        ("Qwen2.5-VL-72B-Instruct", {"7B", "3B"}),
+        ("Some-27B", {"7B", "3B"}),
+        ("Some-1.7B", {"7B", "3B"}),
+        ("checkpoint-100", {"7B", "3B"}),
+    ],
+)
+def test_the_papers_rows_are_of_the_size_that_the_models_name_says(model, sizes):
+    rows, _ = cells(results_table(results_of("chartqa", model=model)))
+    assert {row[0].split("-")[2] for row in rows[2:]} == sizes
+    assert len(rows[2:]) == 7 * len(sizes)
+
+
+@given(st.lists(st.sampled_from(FIVE), min_size=2, max_size=4, unique=True))
+def test_over_fewer_than_five_the_papers_average_is_over_the_same(names):
+    rows, notes = cells(results_table(results_of(*names, model="x")))
+    assert rows[0][-1] == f"Average of these {len(names)}"
+    for row, paper in zip(rows[2:], PAPER, strict=True):
+        figures = [paper.scores[FIVE.index(name)] for name in names]
+        assert row[1:-1] == [f"{figure:.2f}" for figure in figures]
+        assert float(row[-1]) == pytest.approx(sum(figures) / len(figures), abs=0.00501)
+    assert f"over {', '.join(names)}, and not over the paper's 5" in " ".join(notes)
+
+
+def test_a_single_benchmark_has_no_average_beside_it():
+    rows, notes = cells(results_table(results_of("chartqa", model="x")))
+    assert rows[0] == ["Model", "ChartQA (test)"]
+    assert rows[2][1:] == ["80.40"]
+    assert "average" not in " ".join(notes[1:]).replace("average@4", "")
+    assert [line["benchmark"] for line in card_lines(results_of("chartqa"))] == ["ChartQA (test)"]
+
+
+def test_a_column_that_the_paper_does_not_have_is_empty_there_and_so_is_the_average():
+    rows, notes = cells(results_table(results_of("chartqa", "mathvision_rules")))
+    assert rows[2][1:] == ["80.40", "-", "-"]
+    assert "The average is over benchmarks that the paper does not have" in " ".join(notes)
+
+
+def test_without_a_benchmark_of_the_paper_none_of_its_rows_is_there():
+    rows, notes = cells(results_table(results_of("testbed", "mixture")))
+    assert len(rows) == 2
+    assert "paper" not in " ".join(notes)
+
+
+def test_one_run_has_no_standard_error():
+    rows, notes = cells(results_table(results_of("chartqa", seeds=(7,))))
+    assert rows[1][1:] == ["10.00"]
+    assert notes[0] == "* Per cent, average@1: one run, seed 7."
+
+
+def test_the_lines_below_say_what_the_figures_are_of():
+    judge = {"model": "my-judge", "url": "http://secret-host:8000/v1"}
+    runs = [{"seed": seed, "unscored": 2, "unreadable_verdicts": 3} for seed in (0, 1)]
+    parts = {"testbed": {"dataset": None, "identical_runs": True, "runs": runs}}
+    table = results_table(results_of("chartqa", "testbed", limit=8, judge=judge, **parts))
+    _, notes = cells(table)
+    assert notes[:6] == [
+        "* Per cent, average@2: mean ± standard error of the mean over 2 runs (seeds 0, 1).",
+        "* ChartQA (test): `relaxed_overall` over 4 questions of lmms-lab-encoder/ChartQA.",
+        "* Testbed (validation): `exact_answer` over 4 questions of the user's folder my-folder; 2 more have no "
+        "reference that can be read.",
+        "* Only the first 8 questions of each benchmark: not comparable with the paper.",
+        "* Judge: my-judge. The paper's judge is Qwen2.5-72B-Instruct. 6 of its answers were no verdict and count as "
+        "wrong.",
+        "* All runs of Testbed (validation) gave the same texts: they are no independent runs.",
+    ]
+    # A table is made to be shown; an address of a network is not.
+    assert "secret-host" not in table
+
+
+def test_the_papers_own_judge_is_not_named_twice():
+    table = results_table(results_of("mathverse", judge={"model": "Qwen/Qwen2.5-72B-Instruct-AWQ", "url": "http://h"}))
+    assert "Judge: Qwen/Qwen2.5-72B-Instruct-AWQ." in table
+    assert "The paper's judge" not in table
+
+
+# ---------------------------------------------------------------------------------- lines of a card
+
+
+def test_a_card_has_a_line_for_each_benchmark_and_one_for_their_average():
+    results = results_of("mathverse", "testbed", testbed={"mean": 12.3456, "dataset": None})
+    assert card_lines(results) == [
+        {
+            **{"benchmark": "MathVerse (testmini)", "metric": "average@2 gpt_eval_score", "value": 10.0},
+            **{"stderr": 0.5, "runs": 2, "dataset": "CaraJ/MathVerse-lmmseval"},
+            **{"config": "testmini", "split": "testmini"},
+        },
+        {
+            **{"benchmark": "Testbed (validation)", "metric": "average@2 exact_answer", "value": 12.35, "stderr": 0.5},
+            **{"runs": 2, "dataset": None, "config": None, "split": None},
+        },
+        {
+            **{"benchmark": "Average", "metric": "average@2", "value": 15.0, "stderr": 0.5, "runs": 2},
+            **{"dataset": None, "config": None, "split": None},
+        },
+    ]
+
+
+def test_a_card_says_that_not_all_questions_were_asked():
+    lines = card_lines(results_of("chartqa", "testbed", limit=8, seeds=(0,)))
+    assert [line["metric"] for line in lines] == [
+        "average@1 relaxed_overall, first 8 questions",
+        "average@1 exact_answer, first 8 questions",
+        "average@1, first 8 questions",
+    ]
+    assert [line["stderr"] for line in lines] == [None, None, None]
+
+
+# ---------------------------------------------------------------------------------- results.json
+
+
+def test_results_are_read_as_they_were_written(tmp_path):
+    results = results_of("chartqa", judge={"model": "j", "url": "u"})
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert read_results(tmp_path) == results
+
+
+def test_results_that_are_not_there_are_refused_with_what_to_do(tmp_path):
+    with pytest.raises(
+        EvaluationError, match=r"written when every run is finished\. Run the evaluation's command again"
+    ):
+        read_results(tmp_path)
+
+
+def test_no_prefix_of_results_is_taken_for_them(tmp_path):
+    content = json.dumps(results_of("chartqa"))
+    for length in range(len(content)):
+        (tmp_path / "results.json").write_text(content[:length])
+        with pytest.raises(EvaluationError, match="no whole JSON"):
+            read_results(tmp_path)
+
+
+def places(part, path=()):
+    """The keys to every part of a JSON value."""
+    for key in part if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ():
+        yield (*path, key)
+        yield from places(part[key], (*path, key))
+
+
+WHOLE = results_of("chartqa", "testbed", judge={"model": "j", "url": "u"})
+
+
+@pytest.mark.parametrize("path", [path for path in places(WHOLE) if path[0] not in ("data", "versions")])
+def test_a_key_that_is_missing_or_of_another_type_is_refused(tmp_path, path):
+    # JSON's true is no number here, though Python takes it for 1.
+    flag = path[-1] == "identical_runs" or path[0] == "seeds"
+    for value in (..., math.nan, {"another": "type"}, *([] if flag else [True])):
+        results = copy.deepcopy(WHOLE)
+        part = results
+        for key in path[:-1]:
+            part = part[key]
+        if value is ...:
+            del part[path[-1]]
+        else:
+            part[path[-1]] = value
+        (tmp_path / "results.json").write_text(json.dumps(results))
+        with pytest.raises(EvaluationError, match=r"results\.json"):
+            read_results(tmp_path)
+
+
+@pytest.mark.parametrize("results", [[], None, {}, {"format": 2}, {"format": "1"}, "text"])
+def test_what_is_of_no_known_format_is_refused(tmp_path, results):
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    with pytest.raises(EvaluationError, match=r"its format is .*; it must be 1"):
+        read_results(tmp_path)

@@ -1,0 +1,435 @@
+"""The language model that judges answers in lmms-eval 0.7.3's tasks for MathVista, MathVerse and MathVision.
+
+It is behind a server with OpenAI's interface (in the paper Qwen2.5-72B-Instruct on vLLM). lmms-eval scores 0, and
+exits with 0, where the judge is dead, and takes every text with a "1" in it for "right". So the judge is asked before
+anything starts (`Judge.probe`), and watched from inside lmms-eval's process (`JudgeGuard`).
+"""
+
+import dataclasses
+import functools
+import ipaddress
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from .checks import shown
+from .errors import ConfigurationError, JudgeError
+
+try:
+    import httpx2 as httpx  # what huggingface_hub 2 depends on; huggingface_hub 1 depends on httpx, which is the same
+except ModuleNotFoundError:
+    import httpx  # type: ignore[no-redef]
+
+JUDGE_EXIT = 42
+"""The exit status of a process whose `JudgeGuard` found the judge dead."""
+
+SERVE = (
+    "Serve a judge, for example by `vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --port 8000`, and "
+    "give --judge_url http://HOST:8000/v1 and --judge_model Qwen/Qwen2.5-72B-Instruct."
+)
+_NO_ZERO = "This is an error and not a score: where a judge fails, lmms-eval scores 0 and exits with 0."
+
+# In the form of lmms-eval's own questions (llm_judge/prompt.py, tasks/mathvista/mathvista_evals.py).
+_GRADE = """You grade answers to questions of mathematics. Say 1 where the prediction comes to the reference answer, \
+and 0 where it does not. Say nothing but 1 or 0.
+
+Question:
+What is 48 divided by 4?
+
+Reference answer:
+12
+
+Prediction:
+{prediction}
+
+Your verdict, 1 or 0:"""
+_RIGHT = _GRADE.format(prediction="48 / 4 = 12, so the answer is 12.")
+_WRONG = _GRADE.format(prediction="48 / 4 = 13, so the answer is 13.")
+_EXTRACT = """Take the final answer out of the response, and write nothing but this answer, as in the example.
+
+Question: How many sides has a hexagon?
+
+Response: A hexagon is a polygon of six sides, so there are 6 sides.
+
+Extracted answer: 6
+
+Question: What is the area of a square with sides of 9?
+
+Response: The area of a square is the square of its side. With 9 this makes 9 * 9, so the area is 81.
+
+Extracted answer: """
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A judge and where it is served; made by `Judge.of`, which corrects and checks both.
+
+    Its key is in the environment variable JUDGE_API_KEY, or OPENAI_API_KEY, and nowhere else.
+
+    Attributes:
+        url: of the interface, without the routes: "http://127.0.0.1:8000/v1".
+        model: the name under which the server has it.
+    """
+
+    url: str
+    model: str
+
+    @classmethod
+    def of(cls, url: str, model: str) -> "Judge":
+        """The judge at `url`; a lacking "/v1" is added, a slash and "/chat/completions" at the end are taken off.
+
+        Raises:
+            ConfigurationError: `url` is no http(s) address, or could hold a secret; `model` is empty.
+        """
+        if not isinstance(model, str) or not model.strip():
+            raise ConfigurationError(
+                f"--judge_model is {shown(model)}; it must be a name that the judge's server lists. {SERVE}"
+            )
+        return cls(_address(url), model.strip())
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The variables that lmms-eval reads when it is imported, for the process in which it is to judge.
+
+        Args:
+            environ: where the key is looked for. Where it names a proxy and the judge is on this machine, NO_PROXY is
+                among the variables: OpenAI's client would ask the proxy for 127.0.0.1, too.
+        """
+        variables = {"API_TYPE": "openai", "OPENAI_API_URL": self.url, "MODEL_VERSION": self.model}
+        variables["OPENAI_API_KEY"] = _key(environ)
+        proxies = {"http_proxy", "https_proxy", "all_proxy"}
+        if _is_here(self.url) and any(name.lower() in proxies for name in environ):
+            spared = [environ.get("no_proxy") or environ.get("NO_PROXY") or "", urlsplit(self.url).hostname or ""]
+            # Both names: of the two the one in small letters counts.
+            variables["no_proxy"] = variables["NO_PROXY"] = ",".join(filter(None, spared))
+        return variables
+
+    def probe(self, *, timeout: float = 30.0, connect: float = 5.0) -> None:
+        """Ask the judge for its name, for the verdict on a right and on a wrong answer, and to extract an answer.
+
+        Args:
+            timeout: seconds that each of the four answers may take.
+            connect: seconds that a connection may take.
+
+        Raises:
+            JudgeError: it does not answer, or answers what a judge would not.
+            ConfigurationError: the key cannot be sent.
+        """
+        ask = functools.partial(self._ask, timeout=httpx.Timeout(timeout, connect=connect))
+        served = _names(ask("GET /models"))
+        if self.model not in served:
+            came = f"it serves {self._foreign(', '.join(served))} alone" if served else "it names no model"
+            raise self._refusal("its models", came, "Give --judge_model as the server has it.")
+        for prompt, what, right in ((_RIGHT, "a right", 1), (_WRONG, "a wrong", 0)):
+            asked = f"the verdict on {what} answer"
+            text = self._content(asked, ask("POST /chat/completions", self._payload(prompt, 1024)))
+            found = verdict(text)
+            if found != right:
+                fault = "which is neither 1 nor 0" if found is None else f"where {right} is right"
+                came = f"it said {self._foreign(text)}, {fault}"
+                raise self._refusal(asked, came, "A model that cannot tell this is no judge.")
+        asked = "the answer in a response, which is 81,"
+        text = self._content(asked, ask("POST /chat/completions", self._payload(_EXTRACT, 256)))
+        # Not "81" alone: lmms-eval's own question has five examples of the form, this one has one.
+        if not re.search(r"(?<![\d.])81(?!\d|\.\d)", text):
+            came = f"it said {self._foreign(text)}"
+            raise self._refusal(asked, came, "A model that cannot extract this is no judge.")
+
+    def _payload(self, prompt: str, tokens: int) -> dict[str, Any]:
+        """As lmms-eval asks (providers/openai.py), with its special case for OpenAI's reasoning models."""
+        payload = {"model": self.model, "messages": [{"role": "user", "content": prompt}]}
+        if self.model.startswith(("gpt-5", "o1", "o3", "o4")):
+            return payload | {"max_completion_tokens": tokens}
+        return payload | {"max_tokens": tokens, "temperature": 0.0}
+
+    def _ask(self, route: str, payload: Any = None, *, timeout: httpx.Timeout) -> Any:
+        """The server's JSON."""
+        method, path = route.split(" ")
+        headers = {"Authorization": f"Bearer {_key(os.environ)}"}
+        try:
+            # Without the environment, and so without a proxy, where the judge is on this machine: a proxy elsewhere
+            # has another 127.0.0.1, and many clusters forget NO_PROXY.
+            with httpx.Client(headers=headers, timeout=timeout, trust_env=not _is_here(self.url)) as client:
+                response = client.request(method, self.url + path, json=payload)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError) as error:
+            # The last three: a bad proxy, or a bad SSL_CERT_FILE, in the environment.
+            came = f"no answer came ({type(error).__name__}: {self._foreign(str(error))})"
+            if isinstance(error, httpx.TimeoutException):
+                came = f"no answer came in time ({timeout.connect:g} s to connect, {timeout.read:g} s to answer)"
+            advice = "See whether the server runs under this address, is still loading, or overloaded."
+            raise self._refusal(route, came, advice) from error
+        if response.status_code != 200:
+            came = f"HTTP status {response.status_code} came with {self._foreign(response.text)}"
+            raise self._refusal(route, came, _STATUS_ADVICE.get(response.status_code, "See the log of its server."))
+        try:
+            return response.json()
+        except ValueError as error:
+            raise self._refusal(route, f"no JSON came, but {self._foreign(response.text)}", _NOT_OPENAI) from error
+
+    def _content(self, asked: str, answer: Any) -> str:
+        """The text in a chat completion."""
+        try:
+            content = answer["choices"][0]["message"]["content"]
+        except (KeyError, IndexError, TypeError) as error:
+            came = f"what came is no chat completion: {self._foreign(str(answer))}"
+            raise self._refusal(asked, came, _NOT_OPENAI) from error
+        if not isinstance(content, str) or not content.strip():
+            advice = "A reasoning model may have used up its tokens before the answer: take one that answers at once."
+            raise self._refusal(asked, "an empty answer came", advice)
+        return content
+
+    def _foreign(self, text: str) -> str:
+        """The server's text for a message: short, and without the key, which a server may repeat."""
+        key = _key(os.environ)
+        return shown(text if key == "EMPTY" else text.replace(key, "***"))
+
+    def _refusal(self, asked: str, came: str, advice: str) -> JudgeError:
+        return JudgeError(
+            f"The judge {self.model} at {self.url} cannot be used. Asked for {asked}, {came}. {_NO_ZERO} {advice} "
+            f"{SERVE}"
+        )
+
+
+_KEY_ADVICE = "Put the server's key into the environment variable JUDGE_API_KEY."
+_STATUS_ADVICE = {
+    401: _KEY_ADVICE,
+    403: _KEY_ADVICE,
+    404: "Most addresses end in /v1.",
+}
+_NOT_OPENAI = "This is no server with OpenAI's interface."
+
+
+def _address(url: str) -> str:
+    text = url.strip() if isinstance(url, str) else ""
+    advice = "It must be as http://HOST:8000/v1."
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        parts, host = urlsplit(""), None
+    # Not shown: the address stands in results.json and in messages, and what is before the @, or behind the ?, may be
+    # a secret.
+    if "@" in text or "?" in text or "#" in text:
+        raise ConfigurationError(
+            f"--judge_url has a @, ? or #, so it may hold a secret, and it is written into results.json. {advice} "
+            f"{_KEY_ADVICE}"
+        )
+    if parts.scheme not in ("http", "https") or not host or re.search(r"\s", text):
+        raise ConfigurationError(f"--judge_url is {shown(url)}; this is no http(s) address. {advice} {SERVE}")
+    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
+
+
+def _is_here(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _key(environ: Mapping[str, str]) -> str:
+    """vLLM takes any key where it was given none, and OpenAI's client insists on one."""
+    for name in ("JUDGE_API_KEY", "OPENAI_API_KEY"):
+        key = environ.get(name, "").strip()
+        if key and not re.fullmatch(r"[!-~]+", key):
+            # The error of the HTTP client would have the key in it.
+            raise ConfigurationError(f"{name} has a character in it that cannot be sent: a space, an accent.")
+        if key:
+            return key
+    return "EMPTY"
+
+
+def _names(answer: Any) -> list[str]:
+    models = answer.get("data") if isinstance(answer, dict) else None
+    return [str(model.get("id")) for model in models if isinstance(model, dict)] if isinstance(models, list) else []
+
+
+# Of the whole text, or of its first or last line: what may stand around a verdict, and before it.
+_AROUND = " \t\r\n*_`#>\"'[](){}$\u201c\u201d\u2018\u2019"
+_LEAD = re.compile(r"(?:(?:final|my|your) )?(?:score|answer|judge?ment|verdict|result)[*_`\s]*[:=]", re.IGNORECASE)
+_VERDICTS = {"1": 1, "yes": 1, "correct": 1, "0": 0, "no": 0, "incorrect": 0}
+
+
+def verdict(text: str) -> int | None:
+    """What a judge says of an answer: 1 for right, 0 for wrong, None for what is no verdict.
+
+    A verdict is 1, yes or correct, or 0, no or incorrect, alone on the first or the last line, but for marks around it
+    and a lead such as "Score:". Two that differ are none. lmms-eval 0.7.3 (llm_judge/utils.py) takes "12", and "The
+    prediction 12 is wrong", for 1: there is a "1" in it.
+    """
+    lines = [line for line in text.splitlines() if line.strip(_AROUND)]
+    found = {_word(line) for line in (lines[:1] + lines[-1:])} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _word(line: str) -> int | None:
+    line = line.strip(_AROUND)
+    lead = _LEAD.match(line)
+    line = line[lead.end() :].strip(_AROUND) if lead else line
+    # On the right only: ".1" is no verdict. A full stop may stand inside the marks, or after them.
+    return _VERDICTS.get(line.rstrip(_AROUND + ".").lower())
+
+
+# What the server says of one request: another attempt would end in the same.
+_FINAL = (400, 401, 403, 404, 413, 422)
+_QUESTION = (400, 413, 422)  # and what it may say of one question alone: a response too long for the judge's context
+
+
+def end_process(message: str) -> None:
+    """Write the reason to stderr, on a line of its own, and end this process with `JUDGE_EXIT`.
+
+    An exception would not do: lmms-eval's callers catch all of them, and score 0.
+    """
+    try:
+        print(f"\ntrl_vade: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(JUDGE_EXIT)
+
+
+class JudgeGuard:
+    """Watches lmms-eval's calls of the judge, in lmms-eval's process and from all threads of it.
+
+    A call that fails is repeated as often as lmms-eval 0.7.3 would, which is 5 times for each of the three tasks, but
+    at another pace: MathVista waits for nothing between them, so that a server that restarts ends everything, and
+    OpenAI's client (timeout 600 s, two more attempts of its own) may hang for hours. Here a server that refuses all is
+    dead after 40 s, and one that hangs after two minutes.
+
+    Args:
+        on_dead: called with the reason, once, when the judge is dead; `end_process` by default.
+        delay: seconds between two attempts.
+        patience: seconds after which no attempt begins, other than the second.
+        timeout: seconds that an attempt may take. 60 is lmms-eval's own number, which its provider forgets to use.
+    """
+
+    def __init__(
+        self,
+        on_dead: Callable[[str], None] = end_process,
+        *,
+        delay: float = 10.0,
+        patience: float = 60.0,
+        timeout: float = 60.0,
+    ) -> None:
+        self.on_dead = on_dead
+        self._delay, self._patience, self._timeout = delay, patience, timeout
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin to count anew."""
+        with self._lock:
+            self._calls, self._dead = 0, False
+            self._unreadable: dict[Any, str] = {}  # the judge's answers, in their order
+
+    def report(self) -> dict[str, Any]:
+        """`calls` of the judge (a call may take several attempts), how many answers were `unreadable`, an `example`.
+
+        Unreadable are what is no verdict, which counts as wrong, an empty answer, and a question that the judge
+        refuses. MathVista repeats a question after the latter two; it counts once.
+        """
+        with self._lock:
+            return {
+                "calls": self._calls,
+                "unreadable": len(self._unreadable),
+                "example": next(iter(self._unreadable.values()), None),
+            }
+
+    def install(self) -> None:
+        """Put the guard around lmms-eval's provider; one that was installed before goes.
+
+        Of `OpenAIProvider.evaluate` are all calls of the three tasks: MathVista's directly, MathVerse's and those of
+        `verifiers.openai.OpenAIVerifier`, which is MathVision's, by `ServerInterface.evaluate_binary`.
+        """
+        from lmms_eval.llm_judge.base import ServerInterface
+        from lmms_eval.llm_judge.providers.openai import OpenAIProvider
+
+        ask = getattr(OpenAIProvider.evaluate, "__wrapped__", OpenAIProvider.evaluate)
+        grade = getattr(ServerInterface.evaluate_binary, "__wrapped__", ServerInterface.evaluate_binary)
+
+        @functools.wraps(ask)
+        def evaluate(provider: Any, request: Any) -> Any:
+            return self._evaluate(ask, provider, request)
+
+        @functools.wraps(grade)
+        def evaluate_binary(provider: Any, *args: Any, **named: Any) -> Any:
+            result = grade(provider, *args, **named)
+            text = result["raw_response"]
+            found = verdict(text)
+            if found is None and text:
+                self._note(object(), text)
+            return result | {"result": found or 0}
+
+        OpenAIProvider.evaluate, ServerInterface.evaluate_binary = evaluate, evaluate_binary
+
+    def _evaluate(self, ask: Any, provider: Any, request: Any) -> Any:
+        """One call; what is no answer ends all, unless the judge still answers another question."""
+        with self._lock:
+            self._calls += 1
+            if self._dead:
+                raise JudgeError("The judge is dead.")
+        response = failure = None
+        try:
+            response = self._patiently(ask, provider, request)
+            if response.content:
+                return response
+            reason = "an empty answer"
+        except Exception as error:
+            failure, reason = error, _told(error, provider.api_key)
+        # One question in a thousand, of a response that says nothing or never ends, is not to cost a run of hours.
+        if (failure is None or _status(failure) in _QUESTION) and self._lives(ask, provider, request):
+            # MathVista, of whose requests the first two are None, repeats the whole question, or its end.
+            self._note((request.question, request.prediction, str(request.messages)[-500:]), reason)
+            if failure is None:
+                return response
+            raise failure  # MathVista shortens a question that is too long
+        with self._lock:
+            first, self._dead = not self._dead, True
+        message = f"The judge {provider.config.model_name} at {provider.base_url} is dead: {reason}. {SERVE}"
+        if first:
+            self.on_dead(message)
+        raise JudgeError(message)
+
+    def _patiently(self, ask: Any, provider: Any, request: Any) -> Any:
+        """The answer, after several attempts if need be, or the last one's exception."""
+        config = request.config or provider.config
+        once = dataclasses.replace(request, config=dataclasses.replace(config, num_retries=1))
+        client = getattr(provider, "client", None)  # none where openai is missing
+        if client and (client.max_retries, client.timeout) != (0, self._timeout):
+            provider.client = client.with_options(timeout=self._timeout, max_retries=0)
+        began = time.monotonic()
+        for attempt in range(1, config.num_retries):
+            try:
+                return ask(provider, once)
+            except Exception as error:
+                late = attempt > 1 and time.monotonic() - began > self._patience
+                if late or _status(error) in _FINAL:
+                    raise
+            time.sleep(self._delay)
+        return ask(provider, once)
+
+    def _lives(self, ask: Any, provider: Any, request: Any) -> bool:
+        check = dataclasses.replace(request, messages=[{"role": "user", "content": _RIGHT}])
+        try:
+            return bool(self._patiently(ask, provider, check).content)
+        except Exception:
+            return False
+
+    def _note(self, question: Any, text: str) -> None:
+        with self._lock:
+            self._unreadable.setdefault(question, text[:200])
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status, of openai's exceptions and of requests', which the provider uses where openai is missing."""
+    return getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
+
+
+def _told(error: Exception, key: str) -> str:
+    cause = f" ({error.__cause__})" if error.__cause__ else ""
+    text = f"{type(error).__name__}: {error}{cause}"
+    return shown(text if key in ("", "EMPTY") else text.replace(key, "***"))

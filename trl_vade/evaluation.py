@@ -1,0 +1,218 @@
+"""Evaluate a model on benchmarks: runs with several seeds by lmms-eval, checked, averaged and written down.
+
+A run is one (seed, benchmark). Runs that an earlier command finished in the same output directory are not run again.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from .benchmarks import Benchmark
+from .durable import save_whole
+from .errors import ConfigurationError
+from .eval_model import BACKENDS, EvaluatedModel, find_model, model_arguments
+from .eval_process import run_plan
+from .eval_results import write_results
+from .eval_runs import Run, finished_run, read_run, run_folder
+from .eval_settings import Evaluation, check, comparable, versions
+from .lmms_tasks import task_folder
+
+SETTINGS_FILE = "evaluation.json"
+
+Progress = Callable[[Run], None]
+
+
+def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> dict[str, Any]:
+    """Evaluate, and return what `results.json` then holds; see `eval_results.write_results`.
+
+    Args:
+        evaluation: what, and how.
+        progress: called with each run when it is finished, those of earlier commands first.
+
+    Raises:
+        ConfigurationError: it cannot work; nothing was started.
+        JudgeError: the judge is not there or no judge; runs that were finished are kept, and no results are written.
+        EvaluationError: a run failed, or gave nothing that can be believed; as above.
+    """
+    benchmarks = check(evaluation)
+    model = find_model(
+        evaluation.model,
+        backend=evaluation.backend,
+        revision=evaluation.revision,
+        server_url=evaluation.server_url,
+    )
+    arguments = model_arguments(
+        model,
+        evaluation.backend,
+        batch_size=evaluation.batch_size,
+        given=evaluation.model_args,
+        server_url=evaluation.server_url,
+    )
+    started = _now()
+    with _owned(evaluation.output) as lock:
+        _keep_settings(evaluation, model)
+        runs = _finished(evaluation, benchmarks)
+        if progress:
+            for run in runs.values():
+                progress(run)
+        pairs = _pairs(evaluation, benchmarks)
+        todo = [(benchmark, seed) for benchmark, seed in pairs if (benchmark.name, seed) not in runs]
+        if todo:
+            runs |= _run_all(evaluation, model, arguments, todo, lock, progress)
+        facts = {
+            **comparable(evaluation, model),
+            "seeds": list(evaluation.seeds),
+            "command": evaluation.command,
+            "versions": versions(),
+            "started": started,
+            "finished": _now(),
+        }
+        return write_results(evaluation.output, facts, [runs[benchmark.name, seed] for benchmark, seed in pairs])
+
+
+def _pairs(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> list[tuple[Benchmark, int]]:
+    """All runs, seed by seed: an evaluation that is cut short has whole seeds."""
+    return [(benchmark, seed) for seed in evaluation.seeds for benchmark in benchmarks]
+
+
+def _finished(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> dict[tuple[str, int], Run]:
+    found = {}
+    for benchmark, seed in _pairs(evaluation, benchmarks):
+        folder = run_folder(evaluation.output, benchmark, seed)
+        if run := finished_run(folder, benchmark, seed, evaluation.limit):
+            found[benchmark.name, seed] = run
+    return found
+
+
+def _run_all(
+    evaluation: Evaluation,
+    model: EvaluatedModel,
+    arguments: Mapping[str, Any],
+    todo: Sequence[tuple[Benchmark, int]],
+    lock: IO[str],
+    progress: Progress | None,
+) -> dict[tuple[str, int], Run]:
+    """Do the runs in one process of lmms-eval; the judge is asked before the first and after each of its own."""
+    judge, runs = evaluation.judge if any(benchmark.judged for benchmark, _ in todo) else None, {}
+    if judge:
+        judge.probe()
+
+    def finished(number: int) -> None:
+        benchmark, seed = todo[number]
+        folder = run_folder(evaluation.output, benchmark, seed)
+        if judge and benchmark.judged:
+            judge.probe()
+        run = runs[benchmark.name, seed] = read_run(folder, benchmark, seed, evaluation.limit)
+        if progress:
+            progress(run)
+
+    benchmarks = list(dict.fromkeys(benchmark for benchmark, _ in todo))
+    with task_folder(benchmarks, evaluation.data) as tasks:
+        plan = {
+            "model": BACKENDS[evaluation.backend],
+            "arguments": dict(arguments),
+            "device": evaluation.device,
+            "judge_delay": evaluation.judge_delay,
+            "tasks": str(tasks),
+            "instruction": evaluation.instruction,
+            "system_prompt": evaluation.system_prompt,
+            "runs": [_planned(evaluation, model, benchmark, seed) for benchmark, seed in todo],
+        }
+        log = evaluation.output.resolve() / "logs" / f"{_now().replace(':', '-')}.log"
+        environment = judge.environment(os.environ) if judge else {}
+        run_plan(plan, log, finished, environment=environment, lock=lock.fileno())
+    return runs
+
+
+def _planned(evaluation: Evaluation, model: EvaluatedModel, benchmark: Benchmark, seed: int) -> dict[str, Any]:
+    """A run as `lmms_runner` takes it; its folder is empty then."""
+    folder = run_folder(evaluation.output.resolve(), benchmark, seed)
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut short: lmms-eval 0.7.3 would append to its files
+    folder.mkdir(parents=True)
+    sampling = vars(evaluation.generation) | ({} if evaluation.backend == "transformers" else {"seed": seed})
+    label = re.sub(r"[^\w.-]+", "_", model.name)  # names a folder; lmms-eval splits at commas
+    options = {
+        "model": BACKENDS[evaluation.backend],
+        "model_args": f"pretrained={label}",
+        "tasks": benchmark.task,
+        "output_path": folder,
+        "seed": seed,
+        "gen_kwargs": ",".join(f"{name}={value}" for name, value in sampling.items()),
+        "batch_size": evaluation.batch_size,
+        "timezone": "UTC",
+        **({} if evaluation.limit is None else {"limit": evaluation.limit}),
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    run = {"task": benchmark.task, "folder": str(folder), "judged": benchmark.judged}
+    return {**run, "options": [*words, "--log_samples"]}
+
+
+@contextmanager
+def _owned(output: Path) -> Iterator[IO[str]]:
+    """Hold the output directory: two evaluations in one would mix their files.
+
+    Raises:
+        ConfigurationError: another one is at work there.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    with (output / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:  # not what a file system without locks says
+            raise ConfigurationError(
+                f"--output_path {output}: another evaluation is at work there. Wait for it, or give another folder."
+            ) from error
+        yield lock
+
+
+def _keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
+    """Write down what this directory is for; refuse another evaluation in it.
+
+    Raises:
+        ConfigurationError: it is for something else, or has runs that this evaluation would leave out.
+    """
+    path = evaluation.output / SETTINGS_FILE
+    here = comparable(evaluation, model) | {"tasks": list(evaluation.tasks), "seeds": list(evaluation.seeds)}
+    text = json.dumps(here, indent=2, ensure_ascii=False) + "\n"
+    if path.exists():
+        try:
+            differences = _differences(json.loads(path.read_text(encoding="utf-8")), json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigurationError(
+                f"{path} is none that this command has written ({type(error).__name__}: {error}), so nobody knows "
+                "which evaluation the runs beside it are of: give another --output_path."
+            ) from error
+        if differences:
+            raise ConfigurationError(
+                f"--output_path {evaluation.output} belongs to another evaluation: {'; '.join(differences)}. Its runs "
+                "cannot be averaged with these: give another folder, or the same settings and at least its tasks and "
+                "seeds."
+            )
+    save_whole(path, text.encode())
+
+
+def _differences(saved: dict[str, Any], here: dict[str, Any]) -> list[str]:
+    """What is not as it was, in words. Tasks and seeds may have been added, with the rows and the judge that the new
+    tasks need; and the same judge may be served elsewhere: on a cluster it is, each time.
+    """
+    changed = [name for name in here if name not in ("tasks", "seeds", "data", "judge") and here[name] != saved[name]]
+    if any(saved["data"].get(task) != here["data"].get(task) for task in saved["tasks"]):
+        changed.append("data")
+    if saved["judge"] and here["judge"] and saved["judge"]["model"] != here["judge"]["model"]:
+        changed.append("judge")
+    lacking = [f"{name} {value}" for name in ("tasks", "seeds") for value in saved[name] if value not in here[name]]
+    return [
+        *(f"{name} was {saved[name]} and is {here[name]}" for name in changed),
+        *(f"{what} would be left out" for what in lacking),
+    ]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
