@@ -21,7 +21,7 @@ from pathlib import Path
 
 from trl import ModelConfig, TrlParser, get_peft_config, get_quantization_config
 
-from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, HubError, VADEError
 from trl_vade.planning import (
     TESTBED,
@@ -63,6 +63,10 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
         quantization_config=get_quantization_config(model_args),
         peft_config=get_peft_config(model_args),
     )
+
+    if script_args.lmms_tasks:
+        options = {"every_steps": script_args.lmms_steps, "limit": script_args.lmms_limit}
+        trainer.add_callback(VADEEvalCallback(trainer, script_args.lmms_tasks, **options))
 
     # 3. Train. `--resume_from_checkpoint true` goes on from the newest checkpoint, with its posterior.
     resume = training_args.resume_from_checkpoint

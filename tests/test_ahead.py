@@ -81,8 +81,8 @@ SLOW = {"two iterations of two accumulations", "dynamic sampling"}
 
 @pytest.mark.parametrize("case", [pytest.param(each, marks=[pytest.mark.slow] * (each in SLOW)) for each in CASES])
 def test_a_run_that_loads_ahead_is_the_run_that_does_not_and_resumes_to_it(start, case, monkeypatch, prefetches):
-    changes = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4} | CASES[case]
-    start("parts", callbacks=[StopAfter(3)], **changes).train()
+    changes = {"save_steps": 2, "max_steps": 4} | CASES[case]
+    start("parts", callbacks=[StopAfter(3)], save_strategy="steps", **changes).train()
     resumed = start("parts", **changes)
     resumed.train(resume_from_checkpoint=str(Path(resumed.args.output_dir) / "checkpoint-2"))
     assert prefetches

@@ -40,7 +40,7 @@ ORDER = [
         "initial_rollouts",
     ],
     ["checkpoint", "uploads"],
-    ["run_facts"],
+    ["run_facts", "card_metadata"],
     ["model_card", "publication"],
     ["publishing"],
     ["trainer"],
@@ -103,7 +103,35 @@ EDGES = {
     "cli_posterior": [
         *("posterior_files", "posterior_printing", "posterior_repo", "posterior_source", "posterior_views"),
     ],
-    "cli": ["cli_posterior", "errors", "planning", "report", "tables"],
+    "benchmarks": ["errors"],
+    "eval_table": ["benchmarks", "card_templates", "checks", "errors"],
+    "eval_runs": ["benchmarks", "checks", "errors"],
+    "eval_results": ["benchmarks", "durable", "errors", "eval_runs", "eval_table"],
+    "eval_judge": ["checks", "errors"],
+    "eval_guard": ["checks", "errors", "eval_judge"],
+    "eval_model": ["errors"],
+    "lmms_scoring": ["answers", "rewards", "testbed"],
+    "lmms_tasks": ["benchmarks", "checks", "errors", "lmms_scoring", "testbed"],
+    "lmms_runner": ["eval_guard"],
+    "lmms_policy": ["errors"],
+    "eval_settings": ["benchmarks", "checks", "errors", "eval_judge", "eval_model", "hub", "lmms_tasks"],
+    "eval_process": ["errors", "eval_guard"],
+    "evaluation": [
+        *("benchmarks", "durable", "errors", "eval_model", "eval_process", "eval_results", "eval_runs"),
+        *("eval_settings", "lmms_tasks"),
+    ],
+    "eval_callback": [
+        *("benchmarks", "checks", "errors", "eval_settings", "lmms_policy", "lmms_runner", "lmms_tasks"),
+    ],
+    "eval_weights": ["errors", "hub"],
+    "eval_leaderboards": ["benchmarks", "card_metadata", "errors", "hub"],
+    "eval_publishing": [
+        *("card_metadata", "errors", "eval_leaderboards", "eval_table", "eval_weights", "hub"),
+    ],
+    "cli_evaluate": [
+        *("eval_judge", "eval_publishing", "eval_settings", "evaluation", "lmms_tasks", "mixture_rows", "testbed"),
+    ],
+    "cli": ["cli_evaluate", "cli_posterior", "errors", "planning", "report", "tables"],
 }
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 TOP = {"trainer"}  # imported by `__init__` alone, which loads it on first use

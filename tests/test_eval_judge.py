@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given
@@ -8,7 +6,7 @@ from hypothesis import strategies as st
 from loopback_judge import LoopbackJudge, answer_of
 
 from trl_vade.errors import ConfigurationError, JudgeError
-from trl_vade.eval_judge import JUDGE_EXIT, Judge, JudgeGuard, verdict
+from trl_vade.eval_judge import Judge, verdict
 
 QWEN = "Qwen/Qwen2.5-72B-Instruct"
 SECRET = "sk-secret-4711"
@@ -235,25 +233,6 @@ def test_any_text_is_a_verdict_or_none(text):
 def test_a_verdict_on_the_first_or_on_the_last_line_is_read_whatever_else_is_said(word, lead, mark, speech):
     line = f"{lead}{mark}{word}{mark}"
     assert verdict(f"{line}\n{speech}") == verdict(f"{speech}\n{line}") == int(word)
-
-
-# ------------------------------------------------------------------------------------- the guard, without lmms-eval
-
-
-def test_a_guard_that_has_seen_nothing_reports_nothing():
-    assert JudgeGuard().report() == {"calls": 0, "unreadable": 0, "example": None}
-
-
-def test_a_dead_judge_ends_the_process_from_any_thread_with_the_reason_on_a_line_of_its_own():
-    code = (
-        "import sys, threading; from trl_vade.eval_judge import JudgeGuard; sys.stderr.write('\\r 10%|'); "
-        "thread = threading.Thread(target=JudgeGuard().on_dead, args=['gone:\\n nobody there']); "
-        "thread.start(); thread.join(); print('still here')"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == JUDGE_EXIT
-    assert ended.stderr.splitlines()[-1] == "trl_vade: gone: nobody there"
-    assert ended.stdout == ""
 
 
 # ------------------------------------------------------------------------------------ the stand-in's own judgement

@@ -157,7 +157,7 @@ def test_no_token_is_in_the_message_of_a_hub_that_refuses_it(hub, monkeypatch):
 # ---------------------------------------------------------------------------------------------------- the fingerprint
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(min_size=1, max_size=200), at=st.integers(0), change=st.integers(1, 255), name=st.data())
 def test_any_other_byte_of_configuration_template_or_weights_is_another_model(tmp_path, content, at, change, name):
     shutil.rmtree(tmp_path / "model", ignore_errors=True)  # of the example before

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from trl_vade.errors import EvaluationError, JudgeError
-from trl_vade.eval_judge import JUDGE_EXIT
+from trl_vade.eval_guard import JUDGE_EXIT
 from trl_vade.eval_process import LOG_LINES, _end, _watch, run_plan, without_tokens
 
 BEGIN = """

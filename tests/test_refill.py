@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import logged, says_a_digit, train
-from resuming import StopAfter, assert_same_end, first_letter, rows_with_images
+from conftest import SMALL_RUN, logged, make_text_rows, says_a_digit, train
+from resuming import SaveAt, StopAfter, assert_same_end, first_letter, rows_with_images
 from transformers import TrainerCallback
 
-from trl_vade import VADEGRPOTrainer
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.gradients import accepted_groups, groups_with_gradient
 from trl_vade.refill import ShortWatch
 from trl_vade.selection_log import SelectionLog
@@ -87,6 +87,15 @@ def make_refill_args(make_args):
     return lambda **changes: make_args(**{"vade_dynamic_sampling": True} | changes)
 
 
+@pytest.fixture(scope="module")
+def defaults(text_model_path, tmp_path_factory):
+    """A run with the defaults that was recorded, for the tests that look at it alone: trainer, `Trained`, `Counted`."""
+    settings = {"output_dir": str(tmp_path_factory.mktemp("defaults")), "vade_dynamic_sampling": True}
+    counted = Counted(alternating_if_live)
+    args = VADEGRPOConfig(**SMALL_RUN | settings, lr_scheduler_type="linear")
+    return *refilled(text_model_path, make_text_rows(), args, counted), counted
+
+
 # --------------------------------------------------------------------------------------------- what is trained on
 
 
@@ -108,11 +117,8 @@ def test_only_groups_with_a_gradient_are_trained_on_with_every_sampler(
         assert (advantages != 0).all()
 
 
-def test_a_batch_is_no_larger_than_it_has_to_be_and_each_refill_asks_for_what_is_missing(
-    text_model_path, text_rows, make_refill_args
-):
-    trainer, _ = refilled(text_model_path, text_rows, make_refill_args())
-    for rounds in rounds_of(trainer):
+def test_a_batch_is_no_larger_than_it_has_to_be_and_each_refill_asks_for_what_is_missing(defaults):
+    for rounds in rounds_of(defaults[0]):
         missing = 4
         for line in rounds:
             assert len(line["sample_index"]) == missing
@@ -188,9 +194,13 @@ def test_images_are_refilled_too(vision_model_path, make_refill_args):
     ],
     ids=lambda changes: "-".join(changes) or "default",
 )
-def test_every_rollout_is_scored_once_counted_and_observed(text_model_path, text_rows, make_refill_args, changes):
-    counted = Counted(alternating_if_live)
-    trainer, _ = refilled(text_model_path, text_rows, make_refill_args(**changes), counted)
+def test_every_rollout_is_scored_once_counted_and_observed(
+    text_model_path, text_rows, make_refill_args, defaults, changes
+):
+    trainer, counted = defaults[0], defaults[2]
+    if changes:
+        counted = Counted(alternating_if_live)
+        trainer, _ = refilled(text_model_path, text_rows, make_refill_args(**changes), counted)
     lines = SelectionLog(trainer.args.output_dir).read()
     scored = {name: counted.rows.count(name) for name in set(counted.rows)}
     observed = np.zeros(24)
@@ -206,10 +216,8 @@ def test_every_rollout_is_scored_once_counted_and_observed(text_model_path, text
     assert logged(trainer, "num_tokens")[-1] == trainer.state.num_input_tokens_seen
 
 
-def test_the_metrics_are_of_all_groups_that_were_generated_and_once_a_generation_batch(
-    text_model_path, text_rows, make_refill_args
-):
-    trainer, trained = refilled(text_model_path, text_rows, make_refill_args())
+def test_the_metrics_are_of_all_groups_that_were_generated_and_once_a_generation_batch(defaults):
+    trainer, trained, _ = defaults
     batches = rounds_of(trainer)
     groups = [sum(len(line["sample_index"]) for line in rounds) for rounds in batches]
     assert logged(trainer, "vade/refills") == [len(rounds) - 1 for rounds in batches]
@@ -237,8 +245,8 @@ def test_figures_averaged_over_a_logging_window_count_each_generation_batch_once
     assert logged(trainer, "vade/rollouts") == [rollouts[2], rollouts[5]]
 
 
-def test_schedules_stay_in_optimiser_steps(text_model_path, text_rows, make_refill_args):
-    trainer, _ = refilled(text_model_path, text_rows, make_refill_args(lr_scheduler_type="linear"))
+def test_schedules_stay_in_optimiser_steps(defaults):
+    trainer = defaults[0]
     assert trainer.state.global_step == 6
     assert logged(trainer, "learning_rate") == pytest.approx([1e-2 * (1 - step / 6) for step in range(6)])
 
@@ -333,15 +341,22 @@ def test_a_reward_outage_is_not_answered_with_more_rollouts(text_model_path, tex
 def test_a_stretch_without_a_gradient_is_counted_in_generation_batches(
     text_model_path, text_rows, make_refill_args, caplog
 ):
-    said = []
-    for max_steps in (9, 10):
-        args = make_refill_args(vade_max_refills=3, max_steps=max_steps, vade_outage_guard=False)
-        refilled(text_model_path, text_rows, args, dead)
+    def said():
         messages = [record.getMessage() for record in caplog.records]
-        said.append([message for message in messages if "No group has had" in message])
-    assert said[0] == []
-    assert len(said[1]) == 1
-    assert "for 10 generation batches" in said[1][0]
+        return [message for message in messages if "No group has had" in message]
+
+    before = []  # what had been said when each call of the reward function came
+
+    def noting(completions, **kwargs):
+        before.append(said())
+        return dead(completions)
+
+    args = make_refill_args(vade_max_refills=3, max_steps=10, vade_outage_guard=False)
+    refilled(text_model_path, text_rows, args, noting)
+    assert len(before) == 10 * 4
+    assert not before[9 * 4]  # after nine generation batches of four rounds
+    (message,) = said()
+    assert "for 10 generation batches" in message
 
 
 def test_a_short_batch_is_said_the_first_time_and_then_ever_more_rarely():
@@ -360,23 +375,23 @@ def test_a_short_batch_is_said_the_first_time_and_then_ever_more_rarely():
 
 
 @pytest.mark.parametrize("sampler", ["thompson", "uniform"])
-@pytest.mark.parametrize("stop", [2, 3])  # between generation batches, and inside one
 def test_a_resumed_run_is_the_run_that_was_never_stopped(
-    text_model_path, text_rows, make_refill_args, tmp_path, sampler, stop
+    text_model_path, text_rows, make_refill_args, tmp_path, sampler
 ):
-    def start(folder, **more):
-        changes = {"save_strategy": "steps", "save_steps": 1, "steps_per_generation": 2, "vade_max_refills": 3}
-        args = make_refill_args(output_dir=str(tmp_path / folder), vade_sampler=sampler, max_steps=8, **changes)
-        return VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, **more)
+    def start(folder, callbacks=None, **more):
+        changes = {"save_steps": 2, "steps_per_generation": 2, "vade_max_refills": 3, "max_steps": 8} | more
+        args = make_refill_args(output_dir=str(tmp_path / folder), vade_sampler=sampler, **changes)
+        return VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, callbacks=callbacks)
 
     whole = start("whole")
     whole.train()
     assert sum(logged(whole, "vade/refills")) > 0
-    start("parts", callbacks=[StopAfter(stop + 1)]).train()
-    resumed = start("parts")
-    resumed.train(resume_from_checkpoint=str(tmp_path / "parts" / f"checkpoint-{stop}"))
-    assert_same_end(resumed, whole)
-    assert resumed.state.num_input_tokens_seen == whole.state.num_input_tokens_seen
+    start("parts", [SaveAt(3), StopAfter(4)], save_strategy="steps").train()
+    for stop in (3, 2):  # inside a generation batch, and between two
+        resumed = start("parts")
+        resumed.train(resume_from_checkpoint=str(tmp_path / "parts" / f"checkpoint-{stop}"))
+        assert_same_end(resumed, whole)
+        assert resumed.state.num_input_tokens_seen == whole.state.num_input_tokens_seen
 
 
 # ------------------------------------------------------------------------------------------- what has a gradient

@@ -17,6 +17,7 @@ _EXPORTS = {
     "PromptSampler": "prompt_sampler",
     "ThompsonSampler": "samplers",
     "UniformSampler": "samplers",
+    "VADEEvalCallback": "eval_callback",
     "VADEGRPOConfig": "config",
     "VADEGRPOTrainer": "trainer",
     "effective_gradient_ratio": "information",
@@ -29,6 +30,7 @@ _EXPORTS = {
 
 if TYPE_CHECKING:
     from .config import VADEGRPOConfig as VADEGRPOConfig
+    from .eval_callback import VADEEvalCallback as VADEEvalCallback
     from .information import effective_gradient_ratio as effective_gradient_ratio
     from .information import expected_effective_ratio as expected_effective_ratio
     from .information import information_gain as information_gain

@@ -120,7 +120,8 @@ def evaluate(
         evaluation = replace(evaluation, model=_testbed_model())  # trained on first use, which takes minutes
     # The default would end this process at once, and leave lmms-eval's behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    results = run_evaluation(evaluation, _Progress(len(evaluation.seeds) * len(set(names))))
+    with _Progress(len(evaluation.seeds) * len(set(names))) as progress:
+        results = run_evaluation(evaluation, progress)
     typer.echo((output_path / "results.md").read_text(encoding="utf-8"))
     if push_to_hub:
         from .eval_publishing import publish_results
@@ -143,8 +144,12 @@ class _Progress:
     def __call__(self, run: Any) -> None:
         self.bar.set_description(f"{run.benchmark.name}, seed {run.seed}: {run.score:.2f} %")
         self.bar.update()
-        if self.bar.n == self.bar.total:
-            self.bar.close()
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.bar.close()  # which ends its line: an error begins on one of its own
 
 
 def _list(text: str) -> list[str]:

@@ -98,6 +98,8 @@ def model_arguments(
 ) -> dict[str, Any]:
     """What lmms-eval's class of this backend is made with; `given` are the user's, which win.
 
+    transformers: see `picture_sizes`; vLLM and a server take those of the model themselves.
+
     vLLM's class executes code of the model's repository unless it is told not to, and takes the larger of its own
     `max_new_tokens` (4096) and the request's (lmms-eval 0.7.3, models/chat/vllm.py, models/simple/vllm.py).
 
@@ -106,11 +108,31 @@ def model_arguments(
     """
     check_arguments(given)
     if backend == "transformers":
-        return {"pretrained": str(model.folder), "batch_size": batch_size, **given}
+        sizes = picture_sizes(model.folder) if model.folder else {}
+        return {"pretrained": str(model.folder), "batch_size": batch_size, **sizes, **given}
     if backend == "vllm":
         own = {"model": str(model.folder), "batch_size": batch_size, "trust_remote_code": False, "max_new_tokens": 1}
         return own | dict(given)
     return {"model_version": model.name, "base_url": server_url, "num_concurrent": batch_size, **given}
+
+
+def picture_sizes(folder: Path) -> dict[str, int]:
+    """`min_pixels` and `max_pixels` of a model's own image processor, so that it sees pictures as in training.
+
+    lmms-eval 0.7.3 has its own (256 * 28 * 28 and 1605632, models/simple/qwen2_5_vl.py): a smaller picture is blown up
+    to more tokens than training ever showed. {} where the model's files do not say.
+    """
+    for file, part in (("processor_config.json", "image_processor"), ("preprocessor_config.json", None)):
+        try:
+            saved = json.loads((folder / file).read_text(encoding="utf-8"))
+            saved = saved[part] if part else saved
+            size = saved.get("size") or {}
+            least = saved.get("min_pixels") or size["shortest_edge"]
+            most = saved.get("max_pixels") or size["longest_edge"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+        return {"min_pixels": int(least), "max_pixels": int(most)}
+    return {}
 
 
 def fingerprint(folder: Path) -> str:

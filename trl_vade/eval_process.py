@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import EvaluationError, JudgeError
-from .eval_judge import JUDGE_EXIT
+from .eval_guard import JUDGE_EXIT
 
 LOG_LINES = 15
 """Of the log, in an error."""
@@ -81,7 +81,7 @@ def _watch(
         while not (folder / str(number)).exists():
             if process.poll() is not None and not (folder / str(number)).exists():
                 return False
-            time.sleep(0.2)
+            time.sleep(0.05)
         finished(number)
     # All is there and was believed: how it ends is nobody's concern, and an engine may hang, or crash, in its end.
     with suppress(subprocess.TimeoutExpired):

@@ -8,8 +8,6 @@ The card speaks of the weights beside it, so nothing goes to a repository with o
 score over the first few questions is told to people, with a warning, and never to programs.
 """
 
-import hashlib
-import logging
 import os
 import re
 import shlex
@@ -17,21 +15,17 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import quote
 
 import yaml
-from huggingface_hub import EvalResultEntry, HfApi, constants, eval_result_entries_to_yaml, get_token
-from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
-from huggingface_hub.hf_api import RepoFile
+from huggingface_hub import HfApi, get_token
 from huggingface_hub.utils import yaml_dump
 
-from .benchmarks import BENCHMARKS, Benchmark
-from .card_metadata import CARD_FILE, declared_tasks, with_index, with_results
-from .errors import EvaluationError, HubError, VADEError
+from .card_metadata import CARD_FILE, with_index, with_results
+from .errors import EvaluationError, HubError
+from .eval_leaderboards import leaderboard_entries
 from .eval_table import card_lines, read_results, results_table
+from .eval_weights import EvaluatedWeights, Refused
 from .hub import HubTarget, commit_folder, ensure_repo, patiently
-
-logger = logging.getLogger(__name__)
 
 RAW_FOLDER = "vade_evaluation"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "JUDGE_API_KEY", "OPENAI_API_KEY", "VADE_SERVER_API_KEY")
@@ -40,10 +34,6 @@ LEAST_SECRET = 8
 """Signs of a value that is taken for a secret: the key of a local server is "EMPTY" or "none", words of many texts."""
 _TOKEN = re.compile(rb"hf_[A-Za-z0-9]{20,}")
 _Results = Mapping[str, Any]
-
-
-class _Refused(VADEError):
-    """An `EvaluationError` on its way out of `hub.patiently`, which takes a RuntimeError for the client's."""
 
 
 def publish_results(
@@ -85,7 +75,7 @@ def publish_results(
     try:
         with tempfile.TemporaryDirectory() as folder:
             return _publish(output, results, target, model_folder, Path(folder))
-    except _Refused as refused:
+    except Refused as refused:
         raise EvaluationError(str(refused)) from refused.__cause__
     except HubError as error:
         message = f"{error} {_later(output, results, target, model_folder)}"
@@ -97,14 +87,14 @@ def _publish(output: Path, results: _Results, target: HubTarget, model_folder: P
     runs = staged / "runs"  # under the name that it has in the repository when the Hub was asked
     for path in sorted(_raw_files(output, results)):
         _write(runs / path, _without_secrets(output / path))
-    evaluated = _Weights(results, model_folder)
+    evaluated = EvaluatedWeights(results, model_folder)
     target, api = ensure_repo(target), HfApi()
     there = patiently(lambda: api.list_repo_files(target.repo_id, revision=target.revision), target)
     raw = _raw_folder(results, there, runs)
     layout = staged / "repository"
     (layout / raw).parent.mkdir(parents=True)
     runs.rename(layout / raw)
-    for name, entries in _leaderboards(api, results, target, raw).items():
+    for name, entries in leaderboard_entries(api, results, target, raw).items():
         _write(layout / ".eval_results" / f"{name}.yaml", yaml_dump(entries, sort_keys=False).encode())
 
     def render(files: list[str]) -> dict[str, bytes | None]:
@@ -144,7 +134,7 @@ def _raw_files(output: Path, results: _Results) -> Iterable[str]:
         for run in part["runs"]:
             file = PurePosixPath(run["results_file"])
             if file.parts[:1] != ("runs",) or ".." in file.parts or len(file.parts) < 3:
-                raise _Refused(f"{output / 'results.json'} names {file} as a run's file; it must be in runs/<run>/.")
+                raise Refused(f"{output / 'results.json'} names {file} as a run's file; it must be in runs/<run>/.")
             yield str(file)
             samples = f"{file.name.removesuffix('results.json')}samples_*.jsonl"
             yield from (path.relative_to(output).as_posix() for path in (output / file.parent).glob(samples))
@@ -158,14 +148,14 @@ def _without_secrets(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
-        raise _Refused(
+        raise Refused(
             f"{path} is missing, and results without what they are made of are not published. Run the evaluation's "
             "command again: it makes what is not there."
         ) from error
     secrets = {os.environ.get(name) for name in SECRETS} | {get_token()}
     known = any(secret.encode() in content for secret in secrets if secret and len(secret) >= LEAST_SECRET)
     if known or _TOKEN.search(content):
-        raise _Refused(
+        raise Refused(
             f"{path} has {'a token or key of this environment' if known else 'what looks like a token of the Hub'} in "
             "it, so nothing is published: all who read the repository could use it. Take it out, and revoke it if "
             "anybody else may have seen the file."
@@ -202,68 +192,7 @@ def _key(results: _Results) -> str:
     return re.sub(r"\W", "", results["model"]["fingerprint"], flags=re.ASCII) or "unknown"
 
 
-# -------------------------------------------------------------------------------------------------------- weights
-
-
-class _Weights:
-    """The weights that were evaluated: those of a folder, else of a commit on the Hub, else unknown ones.
-
-    As SHA-256 by file name; the Hub has that of each file in LFS, where weights are.
-    """
-
-    def __init__(self, results: _Results, folder: Path | None):
-        self._name, self._revision = results["model"]["name"], results["model"]["revision"]
-        self._folder = folder
-        self._known: dict[str, str] | None = None
-
-    def refuse_others(self, api: HfApi, target: HubTarget) -> None:
-        """Raise `_Refused` where the branch has other weights; one without any is fine."""
-        there = _weights_at(api, target.repo_id, target.revision)
-        if not there:
-            return
-        if not self._folder and not self._revision:
-            logger.warning(f"Whether {target} has the weights that were evaluated is not known: a server had them.")
-            return
-        if self._known is None:  # once, whatever the attempts: weights are large
-            self._known = self._read(api)
-        others = sorted(name for name in there.keys() | self._known.keys() if there.get(name) != self._known.get(name))
-        if others:
-            raise _Refused(
-                f"{target} has other weights than those that were evaluated ({', '.join(others[:3])}"
-                f"{', ...' * (len(others) > 3)}), so its card would speak of another model. Evaluate what is there "
-                "(`--revision` takes a commit or a branch of it), or push the evaluated weights first, or name the "
-                "branch that has them (`--hub_revision`)."
-            )
-
-    def _read(self, api: HfApi) -> dict[str, str]:
-        if self._folder:
-            files = [path for path in self._folder.iterdir() if _is_weights(path.name)]
-            return {path.name: _sha256(path) for path in files}
-        try:
-            return _weights_at(api, self._name, self._revision)
-        except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-            raise _Refused(
-                f"{self._name} at {self._revision}, which was evaluated, cannot be read any more, so nobody knows "
-                "whether the repository has the same weights. Evaluate what is there."
-            ) from error
-
-
-def _is_weights(path: str) -> bool:
-    weights = path.endswith(".safetensors") or re.fullmatch(r"(pytorch|adapter)_model.*\.bin", path)
-    return bool(weights) and "/" not in path and not path.startswith("vade_")  # that is the posterior
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _weights_at(api: HfApi, repo_id: str, revision: str | None) -> dict[str, str]:
-    files = [entry for entry in api.list_repo_tree(repo_id, revision=revision) if isinstance(entry, RepoFile)]
-    return {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in files if _is_weights(file.path)}
-
-
-# --------------------------------------------------------------------------------------------- for other programs
+# ------------------------------------------------------------------------------------------------------- the card
 
 
 def _completed(card: bytes | None, results: _Results, target: HubTarget, raw: str) -> str:
@@ -276,7 +205,7 @@ def _completed(card: bytes | None, results: _Results, target: HubTarget, raw: st
         content = f"# Model Card for {name}\n" if card is None else card.decode("utf-8-sig")
         content = content if limited else with_index(content, named, name)
     except (ValueError, yaml.YAMLError) as error:
-        raise _Refused(f"The card of {target}, {CARD_FILE}, cannot be read: {error}. Mend it there first.") from error
+        raise Refused(f"The card of {target}, {CARD_FILE}, cannot be read: {error}. Mend it there first.") from error
     names = list(results["benchmarks"])
     return with_results(content, _section(results, raw), model=_key(results), names=names, limited=limited)
 
@@ -295,50 +224,3 @@ def _section(results: _Results, raw: str) -> str:
     parts = [*([] if results["limit"] is None else [warning]), results_table(results)]
     parts += [f"Every answer, settings and versions: [{raw}]({raw}/results.json). The command:"]
     return "\n\n".join([*parts, f"{fence}bash\n{results['command']}\n{fence}"])
-
-
-def _leaderboards(api: HfApi, results: _Results, target: HubTarget, raw: str) -> dict[str, list[dict[str, Any]]]:
-    """The content of `.eval_results/<benchmark>.yaml` for each benchmark that has a leaderboard."""
-    source = f"{constants.ENDPOINT}/{target.repo_id}/tree/{quote(target.revision or 'main', safe='')}/{raw}"
-    entries: dict[tuple[str, str], tuple[str, EvalResultEntry]] = {}
-    for name, part in results["benchmarks"].items() if results["limit"] is None else ():
-        benchmark = BENCHMARKS.get(name)
-        if benchmark is None or part["dataset"] is None:
-            continue
-        task = _task_id(api, benchmark, part["dataset"])
-        if task is not None:
-            entry = EvalResultEntry(
-                dataset_id=part["dataset"],
-                task_id=task,
-                value=round(part["mean"] * benchmark.scale / 100, 4),
-                date=results["finished"],
-                source_url=source,
-                source_name="Raw results",
-                notes=f"average@{len(results['seeds'])} of {part['metric']}, whose best is {benchmark.scale:g}",
-            )
-            entries.setdefault((part["dataset"], task), (name, entry))  # one task has one result of a model
-    return {name: eval_result_entries_to_yaml([entry]) for name, entry in entries.values()}
-
-
-def _task_id(api: HfApi, benchmark: Benchmark, dataset: str) -> str | None:
-    """The benchmark's name on the data set's leaderboard; None: it has none, or nobody can say which it is."""
-
-    def read() -> bytes | None:
-        if not api.file_exists(dataset, "eval.yaml", repo_type="dataset"):
-            return None
-        return Path(api.hf_hub_download(dataset, "eval.yaml", repo_type="dataset")).read_bytes()
-
-    try:
-        content = patiently(read, HubTarget(dataset, "dataset"), patience=())
-        declared = None if content is None else yaml.safe_load(content)
-    except (HubError, ValueError, yaml.YAMLError) as error:
-        logger.info(
-            f"Nothing of {benchmark.title} for a leaderboard of {dataset}: its eval.yaml cannot be read ({error})."
-        )
-        return None
-    tasks = declared_tasks(declared, benchmark.config, benchmark.split)
-    if len(tasks) != 1:
-        why = "it is no benchmark of the Hub" if content is None else f"{len(tasks)} of its tasks are this one"
-        logger.info(f"Nothing of {benchmark.title} for a leaderboard of {dataset}: {why}.")
-        return None
-    return tasks[0]

@@ -9,11 +9,12 @@ Started by `evaluation`, in a process of its own. What is wrong with lmms-eval 0
 * A system prompt reaches no model that is asked by messages, as all of ours are: `correct`.
 * HF_TOKEN is printed, and read from a `.env` file: `eval_process` strips it, `_run` drops it.
 * An error ends with exit code 0: `_run` calls the part that raises, and `eval_results` believes files alone.
-* A dead judge is 0 points, and a verdict is whatever has a "1" in it: `eval_judge.JudgeGuard`.
+* A dead judge is 0 points, and a verdict is whatever has a "1" in it: `eval_guard.JudgeGuard`.
 * None stands for accuracy 0, and the error text of a failed request for an answer: `eval_results`.
 * `<answer>` tags are part of the answer: `lmms_scoring`, by the tasks in `eval/tasks/`.
 * A task with a built-in name and local rows is ignored: our tasks have other names (`benchmarks`).
 * Greedy tasks with 16 new tokens; `-n 4` scores the first answer alone: `evaluation` gives seeds and all settings.
+* Pictures are resized to other bounds than the model's own: `eval_model.picture_sizes`.
 * vLLM is allowed to execute code of the model's repository: `eval_model.model_arguments`.
 """
 
@@ -26,7 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .eval_judge import JudgeGuard
+from .eval_guard import JudgeGuard
 
 VERSION = "0.7.3"
 """Of lmms-eval; the corrections are for this one."""

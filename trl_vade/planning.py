@@ -68,6 +68,15 @@ class VADEScriptArguments(PlanArguments, ScriptArguments):
         },
     )
     testbed_seed: int = field(default=0, metadata={"help": "Seed of the embedded data set and model."})
+    lmms_tasks: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "Benchmarks that lmms-eval runs during the training: testbed, scienceqa, chartqa, ... (as `trl-vade "
+            "evaluate --tasks`, without those that need a judge). Needs the extra `eval`."
+        },
+    )
+    lmms_steps: int = field(default=100, metadata={"help": "Optimiser steps from one of these to the next."})
+    lmms_limit: int = field(default=64, metadata={"help": "Questions of each benchmark in these."})
 
 
 def read_plan_arguments(arguments: list[str]) -> PlanArguments:

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 from loopback_judge import LoopbackJudge
 
-from trl_vade.eval_judge import Judge, JudgeGuard
+from trl_vade.eval_guard import JudgeGuard
+from trl_vade.eval_judge import Judge
 
 pytestmark = pytest.mark.lmms
 

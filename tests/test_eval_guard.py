@@ -1,0 +1,22 @@
+"""The guard without lmms-eval; inside the real one it is tested by tests/lmms/test_guard.py."""
+
+import subprocess
+import sys
+
+from trl_vade.eval_guard import JUDGE_EXIT, JudgeGuard
+
+
+def test_a_guard_that_has_seen_nothing_reports_nothing():
+    assert JudgeGuard().report() == {"calls": 0, "unreadable": 0, "example": None}
+
+
+def test_a_dead_judge_ends_the_process_from_any_thread_with_the_reason_on_a_line_of_its_own():
+    code = (
+        "import sys, threading; from trl_vade.eval_guard import JudgeGuard; sys.stderr.write('\\r 10%|'); "
+        "thread = threading.Thread(target=JudgeGuard().on_dead, args=['gone:\\n nobody there']); "
+        "thread.start(); thread.join(); print('still here')"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == JUDGE_EXIT
+    assert ended.stderr.splitlines()[-1] == "trl_vade: gone: nobody there"
+    assert ended.stdout == ""
