@@ -171,6 +171,11 @@ def test_a_model_that_is_nowhere_is_said_to_be(model):
     assert not Path("out").exists()
 
 
+def test_a_folder_has_no_revisions(model):
+    text = said(command("--revision", "main", model=model), 1)
+    assert "Error: --revision main: " in text
+
+
 def test_a_part_of_the_questions_is_not_published(model, hub):
     assert "--publish_limited" in refused("--limit", 2, "--push_to_hub", "you/tiny", model=model)
     assert hub.repos == {}
@@ -228,6 +233,15 @@ def test_the_results_are_published_where_that_was_asked_for(model, hub):
     files = hub.repos["you/tiny"].files()
     assert b"62.5" in files["README.md"]
     assert [path for path in files if path.endswith("/results.json")]
+
+
+def test_results_of_a_part_of_the_questions_are_published_on_request_and_to_a_branch(model, hub):
+    made(seeds=(0,), limit=4)
+    options = ["--seeds", 0, "--limit", 4, "--push_to_hub", "you/tiny", "--publish_limited", "--hub_revision", "try"]
+    result = command(*options, model=model)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert [path for path in hub.repos["you/tiny"].files("try") if path.endswith("/results.json")]
+    assert hub.repos["you/tiny"].files().keys() == {".gitattributes"}
 
 
 def test_a_run_that_failed_is_one_message_and_nothing_is_published(model, hub):

@@ -59,15 +59,17 @@ class Child:
         monkeypatch.setenv("PYTHONPATH", str(folder))
 
     def run(self, code, runs=2, finished=None, **environment):
-        """Run a plan of so many runs; return its log."""
+        """Run a plan of so many runs; return its log. The process is told under LOCK which file it has to hold."""
         write_runner(self.folder, code)
         with pipe() as (reading, writing):
             try:
                 plan = {"runs": [{"number": number} for number in range(runs)], "tasks": "here"}
+                environment["LOCK"] = str(writing)
                 run_plan(plan, self.log, finished or self.finished.append, environment=environment, lock=writing)
             finally:
                 os.close(writing)
-                assert said(reading) == b""  # whoever had the lock's file is gone
+                self.held = said(reading)
+                assert not self.held or said(reading) == b""  # whoever had the lock's file is gone
         return self.log.read_text(encoding="utf-8")
 
     def refused(self, code, error=EvaluationError, **options):
@@ -92,17 +94,38 @@ def test_no_token_goes_to_lmms_eval_and_what_it_needs_does():
     assert without_tokens({**kept, **secret}) == kept
 
 
+@contextmanager
+def typed(text):
+    """Somebody has typed this into the terminal of this process."""
+    before = os.dup(0)
+    with pipe() as (reading, writing):
+        os.write(writing, text)
+        os.close(writing)
+        os.dup2(reading.fileno(), 0)
+        try:
+            yield
+        finally:
+            os.dup2(before, 0)
+            os.close(before)
+
+
 def test_the_process_has_the_plan_and_the_environment_and_neither_token_nor_input(child, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("MINE", "kept")
-    code = "print(json.dumps([plan, dict(os.environ), sys.stdin.read()])); done(0); done(1)"
-    log = child.run(code, MODEL_VERSION="judge")
+    with typed(b"the answer to another question"):
+        code = "print(json.dumps([plan, dict(os.environ), sys.stdin.read()])); done(0); done(1)"
+        log = child.run(code, MODEL_VERSION="judge")
     plan, environment, read = json.loads(log)
     assert plan["tasks"] == "here"
     assert plan["runs"] == [{"number": 0}, {"number": 1}]
     assert (environment["MINE"], environment["MODEL_VERSION"], read) == ("kept", "judge", "")
     assert "hf_secret" not in log
     assert not Path(plan["done"]).exists()  # and nothing is left of it
+
+
+def test_the_process_holds_the_lock_as_long_as_it_lives(child):
+    child.run("os.write(int(os.environ['LOCK']), b'held'); done(0); done(1)")
+    assert child.held == b"held"
 
 
 def test_each_run_is_told_when_it_is_done_and_both_outputs_are_in_the_log(child):

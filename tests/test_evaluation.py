@@ -305,6 +305,21 @@ def test_the_process_is_told_what_was_asked_for(here, evaluation):
     assert not Path(plan["tasks"]).exists()  # of this evaluation alone, which is over
 
 
+def test_the_process_of_lmms_eval_holds_the_directory_too(here, evaluation):
+    code = """
+        def held(number):
+            try:
+                return os.path.samestat(os.fstat(number), os.stat("out/.lock"))
+            except OSError:
+                return False
+        print("held" if any(map(held, range(3, 256))) else "free", flush=True)
+        sys.exit(1)
+    """
+    write_runner(here, code)
+    with pytest.raises(EvaluationError, match=r"  held$"):
+        evaluate(evaluation)
+
+
 def test_what_was_finished_is_kept_and_only_the_rest_is_done_by_the_same_command(here, evaluation):
     finish(evaluation, here / "made")
     stumble = here / "fails" / "scienceqa-seed1"

@@ -89,7 +89,7 @@ def make_refill_args(make_args):
 
 @pytest.fixture(scope="module")
 def defaults(text_model_path, tmp_path_factory):
-    """A run with the defaults that was recorded, for the tests that look at it alone: trainer, `Trained`, `Counted`."""
+    """One recorded run with the defaults for the tests that only look at it: trainer, `Trained`, `Counted`."""
     settings = {"output_dir": str(tmp_path_factory.mktemp("defaults")), "vade_dynamic_sampling": True}
     counted = Counted(alternating_if_live)
     args = VADEGRPOConfig(**SMALL_RUN | settings, lr_scheduler_type="linear")

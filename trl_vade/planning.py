@@ -71,8 +71,8 @@ class VADEScriptArguments(PlanArguments, ScriptArguments):
     lmms_tasks: list[str] = field(
         default_factory=list,
         metadata={
-            "help": "Benchmarks that lmms-eval runs during the training: testbed, scienceqa, chartqa, ... (as `trl-vade "
-            "evaluate --tasks`, without those that need a judge). Needs the extra `eval`."
+            "help": "Benchmarks that lmms-eval runs during the training: testbed, scienceqa, chartqa, ... (as with "
+            "`trl-vade evaluate`, without those that need a judge). Needs the extra `eval`."
         },
     )
     lmms_steps: int = field(default=100, metadata={"help": "Optimiser steps from one of these to the next."})
