@@ -223,6 +223,30 @@ def test_a_login_that_may_only_read_is_refused_before_anything_is_evaluated(hub,
 # ----------------------------------------------------------------------------------------------------------- facts
 
 
+def given(change):
+    return {name: value for name, value in change.items() if name != "rows"}
+
+
+def test_a_judge_that_no_benchmark_needs_is_no_part_of_it():
+    model = EvaluatedModel("m", None, None, "ab")
+    assert comparable(make_evaluation(judge=JUDGE), model)["judge"] is None
+
+
+def test_other_rows_in_a_folder_of_the_same_name_are_other_rows(tmp_path):
+    (tmp_path / "rows").mkdir()
+    found = []
+    for content in ("1", "1", "22"):
+        (tmp_path / "rows" / "test.json").write_text(content)
+        facts = comparable(make_evaluation(data={"chartqa": tmp_path / "rows"}), EvaluatedModel("m", None, None, "ab"))
+        found.append(facts["rows"]["chartqa"])
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_device_is_for_transformers():
+    with pytest.raises(ConfigurationError, match="--device cpu with --backend vllm"):
+        check(make_evaluation(device="cpu", backend="vllm"))
+
+
 def test_what_the_runs_have_in_common_is_all_that_changes_a_score():
     model = EvaluatedModel("you/model", Path("/cache"), "c0ffee", "abcd")
     facts = comparable(make_evaluation(), model)
@@ -234,13 +258,13 @@ def test_what_the_runs_have_in_common_is_all_that_changes_a_score():
         {"generation": Generation(top_p=1)},
         {"instruction": "Think."},
         {"system_prompt": "Be brief."},
-        {"data": {"chartqa": Path("some/rows")}},
+        {"data": {"chartqa": Path("some/rows")}, "rows": ...},
         {"model_args": {"max_pixels": 1}},
-        {"judge": JUDGE},
+        {"judge": JUDGE, "tasks": ["mathverse"]},
     ]
-    others = [comparable(make_evaluation(**change), model) for change in changes]
+    others = [comparable(make_evaluation(**given(change)), model) for change in changes]
     differing = [[name for name in facts if facts[name] != other[name]] for other in others]
-    assert differing == [list(change) for change in changes]
+    assert differing == [[name for name in change if name != "tasks"] for change in changes]
     for neutral in ({"batch_size": 1}, {"device": "cpu"}, {"command": "x"}, {"output": Path("other")}):
         assert comparable(make_evaluation(**neutral), model) == facts
 
@@ -248,7 +272,8 @@ def test_what_the_runs_have_in_common_is_all_that_changes_a_score():
 def test_rows_and_judge_are_named_without_the_place_of_this_machine_and_without_a_key(monkeypatch):
     monkeypatch.setenv("JUDGE_API_KEY", "sk-secret")
     facts = comparable(
-        make_evaluation(data={"chartqa": Path("/home/you/rows")}, judge=JUDGE), EvaluatedModel("m", None, None, "ab")
+        make_evaluation(data={"chartqa": Path("/home/you/rows")}, judge=JUDGE, tasks=["chartqa", "mathvista"]),
+        EvaluatedModel("m", None, None, "ab"),
     )
     assert facts["data"] == {"chartqa": "rows"}
     assert facts["judge"] == {"model": JUDGE.model, "url": JUDGE.url}

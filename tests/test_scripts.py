@@ -91,7 +91,7 @@ def test_a_finished_run_with_other_arguments_is_not_taken_for_this_comparisons(t
 
 
 @pytest.mark.slow
-def test_the_quickstart_runs_as_vanilla_grpo_and_resumes(tmp_path):
+def test_the_quickstart_runs_as_vanilla_grpo_and_resumes(train_vade, tmp_path):
     flags = ["--vade_sampler", "uniform", "--max_steps", 4, "--save_steps", 2, "--eval_steps", 4]
     flags += ["--per_device_train_batch_size", 64, "--output_dir", tmp_path, "--disable_tqdm", "true"]
     flags += ["--eval_on_start", "false"]  # the resumed run would evaluate once more, at its own start
@@ -101,7 +101,8 @@ def test_the_quickstart_runs_as_vanilla_grpo_and_resumes(tmp_path):
     assert whole["steps"] == whole["generation_batches"] == 4
     assert [evaluation["rollouts"] for evaluation in whole["validation"]] == [4 * 64]
     (tmp_path / "vade_summary.json").unlink()
-    run("train_vade.py", *flags, "--resume_from_checkpoint", tmp_path / "checkpoint-2")
+    # In this process: a second one of its own would import everything once more.
+    train_vade.run([*map(str, flags), "--resume_from_checkpoint", str(tmp_path / "checkpoint-2")])
     resumed = json.loads((tmp_path / "vade_summary.json").read_text())
     for name in ("rollouts", "effective_gradient_ratio", "validation"):
         assert resumed[name] == whole[name]

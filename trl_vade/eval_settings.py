@@ -14,7 +14,7 @@ from .errors import ConfigurationError, HubOfflineError
 from .eval_judge import Judge
 from .eval_model import BACKENDS, EvaluatedModel, check_arguments, check_place
 from .hub import HubTarget, ensure_repo, offline
-from .lmms_tasks import check_rows
+from .lmms_tasks import check_rows, rows_digest
 
 LMMS_EVAL = "0.7.3"
 """The release whose faults `lmms_runner` corrects."""
@@ -99,6 +99,11 @@ def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
     _check_numbers(evaluation)
     if evaluation.backend not in BACKENDS:
         raise ConfigurationError(f"--backend {evaluation.backend}: there are {', '.join(BACKENDS)}.")
+    if evaluation.device is not None and evaluation.backend != "transformers":
+        raise ConfigurationError(
+            f"--device {evaluation.device} with --backend {evaluation.backend}: vLLM and servers choose theirs "
+            "themselves (CUDA_VISIBLE_DEVICES)."
+        )
     check_place(evaluation.backend, revision=evaluation.revision, server_url=evaluation.server_url)
     check_arguments(evaluation.model_args)
     unjudged = [benchmark.name for benchmark in benchmarks if benchmark.judged and evaluation.judge is None]
@@ -193,7 +198,8 @@ def _check_lmms_eval() -> None:
 
 def comparable(evaluation: Evaluation, model: EvaluatedModel) -> dict[str, Any]:
     """What all runs of an output directory have in common."""
-    judge = {"judge": {"model": evaluation.judge.model, "url": evaluation.judge.url}} if evaluation.judge else {}
+    judged = any(benchmark.judged for benchmark in find_benchmarks(evaluation.tasks))
+    judge = evaluation.judge if judged else None
     return {
         "model": {"name": model.name, "revision": model.revision, "fingerprint": model.fingerprint},
         "backend": evaluation.backend,
@@ -203,8 +209,8 @@ def comparable(evaluation: Evaluation, model: EvaluatedModel) -> dict[str, Any]:
         "instruction": evaluation.instruction,
         "data": {name: Path(folder).name for name, folder in evaluation.data.items()},
         "model_args": dict(evaluation.model_args),
-        "judge": None,
-        **judge,
+        "rows": {name: rows_digest(Path(folder)) for name, folder in evaluation.data.items()},
+        "judge": judge and {"model": judge.model, "url": judge.url},
     }
 
 

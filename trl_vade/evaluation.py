@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from .benchmarks import Benchmark
 from .durable import save_whole
-from .errors import ConfigurationError
+from .errors import ConfigurationError, JudgeError
 from .eval_model import BACKENDS, EvaluatedModel, find_model, model_arguments
 from .eval_process import run_plan
 from .eval_results import write_results
@@ -108,7 +108,11 @@ def _run_all(
         benchmark, seed = todo[number]
         folder = run_folder(evaluation.output, benchmark, seed)
         if judge and benchmark.judged:
-            judge.probe()
+            try:
+                judge.probe()
+            except JudgeError:
+                (folder / "judge.json").unlink()  # whoever judged this run: it does not count, now or later
+                raise
         run = runs[benchmark.name, seed] = read_run(folder, benchmark, seed, evaluation.limit)
         if progress:
             progress(run)
@@ -202,9 +206,12 @@ def _differences(saved: dict[str, Any], here: dict[str, Any]) -> list[str]:
     """What is not as it was, in words. Tasks and seeds may have been added, with the rows and the judge that the new
     tasks need; and the same judge may be served elsewhere: on a cluster it is, each time.
     """
-    changed = [name for name in here if name not in ("tasks", "seeds", "data", "judge") and here[name] != saved[name]]
-    if any(saved["data"].get(task) != here["data"].get(task) for task in saved["tasks"]):
-        changed.append("data")
+    changed = [
+        name for name in here if name not in ("tasks", "seeds", "data", "rows", "judge") and here[name] != saved[name]
+    ]
+    for part in ("data", "rows"):
+        if any(saved[part].get(task) != here[part].get(task) for task in saved["tasks"]):
+            changed.append(part)
     if saved["judge"] and here["judge"] and saved["judge"]["model"] != here["judge"]["model"]:
         changed.append("judge")
     lacking = [f"{name} {value}" for name in ("tasks", "seeds") for value in saved[name] if value not in here[name]]

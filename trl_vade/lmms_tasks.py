@@ -4,6 +4,7 @@ lmms-eval 0.7.3 looks an `include` up beside the file that has it. Its own tasks
 file of ours can know: so our files are linked into a new folder, beside a link to lmms-eval's.
 """
 
+import hashlib
 import importlib.util
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,7 +60,7 @@ def default_rows(names: Sequence[str]) -> dict[str, Path]:
 
 
 def check_rows(benchmark: Benchmark, folder: Path) -> None:
-    """Refuse a folder that cannot hold the rows of `benchmark`, by its schema alone.
+    """Refuse a folder that cannot hold the rows of `benchmark`, by its splits and columns.
 
     Raises:
         ConfigurationError: it is not there, is no data set, or lacks the split or the column that are needed.
@@ -82,6 +83,13 @@ def check_rows(benchmark: Benchmark, folder: Path) -> None:
             f"{given}: {needed} is needed. There are: {found or 'no splits'}. A Parquet file is of this split as "
             f"data/{benchmark.split}-00000-of-00001.parquet."
         )
+
+
+def rows_digest(folder: Path) -> str:
+    """16 hexadecimal digits of the names and sizes of a folder's files: other rows are another evaluation."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    listed = "\0".join(f"{path.relative_to(folder)}\0{path.stat().st_size}" for path in files)
+    return hashlib.sha256(listed.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _columns(folder: Path) -> dict[str, list[str]]:
