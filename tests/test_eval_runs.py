@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from trl_vade.benchmarks import BENCHMARKS
 from trl_vade.errors import EvaluationError
-from trl_vade.eval_runs import FAILED_REQUEST, finished_run, read_run, run_folder
+from trl_vade.eval_runs import finished_run, read_run, run_folder
+from trl_vade.eval_samples import FAILED_REQUEST
 
 TIME = "20260801_120000"
 SCORES = [1.0, 0.0, 1.0, 1.0]
