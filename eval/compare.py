@@ -2,8 +2,8 @@
 
     python eval/compare.py results-base results-vade [results-dapo ...] [--reference 0] [--output comparison]
 
-Each benchmark that all of the directories (of `trl-vade evaluate`) have is compared question by question: a question's
-score in a directory is its mean over the runs (seeds). Writes `comparison.md`, `.json` and `.png` into `--output`.
+Each benchmark that all of the directories (of `trl-vade evaluate`) have is compared question by question, by its mean
+over the runs (seeds); other questions are refused. Writes `comparison.md`, `.json` and `.png` into `--output`.
 """
 
 import argparse
@@ -23,17 +23,20 @@ from trl_vade.card_templates import markdown_table
 from trl_vade.checks import check_whole_number, shown
 from trl_vade.durable import save_whole
 from trl_vade.errors import ConfigurationError, EvaluationError, VADEError
-from trl_vade.eval_runs import read_run, run_folder
+from trl_vade.eval_runs import question_scores, read_run, run_folder
 from trl_vade.eval_table import read_results
 from trl_vade.tables import print_columns
 
 RNG = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"  # before scipy 1.15
 # The reference is grey; the others are of Okabe and Ito's palette, told apart with every kind of colour blindness.
 GREY, *COLOURS = "#8c8c8c", "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442"
+PACKAGES = ("lmms-eval", "transformers", "torch", "vllm")  # with another release the same weights answer otherwise
+LEAST = 10  # BCa excludes 0 where 4 questions differ in one direction, which is chance one time in 8
 COVERED = (
-    "Differences are in percentage points, with * where the interval excludes 0. Intervals: paired bootstrap (BCa, "
-    "{resamples:,} resamples) over the questions, each with its mean over the seeds. They cover the choice of "
-    "questions and the chance in their answers, not other training runs, and are not corrected for their number."
+    "Differences in percentage points, with * where the interval excludes 0 and {least} questions or more differ (for "
+    "the average: of each benchmark where any does). Intervals: paired bootstrap (BCa, {resamples:,} resamples) over "
+    "the questions' means over the seeds. They cover the choice of questions and the chance in their answers, not "
+    "other training runs, and are not corrected for their number."
 )
 Evaluation = Mapping[str, Any]  # a directory's `results.json`, and "name" (in the tables) and "folder"
 
@@ -44,14 +47,12 @@ def read_evaluations(folders: Sequence[Path], names: Sequence[str] | None = None
         raise ConfigurationError(f"There is only {', '.join(map(str, folders))}; a comparison needs two directories.")
     if names is not None and (len(names) != len(folders) or len({*names}) < len(names)):
         raise ConfigurationError(f"--names is {shown(names)}; it must be {len(folders)} different names, with commas.")
-    found = [read_results(folder) for folder in folders]
-    named = zip(found, folders, names or unique_names([one["model"]["name"] for one in found], folders), strict=True)
-    return [{**one, "name": name, "folder": str(folder)} for one, folder, name in named]
-
-
-def unique_names(names: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """The names; each that repeats with its place, counted as `--reference` does, and its directory's name."""
-    return [f"{n} ({i}, {folders[i].resolve().name})" if names.count(n) > 1 else n for i, n in enumerate(names)]
+    found = [{**read_results(folder), "folder": str(folder)} for folder in folders]
+    models = [one["model"]["name"] for one in found]
+    if names is None:  # one that repeats with its place, counted as `--reference` does, and its directory's name
+        names = [f"{n} ({i}, {folders[i].resolve().name})" if models.count(n) > 1 else n for i, n in enumerate(models)]
+    absent = {"rows": {}, "model_args": {}, "batch_size": None}  # in a `results.json` that was made by hand
+    return [{**absent, **one, "name": name} for one, name in zip(found, names, strict=True)]
 
 
 def common_benchmarks(evaluations: Sequence[Evaluation]) -> list[str]:
@@ -64,19 +65,26 @@ def common_benchmarks(evaluations: Sequence[Evaluation]) -> list[str]:
 
 def settings(one: Evaluation, benchmarks: Sequence[str]) -> dict[str, Any]:
     """What has to be equal for a difference to be one of the models. The judge counts where one of them is judged."""
-    found = {**one["generation"], "system_prompt": one["system_prompt"], "instruction": one["instruction"]}
+    found = one["generation"] | {f"model_args {key}": value for key, value in one["model_args"].items()}
+    found |= {key: one[key] for key in ("system_prompt", "instruction", "backend", "batch_size")}
+    used = PACKAGES if one["backend"] == "vllm" else PACKAGES[:-1]
+    found |= {f"version of {name}": one["versions"].get(name) for name in used}
     if any(BENCHMARKS[name].judged for name in benchmarks):
         found["judge"] = (one["judge"] or {}).get("model")
-    for name in benchmarks:  # a document's id is its place: other data have the same ids, and only the name tells them
-        found[f"data of {name}"] = one["data"].get(name) or one["benchmarks"][name]["dataset"]
+    for name in benchmarks:
+        found[f"data of {name}"] = one["rows"].get(name, one["data"].get(name, one["benchmarks"][name]["dataset"]))
     return found
 
 
 def check_settings(evaluations: Sequence[Evaluation], benchmarks: Sequence[str], allow: bool = False) -> list[str]:
-    """What differs, setting by setting; an `EvaluationError` without `allow`, and for `--limit` always."""
-    limits = [one["limit"] for one in evaluations]
-    if len({*limits}) > 1:
-        raise EvaluationError(f"The questions differ: --limit was {_each(evaluations, limits)}. Set the same limit.")
+    """What differs, setting by setting; an `EvaluationError` without `allow`, and for other questions always."""
+    asked = {"--limit": [one["limit"] or "none" for one in evaluations]}
+    asked |= {f"the digest of {name}'s rows": [one["rows"].get(name) for one in evaluations] for name in benchmarks}
+    for what, values in asked.items():
+        if len({*values} - {None}) > 1:  # None: of the Hub, or not known
+            raise EvaluationError(
+                f"The questions differ: {what} is {_each(evaluations, values)}. Evaluate on the same."
+            )
     found = [settings(one, benchmarks) for one in evaluations]
     values = {key: [one.get(key) for one in found] for one in found for key in one}
     differences = [f"{key} is {_each(evaluations, v)}" for key, v in values.items() if any(x != v[0] for x in v)]
@@ -92,44 +100,34 @@ def _each(evaluations: Sequence[Evaluation], values: Sequence[Any]) -> str:
     return ", ".join(f"{shown(value)} in {one['name']}" for one, value in zip(evaluations, values, strict=True))
 
 
-def question_scores(evaluation: Evaluation, benchmark: str) -> dict[int, float]:
-    """The score of each question in per cent, its mean over the runs in which it counts, by document id."""
-    scores: dict[int, list[float]] = {}
-    for run in evaluation["benchmarks"][benchmark]["runs"]:
-        one = (BENCHMARKS[benchmark], run["seed"])
-        found = read_run(run_folder(Path(evaluation["folder"]), *one), *one, evaluation["limit"])
-        for document, score in found.scores.items():
-            scores.setdefault(document, []).append(100.0 * score)
-    return {document: sum(each) / len(each) for document, each in scores.items()}
-
-
 def paired_scores(evaluations: Sequence[Evaluation], benchmark: str) -> np.ndarray:
     """(directories, questions) scores in per cent, a column a question; other questions are an `EvaluationError`."""
-    found = [question_scores(one, benchmark) for one in evaluations]
-    for one, other in zip(evaluations[1:], found[1:], strict=True):
-        if alone := found[0].keys() ^ other.keys():
+    runs = []
+    for one in evaluations:
+        tasks = [(BENCHMARKS[benchmark], seed) for seed in one["seeds"]]
+        runs.append([read_run(run_folder(Path(one["folder"]), *task), *task, one["limit"]) for task in tasks])
+    scores, first = [question_scores(of_one) for of_one in runs], runs[0][0].question_digests.items()
+    for i, one in enumerate(evaluations):
+        differing = {document for run in runs[i] for document, _ in run.question_digests.items() ^ first}
+        if other := differing | (scores[0].keys() ^ scores[i].keys()):
             raise EvaluationError(
-                f"The questions differ: {len(alone)} of {benchmark} have a score in {one['name']} or in the first "
-                f"directory, and not in both: the ids {shown(sorted(alone))}. Evaluate both on the same data."
+                f"The questions differ: {len(other)} of {benchmark} have another text or target, or a score in one "
+                f"alone, in {one['name']} and the first run of {evaluations[0]['name']}: ids {shown(sorted(other))}."
             )
     # In the order of the ids: with it the resamples, and so the interval, do not follow the order of lines in a file.
-    return np.array([[scores[document] for document in sorted(found[0])] for scores in found])
+    return np.array([[of_one[document] for document in sorted(scores[0])] for of_one in scores])
 
 
 def interval(samples: Sequence[np.ndarray], resamples: int = 10_000, seed: int = 0) -> tuple[float, float] | None:
-    """The 95 % bootstrap interval (BCa) of the mean of the samples' means, resampled within each sample.
-
-    A sample has the differences of a benchmark's questions: paired, since both scores of a question stay together.
-    The percentile interval where BCa is undefined (nothing varies: a point), and None where a sample has one entry.
+    """The 95 % bootstrap interval (BCa) of the mean of the samples' means, resampled within each sample: the paired
+    differences of a benchmark. Percentiles where BCa is undefined (nothing varies); None if a sample has one entry.
     """
     if min(map(len, samples)) < 2:
         return None
-    options: dict[str, Any] = {"vectorized": True, "confidence_level": 0.95, "n_resamples": resamples}
-    options["batch"] = max(1, 2_000_000 // sum(map(len, samples)))  # 10,000 of ScienceQA at once are 700 MB
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scipy's, where BCa is undefined
+    options = {"n_resamples": resamples, "batch": max(1, 2_000_000 // sum(map(len, samples)))}  # or 700 MB at once
+    with warnings.catch_warnings(action="ignore"):  # scipy's, where BCa is undefined
         for method in ("BCa", "percentile"):
-            options |= {"method": method, RNG: np.random.default_rng(seed)}
+            options |= {"method": method, "confidence_level": 0.95, RNG: np.random.default_rng(seed)}
             low, high = map(float, stats.bootstrap(samples, mean_of_means, **options).confidence_interval)
             if np.isfinite(low + high):
                 break
@@ -141,19 +139,18 @@ def mean_of_means(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.mean([sample.mean(axis=axis) for sample in samples], axis=0)
 
 
-def standard_error(evaluation: Evaluation, benchmarks: Sequence[str]) -> float | None:
-    """The standard error over the seeds of the mean over the benchmarks; None where there is one seed."""
-    scores = [[run["score"] for run in evaluation["benchmarks"][name]["runs"]] for name in benchmarks]
-    return float(stats.sem(np.mean(scores, axis=0))) if len(scores[0]) > 1 else None
-
-
 def beside(scores: Sequence[np.ndarray], reference: int, resamples: int) -> list[dict[str, Any]]:
-    """Of each directory the mean, the difference to the reference and its interval; `scores` as of `paired_scores`."""
-    cells = [{"mean": float(mean), "difference": None, "interval": None} for mean in mean_of_means(*scores)]
-    for i, cell in enumerate(cells):
-        if i != reference:
-            gaps = [block[i] - block[reference] for block in scores]
-            cell |= {"difference": float(mean_of_means(*gaps)), "interval": interval(gaps, resamples)}
+    """Of each directory the mean and what its difference to the reference is worth; `scores` as of `paired_scores`."""
+    cells = []
+    for i, mean in enumerate(mean_of_means(*scores)):
+        gaps = [block[i] - block[reference] for block in scores]
+        counts = [int(np.count_nonzero(gap)) for gap in gaps]
+        # In the average a small benchmark weighs as much as a large one, whose questions do not make up for its few.
+        few = i != reference and (sum(counts) < LEAST or any(0 < count < LEAST for count in counts))
+        gap, ends = (None, None) if i == reference else (float(mean_of_means(*gaps)), interval(gaps, resamples))
+        marked = not few and ends is not None and (ends[0] > 0 or ends[1] < 0)
+        cells.append({"mean": float(mean), "difference": gap, "interval": ends, "differing": sum(counts)})
+        cells[i] |= {"few": few, "marked": marked}
     return cells
 
 
@@ -162,42 +159,45 @@ def compare(evaluations: Sequence[Evaluation], reference: int, allow: bool, resa
     check_whole_number("--reference", reference, minimum=0, maximum=len(evaluations) - 1, advice="0 is the first.")
     check_whole_number("--resamples", resamples, minimum=100, advice="Fewer make no interval; 10000 are usual.")
     common = common_benchmarks(evaluations)
-    found: dict[str, Any] = {"reference": reference, "resamples": resamples, "rows": []}
-    found["evaluations"] = [{key: one[key] for key in ("name", "folder", "model", "seeds")} for one in evaluations]
+    named = [{key: one[key] for key in ("name", "folder", "model", "seeds")} for one in evaluations]
+    found = {"reference": reference, "resamples": resamples, "evaluations": named, "rows": []}
     found["different_settings"] = check_settings(evaluations, common, allow)
     scores = {name: paired_scores(evaluations, name) for name in common}
     groups = {BENCHMARKS[name].title: [name] for name in common} | ({"Average": common} if len(common) > 1 else {})
     for title, names in groups.items():
         cells = beside([scores[name] for name in names], reference, resamples)
         for cell, one in zip(cells, evaluations, strict=True):
-            cell["stderr"] = standard_error(one, names)
+            runs = np.mean([[run["score"] for run in one["benchmarks"][name]["runs"]] for name in names], axis=0)
+            cell["stderr"] = float(stats.sem(runs)) if len(runs) > 1 else None
         questions = sum(scores[name].shape[1] for name in names)
         found["rows"].append({"title": title, "benchmarks": names, "questions": questions, "scores": cells})
     return found
 
 
 def table(comparison: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows: benchmark, questions, the reference's mean, then three columns for each of the others."""
+    """The head and the rows: benchmark, questions, the reference's mean, then four columns for each of the others."""
     reference, names = comparison["reference"], [one["name"] for one in comparison["evaluations"]]
     head, rows = ["Benchmark", "Questions", names.pop(reference)], []
-    head += [cell for name in names for cell in (name, "Difference", "95 % interval")]
+    head += [cell for name in names for cell in (name, "Difference", "95 % interval", "Differing")]
     for row in comparison["rows"]:
         rows.append([row["title"], str(row["questions"]), f"{row['scores'][reference]['mean']:.2f}"])
         for one in (one for one in row["scores"] if one["difference"] is not None):
-            low, high = one["interval"] or (None, None)
-            ends = "-" if low is None else f"{'* ' * (low > 0 or high < 0)}{low:+.2f} to {high:+.2f}"
-            rows[-1] += [f"{one['mean']:.2f}", f"{one['difference']:+.2f}", ends]
+            ends = "{}{:+.2f} to {:+.2f}".format("* " * one["marked"], *one["interval"]) if one["interval"] else "-"
+            rows[-1] += [f"{one['mean']:.2f}", f"{one['difference']:+.2f}", ends, str(one["differing"])]
     return head, rows
 
 
 def notes(comparison: Mapping[str, Any]) -> list[str]:
     """What has to be known beside the table."""
-    found = [COVERED.format(**comparison)]
-    if few := [row["title"] for row in comparison["rows"] if row["questions"] < 30]:
-        found.append(f"Fewer than 30 questions, whose intervals are too narrow: {', '.join(few)}.")
-    if different := comparison["different_settings"]:
-        found.append(f"The settings differ, so a difference need not be the models': {'; '.join(different)}.")
-    return found
+    rows, names = comparison["rows"], [one["name"] for one in comparison["evaluations"]]
+    few = [f"{row['title']} of {name}" for row in rows for i, name in enumerate(names) if row["scores"][i]["few"]]
+    said = {
+        f"Fewer than {LEAST} questions differ, too few to tell whatever the interval": few,
+        "Fewer than 30 questions, whose intervals are too narrow": [r["title"] for r in rows if r["questions"] < 30],
+        "The settings differ, so a difference need not be the models'": comparison["different_settings"],
+    }
+    found = [f"{what}: {'; '.join(where)}." for what, where in said.items() if where]
+    return [COVERED.format(least=LEAST, **comparison), *found]
 
 
 def draw(comparison: Mapping[str, Any], path: Path) -> None:
@@ -236,14 +236,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         evaluations = read_evaluations(options.results, options.names)
         comparison = compare(evaluations, options.reference, options.allow_different_settings, options.resamples)
-        head, rows = table(comparison)
-        paragraphs = ["# Comparison", markdown_table(head, rows), "![Scores](comparison.png)", *notes(comparison)]
+        text = ["# Comparison", markdown_table(*table(comparison)), "![Scores](comparison.png)", *notes(comparison)]
         save_whole(options.output / "comparison.json", json.dumps(comparison, indent=1).encode())
-        save_whole(options.output / "comparison.md", ("\n\n".join(paragraphs) + "\n").encode())
+        save_whole(options.output / "comparison.md", ("\n\n".join(text) + "\n").encode())
         draw(comparison, options.output / "comparison.png")
     except (VADEError, OSError) as error:
         raise SystemExit(f"Nothing was compared. {error}") from None
-    print_columns("Scores in per cent", head, rows)
+    print_columns("Scores in per cent", *table(comparison))
     print(*notes(comparison), f"Written: {options.output / 'comparison.md'}, .json and .png", sep="\n")
 
 

@@ -12,9 +12,9 @@ from trl_vade.card_metadata import (
     END,
     START,
     complete_metadata,
-    declared_tasks,
     eval_result,
     merged_index,
+    results_of_others,
     with_index,
     with_results,
 )
@@ -57,7 +57,7 @@ def test_a_result_names_the_data_set_of_the_hub_with_configuration_and_split():
         dataset_name="ChartQA (test)",
         dataset_config="ScienceQA-FULL",
         dataset_split="test",
-        metric_type="average-4-relaxed-overall",
+        metric_type="relaxed_overall",
         metric_name="average@4 relaxed_overall",
         metric_value=81.25,
     )
@@ -103,13 +103,26 @@ def test_the_same_result_is_replaced_and_all_others_stay():
     [
         {"split": "validation"},
         {"config": "human"},
-        {"metric": "average@1 relaxed_overall"},
+        {"metric": "average@4 exact_match"},
         {"dataset": "HuggingFaceM4/ChartQA"},
     ],
 )
 def test_another_split_configuration_metric_or_data_set_is_another_result(other):
     text = with_index(with_index(card(), [CHARTQA | other], "run"), [CHARTQA], "run")
     assert len(entries(text)) == 2
+
+
+def test_the_mean_over_more_seeds_is_the_same_result():
+    text = with_index(card(), [CHARTQA | {"metric": "average@2 relaxed_overall", "value": 80}], "run")
+    [entry] = entries(with_index(text, [CHARTQA], "run"))
+    assert entry["metrics"] == [{"type": "relaxed_overall", "value": 81.25, "name": "average@4 relaxed_overall"}]
+
+
+def test_former_results_go_whatever_their_values_and_names():
+    text = with_index(card(), [CHARTQA, OWN], "run")
+    former = CHARTQA | {"benchmark": "Charts", "metric": "relaxed_overall", "value": 0}
+    assert [entry["dataset"]["type"] for entry in entries(with_index(text, [], "run", [former]))] == ["my-charts"]
+    assert with_index("# Mine\n", [], "run", [former]) == "# Mine\n"
 
 
 @pytest.mark.parametrize("task", [TASK, "text-generation"])
@@ -119,7 +132,7 @@ def test_the_task_is_that_of_the_card(task):
 
 def entry(**more):
     """An entry about the same metric of the same data set as `CHARTQA`."""
-    metric = {"type": "average-4-relaxed-overall", "value": 99.0} | more.pop("metric", {})
+    metric = {"type": "relaxed_overall", "value": 99.0} | more.pop("metric", {})
     return {
         "task": {"type": TASK},
         "dataset": {"type": CHARTQA["dataset"], "split": "test", "name": "Charts"},
@@ -174,6 +187,26 @@ def test_every_other_sign_of_the_metadata_stays():
     assert with_index(between, [CHARTQA], "run") == between
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        "- name: x\n  results: []\n",
+        "- name: x\n  results:\n  - task: {type: t}\n    dataset: {type: d}\n    metrics: [] # empty\n",
+        "- results: []\n  name: |\n    x # y\n\n",
+        "[{name: x,\n  results: []}] # mine\n",
+    ],
+)
+@pytest.mark.parametrize(
+    "after", ["# which licence holds\nlicense: mit # of the data\n", "# the end\n", "\nlicense: mit\n"]
+)
+def test_comments_after_the_index_stay(index, after):
+    text = with_index(
+        f"---\ntags: [a]\nmodel-index:\n{index}{after}---\n# Mine\n".replace(":\n[", ": ["), [CHARTQA], "run"
+    )
+    assert text.endswith(f"{after}---\n# Mine\n")
+    assert entries(text)[-1]["metrics"][0]["value"] == 81.25
+
+
 @pytest.mark.parametrize("text", ["---\n{license: mit}\n---\n# Mine\n", "---\n  license: mit\n---\n# Mine\n"])
 def test_metadata_that_are_written_in_another_way_are_kept_too(text):
     assert metadata(with_index(text, [CHARTQA], "run"))["license"] == "mit"
@@ -207,32 +240,6 @@ def test_whatever_the_metadata_are_they_stay_and_a_second_time_changes_nothing(b
     assert len(found.pop("model-index")[0]["results"]) == 1
     assert found == before | after
     assert with_index(once, [CHARTQA], "run") == once
-
-
-# -------------------------------------------------------------------------------------------------- leaderboards
-
-
-@pytest.mark.parametrize(
-    ("tasks", "found"),
-    [
-        ([{"id": "one"}], ["one"]),
-        ([{"id": "one", "config": "default", "split": "test"}], ["one"]),
-        ([{"id": "one", "split": "validation"}, {"id": "two", "split": "test"}], ["two"]),
-        ([{"id": "one", "config": "human"}], []),
-        ([{"id": "one"}, {"id": "two"}], ["one", "two"]),
-        ([{"split": "test"}, "test", None], []),
-        ("tasks", []),
-        (None, []),
-    ],
-)
-def test_a_leaderboards_tasks_are_those_of_this_configuration_and_this_split(tasks, found):
-    assert declared_tasks({"name": "Charts", "tasks": tasks}, None, "test") == found
-
-
-def test_a_configuration_must_be_named_on_both_sides():
-    tasks = {"tasks": [{"id": "all"}, {"id": "full", "config": "ScienceQA-FULL"}]}
-    assert declared_tasks(tasks, "ScienceQA-FULL", "test") == ["full"]
-    assert declared_tasks(["no mapping"], None, "test") == []
 
 
 # ------------------------------------------------------------------------------------------------------ the text
@@ -277,6 +284,27 @@ def test_results_of_other_benchmarks_stay_and_those_of_other_weights_go():
     assert re.findall(r"\| .* \|", again) == ["| charts, science |"]
     trained = with_results(both, "| new |", **(ABOUT | {"model": "4567", "names": ["mathvista"]}))
     assert re.findall(r"\| .* \|", trained) == ["| new |"]
+
+
+def test_of_a_table_with_one_benchmark_that_is_new_a_line_is_left_for_the_others():
+    both = ABOUT | {"names": ["chartqa", "scienceqa"]}
+    text = with_results("# Mine\n\n", "| both |\n\nAll: [raw/1](raw/1/results.json).", **both)
+    for section in ("| new |", "| newer |"):
+        text = with_results(text, section, **ABOUT)
+        assert re.findall(r"\| .* \|", text) == [section]
+        assert text.count("on scienceqa: [raw/1/results.md](raw/1/results.md)") == 1
+    assert "raw/1" not in with_results(text, "| both |", **both)
+    limited = with_results(text, "| few |", **(both | {"limited": True}))
+    assert re.findall(r"\| .* \|", limited) == ["| newer |", "| few |"]
+    nowhere = with_results("# Mine\n", "| both |", **both)
+    assert re.findall(r"\| .* \|", with_results(nowhere, "| new |", **ABOUT)) == ["| new |"]
+
+
+def test_the_benchmarks_of_other_weights_are_told_from_the_text():
+    text = with_results("# Mine\n", "| 81 |", **(ABOUT | {"names": ["chartqa", "scienceqa"]}))
+    text = with_results(text, "| few |", **(ABOUT | {"names": ["mathvista"], "limited": True}))
+    assert results_of_others(text, "4567") == ["chartqa", "scienceqa"]
+    assert results_of_others(text, ABOUT["model"]) == []
 
 
 def test_results_over_a_few_questions_do_not_replace_those_over_all():

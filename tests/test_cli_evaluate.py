@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 from test_cli import run, said
+from test_eval_directory import finish
 from test_eval_model import FILES, write
 from test_eval_process import write_runner
 from test_eval_settings import install_lmms_eval
-from test_evaluation import RUNNER, finish, logs
+from test_evaluation import RUNNER, logs
 
 from trl_vade.benchmarks import BENCHMARKS, FIVE
 from trl_vade.cli_evaluate import _value, evaluate
+from trl_vade.eval_directory import owned
 from trl_vade.eval_settings import Evaluation, Generation
 from trl_vade.eval_table import read_results
-from trl_vade.evaluation import _owned
 from trl_vade.mixture_rows import INSTRUCTION
 
 REPOSITORY = Path(__file__).parent.parent
@@ -28,12 +29,13 @@ REPOSITORY = Path(__file__).parent.parent
 
 @pytest.fixture(autouse=True)
 def no_lmms_eval(tmp_path, monkeypatch):
-    """In a folder of its own, without lmms-eval; the command's signal handler does not outlive the test."""
+    """In a folder of its own, without lmms-eval; the command's signal handlers do not outlive the test."""
     monkeypatch.setitem(sys.modules, "lmms_eval", None)
     monkeypatch.chdir(tmp_path)
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -255,19 +257,38 @@ def test_a_run_that_failed_is_one_message_and_nothing_is_published(model, hub):
     assert not Path("out", "results.json").exists()
 
 
-def test_a_job_that_is_told_to_end_leaves_no_process_behind_and_can_be_continued(model):
-    """By SIGTERM, as a cluster does it; lmms-eval's process is in a group of its own, and would not hear of it."""
+@pytest.mark.parametrize(
+    ("number", "exit_code"),
+    [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP, 128 + signal.SIGHUP), (signal.SIGINT, 130)],
+)
+def test_a_job_that_is_told_to_end_leaves_no_process_behind_and_can_be_continued(model, number, exit_code):
+    """By a cluster, by a terminal that is closed, by Ctrl-C. lmms-eval's process is in a group of its own, and would
+    not hear of it.
+    """
     made()
-    code = "if number: os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)"
+    code = f"if number: os.kill(os.getppid(), {int(number)}); time.sleep(600)"
     write_runner(model.parent.parent, RUNNER.replace("    print(", f"    {code}\n    print(", 1))
     result = command("--seeds", "0,1", model=model)
-    assert result.exit_code == 128 + signal.SIGTERM, (result.output, result.exception)
-    with _owned(Path("out")):  # which the process would still hold
+    assert result.exit_code == exit_code, (result.output, result.exception)
+    assert "Interrupted. Runs that were finished are kept: the same command goes on." in result.stderr
+    assert "Traceback" not in result.output
+    assert not Path("out", "results.json").exists()
+    with owned(Path("out")):  # which the process would still hold
         pass
     write_runner(model.parent.parent, RUNNER)
     assert command("--seeds", "0,1", model=model).exit_code == 0
     done = logs(Evaluation("", Path("out")))
     assert sum(lines == ["evaluating chartqa-seed1"] for lines in done) == 1
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing(model):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` leaves it to the command
+    made()
+    code = "os.kill(os.getppid(), signal.SIGHUP)"
+    write_runner(model.parent.parent, RUNNER.replace("    print(", f"    {code}\n    print(", 1))
+    result = command("--seeds", "0,1", model=model)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "Interrupted" not in result.stderr
 
 
 def test_it_is_a_script_too():

@@ -17,6 +17,7 @@ from trl_vade.eval_results import write_results
 from trl_vade.eval_runs import read_run, run_folder
 
 SCRIPT = Path(__file__).parent.parent / "eval" / "compare.py"
+VERSIONS = {"lmms-eval": "0.7.3", "transformers": "5.0.0", "torch": "2.9.0", "vllm": "0.12.0", "datasets": "4.0.0"}
 JUDGE = {"model": "Qwen2.5-72B-Instruct", "url": "http://localhost:8000/v1"}
 
 
@@ -28,6 +29,10 @@ def load_script():
 
 
 compare = load_script()
+
+
+def question(number):
+    return {"doc_id": number, "target": f"{number}", "input": f"What is {number}?\nAnswer with a single word."}
 
 
 def write_run(output, name, seed, scores):
@@ -42,7 +47,7 @@ def write_run(output, name, seed, scores):
     }
     (folder / "model" / "20260101_000000_results.json").write_text(json.dumps(results, indent=2))
     lines = [
-        json.dumps({"doc_id": i, "target": "1", "filtered_resps": [f"{seed} {i}"], benchmark.metric: float(score)})
+        json.dumps({**question(i), "filtered_resps": [f"{seed} {i}"], benchmark.metric: float(score)})
         for i, score in enumerate(scores)
     ]
     (folder / "model" / f"20260101_000000_samples_{benchmark.task}.jsonl").write_text("\n".join(lines) + "\n")
@@ -62,7 +67,8 @@ def evaluation(output, scores, name="model", **facts):
     known = {
         "model": {"name": name, "revision": None, "fingerprint": "f"}, "backend": "vllm", "seeds": seeds,
         "limit": None, "generation": generation, "system_prompt": None, "instruction": None, "data": {},
-        "judge": JUDGE, "command": "trl-vade evaluate", "versions": {}, "started": "2026", "finished": "2026",
+        "model_args": {"max_pixels": 12845056}, "batch_size": 8, "versions": VERSIONS, "rows": {},
+        "judge": JUDGE, "command": "trl-vade evaluate", "started": "2026", "finished": "2026",
     }  # fmt: skip
     write_results(output, known | facts, runs)
     return output
@@ -90,8 +96,7 @@ def test_a_question_counts_with_its_mean_over_the_runs_and_the_average_with_that
     runs = [[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 0, 1]]
     second = evaluation(tmp_path / "b", {"chartqa": runs, "scienceqa": [1, 1]}, seeds=three)
     found = compared(first, second, names=["a", "b"])
-    one = compare.question_scores(compare.read_evaluations([first, second])[0], "chartqa")
-    assert one == pytest.approx({0: 0, 1: 100, 2: 100 / 3, 3: 100 / 3})
+    assert [row["scores"][1]["differing"] for row in found["rows"]] == [1, 2, 3]
     assert [row["title"] for row in found["rows"]] == ["ScienceQA (test)", "ChartQA (test)", "Average"]
     assert [row["questions"] for row in found["rows"]] == [2, 4, 6]
     firsts, seconds = ([row["scores"][i] for row in found["rows"]] for i in (0, 1))
@@ -123,7 +128,7 @@ def test_the_same_directory_twice_differs_by_nothing_and_is_not_marked(base):
     assert [row["scores"][1]["interval"] for row in found["rows"]] == [(0.0, 0.0)] * 3
     head, rows = compare.table(found)
     assert head[2:4] == ["model (0, base)", "model (1, base)"]
-    assert [row[-2:] for row in rows] == [["+0.00", "+0.00 to +0.00"]] * 3
+    assert [row[-3:] for row in rows] == [["+0.00", "+0.00 to +0.00", "0"]] * 3
 
 
 def test_only_an_interval_without_zero_is_marked(base, tmp_path):
@@ -131,8 +136,61 @@ def test_only_an_interval_without_zero_is_marked(base, tmp_path):
     unclear[:, :2] = ~unclear[:, :2]
     other = evaluation(tmp_path / "other", {"chartqa": np.ones(40), "scienceqa": unclear}, "other")
     rows = {row[0]: row for row in compare.table(compared(base, other))[1]}
-    assert rows["ChartQA (test)"][-1].startswith("* +")
-    assert not rows["ScienceQA (test)"][-1].startswith("*")
+    assert rows["ChartQA (test)"][-2].startswith("* +")
+    assert not rows["ScienceQA (test)"][-2].startswith("*")
+
+
+def differing(better, worse=0, questions=200):
+    """Scores of two directories, of which the second is right in `better` and wrong in `worse` others alone."""
+    first, second = np.zeros(questions), np.zeros(questions)
+    second[:better] = first[better : better + worse] = 100
+    return np.array([first, second])
+
+
+def test_fewer_than_ten_differing_questions_are_never_marked():
+    for better in (4, 9, 10):
+        cell = compare.beside([differing(better)], 0, 500)[1]
+        assert cell["interval"][0] > 0  # also of four, which all are better by chance one time in 8
+        assert (cell["differing"], cell["few"], cell["marked"]) == (better, better < 10, better == 10)
+
+
+def test_the_average_is_marked_only_if_ten_questions_differ_in_each_benchmark_where_any_does():
+    many, few, none = differing(60, 20), differing(9, questions=20), differing(0)
+    for scores, marked in [([many, few], False), ([many, none], True), ([many, many], True)]:
+        cell = compare.beside(scores, 0, 500)[1]
+        assert cell["interval"][0] > 0
+        assert cell["marked"] == (not cell["few"]) == marked
+
+
+def test_the_table_counts_the_differing_questions_and_the_notes_say_where_they_are_too_few(base, tmp_path):
+    unclear = EASY.copy()
+    unclear[:, :2] = ~unclear[:, :2]
+    other = evaluation(tmp_path / "other", {"chartqa": BETTER, "scienceqa": unclear}, "other")
+    found = compared(base, other)
+    head, rows = compare.table(found)
+    better = int(sum(BETTER != HARD))
+    assert better >= 10
+    assert head[-1] == "Differing"
+    assert [row[-1] for row in rows] == ["2", str(better), str(better + 2)]
+    assert compare.notes(found)[1] == (
+        "Fewer than 10 questions differ, too few to tell whatever the interval: ScienceQA (test) of other; Average of "
+        "other."
+    )
+
+
+def test_about_one_in_twenty_is_marked_where_no_model_is_better():
+    """Two equally good models, whose answers differ in 0 to 24 of 100 questions, each to one side or the other by
+    chance. The interval alone would mark one in eight where 3 to 5 differ."""
+    rng = np.random.default_rng(4)
+    marked, excluded = np.zeros((24, 25)), np.zeros((24, 25))
+    for turn, count in np.ndindex(marked.shape):
+        better = rng.binomial(count, 0.5)
+        cell = compare.beside([differing(better, count - better, 100)], 0, 200)[1]
+        low, high = cell["interval"]
+        marked[turn, count], excluded[turn, count] = cell["marked"], low > 0 or high < 0
+    assert excluded[:, 3:6].mean() > 0.1
+    assert marked[:, :10].sum() == 0
+    assert 0.025 < marked[:, 10:].mean() < 0.085
 
 
 def test_the_order_of_the_lines_does_not_matter(base, tmp_path):
@@ -148,8 +206,8 @@ def test_an_interval_of_fewer_than_two_questions_is_left_open(tmp_path):
     first = evaluation(tmp_path / "a", {"chartqa": [0]})
     found = compared(first, evaluation(tmp_path / "b", {"chartqa": [1]}))
     assert [row["title"] for row in found["rows"]] == ["ChartQA (test)"]  # an average of one benchmark says nothing
-    assert compare.table(found)[1][0][-2:] == ["+100.00", "-"]
-    assert "Fewer than 30 questions" in compare.notes(found)[1]
+    assert compare.table(found)[1][0][-3:] == ["+100.00", "-", "1"]
+    assert "Fewer than 30 questions" in compare.notes(found)[2]
 
 
 def seeds_of(rate, rng):
@@ -211,6 +269,13 @@ def test_an_interval_is_finite_and_within_the_differences(quarters):
         ({"instruction": "Use a box."}, "instruction is None in a, 'Use a box.' in b"),
         ({"judge": JUDGE | {"model": "small"}}, "judge is 'Qwen2.5-72B-Instruct' in a, 'small' in b"),
         ({"data": {"mathvision": "mine"}}, "data of mathvision is 'MathLLMs/MathVision' in a, 'mine' in b"),
+        ({"rows": {"mathvision": "3f"}}, "data of mathvision is 'MathLLMs/MathVision' in a, '3f' in b"),
+        ({"batch_size": 1}, "batch_size is 8 in a, 1 in b"),
+        ({"model_args": {}}, "model_args max_pixels is 12845056 in a, None in b"),
+        ({"versions": VERSIONS | {"lmms-eval": "0.8"}}, "version of lmms-eval is '0.7.3' in a, '0.8' in b"),
+        ({"versions": VERSIONS | {"transformers": "4"}}, "version of transformers is '5.0.0' in a, '4' in b"),
+        ({"versions": VERSIONS | {"torch": "2.8"}}, "version of torch is '2.9.0' in a, '2.8' in b"),
+        ({"versions": VERSIONS | {"vllm": "0.11"}}, "version of vllm is '0.12.0' in a, '0.11' in b"),
     ],
 )
 def test_other_settings_are_refused_or_said(tmp_path, facts, said):
@@ -223,6 +288,76 @@ def test_other_settings_are_refused_or_said(tmp_path, facts, said):
     found = compared(*folders, names=["a", "b"], allow=True)
     assert found["different_settings"] == [said]
     assert said in compare.notes(found)[-1]
+
+
+def test_another_backend_is_refused_or_said_and_the_release_of_vllm_counts_where_it_answers(tmp_path):
+    versions = VERSIONS | {"vllm": "0.11"}
+    facts = [{}, {"backend": "transformers"}, {"backend": "transformers", "versions": versions}]
+    folders = [evaluation(tmp_path / f"{i}", {"chartqa": [0, 1]}, **fact) for i, fact in enumerate(facts)]
+    assert compared(*folders[1:])["different_settings"] == []
+    with pytest.raises(EvaluationError, match="settings differ: backend is 'vllm' in a, 'transformers' in b"):
+        compared(*folders[:2], names=["a", "b"])
+
+
+def test_packages_that_no_answer_comes_from_do_not_matter(base, tmp_path):
+    other = evaluation(tmp_path / "other", {"chartqa": HARD}, versions=VERSIONS | {"datasets": "3"})
+    assert compared(base, other)["different_settings"] == []
+
+
+def test_results_that_were_made_by_hand_may_say_nothing_of_rows_arguments_and_batch_size(base, tmp_path):
+    folders = [evaluation(tmp_path / name, {"chartqa": HARD}) for name in "ab"]
+    for folder in folders:
+        results = json.loads((folder / "results.json").read_text())
+        for key in ("rows", "model_args", "batch_size"):
+            del results[key]
+        (folder / "results.json").write_text(json.dumps(results))
+    assert compared(*folders)["different_settings"] == []
+    with pytest.raises(EvaluationError, match="max_pixels is 12845056 in base, None in hand; batch_size is 8 in base"):
+        compared(base, folders[0], names=["base", "hand"])
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_other_rows_are_refused_whatever_is_allowed_and_the_same_in_another_folder_are_not(tmp_path, allow):
+    def of(folder, name, digest):
+        facts = {"data": {"chartqa": name}, "rows": {"chartqa": digest}}
+        return evaluation(tmp_path / folder, {"chartqa": HARD}, folder, **facts)
+
+    first = of("a", "rows", "3f")
+    with pytest.raises(
+        EvaluationError, match="questions differ: the digest of chartqa's rows is '3f' in a, '4e' in b"
+    ):
+        compared(first, of("b", "rows", "4e"), allow=allow)
+    assert compared(first, of("c", "copy", "3f"), allow=allow)["different_settings"] == []
+
+
+def rewrite(output, change):
+    """Change each question of an output directory: `change` of its line in the samples file."""
+    for file in output.rglob("*.jsonl"):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        file.write_text("".join(json.dumps(line | change(line)) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize("allow", [False, True])
+@pytest.mark.parametrize("key", ["target", "input"])
+def test_another_question_with_the_same_id_is_refused_whatever_is_allowed(base, tmp_path, key, allow):
+    other = evaluation(tmp_path / "other", {"chartqa": HARD}, "other")
+    rewrite(other, lambda line: {key: "another"} if line["doc_id"] in (3, 7) else {})
+    said = r"questions differ: 2 of chartqa have another text or target.* other and the first run of model: .*\[3, 7\]"
+    with pytest.raises(EvaluationError, match=said):
+        compared(base, other, allow=allow)
+
+
+def test_another_question_in_one_of_the_runs_of_a_directory_is_refused(base):
+    rewrite(run_folder(base, BENCHMARKS["chartqa"], 1), lambda line: {"target": "1000"})
+    with pytest.raises(EvaluationError, match="40 of chartqa have another text or target"):
+        compared(base, base)
+
+
+def test_the_words_that_an_instruction_takes_away_make_no_other_question(base, tmp_path):
+    other = evaluation(tmp_path / "other", {"chartqa": HARD}, "other", instruction="Think first.")
+    rewrite(other, lambda line: {"input": line["input"].partition("\n")[0]})
+    said = ["instruction is None in model, 'Think first.' in other"]
+    assert compared(base, other, allow=True)["different_settings"] == said
 
 
 def test_the_judge_does_not_matter_where_it_judged_nothing_that_is_compared(base, tmp_path):
@@ -242,7 +377,7 @@ def test_other_questions_are_refused_whatever_is_allowed(base, tmp_path, allow):
     with pytest.raises(EvaluationError, match=r"questions differ: 1 of chartqa .*longer.*\[40\]"):
         compared(base, longer, allow=allow)
     limited = evaluation(tmp_path / "limited", {"chartqa": HARD[:5]}, "limited", limit=5)
-    with pytest.raises(EvaluationError, match="--limit was None in model, 5 in limited"):
+    with pytest.raises(EvaluationError, match="--limit is 'none' in model, 5 in limited"):
         compared(base, limited, allow=allow)
 
 
@@ -273,7 +408,10 @@ def test_the_command_writes_a_table_its_numbers_and_a_picture(base, tmp_path, ca
     saved = json.loads((output / "comparison.json").read_text())
     assert saved == json.loads(json.dumps(compared(base, other, third, reference=2)))
     text = (output / "comparison.md").read_text()
-    assert r"| Benchmark | Questions | _third | model | Difference | 95 % interval | cost $\x$ \| more |" in text
+    assert (
+        r"| Benchmark | Questions | _third | model | Difference | 95 % interval | Differing | cost $\x$ \| more |"
+        in text
+    )
     assert "| ChartQA (test) | 40 |" in text
     assert "![Scores](comparison.png)" in text
     printed = capsys.readouterr().out

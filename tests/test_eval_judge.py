@@ -91,9 +91,8 @@ def test_lmms_eval_gets_the_variables_that_it_reads():
     judge = Judge.of("http://host:8000", QWEN)
     expected = {"API_TYPE": "openai", "OPENAI_API_URL": "http://host:8000/v1", "MODEL_VERSION": QWEN}
     assert judge.environment({"HOME": "/"}) == expected | {"OPENAI_API_KEY": "EMPTY"}
-    assert judge.environment({"OPENAI_API_KEY": "a"})["OPENAI_API_KEY"] == "a"
+    assert judge.environment({"OPENAI_API_KEY": "a"})["OPENAI_API_KEY"] == "EMPTY"  # that is for another server
     assert judge.environment({"OPENAI_API_KEY": "a", "JUDGE_API_KEY": "b\n"})["OPENAI_API_KEY"] == "b"
-    assert judge.environment({"OPENAI_API_KEY": "a", "JUDGE_API_KEY": ""})["OPENAI_API_KEY"] == "a"
 
 
 def test_lmms_eval_asks_a_judge_on_this_machine_without_a_proxy():
@@ -113,7 +112,8 @@ def test_a_key_that_cannot_be_sent_is_refused_and_not_repeated(monkeypatch):
 # ------------------------------------------------------------------------------------------------------- the probe
 
 
-def test_a_good_judge_passes_with_three_questions():
+def test_a_good_judge_passes_with_three_questions_and_gets_no_other_servers_key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     with LoopbackJudge() as judge:
         Judge.of(judge.url, judge.model).probe()
     assert judge.calls == 3

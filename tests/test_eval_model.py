@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trl_vade.errors import ConfigurationError, EvaluationError
-from trl_vade.eval_model import EvaluatedModel, find_model, fingerprint, model_arguments
+from trl_vade.eval_model import BACKENDS, EvaluatedModel, find_model, fingerprint, model_arguments, picture_sizes
 
 MIB = 2**20
 FILES = {
@@ -70,6 +70,29 @@ def test_a_configuration_without_weights_is_refused(tmp_path):
     """A sampler's posterior, which a run leaves beside its model, is no weights."""
     write(tmp_path, {"config.json": FILES["config.json"], "pytorch_model.bin": b"", "vade_posterior.safetensors": b""})
     assert "has no weights (*.safetensors) beside its config.json" in refusal(tmp_path)
+
+
+def index_of(*files):
+    return json.dumps({"weight_map": {f"layer.{number}": name for number, name in enumerate(files)}}).encode()
+
+
+SHARDS = [f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3)]
+
+
+def test_a_model_that_lacks_a_shard_is_refused_and_the_shard_is_named(tmp_path):
+    """As a copy leaves it that was cut short; transformers would fail minutes later."""
+    index = {"model.safetensors.index.json": index_of(*SHARDS, SHARDS[0])}
+    folder = write(tmp_path, {"config.json": FILES["config.json"], SHARDS[0]: b"1", SHARDS[1]: b"2", **index})
+    message = refusal(folder)
+    assert f"{folder} lacks {SHARDS[2]}, which its model.safetensors.index.json names" in message
+    write(folder, {SHARDS[2]: b"3"})
+    assert find(folder).fingerprint == fingerprint(folder)
+
+
+@pytest.mark.parametrize("index", [b"", b'{"weight_map": {', b"[]", b"{}", b'{"weight_map": 1}', b"\xff"])
+def test_an_index_that_cannot_be_read_is_refused(tmp_path, index):
+    files = FILES | {"model.safetensors.index.json": index}
+    assert "its model.safetensors.index.json cannot be read (" in refusal(write(tmp_path, files))
 
 
 def test_what_is_no_qwen2_5_vl_is_left_to_the_other_backends(text_model_path):
@@ -175,8 +198,9 @@ def test_any_other_byte_of_configuration_template_or_weights_is_another_model(tm
     assert int(before, 16) >= 0
 
 
-@pytest.mark.parametrize("at", [0, MIB - 1, 2 * MIB + 1, 3 * MIB])
-def test_of_large_weights_the_first_and_the_last_mebibyte_tell(tmp_path, at):
+@pytest.mark.parametrize("at", [0, 3 * MIB // 2, 3 * MIB])
+def test_of_large_weights_every_byte_tells(tmp_path, at):
+    """Two merges of adapters may differ in a few layers, and those may be in the middle of a file."""
     content = bytearray(3 * MIB + 1)
     folder = write(tmp_path, FILES | {"model.safetensors": content})
     before = fingerprint(folder)
@@ -238,32 +262,102 @@ def test_each_backend_is_given_the_model_under_its_own_name():
         "batch_size": 7,
         "max_pixels": 1,
     }
-    assert arguments("server", SERVED, timeout=9) == {
+    assert arguments("server", SERVED, max_retries=9) == {
         "model_version": "you/served",
         "base_url": "http://127.0.0.1:8000/v1",
         "num_concurrent": 7,
-        "timeout": 9,
+        "max_retries": 9,
     }
 
 
-def test_vllm_executes_no_code_of_the_model_unless_it_is_told_to():
+def test_vllm_never_executes_code_of_the_model():
     own = arguments("vllm", tensor_parallel_size=4)
     assert own["trust_remote_code"] is False
     assert (own["model"], own["tensor_parallel_size"]) == ("/models/model", 4)
     assert own["max_new_tokens"] == 1  # the larger of this and the request's counts
-    assert arguments("vllm", trust_remote_code=True)["trust_remote_code"] is True
+    with pytest.raises(ConfigurationError, match=r"trust_remote_code: .*code of a model's repository is not executed"):
+        arguments("vllm", trust_remote_code=True)
 
 
-@pytest.mark.parametrize("backend", ["transformers", "vllm", "server"])
+OPTIONS = ["pretrained", "model", "model_version", "batch_size", "device", "device_map", "base_url", "num_concurrent"]
+OPTIONS += ["max_new_tokens", "seed", "system_prompt", "trust_remote_code", "api_key", "hf_token", "client_secret"]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_what_an_option_sets_or_could_be_a_secret_is_refused_and_its_value_not_repeated(name):
+    for backend in BACKENDS:
+        with pytest.raises(ConfigurationError) as refused:
+            arguments(backend, **{name: "hf_secret"})
+        assert f"--model_args {name}: MODEL and the options say that" in str(refused.value)
+        assert "VADE_SERVER_API_KEY" in str(refused.value)
+        assert "hf_secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
-    "name", ["pretrained", "model", "batch_size", "device", "base_url", "api_key", "hf_token", "client_secret"]
+    ("backend", "name", "advice"),
+    [
+        ("transformers", "torch_dtype", "There are min_pixels, max_pixels, attn_implementation, use_cache."),
+        ("transformers", "tensor_parallel_size", "There are min_pixels, max_pixels,"),
+        ("server", "timeout", "There are max_retries, retry_backoff_s, max_size_in_mb."),
+        ("server", "max_pixels", "There are max_retries,"),
+        ("vllm", "max_pixels", "vLLM takes pictures as the model's processor says."),
+        ("vllm", "min_image_pixels", "vLLM takes pictures"),
+    ],
 )
-def test_what_an_option_sets_or_could_be_a_secret_is_refused_and_its_value_not_repeated(backend, name):
+def test_what_has_no_effect_in_a_backend_is_refused_with_what_has(backend, name, advice):
+    """lmms-eval would pass over it, and results.json would say that it was set."""
     with pytest.raises(ConfigurationError) as refused:
-        arguments(backend, **{name: "hf_secret"})
-    assert f"--model_args {name}: MODEL, --batch_size, --device and --server_url say that" in str(refused.value)
-    assert "VADE_SERVER_API_KEY" in str(refused.value)
-    assert "hf_secret" not in str(refused.value)
+        arguments(backend, **{name: 9})
+    assert f"--model_args {name} with --backend {backend}: no effect there. {advice}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "sizes"),
+    [
+        (
+            {"processor_config.json": {"image_processor": {"size": {"shortest_edge": 3136, "longest_edge": 99}}}},
+            (3136, 99),
+        ),
+        ({"preprocessor_config.json": {"min_pixels": 3136, "max_pixels": 12845056}}, (3136, 12845056)),
+        ({"preprocessor_config.json": {"size": {"shortest_edge": 3136, "longest_edge": 99}}}, (3136, 99)),
+        (
+            {
+                "processor_config.json": {"image_processor": {"size": {"shortest_edge": 1, "longest_edge": 2}}},
+                "preprocessor_config.json": {"min_pixels": 3, "max_pixels": 4},
+            },
+            (1, 2),
+        ),
+        (
+            {
+                "processor_config.json": {"processor_class": "Qwen2_5_VLProcessor"},
+                "preprocessor_config.json": {"min_pixels": 3, "max_pixels": 4},
+            },
+            (3, 4),
+        ),
+        ({"preprocessor_config.json": {"size": {"height": 224, "width": 224}}}, None),
+        ({"preprocessor_config.json": {"size": 224}}, None),
+        ({"preprocessor_config.json": []}, None),
+        ({}, None),
+    ],
+)
+def test_transformers_is_given_pictures_in_the_sizes_of_the_models_own_processor(tmp_path, files, sizes):
+    """lmms-eval's own bounds would blow a small picture up to more tokens than training ever showed."""
+    write(tmp_path, {name: json.dumps(content).encode() for name, content in files.items()})
+    expected = dict(zip(("min_pixels", "max_pixels"), sizes, strict=True)) if sizes else {}
+    assert picture_sizes(tmp_path) == expected
+    model = EvaluatedModel("model", tmp_path, None, "ab")
+    own = {"pretrained": str(tmp_path), "batch_size": 7}
+    assert arguments("transformers", model) == own | expected
+    assert arguments("transformers", model, max_pixels=7) == own | expected | {"max_pixels": 7}  # the user's win
+    assert "min_pixels" not in arguments("vllm", model)
+
+
+def test_the_sizes_of_pictures_are_those_that_the_saved_processor_has(vision_model_path):
+    from transformers import AutoProcessor
+
+    sizes = picture_sizes(Path(vision_model_path))
+    size = AutoProcessor.from_pretrained(vision_model_path).image_processor.size
+    assert (sizes["min_pixels"], sizes["max_pixels"]) == (size["shortest_edge"], size["longest_edge"])
 
 
 def test_the_arguments_can_be_written_into_a_plan():

@@ -18,7 +18,9 @@ import pytest
 
 from trl_vade.errors import EvaluationError, JudgeError
 from trl_vade.eval_guard import JUDGE_EXIT
-from trl_vade.eval_process import LOG_LINES, _end, _watch, run_plan, without_tokens
+from trl_vade.eval_process import LOG_CAUSES, LOG_LINES, _end, _error, _life_line, _watch, child_environment, run_plan
+
+REPOSITORY = Path(__file__).parent.parent
 
 BEGIN = """
 import json, os, signal, subprocess, sys, time
@@ -87,11 +89,19 @@ def child(tmp_path, monkeypatch):
 # ------------------------------------------------------------------------------------------------- what it is given
 
 
-def test_no_token_goes_to_lmms_eval_and_what_it_needs_does():
-    kept = {"PATH": "/bin", "OPENAI_API_KEY": "EMPTY", "HF_HOME": "/h", "HF_TOKEN_PATH": "/h/token"}
-    kept["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
-    secret = dict.fromkeys(["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN", "GITHUB_TOKEN"], "hf_secret")
-    assert without_tokens({**kept, **secret}) == kept
+def test_no_secret_goes_to_lmms_eval_and_the_login_on_the_disk_is_not_read():
+    kept = {"PATH": "/bin", "HF_HOME": "/h", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "0"}
+    names = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "GITHUB_TOKEN", "HF_TOKEN_WRITE", "OPENAI_API_KEY", "WANDB_API_KEY"]
+    names += ["AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "hf_token", "CLIENT_SECRET"]
+    login = {"HF_TOKEN_PATH": "/h/token"}
+    given = child_environment({**kept, **dict.fromkeys(names, "hf_secret"), **login})
+    assert given == kept | {"HF_TOKEN_PATH": os.devnull, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+
+
+def test_lmms_eval_is_one_process_whatever_this_one_is_part_of():
+    names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
+    names += ["TORCHELASTIC_RUN_ID", "ACCELERATE_MIXED_PRECISION", "LMMS_EVAL_PLUGINS", "GROUP_RANK"]
+    assert "x" not in child_environment(dict.fromkeys(names, "x")).values()
 
 
 @contextmanager
@@ -174,6 +184,52 @@ def test_of_a_long_log_the_end_is_shown_and_of_long_lines_the_beginning(child):
     assert [line.split()[0] for line in shown[:-1]] == [str(number) for number in range(51 - LOG_LINES, 50)]
     assert max(map(len, shown)) <= 302
     assert "no text" in shown[-1]
+
+
+@pytest.fixture
+def message_of(tmp_path):
+    """The message about a process that failed and left this log."""
+
+    def message(*lines):
+        (tmp_path / "log").write_text("\n".join(map(str, lines)))
+        return str(_error(1, tmp_path / "log"))
+
+    return message
+
+
+CAUSES = [
+    "torch.OutOfMemoryError: CUDA out of memory.",
+    "SystemExit: 3",
+    "(EngineCore_DP0 pid=12) ERROR 11-22 10:00:00 [core.py:708] torch.OutOfMemoryError: CUDA out of memory.",
+    "(EngineCore_DP0 pid=12) ValueError: no room for the cache",
+]
+
+
+def test_a_cause_is_shown_also_where_much_was_said_after_it(message_of):
+    """vLLM ends with "See root cause above", and a bar draws a line for each step."""
+    others = ["loading", "  File x.py: raise ValueError", "no ValueError: in the middle of a line"]
+    shown = message_of(*others, *CAUSES, *others, *range(40)).partition("):\n")[2].splitlines()
+    assert shown == [f"  {line}" for line in (*CAUSES, *range(40 - LOG_LINES, 40))]
+
+
+def test_of_many_causes_the_last_ones_are_shown_and_none_twice(message_of):
+    shown = message_of(*(f"ValueError: {number}" for number in range(40))).partition("):\n")[2].splitlines()
+    assert shown == [f"  ValueError: {number}" for number in range(40 - LOG_LINES - LOG_CAUSES, 40)]
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "ConnectionError: Couldn't reach 'AI4Math/MathVista' on the Hub (LocalEntryNotFoundError)",
+        "datasets.exceptions.DatasetNotFoundError: Dataset 'x' doesn't exist on the Hub or cannot be accessed.",
+        "huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach https://huggingface.co/api: offline mode.",
+    ],
+)
+def test_questions_that_could_not_be_fetched_can_be_given(message_of, cause):
+    message = message_of(cause, *range(40))
+    assert "could not be fetched: see whether the Hub can be reached, or give them by --data TASK=FOLDER." in message
+    assert f"\n  {cause}\n" in message
+    assert "--data" not in message_of("ValueError: of something else")
 
 
 def test_a_dead_judge_is_told_in_its_own_words_and_is_no_score(child):
@@ -267,6 +323,74 @@ def test_a_process_that_hangs_in_its_end_is_not_waited_for(tmp_path):
         assert process.poll() is None
     finally:
         _end(process)
+
+
+LAUNCH = """
+import os, sys
+from pathlib import Path
+from trl_vade.eval_process import run_plan
+os.chdir(sys.argv[1])
+os.environ["PYTHONPATH"] = sys.argv[1]
+run_plan({"runs": [0]}, Path("now.log"), print, environment={"LOCK": sys.argv[2]}, lock=int(sys.argv[2]))
+"""
+
+
+def test_where_this_process_is_killed_the_other_one_hears_of_it(tmp_path):
+    """As the kernel, or a scheduler at last, does it: no handler and no `finally` is called then."""
+    code = """
+        tell = lambda word: os.write(int(os.environ["LOCK"]), word)
+        tell(b"ready")
+        tell(b"over" if os.read(plan["parent"], 1) == b"" else b"what?")
+    """
+    write_runner(tmp_path, code)
+    with pipe() as (reading, writing):
+        words = [sys.executable, "-c", LAUNCH, str(tmp_path), str(writing)]
+        environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(tmp_path)}
+        parent = subprocess.Popen(words, pass_fds=[writing], env=environment)
+        os.close(writing)
+        try:
+            assert said(reading) == b"ready"
+            assert not select.select([reading], [], [], 0.05)[0]  # while this one lives it is not over
+        finally:
+            parent.kill()
+            parent.wait()
+        assert said(reading) == b"over"
+        assert said(reading) == b""
+
+
+def test_where_the_evaluation_goes_on_without_the_process_nothing_of_the_pipe_stays():
+    with _life_line() as line:
+        copy = os.dup(line)
+        assert not select.select([copy], [], [], 0)[0]
+    with open(copy, "rb", buffering=0) as file:
+        assert said(file) == b""
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(line)
+
+
+def test_lmms_evals_process_ends_then_with_all_that_it_started():
+    code = """
+        import os, signal, subprocess, sys, threading, time
+        from trl_vade.lmms_runner import _end_with_parent
+        held, line = map(int, sys.argv[1:])
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], pass_fds=[held])
+        threading.Thread(target=_end_with_parent, args=[line], daemon=True).start()
+        os.write(held, b"ready")
+        time.sleep(600)
+    """
+    with pipe() as (reading, held), pipe() as (line, ours):
+        words = [sys.executable, "-c", textwrap.dedent(code), str(held), str(line.fileno())]
+        options = {"env": os.environ | {"PYTHONPATH": str(REPOSITORY)}, "start_new_session": True}
+        process = subprocess.Popen(words, pass_fds=[held, line.fileno()], **options)
+        os.close(held)
+        try:
+            assert said(reading) == b"ready"
+            os.close(ours)
+            assert said(reading) == b""
+            assert process.wait() == -signal.SIGKILL
+        finally:
+            _end(process)
 
 
 def test_a_process_that_is_gone_already_is_no_error():

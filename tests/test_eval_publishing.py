@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from huggingface_hub import HfApi, ModelCard, constants
 from trl_vade import hub as hub_module
 from trl_vade.benchmarks import BENCHMARKS
 from trl_vade.errors import EvaluationError, HubError, HubOfflineError
+from trl_vade.eval_leaderboards import declared_tasks
+from trl_vade.eval_model import fingerprint
 from trl_vade.eval_publishing import publish_results
 from trl_vade.eval_table import results_table
 from trl_vade.hub_errors import HTTP_ERROR
@@ -19,7 +22,7 @@ from trl_vade.hub_errors import HTTP_ERROR
 EXAMPLE = Path(__file__).parent.parent / "model_cards" / "model_example.md"
 COMMIT = "POST /api/models/you/run/commit"
 CARD = "---\nlicense: mit\nlanguage: no\n---\n# My run\n\nTrained for a week.\n"
-RAW = "vade_evaluation/2026-11-22-0123abcd"
+SERVED = "0123abcd4567ef00"
 SECRET = "hf_" + "Secret5" * 4
 
 
@@ -48,8 +51,12 @@ def run_of(output, name, seed, score, time):
     return run | {"results_file": file, "unreadable_verdicts": 0}
 
 
-def evaluated(output, scores=None, seeds=(0, 1), time="20261122_120000", **changes):
-    """The output directory of a finished evaluation, as the contract of `results.json` has it."""
+def evaluated(output, scores=None, seeds=(0, 1), time="20261122_120000", weights=None, **changes):
+    """The output directory of a finished evaluation, as the contract of `results.json` has it.
+
+    Args:
+        weights: the folder that was evaluated; without one, a server had it.
+    """
     benchmarks, scores = {}, scores or {"chartqa": 80.0}
     for name, score in scores.items():
         known = BENCHMARKS[name]
@@ -60,8 +67,8 @@ def evaluated(output, scores=None, seeds=(0, 1), time="20261122_120000", **chang
         }
     results = {
         "format": 1,
-        "model": {"name": "run", "revision": None, "fingerprint": "0123abcd4567ef00"},
-        **{"backend": "vllm", "seeds": list(seeds), "limit": None},
+        "model": {"name": "run", "revision": None, "fingerprint": fingerprint(weights) if weights else SERVED},
+        **{"backend": "vllm" if weights else "server", "seeds": list(seeds), "limit": None},
         "generation": {"temperature": 0.6, "top_p": 0.95, "top_k": 0, "max_new_tokens": 2048},
         **{"system_prompt": None, "instruction": None, "data": {}},
         "judge": {"model": "Qwen/Qwen2.5-72B-Instruct", "url": "http://judge:8000/v1"},
@@ -80,9 +87,18 @@ def evaluated(output, scores=None, seeds=(0, 1), time="20261122_120000", **chang
     return output
 
 
+def on_a_folder(output, folder, name="chartqa"):
+    """The same about questions in a folder of the user's."""
+    evaluated(output, {name: 80.0}, weights=folder, data={name: "my_charts"})
+    results = json.loads((output / "results.json").read_bytes())
+    results["benchmarks"][name]["dataset"] = None
+    write(output / "results.json", json.dumps(results))
+    return output
+
+
 @pytest.fixture
-def output(tmp_path):
-    return evaluated(tmp_path / "results")
+def output(tmp_path, folder):
+    return evaluated(tmp_path / "results", weights=folder)
 
 
 @pytest.fixture
@@ -119,6 +135,13 @@ def count(repo):
     return len(repo.history())
 
 
+def raw_of(repo):
+    """The folders of raw results, from the first that was published."""
+    old_first = [commit.oid for commit in reversed(repo.history())]
+    paths = [path for oid in old_first for path in sorted(repo.files(oid))]
+    return list(dict.fromkeys("/".join(path.split("/")[:2]) for path in paths if path.startswith("vade_evaluation/")))
+
+
 # ------------------------------------------------------------------------------------------------------ one commit
 
 
@@ -130,13 +153,15 @@ def test_card_and_raw_results_are_one_commit_and_its_address_is_returned(repo, o
     assert repo.history()[0].title == "Evaluation: ChartQA (test)"
     files = repo.files()
     changed = {path: content for path, content in files.items() if before.get(path) != content}
+    [raw] = raw_of(repo)
+    assert re.fullmatch(rf"vade_evaluation/2026-11-22-{fingerprint(folder)[:8]}-[0-9a-f]{{8}}", raw)
     assert set(changed) == {
-        *("README.md", f"{RAW}/results.json", f"{RAW}/results.md", f"{RAW}/evaluation.json"),
-        *(f"{RAW}/runs/chartqa-seed{seed}/model/20261122_120000_results.json" for seed in (0, 1)),
-        *(f"{RAW}/runs/chartqa-seed{seed}/model/20261122_120000_samples_vade_chartqa.jsonl" for seed in (0, 1)),
+        *("README.md", f"{raw}/results.json", f"{raw}/results.md", f"{raw}/evaluation.json"),
+        *(f"{raw}/runs/chartqa-seed{seed}/model/20261122_120000_results.json" for seed in (0, 1)),
+        *(f"{raw}/runs/chartqa-seed{seed}/model/20261122_120000_samples_vade_chartqa.jsonl" for seed in (0, 1)),
     }
     for path in changed.keys() - {"README.md"}:
-        assert changed[path] == (output / path.removeprefix(f"{RAW}/")).read_bytes()
+        assert changed[path] == (output / path.removeprefix(f"{raw}/")).read_bytes()
 
 
 def test_the_card_keeps_its_text_and_says_how_it_was_measured(repo, output, folder):
@@ -144,7 +169,13 @@ def test_the_card_keeps_its_text_and_says_how_it_was_measured(repo, output, fold
     card = card_of(repo)
     assert card.startswith("---\nlicense: mit\nlanguage: no\nmodel-index:\n")
     assert "# My run\n\nTrained for a week.\n" in card
-    for said in ("80.00 ± 0.50", "average@2", "seeds 0, 1", "Qwen2.5-72B-Instruct", f"]({RAW}/results.json)"):
+    for said in (
+        "80.00 ± 0.50",
+        "average@2",
+        "seeds 0, 1",
+        "Qwen2.5-72B-Instruct",
+        f"]({raw_of(repo)[0]}/results.json)",
+    ):
         assert said in card
     assert "```bash\ntrl-vade evaluate run --output_path results\n```" in card
     [result] = ModelCard(card).data.eval_results
@@ -170,22 +201,23 @@ def test_a_second_time_replaces_and_doubles_nothing(repo, output, folder, tmp_pa
     once, commits = repo.files(), count(repo)
     publish_results(output, "you/run", model_folder=folder)
     assert (repo.files(), count(repo)) == (once, commits)  # not even a commit
-    again = evaluated(tmp_path / "again", {"chartqa": 90.0}, time="20261123_120000")
+    again = evaluated(tmp_path / "again", {"chartqa": 90.0}, time="20261123_120000", weights=folder)
     publish_results(again, "you/run", model_folder=folder)
     card = card_of(repo)
     assert index_of(repo) == {"ChartQA (test)": 90.0}
     assert "80.00 ± 0.50" not in card
     assert card.count("90.00 ± 0.50") == 1
-    assert f"{RAW}-2/results.json" in repo.files()  # another evaluation of the same day takes nothing from the first
-    assert f"{RAW}/results.json" in repo.files()
+    first, second = raw_of(repo)  # another evaluation of the same day takes nothing from the first
+    assert {f"{first}/results.json", f"{second}/results.json"} <= repo.files().keys()
 
 
 def test_an_evaluation_that_grew_takes_the_place_of_its_beginning(repo, output, folder):
     publish_results(output, "you/run", model_folder=folder)
     more = {"chartqa": 80.0, "mathvision": 25.0}
-    evaluated(output, more, seeds=(0, 1, 2), finished="2026-11-24T12:00:00+00:00")
+    evaluated(output, more, seeds=(0, 1, 2), weights=folder, finished="2026-11-24T12:00:00+00:00")
     publish_results(output, "you/run", model_folder=folder)
-    raw = {path.removeprefix(f"{RAW}/") for path in repo.files() if path.startswith("vade_evaluation/")}
+    [place] = raw_of(repo)
+    raw = {path.removeprefix(f"{place}/") for path in repo.files() if path.startswith("vade_evaluation/")}
     here = {path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file()}
     assert raw == here - {"logs/20261122.log", ".lock"}
     assert "runs/mathvision-seed2/judge.json" in raw
@@ -195,9 +227,8 @@ def test_an_evaluation_that_grew_takes_the_place_of_its_beginning(repo, output, 
 
 def test_results_of_another_benchmark_stay_in_the_card(repo, output, folder, tmp_path):
     publish_results(output, "you/run", model_folder=folder)
-    publish_results(
-        evaluated(tmp_path / "science", {"scienceqa": 91.0}, time="20261123_000000"), "you/run", model_folder=folder
-    )
+    science = evaluated(tmp_path / "science", {"scienceqa": 91.0}, time="20261123_000000", weights=folder)
+    publish_results(science, "you/run", model_folder=folder)
     assert index_of(repo) == {"ChartQA (test)": 80.0, "ScienceQA (test)": 91.0}
     assert "80.00 ± 0.50" in card_of(repo)
     assert "91.00 ± 0.50" in card_of(repo)
@@ -211,15 +242,79 @@ def test_what_a_crashed_attempt_left_in_a_runs_folder_is_not_sent(repo, output, 
 
 
 def test_results_on_a_folder_of_the_users_do_not_pass_for_those_of_the_hub(repo, output, folder):
-    evaluated(output, data={"chartqa": "my_charts"})
-    results = json.loads((output / "results.json").read_bytes())
-    results["benchmarks"]["chartqa"]["dataset"] = None
-    write(output / "results.json", json.dumps(results))
-    publish_results(output, "you/run", model_folder=folder)
+    publish_results(on_a_folder(output, folder), "you/run", model_folder=folder)
     [result] = ModelCard(card_of(repo)).data.eval_results
     assert result.dataset_name == "ChartQA (test), questions of the folder my_charts"
     assert "/" not in result.dataset_type
     assert "my_charts" in card_of(repo).split("---\n", 2)[2]
+
+
+def test_the_testbed_is_no_folder_of_the_users(repo, output, folder):
+    publish_results(on_a_folder(output, folder, "testbed"), "you/run", model_folder=folder)
+    assert index_of(repo) == {"Testbed (validation), the embedded data set": 80.0}
+    assert [path for path in repo.files() if "_samples_" in path]
+
+
+def test_more_seeds_give_another_figure_and_not_a_second_one(repo, output, folder):
+    publish_results(output, "you/run", model_folder=folder)
+    publish_results(
+        evaluated(output, {"chartqa": 85.0}, seeds=range(4), weights=folder), "you/run", model_folder=folder
+    )
+    [result] = ModelCard(card_of(repo)).data.eval_results
+    assert (result.metric_type, result.metric_name) == ("relaxed_overall", "average@4 relaxed_overall")
+    assert result.metric_value == 85.0
+
+
+def test_of_a_table_that_is_partly_out_of_date_the_way_to_its_raw_results_is_left(repo, output, folder, tmp_path):
+    evaluated(output, {"chartqa": 80.0, "scienceqa": 91.0}, weights=folder)
+    publish_results(output, "you/run", model_folder=folder)
+    new = evaluated(tmp_path / "new", {"scienceqa": 92.5}, time="20261124_000000", weights=folder)
+    for _ in range(2):
+        publish_results(new, "you/run", model_folder=folder)
+        text = card_of(repo).split("---\n", 2)[2]
+        assert "91.00" not in text
+        assert text.count("92.50 ± 0.50") == 1
+        assert text.count(f"on chartqa: [{raw_of(repo)[0]}/results.md]") == 1
+        assert index_of(repo) == {"ChartQA (test)": 80.0, "ScienceQA (test)": 92.5}
+
+
+# ------------------------------------------------------------------------------------------------- other weights
+
+
+def trained(folder):
+    """The model goes on, here and on the Hub."""
+    write(folder / "model.safetensors", b"later weights")
+    put("later weights", "model.safetensors")
+
+
+@pytest.mark.parametrize("limit", [None, 8])
+def test_what_is_said_of_earlier_weights_goes_from_all_places(hub, repo, output, folder, tmp_path, limit):
+    benchmark(hub, "tasks: [{id: all}]")
+    theirs = {"dataset": {"id": "x/y", "task_id": "z"}, "value": 1, "source": {"url": "https://example.org/x"}}
+    put(yaml.safe_dump([theirs]), ".eval_results/mathvision.yaml")
+    put(yaml.safe_dump([theirs]), ".eval_results/y.yaml")
+    evaluated(output, {"chartqa": 80.0, "scienceqa": 91.0}, weights=folder)
+    publish_results(output, "you/run", model_folder=folder)
+    assert len(yaml.safe_load(repo.files()[".eval_results/chartqa.yaml"])) == 1
+    trained(folder)
+    new = evaluated(tmp_path / "new", {"scienceqa": 10.0}, time="20261124_000000", weights=folder, limit=limit)
+    commits = count(repo)
+    publish_results(new, "you/run", model_folder=folder, allow_limited=True)
+    assert count(repo) == commits + 1
+    left = {path for path in repo.files() if path.startswith(".eval_results/")}
+    assert left == {".eval_results/mathvision.yaml", ".eval_results/y.yaml"}
+    found = ModelCard(card_of(repo)).data.eval_results or []
+    assert [result.metric_value for result in found] == ([] if limit else [10.0])
+    assert "80.00" not in card_of(repo)
+    assert len(raw_of(repo)) == 2
+
+
+def test_so_do_results_on_a_folder_of_the_users(repo, output, folder, tmp_path):
+    publish_results(on_a_folder(output, folder), "you/run", model_folder=folder)
+    trained(folder)
+    new = evaluated(tmp_path / "new", {"scienceqa": 10.0}, time="20261124_000000", weights=folder)
+    publish_results(new, "you/run", model_folder=folder)
+    assert index_of(repo) == {"ScienceQA (test)": 10.0}
 
 
 # ------------------------------------------------------------------------------------------ where there is no card
@@ -257,6 +352,54 @@ def test_a_card_that_cannot_be_read_is_said_at_once_and_nothing_is_sent(hub, out
         publish_results(output, "you/run", model_folder=None)
     assert count(hub.repos["you/run"]) == commits
     assert not [line for line in hub.requests if "preupload" in line]
+
+
+# -------------------------------------------------------------------------------------------- what is not public
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_questions_of_the_user_are_sent_only_when_they_are_allowed(repo, output, folder, allowed):
+    publish_results(on_a_folder(output, folder, "mathvision"), "you/run", model_folder=folder, publish_samples=allowed)
+    names = {path.rpartition("/")[2] for path in repo.files() if "/runs/" in path}
+    samples = {"20261122_120000_samples_vade_mathvision.jsonl"} if allowed else set()
+    assert names == {"20261122_120000_results.json", "judge.json"} | samples
+    assert ("Every answer, settings" in card_of(repo)) == allowed
+
+
+def test_of_paths_of_this_machine_the_last_part_is_sent(repo, output, folder, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/al")
+    command = (
+        "trl-vade evaluate '/data/al s/model' --data chartqa=/data/al/rows --system_prompt '/no_think' -o https://x/y"
+    )
+    evaluated(output, weights=folder, command=command, system_prompt="/no/think")
+    path = "runs/chartqa-seed0/model/20261122_120000_results.json"
+    settings = {
+        "output_path": "/data/al/out/chartqa-seed0",
+        "hf_hub_log_args": ",output_path=/data/al/out/chartqa-seed0,b=/x/y",
+        "model_args": "pretrained=model,url=http://host:8000/v1",
+        "include_path": ["/tmp/vade-tasks-1/tasks"],
+        "note": "is in /home/al/rows",
+        "score": 0.5,
+    }
+    write(output / path, json.dumps({"config": settings}))
+    before = (output / path).read_bytes()
+    publish_results(output, "you/run", model_folder=folder)
+    [raw] = raw_of(repo)
+    sent = json.loads(repo.files()[f"{raw}/{path}"])["config"]
+    assert sent == {
+        "output_path": "chartqa-seed0",
+        "hf_hub_log_args": ",output_path=chartqa-seed0,b=y",
+        "model_args": "pretrained=model,url=http://host:8000/v1",
+        "include_path": ["tasks"],
+        "note": "is in ~/rows",
+        "score": 0.5,
+    }
+    assert (output / path).read_bytes() == before
+    shown = "trl-vade evaluate model --data chartqa=rows --system_prompt /no_think -o https://x/y"
+    results = json.loads(repo.files()[f"{raw}/results.json"])
+    assert (results["command"], results["system_prompt"]) == (shown, "/no/think")
+    assert f"```bash\n{shown}\n```" in card_of(repo)
+    assert not [path for path, content in repo.files().items() if b"/data/al" in content]
 
 
 # ------------------------------------------------------------------------------------------------- refused results
@@ -297,7 +440,7 @@ def test_a_file_outside_of_the_directory_is_never_sent(hub, output, path):
 
 
 def test_limited_results_are_refused_unless_they_are_allowed_and_then_programs_are_not_told(hub, repo, folder, output):
-    evaluated(output, limit=8)
+    evaluated(output, limit=8, weights=folder)
     benchmark(hub, "tasks: [{id: chartqa}]")
     refused(repo, output, "--publish_limited", model_folder=folder)
     publish_results(output, "you/run", model_folder=folder, allow_limited=True)
@@ -305,7 +448,7 @@ def test_limited_results_are_refused_unless_they_are_allowed_and_then_programs_a
     assert card.startswith(CARD.rstrip())
     assert "**Only the first 8 questions" in card
     assert "model-index" not in card
-    assert f"{RAW}/results.json" in repo.files()
+    assert f"{raw_of(repo)[0]}/results.json" in repo.files()
     assert not [path for path in repo.files() if path.startswith(".eval_results")]
 
 
@@ -344,7 +487,7 @@ def test_so_is_the_token_of_the_login(hub, output, monkeypatch):
 
 def test_the_key_of_a_local_server_is_a_word_and_no_secret(repo, output, folder, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
-    write(output / "runs/chartqa-seed0/model/20261122_120000_results.json", "EMPTY")
+    write(output / "runs/chartqa-seed0/model/20261122_120000_results.json", '"EMPTY"')
     publish_results(output, "you/run", model_folder=folder)
 
 
@@ -357,7 +500,51 @@ def test_the_key_of_a_local_server_is_a_word_and_no_secret(repo, output, folder,
 )
 def test_other_weights_than_those_evaluated_are_refused(repo, output, folder, path, content):
     (folder / path).unlink() if content is None else write(folder / path, content)
+    evaluated(output, weights=folder)
     refused(repo, output, r"other weights than those that were evaluated \(model.*--hub_revision", model_folder=folder)
+
+
+def test_a_folder_that_was_trained_on_since_is_refused_wherever_it_goes(repo, output, folder):
+    trained(folder)
+    refused(repo, output, "is not the model that was evaluated: its fingerprint is", model_folder=folder)
+    with pytest.raises(EvaluationError, match="is not the model that was evaluated"):
+        publish_results(output, "you/new", model_folder=folder)
+
+
+def test_a_folder_beside_results_of_a_server_is_compared_with_the_repository_alone(repo, output, folder):
+    evaluated(output)
+    publish_results(output, "you/run", model_folder=folder)
+    write(folder / "model.safetensors", b"others")
+    refused(repo, output, "other weights", model_folder=folder)
+
+
+SETTINGS = (
+    "chat_template.jinja",
+    "config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "tokenizer.json",
+)
+
+
+def test_other_settings_of_the_same_weights_are_refused_where_both_have_them(hub, output, folder):
+    others = dict.fromkeys(SETTINGS, b'{"of": "the evaluation"}')
+    for path, content in others.items():
+        write(folder / path, content)
+    evaluated(output, weights=folder)
+    repo = hub.add_repo("you/run")
+    for path in SETTINGS:
+        files = others | {"model.safetensors": b"weights", "tokenizer_config.json": b"{}", path: b"{}"}
+        repo.add("main", "by somebody else", "", files, ["model.safetensors"])
+        refused(repo, output, rf"other settings than those that were evaluated \({path}\)", model_folder=folder)
+    repo.add("main", "without", "", {"model.safetensors": b"weights", "config.json": others[path]}, others)
+    publish_results(output, "you/run", model_folder=folder)
+
+
+def test_a_commit_has_settings_too(repo, output):
+    at = {"model": {"name": "you/run", "revision": repo.branches["main"], "fingerprint": "0123abcd"}}
+    put('{"of": "somebody else"}', "config.json")
+    refused(repo, evaluated(output, **at), r"other settings .*\(config\.json\)", model_folder=None)
 
 
 def test_another_posterior_is_no_other_model(repo, output, folder):
@@ -400,14 +587,17 @@ def test_a_registered_benchmark_gets_an_entry_that_the_hubs_client_reads(hub, re
     benchmark(hub, "name: Charts\ntasks:\n- {id: human, config: human}\n- {id: all, split: test}\n")
     with caplog.at_level(logging.INFO, "trl_vade"):
         publish_results(
-            evaluated(output, {"chartqa": 80.0, "scienceqa": 91.0}), "you/run", model_folder=folder, revision="main"
+            evaluated(output, {"chartqa": 80.0, "scienceqa": 91.0}, weights=folder),
+            "you/run",
+            model_folder=folder,
+            revision="main",
         )
     assert [path for path in repo.files() if path.startswith(".eval_results/")] == [".eval_results/chartqa.yaml"]
     [entry] = yaml.safe_load(repo.files()[".eval_results/chartqa.yaml"])
     assert entry["dataset"] == {"id": "lmms-lab-encoder/ChartQA", "task_id": "all"}
     assert entry["value"] == 0.8  # in the units of relaxed_overall
     assert entry["date"] == "2026-11-22T12:00:00+00:00"
-    assert entry["source"] == {"url": f"{hub.url}/you/run/tree/main/{RAW}", "name": "Raw results"}
+    assert entry["source"] == {"url": f"{hub.url}/you/run/tree/main/{raw_of(repo)[0]}", "name": "Raw results"}
     assert entry["notes"] == "average@2 of relaxed_overall, whose best is 1"
     assert (
         "Nothing of ScienceQA (test) for a leaderboard of lmms-lab-encoder/ScienceQA: it is no benchmark"
@@ -444,9 +634,55 @@ def test_where_the_data_set_does_not_answer_the_rest_is_published(hub, repo, out
 def test_one_task_gets_one_result_of_a_model(hub, repo, output, folder):
     name = BENCHMARKS["mathvision"].dataset
     hub.add_repo(f"datasets/{name}").add("main", "by them", "", {"eval.yaml": b"tasks: [{id: all}]"})
-    evaluated(output, {"mathvision": 25.0, "mathvision_rules": 20.0})
+    evaluated(output, {"mathvision": 25.0, "mathvision_rules": 20.0}, weights=folder)
     publish_results(output, "you/run", model_folder=folder)
     assert [path for path in repo.files() if path.startswith(".eval_results")] == [".eval_results/mathvision.yaml"]
+
+
+def test_what_others_have_told_a_leaderboard_stays(hub, repo, output, folder):
+    benchmark(hub, "tasks: [{id: all}]")
+    task = {"id": "lmms-lab-encoder/ChartQA", "task_id": "all"}
+    proven = {"dataset": task, "value": 0.7, "verifyToken": "theirs"}
+    human = {"dataset": task | {"task_id": "human"}, "value": 0.6}
+    put(yaml.safe_dump([proven, human, {"dataset": task, "value": 0.1}]), ".eval_results/chartqa.yaml")
+    for _ in range(2):
+        publish_results(output, "you/run", model_folder=folder)
+        first, second, ours = yaml.safe_load(repo.files()[".eval_results/chartqa.yaml"])
+        assert [first, second] == [proven, human]
+        assert (ours["dataset"], ours["value"]) == (task, 0.8)
+
+
+@pytest.mark.parametrize("text", ["- [", "just words"])
+def test_a_file_of_a_leaderboard_that_is_none_stays_and_is_said(hub, repo, output, folder, caplog, text):
+    hub.add_repo(f"datasets/{BENCHMARKS['chartqa'].dataset}").add("main", "", "", {"eval.yaml": b"tasks: [{id: all}]"})
+    put(text, ".eval_results/chartqa.yaml")
+    publish_results(output, "you/run", model_folder=folder)
+    assert repo.files()[".eval_results/chartqa.yaml"].decode() == text
+    assert ".eval_results/chartqa.yaml of the repository is no list" in caplog.text
+    assert index_of(repo) == {"ChartQA (test)": 80.0}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "found"),
+    [
+        ([{"id": "one"}], ["one"]),
+        ([{"id": "one", "config": "default", "split": "test"}], ["one"]),
+        ([{"id": "one", "split": "validation"}, {"id": "two", "split": "test"}], ["two"]),
+        ([{"id": "one", "config": "human"}], []),
+        ([{"id": "one"}, {"id": "two"}], ["one", "two"]),
+        ([{"split": "test"}, "test", None], []),
+        ("tasks", []),
+        (None, []),
+    ],
+)
+def test_a_leaderboards_tasks_are_those_of_this_configuration_and_this_split(tasks, found):
+    assert declared_tasks({"name": "Charts", "tasks": tasks}, None, "test") == found
+
+
+def test_a_configuration_must_be_named_on_both_sides():
+    tasks = {"tasks": [{"id": "all"}, {"id": "full", "config": "ScienceQA-FULL"}]}
+    assert declared_tasks(tasks, "ScienceQA-FULL", "test") == ["full"]
+    assert declared_tasks(["no mapping"], None, "test") == []
 
 
 # ------------------------------------------------------------------------------------------------------ the Hub
@@ -504,6 +740,21 @@ def test_weights_that_come_in_between_are_seen(repo, output, folder, meanwhile):
     with pytest.raises(EvaluationError, match="other weights"):
         publish_results(output, "you/run", model_folder=folder)
     assert repo.history()[0].title == "a later step"
+
+
+def test_two_who_publish_at_once_do_not_mix_their_runs(repo, output, folder, tmp_path, meanwhile):
+    scores = {"chartqa": 70.0, "scienceqa": 60.0}
+    other = evaluated(tmp_path / "other", scores, time="20261122_110000", weights=folder)
+    meanwhile("preupload", lambda: publish_results(other, "you/run", model_folder=folder))
+    publish_results(output, "you/run", model_folder=folder)
+    folders, files = raw_of(repo), repo.files()
+    assert len(folders) == 2
+    for source, raw in zip((other, output), folders, strict=True):
+        here = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
+        assert {path.removeprefix(f"{raw}/") for path in files if path.startswith(raw)} == here - {
+            *("logs/20261122.log", ".lock"),
+        }
+        assert files[f"{raw}/results.json"] == (source / "results.json").read_bytes()
 
 
 @pytest.mark.parametrize("status", [409, 412, 500])

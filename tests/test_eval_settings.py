@@ -130,7 +130,14 @@ REFUSALS = {
         {"backend": "server", "server_url": "http://127.0.0.1:8000/v1", "revision": "main"},
         "--revision main with --backend server: the server has the one it was given",
     ),
-    "an argument that an option sets": ({"model_args": {"pretrained": "x"}}, "--model_args pretrained: MODEL, --bat"),
+    "an argument that an option sets": (
+        {"model_args": {"pretrained": "x"}},
+        "--model_args pretrained: MODEL and the options",
+    ),
+    "an argument without effect": (
+        {"model_args": {"max_pixels": 9}, "backend": "vllm"},
+        "--model_args max_pixels with --backend vllm: no effect there.",
+    ),
     "a judge": ({"tasks": FIVE}, "mathvista, mathverse, mathvision: a language model judges the answers."),
     "rows of another task": ({"data": {"scienceqa": Path("x")}}, "--data scienceqa: not among --tasks chartqa."),
     "no rows": ({"tasks": ["mixture"]}, "--tasks mixture: its rows are yours. Name their folder: --data mixture=FOLD"),
@@ -260,13 +267,23 @@ def test_what_the_runs_have_in_common_is_all_that_changes_a_score():
         {"system_prompt": "Be brief."},
         {"data": {"chartqa": Path("some/rows")}, "rows": ...},
         {"model_args": {"max_pixels": 1}},
+        {"batch_size": 1},
         {"judge": JUDGE, "tasks": ["mathverse"]},
     ]
     others = [comparable(make_evaluation(**given(change)), model) for change in changes]
     differing = [[name for name in facts if facts[name] != other[name]] for other in others]
     assert differing == [[name for name in change if name != "tasks"] for change in changes]
-    for neutral in ({"batch_size": 1}, {"device": "cpu"}, {"command": "x"}, {"output": Path("other")}):
+    assert facts["versions"] == versions()
+    for neutral in ({"device": "cpu"}, {"command": "x"}, {"output": Path("other")}):
         assert comparable(make_evaluation(**neutral), model) == facts
+
+
+def test_with_another_release_of_a_package_it_is_another_evaluation(tmp_path, monkeypatch):
+    model = EvaluatedModel("m", None, None, "ab")
+    before = comparable(make_evaluation(), model)
+    monkeypatch.syspath_prepend(install_lmms_eval(tmp_path / "site", "0.8.0"))
+    after = comparable(make_evaluation(), model)
+    assert [name for name in before if before[name] != after[name]] == ["versions"]
 
 
 def test_rows_and_judge_are_named_without_the_place_of_this_machine_and_without_a_key(monkeypatch):

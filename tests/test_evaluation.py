@@ -6,14 +6,12 @@ or not. That lmms-eval seems to be installed is all that `check` asks. The real 
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from loopback_judge import LoopbackJudge
-from test_eval_model import FILES, write
+from test_eval_directory import MODEL, finish, kept, pairs, small_evaluation
 from test_eval_process import write_runner
 from test_eval_runs import results_file, write_run
 from test_eval_settings import install_lmms_eval
@@ -21,156 +19,16 @@ from test_eval_settings import install_lmms_eval
 from trl_vade.benchmarks import BENCHMARKS
 from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError
 from trl_vade.eval_judge import Judge
-from trl_vade.eval_model import EvaluatedModel, find_model
+from trl_vade.eval_model import find_model
 from trl_vade.eval_results import write_results
-from trl_vade.eval_runs import read_run, run_folder
-from trl_vade.eval_settings import Evaluation, Generation, comparable
+from trl_vade.eval_runs import finished_run, read_run, run_folder
 from trl_vade.eval_table import read_results
-from trl_vade.evaluation import _keep_settings, _owned, _planned, evaluate
-
-MODEL = EvaluatedModel("you/model", Path("/models/model"), "c0ffee", "abcd")
+from trl_vade.evaluation import _planned, evaluate
 
 
 @pytest.fixture
 def evaluation(tmp_path):
-    """Of a model in a folder, on two benchmarks with two seeds."""
-    model = write(tmp_path / "models" / "tiny", FILES)
-    return Evaluation(model=str(model), output=tmp_path / "out", tasks=("scienceqa", "chartqa"), seeds=(0, 1))
-
-
-def pairs(evaluation):
-    return [(BENCHMARKS[name], seed) for seed in evaluation.seeds for name in evaluation.tasks]
-
-
-def finish(evaluation, output=None, **options):
-    """The files of all runs, as lmms-eval leaves them; the scores differ with the seed."""
-    for benchmark, seed in pairs(evaluation):
-        scores = [1.0, float(seed == 0), 0.0, 1.0]
-        folder = run_folder(output or evaluation.output, benchmark, seed)
-        write_run(folder, benchmark.name, seed, scores=scores, limit=evaluation.limit, **options)
-
-
-# -------------------------------------------------------------------------------------- what a directory is for
-
-
-def kept(evaluation, model=MODEL):
-    evaluation.output.mkdir(exist_ok=True)
-    _keep_settings(evaluation, model)
-    return json.loads((evaluation.output / "evaluation.json").read_text(encoding="utf-8"))
-
-
-def refusal(evaluation, model=MODEL):
-    """The message; what the directory is for stays."""
-    path = evaluation.output / "evaluation.json"
-    before = path.read_bytes()
-    with pytest.raises(ConfigurationError) as refused:
-        _keep_settings(evaluation, model)
-    assert path.read_bytes() == before
-    message = str(refused.value)
-    assert str(evaluation.output) in message
-    return message
-
-
-def test_a_directory_knows_what_it_is_for(evaluation):
-    saved = kept(replace(evaluation, instruction="D\u00e9j\u00e0 vu?", limit=3))
-    assert saved == {
-        **comparable(replace(evaluation, instruction="D\u00e9j\u00e0 vu?", limit=3), MODEL),
-        "tasks": ["scienceqa", "chartqa"],
-        "seeds": [0, 1],
-    }
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"seeds": (2, 0, 1)},
-        {"tasks": ("chartqa", "mathvision_rules", "scienceqa"), "seeds": (0, 1, 2)},
-        {"tasks": ("scienceqa", "chartqa", "testbed"), "data": {"testbed": Path("rows")}},
-        {"tasks": ("scienceqa", "chartqa", "mathvista"), "judge": Judge.of("http://a:8000/v1", "judge")},
-        {"batch_size": 1, "device": "cpu", "command": "other"},
-    ],
-)
-def test_the_same_again_or_with_more_tasks_and_seeds_is_the_same_evaluation(evaluation, changes):
-    kept(evaluation)
-    more = replace(evaluation, **changes)
-    saved = kept(more)
-    assert (saved["tasks"], saved["seeds"]) == (list(more.tasks), list(more.seeds))
-    assert kept(more) == saved
-
-
-def test_the_judge_may_be_served_elsewhere_and_may_not_be_another(evaluation):
-    judged = replace(evaluation, tasks=("mathvista",), judge=Judge.of("http://node-1:8000/v1", "judge"))
-    kept(judged)
-    moved = replace(judged, judge=Judge.of("http://node-2:8000/v1", "judge"))
-    assert kept(moved)["judge"]["url"] == "http://node-2:8000/v1"
-    other = replace(judged, judge=Judge.of("http://node-2:8000/v1", "another"))
-    assert "judge was {'model': 'judge', 'url': 'http://node-2:8000/v1'} and is {'model': 'another'" in refusal(other)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (
-            {"generation": Generation(temperature=0.7)},
-            "generation was {'temperature': 0.6, 'top_p': 0.95, 'top_k': 0, 'max_new_tokens': 2048} and is "
-            "{'temperature': 0.7, ",
-        ),
-        ({"backend": "vllm"}, "backend was transformers and is vllm"),
-        ({"limit": 3}, "limit was None and is 3"),
-        ({"instruction": "Think."}, "instruction was None and is Think."),
-        ({"system_prompt": "Be brief."}, "system_prompt was None and is Be brief."),
-        ({"model_args": {"max_pixels": 1}}, "model_args was {} and is {'max_pixels': 1}"),
-        ({"data": {"chartqa": Path("mine")}}, "data was {} and is {'chartqa': 'mine'}"),
-        ({"tasks": ("chartqa",)}, "tasks scienceqa would be left out"),
-        ({"seeds": (0,)}, "seeds 1 would be left out"),
-    ],
-)
-def test_another_evaluation_is_refused_with_both_sides_named(evaluation, changes, said):
-    kept(evaluation)
-    message = refusal(replace(evaluation, **changes))
-    assert said in message
-    assert "belongs to another evaluation" in message
-    assert "give another folder, or the same settings and at least its tasks and seeds" in message
-
-
-def test_other_weights_under_the_same_name_are_another_evaluation(evaluation):
-    kept(evaluation)
-    message = refusal(evaluation, replace(MODEL, fingerprint="ffff"))
-    assert "'fingerprint': 'abcd'}" in message
-    assert "'fingerprint': 'ffff'}" in message
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"tasks": 7}'])
-def test_a_file_that_was_written_by_something_else_is_refused_and_left_alone(evaluation, content):
-    evaluation.output.mkdir()
-    (evaluation.output / "evaluation.json").write_text(content)
-    assert "none that this command has written" in refusal(evaluation)
-
-
-# ------------------------------------------------------------------------------------- one evaluation in a directory
-
-
-def test_a_second_evaluation_in_the_same_directory_is_refused_while_the_first_goes_on(tmp_path):
-    with _owned(tmp_path / "a" / "b"):
-        with pytest.raises(ConfigurationError, match="another evaluation is at work there"), _owned(tmp_path / "a/b"):
-            raise AssertionError("not reached")
-        with _owned(tmp_path / "other"):
-            pass
-    with _owned(tmp_path / "a" / "b"):
-        pass
-
-
-def test_the_directory_is_held_as_long_as_the_process_of_lmms_eval_lives(tmp_path):
-    """Also where the evaluation itself was killed: a second one would write into the same runs."""
-    wait = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"]
-    with _owned(tmp_path) as lock:
-        child = subprocess.Popen(wait, stdin=subprocess.PIPE, pass_fds=[lock.fileno()])
-    with pytest.raises(ConfigurationError, match="another evaluation is at work"), _owned(tmp_path):
-        raise AssertionError("not reached")
-    child.communicate()
-    with _owned(tmp_path):
-        pass
+    return small_evaluation(tmp_path)
 
 
 # ------------------------------------------------------------------------------------------------ what lmms-eval gets
@@ -193,7 +51,7 @@ def test_a_run_has_its_own_empty_folder_and_its_seed(evaluation):
         "--model": "qwen2_5_vl",
         "--model_args": "pretrained=you_model",
         "--tasks": "vade_chartqa",
-        "--output_path": str(folder),
+        "--output_path": ".",  # lmms-eval splits a path at its commas; `lmms_runner` changes into the folder
         "--seed": "3",
         "--gen_kwargs": "temperature=0.6,top_p=0.95,top_k=0,max_new_tokens=2048",
         "--batch_size": "8",
@@ -239,6 +97,7 @@ for number, run in enumerate(plan["runs"]):
         sys.exit(0)  # as lmms-eval does
     shutil.copytree(Path("made", "runs", name), run["folder"], dirs_exist_ok=True)
     shutil.copy(sys.argv[1], "last-plan.json")
+    shutil.copytree(plan["tasks"], "last-tasks", dirs_exist_ok=True)
     done(number)
 """
 
@@ -258,7 +117,13 @@ def logs(evaluation):
     return [path.read_text().splitlines() for path in sorted(evaluation.output.glob("logs/*.log"))]
 
 
+def own(evaluation):
+    """Write down that the directory is of this evaluation."""
+    kept(evaluation, find_model(evaluation.model, backend=evaluation.backend))
+
+
 def test_where_all_runs_are_finished_nothing_is_started_and_the_results_are_theirs(here, evaluation):
+    own(evaluation)
     finish(evaluation)
     seen = []
     results = evaluate(replace(evaluation, command="trl-vade evaluate ..."), seen.append)
@@ -303,6 +168,8 @@ def test_the_process_is_told_what_was_asked_for(here, evaluation):
         "device": "cpu",
     }
     assert not Path(plan["tasks"]).exists()  # of this evaluation alone, which is over
+    task = (here / "last-tasks" / "vade_chartqa.yaml").read_text()
+    assert "lmms_eval_specific_kwargs" in task  # lmms-eval's own words ask for a single one, against "Think."
 
 
 def test_the_process_of_lmms_eval_holds_the_directory_too(here, evaluation):
@@ -343,6 +210,7 @@ def test_what_was_finished_is_kept_and_only_the_rest_is_done_by_the_same_command
 
 
 def test_results_of_a_directory_grow_with_its_seeds(here, evaluation):
+    own(evaluation)
     finish(evaluation)
     one = evaluate(evaluation)
     more = replace(evaluation, seeds=(0, 1, 2))
@@ -384,11 +252,17 @@ def test_a_judge_is_asked_before_anything_starts_and_after_each_run_that_it_judg
         judge.fail_after(6, "dead")  # three questions a time
         with pytest.raises(JudgeError, match="cannot be used"):
             evaluate(judged)
+        doubtful = run_folder(judged.output, BENCHMARKS["mathverse"], 1)
+        assert not (doubtful / "judge.json").exists()
+        assert results_file(doubtful).exists()
+        assert finished_run(doubtful, BENCHMARKS["mathverse"], 1, None) is None
         names = ["mathverse-seed0", "chartqa-seed0", "mathverse-seed1"]
         assert [line.split()[1] for line in logs(judged)[0]][:3] == names
         assert not (judged.output / "results.json").exists()
         judge.mode = "good"
+        shutil.rmtree(judged.output / "logs")
         results = evaluate(judged)
+        assert logs(judged)[0][0] == "evaluating mathverse-seed1"  # again
         assert results["judge"] == {"model": judge.model, "url": judge.url}
         assert judge.keys == {"EMPTY"}
         again = judge.calls

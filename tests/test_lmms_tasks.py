@@ -1,5 +1,6 @@
 """The tasks in `eval/tasks/`, the folder in which lmms-eval finds them, and the rows that they are given."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from test_eval_settings import install_lmms_eval
 from trl_vade import lmms_scoring
 from trl_vade.benchmarks import BENCHMARKS
 from trl_vade.errors import ConfigurationError
-from trl_vade.lmms_tasks import check_rows, default_rows, task_folder
+from trl_vade.lmms_tasks import THOUGHTFUL, check_rows, default_rows, rows_digest, task_folder
 
 TASKS = Path(__file__).parent.parent / "eval" / "tasks"
 OWN = ("testbed", "mixture")
@@ -120,6 +121,31 @@ def test_given_rows_take_the_place_of_the_hubs(builtin, tmp_path, monkeypatch):
         assert {part: tasks[name][part] for part in rest} == rest
 
 
+def words_of(names, **options):
+    """What each task says around a question, where that is not lmms-eval's own."""
+    with task_folder([BENCHMARKS[name] for name in names], {}, **options) as folder:
+        tasks = {name: yaml.safe_load((folder / f"vade_{name}.yaml").read_text()) for name in names}
+    return {name: task.get("lmms_eval_specific_kwargs", {}).get("default") for name, task in tasks.items()}
+
+
+def test_a_model_that_is_asked_to_think_is_not_asked_for_a_single_word(builtin):
+    found = words_of(BENCHMARKS, asked_to_think=True)
+    assert found["chartqa"] == {"pre_prompt": "", "post_prompt": ""}
+    letter = "\nAnswer with the option's letter from the given choices."
+    assert found["scienceqa"] == {"format": "default", "pre_prompt": "", "post_prompt": letter}
+    assert found["scienceqa_img"] == found["scienceqa"]
+    assert found["mathvision"] == found["mathvision_rules"]
+    assert {name for name, words in found.items() if words} == THOUGHTFUL.keys()
+    said = " ".join(text for words in found.values() for text in (words or {}).values())
+    assert "single word" not in said
+    assert "directly" not in said
+
+
+def test_without_an_instruction_the_words_are_lmms_evals(builtin):
+    for options in ({}, {"asked_to_think": False}):
+        assert set(words_of(BENCHMARKS, **options).values()) == {None}
+
+
 def test_the_folder_goes_also_where_the_evaluation_fails(builtin):
     with pytest.raises(KeyboardInterrupt), task_folder([BENCHMARKS["chartqa"]], {}) as folder:
         raise KeyboardInterrupt
@@ -205,6 +231,23 @@ def test_what_is_no_folder_is_refused(tmp_path, made):
     if made:
         (tmp_path / "rows").touch()
     assert "there is no such folder" in refusal("chartqa", tmp_path / "rows")
+
+
+def test_any_other_byte_or_name_is_another_set_of_rows_and_another_time_or_place_is_not(tmp_path):
+    """Parquet files of other answers may have the same size."""
+    digests = []
+    for place, name, content in [("a", "x", b"1"), ("b", "x", b"1"), ("c", "x", b"2"), ("d", "y", b"1")]:
+        folder = tmp_path / place / "data"
+        folder.mkdir(parents=True)
+        (folder / f"{name}.parquet").write_bytes(bytes(2**20) + content + bytes(2**20))
+        (folder / ".lock").write_bytes(place.encode())  # what a client leaves beside them
+        os.utime(folder / f"{name}.parquet", (1, len(digests)))
+        digests.append(rows_digest(folder.parent))
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+    (tmp_path / "a" / "data" / "more.parquet").touch()
+    assert rows_digest(tmp_path / "a") not in digests
+    assert len(digests[0]) == 16
 
 
 def test_the_testbeds_rows_are_made_once_and_are_those_that_the_training_validates_on(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ class Benchmark:
         scale: the value of the metric that is 100 %.
         score: where the score of a question, 0 to 1, is in the samples file: the keys below `metric`.
         judged: whether a language model judges the answers.
+        extracted: whether it extracts them from the responses; what it found is then below `metric`, as `extraction`.
         dataset: Hub id of the questions; None: they have to be given (`--data name=folder`).
         config, split: of that data set.
         column: the column that lmms-eval cannot do without; a folder given by `--data` must have it.
@@ -33,6 +34,7 @@ class Benchmark:
     scale: float
     score: tuple[str | int, ...] = ()
     judged: bool = False
+    extracted: bool = False
     dataset: str | None = None
     config: str | None = None
     split: str = "test"
@@ -70,6 +72,7 @@ BENCHMARKS = {
         Benchmark(
             *("mathvista", "MathVista (testmini)", "llm_as_judge_eval", 100.0, ("true_false",)),
             judged=True,
+            extracted=True,
             dataset="AI4Math/MathVista",
             split="testmini",
             none_is_zero=True,

@@ -29,6 +29,8 @@ _BLOCK = re.compile(rf"{_RESULTS}(\w+ \w+[\w ]*) -->(?:(?!{_RESULTS}).)*?{_RESUL
 _SECTION = re.compile(
     rf"({re.escape(START)}.*?^## Evaluation[ \t]*\r?\n)(.*?)(?=^## |{re.escape(END)})", re.DOTALL | re.MULTILINE
 )
+_RAW = re.compile(r"\]\(([^()\s]+/results)\.(?:json|md)\)")
+_AVERAGE = re.compile(r"^average@\d+ ")
 
 
 def complete_metadata(
@@ -75,7 +77,7 @@ def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
         dataset_name=line["benchmark"],
         dataset_config=line.get("config"),
         dataset_split=line.get("split"),
-        metric_type=_slug(line["metric"]),
+        metric_type=_slug(_AVERAGE.sub("", line["metric"])),  # more seeds give a better figure, and no other one
         metric_name=line["metric"],
         metric_value=line["value"],
     )
@@ -84,14 +86,15 @@ def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
 # ------------------------------------------------------------------------------------- results in the metadata
 
 
-def with_index(content: str, lines: Sequence[Mapping[str, Any]], name: str) -> str:
+def with_index(
+    content: str, lines: Sequence[Mapping[str, Any]], name: str, former: Sequence[Mapping[str, Any]] = ()
+) -> str:
     """The card `content` with results in its model index, as `metadata_update(overwrite=True)` merges them.
 
-    Every other sign of the card stays as it was. Dumped anew, metadata can become others: of `language: no` YAML 1.1
-    reads false.
+    Every other sign of the card stays: dumped anew, metadata can become others (YAML 1.1 reads false from `no`).
 
     Args:
-        lines: see `eval_result`; the task is the card's.
+        lines, former: see `eval_result`; the task is the card's. The latter go, whatever their values.
         name: of the model, where the index has none yet.
 
     Raises:
@@ -103,8 +106,11 @@ def with_index(content: str, lines: Sequence[Mapping[str, Any]], name: str) -> s
     data = yaml.safe_load(text) or {}
     if not isinstance(data, dict):
         raise ValueError("its metadata are no mapping")
+    if not lines and _INDEX not in data:
+        return content
     task = str(data.get("pipeline_tag") or "image-text-to-text")
-    index = merged_index(data.get(_INDEX), [eval_result(line, task) for line in lines], name)
+    ours, gone = ([eval_result(line, task) for line in some] for some in (lines, former))
+    index = merged_index(data.get(_INDEX), ours, name, gone)
     wanted = data | {_INDEX: index}
     text = _replaced(text, yaml_dump({_INDEX: index}, sort_keys=False, line_break=end), end)
     if not _holds(text, wanted):  # it is indented, or in braces
@@ -118,9 +124,16 @@ def _replaced(text: str, dumped: str, end: str) -> str:
     """The YAML `text` with the lines `dumped` in place of those of the same key, or after the last one."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     for key, value in root.value if isinstance(root, yaml.MappingNode) else []:
-        if key.value == _INDEX:  # a list ends where the next key begins
-            return text[: key.start_mark.index] + dumped + text[value.end_mark.index :].lstrip()
+        if key.value == _INDEX:
+            return text[: key.start_mark.index] + dumped + text[_last_line(text, value) :]
     return f"{text.rstrip()}{end}{dumped}"
+
+
+def _last_line(text: str, node: yaml.Node) -> int:
+    """Where the line after a value begins. By its mark, a list ends at the next key, after comments on that."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
+    return text.find("\n", node.end_mark.index - 1) + 1 or len(text)  # a block of text ends after its line
 
 
 def _holds(text: str, wanted: Mapping[str, Any]) -> bool:
@@ -130,7 +143,9 @@ def _holds(text: str, wanted: Mapping[str, Any]) -> bool:
         return False
 
 
-def merged_index(index: Any, results: Sequence[EvalResult], name: str) -> list[dict[str, Any]]:
+def merged_index(
+    index: Any, results: Sequence[EvalResult], name: str, former: Sequence[EvalResult] = ()
+) -> list[dict[str, Any]]:
     """Return the model index `index` of a card with `results` in it.
 
     The same metric of the same task and data set is replaced; names for people do not tell two apart. All else stays
@@ -138,7 +153,7 @@ def merged_index(index: Any, results: Sequence[EvalResult], name: str) -> list[d
 
     Args:
         index: of the card's metadata; None where it has none. It is not changed.
-        results: without a source.
+        results, former: without a source; the latter go.
         name: of the model, where the index has none yet.
 
     Raises:
@@ -147,8 +162,8 @@ def merged_index(index: Any, results: Sequence[EvalResult], name: str) -> list[d
     models = [{"name": name, "results": []}] if index is None else index
     if not isinstance(models, list) or not models or not all(isinstance(model, dict) for model in models):
         raise ValueError("its `model-index` is no list of models")
-    ours = eval_results_to_model_index(name, list(results))[0]["results"]
-    same = {_identity(entry, metric) for entry in ours for metric in entry["metrics"]}
+    ours, gone = (eval_results_to_model_index(name, list(some))[0]["results"] for some in (results, former))
+    same = {_identity(entry, metric) for entry in [*ours, *gone] for metric in entry["metrics"]}
     first, *others = models
     return [first | {"results": [*_without(first.get("results") or [], same), *ours]}, *others]
 
@@ -181,21 +196,6 @@ def _identity(entry: Mapping[str, Any], metric: Any) -> str:
     return repr(told)
 
 
-def declared_tasks(declared: Any, config: str | None, split: str) -> list[str]:
-    """The tasks of a data set's leaderboard that are of this configuration and this split.
-
-    Args:
-        declared: what its `eval.yaml` holds: `tasks`, each with `id`, `config` (without it, the data set's default
-            one) and `split` (without it, test); https://huggingface.co/docs/hub/eval-results.
-        config, split: of the benchmark; None is the default one.
-    """
-    tasks = declared.get("tasks") if isinstance(declared, Mapping) else None
-    named = [task for task in (tasks if isinstance(tasks, list) else []) if isinstance(task, Mapping)]
-    asked = (config or "default", split)
-    same = [task for task in named if (task.get("config") or "default", task.get("split") or "test") == asked]
-    return [task["id"] for task in same if isinstance(task.get("id"), str)]
-
-
 # ------------------------------------------------------------------------------------------ results in the text
 
 
@@ -204,7 +204,7 @@ def with_results(content: str, section: str, *, model: str, names: Sequence[str]
 
     The first time that is under "Evaluation" of a card of `model_card`, and the end of any other. What earlier calls
     put there goes, but for results of the same model in other benchmarks; those over all questions stay beside
-    `limited` ones.
+    `limited` ones. Of a table that has benchmarks of both kinds a line is left, with the way to its raw results.
 
     Args:
         model: its fingerprint, letters and digits.
@@ -215,7 +215,7 @@ def with_results(content: str, section: str, *, model: str, names: Sequence[str]
     mark = f"{_RESULTS}{' '.join([model, kind, *names])} -->"
     block = f"{mark}\n\n{section.strip()}\n\n{_RESULTS_END}".replace("\n", end)
     places = list(_BLOCK.finditer(content))
-    kept = [place[0] for place in places if _stays(place[1].split(), model, names, limited)]
+    kept = [left for place in places if (left := _left(place, model, names, limited))]
     for number, place in reversed(list(enumerate(places))):
         text = (end * 2).join([*kept, block]) if number == 0 else ""
         content = content[: place.start()] + text + content[place.end() :].lstrip("\r\n" * (number > 0))
@@ -226,11 +226,25 @@ def with_results(content: str, section: str, *, model: str, names: Sequence[str]
     return f"{content.rstrip()}{end}{end}## Evaluation with trl_vade{end}{end}{block}{end}"
 
 
-def _stays(words: Sequence[str], model: str, names: Sequence[str], limited: bool) -> bool:
-    """Whether a text of earlier results, with these words in its mark, stays beside new ones."""
-    there, kind, *others = words
-    return there == model and (not set(others) <= set(names) or (limited and kind == "whole"))
+def _left(place: re.Match[str], model: str, names: Sequence[str], limited: bool) -> str:
+    """What stays of a text of earlier results beside new ones; two tables would contradict each other."""
+    there, kind, *before = place[1].split()
+    others = [name for name in before if name not in names]
+    if there == model and (others == before or (limited and kind == "whole")):
+        return place[0]
+    raw = _RAW.search(place[0])
+    if there != model or not others or not raw:
+        return ""
+    end = "\r\n" if "\r\n" in place[0] else "\n"
+    line = f"Earlier results of the same weights on {', '.join(others)}: [{raw[1]}.md]({raw[1]}.md)"
+    return (end * 2).join([f"{_RESULTS}{' '.join([there, kind, *others])} -->", line, _RESULTS_END])
+
+
+def results_of_others(content: str, model: str) -> list[str]:
+    """The benchmarks that have results of other weights, over all questions, in the text of the card `content`."""
+    marks = [place[1].split() for place in _BLOCK.finditer(content)]
+    return [name for there, kind, *names in marks if there != model and kind == "whole" for name in names]
 
 
 def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "other"
+    return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-_") or "other"

@@ -9,9 +9,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-MIXTURE = "mixture"
-"""As `--instruction`: that of the training mixture."""
-
 Tasks = Annotated[str, typer.Option("--tasks", help="Benchmarks, with commas between them; see below.")]
 Output = Annotated[
     Path, typer.Option("--output_path", help="Directory of this evaluation; what is finished there is not run again.")
@@ -86,7 +83,7 @@ def evaluate(
         --judge_model Qwen/Qwen2.5-72B-Instruct --push_to_hub you/qwen-vade
     """
     from .eval_judge import Judge
-    from .eval_settings import Evaluation, Generation, check, check_publication
+    from .eval_settings import Evaluation, Generation, check, check_publication, instruction_text
     from .evaluation import evaluate as run_evaluation
     from .lmms_tasks import default_rows
 
@@ -108,7 +105,7 @@ def evaluate(
         generation=Generation(temperature, top_p, top_k, max_new_tokens),
         batch_size={"transformers": 8, "vllm": 256, "server": 32}[backend] if batch_size is None else batch_size,
         device=device,
-        instruction=_instruction(instruction),
+        instruction=instruction_text(instruction),
         system_prompt=system_prompt,
         data=default_rows([name for name in names if name not in rows]) | rows,
         model_args={name: _value(value) for name, value in _pairs("--model_args", _list(model_args))},
@@ -118,10 +115,15 @@ def evaluate(
     check_publication(evaluation, push_to_hub, publish_limited)
     if model == "testbed" and backend != "server" and not Path(model).exists():
         evaluation = replace(evaluation, model=_testbed_model())  # trained on first use, which takes minutes
-    # The default would end this process at once, and leave lmms-eval's behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` sets it
+            signal.signal(number, _end)  # the default would end this process at once, and leave folders behind
     with _Progress(len(evaluation.seeds) * len(set(names))) as progress:
-        results = run_evaluation(evaluation, progress)
+        try:
+            results = run_evaluation(evaluation, progress)
+        except (KeyboardInterrupt, SystemExit):
+            typer.echo("\nInterrupted. Runs that were finished are kept: the same command goes on.", err=True)
+            raise
     typer.echo((output_path / "results.md").read_text(encoding="utf-8"))
     if push_to_hub:
         from .eval_publishing import publish_results
@@ -131,6 +133,10 @@ def evaluate(
             output_path, push_to_hub, model_folder=folder, revision=hub_revision, allow_limited=publish_limited
         )
         typer.echo(f"Published: {url}")
+
+
+def _end(number: int, frame: Any) -> None:
+    sys.exit(128 + number)
 
 
 class _Progress:
@@ -180,14 +186,6 @@ def _value(text: str) -> int | float | bool | str:
         except ValueError:
             continue
     return text
-
-
-def _instruction(text: str | None) -> str | None:
-    if text != MIXTURE:
-        return text
-    from .mixture_rows import INSTRUCTION
-
-    return INSTRUCTION
 
 
 def _testbed_model() -> str:

@@ -1,6 +1,8 @@
 """`VADEEvalCallback`: a small benchmark during training, which the training does not feel."""
 
+import os
 import random
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +17,9 @@ from transformers import Trainer, TrainerCallback
 from .benchmarks import Benchmark
 from .checks import check_whole_number
 from .errors import ConfigurationError, EvaluationError
-from .eval_settings import Evaluation, Generation, check
-from .lmms_tasks import default_rows, task_folder
+from .eval_settings import Evaluation, Generation, check, instruction_text
+from .lmms_tasks import default_rows
+from .preemption import LastCheckpoint
 
 logger = get_logger(__name__)
 
@@ -30,8 +33,9 @@ class VADEEvalCallback(TrainerCallback):
     are put back: weights, choices and rollouts are bit for bit those of a training without it. An evaluation that
     fails is logged, and the training goes on.
 
-    The policy generates with transformers, under vLLM too, with the trainer's processor. Weights that are sharded
-    (FSDP, DeepSpeed ZeRO-3) are refused: evaluate their checkpoints by `trl-vade evaluate`.
+    The policy generates with transformers, under vLLM too, with the trainer's processor. Of several processes the first
+    evaluates and the others wait, so keep `limit` small (their patience is `ddp_timeout`, 1800 s). Weights that are
+    sharded (FSDP, DeepSpeed ZeRO-3) are refused: evaluate their checkpoints by `trl-vade evaluate`.
 
     Args:
         trainer: the trainer that it is added to.
@@ -42,7 +46,7 @@ class VADEEvalCallback(TrainerCallback):
         generation: how answers are sampled; by default greedily, with the trainer's `max_completion_length`.
         batch_size: questions at a time, on each process.
         seed: of the answers, where they are sampled; the same each time.
-        instruction: added to every question.
+        instruction: added to every question; "mixture": that of the training mixture.
         system_prompt: said before every question.
 
     Raises:
@@ -74,54 +78,77 @@ class VADEEvalCallback(TrainerCallback):
             limit=limit,
             generation=generation,
             batch_size=batch_size,
-            data=default_rows(tasks) | dict(data or {}),
+            data=default_rows([task for task in tasks if task not in (data or {})]) | dict(data or {}),
+            instruction=instruction_text(instruction),
+            system_prompt=system_prompt,
         )
-        self.trainer, self.every_steps, self.texts = trainer, every_steps, (instruction, system_prompt)
+        self.trainer, self.every_steps = trainer, every_steps
         self.benchmarks = _fit(self.evaluation, trainer)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Evaluate after every `every_steps`-th optimiser step."""
-        if state.global_step % self.every_steps:
+        """Evaluate after every `every_steps`-th optimiser step, unless the training is about to end."""
+        if state.global_step % self.every_steps or control.should_training_stop:
             return
+        if self.trainer.is_world_process_zero():
+            self._evaluate_and_log(state.global_step, control)
+        # One process evaluates, so that none waits for another that has failed; here all of them are again.
+        self.trainer.accelerator.wait_for_everyone()
+        for callback in self.trainer.callback_handler.callbacks:
+            if isinstance(callback, LastCheckpoint):  # it has been asked, before a signal that came in the meantime
+                callback.on_step_end(args, state, control)
+
+    def _evaluate_and_log(self, step: int, control: Any) -> None:
         try:
             scores = self.evaluate()
         except Exception as error:  # of whatever kind: a training is worth more than its evaluation
             attempts = getattr(error, "last_attempt", None)  # lmms-eval tries several times to make a task
             cause = (attempts and attempts.exception()) or error
-            logger.error(f"The evaluation at step {state.global_step} failed: {type(cause).__name__}: {cause}")
+            logger.error(f"The evaluation at step {step} failed: {type(cause).__name__}: {cause}")
             return
-        if scores:
-            asked = control.should_log
-            # GRPOTrainer's own `log` would hand out, and forget, what it has gathered since the last one. This one
-            # clears the mark by which the step's own log is about to be written.
-            Trainer.log(self.trainer, {f"lmms/{name}": score for name, score in scores.items()})
-            control.should_log = asked
+        asked = control.should_log
+        # GRPOTrainer's own `log` would hand out, and forget, what it has gathered since the last one. This one clears
+        # the mark by which the step's own log is about to be written.
+        Trainer.log(self.trainer, {f"lmms/{name}": score for name, score in scores.items()})
+        control.should_log = asked
 
     def evaluate(self) -> dict[str, float]:
-        """Scores of the policy as it is, in per cent, by benchmark; {} on all processes but the first."""
-        with undisturbed(self.trainer.model):
-            from lmms_eval.evaluator import simple_evaluate
-            from lmms_eval.tasks import TaskManager
+        """Scores of the policy as it is, in per cent, by benchmark; on one process, the others are not needed.
 
+        Raises:
+            Exception: whatever goes wrong; nothing of the training has changed.
+        """
+        told = [
+            callback for callback in self.trainer.callback_handler.callbacks if isinstance(callback, LastCheckpoint)
+        ]
+        with unchanged_process(), undisturbed(self.trainer.model):
+            from .lmms_inside import run_tasks
             from .lmms_policy import Policy
-            from .lmms_runner import correct
 
-            correct(*self.texts)
-            seed = self.evaluation.seeds[0]
-            with task_folder(self.benchmarks, self.evaluation.data) as tasks:
-                results = simple_evaluate(
-                    model=Policy(self.trainer, self.evaluation.batch_size),
-                    tasks=[benchmark.task for benchmark in self.benchmarks],
-                    task_manager=TaskManager("ERROR", include_path=str(tasks)),
-                    gen_kwargs=",".join(f"{name}={value}" for name, value in vars(self.evaluation.generation).items()),
-                    limit=self.evaluation.limit,
-                    bootstrap_iters=0,
-                    random_seed=seed,
-                    numpy_random_seed=seed,
-                    torch_random_seed=seed,
-                    fewshot_random_seed=seed,
-                )
-        return {benchmark.name: _score(benchmark, results) for benchmark in self.benchmarks} if results else {}
+            policy = Policy(
+                self.trainer, self.evaluation.batch_size, stop=lambda: any(callback.asked for callback in told)
+            )
+            results = run_tasks(policy, self.evaluation, self.benchmarks)
+        return {benchmark.name: _score(benchmark, results) for benchmark in self.benchmarks}
+
+
+@contextmanager
+def unchanged_process() -> Iterator[None]:
+    """Put back what lmms-eval 0.7.3 sets for the whole process, or reads from a `.env` file: the environment (a token
+    among it), the filters of warnings, the time that torch's new process groups wait. It also sets loguru's sinks.
+
+    In here this is one process, as lmms-eval sees it: it reads these variables and would wait for the others.
+    """
+    groups = torch.distributed.distributed_c10d if torch.distributed.is_available() else None
+    environment, patience = dict(os.environ), groups and groups.default_pg_timeout
+    os.environ.update(RANK="0", WORLD_SIZE="1")
+    try:
+        with warnings.catch_warnings():
+            yield
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+        if groups:
+            groups.default_pg_timeout = patience
 
 
 @contextmanager

@@ -6,7 +6,6 @@ anything starts (`Judge.probe`), and watched from inside lmms-eval's process (`e
 """
 
 import functools
-import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 from .checks import shown
 from .errors import ConfigurationError, JudgeError
+from .eval_address import is_here, spared
 
 try:
     import httpx2 as httpx  # what huggingface_hub 2 depends on; huggingface_hub 1 depends on httpx, which is the same
@@ -48,7 +48,7 @@ _EXTRACT = (
 class Judge:
     """A judge and where it is served; made by `Judge.of`, which corrects and checks both.
 
-    Its key is in the environment variable JUDGE_API_KEY, or OPENAI_API_KEY, and nowhere else.
+    Its key is in the environment variable JUDGE_API_KEY and nowhere else.
 
     Attributes:
         url: of the interface, without the routes: "http://127.0.0.1:8000/v1".
@@ -79,13 +79,7 @@ class Judge:
                 among the variables: OpenAI's client would ask the proxy for 127.0.0.1, too.
         """
         variables = {"API_TYPE": "openai", "OPENAI_API_URL": self.url, "MODEL_VERSION": self.model}
-        variables["OPENAI_API_KEY"] = _key(environ)
-        proxies = {"http_proxy", "https_proxy", "all_proxy"}
-        if _is_here(self.url) and any(name.lower() in proxies for name in environ):
-            spared = [environ.get("no_proxy") or environ.get("NO_PROXY") or "", urlsplit(self.url).hostname or ""]
-            # Both names: of the two the one in small letters counts.
-            variables["no_proxy"] = variables["NO_PROXY"] = ",".join(filter(None, spared))
-        return variables
+        return {**variables, "OPENAI_API_KEY": _key(environ), **spared(self.url, environ)}
 
     def probe(self, *, timeout: float = 30.0, connect: float = 5.0) -> None:
         """Ask the judge for its name, for the verdict on a right and on a wrong answer, and to extract an answer.
@@ -132,7 +126,7 @@ class Judge:
         try:
             # Without the environment, and so without a proxy, where the judge is on this machine: a proxy elsewhere
             # has another 127.0.0.1, and many clusters forget NO_PROXY.
-            with httpx.Client(headers=headers, timeout=timeout, trust_env=not _is_here(self.url)) as client:
+            with httpx.Client(headers=headers, timeout=timeout, trust_env=not is_here(self.url)) as client:
                 response = client.request(method, self.url + path, json=payload)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError) as error:
             # The last three: a bad proxy, or a bad SSL_CERT_FILE, in the environment.
@@ -199,24 +193,15 @@ def _address(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
 
 
-def _is_here(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _key(environ: Mapping[str, str]) -> str:
-    """vLLM takes any key where it was given none, and OpenAI's client insists on one."""
-    for name in ("JUDGE_API_KEY", "OPENAI_API_KEY"):
-        key = environ.get(name, "").strip()
-        if key and not re.fullmatch(r"[!-~]+", key):
-            # The error of the HTTP client would have the key in it.
-            raise ConfigurationError(f"{name} has a character in it that cannot be sent: a space, an accent.")
-        if key:
-            return key
-    return "EMPTY"
+    """The judge's, and not OPENAI_API_KEY, which is for another server. vLLM takes any key where it was given none,
+    and OpenAI's client insists on one.
+    """
+    key = environ.get("JUDGE_API_KEY", "").strip()
+    if not re.fullmatch(r"[!-~]*", key):
+        # The error of the HTTP client would have the key in it.
+        raise ConfigurationError("JUDGE_API_KEY has a character in it that cannot be sent: a space, an accent.")
+    return key or "EMPTY"
 
 
 def _names(answer: Any) -> list[str]:

@@ -9,11 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ConfigurationError, EvaluationError
+from .eval_address import is_here
 
 BACKENDS = {"transformers": "qwen2_5_vl", "vllm": "vllm", "server": "openai"}
 """Ours, and lmms-eval's names for them."""
-OWN_ARGUMENTS = ("pretrained", "model", "model_version", "base_url", "api_key", "batch_size", "device", "device_map")
-"""What `--model_args` may not set, since an option does, or since it would be a secret in a file."""
+OWN_ARGUMENTS = (
+    *("pretrained", "model", "model_version", "base_url", "api_key", "batch_size", "device", "device_map"),
+    *("max_new_tokens", "seed", "system_prompt", "trust_remote_code", "num_concurrent"),
+)
+"""What `--model_args` may not set: an option does, it would be a secret in a file, or code would be executed."""
+ARGUMENTS = {
+    "transformers": ("min_pixels", "max_pixels", "attn_implementation", "use_cache"),
+    "server": ("max_retries", "retry_backoff_s", "max_size_in_mb"),
+}
+"""What it may set, by backend; all else lmms-eval 0.7.3 passes over, with a line in its log. vLLM has too many."""
+WITHOUT_EFFECT = ("min_pixels", "max_pixels", "min_image_pixels", "max_frame_num", "fps", "nframes")
+"""For vLLM: they are for video, or for pictures of a few pixels."""
 NOT_THE_MODEL = ("evaluation.json", "results.json", "trainer_state.json", "vade_")
 """How files of a run, or of an evaluation, begin that may lie beside a model and are no part of it."""
 
@@ -79,18 +90,23 @@ def check_place(backend: str, *, revision: str | None, server_url: str | None) -
         raise ConfigurationError(f"--revision {revision} with --backend server: the server has the one it was given.")
 
 
-def check_arguments(given: Mapping[str, Any]) -> None:
-    """Refuse what the user may not give to lmms-eval's class.
+def check_arguments(given: Mapping[str, Any], backend: str) -> None:
+    """Refuse what the user may not give to lmms-eval's class of this backend, or what has no effect there.
 
     Raises:
-        ConfigurationError: an option says it, or it would be a secret in a file.
+        ConfigurationError: an option says it, it would be a secret in a file, or nobody would read it.
     """
     refused = [name for name in given if name in OWN_ARGUMENTS or name.endswith(("key", "token", "secret"))]
     if refused:
         raise ConfigurationError(
-            f"--model_args {', '.join(refused)}: MODEL, --batch_size, --device and --server_url say that, and a "
-            "server's key is read from the environment variable VADE_SERVER_API_KEY."
+            f"--model_args {', '.join(refused)}: MODEL and the options say that, code of a model's repository is not "
+            "executed, and a server's key is read from the environment variable VADE_SERVER_API_KEY."
         )
+    known = ARGUMENTS.get(backend)
+    idle = [name for name in given if (name not in known if known else name in WITHOUT_EFFECT)]
+    if idle:
+        advice = f"There are {', '.join(known)}." if known else "vLLM takes pictures as the model's processor says."
+        raise ConfigurationError(f"--model_args {', '.join(idle)} with --backend {backend}: no effect there. {advice}")
 
 
 def model_arguments(
@@ -106,7 +122,7 @@ def model_arguments(
     Raises:
         ConfigurationError: one of `given` is not the user's to set.
     """
-    check_arguments(given)
+    check_arguments(given, backend)
     if backend == "transformers":
         sizes = picture_sizes(model.folder) if model.folder else {}
         return {"pretrained": str(model.folder), "batch_size": batch_size, **sizes, **given}
@@ -136,17 +152,11 @@ def picture_sizes(folder: Path) -> dict[str, int]:
 
 
 def fingerprint(folder: Path) -> str:
-    """16 hexadecimal digits of a model folder: configuration, chat template, and of each file of weights its size, its
-    first MiB (where safetensors has its table) and its last. A step of training changes every tensor.
-    """
+    """16 hexadecimal digits of a model folder: of its configuration, chat template and weights, every byte."""
     digest = hashlib.sha256()
     for path in _files(folder, "*.json", "*.jinja", "*.safetensors"):
-        size = path.stat().st_size
-        digest.update(f"{path.name}\0{size}\0".encode())
         with path.open("rb") as file:
-            digest.update(file.read(2**20))
-            file.seek(max(size - 2**20, 0))
-            digest.update(file.read())
+            digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:16]
 
 
@@ -180,8 +190,18 @@ def _check_folder(folder: Path, name: str, backend: str) -> None:
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
     except (OSError, ValueError, AttributeError) as error:  # the last: JSON, but no object
         raise ConfigurationError(f"{name} is no model: its config.json cannot be read ({error}).") from error
-    if not _files(folder, "*.safetensors"):
+    weights = {path.name for path in _files(folder, "*.safetensors")}
+    if not weights:
         raise ConfigurationError(f"{name} has no weights (*.safetensors) beside its config.json.")
+    index = folder / "model.safetensors.index.json"
+    try:
+        named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.is_file() else set()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigurationError(f"{name}: its {index.name} cannot be read ({error!r}): copy it again.") from error
+    if named - weights:
+        raise ConfigurationError(
+            f"{name} lacks {', '.join(sorted(named - weights))}, which its {index.name} names: fetch or copy it again."
+        )
     if backend == "transformers" and kind != "qwen2_5_vl":
         raise ConfigurationError(
             f"{name} is a {kind!r}: --backend transformers is for Qwen2.5-VL. Use --backend vllm, or serve it and use "
@@ -191,9 +211,11 @@ def _check_folder(folder: Path, name: str, backend: str) -> None:
 
 def _served(name: str, url: str) -> str:
     """The fingerprint of a served model, after the server was asked whether it has it."""
-    from openai import OpenAI
+    from openai import DefaultHttpxClient, OpenAI
 
-    client = OpenAI(api_key=os.environ.get("VADE_SERVER_API_KEY") or "EMPTY", base_url=url, timeout=30, max_retries=1)
+    key = os.environ.get("VADE_SERVER_API_KEY") or "EMPTY"
+    http = DefaultHttpxClient(trust_env=not is_here(url))
+    client = OpenAI(api_key=key, base_url=url, timeout=30, max_retries=1, http_client=http)
     try:
         served = [model.id for model in client.models.list()]
     except Exception as error:  # the client's, of many kinds

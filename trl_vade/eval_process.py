@@ -2,19 +2,27 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from .errors import EvaluationError, JudgeError
 from .eval_guard import JUDGE_EXIT
 
+# vLLM begins each line of its engine with "(EngineCore_DP0 pid=7) ERROR 11-22 10:00:00 [core.py:1] ".
+_EXCEPTION = re.compile(
+    r"(\(\w+ pid=\d+\) )?(ERROR \S+ \S+ \S+ )?[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|OfflineModeIsEnabled)\b"
+)
+_UNFETCHED = re.compile(r"Couldn't (reach|find)|DatasetNotFoundError|OfflineModeIsEnabled|LocalEntryNotFoundError")
+LOG_CAUSES = 5
+"""Exceptions before these lines, in an error: the cause may have been long ago."""
 LOG_LINES = 15
 """Of the log, in an error."""
 PATIENCE = 10.0
@@ -32,7 +40,7 @@ def run_plan(
     """Do a plan of `lmms_runner` and return when all its runs are done.
 
     Args:
-        plan: see `lmms_runner.main`, less `done`.
+        plan: see `lmms_runner.main`, less `done` and `parent`.
         log: file for all that the process prints.
         finished: called with the number of each run when it is done; an exception from it ends the process.
         environment: of the process, beside this one's, which goes without its tokens.
@@ -43,16 +51,16 @@ def run_plan(
         EvaluationError: the process ended before its runs did.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="vade-plan-") as folder, log.open("wb") as output:
+    with tempfile.TemporaryDirectory(prefix="vade-plan-") as folder, log.open("wb") as output, _life_line() as line:
         plan_file = Path(folder, "plan.json")
-        plan_file.write_text(json.dumps({**plan, "done": folder}), encoding="utf-8")
+        plan_file.write_text(json.dumps({**plan, "done": folder, "parent": line}), encoding="utf-8")
         process = subprocess.Popen(
             [sys.executable, "-m", "trl_vade.lmms_runner", str(plan_file)],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env=without_tokens(os.environ) | dict(environment),
-            pass_fds=[lock],
+            env=child_environment(os.environ) | dict(environment),
+            pass_fds=[lock, line],
             start_new_session=True,  # with all that it starts itself, such as vLLM's engine
         )
         try:
@@ -63,10 +71,32 @@ def run_plan(
         raise _error(process.returncode, log)  # which may be 0: lmms-eval has places that end so
 
 
-def without_tokens(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without secrets that lmms-eval 0.7.3 would print (it logs HF_TOKEN); a judge's key stays."""
-    switch = "HF_HUB_DISABLE_IMPLICIT_TOKEN"  # is no token
-    return {name: value for name, value in environment.items() if not name.endswith("TOKEN") or name == switch}
+@contextmanager
+def _life_line() -> Iterator[int]:
+    """The end of a pipe for the other process. Its end here goes with this process, however that ends: then there is
+    nothing more to read, and the other one ends, too.
+    """
+    theirs, ours = os.pipe()
+    try:
+        yield theirs
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+_SECRET = re.compile(r"(^|_)TOKEN(_|$)|SECRET|PASSWORD|API_KEY|ACCESS_KEY", re.IGNORECASE)
+_FOREIGN = re.compile(r"(LOCAL_|NODE_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE|(MASTER|TORCHELASTIC|ACCELERATE|LMMS)_.*")
+
+
+def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for lmms-eval 0.7.3: without secrets (it prints HF_TOKEN, and hands answers of the model to
+    Python's `eval`), also where the Hub's login lies in a file; and without what says that this is one process of
+    several, or sets lmms-eval itself.
+    """
+    kept = {
+        name: value for name, value in environment.items() if not _SECRET.search(name) and not _FOREIGN.fullmatch(name)
+    }
+    return kept | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": os.devnull}
 
 
 def _watch(
@@ -110,9 +140,16 @@ def _error(code: int, log: Path) -> EvaluationError:
             f"have counted that as a wrong answer, so it was ended. Log: {log}. Runs that were finished are kept: "
             "mend the judge and give the same command again."
         )
+    causes = [line for line in lines[:-LOG_LINES] if _EXCEPTION.match(line)][-LOG_CAUSES:]
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    shown = "\n".join(f"  {line[:300]}" for line in lines[-LOG_LINES:])
+    shown = "\n".join(f"  {line[:300]}" for line in [*causes, *lines[-LOG_LINES:]])
+    fetch = (
+        " The questions of a benchmark could not be fetched: see whether the Hub can be reached, or give them by "
+        "--data TASK=FOLDER."
+        if _UNFETCHED.search("\n".join(lines))
+        else ""
+    )
     return EvaluationError(
         f"lmms-eval {how} before its runs were done. Runs that were finished are kept: mend the cause and give the "
-        f"same command again. The end of its log ({log}):\n{shown}"
+        f"same command again.{fetch} The end of its log ({log}):\n{shown}"
     )

@@ -1,30 +1,32 @@
 """The results of an evaluation on the Hub: in the model's card, and raw beside the checkpoint, in one commit.
 
-    README.md                             a table, and for other programs the `model-index`
-    vade_evaluation/<date>-<model>/       results.json, results.md, evaluation.json, and the runs that they are of
-    .eval_results/<benchmark>.yaml        where the data set says that it is a benchmark, for its leaderboard
+    README.md                               a table, and for other programs the `model-index`
+    vade_evaluation/<date>-<model>-<runs>/  results.json, results.md, evaluation.json, and the runs that they are of
+    .eval_results/<benchmark>.yaml          where the data set says that it is a benchmark, for its leaderboard
 
-The card speaks of the weights beside it, so nothing goes to a repository with other weights than were evaluated. A
-score over the first few questions is told to people, with a warning, and never to programs.
+The card speaks of the weights beside it, so nothing goes to a repository with another model than was evaluated, and
+what earlier calls said of other weights goes, from all three places but the raw runs. A score over the first few
+questions is told to people, with a warning, and never to programs.
 """
 
+import hashlib
+import json
 import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 from huggingface_hub import HfApi, get_token
-from huggingface_hub.utils import yaml_dump
 
-from .card_metadata import CARD_FILE, with_index, with_results
+from .card_metadata import CARD_FILE, results_of_others, with_index, with_results
 from .errors import EvaluationError, HubError
-from .eval_leaderboards import leaderboard_entries
+from .eval_leaderboards import FOLDER, index_lines, index_places, leaderboard_entries, merged_files
 from .eval_table import card_lines, read_results, results_table
-from .eval_weights import EvaluatedWeights, Refused
+from .eval_weights import EvaluatedWeights, Refused, model_key
 from .hub import HubTarget, commit_folder, ensure_repo, patiently
 
 RAW_FOLDER = "vade_evaluation"
@@ -33,6 +35,7 @@ SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "JUDGE_API_KEY", "OPENAI_API_KE
 LEAST_SECRET = 8
 """Signs of a value that is taken for a secret: the key of a local server is "EMPTY" or "none", words of many texts."""
 _TOKEN = re.compile(rb"hf_[A-Za-z0-9]{20,}")
+_PLACE = re.compile(r'(^|[=,:;"])(/[^/,;"\n]+/[^,;"\n]*)')  # not /no_think, nor what is after http:
 _Results = Mapping[str, Any]
 
 
@@ -44,11 +47,13 @@ def publish_results(
     revision: str | None = None,
     private: bool | None = None,
     allow_limited: bool = False,
+    publish_samples: bool = False,
 ) -> str:
     """Publish the finished evaluation in `output` in the model repository `target_repo`; return the commit's address.
 
-    What the card says already stays, but for what an earlier call has put there about the same benchmarks. The runs of
-    an output directory that was published before replace their earlier files.
+    What the card says already stays, but for what an earlier call has put there about the same benchmarks or other
+    weights. The runs of an output directory that was published before replace their earlier files. Of paths of this
+    machine, in the runs' settings and the command, the last part alone is sent.
 
     Args:
         output: with the results.json of `eval_results.write_results`.
@@ -58,10 +63,11 @@ def publish_results(
         revision: the branch; None is main.
         private: of a repository that is made.
         allow_limited: publish results over the first few questions: with a warning, and not for other programs.
+        publish_samples: also the questions, references and answers of benchmarks on a folder of the user's.
 
     Raises:
-        EvaluationError: the results are not there or not whole; they are limited; the repository has other weights; a
-            file to be sent has a secret in it, or is missing; the card there cannot be read. Nothing is published.
+        EvaluationError: the results are not whole, or limited; the folder changed since; the repository has another
+            model; a file lacks or has a secret in it; the card there cannot be read. Nothing is published.
         HubError: the Hub refuses, or cannot be reached; it says how to publish later.
     """
     results = read_results(output)
@@ -72,9 +78,14 @@ def publish_results(
             "(--publish_limited, allow_limited=True): then the files are sent, and a table that says so."
         )
     target = HubTarget(target_repo, "model", revision, private)
+    own = [] if publish_samples else [name for name in results["data"] if name != "testbed"]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            return _publish(output, results, target, model_folder, Path(folder))
+            staged = Path(folder)
+            for path in sorted(_raw_files(output, results, own)):
+                (staged / "runs" / path).parent.mkdir(parents=True, exist_ok=True)
+                (staged / "runs" / path).write_bytes(_as_sent(path, _without_secrets(output / path)))
+            return _publish(results, target, model_folder, own, staged)
     except Refused as refused:
         raise EvaluationError(str(refused)) from refused.__cause__
     except HubError as error:
@@ -83,35 +94,33 @@ def publish_results(
         raise kind(message, status=error.status, may_pass=error.may_pass, retry_after=after) from error
 
 
-def _publish(output: Path, results: _Results, target: HubTarget, model_folder: Path | None, staged: Path) -> str:
-    runs = staged / "runs"  # under the name that it has in the repository when the Hub was asked
-    for path in sorted(_raw_files(output, results)):
-        _write(runs / path, _without_secrets(output / path))
+def _publish(results: _Results, target: HubTarget, model_folder: Path | None, own: Sequence[str], staged: Path) -> str:
     evaluated = EvaluatedWeights(results, model_folder)
     target, api = ensure_repo(target), HfApi()
     there = patiently(lambda: api.list_repo_files(target.repo_id, revision=target.revision), target)
-    raw = _raw_folder(results, there, runs)
-    layout = staged / "repository"
+    layout, raw = staged / "repository", _raw_folder(results, there, staged / "runs")
     (layout / raw).parent.mkdir(parents=True)
-    runs.rename(layout / raw)
-    for name, entries in leaderboard_entries(api, results, target, raw).items():
-        _write(layout / ".eval_results" / f"{name}.yaml", yaml_dump(entries, sort_keys=False).encode())
+    (staged / "runs").rename(layout / raw)
+    entries = leaderboard_entries(api, results, target, raw)
+    readme = model_folder / CARD_FILE if model_folder else None
+
+    def read(path: str) -> bytes:
+        # To a new folder: where the Hub does not answer, the client gives an older file from its cache.
+        new = tempfile.mkdtemp(dir=staged)
+        return Path(api.hf_hub_download(target.repo_id, path, revision=target.revision, local_dir=new)).read_bytes()
 
     def render(files: list[str]) -> dict[str, bytes | None]:
         # What is on the branch now. Where that is not any more what the commit is built on, the Hub refuses it.
         evaluated.refuse_others(api, target)
-        card, own = None, model_folder / CARD_FILE if model_folder else None
-        if CARD_FILE in files:
-            # To a new folder: where the Hub does not answer, the client gives an older card from its cache.
-            new = tempfile.mkdtemp(dir=staged)
-            file = api.hf_hub_download(target.repo_id, CARD_FILE, revision=target.revision, local_dir=new)
-            card = Path(file).read_bytes()
-        elif own and own.is_file():
-            card = _without_secrets(own)
-        return {CARD_FILE: _completed(card, results, target, raw).encode()}
+        card = read(CARD_FILE) if CARD_FILE in files else None
+        if card is None and readme and readme.is_file():
+            card = _without_secrets(readme)
+        content = _completed(card, results, target, _section(results, raw, own))
+        return {CARD_FILE: content.encode(), **merged_files(entries, files, read, raw)}
 
     message = f"Evaluation: {', '.join(part['title'] for part in results['benchmarks'].values())}"
-    return str(commit_folder(target, layout, message=message, render=render).commit_url)
+    # Of the folder that is mirrored, a file goes that `merged_files` does not name; one without new content stays.
+    return str(commit_folder(target, layout, message=message, render=render, mirror=[FOLDER]).commit_url)
 
 
 def _later(output: Path, results: _Results, target: HubTarget, model_folder: Path | None) -> str:
@@ -127,17 +136,18 @@ def _later(output: Path, results: _Results, target: HubTarget, model_folder: Pat
 # ------------------------------------------------------------------------------------------------------ raw files
 
 
-def _raw_files(output: Path, results: _Results) -> Iterable[str]:
-    """The files that are published as they are, by their path in `output`: of the runs, those the results are of."""
+def _raw_files(output: Path, results: _Results, own: Sequence[str]) -> Iterable[str]:
+    """The files to publish, by their path in `output`: those of the results' runs, without the samples of `own`."""
     yield from ("results.json", "results.md", "evaluation.json")
-    for part in results["benchmarks"].values():
+    for name, part in results["benchmarks"].items():
         for run in part["runs"]:
             file = PurePosixPath(run["results_file"])
             if file.parts[:1] != ("runs",) or ".." in file.parts or len(file.parts) < 3:
                 raise Refused(f"{output / 'results.json'} names {file} as a run's file; it must be in runs/<run>/.")
             yield str(file)
             samples = f"{file.name.removesuffix('results.json')}samples_*.jsonl"
-            yield from (path.relative_to(output).as_posix() for path in (output / file.parent).glob(samples))
+            found = [] if name in own else (output / file.parent).glob(samples)
+            yield from (path.relative_to(output).as_posix() for path in found)
             judge = PurePosixPath(*file.parts[:2], "judge.json")
             if (output / judge).is_file():
                 yield str(judge)
@@ -163,64 +173,78 @@ def _without_secrets(path: Path) -> bytes:
     return content
 
 
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+def _as_sent(path: str, content: bytes) -> bytes:
+    """The content of a file with only the last parts of this machine's paths; lmms-eval writes down many."""
+    if not path.endswith(("results.json", "evaluation.json")):
+        return content
+    try:
+        data = json.loads(content)
+    except ValueError as error:
+        raise Refused(f"{path} is no whole JSON ({error}). Run the evaluation's command again.") from error
+    # A system prompt in results.json stays what it is, whatever it begins with.
+    sent = data | {"command": _command(data["command"])} if path == "results.json" else _without_places(data)
+    return content if sent == data else f"{json.dumps(sent, indent=2)}\n".encode()
+
+
+def _without_places(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_places(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return list(map(_without_places, value))
+    if not isinstance(value, str):
+        return value
+    text, home = _PLACE.sub(lambda found: found[1] + PurePosixPath(found[2]).name, value), os.path.expanduser("~")
+    return text.replace(home, "~") if len(home) > 1 else text
+
+
+def _command(command: str) -> str:
+    try:
+        return shlex.join(map(_without_places, shlex.split(command)))
+    except ValueError:  # none that a shell could read
+        return str(_without_places(command))
 
 
 def _raw_folder(results: _Results, there: Iterable[str], staged: Path) -> str:
     """The folder of the raw results: that of the same runs, where they were published before, else a new one.
 
-    The runs' files have the time in their names. So an output directory that has grown since is known again, and
-    another evaluation of the same day is another one.
+    The runs' files have the time in their names: an output directory that has grown since is known again. Another
+    evaluation has another folder, also one that is published at the same time.
     """
     runs: dict[str, set[str]] = {}
     for path in there:
-        if match := re.fullmatch(rf"{RAW_FOLDER}/([^/]+)/(.+)", path):
-            found = runs.setdefault(match[1], set())
-            found |= {match[2]} if match[2].endswith("_results.json") else set()
-    here = {path.relative_to(staged).as_posix() for path in staged.rglob("*_results.json")}
-    same = sorted(name for name, files in runs.items() if files and files <= here)
+        if match := re.fullmatch(rf"{RAW_FOLDER}/([^/]+)/(.+_results\.json)", path):
+            runs.setdefault(match[1], set()).add(match[2])
+    here = {path.relative_to(staged).as_posix(): path.read_bytes() for path in staged.rglob("*_results.json")}
+    if same := sorted(name for name, files in runs.items() if files <= here.keys()):
+        return f"{RAW_FOLDER}/{same[0]}"
     date = re.match(r"\d{4}-\d\d-\d\d", results["finished"])
-    name = f"{date[0] if date else 'undated'}-{_key(results)[:8]}"
-    free = next(one for number in range(1, len(runs) + 2) if (one := name + f"-{number}" * (number > 1)) not in runs)
-    return f"{RAW_FOLDER}/{same[0] if same else free}"
-
-
-def _key(results: _Results) -> str:
-    """The model's fingerprint, as a path and a comment of HTML can have it."""
-    return re.sub(r"\W", "", results["model"]["fingerprint"], flags=re.ASCII) or "unknown"
+    digest = hashlib.sha256(repr(sorted(here.items())).encode()).hexdigest()
+    return f"{RAW_FOLDER}/{date[0] if date else 'undated'}-{model_key(results)[:8]}-{digest[:8]}"
 
 
 # ------------------------------------------------------------------------------------------------------- the card
 
 
-def _completed(card: bytes | None, results: _Results, target: HubTarget, raw: str) -> str:
+def _completed(card: bytes | None, results: _Results, target: HubTarget, section: str) -> str:
     """The card with the results; `card` is what there is, None where there is none."""
-    name, limited = target.repo_id.split("/")[-1], results["limit"] is not None
-    # Without the last line, that of the average: the index has no way to say what it is of.
-    lines = zip(results["benchmarks"], card_lines(results), strict=False)
-    named = [{**line, "benchmark": _title(results, one)} for one, line in lines]
+    name, model, limited = target.repo_id.split("/")[-1], model_key(results), results["limit"] is not None
+    names, lines = list(results["benchmarks"]), [] if limited else index_lines(results, card_lines(results))
     try:
         content = f"# Model Card for {name}\n" if card is None else card.decode("utf-8-sig")
-        content = content if limited else with_index(content, named, name)
+        former = [*results_of_others(content, model), *([] if limited else names)]
+        if former:
+            content = with_index(content, lines, name, index_places(former))
     except (ValueError, yaml.YAMLError) as error:
         raise Refused(f"The card of {target}, {CARD_FILE}, cannot be read: {error}. Mend it there first.") from error
-    names = list(results["benchmarks"])
-    return with_results(content, _section(results, raw), model=_key(results), names=names, limited=limited)
+    return with_results(content, section, model=model, names=names, limited=limited)
 
 
-def _title(results: _Results, name: str) -> str:
-    folder = results["data"].get(name)
-    title = results["benchmarks"][name]["title"]
-    return f"{title}, questions of the folder {folder}" if folder else str(title)
-
-
-def _section(results: _Results, raw: str) -> str:
-    fence = "```"
-    while fence in results["command"]:
+def _section(results: _Results, raw: str, own: Sequence[str]) -> str:
+    command, fence = _command(results["command"]), "```"
+    while fence in command:
         fence += "`"
     warning = f"**Only the first {results['limit']} questions of each benchmark: these are no scores of it.**"
     parts = [*([] if results["limit"] is None else [warning]), results_table(results)]
-    parts += [f"Every answer, settings and versions: [{raw}]({raw}/results.json). The command:"]
-    return "\n\n".join([*parts, f"{fence}bash\n{results['command']}\n{fence}"])
+    but = " but those to questions of the user's own" if set(own) & results["benchmarks"].keys() else ""
+    parts += [f"Every answer{but}, settings and versions: [{raw}]({raw}/results.json). The command:"]
+    return "\n\n".join([*parts, f"{fence}bash\n{command}\n{fence}"])

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from .benchmarks import Benchmark
 from .checks import shown
 from .errors import EvaluationError
-from .eval_samples import parse, read_samples, refusal, response_of, scores_of
+from .eval_samples import foreign_extractions, parse, question_digests, read_samples, refusal, response_of, scores_of
 
 UNREADABLE_SHARE = 0.01
 """Up to this share of the judge's answers may be no verdict. lmms-eval scores each of them as a wrong answer."""
@@ -41,6 +41,8 @@ class Run:
         unreadable_verdicts: of the judge; lmms-eval took them for "wrong".
         texts_digest: SHA-256 of the responses, in the order of `doc_id`.
         scores: of each question that has one, by `doc_id`, 0 to 1.
+        question_digests: of every question's text and target, by `doc_id`: what tells other questions with the same
+            ids (`eval_samples.question_digests`).
     """
 
     benchmark: Benchmark
@@ -53,11 +55,18 @@ class Run:
     unreadable_verdicts: int
     texts_digest: str
     scores: dict[int, float]
+    question_digests: dict[int, str] = field(default_factory=dict)
 
 
 def run_folder(output: Path, benchmark: Benchmark, seed: int) -> Path:
     """Where the run of `benchmark` with `seed` is, in the output directory `output`."""
     return output / "runs" / f"{benchmark.name}-seed{seed}"
+
+
+def question_scores(runs: Sequence[Run]) -> dict[int, float]:
+    """The score of each question in per cent, its mean over the runs in which it counts, by document id."""
+    documents = {document for run in runs for document in run.scores}
+    return {one: fmean(100 * run.scores[one] for run in runs if one in run.scores) for one in documents}
 
 
 def finished_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -> Run | None:
@@ -95,9 +104,10 @@ def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -
         questions=len(scores),
         unscored=len(samples) - len(scores),
         results_file=file,
-        unreadable_verdicts=_unreadable_verdicts(folder) if benchmark.judged else 0,
+        unreadable_verdicts=_unreadable_verdicts(folder, samples, benchmark) if benchmark.judged else 0,
         texts_digest=hashlib.sha256(json.dumps(responses).encode()).hexdigest(),
         scores=scores,
+        question_digests=question_digests(samples),
     )
 
 
@@ -172,8 +182,8 @@ def _check_agreement(folder: Path, value: float | None, scores: Sequence[float],
         )
 
 
-def _unreadable_verdicts(folder: Path) -> int:
-    """How many of the judge's answers were no verdict."""
+def _unreadable_verdicts(folder: Path, samples: Sequence[_Json], benchmark: Benchmark) -> int:
+    """How many of the judge's answers were no verdict, or no answer out of a response."""
     try:
         judge = parse(folder, (folder / "judge.json").read_bytes(), "judge.json")
     except FileNotFoundError as error:
@@ -181,10 +191,12 @@ def _unreadable_verdicts(folder: Path) -> int:
     calls, unreadable = judge.get("calls"), judge.get("unreadable")
     if type(calls) is not int or type(unreadable) is not int or not 0 <= unreadable <= calls:
         raise refusal(folder, f"judge.json holds {shown(judge)}", "unreadable must be from 0 to calls")
+    foreign = foreign_extractions(samples, benchmark) if benchmark.extracted else []
+    unreadable, example = unreadable + len(foreign), judge.get("example") or next(iter(foreign), None)
     if unreadable > UNREADABLE_SHARE * calls:
         raise refusal(
             folder,
-            f"{unreadable} of the judge's {calls} answers are no verdict, such as {shown(judge.get('example'))}",
+            f"{unreadable} of the judge's {calls} answers are no verdict, such as {shown(example)}",
             f"at most {UNREADABLE_SHARE:.0%} may be, since lmms-eval scores each as a wrong answer of the model: take "
             "a judge that keeps to the asked form",
         )

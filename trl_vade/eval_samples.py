@@ -1,7 +1,9 @@
 """The samples file of a run: one line a question, with what the model said and how it was scored."""
 
+import hashlib
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,14 @@ from .checks import shown
 from .errors import EvaluationError
 
 _Json = dict[str, Any]
+LONGEST_ANSWER = 3
+"""Words of an extracted answer that need not be in the response: "12", "B", "3/11 of it"."""
 FAILED_REQUEST = "[LMMS_EVAL_REQUEST_FAILED"
 """How the answer begins that lmms-eval's API backends make up after a request's last failure (models/chat/openai.py).
 """
+
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_LAST_WORDS = re.compile(r"\nAnswer [^\n]*\Z")
 
 
 def refusal(folder: Path, found: str, rule: str) -> EvaluationError:
@@ -61,9 +68,7 @@ def read_samples(folder: Path, results_file: Path, benchmark: Benchmark, asked: 
 
 def response_of(folder: Path, sample: _Json) -> str:
     """The model's text. `resps` is left out where it is the same as `filtered_resps`; either may be in lists."""
-    text = sample.get("resps", sample.get("filtered_resps"))
-    while isinstance(text, list) and text:
-        text = text[0]
+    text = _first(sample.get("resps", sample.get("filtered_resps")))
     if not isinstance(text, str):
         raise refusal(folder, f"question {sample['doc_id']} has no response", "each must have one, of text")
     if text.startswith(FAILED_REQUEST):
@@ -95,3 +100,47 @@ def scores_of(folder: Path, samples: Sequence[_Json], benchmark: Benchmark) -> d
     if not scores:
         raise refusal(folder, f"none of its {len(samples)} questions has a score", "there must be one at least")
     return scores
+
+
+def question_digests(samples: Sequence[_Json]) -> dict[int, str]:
+    """16 hexadecimal digits of each question's text and target, by `doc_id`. Its pictures are not in the samples file.
+
+    The text is `input`: in lmms-eval 0.7.3 that of the task, before this package adds an instruction or a system
+    prompt. Its last line, if that is "Answer ...", does not count: with an instruction it is another one, or none
+    (`lmms_tasks.THOUGHTFUL`). `doc_hash` tells nothing: it is the hash of null, for every question of every data set.
+    """
+    digests = {}
+    for sample in samples:
+        text = sample.get("input")
+        text = _LAST_WORDS.sub("", text) if isinstance(text, str) else text
+        question = json.dumps([text, sample.get("target")]).encode()
+        digests[sample["doc_id"]] = hashlib.sha256(question).hexdigest()[:16]
+    return digests
+
+
+def foreign_extractions(samples: Sequence[_Json], benchmark: Benchmark) -> list[str]:
+    """What a judge extracted that is no answer: more than three words that are neither in the response nor one of the
+    choices, so never a number, a letter, a list or an expression. A judge may say that it is overloaded, or refuse.
+    """
+    found = []
+    for sample in samples:
+        scored = sample[benchmark.metric]
+        extraction = str(scored.get("extraction") or "")
+        text = _plain(extraction)
+        choices = scored.get("choices")
+        choices = [_plain(str(choice)) for choice in choices] if isinstance(choices, list) else []
+        response = _plain(str(_first(sample.get("filtered_resps"))))
+        if len(_WORD.findall(text)) > LONGEST_ANSWER and text not in response and text not in choices:
+            found.append(extraction)
+    return found
+
+
+def _first(value: Any) -> Any:
+    while isinstance(value, list) and value:
+        value = value[0]
+    return value
+
+
+def _plain(text: str) -> str:
+    words = re.sub(r"[^\w.+-]+", " ", text.lower()).split()
+    return " ".join(filter(None, (word.rstrip(".") for word in words)))

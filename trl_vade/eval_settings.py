@@ -15,6 +15,7 @@ from .eval_judge import Judge
 from .eval_model import BACKENDS, EvaluatedModel, check_arguments, check_place
 from .hub import HubTarget, ensure_repo, offline
 from .lmms_tasks import check_rows, rows_digest
+from .mixture_rows import INSTRUCTION
 
 LMMS_EVAL = "0.7.3"
 """The release whose faults `lmms_runner` corrects."""
@@ -105,7 +106,7 @@ def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
             "themselves (CUDA_VISIBLE_DEVICES)."
         )
     check_place(evaluation.backend, revision=evaluation.revision, server_url=evaluation.server_url)
-    check_arguments(evaluation.model_args)
+    check_arguments(evaluation.model_args, evaluation.backend)
     unjudged = [benchmark.name for benchmark in benchmarks if benchmark.judged and evaluation.judge is None]
     if unjudged and judged:
         raise ConfigurationError(
@@ -116,6 +117,11 @@ def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
     _check_data(evaluation, benchmarks)
     _check_lmms_eval()
     return benchmarks
+
+
+def instruction_text(text: str | None) -> str | None:
+    """The instruction by its name, "mixture", or as it is."""
+    return INSTRUCTION if text == "mixture" else text
 
 
 def check_publication(evaluation: Evaluation, repo_id: str | None, limited: bool) -> None:
@@ -209,6 +215,8 @@ def comparable(evaluation: Evaluation, model: EvaluatedModel) -> dict[str, Any]:
         "instruction": evaluation.instruction,
         "data": {name: Path(folder).name for name, folder in evaluation.data.items()},
         "model_args": dict(evaluation.model_args),
+        "batch_size": evaluation.batch_size,  # which answer is drawn depends on what it is drawn beside
+        "versions": versions(),
         "rows": {name: rows_digest(Path(folder)) for name, folder in evaluation.data.items()},
         "judge": judge and {"model": judge.model, "url": judge.url},
     }

@@ -184,9 +184,8 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
 
 def _column_note(name: str, results: Mapping[str, Any]) -> str:
     part = results["benchmarks"][name]
-    place = (
-        f"the user's folder {results['data'].get(name, '(unknown)')}" if part["dataset"] is None else part["dataset"]
-    )
+    folder = "the embedded data set" if name == "testbed" else f"the user's folder {results['data'].get(name)}"
+    place = part["dataset"] or folder
     unscored = max(run["unscored"] for run in part["runs"])
     left_out = f"; {unscored} more have no reference that can be read" if unscored else ""
     return f"{part['title']}: `{part['metric']}` over {part['questions']} questions of {place}{left_out}."

@@ -3,28 +3,23 @@
 A run is one (seed, benchmark). Runs that an earlier command finished in the same output directory are not run again.
 """
 
-import fcntl
-import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import IO, Any
 
 from .benchmarks import Benchmark
-from .durable import save_whole
-from .errors import ConfigurationError, JudgeError
+from .errors import JudgeError
+from .eval_address import spared
+from .eval_directory import keep_settings, owned
 from .eval_model import BACKENDS, EvaluatedModel, find_model, model_arguments
 from .eval_process import run_plan
 from .eval_results import write_results
 from .eval_runs import Run, finished_run, read_run, run_folder
-from .eval_settings import Evaluation, check, comparable, versions
+from .eval_settings import Evaluation, check, comparable
 from .lmms_tasks import task_folder
-
-SETTINGS_FILE = "evaluation.json"
 
 Progress = Callable[[Run], None]
 
@@ -56,8 +51,8 @@ def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> dict[s
         server_url=evaluation.server_url,
     )
     started = _now()
-    with _owned(evaluation.output) as lock:
-        _keep_settings(evaluation, model)
+    with owned(evaluation.output) as lock:
+        keep_settings(evaluation, model)
         runs = _finished(evaluation, benchmarks)
         if progress:
             for run in runs.values():
@@ -70,7 +65,6 @@ def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> dict[s
             **comparable(evaluation, model),
             "seeds": list(evaluation.seeds),
             "command": evaluation.command,
-            "versions": versions(),
             "started": started,
             "finished": _now(),
         }
@@ -111,14 +105,15 @@ def _run_all(
             try:
                 judge.probe()
             except JudgeError:
-                (folder / "judge.json").unlink()  # whoever judged this run: it does not count, now or later
+                # Whoever judged this run: it does not count, now or later.
+                (folder / "judge.json").unlink(missing_ok=True)
                 raise
         run = runs[benchmark.name, seed] = read_run(folder, benchmark, seed, evaluation.limit)
         if progress:
             progress(run)
 
     benchmarks = list(dict.fromkeys(benchmark for benchmark, _ in todo))
-    with task_folder(benchmarks, evaluation.data) as tasks:
+    with task_folder(benchmarks, evaluation.data, asked_to_think=bool(evaluation.instruction)) as tasks:
         plan = {
             "model": BACKENDS[evaluation.backend],
             "arguments": dict(arguments),
@@ -131,6 +126,9 @@ def _run_all(
         }
         log = evaluation.output.resolve() / "logs" / f"{_now().replace(':', '-')}.log"
         environment = judge.environment(os.environ) if judge else {}
+        if evaluation.server_url:
+            key = os.environ.get("VADE_SERVER_API_KEY")
+            environment |= spared(evaluation.server_url, os.environ) | ({"VADE_SERVER_API_KEY": key} if key else {})
         run_plan(plan, log, finished, environment=environment, lock=lock.fileno())
     return runs
 
@@ -146,7 +144,7 @@ def _planned(evaluation: Evaluation, model: EvaluatedModel, benchmark: Benchmark
         "model": BACKENDS[evaluation.backend],
         "model_args": f"pretrained={label}",
         "tasks": benchmark.task,
-        "output_path": folder,
+        "output_path": ".",
         "seed": seed,
         "gen_kwargs": ",".join(f"{name}={value}" for name, value in sampling.items()),
         "batch_size": evaluation.batch_size,
@@ -156,69 +154,6 @@ def _planned(evaluation: Evaluation, model: EvaluatedModel, benchmark: Benchmark
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     run = {"task": benchmark.task, "folder": str(folder), "judged": benchmark.judged}
     return {**run, "options": [*words, "--log_samples"]}
-
-
-@contextmanager
-def _owned(output: Path) -> Iterator[IO[str]]:
-    """Hold the output directory: two evaluations in one would mix their files.
-
-    Raises:
-        ConfigurationError: another one is at work there.
-    """
-    output.mkdir(parents=True, exist_ok=True)
-    with (output / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:  # not what a file system without locks says
-            raise ConfigurationError(
-                f"--output_path {output}: another evaluation is at work there. Wait for it, or give another folder."
-            ) from error
-        yield lock
-
-
-def _keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
-    """Write down what this directory is for; refuse another evaluation in it.
-
-    Raises:
-        ConfigurationError: it is for something else, or has runs that this evaluation would leave out.
-    """
-    path = evaluation.output / SETTINGS_FILE
-    here = comparable(evaluation, model) | {"tasks": list(evaluation.tasks), "seeds": list(evaluation.seeds)}
-    text = json.dumps(here, indent=2, ensure_ascii=False) + "\n"
-    if path.exists():
-        try:
-            differences = _differences(json.loads(path.read_text(encoding="utf-8")), json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigurationError(
-                f"{path} is none that this command has written ({type(error).__name__}: {error}), so nobody knows "
-                "which evaluation the runs beside it are of: give another --output_path."
-            ) from error
-        if differences:
-            raise ConfigurationError(
-                f"--output_path {evaluation.output} belongs to another evaluation: {'; '.join(differences)}. Its runs "
-                "cannot be averaged with these: give another folder, or the same settings and at least its tasks and "
-                "seeds."
-            )
-    save_whole(path, text.encode())
-
-
-def _differences(saved: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """What is not as it was, in words. Tasks and seeds may have been added, with the rows and the judge that the new
-    tasks need; and the same judge may be served elsewhere: on a cluster it is, each time.
-    """
-    changed = [
-        name for name in here if name not in ("tasks", "seeds", "data", "rows", "judge") and here[name] != saved[name]
-    ]
-    for part in ("data", "rows"):
-        if any(saved[part].get(task) != here[part].get(task) for task in saved["tasks"]):
-            changed.append(part)
-    if saved["judge"] and here["judge"] and saved["judge"]["model"] != here["judge"]["model"]:
-        changed.append("judge")
-    lacking = [f"{name} {value}" for name in ("tasks", "seeds") for value in saved[name] if value not in here[name]]
-    return [
-        *(f"{name} was {saved[name]} and is {here[name]}" for name in changed),
-        *(f"{what} would be left out" for what in lacking),
-    ]
 
 
 def _now() -> str:

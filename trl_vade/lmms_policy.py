@@ -1,6 +1,6 @@
 """The policy in training as a model of lmms-eval: asked as the trainer asks it, with the trainer's own processor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,22 +11,27 @@ from trl.models import unwrap_model_for_generation
 from .errors import EvaluationError
 
 
+class Interrupted(Exception):
+    """The evaluation was ended between two batches, as the training was told to stop."""
+
+
 class Policy(lmms):
     """A model of lmms-eval 0.7.3 for the trainer's. It is made anew for each evaluation.
 
     Args:
-        trainer: a GRPOTrainer whose weights are whole on each process.
-        batch_size: questions at a time, on each process.
+        trainer: a GRPOTrainer whose weights are whole on this process.
+        batch_size: questions at a time.
+        stop: asked before each batch; True ends the evaluation with `Interrupted`.
     """
 
     is_simple = False  # asked by messages
 
-    def __init__(self, trainer: Any, batch_size: int):
+    def __init__(self, trainer: Any, batch_size: int, stop: Callable[[], bool] = lambda: False):
         super().__init__()
-        self.trainer, self.batch_size = trainer, batch_size
+        self.trainer, self.batch_size, self.stop = trainer, batch_size, stop
         self.accelerator = trainer.accelerator  # lmms-eval would make another
         self.device = trainer.accelerator.device
-        self._rank, self._world_size = self.accelerator.process_index, self.accelerator.num_processes
+        self._rank, self._world_size = 0, 1
 
     def clean(self) -> None:
         """Nothing: the parent's releases the accelerator's memory and deletes the model's weights."""
@@ -37,20 +42,24 @@ class Policy(lmms):
 
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
         """Answers to the requests, in their order."""
-        answers: list[str] = []
-        trainer = self.trainer
+        trainer, answers, failure = self.trainer, [], None
+        kwargs = trainer.args.gradient_checkpointing_kwargs
         with (
             unwrap_model_for_generation(
-                trainer.model_wrapped,
-                self.accelerator,
-                gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
+                trainer.model_wrapped, self.accelerator, gradient_checkpointing_kwargs=kwargs
             ) as model,
             torch.no_grad(),
         ):
-            for start in range(0, len(requests), self.batch_size):
-                answers += self._answers(
-                    model, [request.args for request in requests[start : start + self.batch_size]]
-                )
+            try:
+                for start in range(0, len(requests), self.batch_size):
+                    if self.stop():
+                        raise Interrupted
+                    batch = requests[start : start + self.batch_size]
+                    answers += self._answers(model, [request.args for request in batch])
+            except BaseException as error:  # TRL 1.16 turns gradient checkpointing on again where nothing was raised
+                failure = error
+        if failure is not None:
+            raise failure
         return answers
 
     def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
@@ -82,6 +91,9 @@ class Policy(lmms):
         return GenerationConfig(
             max_new_tokens=settings["max_new_tokens"],
             **(sampling | {"do_sample": True} if settings["temperature"] > 0 else {"do_sample": False}),
+            # What is None here is taken from the model's own generation_config, which training does not follow either.
+            repetition_penalty=self.trainer.args.repetition_penalty,
+            min_p=self.trainer.args.min_p,
             pad_token_id=tokenizer.pad_token_id,
             bos_token_id=tokenizer.bos_token_id,
             eos_token_id=self.trainer.eos_token_ids,

@@ -7,7 +7,10 @@ Started by `evaluation`, in a process of its own. What is wrong with lmms-eval 0
 * `lm.clean()` deletes the model after each evaluation: `_one_model`.
 * Each command indexes some thousand task files, for three seconds: `correct`.
 * A system prompt reaches no model that is asked by messages, as all of ours are: `correct`.
-* HF_TOKEN is printed, and read from a `.env` file: `eval_process` strips it, `_run` drops it.
+* HF_TOKEN is printed, and read from a `.env` file: `eval_process` strips it, and there is no such file here.
+* A checkpoint without some of its weights is evaluated with random ones, and the model's own `generation_config.json`
+  has a say: `_load_whole_models`.
+* An answer that could not be read is the shortest choice in MathVista: `lmms_scoring.mathvista`.
 * An error ends with exit code 0: `_run` calls the part that raises, and `eval_results` believes files alone.
 * A dead judge is 0 points, and a verdict is whatever has a "1" in it: `eval_guard.JudgeGuard`.
 * None stands for accuracy 0, and the error text of a failed request for an answer: `eval_results`.
@@ -21,12 +24,15 @@ Started by `evaluation`, in a process of its own. What is wrong with lmms-eval 0
 import functools
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .errors import EvaluationError
 from .eval_guard import JudgeGuard
 
 VERSION = "0.7.3"
@@ -38,10 +44,13 @@ def main(plan_file: str) -> None:
 
     Args:
         plan_file: JSON: `model` and `arguments` (lmms-eval's name of the backend and what its class takes), `tasks`
-            (the folder of the tasks), `device`, `judge_delay`, `instruction`, `system_prompt`, `done` (a folder), and
-            `runs`: for each `task`, `folder`, `judged` and `options` of lmms-eval. `done/<number>` appears after each.
+            (the folder of the tasks), `device`, `judge_delay`, `instruction`, `system_prompt`, `done` (a folder),
+            `parent` (a pipe that ends with the process that made the plan), and `runs`: for each `task`, `folder`,
+            `judged` and `options` of lmms-eval. `done/<number>` appears after each.
     """
     plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
+    threading.Thread(target=_end_with_parent, args=[plan["parent"]], daemon=True).start()
+    os.chdir(plan["done"])  # importing lmms-eval reads a `.env` of the working directory
     correct(plan["instruction"], plan["system_prompt"])
     guard = JudgeGuard(delay=plan["judge_delay"], patience=6 * plan["judge_delay"])
     if any(run["judged"] for run in plan["runs"]):
@@ -60,7 +69,7 @@ def correct(instruction: str | None = None, system_prompt: str | None = None) ->
     """Correct lmms-eval 0.7.3 in this process; see the list above. A second call changes the two texts alone.
 
     Args:
-        instruction: added to the text of every question, after a blank line.
+        instruction: added to the text of every question, after a blank line; rows in the trainer's form have theirs.
         system_prompt: said before every question that does not begin with one of its own.
     """
     _alias_latex2sympy()
@@ -103,7 +112,7 @@ def _with_texts(doc_to_messages: Any) -> Any:
     def with_texts(self: Any, row: dict[str, Any], **named: Any) -> Any:
         instruction, system_prompt = self.vade_texts
         messages = doc_to_messages(self, row, **named)
-        if instruction:
+        if instruction and not callable(self.config.doc_to_messages):  # rows of the trainer's have it already
             last = [part for part in messages[-1]["content"] if part["type"] == "text"][-1]
             last["text"] = f"{last['text']}\n\n{instruction}"
         if system_prompt and messages[0]["role"] != "system":
@@ -111,6 +120,12 @@ def _with_texts(doc_to_messages: Any) -> Any:
         return messages
 
     return with_texts
+
+
+def _end_with_parent(line: int) -> None:
+    """Wait until a pipe from the process that started this one ends, which is when that is no more; end the group."""
+    os.read(line, 1)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _one_model(name: str, arguments: Mapping[str, Any], device: str | None) -> None:
@@ -124,6 +139,7 @@ def _one_model(name: str, arguments: Mapping[str, Any], device: str | None) -> N
     more: dict[str, Any] = {}
     if name == "qwen2_5_vl":  # with "auto", its default, it sends its inputs to "cuda", which may not be there
         more["device"] = more["device_map"] = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        _load_whole_models()
     if name == "openai":  # a plan is a file, and holds no secret
         more["api_key"] = os.environ.get("VADE_SERVER_API_KEY") or "EMPTY"
     model = models.get_model(name)(**arguments, **more)
@@ -137,11 +153,36 @@ def _one_model(name: str, arguments: Mapping[str, Any], device: str | None) -> N
     evaluator.models.get_model = lambda *args, **named: One
 
 
+def _load_whole_models() -> None:
+    """Refuse a checkpoint that lacks weights, for which transformers 5.23 takes random ones with a warning; and sample
+    as was asked, and not also by what else the model's `generation_config.json` has, such as a repetition penalty:
+    lmms-eval tells vLLM nothing of that.
+    """
+    from transformers import GenerationConfig, Qwen2_5_VLForConditionalGeneration
+
+    load = Qwen2_5_VLForConditionalGeneration.from_pretrained
+
+    def whole(name: str, **named: Any) -> Any:
+        model, report = load(name, output_loading_info=True, **named)
+        lacking = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+        if lacking:
+            raise EvaluationError(
+                f"The weights of {name} lack {len(lacking)} tensors of the model, or have them in another shape, the "
+                f"first {lacking[0]}: random ones would be evaluated. Save the model again with save_pretrained()."
+            )
+        ends = {key: getattr(model.generation_config, key) for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        model.generation_config = GenerationConfig(**ends)
+        return model
+
+    Qwen2_5_VLForConditionalGeneration.from_pretrained = whole
+
+
 def _run(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
     """One evaluation by lmms-eval's own command line, less what turns an exception into exit code 0."""
     from lmms_eval import __main__ as command
 
     os.environ.pop("HF_TOKEN", None)  # importing lmms-eval reads `.env`, and this command prints the token
+    os.chdir(run["folder"])  # `--output_path .`: lmms-eval splits the path at commas, and writes it into its files
     sys.argv = ["lmms-eval", *run["options"], "--include_path", plan["tasks"]]
     _, options = command.parse_eval_args()
     started = time.monotonic()

@@ -34,7 +34,11 @@ def mathvista(row: Row, results: Sequence[str]) -> Row:
     """MathVista: a judge extracts the answer, which is then compared."""
     from lmms_eval.tasks.mathvista.utils import mathvista_process_results
 
-    return mathvista_process_results(row, _answers(results))
+    scored = mathvista_process_results(row, _answers(results))
+    if not str(scored["llm_as_judge_eval"]["extraction"] or "").strip():
+        # lmms-eval 0.7.3 takes the choice that is nearest to it by edit distance: the shortest, which may be right.
+        scored["llm_as_judge_eval"]["true_false"] = False
+    return scored
 
 
 def mathverse(row: Row, results: Sequence[str]) -> Row:

@@ -20,13 +20,35 @@ from .errors import ConfigurationError
 from .lmms_scoring import evaluation_folder
 
 
+def _words(**words: str) -> dict[str, Any]:
+    return {"lmms_eval_specific_kwargs": {"default": words}}
+
+
+_LETTER = "Answer with the option's letter from the given choices."
+_SCIENCEQA = _words(format="default", pre_prompt="", post_prompt=f"\n{_LETTER}")
+THOUGHTFUL = {
+    "chartqa": _words(pre_prompt="", post_prompt=""),
+    "scienceqa": _SCIENCEQA,
+    "scienceqa_img": _SCIENCEQA,
+    **dict.fromkeys(
+        ("mathvision", "mathvision_rules"),
+        _words(prompt_format="solution", mc_prompt=_LETTER, short_answer_prompt="Answer the question with a number."),
+    ),
+}
+"""Words around a question that leave room for an instruction: lmms-eval's own ask for a single word (ChartQA), or for
+a letter "directly"."""
+
+
 @contextmanager
-def task_folder(benchmarks: Sequence[Benchmark], data: Mapping[str, Path]) -> Iterator[Path]:
+def task_folder(
+    benchmarks: Sequence[Benchmark], data: Mapping[str, Path], *, asked_to_think: bool = False
+) -> Iterator[Path]:
     """Yield a folder with one task a benchmark, to be given as `--include_path`; it is removed at the end.
 
     Args:
         benchmarks: the benchmarks.
         data: by a benchmark's name, the folder that has its rows; the others come from the Hub.
+        asked_to_think: whether an instruction follows the questions, so that theirs may not contradict it.
 
     Raises:
         ConfigurationError: lmms-eval is not installed.
@@ -40,7 +62,8 @@ def task_folder(benchmarks: Sequence[Benchmark], data: Mapping[str, Path]) -> It
             file = f"{benchmark.task}.yaml"
             (base / file).symlink_to((evaluation_folder("tasks") / file).resolve())
             rows = _local(Path(data[benchmark.name])) if benchmark.name in data else {}
-            text = yaml.safe_dump({"include": str(base / file), "task": benchmark.task, **rows})
+            words = THOUGHTFUL.get(benchmark.name, {}) if asked_to_think else {}
+            text = yaml.safe_dump({"include": str(base / file), "task": benchmark.task, **rows, **words})
             (tasks / file).write_text(text, encoding="utf-8")
         yield tasks
 
@@ -86,10 +109,13 @@ def check_rows(benchmark: Benchmark, folder: Path) -> None:
 
 
 def rows_digest(folder: Path) -> str:
-    """16 hexadecimal digits of the names and sizes of a folder's files: other rows are another evaluation."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    listed = "\0".join(f"{path.relative_to(folder)}\0{path.stat().st_size}" for path in files)
-    return hashlib.sha256(listed.encode(errors="surrogateescape")).hexdigest()[:16]
+    """16 hexadecimal digits of a folder's files, every byte: other rows are another evaluation."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):
+        with path.open("rb") as file:
+            name = str(path.relative_to(folder)).encode(errors="surrogateescape")
+            digest.update(name + hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
 
 
 def _columns(folder: Path) -> dict[str, list[str]]:

@@ -32,6 +32,11 @@ class LastCheckpoint(TrainerCallback):
         self._training = False
         self._before: dict[int, Any] = {}
 
+    @property
+    def asked(self) -> bool:
+        """Whether this process was told to stop, and the end of the optimiser step is still to come."""
+        return self._received is not None
+
     @contextmanager
     def watching(self, args: Any) -> Iterator[None]:
         """Note the signals inside the block; after it, hand the one that arrived to whoever would have had it."""

@@ -1,0 +1,54 @@
+"""What a judge extracted from a response: an answer, or something that the judge said of itself.
+
+How a samples file is read, and refused, is in test_eval_runs.py.
+"""
+
+import pytest
+
+from trl_vade.benchmarks import BENCHMARKS
+from trl_vade.eval_samples import foreign_extractions
+
+MATHVISTA = BENCHMARKS["mathvista"]
+OVERLOADED = "The service is overloaded, please try again later."
+RESPONSE = "The legend has four bars.\n\nSo the *answer* is: the longest bar, which is 12 cm."
+CHOICES = ["less than one half of it", "more than one half of it"]
+
+
+def sample(extraction, response=RESPONSE, choices=CHOICES):
+    """As lmms-eval 0.7.3 writes it (tasks/mathvista/utils.py), of a multiple choice."""
+    scored = {"question_id": "7", "extraction": extraction, "choices": choices, "true_false": False}
+    return {"doc_id": 0, "target": "12", "filtered_resps": [response], MATHVISTA.metric: scored}
+
+
+@pytest.mark.parametrize(
+    "extraction",
+    [
+        *("12", "12.5", "-3", "1,200", "B", "(B)", "3/11", "3 / 11", "5 cm^2", "", None),
+        *("[1, 2, 3, 4, 5]", "x^2 + 3x - 4 = 0 or y < 2 - 5"),
+        "more than one half of it",  # a choice
+        "**Less than one half of it.**",
+        "the longest bar, which is 12 cm",  # of the response
+        "four bars. So the answer is",
+        "The Answer is the longest bar",  # whatever the marks between the words
+    ],
+)
+def test_an_answer_is_not_foreign(extraction):
+    assert foreign_extractions([sample(extraction)], MATHVISTA) == []
+
+
+@pytest.mark.parametrize("choices", [CHOICES, None, [], 7])
+def test_what_a_judge_says_of_itself_is_foreign(choices):
+    found = foreign_extractions([sample("12"), sample(OVERLOADED, choices=choices)], MATHVISTA)
+    assert found == [OVERLOADED]
+
+
+@pytest.mark.parametrize(
+    "extraction",
+    ["I cannot help with this request.", "The response does not contain an answer", "less than one third of it"],
+)
+def test_what_stands_neither_in_the_response_nor_among_the_choices_is_foreign(extraction):
+    assert len(foreign_extractions([sample(extraction)], MATHVISTA)) == 1
+
+
+def test_all_of_them_are_found():
+    assert len(foreign_extractions([sample(OVERLOADED)] * 3 + [sample("4")], MATHVISTA)) == 3

@@ -1,0 +1,25 @@
+"""Servers on this machine: a proxy that the environment names is not to be asked for them."""
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+PROXIES = {"http_proxy", "https_proxy", "all_proxy"}
+
+
+def is_here(url: str) -> bool:
+    """Whether the address is of this machine: localhost, 127.0.0.1, ::1."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def spared(url: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which a client asks no proxy for `url`, if it is here; {} where there is no proxy to be asked."""
+    if not is_here(url) or not any(name.lower() in PROXIES for name in environ):
+        return {}
+    hosts = [environ.get("no_proxy") or environ.get("NO_PROXY") or "", urlsplit(url).hostname or ""]
+    # Both names: of the two the one in small letters counts.
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(filter(None, hosts)))

@@ -1,0 +1,98 @@
+"""The output directory of an evaluation: whose it is, and what its runs have in common."""
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from .benchmarks import find_benchmarks
+from .durable import save_whole
+from .errors import ConfigurationError
+from .eval_model import EvaluatedModel
+from .eval_runs import finished_run, run_folder
+from .eval_settings import Evaluation, comparable
+
+SETTINGS_FILE = "evaluation.json"
+
+
+@contextmanager
+def owned(output: Path) -> Iterator[IO[str]]:
+    """Hold the output directory: two evaluations in one would mix their files.
+
+    Raises:
+        ConfigurationError: another one is at work there.
+    """
+    if output.exists() and not output.is_dir():
+        raise ConfigurationError(
+            f"--output_path {output} is a file. Give a folder, which is made where it is missing."
+        )
+    output.mkdir(parents=True, exist_ok=True)
+    with (output / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:  # not what a file system without locks says
+            raise ConfigurationError(
+                f"--output_path {output}: another evaluation is at work there. Wait for it, or give another folder."
+            ) from error
+        yield lock
+
+
+def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
+    """Write down what this directory is for; refuse another evaluation in it.
+
+    Raises:
+        ConfigurationError: it is for something else, or has runs that this evaluation would leave out.
+    """
+    path = evaluation.output / SETTINGS_FILE
+    here = comparable(evaluation, model) | {"tasks": list(evaluation.tasks), "seeds": list(evaluation.seeds)}
+    text = json.dumps(here, indent=2, ensure_ascii=False) + "\n"
+    if not path.exists() and (evaluation.output / "runs").exists():
+        raise ConfigurationError(
+            f"--output_path {evaluation.output} has runs and no {SETTINGS_FILE}, so nobody knows of which model and "
+            "settings they are: give another folder, or remove them."
+        )
+    if path.exists():
+        try:
+            differences = _differences(json.loads(path.read_text(encoding="utf-8")), json.loads(text), evaluation)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigurationError(
+                f"{path} is none that this command has written ({type(error).__name__}: {error}), so nobody knows "
+                "which evaluation the runs beside it are of: give another --output_path."
+            ) from error
+        if differences:
+            raise ConfigurationError(
+                f"--output_path {evaluation.output} belongs to another evaluation: {'; '.join(differences)}. Its runs "
+                "cannot be averaged with these: give another folder, or the same settings and at least its tasks and "
+                "seeds."
+            )
+    save_whole(path, text.encode())
+
+
+def _differences(saved: dict[str, Any], here: dict[str, Any], evaluation: Evaluation) -> list[str]:
+    """What is not as it was, in words. Tasks and seeds may have been added, with the rows and the judge that the new
+    tasks need; the same judge may be served elsewhere: on a cluster it is, each time; and the same weights may have
+    another name or commit, such as the one that their results made.
+    """
+    may_grow = ("tasks", "seeds", "data", "rows", "judge", "model")
+    changed = [name for name in here if name not in may_grow and here[name] != saved[name]]
+    for part in ("data", "rows"):
+        both = [task for task in saved["tasks"] if task in here["tasks"]]
+        if any(saved[part].get(task) != here[part].get(task) for task in both):
+            changed.append(part)
+    if saved["judge"] and here["judge"] and saved["judge"]["model"] != here["judge"]["model"]:
+        changed.append("judge")
+    if saved["model"]["fingerprint"] != here["model"]["fingerprint"]:
+        changed.append("model")
+    there = [(benchmark, seed) for benchmark in find_benchmarks(saved["tasks"]) for seed in saved["seeds"]]
+    lacking = [
+        f"{benchmark.name} with seed {seed}, which is finished,"
+        for benchmark, seed in there
+        if not (benchmark.name in here["tasks"] and seed in here["seeds"])
+        and finished_run(run_folder(evaluation.output, benchmark, seed), benchmark, seed, evaluation.limit)
+    ]
+    return [
+        *(f"{name} was {saved[name]} and is {here[name]}" for name in changed),
+        *(f"{what} would be left out" for what in lacking),
+    ]
