@@ -28,7 +28,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # for a worker, which is a fresh interpreter
+sys.path.append(str(Path(__file__).parent))  # for a worker, which is a fresh interpreter
 
 from learning.arms import MAIN, MORE
 from learning.curves import at_best_rates, best_rates, read, tuning

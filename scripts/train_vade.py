@@ -23,6 +23,7 @@ from trl import ModelConfig, TrlParser, get_peft_config, get_quantization_config
 
 from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, HubError, VADEError
+from trl_vade.eval_callback import planned
 from trl_vade.planning import (
     TESTBED,
     VADEScriptArguments,
@@ -33,10 +34,15 @@ from trl_vade.planning import (
 )
 from trl_vade.tables import print_table
 
-QUICKSTART = Path(__file__).parent / "recipes" / "quickstart.yaml"
+SCRIPTS = Path(__file__).parent
+QUICKSTART = SCRIPTS / "recipes" / "quickstart.yaml"
 
 
 def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
+    lmms_options = script_args.lmms_options()
+    if lmms_options:
+        planned(training_args, **lmms_options)  # refused, if it has to be, before a model is loaded
+
     # 1. Data and model. The testbed is built once and cached, so the other processes wait for the first.
     with training_args.main_process_first(desc="building the testbed"):
         dataset = load_splits(script_args)
@@ -64,9 +70,8 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
         peft_config=get_peft_config(model_args),
     )
 
-    if script_args.lmms_tasks:
-        options = {"every_steps": script_args.lmms_steps, "limit": script_args.lmms_limit}
-        trainer.add_callback(VADEEvalCallback(trainer, script_args.lmms_tasks, **options))
+    if lmms_options:
+        trainer.add_callback(VADEEvalCallback(trainer, **lmms_options))
 
     # 3. Train. `--resume_from_checkpoint true` goes on from the newest checkpoint, with its posterior.
     resume = training_args.resume_from_checkpoint
@@ -141,4 +146,6 @@ def run(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    # Python put this folder first, and lmms-eval's `import evaluate` would find the script of that name.
+    sys.path[:] = [folder for folder in sys.path if Path(folder) != SCRIPTS]
     run(sys.argv[1:])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+sys.path.append(str(SCRIPTS))
 
 from learning import arms, curves, one_run, tables  # noqa: E402
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+sys.path.append(str(SCRIPTS))
 
 import benchmark_step as benchmark  # noqa: E402
 from stepping import models, one_run  # noqa: E402

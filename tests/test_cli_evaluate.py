@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import datasets
 import pytest
 from test_cli import run, said
 from test_eval_directory import finish
@@ -240,10 +241,24 @@ def test_the_results_are_published_where_that_was_asked_for(model, hub):
 def test_results_of_a_part_of_the_questions_are_published_on_request_and_to_a_branch(model, hub):
     made(seeds=(0,), limit=4)
     options = ["--seeds", 0, "--limit", 4, "--push_to_hub", "you/tiny", "--publish_limited", "--hub_revision", "try"]
-    result = command(*options, model=model)
+    result = command(*options, "--private", model=model)
     assert result.exit_code == 0, (result.output, result.exception)
     assert [path for path in hub.repos["you/tiny"].files("try") if path.endswith("/results.json")]
     assert hub.repos["you/tiny"].files().keys() == {".gitattributes"}
+    assert hub.repos["you/tiny"].private
+
+
+@pytest.mark.parametrize("options", [(), ("--publish_samples",)])
+def test_answers_to_questions_of_the_users_own_are_published_on_request(model, hub, options, tmp_path):
+    made(seeds=(0,))
+    rows = tmp_path / "rows" / "data"
+    rows.mkdir(parents=True)
+    datasets.Dataset.from_list([{"question": "?", "answer": "4"}]).to_parquet(rows / "test-00000-of-00001.parquet")
+    data = ("--data", f"chartqa={rows.parent}")
+    result = command("--seeds", 0, "--push_to_hub", "you/tiny", *data, *options, model=model)
+    assert result.exit_code == 0, (result.output, result.exception)
+    sent = [path for path in hub.repos["you/tiny"].files() if "_samples_" in path]
+    assert len(sent) == len(options)
 
 
 def test_a_run_that_failed_is_one_message_and_nothing_is_published(model, hub):

@@ -95,7 +95,8 @@ def test_no_secret_goes_to_lmms_eval_and_the_login_on_the_disk_is_not_read():
     names += ["AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "hf_token", "CLIENT_SECRET"]
     login = {"HF_TOKEN_PATH": "/h/token"}
     given = child_environment({**kept, **dict.fromkeys(names, "hf_secret"), **login})
-    assert given == kept | {"HF_TOKEN_PATH": os.devnull, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+    login = {"HF_TOKEN_PATH": os.devnull, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+    assert given == kept | login | {"PYTHONSAFEPATH": "1"}
 
 
 def test_lmms_eval_is_one_process_whatever_this_one_is_part_of():

@@ -15,6 +15,7 @@ from trl_vade.errors import ConfigurationError, HubError, HubOfflineError
 from trl_vade.eval_judge import Judge
 from trl_vade.eval_model import EvaluatedModel
 from trl_vade.eval_settings import Evaluation, Generation, check, check_publication, comparable, versions
+from trl_vade.hub import HubTarget
 
 JUDGE = Judge.of("http://127.0.0.1:8000/v1", "Qwen/Qwen2.5-72B-Instruct")
 
@@ -197,22 +198,17 @@ def test_another_release_of_lmms_eval_is_refused_since_its_faults_are_others(tmp
 # ---------------------------------------------------------------------------------------------------- publication
 
 
-def test_an_evaluation_that_is_not_to_be_published_asks_the_hub_nothing(hub):
-    check_publication(make_evaluation(limit=3), None, False)
-    assert hub.requests == []
-
-
 def test_scores_of_a_part_of_the_questions_are_not_published_unless_that_is_said_to_be_wanted(hub):
     with pytest.raises(ConfigurationError, match=r"--push_to_hub you/model with --limit 3: .*--publish_limited"):
-        check_publication(make_evaluation(limit=3), "you/model", False)
+        check_publication(make_evaluation(limit=3), HubTarget("you/model"), False)
     assert (hub.requests, hub.repos) == ([], {})
-    check_publication(make_evaluation(limit=3), "you/model", True)
+    check_publication(make_evaluation(limit=3), HubTarget("you/model"), True)
     assert hub.repos.keys() == {"you/model"}
 
 
 def test_offline_a_publication_is_refused_and_told_that_it_can_be_made_up_for(hub):
     with offline(), pytest.raises(HubOfflineError, match="give the same command with it later"):
-        check_publication(make_evaluation(), "you/model", False)
+        check_publication(make_evaluation(), HubTarget("you/model"), False)
     assert (hub.requests, hub.repos) == ([], {})
 
 
@@ -222,7 +218,7 @@ def test_a_login_that_may_only_read_is_refused_before_anything_is_evaluated(hub,
         hub.add_repo("you/model")
     monkeypatch.setenv("HF_TOKEN", "hf_read_only")
     with pytest.raises(HubError, match=r"may not write there") as refused:
-        check_publication(make_evaluation(), "you/model", False)
+        check_publication(make_evaluation(), HubTarget("you/model"), False)
     assert "hf_read_only" not in str(refused.value)
     assert len(hub.repos) == there
 

@@ -127,7 +127,7 @@ def test_the_lines_below_say_what_the_figures_are_of():
     assert notes[:6] == [
         "* Per cent, average@2: mean ± standard error of the mean over 2 runs (seeds 0, 1).",
         "* ChartQA (test): `relaxed_overall` over 4 questions of lmms-lab-encoder/ChartQA.",
-        "* Testbed (validation): `exact_answer` over 4 questions of the user's folder my-folder; 2 more have no "
+        "* Testbed (validation): `exact_answer` over 4 questions of the embedded data set; 2 more have no "
         "reference that can be read.",
         "* Only the first 8 questions of each benchmark: not comparable with the paper.",
         "* Judge: my-judge. The paper's judge is Qwen2.5-72B-Instruct. 6 of its answers were no verdict and count as "

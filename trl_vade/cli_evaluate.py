@@ -61,6 +61,13 @@ def evaluate(
         str | None, typer.Option("--push_to_hub", metavar="REPO", help="Model repository that gets the results.")
     ] = None,
     hub_revision: Annotated[str | None, typer.Option("--hub_revision", help="Its branch; main without it.")] = None,
+    private: Annotated[
+        bool | None, typer.Option("--private/--public", help="Of that repository, where it is made.")
+    ] = None,
+    publish_samples: Annotated[
+        bool,
+        typer.Option("--publish_samples", help="Also questions and answers of the rows of --data, which are yours."),
+    ] = False,
     publish_limited: Annotated[
         bool,
         typer.Option("--publish_limited", help="Also with --limit: files and table, but not the card's index."),
@@ -85,6 +92,7 @@ def evaluate(
     from .eval_judge import Judge
     from .eval_settings import Evaluation, Generation, check, check_publication, instruction_text
     from .evaluation import evaluate as run_evaluation
+    from .hub import HubTarget
     from .lmms_tasks import default_rows
 
     if (judge_url is None) != (judge_model is None):
@@ -112,7 +120,8 @@ def evaluate(
         command=shlex.join(["trl-vade", "evaluate", *sys.argv[2:]]),
     )
     check(evaluation)
-    check_publication(evaluation, push_to_hub, publish_limited)
+    if push_to_hub:
+        check_publication(evaluation, HubTarget(push_to_hub, "model", hub_revision, private), publish_limited)
     if model == "testbed" and backend != "server" and not Path(model).exists():
         evaluation = replace(evaluation, model=_testbed_model())  # trained on first use, which takes minutes
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -130,7 +139,13 @@ def evaluate(
 
         folder = None if results["model"]["revision"] or backend == "server" else Path(evaluation.model)
         url = publish_results(
-            output_path, push_to_hub, model_folder=folder, revision=hub_revision, allow_limited=publish_limited
+            output_path,
+            push_to_hub,
+            model_folder=folder,
+            revision=hub_revision,
+            private=private,
+            allow_limited=publish_limited,
+            publish_samples=publish_samples,
         )
         typer.echo(f"Published: {url}")
 

@@ -14,7 +14,7 @@ from accelerate.logging import get_logger
 from accelerate.utils import DistributedType
 from transformers import Trainer, TrainerCallback
 
-from .benchmarks import Benchmark
+from .benchmarks import Benchmark, find_benchmarks
 from .checks import check_whole_number
 from .errors import ConfigurationError, EvaluationError
 from .eval_settings import Evaluation, Generation, check, instruction_text
@@ -33,9 +33,9 @@ class VADEEvalCallback(TrainerCallback):
     are put back: weights, choices and rollouts are bit for bit those of a training without it. An evaluation that
     fails is logged, and the training goes on.
 
-    The policy generates with transformers, under vLLM too, with the trainer's processor. Of several processes the first
-    evaluates and the others wait, so keep `limit` small (their patience is `ddp_timeout`, 1800 s). Weights that are
-    sharded (FSDP, DeepSpeed ZeRO-3) are refused: evaluate their checkpoints by `trl-vade evaluate`.
+    The policy generates with transformers, under vLLM too, with the trainer's processor. Of several processes the
+    first evaluates and the others wait, so keep `limit` small (their patience is `ddp_timeout`, 1800 s). Weights that
+    are sharded (FSDP, DeepSpeed ZeRO-3) are refused: evaluate their checkpoints by `trl-vade evaluate`.
 
     Args:
         trainer: the trainer that it is added to.
@@ -67,35 +67,39 @@ class VADEEvalCallback(TrainerCallback):
         instruction: str | None = None,
         system_prompt: str | None = None,
     ):
-        advice = "Give the optimiser steps from one evaluation to the next."
-        check_whole_number("every_steps", every_steps, minimum=1, advice=advice)
-        generation = generation or Generation(temperature=0.0, max_new_tokens=trainer.args.max_completion_length)
-        self.evaluation = Evaluation(
-            model="",
-            output=Path(trainer.args.output_dir),
-            tasks=list(tasks),
-            seeds=[seed],
+        self.evaluation = planned(
+            trainer.args,
+            tasks,
+            every_steps=every_steps,
             limit=limit,
+            data=data,
             generation=generation,
             batch_size=batch_size,
-            data=default_rows([task for task in tasks if task not in (data or {})]) | dict(data or {}),
-            instruction=instruction_text(instruction),
+            seed=seed,
+            instruction=instruction,
             system_prompt=system_prompt,
         )
         self.trainer, self.every_steps = trainer, every_steps
-        self.benchmarks = _fit(self.evaluation, trainer)
+        self.benchmarks = find_benchmarks(self.evaluation.tasks)
+        _refuse_sharded(trainer.accelerator.state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Evaluate after every `every_steps`-th optimiser step, unless the training is about to end."""
-        if state.global_step % self.every_steps or control.should_training_stop:
+        """Evaluate after every `every_steps`-th optimiser step, unless this process was told to stop."""
+        if state.global_step % self.every_steps:
             return
-        if self.trainer.is_world_process_zero():
+        if self.trainer.is_world_process_zero() and not self._told_to_stop():
             self._evaluate_and_log(state.global_step, control)
         # One process evaluates, so that none waits for another that has failed; here all of them are again.
         self.trainer.accelerator.wait_for_everyone()
-        for callback in self.trainer.callback_handler.callbacks:
-            if isinstance(callback, LastCheckpoint):  # it has been asked, before a signal that came in the meantime
-                callback.on_step_end(args, state, control)
+        for callback in self._last_checkpoints():  # they had their turn before a signal that came in the meantime
+            callback.on_step_end(args, state, control)
+
+    def _last_checkpoints(self) -> list[LastCheckpoint]:
+        callbacks = self.trainer.callback_handler.callbacks
+        return [callback for callback in callbacks if isinstance(callback, LastCheckpoint)]
+
+    def _told_to_stop(self) -> bool:
+        return any(callback.asked for callback in self._last_checkpoints())
 
     def _evaluate_and_log(self, step: int, control: Any) -> None:
         try:
@@ -117,16 +121,11 @@ class VADEEvalCallback(TrainerCallback):
         Raises:
             Exception: whatever goes wrong; nothing of the training has changed.
         """
-        told = [
-            callback for callback in self.trainer.callback_handler.callbacks if isinstance(callback, LastCheckpoint)
-        ]
         with unchanged_process(), undisturbed(self.trainer.model):
             from .lmms_inside import run_tasks
             from .lmms_policy import Policy
 
-            policy = Policy(
-                self.trainer, self.evaluation.batch_size, stop=lambda: any(callback.asked for callback in told)
-            )
+            policy = Policy(self.trainer, self.evaluation.batch_size, stop=self._told_to_stop)
             results = run_tasks(policy, self.evaluation, self.benchmarks)
         return {benchmark.name: _score(benchmark, results) for benchmark in self.benchmarks}
 
@@ -168,22 +167,53 @@ def undisturbed(model: torch.nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _fit(evaluation: Evaluation, trainer: Any) -> list[Benchmark]:
-    """The benchmarks, if they and this trainer go together."""
-    benchmarks = check(evaluation, judged=False)
-    if judged := [benchmark.name for benchmark in benchmarks if benchmark.judged]:
+def planned(
+    args: Any,
+    tasks: Sequence[str],
+    *,
+    every_steps: int,
+    limit: int | None = 64,
+    data: Mapping[str, Path] | None = None,
+    generation: Generation | None = None,
+    batch_size: int = 8,
+    seed: int = 0,
+    instruction: str | None = None,
+    system_prompt: str | None = None,
+) -> Evaluation:
+    """What `VADEEvalCallback` will do in a training with these `args`; no model is needed to know that it cannot.
+
+    Raises:
+        ConfigurationError: it cannot work.
+    """
+    advice = "Give the optimiser steps from one evaluation to the next."
+    check_whole_number("every_steps", every_steps, minimum=1, advice=advice)
+    evaluation = Evaluation(
+        model="",
+        output=Path(args.output_dir),
+        tasks=list(tasks),
+        seeds=[seed],
+        limit=limit,
+        generation=generation or Generation(temperature=0.0, max_new_tokens=args.max_completion_length),
+        batch_size=batch_size,
+        data=default_rows([task for task in tasks if task not in (data or {})]) | dict(data or {}),
+        instruction=instruction_text(instruction),
+        system_prompt=system_prompt,
+    )
+    if judged := [benchmark.name for benchmark in check(evaluation, judged=False) if benchmark.judged]:
         raise ConfigurationError(
             f"VADEEvalCallback with {', '.join(judged)}: a language model judges the answers there, and where it is "
             "slow or dead the training would wait for it. Evaluate the checkpoints by `trl-vade evaluate`."
         )
-    state = trainer.accelerator.state
+    return evaluation
+
+
+def _refuse_sharded(state: Any) -> None:
     stage = getattr(state.deepspeed_plugin, "zero_stage", 0) if state.deepspeed_plugin else 0
     if state.distributed_type == DistributedType.FSDP or stage == 3:
         raise ConfigurationError(
             "VADEEvalCallback needs the whole weights on each process, and here they are sharded "
             f"({state.distributed_type}). Evaluate the checkpoints by `trl-vade evaluate`."
         )
-    return benchmarks
 
 
 def _score(benchmark: Benchmark, results: Mapping[str, Any]) -> float:

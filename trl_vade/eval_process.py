@@ -91,12 +91,13 @@ _FOREIGN = re.compile(r"(LOCAL_|NODE_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE|(MASTER|T
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment for lmms-eval 0.7.3: without secrets (it prints HF_TOKEN, and hands answers of the model to
     Python's `eval`), also where the Hub's login lies in a file; and without what says that this is one process of
-    several, or sets lmms-eval itself.
+    several, or sets lmms-eval itself. Python does not look for modules in the working directory there: it may have an
+    `evaluate.py`, as scripts/ has, which lmms-eval would import in place of the library.
     """
     kept = {
         name: value for name, value in environment.items() if not _SECRET.search(name) and not _FOREIGN.fullmatch(name)
     }
-    return kept | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": os.devnull}
+    return kept | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": os.devnull, "PYTHONSAFEPATH": "1"}
 
 
 def _watch(

@@ -124,27 +124,25 @@ def instruction_text(text: str | None) -> str | None:
     return INSTRUCTION if text == "mixture" else text
 
 
-def check_publication(evaluation: Evaluation, repo_id: str | None, limited: bool) -> None:
-    """Refuse, before anything runs, what could not be published at the end.
+def check_publication(evaluation: Evaluation, target: HubTarget, limited: bool) -> None:
+    """Refuse, before anything runs, what could not be published at the end; the repository is made if need be.
 
     Raises:
         ConfigurationError: the results would be of a part of the questions only, and that is not said to be wanted.
         HubError: the Hub refuses this login, cannot be reached, or HF_HUB_OFFLINE is set.
     """
-    if repo_id is None:
-        return
     if evaluation.limit is not None and not limited:
         raise ConfigurationError(
-            f"--push_to_hub {repo_id} with --limit {evaluation.limit}: scores of a part of the questions would stand "
-            "beside others' as if they were the benchmark's. Leave --limit out, or add --publish_limited, which sends "
-            "the files and a table that says so."
+            f"--push_to_hub {target.repo_id} with --limit {evaluation.limit}: scores of a part of the questions would "
+            "stand beside others' as if they were the benchmark's. Leave --limit out, or add --publish_limited, which "
+            "sends the files and a table that says so."
         )
     if offline():
         raise HubOfflineError(
-            f"--push_to_hub {repo_id} with HF_HUB_OFFLINE: evaluate without it, and give the same command with it "
-            "later: what is finished is not run again."
+            f"--push_to_hub {target.repo_id} with HF_HUB_OFFLINE: evaluate without it, and give the same command with "
+            "it later: what is finished is not run again."
         )
-    ensure_repo(HubTarget(repo_id))
+    ensure_repo(target)
 
 
 def _check_numbers(evaluation: Evaluation) -> None:

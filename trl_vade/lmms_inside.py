@@ -1,4 +1,4 @@
-"""lmms-eval 0.7.3 inside a training: what its `simple_evaluate` does for one model, less what it does for processes."""
+"""lmms-eval 0.7.3 inside a training: its `simple_evaluate`, less what that does for several processes."""
 
 import random
 from collections.abc import Sequence

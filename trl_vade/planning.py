@@ -77,6 +77,34 @@ class VADEScriptArguments(PlanArguments, ScriptArguments):
     )
     lmms_steps: int = field(default=100, metadata={"help": "Optimiser steps from one of these to the next."})
     lmms_limit: int = field(default=64, metadata={"help": "Questions of each benchmark in these."})
+    lmms_data: list[str] = field(
+        default_factory=list,
+        metadata={"help": "TASK=FOLDER with the rows of a benchmark, in place of the Hub; `mixture` needs one."},
+    )
+    lmms_instruction: str | None = field(
+        default=None, metadata={"help": "Added to every question; `mixture`: that of the training mixture."}
+    )
+
+    def lmms_options(self) -> dict[str, Any]:
+        """What `VADEEvalCallback` takes beside the trainer; empty where no benchmark is asked for.
+
+        Raises:
+            ConfigurationError: `lmms_data` is not of the form TASK=FOLDER, or nothing would read it.
+        """
+        pairs = [text.partition("=") for text in self.lmms_data]
+        if not all(name and folder for name, _, folder in pairs) or (pairs and not self.lmms_tasks):
+            raise ConfigurationError(
+                f"--lmms_data {' '.join(self.lmms_data)}: write TASK=FOLDER, and name the task in --lmms_tasks."
+            )
+        if not self.lmms_tasks:
+            return {}
+        return {
+            "tasks": self.lmms_tasks,
+            "every_steps": self.lmms_steps,
+            "limit": self.lmms_limit,
+            "data": {name: Path(folder) for name, _, folder in pairs},
+            "instruction": self.lmms_instruction,
+        }
 
 
 def read_plan_arguments(arguments: list[str]) -> PlanArguments:

@@ -25,7 +25,7 @@ from transformers import (
     Qwen2VLVideoProcessor,
 )
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # as a command of its own
+sys.path.append(str(Path(__file__).parent.parent))  # as a command of its own
 
 from benchmark_loading import photographs
 

@@ -32,6 +32,7 @@ pytestmark = [
 ]
 STAND_INS = ("chartqa", "scienceqa", "mathvista", "mathverse", "mathvision", "mixture")
 THREE = ("chartqa", "scienceqa", "mathvista")
+SENT = ("--publish_samples",)  # the stand-ins are rows of the user's
 SAMPLING = ("--temperature", "1.0", "--max_new_tokens", "12", "--model_args", "min_pixels=784")
 
 
@@ -99,9 +100,16 @@ def published(tmp_path_factory, model, rows, judge):
         HfApi().upload_folder(repo_id="you/tiny", folder_path=model)
         commits = len(hub.repos["you/tiny"].history())
         patch.setenv("HF_TOKEN", os.environ["HF_TOKEN"])
-        result = evaluate("you/tiny", output, rows, THREE, "--push_to_hub", "you/tiny", judge=judge)
+        result = evaluate("you/tiny", output, rows, THREE, "--push_to_hub", "you/tiny", *SENT, judge=judge)
         assert result.exit_code == 0, result.output + result.stderr
         yield hub, output, result.output, commits
+
+
+def repeated(output, rows, judge, *options):
+    """The command of `published` again."""
+    result = evaluate("you/tiny", output, rows, THREE, *options, judge=judge)
+    assert result.exit_code == 0, result.output + result.stderr
+    return result
 
 
 def test_a_checkpoint_is_evaluated_with_four_seeds_and_the_table_has_the_mean_and_the_paper_beside(published):
@@ -159,12 +167,11 @@ def test_the_token_reaches_neither_lmms_eval_nor_any_file(published):
 
 
 def test_only_what_is_not_finished_is_run_again_and_its_place_in_the_order_changes_nothing(
-    published, rows, model, judge, tmp_path
+    published, rows, judge, tmp_path
 ):
     """One run is gone, one has half of its results file: both come out as they were, although others came first."""
     _, first, _, _ = published
     output = shutil.copytree(first, tmp_path / "again")
-    (output / "evaluation.json").unlink()  # that was a model of the Hub; this is the same in a folder
     gone, half = (
         run_folder(output, benchmarks.BENCHMARKS[name], seed) for name, seed in (("scienceqa", 1), ("chartqa", 3))
     )
@@ -172,12 +179,22 @@ def test_only_what_is_not_finished_is_run_again_and_its_place_in_the_order_chang
     (file,) = half.rglob("*_results.json")
     file.write_bytes(file.read_bytes()[:-100])
     kept = {path: path.stat().st_mtime_ns for path in output.rglob("*_results.json") if path != file}
-    result = evaluate(model, output, rows, THREE, judge=judge)
-    assert result.exit_code == 0, result.stderr
+    repeated(output, rows, judge)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     for name, seed in (("scienceqa", 1), ("chartqa", 3)):
         assert texts(output, name, seed) == texts(first, name, seed)
     assert means(read_results(output)) == means(read_results(first))
+
+
+def test_after_its_results_made_a_commit_the_same_command_finds_all_done_and_publishes_no_second_folder(
+    published, rows, judge
+):
+    """The model's newest commit is now that of the results: the same weights, so the same evaluation."""
+    hub, output, _, _ = published
+    before, logs = set(hub.repos["you/tiny"].files()), list((output / "logs").iterdir())
+    repeated(output, rows, judge, "--push_to_hub", "you/tiny", *SENT)
+    assert set(hub.repos["you/tiny"].files()) == before
+    assert list((output / "logs").iterdir()) == logs  # no process of lmms-eval was started
 
 
 def test_the_other_benchmarks_are_run_too(model, rows, judge, tmp_path):
@@ -225,9 +242,9 @@ def test_a_judge_that_fails_on_the_way_ends_the_evaluation_and_publishes_nothing
 def test_a_crash_in_lmms_eval_ends_with_the_end_of_its_log(model, rows, hub, tmp_path):
     output = tmp_path / "out"
     result = evaluate(
-        model, output, rows, ["chartqa"], "--model_args", "no_such_argument=1", "--push_to_hub", "you/bad"
+        model, output, rows, ["chartqa"], "--model_args", "attn_implementation=none_such", "--push_to_hub", "you/bad"
     )
-    refused(result, "exit code 1", "no_such_argument")
+    refused(result, "exit code 1", "none_such")
     unpublished(hub, output)
 
 
