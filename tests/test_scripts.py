@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from trl_vade.errors import ConfigurationError
 from trl_vade.testbed import exact_answer_reward
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
@@ -75,6 +76,15 @@ def test_a_reward_is_found_by_its_name_or_its_import_path(train_vade):
 def test_a_reward_that_does_not_exist_is_refused_by_name(train_vade, name):
     with pytest.raises(ValueError, match=f"--reward_funcs {name}"):
         train_vade.load_reward(name)
+
+
+def test_a_benchmark_that_cannot_work_is_refused_before_a_model_is_loaded(train_vade, tmp_path, monkeypatch):
+    monkeypatch.setattr(train_vade, "load_splits", None)  # what comes next would call it
+    flags = ["--use_cpu", "true", "--output_dir", str(tmp_path)]
+    with pytest.raises(ConfigurationError, match="mathvistas is no benchmark here"):
+        train_vade.run([*flags, "--lmms_tasks", "mathvistas"])
+    with pytest.raises(ConfigurationError, match="every_steps is 0"):
+        train_vade.run([*flags, "--lmms_tasks", "chartqa", "--lmms_steps", "0"])
 
 
 def test_a_finished_run_with_other_arguments_is_not_taken_for_this_comparisons(tmp_path):

@@ -1,10 +1,18 @@
 """`VADEEvalCallback` with the real lmms-eval inside real trainings of the testbed's Qwen2.5-VL."""
 
 import importlib.util
+import json
+import os
 import random
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+import stand_ins
 import torch
 from conftest import assert_equal_weights, logged, weights
 
@@ -110,20 +118,114 @@ def test_an_evaluation_puts_the_modes_of_all_modules_back(make_trainer):
     assert [module.training for module in model.modules()] == before
 
 
-def test_an_evaluation_that_fails_is_logged_and_the_training_goes_on(make_trainer, caplog, monkeypatch):
+def test_an_evaluation_that_fails_is_logged_and_the_training_goes_on_as_it_was(make_trainer, caplog, monkeypatch):
     from trl_vade import lmms_scoring
     from trl_vade.eval_callback import VADEEvalCallback
 
     def broken(row):
         raise RuntimeError("no such column")
 
-    trainer = make_trainer(max_steps=2)
+    def checkpointed():
+        return [
+            part.gradient_checkpointing for part in trainer.model.modules() if hasattr(part, "gradient_checkpointing")
+        ]
+
+    trainer = make_trainer(max_steps=2, gradient_checkpointing=True)
     trainer.add_callback(VADEEvalCallback(trainer, ["testbed"], every_steps=1, limit=4))
     monkeypatch.setattr(lmms_scoring, "row_messages", broken)
     trainer.train()
     assert trainer.state.global_step == 2
     assert "The evaluation at step 1 failed: RuntimeError: no such column" in caplog.text
     assert logged(trainer, "lmms/testbed") == []
+    assert checkpointed()
+    assert all(checkpointed())
+
+
+def test_one_that_fails_while_it_generates_leaves_gradient_checkpointing_on(make_trainer, caplog, monkeypatch):
+    from trl_vade.eval_callback import VADEEvalCallback
+    from trl_vade.lmms_policy import Policy
+
+    def broken(policy, model, requests):
+        assert not model.is_gradient_checkpointing
+        raise RuntimeError("out of memory")
+
+    trainer = make_trainer(max_steps=1, gradient_checkpointing=True)
+    trainer.add_callback(VADEEvalCallback(trainer, ["testbed"], every_steps=1, limit=4))
+    monkeypatch.setattr(Policy, "_answers", broken)
+    trainer.train()
+    assert "The evaluation at step 1 failed: RuntimeError: out of memory" in caplog.text
+    assert trainer.model.is_gradient_checkpointing
+
+
+def test_of_a_dot_env_file_that_lmms_eval_reads_nothing_is_left(make_trainer, tmp_path, monkeypatch):
+    """In a process in which lmms-eval has not been imported: importing it reads the file."""
+    (tmp_path / ".env").write_text("VADE_PLANTED=1\nHF_TOKEN=hf_planted\n")
+    found = "os.environ.get('VADE_PLANTED'), os.environ.get('HF_TOKEN'), os.environ.get('RANK')"
+    code = f"""if True:
+        import os
+        from trl_vade.eval_callback import unchanged_process
+        with unchanged_process():
+            import lmms_eval.evaluator
+            print(os.environ.get('VADE_PLANTED'))
+        print({found})"""
+    environment = {name: value for name, value in os.environ.items() if name not in ("HF_TOKEN", "RANK")}
+    finished = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert finished.stdout.split("\n")[-3:-1] == ["1", "None None None"], finished.stderr[-2000:]
+
+
+def test_a_signal_during_an_evaluation_ends_it_and_the_last_checkpoint_is_written(make_trainer, caplog, monkeypatch):
+    from trl_vade.eval_callback import VADEEvalCallback
+    from trl_vade.lmms_policy import Policy
+
+    batches, answers = [], Policy._answers
+
+    def signalled(policy, model, requests):
+        batches.append(len(requests))
+        os.kill(os.getpid(), signal.SIGTERM)
+        return answers(policy, model, requests)
+
+    trainer = make_trainer(save_strategy="steps", save_steps=100)
+    trainer.add_callback(VADEEvalCallback(trainer, ["testbed"], every_steps=2, limit=8, batch_size=4))
+    monkeypatch.setattr(Policy, "_answers", signalled)
+    monkeypatch.setattr(signal, "raise_signal", batches.append)  # what would end this process
+    trainer.train()
+    assert batches == [4, signal.SIGTERM]
+    assert trainer.state.global_step == 2
+    assert (Path(trainer.args.output_dir) / "checkpoint-2" / "vade_posterior.safetensors").is_file()
+    assert logged(trainer, "lmms/testbed") == []
+
+
+def test_two_processes_of_the_script_train_on_while_the_first_evaluates(tmp_path):
+    """On rows of the user's, by the metric modules of `evaluate`: beside the script is another `evaluate`."""
+    options = ["--lmms_tasks", "testbed", "mixture", "--lmms_data", f"mixture={stand_ins.mixture(tmp_path / 'rows')}"]
+    options += [
+        "--lmms_steps",
+        "1",
+        "--lmms_limit",
+        "4",
+        "--max_steps",
+        "2",
+        "--eval_strategy",
+        "no",
+        "--eval_on_start",
+        "false",
+    ]
+    options += ["--output_dir", str(tmp_path / "out"), "--report_to", "none", "--save_strategy", "no"]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    launcher = ["torch.distributed.run", "--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={port}"]
+    script = Path(__file__).parents[2] / "scripts" / "train_vade.py"
+    finished = subprocess.run(
+        [sys.executable, "-m", *launcher, script, *options], capture_output=True, text=True, timeout=240
+    )
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    history = json.loads((tmp_path / "out" / "trainer_state.json").read_text())["log_history"]
+    for name in ("testbed", "mixture"):
+        scores = [entry[f"lmms/{name}"] for entry in history if f"lmms/{name}" in entry]
+        assert len(scores) == 2
+        assert all(0 <= score <= 100 for score in scores)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The guard inside the real lmms-eval 0.7.3: its own judges of the three tasks against the stand-in of a server."""
 
+import json
+import shutil
 import threading
 from types import SimpleNamespace
 
@@ -169,3 +171,55 @@ def test_a_second_guard_replaces_the_first_and_four_threads_are_counted(lmms, gu
     assert sum(found) == 4
     assert second.report() == {"calls": 32, "unreadable": 0, "example": None}
     assert guard.report()["calls"] == 0
+
+
+# -------------------------------------------------------------- what else `lmms_runner` and its tasks mend
+
+
+def test_an_answer_that_says_nothing_is_wrong_in_mathvista_although_lmms_eval_takes_the_shortest_choice(lmms, guard):
+    from lmms_eval.tasks.mathvista.utils import mathvista_process_results
+
+    from trl_vade.lmms_scoring import mathvista as ours
+
+    row = {"question_type": "multi_choice", "answer_type": "text", "choices": ["8", "123"], "answer": "8"}
+    row |= {"query": "Which?", "pid": "0", "metadata": {}}
+    assert mathvista_process_results(row, [" "])["llm_as_judge_eval"]["true_false"]  # no longer: drop the correction
+    assert not ours(row, [" "])["llm_as_judge_eval"]["true_false"]
+    assert ours(row, ["<answer>8</answer>"])["llm_as_judge_eval"]["true_false"]
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """transformers' loading of Qwen2.5-VL, as lmms-eval's process has it."""
+    from transformers import Qwen2_5_VLForConditionalGeneration as Model
+
+    from trl_vade.lmms_runner import _load_whole_models
+
+    monkeypatch.setattr(Model, "from_pretrained", Model.from_pretrained)
+    _load_whole_models()
+    return Model.from_pretrained
+
+
+def test_a_checkpoint_that_lacks_weights_is_no_model(load, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    from trl_vade.errors import EvaluationError
+    from trl_vade.testbed import load_testbed_model
+
+    folder = shutil.copytree(load_testbed_model(progress=False), tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    del tensors[next(name for name in tensors if "layers.0.mlp" in name)]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(EvaluationError, match=r"lack 1 tensors .*layers\.0\.mlp"):
+        load(folder)
+
+
+def test_of_the_models_own_settings_of_generation_its_ends_alone_are_left(load, tmp_path):
+    from trl_vade.testbed import load_testbed_model
+
+    folder = shutil.copytree(load_testbed_model(progress=False), tmp_path / "model")
+    settings = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps(settings | {"repetition_penalty": 1.3}))
+    found = load(folder).generation_config
+    assert found.repetition_penalty in (None, 1.0)
+    assert found.eos_token_id == settings["eos_token_id"]
