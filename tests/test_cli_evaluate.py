@@ -272,6 +272,19 @@ def test_a_run_that_failed_is_one_message_and_nothing_is_published(model, hub):
     assert not Path("out", "results.json").exists()
 
 
+@pytest.mark.parametrize("cut", [1, 100])
+def test_a_results_file_that_was_half_written_is_one_message_and_nothing_is_published(model, hub, cut):
+    """lmms-eval has ended well: its disk was full, which it logs as a warning."""
+    made()
+    (file,) = Path("made", "runs", "chartqa-seed1").rglob("*_results.json")
+    file.write_bytes(file.read_bytes()[:-cut])
+    text = said(command("--seeds", "0,1", "--push_to_hub", "you/tiny", model=model), 1)
+    assert "chartqa-seed1 does not count" in " ".join(text.split())
+    assert file.name in text
+    assert "README.md" not in hub.repos["you/tiny"].files()
+    assert not Path("out", "results.json").exists()
+
+
 @pytest.mark.parametrize(
     ("number", "exit_code"),
     [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP, 128 + signal.SIGHUP), (signal.SIGINT, 130)],

@@ -1,5 +1,6 @@
 """From runs to `results.json` and `results.md`."""
 
+import hashlib
 import json
 import math
 import os
@@ -48,12 +49,16 @@ def _runs_of_each_seed(name: str, runs: Sequence[Run], seeds: Sequence[int]) -> 
         )
     chosen = [of_seed[seed] for seed in seeds]
     asked = {run.questions + run.unscored for run in chosen}
-    if len(asked) > 1:
+    if len(asked) > 1 or len({_digest(run) for run in chosen}) > 1:
         raise EvaluationError(
-            f"The runs of {name} asked {sorted(asked)} questions; all must ask the same, or their mean is of nothing. "
-            "Its data changed in between: use another --output_path."
+            f"The runs of {name} asked {' or '.join(map(str, sorted(asked)))} questions, and not all the same; all "
+            "must ask the same, or their mean is of nothing. Its data changed in between: use another --output_path."
         )
     return chosen
+
+
+def _digest(run: Run) -> str:
+    return hashlib.sha256(json.dumps(sorted(run.question_digests.items())).encode()).hexdigest()[:16]
 
 
 def _mean_and_error(scores: Sequence[float]) -> _Json:
@@ -69,6 +74,7 @@ def _summary(runs: Sequence[Run]) -> _Json:
         "metric": benchmark.metric,
         "dataset": benchmark.dataset,
         "questions": min(run.questions for run in runs),
+        "questions_digest": _digest(runs[0]),  # the data set on the Hub may become another
         **_mean_and_error([run.score for run in runs]),
         "identical_runs": len(runs) > 1 and len({run.texts_digest for run in runs}) == 1,
         "runs": [
