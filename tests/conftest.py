@@ -269,7 +269,8 @@ def connected_hub(folder):
             for name in gone:
                 patch.delenv(name)
             for name, value in environment.items():
-                patch.setenv(name, value)
+                if os.environ.get(name) != value:  # what is as it was is not put back: the test may have set it
+                    patch.setenv(name, value)
             for retrying in (http_backoff, http_stream_backoff.__wrapped__):  # no setting says how long they wait
                 patch.setitem(retrying.__kwdefaults__, "base_wait_time", 0)
             read_hub_settings()

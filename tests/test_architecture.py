@@ -137,7 +137,7 @@ EDGES = {
         "hub",
     ],
     "cli_evaluate": [
-        *("eval_judge", "eval_publishing", "eval_settings", "evaluation", "lmms_tasks", "testbed"),
+        *("eval_judge", "eval_publishing", "eval_settings", "evaluation", "hub", "lmms_tasks", "testbed"),
     ],
     "cli": ["cli_evaluate", "cli_posterior", "errors", "planning", "report", "tables"],
 }

@@ -293,6 +293,8 @@ def test_a_job_that_is_told_to_end_leaves_no_process_behind_and_can_be_continued
     """By a cluster, by a terminal that is closed, by Ctrl-C. lmms-eval's process is in a group of its own, and would
     not hear of it.
     """
+    if number == signal.SIGHUP:
+        signal.signal(number, signal.SIG_DFL)  # these tests may run under `nohup`
     made()
     code = f"if number: os.kill(os.getppid(), {int(number)}); time.sleep(600)"
     write_runner(model.parent.parent, RUNNER.replace("    print(", f"    {code}\n    print(", 1))

@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -157,22 +159,23 @@ def test_one_that_fails_while_it_generates_leaves_gradient_checkpointing_on(make
     assert trainer.model.is_gradient_checkpointing
 
 
-def test_of_a_dot_env_file_that_lmms_eval_reads_nothing_is_left(make_trainer, tmp_path, monkeypatch):
-    """In a process in which lmms-eval has not been imported: importing it reads the file."""
-    (tmp_path / ".env").write_text("VADE_PLANTED=1\nHF_TOKEN=hf_planted\n")
-    found = "os.environ.get('VADE_PLANTED'), os.environ.get('HF_TOKEN'), os.environ.get('RANK')"
-    code = f"""if True:
-        import os
-        from trl_vade.eval_callback import unchanged_process
-        with unchanged_process():
-            import lmms_eval.evaluator
-            print(os.environ.get('VADE_PLANTED'))
-        print({found})"""
-    environment = {name: value for name, value in os.environ.items() if name not in ("HF_TOKEN", "RANK")}
-    finished = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert finished.stdout.split("\n")[-3:-1] == ["1", "None None None"], finished.stderr[-2000:]
+def test_what_lmms_eval_sets_for_the_whole_process_is_put_back(monkeypatch):
+    """Importing it reads a `.env` file, and one is imported in a process once: so this sets what it would."""
+    from torch.distributed import distributed_c10d
+
+    from trl_vade.eval_callback import unchanged_process
+
+    monkeypatch.delenv("RANK", raising=False)
+    before, patience, filters = dict(os.environ), distributed_c10d.default_pg_timeout, list(warnings.filters)
+    with unchanged_process():
+        assert os.environ["RANK"] == "0"
+        os.environ.update(HF_TOKEN="hf_planted", VADE_PLANTED="1")
+        os.environ.pop("PATH")
+        distributed_c10d.default_pg_timeout = timedelta(seconds=60000)
+        warnings.simplefilter("ignore")
+    assert dict(os.environ) == before
+    assert distributed_c10d.default_pg_timeout == patience
+    assert warnings.filters == filters
 
 
 def test_a_signal_during_an_evaluation_ends_it_and_the_last_checkpoint_is_written(make_trainer, caplog, monkeypatch):
