@@ -24,11 +24,11 @@ from trl import ModelConfig, TrlParser, get_peft_config, get_quantization_config
 from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, HubError, VADEError
 from trl_vade.eval_callback import planned
-from trl_vade.planning import (
+from trl_vade.planning import print_plan
+from trl_vade.script_arguments import (
     TESTBED,
     VADEScriptArguments,
     load_splits,
-    print_plan,
     read_plan_arguments,
     refuse_plan_in_recipe,
 )

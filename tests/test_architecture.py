@@ -90,9 +90,10 @@ EDGES = {
         *("overlap", "question_text", "sources"),
     ],
     "tables": [],
+    "script_arguments": ["errors", "testbed"],
     "planning": [
         *("data", "errors", "launch", "memory", "model_shape"),
-        *("plan", "plan_report", "tables", "testbed"),
+        *("plan", "plan_report", "script_arguments", "tables"),
     ],
     "posterior_views": ["checks", "errors", "pass_rates", "posterior_columns", "posterior_table", "sample_ids"],
     "posterior_printing": ["pass_rates", "posterior_table", "posterior_views", "tables"],

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 import trl_vade
 from trl_vade.cli import app
-from trl_vade.planning import PlanArguments, print_plan
+from trl_vade.planning import print_plan
+from trl_vade.script_arguments import PlanArguments
 
 PACKAGE = Path(trl_vade.__file__).parent
 

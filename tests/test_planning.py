@@ -1,14 +1,12 @@
 """A plan from a list of arguments; what it counts is in test_plan.py, which also reads it from the script."""
 
-import inspect
-from pathlib import Path
-
 import pytest
 import yaml
 
-from trl_vade import VADEEvalCallback, planning
+from trl_vade import planning
 from trl_vade.errors import ConfigurationError
-from trl_vade.planning import VADEScriptArguments, load_splits, print_plan, read_plan_arguments
+from trl_vade.planning import print_plan
+from trl_vade.script_arguments import VADEScriptArguments, load_splits, read_plan_arguments
 
 
 @pytest.fixture
@@ -121,24 +119,3 @@ def test_the_embedded_data_set_needs_no_network_and_is_counted(recipe, capsys, m
     monkeypatch.setattr(planning, "load_splits", lambda script_args: {"train": range(10)})
     print_plan(["--config", recipe, "--dataset_name", planning.TESTBED])
     assert "4 (2 an epoch)" in capsys.readouterr().out
-
-
-# ------------------------------------------------------------------------------------- benchmarks during the training
-
-
-def test_without_benchmarks_there_is_nothing_to_evaluate():
-    assert VADEScriptArguments("d").lmms_options() == {}
-
-
-def test_the_options_of_the_benchmarks_are_those_of_the_callback():
-    given = {"lmms_tasks": ["mixture"], "lmms_steps": 5, "lmms_data": ["mixture=a=b"], "lmms_instruction": "mixture"}
-    options = VADEScriptArguments("d", **given).lmms_options()
-    assert options.keys() <= inspect.signature(VADEEvalCallback).parameters.keys()
-    assert options["data"] == {"mixture": Path("a=b")}
-    assert (options["every_steps"], options["limit"]) == (5, 64)
-
-
-@pytest.mark.parametrize(("tasks", "data"), [(["mixture"], ["folder"]), (["mixture"], ["=a"]), ([], ["mixture=a"])])
-def test_rows_for_no_benchmark_are_refused(tasks, data):
-    with pytest.raises(ConfigurationError, match="--lmms_data"):
-        VADEScriptArguments("d", lmms_tasks=tasks, lmms_data=data).lmms_options()
