@@ -41,7 +41,12 @@ QUICKSTART = SCRIPTS / "recipes" / "quickstart.yaml"
 def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
     lmms_options = script_args.lmms_options()
     if lmms_options:
-        planned(training_args, **lmms_options)  # refused, if it has to be, before a model is loaded
+        try:
+            planned(training_args, **lmms_options)  # refused, if it has to be, before a model is loaded
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"Benchmarks during the training (--lmms_tasks, --lmms_data, --lmms_steps, --lmms_limit): {error}"
+            ) from error
 
     # 1. Data and model. The testbed is built once and cached, so the other processes wait for the first.
     with training_args.main_process_first(desc="building the testbed"):
@@ -131,16 +136,16 @@ def command_line(arguments: list[str]) -> list[str]:
 
 
 def run(arguments: list[str]) -> None:
-    """Train, or print the plan. A plan that cannot work ends with its message and exit code 1."""
+    """Train, or print the plan. Settings that cannot work end with their message and exit code 1."""
     arguments = command_line(arguments)
     plan_args = read_plan_arguments(arguments)
-    if not plan_args.plan:
+    try:
+        if plan_args.plan:
+            print_plan(arguments)
+            return
         parsed = TrlParser((VADEScriptArguments, VADEGRPOConfig, ModelConfig)).parse_args_and_config(arguments)
         refuse_plan_in_recipe(parsed[0], plan_args)
         main(*parsed)
-        return
-    try:
-        print_plan(arguments)
     except ConfigurationError as error:
         sys.exit(str(error))
 

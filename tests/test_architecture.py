@@ -92,7 +92,7 @@ EDGES = {
     "tables": [],
     "script_arguments": ["errors", "testbed"],
     "planning": [
-        *("data", "errors", "launch", "memory", "model_shape"),
+        *("benchmarks", "data", "errors", "launch", "memory", "model_shape"),
         *("plan", "plan_report", "script_arguments", "tables"),
     ],
     "posterior_views": ["checks", "errors", "pass_rates", "posterior_columns", "posterior_table", "sample_ids"],
@@ -113,7 +113,7 @@ EDGES = {
     "eval_judge": ["checks", "errors", "eval_address"],
     "eval_guard": ["checks", "errors", "eval_judge"],
     "eval_model": ["errors", "eval_address"],
-    "lmms_scoring": ["answers", "rewards", "testbed"],
+    "lmms_scoring": ["answers", "lmms_runner", "rewards", "testbed"],
     "lmms_tasks": ["benchmarks", "checks", "errors", "lmms_scoring", "testbed"],
     "lmms_runner": ["errors", "eval_guard"],
     "lmms_policy": ["errors"],

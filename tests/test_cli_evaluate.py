@@ -216,7 +216,8 @@ def test_every_option_reaches_the_evaluation(model, tmp_path):
 
 
 @pytest.mark.parametrize(("backend", "size"), [("transformers", 8), ("vllm", 256)])
-def test_questions_at_a_time_are_what_suits_the_backend(model, backend, size):
+def test_questions_at_a_time_are_what_suits_the_backend(model, backend, size, tmp_path):
+    (tmp_path / "site" / "vllm.py").touch()  # seems to be installed
     made(seeds=(0,))
     assert command("--seeds", 0, "--backend", backend, model=model).exit_code == 0
     assert json.loads(Path("last-plan.json").read_text())["arguments"]["batch_size"] == size

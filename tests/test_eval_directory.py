@@ -99,6 +99,7 @@ def test_the_same_again_or_with_other_tasks_and_seeds_is_the_same_evaluation(eva
 def test_the_judge_may_be_served_elsewhere_and_may_not_be_another(evaluation):
     judged = replace(evaluation, tasks=("mathvista",), judge=Judge.of("http://node-1:8000/v1", "judge"))
     kept(judged)
+    finish(judged)
     moved = replace(judged, judge=Judge.of("http://node-2:8000/v1", "judge"))
     assert kept(moved)["judge"]["url"] == "http://node-2:8000/v1"
     other = replace(judged, judge=Judge.of("http://node-2:8000/v1", "another"))
@@ -124,10 +125,21 @@ def test_the_judge_may_be_served_elsewhere_and_may_not_be_another(evaluation):
 )
 def test_another_evaluation_is_refused_with_both_sides_named(evaluation, changes, said):
     kept(evaluation)
+    write_run(run_folder(evaluation.output, BENCHMARKS["chartqa"], 1), "chartqa", 1)
     message = refusal(replace(evaluation, **changes))
     assert said in message
     assert "belongs to another evaluation" in message
     assert "give another folder, or the same settings and at least its tasks and seeds" in message
+
+
+def test_where_no_run_is_finished_the_settings_may_be_mended(evaluation):
+    """They may be why: a batch that does not fit into the memory, say."""
+    kept(evaluation)
+    cut = run_folder(evaluation.output, BENCHMARKS["scienceqa"], 0)
+    write_run(cut, "scienceqa", 0)
+    results_file(cut).write_bytes(b"{")
+    mended = replace(evaluation, batch_size=1, tasks=("chartqa",))
+    assert kept(mended, replace(MODEL, fingerprint="other"))["batch_size"] == 1
 
 
 def test_what_was_asked_for_and_never_finished_may_be_left_out_and_what_is_finished_may_not(evaluation):
@@ -176,6 +188,7 @@ def test_runs_of_which_nobody_knows_the_model_are_refused(evaluation):
 
 def test_other_weights_under_the_same_name_are_another_evaluation(evaluation):
     kept(evaluation)
+    finish(evaluation)
     message = refusal(evaluation, replace(MODEL, fingerprint="ffff"))
     assert "'fingerprint': 'abcd'}" in message
     assert "'fingerprint': 'ffff'}" in message

@@ -96,7 +96,7 @@ def test_no_secret_goes_to_lmms_eval_and_the_login_on_the_disk_is_not_read():
     login = {"HF_TOKEN_PATH": "/h/token"}
     given = child_environment({**kept, **dict.fromkeys(names, "hf_secret"), **login})
     login = {"HF_TOKEN_PATH": os.devnull, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
-    assert given == kept | login | {"PYTHONSAFEPATH": "1"}
+    assert given == kept | login | {"PYTHONSAFEPATH": "1", "PYTHON_DOTENV_DISABLED": "1"}
 
 
 def test_lmms_eval_is_one_process_whatever_this_one_is_part_of():

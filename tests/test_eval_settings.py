@@ -16,6 +16,7 @@ from trl_vade.eval_judge import Judge
 from trl_vade.eval_model import EvaluatedModel
 from trl_vade.eval_settings import Evaluation, Generation, check, check_publication, comparable, versions
 from trl_vade.hub import HubTarget
+from trl_vade.lmms_tasks import default_rows
 
 JUDGE = Judge.of("http://127.0.0.1:8000/v1", "Qwen/Qwen2.5-72B-Instruct")
 
@@ -84,8 +85,22 @@ def test_an_evaluation_that_can_work_has_its_benchmarks_in_the_order_of_the_comm
         {"model_args": {"max_pixels": 1003520}},
     ],
 )
-def test_settings_at_the_edge_of_what_is_refused_are_taken(with_lmms_eval, changes):
+def test_settings_at_the_edge_of_what_is_refused_are_taken(with_lmms_eval, tmp_path, changes):
+    (tmp_path / "site" / "vllm.py").touch()  # seems to be installed
     assert check(make_evaluation(**changes))
+
+
+def test_without_vllm_its_backend_is_refused(with_lmms_eval, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(ConfigurationError, match="--backend vllm: vLLM is not installed here"):
+        check(make_evaluation(backend="vllm"))
+
+
+def test_rows_in_the_place_of_the_embedded_data_set_are_refused(with_lmms_eval, tmp_path):
+    """Its scores are told as those of the embedded data set, and its samples are published."""
+    with pytest.raises(ConfigurationError, match="--data testbed: it is the embedded data set"):
+        check(make_evaluation(tasks=["testbed"], data={"testbed": tmp_path}))
+    assert check(make_evaluation(tasks=["testbed"], data=default_rows(["testbed"])))
 
 
 REFUSALS = {
@@ -204,6 +219,16 @@ def test_scores_of_a_part_of_the_questions_are_not_published_unless_that_is_said
     assert (hub.requests, hub.repos) == ([], {})
     check_publication(make_evaluation(limit=3), HubTarget("you/model"), True)
     assert hub.repos.keys() == {"you/model"}
+
+
+@pytest.mark.parametrize(("private", "says"), [(True, "--private: it is there, and is public"), (False, "is private")])
+def test_a_repository_that_is_not_as_private_as_was_asked_is_refused(hub, private, says):
+    hub.add_repo("you/model", private=not private)
+    with pytest.raises(ConfigurationError, match=says):
+        check_publication(make_evaluation(), HubTarget("you/model", private=private), False)
+    check_publication(make_evaluation(), HubTarget("you/model", private=not private), False)
+    check_publication(make_evaluation(), HubTarget("you/new", private=private), False)
+    assert hub.repos["you/new"].private == private
 
 
 def test_offline_a_publication_is_refused_and_told_that_it_can_be_made_up_for(hub):

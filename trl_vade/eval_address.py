@@ -7,6 +7,16 @@ from urllib.parse import urlsplit
 PROXIES = {"http_proxy", "https_proxy", "all_proxy"}
 
 
+def is_address(url: str) -> bool:
+    """Whether this is an http(s) address of a host."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(host) and not any(sign.isspace() for sign in url)
+
+
 def is_here(url: str) -> bool:
     """Whether the address is of this machine: localhost, 127.0.0.1, ::1."""
     host = urlsplit(url).hostname or ""

@@ -105,6 +105,9 @@ class VADEEvalCallback(TrainerCallback):
         try:
             scores = self.evaluate()
         except Exception as error:  # of whatever kind: a training is worth more than its evaluation
+            if self._told_to_stop():
+                logger.warning(f"The evaluation at step {step} was ended: this process is told to stop.")
+                return
             attempts = getattr(error, "last_attempt", None)  # lmms-eval tries several times to make a task
             cause = (attempts and attempts.exception()) or error
             logger.error(f"The evaluation at step {step} failed: {type(cause).__name__}: {cause}")
@@ -139,7 +142,7 @@ def unchanged_process() -> Iterator[None]:
     """
     groups = torch.distributed.distributed_c10d if torch.distributed.is_available() else None
     environment, patience = dict(os.environ), groups and groups.default_pg_timeout
-    os.environ.update(RANK="0", WORLD_SIZE="1")
+    os.environ.update(RANK="0", WORLD_SIZE="1", PYTHON_DOTENV_DISABLED="1")
     try:
         with warnings.catch_warnings():
             yield
@@ -199,10 +202,12 @@ def planned(
         instruction=instruction_text(instruction),
         system_prompt=system_prompt,
     )
-    if judged := [benchmark.name for benchmark in check(evaluation, judged=False) if benchmark.judged]:
+    benchmarks = check(evaluation, judged=False)
+    if judged := [one.name for one in benchmarks if one.judged or one.name == "mathvision_rules"]:
         raise ConfigurationError(
-            f"VADEEvalCallback with {', '.join(judged)}: a language model judges the answers there, and where it is "
-            "slow or dead the training would wait for it. Evaluate the checkpoints by `trl-vade evaluate`."
+            f"VADEEvalCallback with {', '.join(judged)}: a language model judges the answers there, or lmms-eval "
+            "hands them to Python's eval; where that is slow or dead the training would wait for it. Evaluate the "
+            "checkpoints by `trl-vade evaluate`."
         )
     return evaluation
 

@@ -40,7 +40,7 @@ def owned(output: Path) -> Iterator[IO[str]]:
 
 
 def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
-    """Write down what this directory is for; refuse another evaluation in it.
+    """Write down what this directory is for; refuse another evaluation in it once one of its runs is finished.
 
     Raises:
         ConfigurationError: it is for something else, or has runs that this evaluation would leave out.
@@ -55,7 +55,8 @@ def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
         )
     if path.exists():
         try:
-            differences = _differences(json.loads(path.read_text(encoding="utf-8")), json.loads(text), evaluation)
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            differences = _differences(saved, json.loads(text), _finished(saved, evaluation.output))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(
                 f"{path} is none that this command has written ({type(error).__name__}: {error}), so nobody knows "
@@ -70,10 +71,22 @@ def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
     save_whole(path, text.encode())
 
 
-def _differences(saved: dict[str, Any], here: dict[str, Any], evaluation: Evaluation) -> list[str]:
-    """What is not as it was, in words. Tasks and seeds may have been added, with the rows and the judge that the new
-    tasks need; the same judge may be served elsewhere: on a cluster it is, each time; and the same weights may have
-    another name or commit, such as the one that their results made.
+def _finished(saved: dict[str, Any], output: Path) -> list[tuple[str, int]]:
+    """The runs in the directory that count, each by its benchmark and its seed."""
+    runs = [(benchmark, seed) for benchmark in find_benchmarks(saved["tasks"]) for seed in saved["seeds"]]
+    return [
+        (benchmark.name, seed)
+        for benchmark, seed in runs
+        if finished_run(run_folder(output, benchmark, seed), benchmark, seed, saved["limit"])
+    ]
+
+
+def _differences(saved: dict[str, Any], here: dict[str, Any], finished: list[tuple[str, int]]) -> list[str]:
+    """What is not as it was, in words; nothing, where no run is finished: the settings may have been why.
+
+    Tasks and seeds may have been added, with the rows and the judge that the new tasks need; the same judge may
+    be served elsewhere: on a cluster it is, each time; and the same weights may have another name or commit, such as
+    the one that their results made.
     """
     may_grow = ("tasks", "seeds", "data", "rows", "judge", "model")
     changed = [name for name in here if name not in may_grow and here[name] != saved[name]]
@@ -85,13 +98,13 @@ def _differences(saved: dict[str, Any], here: dict[str, Any], evaluation: Evalua
         changed.append("judge")
     if saved["model"]["fingerprint"] != here["model"]["fingerprint"]:
         changed.append("model")
-    there = [(benchmark, seed) for benchmark in find_benchmarks(saved["tasks"]) for seed in saved["seeds"]]
     lacking = [
-        f"{benchmark.name} with seed {seed}, which is finished,"
-        for benchmark, seed in there
-        if not (benchmark.name in here["tasks"] and seed in here["seeds"])
-        and finished_run(run_folder(evaluation.output, benchmark, seed), benchmark, seed, evaluation.limit)
+        f"{name} with seed {seed}, which is finished,"
+        for name, seed in finished
+        if not (name in here["tasks"] and seed in here["seeds"])
     ]
+    if not finished:
+        return []
     return [
         *(f"{name} was {saved[name]} and is {here[name]}" for name in changed),
         *(f"{what} would be left out" for what in lacking),

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from .checks import shown
 from .errors import ConfigurationError, JudgeError
-from .eval_address import is_here, spared
+from .eval_address import is_address, is_here, spared
 
 try:
     import httpx2 as httpx  # what huggingface_hub 2 depends on; huggingface_hub 1 depends on httpx, which is the same
@@ -175,11 +175,6 @@ _NOT_OPENAI = "This is no server with OpenAI's interface."
 def _address(url: str) -> str:
     text = url.strip() if isinstance(url, str) else ""
     advice = "It must be as http://HOST:8000/v1."
-    try:
-        parts = urlsplit(text)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        parts, host = urlsplit(""), None
     # Not shown: the address stands in results.json and in messages, and what is before the @, or behind the ?, may be
     # a secret.
     if "@" in text or "?" in text or "#" in text:
@@ -187,8 +182,9 @@ def _address(url: str) -> str:
             f"--judge_url has a @, ? or #, so it may hold a secret, and it is written into results.json. {advice} "
             f"{_KEY_ADVICE}"
         )
-    if parts.scheme not in ("http", "https") or not host or re.search(r"\s", text):
+    if not is_address(text):
         raise ConfigurationError(f"--judge_url is {shown(url)}; this is no http(s) address. {advice} {SERVE}")
+    parts = urlsplit(text)
     path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
 

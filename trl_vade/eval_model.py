@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ConfigurationError, EvaluationError
-from .eval_address import is_here
+from .eval_address import is_address, is_here
 
 BACKENDS = {"transformers": "qwen2_5_vl", "vllm": "vllm", "server": "openai"}
 """Ours, and lmms-eval's names for them."""
@@ -37,7 +37,8 @@ class EvaluatedModel:
         name: as it was given: a folder's name, a Hub id, or the name that a server has for it.
         folder: where its files are; None: behind a server.
         revision: the commit on the Hub; None: it is local, or behind a server.
-        fingerprint: 16 hexadecimal digits that depend on configuration and weights; of a server, on its address.
+        fingerprint: 16 hexadecimal digits that depend on configuration and weights; of a served model, on its name:
+            more cannot be known.
     """
 
     name: str
@@ -81,6 +82,10 @@ def check_place(backend: str, *, revision: str | None, server_url: str | None) -
         raise ConfigurationError(
             "--server_url has a @, ? or #, so it may hold a secret, and it is written into results.json. It must be "
             "as http://HOST:8000/v1; the server's key is read from the environment variable VADE_SERVER_API_KEY."
+        )
+    if server_url is not None and not is_address(server_url):
+        raise ConfigurationError(
+            f"--server_url {server_url}: this is no http(s) address. It must be as http://HOST:8000/v1."
         )
     if (backend == "server") != (server_url is not None):
         raise ConfigurationError(
@@ -225,4 +230,4 @@ def _served(name: str, url: str) -> str:
         ) from error
     if name not in served:
         raise EvaluationError(f"--server_url {url} serves {', '.join(served) or 'nothing'}, and not {name}.")
-    return hashlib.sha256(f"{url}\0{name}".encode()).hexdigest()[:16]
+    return hashlib.sha256(name.encode()).hexdigest()[:16]

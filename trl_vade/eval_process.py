@@ -88,16 +88,19 @@ _SECRET = re.compile(r"(^|_)TOKEN(_|$)|SECRET|PASSWORD|API_KEY|ACCESS_KEY", re.I
 _FOREIGN = re.compile(r"(LOCAL_|NODE_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE|(MASTER|TORCHELASTIC|ACCELERATE|LMMS)_.*")
 
 
+_FIXED = {"PYTHONSAFEPATH": "1", "PYTHON_DOTENV_DISABLED": "1"}
+
+
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment for lmms-eval 0.7.3: without secrets (it prints HF_TOKEN, and hands answers of the model to
-    Python's `eval`), also where the Hub's login lies in a file; and without what says that this is one process of
-    several, or sets lmms-eval itself. Python does not look for modules in the working directory there: it may have an
-    `evaluate.py`, as scripts/ has, which lmms-eval would import in place of the library.
+    Python's `eval`), also where the Hub's login, or a `.env`, lies in a file; and without what says that this is one
+    process of several, or sets lmms-eval itself. Python does not look for modules in the working directory
+    there: it may have an `evaluate.py`, as scripts/ has, which lmms-eval would import in place of the library.
     """
     kept = {
         name: value for name, value in environment.items() if not _SECRET.search(name) and not _FOREIGN.fullmatch(name)
     }
-    return kept | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": os.devnull, "PYTHONSAFEPATH": "1"}
+    return kept | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": os.devnull, **_FIXED}
 
 
 def _watch(

@@ -149,7 +149,7 @@ def _raw_files(output: Path, results: _Results, own: Sequence[str]) -> Iterable[
             found = [] if name in own else (output / file.parent).glob(samples)
             yield from (path.relative_to(output).as_posix() for path in found)
             judge = PurePosixPath(*file.parts[:2], "judge.json")
-            if (output / judge).is_file():
+            if name not in own and (output / judge).is_file():  # it may quote an answer
                 yield str(judge)
 
 

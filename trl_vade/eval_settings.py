@@ -8,13 +8,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import HfApi
+
 from .benchmarks import FIVE, Benchmark, find_benchmarks
 from .checks import check_whole_number
 from .errors import ConfigurationError, HubOfflineError
 from .eval_judge import Judge
 from .eval_model import BACKENDS, EvaluatedModel, check_arguments, check_place
 from .hub import HubTarget, ensure_repo, offline
-from .lmms_tasks import check_rows, rows_digest
+from .lmms_tasks import check_rows, default_rows, rows_digest
 from .mixture_rows import INSTRUCTION
 
 LMMS_EVAL = "0.7.3"
@@ -116,6 +118,8 @@ def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
         )
     _check_data(evaluation, benchmarks)
     _check_lmms_eval()
+    if evaluation.backend == "vllm" and importlib.util.find_spec("vllm") is None:
+        raise ConfigurationError('--backend vllm: vLLM is not installed here: pip install "trl-vade[vllm]".')
     return benchmarks
 
 
@@ -130,6 +134,8 @@ def check_publication(evaluation: Evaluation, target: HubTarget, limited: bool) 
     Raises:
         ConfigurationError: the results would be of a part of the questions only, and that is not said to be wanted.
         HubError: the Hub refuses this login, cannot be reached, or HF_HUB_OFFLINE is set.
+
+    A repository that is there and not as private as it was asked to be is a ConfigurationError, too.
     """
     if evaluation.limit is not None and not limited:
         raise ConfigurationError(
@@ -142,7 +148,13 @@ def check_publication(evaluation: Evaluation, target: HubTarget, limited: bool) 
             f"--push_to_hub {target.repo_id} with HF_HUB_OFFLINE: evaluate without it, and give the same command with "
             "it later: what is finished is not run again."
         )
-    ensure_repo(target)
+    found = ensure_repo(target)
+    if target.private is not None and HfApi().repo_info(found.repo_id).private != target.private:
+        raise ConfigurationError(
+            f"--push_to_hub {found.repo_id} with {'--private' if target.private else '--public'}: it is there, and is "
+            f"{'public' if target.private else 'private'}. Change that in its settings on the Hub, or leave the "
+            "option out."
+        )
 
 
 def _check_numbers(evaluation: Evaluation) -> None:
@@ -181,6 +193,12 @@ def _check_data(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> None
     if unused := [name for name in evaluation.data if name not in names]:
         raise ConfigurationError(f"--data {', '.join(unused)}: not among --tasks {','.join(names)}.")
     for benchmark in benchmarks:
+        given = evaluation.data.get("testbed") if benchmark.name == "testbed" else None
+        if given is not None and given != default_rows(names)["testbed"]:
+            raise ConfigurationError(
+                "--data testbed: it is the embedded data set, and its scores are told as such. Rows of your own are "
+                "evaluated by --tasks mixture --data mixture=FOLDER, or in the place of another benchmark's."
+            )
         if benchmark.name in evaluation.data:
             check_rows(benchmark, Path(evaluation.data[benchmark.name]))
         elif benchmark.dataset is None:

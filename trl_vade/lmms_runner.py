@@ -7,10 +7,11 @@ Started by `evaluation`, in a process of its own. What is wrong with lmms-eval 0
 * `lm.clean()` deletes the model after each evaluation: `_one_model`.
 * Each command indexes some thousand task files, for three seconds: `correct`.
 * A system prompt reaches no model that is asked by messages, as all of ours are: `correct`.
-* HF_TOKEN is printed, and read from a `.env` file: `eval_process` strips it, and there is no such file here.
+* HF_TOKEN is printed, and read from a `.env` file: `eval_process` strips it, and tells python-dotenv to read none.
 * A checkpoint without some of its weights is evaluated with random ones, and the model's own `generation_config.json`
   has a say: `_load_whole_models`.
 * An answer that could not be read is the shortest choice in MathVista: `lmms_scoring.mathvista`.
+* MathVision's rules hand answers to Python's `eval`, which may never end: `lmms_scoring.mathvision_rules`.
 * An error ends with exit code 0: `_run` calls the part that raises, and `eval_results` believes files alone.
 * A dead judge is 0 points, and a verdict is whatever has a "1" in it: `eval_guard.JudgeGuard`.
 * None stands for accuracy 0, and the error text of a failed request for an answer: `eval_results`.
@@ -35,9 +36,6 @@ from typing import Any
 from .errors import EvaluationError
 from .eval_guard import JudgeGuard
 
-VERSION = "0.7.3"
-"""Of lmms-eval; the corrections are for this one."""
-
 
 def main(plan_file: str) -> None:
     """Do the runs of a plan, one after the other.
@@ -50,7 +48,7 @@ def main(plan_file: str) -> None:
     """
     plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
     threading.Thread(target=_end_with_parent, args=[plan["parent"]], daemon=True).start()
-    os.chdir(plan["done"])  # importing lmms-eval reads a `.env` of the working directory
+    os.chdir(plan["done"])
     correct(plan["instruction"], plan["system_prompt"])
     guard = JudgeGuard(delay=plan["judge_delay"], patience=6 * plan["judge_delay"])
     if any(run["judged"] for run in plan["runs"]):
@@ -72,7 +70,7 @@ def correct(instruction: str | None = None, system_prompt: str | None = None) ->
         instruction: added to the text of every question, after a blank line; rows in the trainer's form have theirs.
         system_prompt: said before every question that does not begin with one of its own.
     """
-    _alias_latex2sympy()
+    alias_latex2sympy()
     from lmms_eval import tasks
     from lmms_eval.api.task import ConfigurableMessagesTask
 
@@ -82,7 +80,7 @@ def correct(instruction: str | None = None, system_prompt: str | None = None) ->
     ConfigurableMessagesTask.vade_texts = (instruction, system_prompt)
 
 
-def _alias_latex2sympy() -> None:
+def alias_latex2sympy() -> None:
     """`tasks/mathvision/eval_utils.py` imports latex2sympy2, which needs another antlr4 than math-verify 0.9.0 has.
 
     The failure is caught there, and every row then ends in `NameError: is_number`. `latex2sympy2_extended`, which
@@ -181,7 +179,6 @@ def _run(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
     """One evaluation by lmms-eval's own command line, less what turns an exception into exit code 0."""
     from lmms_eval import __main__ as command
 
-    os.environ.pop("HF_TOKEN", None)  # importing lmms-eval reads `.env`, and this command prints the token
     os.chdir(run["folder"])  # `--output_path .`: lmms-eval splits the path at commas, and writes it into its files
     sys.argv = ["lmms-eval", *run["options"], "--include_path", plan["tasks"]]
     _, options = command.parse_eval_args()

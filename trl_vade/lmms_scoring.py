@@ -5,6 +5,8 @@ answer is what training takes it to be (`answers.tagged_answer`); a response wit
 is imported when a task scores: this module is found by a YAML file, and importing it must cost nothing.
 """
 
+import multiprocessing
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,10 +58,42 @@ def mathvision(row: Row, results: Sequence[str]) -> Row:
 
 
 def mathvision_rules(row: Row, results: Sequence[str]) -> Row:
-    """MathVision by lmms-eval's rules."""
+    """MathVision by lmms-eval's rules, in a process that can be ended: lmms-eval 0.7.3 hands what the model wrote to
+    Python's `eval`, where 10^{10^{10}} never comes to an end. Such an answer is wrong.
+    """
+    answers = _answers(results)
+    question = {"answer": row["answer"], "options": list(row["options"])}
+    with _RULES_LOCK:
+        scored = _by_rules(question, answers)
+    return scored or {"mathvision_standard_eval": {"response": answers, "scores": [False] * len(answers)}}
+
+
+RULES_SECONDS = 10.0
+"""That the rules may take over one answer; they need milliseconds."""
+_RULES_LOCK = threading.Lock()
+_RULES_WORKERS: list[Any] = []
+
+
+def _by_rules(question: Row, answers: Sequence[str]) -> Row | None:
+    """What lmms-eval says; None: nothing in time, and its process was ended."""
+    if not _RULES_WORKERS:
+        worker = multiprocessing.get_context("spawn").Pool(1)
+        worker.apply(_rules, ({"answer": "1", "options": []}, ["1"]))  # ready, before the time runs
+        _RULES_WORKERS.append(worker)
+    try:
+        return _RULES_WORKERS[0].apply_async(_rules, (question, answers)).get(RULES_SECONDS)
+    except multiprocessing.TimeoutError:
+        _RULES_WORKERS.pop().terminate()
+        return None
+
+
+def _rules(question: Row, answers: Sequence[str]) -> Row:
+    from .lmms_runner import alias_latex2sympy
+
+    alias_latex2sympy()
     from lmms_eval.tasks.mathvision.utils import mathvision_process_results
 
-    return mathvision_process_results(row, _answers(results))
+    return mathvision_process_results(question, answers)
 
 
 def _answers(results: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from trl import ModelConfig, TrlParser
 
+from .benchmarks import find_benchmarks
 from .errors import ConfigurationError
 from .launch import Launch, read_launch
 from .script_arguments import (
@@ -49,6 +50,8 @@ def _show_plan(arguments: list[str], plan_args: PlanArguments) -> None:
     launch = _launch(plan_args)
     script_args, args, model_args = _read_recipe(arguments, launch.processes)
     refuse_plan_in_recipe(script_args, plan_args)
+    if lmms_options := script_args.lmms_options():
+        find_benchmarks(lmms_options["tasks"])
     plan = make_plan(args, _number_of_rows(script_args))
     print_table("The plan", plan_rows(plan, launch))
     _show_memory(script_args, args, model_args, launch)

@@ -198,6 +198,7 @@ def test_a_signal_during_an_evaluation_ends_it_and_the_last_checkpoint_is_writte
     assert trainer.state.global_step == 2
     assert (Path(trainer.args.output_dir) / "checkpoint-2" / "vade_posterior.safetensors").is_file()
     assert logged(trainer, "lmms/testbed") == []
+    assert "The evaluation at step 2 was ended: this process is told to stop." in caplog.text
 
 
 def test_two_processes_of_the_script_train_on_while_the_first_evaluates(tmp_path):
@@ -224,6 +225,7 @@ def test_two_processes_of_the_script_train_on_while_the_first_evaluates(tmp_path
         [sys.executable, "-m", *launcher, script, *options], capture_output=True, text=True, timeout=240
     )
     assert finished.returncode == 0, finished.stderr[-3000:]
+    assert finished.stderr.count("Postprocessing: 100%") == 4  # two benchmarks, twice, in one process of the two
     history = json.loads((tmp_path / "out" / "trainer_state.json").read_text())["log_history"]
     for name in ("testbed", "mixture"):
         scores = [entry[f"lmms/{name}"] for entry in history if f"lmms/{name}" in entry]
@@ -235,6 +237,7 @@ def test_two_processes_of_the_script_train_on_while_the_first_evaluates(tmp_path
     ("tasks", "options", "says"),
     [
         (["mathvista"], {}, "a language model judges the answers there"),
+        (["mathvision_rules"], {}, "Python's eval"),
         (["chartqas"], {}, "is no benchmark here"),
         (["testbed"], {"every_steps": 0}, "every_steps is 0"),
         (["mixture"], {}, "--data mixture=FOLDER"),

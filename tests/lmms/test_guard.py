@@ -188,6 +188,18 @@ def test_an_answer_that_says_nothing_is_wrong_in_mathvista_although_lmms_eval_ta
     assert ours(row, ["<answer>8</answer>"])["llm_as_judge_eval"]["true_false"]
 
 
+def test_an_answer_whose_value_never_comes_to_an_end_is_wrong_and_the_next_one_is_scored(monkeypatch):
+    from trl_vade import lmms_scoring
+
+    monkeypatch.setattr(lmms_scoring, "RULES_SECONDS", 2.0)
+    row = {"answer": "8", "options": []}
+    scores = [
+        lmms_scoring.mathvision_rules(row, [text])["mathvision_standard_eval"]["scores"]
+        for text in ("<answer>10^{10^{10}}</answer>", "<answer>8</answer>", "9")
+    ]
+    assert scores == [[False], [True], [False]]
+
+
 @pytest.fixture
 def load(monkeypatch):
     """transformers' loading of Qwen2.5-VL, as lmms-eval's process has it."""
