@@ -88,6 +88,8 @@ def _differences(saved: dict[str, Any], here: dict[str, Any], finished: list[tup
     be served elsewhere: on a cluster it is, each time; and the same weights may have another name or commit, such as
     the one that their results made.
     """
+    if not finished:
+        return []
     may_grow = ("tasks", "seeds", "data", "rows", "judge", "model")
     changed = [name for name in here if name not in may_grow and here[name] != saved[name]]
     for part in ("data", "rows"):
@@ -103,8 +105,6 @@ def _differences(saved: dict[str, Any], here: dict[str, Any], finished: list[tup
         for name, seed in finished
         if not (name in here["tasks"] and seed in here["seeds"])
     ]
-    if not finished:
-        return []
     return [
         *(f"{name} was {saved[name]} and is {here[name]}" for name in changed),
         *(f"{what} would be left out" for what in lacking),
