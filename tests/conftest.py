@@ -21,8 +21,9 @@ settings.load_profile("repeatable")
 
 # What needs only numpy and safetensors: no warning passes there.
 CORE_TESTS = {
-    *("durable", "document", "errors", "fresh_rows", "information", "join", "order", "outage", "peers", "posterior"),
-    *("prior", "prompt_sampler", "samplers", "snapshot", "strata", "thompson_settings"),
+    *("durable", "document", "errors", "information", "join", "large_pool", "order", "outage", "peers", "posterior"),
+    *("prior", "prompt_sampler", "row_store", "samplers", "snapshot", "strata", "thompson_settings", "uniform"),
+    "window",
 }
 
 

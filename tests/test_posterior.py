@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
 from trl_vade.posterior import BetaPosterior
+from trl_vade.posterior_state import LARGE
 
 exhaustive = settings(deadline=None, derandomize=True, max_examples=40)
 decays = st.floats(0.0, 1.0)
@@ -377,3 +378,68 @@ def test_broken_numbers_in_a_state_are_refused_and_change_nothing(name, value, r
     with pytest.raises(SnapshotCorruptError, match=reason):
         posterior.load_state_dict(before | {name: value})
     assert_same_state(posterior.state_dict(), before)
+
+
+# -------------------------------------------------------------------------------------------------- large pools
+
+
+def large_and_small(num_steps=40, **settings):
+    """A large pool and one that is just none, after the same outcomes; half of the rows come back."""
+    posteriors = [BetaPosterior(size, **settings) for size in (LARGE, LARGE - 1)]
+    rng = np.random.default_rng(0)
+    for _ in range(num_steps):
+        rows = np.unique(np.concatenate([rng.integers(0, 300, 32), rng.integers(0, LARGE - 1, 32)]))
+        successes = rng.integers(0, 9, rows.size)
+        for posterior in posteriors:
+            posterior.observe(rows, successes, np.full(rows.size, 8))
+    return posteriors
+
+
+@pytest.mark.parametrize("signal_aware_decay", [False, True])
+def test_a_large_pool_counts_as_a_smaller_one_up_to_the_rounding_of_float32(signal_aware_decay):
+    large, small = large_and_small(signal_aware_decay=signal_aware_decay)
+    assert large.visited.tolist() == small.visited.tolist() == np.flatnonzero(large.visits).tolist()
+    for ours, theirs in zip(large.visited_counts(), small.visited_counts(), strict=True):
+        assert ours.dtype == theirs.dtype == np.float64
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    rows = np.array([0, 5, LARGE - 2])
+    for ours, theirs in zip(large.counts(rows), small.counts(rows), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    np.testing.assert_allclose(large.alpha[:-1], small.alpha, rtol=1e-6)
+    np.testing.assert_allclose(large.posterior_mean[:-1], small.posterior_mean, rtol=1e-6)
+    assert large.visits[:-1].tolist() == small.visits.tolist()
+    assert large.last_update[:-1].tolist() == small.last_update.tolist()
+    assert large.last_update_of(rows).tolist() == small.last_update[rows].tolist()
+    for posterior in (large, small):
+        now = posterior.alpha + posterior.beta
+        assert now.max() <= posterior.most_counts
+
+
+def test_a_large_pool_goes_on_bit_for_bit_where_it_was_saved():
+    large, _ = large_and_small()
+    resumed = BetaPosterior(LARGE)
+    resumed.load_state_dict(large.state_dict())
+    assert_same_state(resumed.state_dict(), large.state_dict())
+    for posterior in (large, resumed):
+        posterior.observe([1, LARGE - 1], [0.1, 7.3], [8, 8])
+    assert_same_state(resumed.state_dict(), large.state_dict())
+
+
+def test_counts_of_another_precision_are_rounded_in_a_large_pool_and_refused_in_others():
+    large, small = large_and_small()
+    state = small.state_dict() | {"num_samples": LARGE}
+    assert state["alpha"].dtype == np.float64
+    rounded = BetaPosterior(LARGE)
+    rounded.load_state_dict(state)
+    np.testing.assert_allclose(rounded.alpha, large.alpha, rtol=1e-6)
+    with pytest.raises(SnapshotCorruptError, match="alpha is float32 .*must be a float64 vector"):
+        small.load_state_dict(large.state_dict() | {"num_samples": LARGE - 1})
+
+
+def test_the_largest_counts_that_can_be_observed_can_be_saved_in_either_precision():
+    for num_samples in (LARGE, 5):
+        posterior, other = BetaPosterior(num_samples, decay_sampled=1), BetaPosterior(num_samples, decay_sampled=1)
+        for _ in range(3):
+            posterior.observe([2], [2.0**53 - 1], [2.0**53])
+        other.load_state_dict(posterior.state_dict())
+        assert_same_state(other.state_dict(), posterior.state_dict())

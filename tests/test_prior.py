@@ -10,6 +10,12 @@ from trl_vade.errors import ConfigurationError
 from trl_vade.prior import FEWEST_ROWS, fit_prior, learned_prior
 
 
+def learned(alpha, beta, strata=None):
+    """(S, 2) the priors where all rows were visited."""
+    num_strata = 1 if strata is None else strata.max() + 1
+    return learned_prior(alpha, beta, np.arange(alpha.size), strata, num_strata).table.tolist()
+
+
 def test_a_fit_worked_out_by_hand():
     """40 rows of 8 trials, ten each of 0, 2, 6 and 8 successes: m = 1/2, and rho solves the equation of moments.
 
@@ -45,24 +51,31 @@ def test_rows_that_all_failed_or_all_passed_give_a_prior_that_can_still_be_moved
 def test_too_few_rows_leave_it_flat():
     alpha = np.zeros(100)
     alpha[: FEWEST_ROWS - 1] = 8.0
-    assert learned_prior(alpha, np.zeros(100)) == (1.0, 1.0)
+    assert learned(alpha, np.zeros(100)) == [[1.0, 1.0]]
     alpha[FEWEST_ROWS - 1] = 8.0
-    assert learned_prior(alpha, np.zeros(100)) != (1.0, 1.0)
+    assert learned(alpha, np.zeros(100)) != [[1.0, 1.0]]
 
 
 def test_rows_with_next_to_no_evidence_left_do_not_count():
     alpha = np.full(100, 0.9)
-    assert learned_prior(alpha, np.zeros(100)) == (1.0, 1.0)
+    assert learned(alpha, np.zeros(100)) == [[1.0, 1.0]]
 
 
 def test_each_stratum_has_its_own_and_a_thin_one_that_of_all():
     strata = np.repeat([0, 1, 2], [60, 60, 4])
     alpha, beta = np.where(strata == 0, 7.0, 1.0), np.where(strata == 0, 1.0, 7.0)
-    a, b = learned_prior(alpha, beta, strata)
-    whole = learned_prior(alpha, beta)
-    assert a[0] / (a + b)[0] == pytest.approx(7 / 8)
-    assert a[60] / (a + b)[60] == pytest.approx(1 / 8)
-    assert (a[120], b[120]) == whole
+    easy, hard, thin = learned(alpha, beta, strata)
+    assert easy[0] / sum(easy) == pytest.approx(7 / 8)
+    assert hard[0] / sum(hard) == pytest.approx(1 / 8)
+    assert [thin] == learned(alpha, beta)
+
+
+def test_the_strata_are_those_of_the_visited_rows():
+    strata = np.tile([0, 1], 60)
+    visited = np.delete(np.arange(120), [0, 1, 7, 100])
+    alpha = np.where(strata == 0, 7.0, 1.0)[visited]
+    a, b = learned_prior(alpha, 8 - alpha, visited, strata, 2).of(np.array([0, 1]))
+    assert (a / (a + b)).tolist() == pytest.approx([7 / 8, 1 / 8])
 
 
 @pytest.mark.parametrize("kind", ["beta", None, True])

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.fresh_rows import FEW
 from trl_vade.peers import (
     BOTSSampler,
     DifficultyPoolSampler,
@@ -16,6 +15,7 @@ from trl_vade.peers import (
     OracleSampler,
     SECSampler,
 )
+from trl_vade.posterior_state import LARGE
 from trl_vade.prompt_sampler import PromptSampler
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.snapshot import state_digest
@@ -95,7 +95,7 @@ def test_a_state_saved_after_a_look_goes_on_as_one_that_was_saved_before(make):
 
 
 def test_a_look_at_a_draw_from_a_huge_pool_changes_nothing():
-    sampler = ThompsonSampler(FEW + 9)
+    sampler = ThompsonSampler(LARGE + 9)
     seen = sampler.peek(16)
     assert bits(seen) == bits(sampler.peek(16)) == bits(sampler.draw(16))
 

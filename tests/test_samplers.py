@@ -104,6 +104,28 @@ def test_the_metrics_are_coverage_and_mean_pass_rate(kind):
 # Thompson sampling
 
 
+@exhaustive
+@given(seed=st.integers(0, 2**32), prior=st.booleans(), strata=st.booleans(), by=st.booleans())
+def test_mean_pass_rates_count_the_rows_of_which_nothing_is_known(seed, prior, strata, by):
+    rng = np.random.default_rng(seed)
+    labels, stratum = rng.permutation(np.arange(90) % 3), rng.permutation(np.arange(90) % 4)
+    settings = {"prior": "learned" if prior else "flat", "strata": labels if strata else None}
+    sampler = ThompsonSampler(90, **settings)
+    rows = rng.permutation(90)[: rng.integers(0, 91)]
+    sampler.observe(rows, rng.integers(0, 9, rows.size), np.full(rows.size, 8))
+    a, b = sampler.belief()
+    mean = a / (a + b)
+    if by:
+        expected = [mean[stratum == number].mean() for number in range(4)]
+        np.testing.assert_allclose(sampler.mean_pass_rates(stratum, 4), expected, rtol=1e-12)
+    else:
+        np.testing.assert_allclose(sampler.mean_pass_rates(), [mean.mean()], rtol=1e-12)
+    assert sampler.metrics() == {
+        "coverage": rows.size / 90,
+        "mean_pass_rate": pytest.approx(mean.mean(), rel=1e-12),
+    }
+
+
 @pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (2.0, 6.0), (8.0, 0.0), (0.5, 1000.0), (300.0, 200.0)])
 def test_draws_follow_the_beta_distribution_of_the_posterior(alpha, beta):
     from scipy.stats import beta as beta_distribution

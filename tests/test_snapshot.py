@@ -496,3 +496,15 @@ def test_a_file_with_other_keys_is_refused_whatever_its_digest(tmp_path, sample_
     rewrite(tmp_path, sample_key=sample_key)
     with pytest.raises(SnapshotCorruptError, match="holds a sample_key of"):
         load_snapshot(tmp_path)
+
+
+def test_ten_million_rows_with_one_in_a_hundred_visited_take_less_than_five_megabytes(tmp_path):
+    sampler, rows = ThompsonSampler(10**7), np.arange(10**5) * 100
+    sampler.observe(rows, rows % 9, np.full(rows.size, 8))
+    save_snapshot(tmp_path, sampler, sample_key=np.arange(10**7))
+    assert (tmp_path / POSTERIOR_FILE).stat().st_size < 5e6
+    loaded = load_snapshot(tmp_path)
+    resumed = ThompsonSampler(10**7)
+    resumed.load_state_dict(loaded.sampler_state)
+    assert loaded.sample_key.tolist() == rows.tolist()
+    assert state_digest(resumed) == state_digest(sampler)

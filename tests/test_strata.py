@@ -21,6 +21,10 @@ def rows_of(sizes, seed=0):
     return np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
 
 
+def best(strata, rows, value, k, seed=0, number=0):
+    return strata.best(rows, value, strata.quotas(k, seed=seed, number=number))
+
+
 # ------------------------------------------------------------------------------------------------------- the shares
 
 
@@ -121,7 +125,7 @@ def test_each_stratum_gives_its_best_and_the_best_of_all_fill_what_is_left_open(
     stratum, rows, value, k = case
     strata = Strata(stratum)
     quotas = strata.quotas(k, seed=seed, number=number)
-    chosen = rows[strata.best(rows, value, k, seed=seed, number=number)]
+    chosen = rows[best(strata, rows, value, k, seed, number)]
     assert chosen.tolist() == by_hand(stratum, rows, value, k, quotas)
 
 
@@ -130,7 +134,7 @@ def test_each_stratum_gives_its_best_and_the_best_of_all_fill_what_is_left_open(
 def test_k_distinct_rows_come_back_and_each_stratum_has_its_share_as_far_as_it_has_rows(case, seed, number):
     stratum, rows, value, k = case
     strata = Strata(stratum)
-    chosen = rows[strata.best(rows, value, k, seed=seed, number=number)]
+    chosen = rows[best(strata, rows, value, k, seed, number)]
     assert chosen.size == k == len(set(chosen.tolist()))
     assert set(chosen.tolist()) <= set(rows.tolist())
     awake = np.bincount(stratum[rows[value >= 0]], minlength=stratum.max() + 1)
@@ -146,18 +150,18 @@ def test_with_one_stratum_the_best_of_all_are_chosen():
     strata, value = Strata(np.zeros(50, dtype=np.int64)), rng.integers(-3, 9, 50) / 4
     for k in (1, 7, 45, 50):
         expected = np.argsort(-value, kind="stable")[:k]
-        assert strata.best(np.arange(50), value, k, seed=0, number=k).tolist() == expected.tolist()
+        assert best(strata, np.arange(50), value, k, 0, k).tolist() == expected.tolist()
 
 
 def test_a_stratum_whose_rows_rest_leaves_its_places_to_the_best_of_the_others():
     strata = Strata(np.repeat([0, 1], [4, 4]))
     value = np.array([0.1, 0.2, 0.3, 0.4, -1.0, -2.0, 0.05, -3.0])
-    chosen = strata.best(np.arange(8), value, 4, seed=0, number=0)
+    chosen = best(strata, np.arange(8), value, 4)
     assert chosen.tolist() == [3, 2, 1, 6]  # two each; of the second only row 6 does not rest
-    everyone = strata.best(np.arange(8), value, 7, seed=0, number=0)
+    everyone = best(strata, np.arange(8), value, 7)
     assert everyone.tolist() == [3, 2, 1, 0, 6, 4, 5]  # those that rest last, the one that rested longest first
 
 
 def test_of_equal_rows_the_lower_ones_are_chosen():
-    chosen = Strata(np.tile([0, 1], 5)).best(np.arange(10), np.full(10, 0.25), 4, seed=0, number=0)
+    chosen = best(Strata(np.tile([0, 1], 5)), np.arange(10), np.full(10, 0.25), 4)
     assert chosen.tolist() == [0, 1, 2, 3]

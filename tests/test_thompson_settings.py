@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_vade.errors import ConfigurationError, ObservationError
-from trl_vade.fresh_rows import FEW
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.snapshot import load_snapshot, save_snapshot
 
@@ -246,16 +245,6 @@ def test_the_uniform_share_stays_blind_and_the_rest_has_its_shares():
     # Of the 30 rows left 6 are small and 1.5 rare; the stratified ones follow 3000 * share up to chance.
     assert blind["small"] == pytest.approx(600, abs=5 * np.sqrt(600))
     assert blind["rare"] == pytest.approx(150, abs=5 * np.sqrt(150))
-
-
-def test_a_huge_pool_is_drawn_in_full_so_that_no_stratum_is_missing():
-    labels = np.repeat([0, 1], [FEW, 3])
-    sampler = ThompsonSampler(FEW + 3, seed=4, stratify=labels)
-    a, b = sampler.belief()
-    p = np.random.Generator(np.random.Philox(key=np.array([4, 0], dtype=np.uint64))).beta(a, b)
-    draw = sampler.draw(2 * (FEW + 3) // 3)
-    assert np.array_equal(draw.sampled_pass_rate, p[draw.sample_index])
-    assert np.count_nonzero(draw.sample_index >= FEW) == 2
 
 
 def test_a_stratified_sampler_goes_on_alike_after_a_resume_and_a_peek(tmp_path):

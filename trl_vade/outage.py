@@ -20,7 +20,7 @@ import numpy as np
 
 from .checks import FloatArray, IntArray, check_fields
 from .posterior import BetaPosterior, posterior_from
-from .posterior_state import STATE_DTYPES
+from .posterior_state import STATE_ARRAYS
 
 COLLAPSE = 0.1
 """Verdicts of a kind (right, wrong) have collapsed when no more than this share of those expected came."""
@@ -94,7 +94,7 @@ class OutageGuard:
         if self._before is not None:
             now, before = self._posterior.state_dict(), self._before.state_dict()
             touched = np.isin(before["sample_index"], now["sample_index"][now["last_update"] > before["step"]])
-            counts = {name: before[name][touched].tolist() for name in STATE_DTYPES}
+            counts = {name: before[name][touched].tolist() for name in STATE_ARRAYS}
             values = (before["step"], self._missing, self._rate, self._expected, self.active, counts)
             state["streak"] = dict(zip(_STREAK, values, strict=True))
         return state
@@ -121,8 +121,8 @@ class OutageGuard:
         now = self._posterior.state_dict()
         untouched = now["last_update"] <= streak["step"]
         arrays = {
-            name: np.concatenate([now[name][untouched], np.array(streak["counts"][name], dtype=dtype)])
-            for name, dtype in STATE_DTYPES.items()
+            name: np.concatenate([now[name][untouched], np.array(streak["counts"][name], dtype=now[name].dtype)])
+            for name in STATE_ARRAYS
         }
         order = np.argsort(arrays["sample_index"])
         before = {**now, **{name: array[order] for name, array in arrays.items()}, "step": streak["step"]}

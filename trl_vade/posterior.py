@@ -21,7 +21,8 @@ from .checks import (
     check_whole_number,
 )
 from .errors import ObservationError
-from .posterior_state import STATE_DTYPES, check_saved_numbers
+from .posterior_state import STATE_ARRAYS, check_saved_numbers
+from .row_store import RowStore
 
 
 class BetaPosterior:
@@ -29,6 +30,8 @@ class BetaPosterior:
 
     The counts start at zero, the uniform Beta(1, 1). The "+ 1" of that prior is never decayed: without evidence a row
     returns to it. All counts are effective *now*, that is, decayed to the current step.
+
+    Memory and the cost of a step follow the V rows ever visited; see `RowStore`, also for the precision.
 
     Source: arXiv 2511.18902, equations 5 and 6.
 
@@ -59,11 +62,8 @@ class BetaPosterior:
         self._decay_unsampled = check_decay("decay_unsampled", decay_unsampled)
         self._signal_aware_decay = check_bool("signal_aware_decay", signal_aware_decay)
         self._step = 0
-        # (N,) each. alpha and beta are the counts as they were at the row's last_update; reading decays them to now.
-        self._alpha = np.zeros(self._num_samples, dtype=np.float64)
-        self._beta = np.zeros(self._num_samples, dtype=np.float64)
-        self._last_update = np.zeros(self._num_samples, dtype=np.int64)
-        self._visits = np.zeros(self._num_samples, dtype=np.int64)
+        # alpha and beta are held as they were at the row's last_update; reading decays them to now.
+        self._store = RowStore(self._num_samples)
 
     def observe(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
         """Take one step t: learn from the groups given, and let the counts of every other row decay.
@@ -102,10 +102,13 @@ class BetaPosterior:
         self._step += 1
         trained = (successes > 0) & (successes < trials) if self._signal_aware_decay else np.True_
         kept = np.where(trained, self._decay_sampled, self._decay_unsampled)
-        self._alpha[rows] = kept * alpha + successes
-        self._beta[rows] = kept * beta + (trials - successes)
-        self._last_update[rows] = self._step
-        self._visits[rows] += 1
+        self._store.write(
+            rows,
+            alpha=kept * alpha + successes,
+            beta=kept * beta + (trials - successes),
+            last_update=self._step,
+            visits=self._store.read(rows, "visits")[0] + 1,
+        )
 
     def counts(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
         """Return the effective (alpha, beta) of the rows named, (K,) each, or of all rows, (N,) each, as new arrays.
@@ -113,10 +116,17 @@ class BetaPosterior:
         Raises:
             ObservationError: a row is outside [0, N) or not an integer.
         """
-        rows = slice(None) if sample_index is None else self.check_rows(sample_index)
+        return self._counts(None if sample_index is None else self.check_rows(sample_index))
+
+    def visited_counts(self) -> tuple[FloatArray, FloatArray]:
+        """Return the effective (alpha, beta) of the rows `visited`, (V,) each, as new arrays."""
+        return self._counts(self.visited)
+
+    def _counts(self, rows: IntArray | None) -> tuple[FloatArray, FloatArray]:
+        alpha, beta, last_update = self._store.read(rows, "alpha", "beta", "last_update")
         # Equation 6 for all the steps since the row's last update at once. 0 ** 0 is 1, so lambda_2 = 0 works too.
-        kept = np.power(self._decay_unsampled, self._step - self._last_update[rows])
-        return self._alpha[rows] * kept, self._beta[rows] * kept
+        kept = np.power(self._decay_unsampled, self._step - last_update)
+        return alpha * kept, beta * kept
 
     @property
     def alpha(self) -> FloatArray:
@@ -143,7 +153,17 @@ class BetaPosterior:
     @property
     def visits(self) -> IntArray:
         """(N,) number of steps in which the row had at least one trial, a new array."""
-        return self._visits.copy()
+        return self._store.read(None, "visits")[0].copy()
+
+    @property
+    def visited(self) -> IntArray:
+        """(V,) the rows that ever had a trial, in rising order; not to be written into."""
+        return self._store.visited
+
+    @property
+    def most_counts(self) -> float:
+        """No row has a larger effective alpha + beta than this, the largest that one had at its last update."""
+        return self._store.most_counts * (1.0 + 1e-6)  # the sum of two float32 is rounded
 
     @property
     def step(self) -> int:
@@ -158,7 +178,12 @@ class BetaPosterior:
     @property
     def last_update(self) -> IntArray:
         """(N,) the step in which the row last had a trial, 0 for a row without any, a new array."""
-        return self._last_update.copy()
+        return self.last_update_of(None).copy()
+
+    def last_update_of(self, rows: IntArray | None) -> IntArray:
+        """Return (K,) `last_update` of the rows named, or (N,) of all; not to be written into."""
+        last_update: IntArray = self._store.read(rows, "last_update")[0]
+        return last_update
 
     @property
     def decays(self) -> dict[str, Any]:
@@ -175,32 +200,25 @@ class BetaPosterior:
         `sample_index`, `alpha`, `beta`, `last_update` and `visits` have one entry for each row ever visited, and the
         counts are those *at* `last_update`: decaying them here would make a resumed run differ in the last bit.
         """
-        rows = np.flatnonzero(self._visits).astype(np.int64)
-        return {
-            "step": self._step,
-            **self._settings(),
-            "sample_index": rows,
-            "alpha": self._alpha[rows],
-            "beta": self._beta[rows],
-            "last_update": self._last_update[rows],
-            "visits": self._visits[rows],
-        }
+        rows = self.visited
+        columns = zip(STATE_ARRAYS[1:], self._store.read(rows, *STATE_ARRAYS[1:]), strict=True)
+        return {"step": self._step, **self._settings(), "sample_index": rows.copy(), **dict(columns)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` returned, bit for bit; on an error nothing changes.
+
+        (Float64 counts of a large pool, as earlier releases saved them, are rounded.)
 
         Raises:
             SnapshotMismatchError: other fields, another N or other decays than this posterior's.
             SnapshotCorruptError: numbers that no run can have saved.
         """
-        check_fields("posterior", state, ["step", *self._settings(), *STATE_DTYPES])
+        check_fields("posterior", state, ["step", *self._settings(), *STATE_ARRAYS])
         check_same("posterior", state, self._settings())
         check_saved_numbers(state, self._num_samples)
-        rows = state["sample_index"]
-        for name in ("alpha", "beta", "last_update", "visits"):
-            column = getattr(self, f"_{name}")
-            column[:] = 0
-            column[rows] = state[name]
+        store = RowStore(self._num_samples)
+        store.write(state["sample_index"], **{name: state[name] for name in STATE_ARRAYS[1:]})
+        self._store = store
         self._step = int(state["step"])
 
     def _settings(self) -> dict[str, Any]:
@@ -232,7 +250,7 @@ def posterior_from(state: Mapping[str, Any]) -> BetaPosterior:
         ConfigurationError: settings that no run can have had.
     """
     settings = ["num_samples", *BetaPosterior(1).decays]
-    check_fields("posterior", state, ["step", *settings, *STATE_DTYPES])
+    check_fields("posterior", state, ["step", *settings, *STATE_ARRAYS])
     posterior = BetaPosterior(**{name: state[name] for name in settings})
     posterior.load_state_dict(state)
     return posterior

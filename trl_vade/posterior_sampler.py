@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from .checks import FloatArray, IntArray, check_fields, check_same, check_whole_number
 from .errors import SnapshotCorruptError
 from .posterior import BetaPosterior
+from .prior import FLAT, Prior
 from .prompt_sampler import Draw
 
 
@@ -63,17 +64,46 @@ class PosteriorSampler:
         """Take one step of the posterior from evidence of another run, see `observe`: no row was trained on."""
         self.observe(sample_index, successes, trials)
 
+    def prior(self) -> Prior:
+        """Return the belief about rows without evidence, as it is now."""
+        return FLAT
+
     def belief(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
         """Return (a, b) of the belief Beta(a, b) about the rows named, (K,) each, or about all rows, (N,) each."""
-        alpha, beta = self.posterior.counts(sample_index)
-        return alpha + 1.0, beta + 1.0
+        rows = None if sample_index is None else self.posterior.check_rows(sample_index)
+        (alpha, beta), (a, b) = self.posterior.counts(rows), self.prior().of(rows)
+        return alpha + a, beta + b
+
+    def mean_pass_rates(self, stratum: IntArray | None = None, num_strata: int = 1) -> FloatArray:
+        """Return (S,) the expected pass rate, averaged over the rows of each stratum, or over all N, (1,).
+
+        The rows without evidence are counted, not visited: where there are no strata this is O(V).
+
+        Args:
+            stratum: (N,) number of each row's stratum, from 0; each of [0, S) occurs.
+            num_strata: S.
+        """
+        prior, visited = self.prior(), self.posterior.visited
+        (alpha, beta), (a, b) = self.posterior.visited_counts(), prior.of(visited)
+        mean, kinds = (alpha + a) / (alpha + a + beta + b), len(prior.table)
+        kind = None if stratum is None else stratum * kinds  # a stratum here, and one of the prior
+        if prior.stratum is not None:
+            kind = prior.stratum + (0 if kind is None else kind)
+        if kind is None:
+            every, seen = np.array([self.posterior.num_samples]), np.array([visited.size])
+        else:
+            every, seen = (np.bincount(of, minlength=num_strata * kinds) for of in (kind, kind[visited]))
+        fresh = (every - seen).reshape(num_strata, kinds) @ (prior.table[:, 0] / prior.table.sum(axis=1))
+        where = np.zeros(visited.size, dtype=np.int64) if stratum is None else stratum[visited]
+        total = fresh + np.bincount(where, weights=mean, minlength=num_strata)
+        means: FloatArray = total / every.reshape(num_strata, kinds).sum(axis=1)
+        return means
 
     def metrics(self) -> dict[str, float]:
         """Return `coverage`, the share of rows visited, and `mean_pass_rate`, the expected one averaged over N."""
-        a, b = self.belief()
         return {
-            "coverage": float(np.mean(self.posterior.visits > 0)),
-            "mean_pass_rate": float((a / (a + b)).mean()),
+            "coverage": self.posterior.visited.size / self.posterior.num_samples,
+            "mean_pass_rate": float(self.mean_pass_rates()[0]),
         }
 
     def state_dict(self) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 Axis letters: N rows of the data set, V rows with evidence.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from .checks import FloatArray, IntArray, shown
@@ -27,26 +29,47 @@ def check_prior_kind(kind: str) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Prior:
+    """The belief Beta(a, b) about each row without evidence: the same for all rows of a stratum."""
+
+    table: FloatArray  # (S, 2) a and b of each stratum
+    stratum: IntArray | None = None  # (N,) number of each row's stratum, from 0; None: all rows are of one
+
+    def of(self, rows: IntArray | None) -> tuple[FloatArray, FloatArray]:
+        """Return a and b of the rows named, (K,) each, of all, (N,), or () where there is one stratum."""
+        if self.stratum is None:
+            return self.table[0, 0], self.table[0, 1]
+        stratum = self.stratum if rows is None else self.stratum[rows]
+        return self.table[stratum, 0], self.table[stratum, 1]
+
+
+FLAT = Prior(np.ones((1, 2)))
+"""Beta(1, 1) for every row."""
+
+
 def learned_prior(
-    alpha: FloatArray, beta: FloatArray, strata: IntArray | None = None
-) -> tuple[FloatArray | float, FloatArray | float]:
-    """Return (a, b) of the prior Beta(a, b) for each row, or for all rows where there are no strata.
+    alpha: FloatArray, beta: FloatArray, visited: IntArray, strata: IntArray | None = None, num_strata: int = 1
+) -> Prior:
+    """Return the prior fitted to the rows of which something is known, for each stratum or for all rows.
 
     A pure function of the counts, so a run that is resumed needs nothing but these.
 
     Args:
-        alpha, beta: (N,) effective counts.
+        alpha, beta: (V,) effective counts of the visited rows.
+        visited: (V,) those rows.
         strata: (N,) number of each row's stratum, from 0.
+        num_strata: S.
     """
     evident = alpha + beta >= EVIDENCE
     whole = fit_prior(alpha[evident], beta[evident]) or (1.0, 1.0)
     if strata is None:
-        return whole
-    table = np.empty((int(strata.max()) + 1, 2))
-    for stratum in range(len(table)):
-        rows = evident & (strata == stratum)
-        table[stratum] = fit_prior(alpha[rows], beta[rows]) or whole
-    return table[strata, 0], table[strata, 1]
+        return Prior(np.array([whole]))
+    table, stratum = np.empty((num_strata, 2)), strata[visited]
+    for number in range(num_strata):
+        rows = evident & (stratum == number)
+        table[number] = fit_prior(alpha[rows], beta[rows]) or whole
+    return Prior(table, strata)
 
 
 def fit_prior(alpha: FloatArray, beta: FloatArray) -> tuple[float, float] | None:

@@ -66,9 +66,7 @@ class StratumMetrics:
         values, self._stratum = np.unique(np.asarray(labels), return_inverse=True)
         self.names = [str(value) for value in values.tolist()]
 
-    def of(
-        self, rounds: Sequence[tuple[InFlight, GroupOutcomes]], mean_pass_rate: NDArray[np.float64]
-    ) -> dict[str, float]:
+    def of(self, rounds: Sequence[tuple[InFlight, GroupOutcomes]], sampler: PosteriorSampler) -> dict[str, float]:
         """Of all groups that were generated for a batch: which share of them each stratum has, and what came of them.
 
         What is not known, since no group of a stratum was scored, is left out; everything is with more strata than
@@ -76,7 +74,7 @@ class StratumMetrics:
 
         Args:
             rounds: of the batch.
-            mean_pass_rate: (N,) what is now expected of the rows.
+            sampler: what is now expected of the rows.
         """
         if len(self.names) > MOST_STRATA:
             return {}
@@ -86,7 +84,7 @@ class StratumMetrics:
         num_scored = self._sum(of_group[scored])
         metrics = {
             "selected_share": self._sum(of_group) / of_group.size,
-            "mean_pass_rate": self._sum(self._stratum, mean_pass_rate) / self._sum(self._stratum),
+            "mean_pass_rate": sampler.mean_pass_rates(self._stratum, len(self.names)),
         }
         with np.errstate(invalid="ignore"):  # 0 / 0 is what is not known
             metrics["effective_gradient_ratio"] = self._sum(of_group[scored], has_gradient[scored]) / num_scored

@@ -1,4 +1,4 @@
-"""Which rows are rolled out next: Thompson sampling over the posterior (VADE), or every row in turn (vanilla GRPO).
+"""Which rows are rolled out next: Thompson sampling over the posterior (VADE); beside it, what it is compared with.
 
 Source: VADE, arXiv 2511.18902, Algorithm 1. Axis letters: N rows of the data set, K rows drawn for a generation batch,
 M rows that a draw leaves out.
@@ -12,14 +12,18 @@ from numpy.typing import ArrayLike
 
 from .checks import FloatArray, IntArray, check_bool, check_labels, check_share, check_whole_number
 from .errors import SnapshotCorruptError
-from .fresh_rows import FEW, BoolArray, Candidates, distinct_fresh, fresh_draw
 from .information import check_gain_kind, information_gain
-from .order import largest, stock_order
-from .posterior import BetaPosterior, beta_mean
+from .large_pool import BoolArray, Choice, LargePool, Rule, joined
+from .order import largest
+from .posterior import BetaPosterior
 from .posterior_sampler import PosteriorSampler
-from .prior import check_prior_kind, learned_prior
+from .posterior_state import LARGE
+from .prior import Prior, check_prior_kind, learned_prior
 from .prompt_sampler import Draw
 from .strata import Strata, check_same_strata, digest
+from .uniform import UniformSampler
+
+__all__ = ["ThompsonSampler", "UniformSampler"]
 
 
 class ThompsonSampler(PosteriorSampler):
@@ -89,6 +93,7 @@ class ThompsonSampler(PosteriorSampler):
             signal_aware_decay=signal_aware_decay,
         )
         self._strata = None if strata is None else check_labels("strata", strata, posterior.num_samples)
+        self._num_strata = 1 if self._strata is None else int(self._strata.max()) + 1
         settings = {
             "gain": gain,
             "greedy": check_bool("greedy", greedy),
@@ -116,21 +121,19 @@ class ThompsonSampler(PosteriorSampler):
         self.observe(sample_index, successes, trials)
         self._taken_over = self.posterior.step
 
-    def belief(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return (a, b) of the belief Beta(a, b) about the rows named, (K,) each, or about all rows, (N,) each."""
+    def prior(self) -> Prior:
+        """Return the belief about rows without evidence, as it is now."""
         if self._settings["prior"] == "flat":
-            return super().belief(sample_index)
-        alpha, beta = self.posterior.counts()
-        a, b = learned_prior(alpha, beta, self._strata)
-        rows = slice(None) if sample_index is None else self.posterior.check_rows(sample_index)
-        return (alpha + a)[rows], (beta + b)[rows]
+            return super().prior()
+        posterior = self.posterior
+        return learned_prior(*posterior.visited_counts(), posterior.visited, self._strata, self._num_strata)
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
         """Return `k` rows: those with the largest gains, in falling order, of equal gains the lower row first; then
         those of the uniform share. With `stratify` the largest gains are those of each stratum's share.
 
-        Where `FEW` or more rows are alike, without evidence, only the best of them are drawn: the same distribution
-        from other random numbers, and no order of rows where rounding makes gains equal.
+        From 100,000 rows on only candidates for the best are drawn (see `large_pool`): the same distribution from
+        other random numbers, and no order of rows where rounding makes gains equal.
 
         Args:
             k: a whole number in [1, N - M].
@@ -142,22 +145,14 @@ class ThompsonSampler(PosteriorSampler):
         """
         k, excluded = self._check_draw(k, exclude)
         generator = self._generator(self._progress["num_draws"])
-        fresh = self._fresh_rows(excluded)
-        if np.count_nonzero(fresh) >= FEW:
-            rows, pass_rate, mean = self._few_candidates(k, fresh, excluded, generator)
-        else:
-            rows, pass_rate, mean = self._all_candidates(excluded, generator)
-        gain = information_gain(pass_rate, self._settings["gain"])
-        # A gain is below 1: rows that rest come after all others, those that have rested longest first.
-        resting = self._steps_to_rest(rows)
         num_blind = int(self._settings["uniform_share"] * k + 0.5)
-        chosen = self._best(rows, gain - resting, k - num_blind) if k > num_blind else np.empty(0, dtype=np.int64)
-        if num_blind:
-            chance = generator.random(self.posterior.num_samples)[rows] - resting
-            chance[chosen] = -np.inf
-            chosen = np.concatenate([chosen, largest(chance, num_blind)])
+        pool = self._large_pool(k, excluded, generator)
+        if pool is None:
+            rows, pass_rate, mean = self._from_all(k - num_blind, num_blind, excluded, generator)
+        else:
+            rows, pass_rate, mean = self._from_pool(k - num_blind, num_blind, pool)
         self._progress["num_draws"] += 1
-        return Draw(rows[chosen], pass_rate[chosen], gain[chosen], mean[chosen])
+        return Draw(rows, pass_rate, information_gain(pass_rate, self._settings["gain"]), mean)
 
     def state_dict(self) -> dict[str, Any]:
         """See `PosteriorSampler.state_dict`; `taken_over` is there only where `take_over` was called."""
@@ -180,125 +175,56 @@ class ThompsonSampler(PosteriorSampler):
         super().load_state_dict(state)
         self._taken_over = taken_over
 
-    def _best(self, rows: IntArray, value: FloatArray, k: int) -> IntArray:
-        """(k,) places in `rows` of those with the largest `value`, of all or, with strata, of each one's share."""
-        if self._stratify is None:
-            return largest(value, k)
-        return self._stratify.best(rows, value, k, seed=self._seed, number=self._progress["num_draws"])
-
-    def _fresh_rows(self, excluded: IntArray) -> BoolArray:
-        """(N,) rows without evidence that may be chosen; (0,) where the settings need a draw of all.
-
-        Strata do: among the best few of all fresh rows there may be none of a stratum.
-        """
-        alike = self._settings["prior"] == "flat" and self._stratify is None
-        if not alike or self._settings["greedy"] or self._settings["uniform_share"]:
-            return np.empty(0, dtype=np.bool_)
-        fresh: BoolArray = self.posterior.visits == 0
-        fresh[excluded] = False
-        return fresh
-
-    def _all_candidates(self, excluded: IntArray, generator: np.random.Generator) -> Candidates:
+    def _from_all(self, k: int, num_blind: int, excluded: IntArray, chance: np.random.Generator) -> Choice:
+        """The best `k` and then `num_blind` others: a pass rate is drawn for each of the N rows."""
         a, b = self.belief()
         mean = a / (a + b)
-        pass_rate = mean if self._settings["greedy"] else generator.beta(a, b)
+        pass_rate = mean if self._settings["greedy"] else chance.beta(a, b)
         rows = np.delete(np.arange(mean.size), excluded)
+        # A gain is below 1: rows that rest come after all others, those that have rested longest first.
+        resting = self._steps_to_rest(rows)
+        gain = information_gain(pass_rate[rows], self._settings["gain"])
+        chosen = self._best(rows, gain - resting, k) if k else np.empty(0, dtype=np.int64)
+        if num_blind:
+            blind = chance.random(mean.size)[rows] - resting
+            blind[chosen] = -np.inf
+            chosen = np.concatenate([chosen, largest(blind, num_blind)])
+        rows = rows[chosen]
         return rows, pass_rate[rows], mean[rows]
 
-    def _few_candidates(self, k: int, fresh: BoolArray, excluded: IntArray, chance: np.random.Generator) -> Candidates:
-        """Rows with evidence (that do not rest, if k remain), and of the `fresh`, (N,), some that hold the best k."""
-        known = ~fresh
-        known[excluded] = False
-        rows = np.flatnonzero(known)
-        new = fresh_draw(int(np.count_nonzero(fresh)), k, self._settings["gain"], chance)
-        if new.size >= k:  # enough without the rows that rest
-            rows = rows[self._steps_to_rest(rows) == 0]
-        rows = np.concatenate([rows, distinct_fresh(new.size, fresh, chance)])
-        a, b = self.belief(rows)
-        pass_rate = np.concatenate([chance.beta(a[: -new.size], b[: -new.size]), new])  # there is a new one: FEW > 0
+    def _from_pool(self, k: int, num_blind: int, pool: LargePool) -> Choice:
+        """The same: pass rates are drawn for candidates, none of which rests."""
+        candidates = rows, pass_rate = pool.candidates(k, self._quotas(k))
+        gain = information_gain(pass_rate, self._settings["gain"])
+        chosen = self._best(rows, gain, k) if k else np.empty(0, dtype=np.int64)
+        rows, pass_rate = rows[chosen], pass_rate[chosen]
+        if num_blind:
+            rows, pass_rate = joined((rows, pass_rate), pool.blind(num_blind, candidates, rows))
+        a, b = pool.belief(rows)
         return rows, pass_rate, a / (a + b)
+
+    def _large_pool(self, k: int, excluded: IntArray, chance: np.random.Generator) -> LargePool | None:
+        # Milliseconds are nothing beside the rollouts of a batch: smaller pools keep the choices that they always had.
+        if self.posterior.num_samples < LARGE:
+            return None
+        rule = Rule(self._settings["gain"], self._settings["greedy"], self.prior(), self._rests, self._stratify)
+        pool = LargePool(self.posterior, rule, excluded, chance)
+        return pool if pool.serves(k) else None
+
+    def _best(self, rows: IntArray, value: FloatArray, k: int) -> IntArray:
+        """(k,) places in `rows` of those with the largest `value`, of all or, with strata, of each one's share."""
+        strata, quotas = self._stratify, self._quotas(k)
+        return largest(value, k) if strata is None or quotas is None else strata.best(rows, value, quotas)
+
+    def _quotas(self, k: int) -> IntArray | None:
+        """(S,) the share of each stratum in this draw; None: without strata."""
+        strata, number = self._stratify, self._progress["num_draws"]
+        return None if strata is None else strata.quotas(k, seed=self._seed, number=number)
+
+    def _rests(self, rows: IntArray) -> BoolArray:
+        return self._steps_to_rest(rows) > 0
 
     def _steps_to_rest(self, rows: IntArray) -> FloatArray:
         """(K,) steps in which the cooldown still keeps the rows out."""
-        last, until = self.posterior.last_update[rows], self._settings["cooldown"] - self.posterior.step
+        last, until = self.posterior.last_update_of(rows), self._settings["cooldown"] - self.posterior.step
         return np.where(last > self._taken_over, np.maximum(last + until, 0), 0).astype(np.float64)
-
-
-class UniformSampler(PosteriorSampler):
-    """Choose every row once an epoch, in the order of the stock `GRPOTrainer` with the same seed: vanilla GRPO.
-
-    An epoch is one permutation. As with TRL's `RepeatSampler`, a draw that does not fit into what is left of it
-    starts the next one, and the rest is dropped.
-
-    Outcomes are observed as by `ThompsonSampler`, so that the figures of both can stand side by side, and no choice
-    rests on them. In a `Draw` the sampled pass rate is the posterior mean, and the gain is the asymmetric one of it.
-
-    Args:
-        num_samples: N, at least 1 and below 2**32 / 20 = 214,748,364, where torch changes its algorithm.
-        seed: in [0, 2**63).
-        decay_sampled, decay_unsampled, signal_aware_decay: of the `BetaPosterior`.
-
-    Raises:
-        ConfigurationError: an argument is outside its range.
-    """
-
-    kind = "uniform"
-
-    def __init__(
-        self,
-        num_samples: int,
-        *,
-        seed: int = 0,
-        decay_sampled: float = 0.2,
-        decay_unsampled: float = 0.999,
-        signal_aware_decay: bool = False,
-    ) -> None:
-        check_whole_number(
-            "num_samples",
-            num_samples,
-            minimum=1,
-            maximum=2**32 // 20 - 1,
-            advice="The order is that of torch.randperm, which changes for longer data sets. Use a part of the rows.",
-        )
-        posterior = BetaPosterior(
-            num_samples,
-            decay_sampled=decay_sampled,
-            decay_unsampled=decay_unsampled,
-            signal_aware_decay=signal_aware_decay,
-        )
-        # An epoch is found by going through the random numbers of all before it. No run takes 2**30 rows; a damaged
-        # file may say so, and the next draw would not end.
-        super().__init__(posterior, seed, {}, {"epoch": 2**30 // num_samples, "position": num_samples})
-        self._cached_order: tuple[int, IntArray] = (-1, np.empty(0, dtype=np.int64))  # epoch, (N,)
-
-    def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Return the next `k` rows of the permutation that are not in `exclude`.
-
-        Args:
-            k: a whole number in [1, N - M].
-            exclude: (M,) rows that are not to be chosen; they are passed over.
-
-        Raises:
-            ConfigurationError: `k` is outside its range.
-            ObservationError: a row to exclude is outside [0, N).
-        """
-        k, excluded = self._check_draw(k, exclude)
-        epoch, position = self._progress["epoch"], self._progress["position"]
-        places = self._free(epoch, position, k, excluded)
-        if places.size < k:
-            epoch, places = epoch + 1, self._free(epoch + 1, 0, k, excluded)
-        rows = self._order(epoch)[places]
-        self._progress = {"epoch": epoch, "position": int(places[-1]) + 1}
-        mean = beta_mean(*self.posterior.counts(rows))
-        return Draw(rows, mean.copy(), information_gain(mean), mean)
-
-    def _free(self, epoch: int, position: int, k: int, excluded: IntArray) -> IntArray:
-        """The first `k` places in the permutation, from `position` on, whose rows may be chosen, or all if fewer."""
-        if not excluded.size:
-            return np.arange(position, min(position + k, self.posterior.num_samples))
-        return position + np.flatnonzero(~np.isin(self._order(epoch)[position:], excluded))[:k]
-
-    def _order(self, epoch: int) -> IntArray:
-        if self._cached_order[0] != epoch:
-            self._cached_order = (epoch, stock_order(self.posterior.num_samples, self._seed, epoch))
-        return self._cached_order[1]

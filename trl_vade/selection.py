@@ -147,8 +147,7 @@ class OnTimeSelection:
             self._rounds = [*(self._rounds if in_flight.refill else []), (in_flight, outcomes)]
             metrics = self.sampler.metrics() | batch_metrics(self._rounds)
             if self._strata:
-                a, b = self.sampler.belief()
-                metrics |= self._strata.of(self._rounds, a / (a + b))
+                metrics |= self._strata.of(self._rounds, self.sampler)
         return metrics | {
             "outage": float(self.outage),
             "staleness": float(staleness),

@@ -1,9 +1,9 @@
 """A sampler as two files in a directory, so that what it knows can be resumed, read by people and shared.
 
-    vade_posterior.safetensors   sample_index, last_update, visits (int64) and alpha, beta (float64), an entry for
-                                 each row ever visited; the header's metadata holds the step. Where the caller
-                                 knows them also sample_key (int64), which says who those rows are, whatever their
-                                 number
+    vade_posterior.safetensors   sample_index, last_update, visits (int64) and alpha, beta (float64, or float32 where
+                                 there are 100,000 rows or more), an entry for each row ever visited; the header's
+                                 metadata holds the step. Where the caller knows them also sample_key (int64), which
+                                 says who those rows are, whatever their number
     vade_posterior.json          format_version, package_version, step, posterior_sha256 (of the file above), sampler
                                  (its state without those arrays), metadata (what the caller adds) and
                                  document_sha256 (of all the other fields)
@@ -32,7 +32,7 @@ from .checks import IntArray
 from .document import FORMAT_VERSION, encode_document, parse_document
 from .durable import replace_durably, write_durably
 from .errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotNotFoundError
-from .posterior_state import STATE_DTYPES
+from .posterior_state import STATE_ARRAYS
 from .prompt_sampler import PromptSampler
 
 POSTERIOR_FILE = "vade_posterior.safetensors"
@@ -136,7 +136,7 @@ def _encode(
 ) -> tuple[bytes, str, bytes]:
     """Return the safetensors bytes, their digest and the JSON bytes."""
     posterior = state["posterior"]
-    arrays = {name: posterior[name] for name in STATE_DTYPES}
+    arrays = {name: posterior[name] for name in STATE_ARRAYS}
     if sample_key is not None:
         if sample_key.dtype != np.int64 or sample_key.shape != (posterior["num_samples"],):
             raise ConfigurationError(
@@ -147,7 +147,7 @@ def _encode(
     # One key of metadata and no more: safetensors may write several in any order, and equal states give equal bytes.
     tensors = to_safetensors(arrays, metadata={"step": str(posterior["step"])})
     digest = hashlib.sha256(tensors).hexdigest()
-    scalars = {name: value for name, value in posterior.items() if name not in STATE_DTYPES}
+    scalars = {name: value for name, value in posterior.items() if name not in STATE_ARRAYS}
     values = (
         FORMAT_VERSION,
         _package_version(),
@@ -186,9 +186,9 @@ def _document(folder: Path, name: str) -> dict[str, Any]:
             f"{folder / name} lacks the sampler's posterior or the metadata; it was not written by save_snapshot. "
             "Load another snapshot."
         )
-    if posterior.keys() & STATE_DTYPES.keys():
+    if posterior.keys() & set(STATE_ARRAYS):
         raise SnapshotCorruptError(
-            f"{folder / name} holds {sorted(posterior.keys() & STATE_DTYPES.keys())}, which belong into "
+            f"{folder / name} holds {sorted(posterior.keys() & set(STATE_ARRAYS))}, which belong into "
             f"{POSTERIOR_FILE} alone: the two could differ. It was edited: load another snapshot."
         )
     return document
@@ -219,9 +219,9 @@ def _arrays(folder: Path, tensors: bytes) -> dict[str, Any]:
             f"{folder / POSTERIOR_FILE} is not a safetensors file of numpy arrays ({type(error).__name__}: {error}). "
             "Load another snapshot."
         ) from error
-    if arrays.keys() - {_SAMPLE_KEY} != STATE_DTYPES.keys():
+    if arrays.keys() - {_SAMPLE_KEY} != set(STATE_ARRAYS):
         raise SnapshotCorruptError(
-            f"{folder / POSTERIOR_FILE} holds {sorted(arrays)}; it must hold {sorted(STATE_DTYPES)}. It was not "
+            f"{folder / POSTERIOR_FILE} holds {sorted(arrays)}; it must hold {sorted(STATE_ARRAYS)}. It was not "
             "written by save_snapshot: load another snapshot."
         )
     key = arrays.get(_SAMPLE_KEY, arrays["sample_index"])

@@ -40,8 +40,32 @@ class Strata:
     """
 
     def __init__(self, stratum: IntArray) -> None:
-        self._rows = np.argsort(stratum, kind="stable")  # (N,) those of a stratum side by side, in rising order
-        self._ends = np.concatenate([[0], np.cumsum(np.bincount(stratum))])  # (S + 1,) where they begin and end
+        self._num_strata = int(stratum.max()) + 1
+        # numpy sorts 8 and 16 bits by radix, in linear time, and what it sorts here is always (J,) of these.
+        self._stratum = stratum.astype(np.min_scalar_type(self._num_strata))
+        self._rows, self._ends = self.by_stratum(np.arange(stratum.size))
+
+    @property
+    def sizes(self) -> IntArray:
+        """(S,) rows of each stratum."""
+        return np.diff(self._ends)
+
+    def of(self, rows: IntArray) -> IntArray:
+        """(J,) the number of each row's stratum."""
+        return self._stratum[rows].astype(np.int64)
+
+    def rows(self, stratum: int) -> IntArray:
+        """The rows of a stratum, in rising order; not to be written into."""
+        return self._rows[self._ends[stratum] : self._ends[stratum + 1]]
+
+    def count(self, rows: IntArray) -> IntArray:
+        """(S,) how many of the rows, (J,), are of each stratum."""
+        return np.bincount(self._stratum[rows], minlength=self._num_strata)
+
+    def by_stratum(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return (J,) the places of `rows` with those of a stratum side by side, in the order in which they come, and
+        (S + 1,) where each stratum begins and ends."""
+        return np.argsort(self._stratum[rows], kind="stable"), np.concatenate([[0], np.cumsum(self.count(rows))])
 
     def quotas(self, k: int, *, seed: int, number: int) -> IntArray:
         """Return (S,) how many of `k` rows each stratum is to give in draw `number` of `seed`. They sum to `k`.
@@ -52,14 +76,14 @@ class Strata:
             k: a whole number in [0, N].
             seed, number: whole numbers of at least 0.
         """
-        num_samples = self._rows.size
+        num_samples = self._stratum.size
         # c_s + u has the same floor as (k n + v) / N with v = floor(u N): whole numbers, so that no rounding of a
         # float can lose a row. (Python's are as long as they need to be; k n < 2**63 for N up to three thousand
         # million.)
         offset = (seed * PLASTIC + number * GOLDEN) % 2**64 * num_samples >> 64
         return np.diff((k * self._ends + offset) // num_samples).astype(np.int64)
 
-    def best(self, rows: IntArray, value: FloatArray, k: int, *, seed: int, number: int) -> IntArray:
+    def best(self, rows: IntArray, value: FloatArray, quotas: IntArray) -> IntArray:
         """Return (k,) places in `rows`: of each stratum the best of its quota, in falling order of value overall, of
         equal values the lower row first.
 
@@ -69,27 +93,24 @@ class Strata:
         keeps about that part of each stratum from being chosen, whatever its size: few places stay open.)
 
         Args:
-            rows: (J,) distinct rows that may be chosen, in rising order.
+            rows: (J,) distinct rows that may be chosen.
             value: (J,) finite; at least 0 for rows that do not rest.
-            k: a whole number in [1, J].
-            seed, number: of the draw, as in `quotas`.
+            quotas: (S,) rows wanted of each stratum; their sum, k, is in [1, J].
         """
-        worth = np.full(self._rows.size, -np.inf)
-        worth[rows] = value
-        quotas = self.quotas(k, seed=seed, number=number)
-        giving = np.flatnonzero(quotas).tolist()
-        chosen = np.concatenate([self._best_of(stratum, worth, int(quotas[stratum])) for stratum in giving])
+        k = int(quotas.sum())
+        places, ends = self.by_stratum(rows)
+        giving = [(int(quotas[one]), places[ends[one] : ends[one + 1]]) for one in np.flatnonzero(quotas).tolist()]
+        chosen = np.concatenate([_best_of(here[value[here] >= 0], value, quota) for quota, here in giving])
         if chosen.size < k:
-            left = worth.copy()
+            left = value.copy()
             left[chosen] = -np.inf
             chosen = np.concatenate([chosen, largest(left, k - chosen.size)])
-        return np.searchsorted(rows, chosen[np.lexsort((chosen, -worth[chosen]))])
+        return chosen[np.lexsort((rows[chosen], -value[chosen]))]
 
-    def _best_of(self, stratum: int, worth: FloatArray, quota: int) -> IntArray:
-        """(min(quota, free rows),) the best rows of a stratum that do not rest; `worth`: (N,)."""
-        rows = self._rows[self._ends[stratum] : self._ends[stratum + 1]]
-        rows = rows[worth[rows] >= 0]
-        return rows[largest(worth[rows], min(quota, rows.size))] if rows.size else rows
+
+def _best_of(places: IntArray, value: FloatArray, quota: int) -> IntArray:
+    """(min(quota, J),) of the places, (J,), those with the largest values."""
+    return places[largest(value[places], min(quota, places.size))] if places.size else places
 
 
 def digest(stratum: IntArray) -> str:

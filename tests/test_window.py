@@ -1,0 +1,59 @@
+"""The window about the best pass rate, and the densities of beliefs in it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from trl_vade.information import information_gain
+from trl_vade.window import beta_density, largest_density, wanted_inside, window
+
+both_gains = pytest.mark.parametrize("gain", ["symmetric", "asymmetric"])
+
+
+@both_gains
+@pytest.mark.parametrize("width", [0.0, 1e-9, 1e-6, 1e-3, 0.1, 0.5, 0.9, 1.0])
+def test_the_ends_of_the_window_are_equal_and_all_inside_beats_all_outside(gain, width):
+    lo, hi = window(width, gain)
+    assert 0 <= lo <= hi <= 1
+    assert hi - lo == pytest.approx(width, abs=1e-15)
+    ends = information_gain([lo, hi], gain)
+    assert ends[0] == pytest.approx(ends[1], abs=1e-15)
+    inside = information_gain(np.linspace(lo, hi, 999), gain)
+    outside = information_gain(np.concatenate([np.linspace(0, lo, 999), np.linspace(hi, 1, 999)]), gain)
+    assert inside.min() >= outside.max() - 1e-15
+
+
+def test_more_than_k_rows_are_wanted_inside():
+    assert wanted_inside(1) == 41
+    assert wanted_inside(512) == pytest.approx(725.02, abs=0.01)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_the_density_is_that_of_the_beta_distribution(seed):
+    rng = np.random.default_rng(seed)
+    p, a, b = rng.uniform(0.01, 0.99, 20), 10 ** rng.uniform(-1.5, 4, 20), 10 ** rng.uniform(-1.5, 4, 20)
+    np.testing.assert_allclose(beta_density(p, a, b), stats.beta(a, b).pdf(p), rtol=1e-7, atol=1e-290)
+
+
+@given(
+    strength=st.floats(0, 300),
+    a=st.floats(0.02, 8),
+    b=st.floats(0.02, 8),
+    share=st.floats(0, 1),
+    width=st.floats(1e-6, 0.25),
+    gain=st.sampled_from(["symmetric", "asymmetric"]),
+)
+def test_no_density_in_the_window_is_above_the_bound(strength, a, b, share, width, gain):
+    lo, hi = window(width, gain)
+    bound = largest_density(strength + a + b, a, b, lo, hi)
+    first, second = a + share * strength, b + (1 - share) * strength
+    p = np.linspace(lo, hi, 50)
+    assert beta_density(p, np.full(50, first), np.full(50, second)).max() <= bound * (1 + 1e-9)
+
+
+def test_the_bound_is_met_by_a_row_that_is_always_solved_and_by_one_of_which_nothing_is_known():
+    assert largest_density(2.0, 1.0, 1.0, 0.3, 0.4) == 1.0
+    ends = beta_density(np.array([1.0 - 1e-12]), np.array([9.0]), np.array([1.0]))
+    assert largest_density(10.0, 1.0, 1.0, 0.3, 1.0) == pytest.approx(ends[0])
