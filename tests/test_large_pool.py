@@ -9,7 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from trl_vade import large_pool, samplers
+from trl_vade import large_pool, samplers, window
 from trl_vade.information import information_gain
 from trl_vade.large_pool import LargePool
 from trl_vade.posterior_state import LARGE
@@ -60,8 +60,9 @@ def drawn(monkeypatch, large, sampler, k, **arguments):
 def small_windows(monkeypatch):
     """Windows in small pools: in most draws fewer than k rows are inside, and the others have to be drawn."""
     monkeypatch.setattr(large_pool, "wanted_inside", lambda k: 0.3 * k)
-    monkeypatch.setattr(large_pool, "MOST_WIDTH", 0.45)
+    monkeypatch.setattr(window, "MOST_WIDTH", 0.45)
     monkeypatch.setattr(large_pool, "MOST_PROPOSED", 1.0)
+    monkeypatch.setattr(large_pool, "SAMPLE", 16)
     monkeypatch.setattr(samplers, "LARGE", ALWAYS)
 
 
@@ -85,14 +86,13 @@ def set_counts(draws, num_samples):
 @both_gains
 def test_every_set_of_rows_is_chosen_as_often_as_by_brute_force(gain, small_windows):
     """All N = 5, M fresh rows from 0 to N, k from 1 to N: two-sample chi-square of the sets, each and all together."""
-    n, num_draws, total, freedom, in_pool = 5, 400, 0.0, 0, 0
+    n, num_draws, total, freedom = 5, 300, 0.0, 0
     for num_fresh in range(n + 1):
         sampler = ThompsonSampler(n, seed=num_fresh, gain=gain)
         if num_fresh < n:
             known = np.arange(num_fresh, n)
             sampler.observe(known, known % 3, np.full(known.size, 2))
         for k in range(1, n + 1):
-            in_pool += num_draws * (k <= num_fresh)
             ours = set_counts(np.array([sampler.draw(k).sample_index for _ in range(num_draws)]), n)
             theirs = set_counts(brute_force(sampler, k, gain, 50 * num_draws), n)
             assert ours.sum() == num_draws
@@ -102,8 +102,7 @@ def test_every_set_of_rows_is_chosen_as_often_as_by_brute_force(gain, small_wind
             statistic = ((ours - expected) ** 2 / (expected * 1.02)).sum()  # 1/50 is the noise of what is expected
             assert statistic < chi_square_bound(ours.size - 1, 4)
             total, freedom = total + statistic, freedom + ours.size - 1
-    assert in_pool == 15 * num_draws
-    assert total < chi_square_bound(freedom)
+    assert total < chi_square_bound(freedom, 4)
 
 
 @both_gains
@@ -156,12 +155,14 @@ SETTINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_with_every_setting_the_draws_agree_with_the_full_ones_in_distribution(monkeypatch, settings):
-    k, num_draws, excluded = 40, 350, np.arange(0, 900, 30)
+@pytest.mark.parametrize(
+    ("name", "num_visited"), [*((name, 300) for name in SETTINGS), ("paper", 870), ("symmetric", 900), ("all", 900)]
+)
+def test_with_every_setting_the_draws_agree_with_the_full_ones_in_distribution(monkeypatch, name, num_visited):
+    k, num_draws, excluded, settings = 40, 350, np.arange(0, 900, 30), SETTINGS[name]
     monkeypatch.setattr(large_pool, "wanted_inside", lambda k: 1.2 * k + 3)
     monkeypatch.setattr(large_pool, "MOST_PROPOSED", 0.9)
-    sampler, figures, chosen = taught(900, 300, seed=1, **settings), {}, {}
+    sampler, figures, chosen = taught(900, num_visited, seed=1, **settings), {}, {}
     visited = sampler.posterior.visits > 0
     for large in (ALWAYS, NEVER):
         sampler.load_state_dict(sampler.state_dict() | {"num_draws": large})  # other random numbers for each way
@@ -258,7 +259,7 @@ def test_a_stratum_without_free_rows_leaves_its_places_to_the_best_of_the_others
 def test_blind_rows_have_the_pass_rates_that_were_theirs_in_the_draw(monkeypatch):
     """Of those left over by the choice some are in the window and most are known to be outside."""
     monkeypatch.setattr(large_pool, "wanted_inside", lambda k: 1.5 * k)
-    monkeypatch.setattr(large_pool, "MOST_WIDTH", 0.45)
+    monkeypatch.setattr(window, "MOST_WIDTH", 0.45)
     rates = {}
     for large in (ALWAYS, NEVER):
         sampler = ThompsonSampler(80, seed=large, uniform_share=0.5)
@@ -301,23 +302,42 @@ def test_a_resumed_sampler_goes_on_alike(tmp_path, settings):
     assert set(other.tolist()).isdisjoint(ThompsonSampler(2 * LARGE, seed=7).draw(9).sample_index.tolist())
 
 
-def test_a_pool_of_ten_thousand_million_rows_costs_what_was_visited(tmp_path):
-    """All five verbs: an array of N rows of one byte would be refused by this machine, or seen here."""
+def test_where_a_fitted_prior_leaves_little_in_the_window_few_rows_are_looked_at(monkeypatch):
+    """Nearly all rows are solved: a fresh one is in the window once in thousands, and only these are proposed."""
+    sampler, proposed = ThompsonSampler(10**7, prior="learned"), []
+    sampler.observe(np.arange(400) * 9, np.r_[np.full(380, 8), np.full(20, 4)], np.full(400, 8))
+    whole = LargePool._distinct
+    monkeypatch.setattr(LargePool, "_distinct", lambda self, *a: proposed.append(a[0]) or whole(self, *a))
+    for _ in range(3):
+        draw = sampler.draw(64)
+        assert abs(draw.sampled_pass_rate - 1 / 3).max() < 0.1
+    assert 64 < max(proposed) < 1000
+
+
+@pytest.fixture
+def peak_memory():
+    """What Python and numpy have asked for at once, in bytes."""
     tracemalloc.start()
-    sampler = ThompsonSampler(10**10, cooldown=3, uniform_share=0.1, prior="learned")
+    yield lambda: tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+
+def test_a_pool_of_ten_thousand_million_rows_costs_what_was_visited(tmp_path, peak_memory):
+    """All five verbs: an array of one byte a row would be refused by this machine, or seen here."""
+
+    def fresh():
+        return ThompsonSampler(10**10, cooldown=3, uniform_share=0.1, prior="learned")
+
+    sampler, resumed = fresh(), fresh()
     for _ in range(4):
         draw = sampler.draw(512, exclude=[7])
         assert len(set(draw.sample_index.tolist())) == 512
         sampler.observe(draw.sample_index, np.arange(512) % 9, np.full(512, 8))
-    assert sampler.metrics()["coverage"] == pytest.approx(2048 / 10**10)
-    assert 0 < sampler.metrics()["mean_pass_rate"] < 1
+    metrics = sampler.metrics()
+    assert metrics["coverage"] == pytest.approx(2048 / 10**10)
+    assert 0 < metrics["mean_pass_rate"] < 1
     save_snapshot(tmp_path, sampler)
-    resumed = ThompsonSampler(10**10, cooldown=3, uniform_share=0.1, prior="learned")
     resumed.load_state_dict(load_snapshot(tmp_path).sampler_state)
-    assert [array.tobytes() for array in fields(resumed.draw(9))] == [
-        array.tobytes() for array in fields(sampler.draw(9))
-    ]
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 20e6
-    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 70_000 + 2048 * 32
+    assert resumed.draw(9).sample_index.tolist() == sampler.draw(9).sample_index.tolist()
+    assert peak_memory() < 20e6
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 70_000

@@ -24,6 +24,15 @@ def test_the_largest_of_many_gains_are_those_of_a_full_stable_sort(k):
     assert largest(gains, k).tolist() == np.argsort(-gains, kind="stable")[:k].tolist()
 
 
+@pytest.mark.parametrize("period", [8, 5])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_values_that_every_eighth_one_says_nothing_of_are_no_trap(period, sign):
+    rng = np.random.default_rng(1)
+    for gains in (np.arange(4000) % period == 0) * sign + rng.random((3, 4000)).round(2):
+        for k in (1, 100, 499):
+            assert largest(gains, k).tolist() == np.argsort(-gains, kind="stable")[:k].tolist()
+
+
 @pytest.mark.parametrize("num_samples", [1, 2, 3, 10, 1000, 9471])
 @pytest.mark.parametrize("seed", [0, 1, 42, 2**32 - 1, 2**32 + 7, 2**63 - 1])
 def test_the_order_of_every_epoch_is_torchs(num_samples, seed):

@@ -432,7 +432,7 @@ def test_counts_of_another_precision_are_rounded_in_a_large_pool_and_refused_in_
     rounded = BetaPosterior(LARGE)
     rounded.load_state_dict(state)
     np.testing.assert_allclose(rounded.alpha, large.alpha, rtol=1e-6)
-    with pytest.raises(SnapshotCorruptError, match="alpha is float32 .*must be a float64 vector"):
+    with pytest.raises(SnapshotCorruptError, match=r"alpha is float32 .*must be a float64 vector"):
         small.load_state_dict(large.state_dict() | {"num_samples": LARGE - 1})
 
 

@@ -1,5 +1,7 @@
 """The window about the best pass rate, and the densities of beliefs in it."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trl_vade.information import information_gain
-from trl_vade.window import beta_density, largest_density, wanted_inside, window
+from trl_vade.window import (
+    MOST_WIDTH,
+    beta_density,
+    find_window,
+    highest_density,
+    largest_density,
+    log_gamma,
+    wanted_inside,
+    window,
+)
 
 both_gains = pytest.mark.parametrize("gain", ["symmetric", "asymmetric"])
 
@@ -28,6 +39,30 @@ def test_the_ends_of_the_window_are_equal_and_all_inside_beats_all_outside(gain,
 def test_more_than_k_rows_are_wanted_inside():
     assert wanted_inside(1) == 41
     assert wanted_inside(512) == pytest.approx(725.02, abs=0.01)
+
+
+@given(x=st.floats(1e-3, 1e17))
+def test_the_logarithm_of_gamma_is_that_of_the_standard_library(x):
+    assert log_gamma(np.array([x]))[0] == pytest.approx(math.lgamma(x), rel=1e-12, abs=2e-12)
+
+
+@both_gains
+@given(
+    a=st.floats(0.05, 8),
+    b=st.floats(0.05, 8),
+    rows=st.floats(1, 1e9),
+    wanted=st.floats(1, 1e4),
+)
+def test_the_rows_wanted_are_to_be_expected_in_the_window_that_is_found(gain, a, b, rows, wanted):
+    belief = stats.beta(a, b)
+    found = find_window(wanted, gain, lambda p: rows * belief.pdf(p), np.array([a]), np.array([b]))
+    if found is None:  # then the widest one has too few, or the belief is too narrow to be thinned
+        lo, hi = window(MOST_WIDTH, gain)
+        ends = belief.pdf([lo, (lo + hi) / 2, hi])
+        assert rows * ends.min() * MOST_WIDTH < 1.2 * wanted or ends.max() * MOST_WIDTH > 0.3
+    else:
+        assert 0.97 * wanted < rows * (belief.cdf(found[1]) - belief.cdf(found[0])) < 20 * wanted
+        assert found[1] - found[0] <= MOST_WIDTH
 
 
 @given(seed=st.integers(0, 2**32))
@@ -57,3 +92,13 @@ def test_the_bound_is_met_by_a_row_that_is_always_solved_and_by_one_of_which_not
     assert largest_density(2.0, 1.0, 1.0, 0.3, 0.4) == 1.0
     ends = beta_density(np.array([1.0 - 1e-12]), np.array([9.0]), np.array([1.0]))
     assert largest_density(10.0, 1.0, 1.0, 0.3, 1.0) == pytest.approx(ends[0])
+
+
+@given(seed=st.integers(0, 2**32), width=st.floats(1e-6, 0.9), gain=st.sampled_from(["symmetric", "asymmetric"]))
+def test_the_highest_density_is_that_of_the_belief_with_the_largest_one(seed, width, gain):
+    rng, (lo, hi) = np.random.default_rng(seed), window(width, gain)
+    a, b = 10 ** rng.uniform(-1.5, 1.5, (2, 4))
+    every = stats.beta(a[:, None], b[:, None]).pdf(np.linspace(lo, hi, 2001))
+    assert highest_density(a, b, lo, hi) == pytest.approx(every.max(), rel=1e-3)
+    assert highest_density(a, b, lo, hi) >= every.max() * (1 - 1e-9)
+    assert highest_density(np.ones(1), np.ones(1), lo, hi) == pytest.approx(1.0, rel=1e-12)

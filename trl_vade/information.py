@@ -51,7 +51,10 @@ def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArr
             "successes divided by trials, and leave rows without trials out."
         )
     failure = 1.0 - p
-    return p * failure * failure if kind == "asymmetric" else p * failure
+    gain: FloatArray = p * failure
+    if kind == "asymmetric":
+        gain *= failure
+    return gain
 
 
 def expected_effective_ratio(alpha: ArrayLike, beta: ArrayLike, num_generations: int) -> FloatArray:

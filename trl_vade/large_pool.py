@@ -6,7 +6,8 @@ random numbers.
 
 The window. Both gains rise to one mode and fall. Let [lo, hi] of width w lie about it, with equal gains at its ends:
 any pass rate inside has a larger gain than any outside. Where k rows or more are inside, the best k are among them.
-Rows without evidence share one prior, so a width is known in which a few more than k of them are to be expected.
+Rows without evidence share one prior, so it is known how wide it must be for a few more than k of them to be expected
+inside; where nearly all rows were visited, a sample of these tells it.
 
 Who is inside, without asking each row (thinning). Let the density f_i of each row's belief be at most D in the window.
 Propose each row with probability D w, that is a binomial number of rows without replacement; give it p ~ U(lo, hi),
@@ -24,6 +25,8 @@ Source: thinning is Lewis and Shedler (1979), Naval Research Logistics Quarterly
 letters: N rows of the data set, V of them visited, M left out, S strata, K rows named, k asked for, J candidates.
 """
 
+import functools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -34,16 +37,16 @@ from .checks import FloatArray, IntArray
 from .posterior import BetaPosterior
 from .prior import Prior
 from .strata import Strata
-from .window import Window, beta_density, largest_density, wanted_inside, window
+from .window import Window, beta_density, find_window, highest_density, largest_density, wanted_inside
 
 BoolArray = NDArray[np.bool_]
 Candidates = tuple[IntArray, FloatArray]  # (J,) each: rows, the pass rates drawn for them
 Choice = tuple[IntArray, FloatArray, FloatArray]  # (K,) each: rows, pass rates drawn for them, expected ones
 
-MOST_WIDTH = 0.25
-"""A wider window would hold a large part of the rows: all of them are drawn then."""
 MOST_PROPOSED = 0.1
 """Where a larger part of the visited rows would be proposed, to draw all of them is as fast."""
+SAMPLE = 2048
+"""Rows that are looked at to guess how wide a window has to be."""
 NOWHERE: Window = (1.0, 0.0)
 
 
@@ -79,7 +82,7 @@ class LargePool:
         chance: the random numbers of this draw.
 
     Attributes:
-        num_fresh: rows without evidence that are not left out; no more than these may be asked for.
+        num_fresh: rows without evidence that are not left out.
     """
 
     def __init__(self, posterior: BetaPosterior, rule: Rule, excluded: IntArray, chance: np.random.Generator) -> None:
@@ -90,10 +93,15 @@ class LargePool:
         self._windows: dict[int, Window] = {}  # by the number of the part
 
     def serves(self, k: int) -> bool:
-        """Whether k rows can be drawn in this way: enough of them are without evidence."""
+        """Whether k rows can be drawn in this way: as many may be chosen."""
         # A greedy draw takes fresh rows in their order, which is wrong where their priors differ.
         alike = not self._rule.greedy or self._rule.prior.stratum is None
-        return alike and self.num_fresh >= k
+        return alike and (self.num_fresh >= k or self._posterior.num_samples - self._taken.size >= k)
+
+    @functools.cached_property
+    def _taken(self) -> IntArray:
+        """The rows that may not be chosen, in rising order."""
+        return np.union1d(self._excluded, self._visited[self._rule.rests(self._visited)])
 
     def candidates(self, k: int, quotas: IntArray | None) -> Candidates:
         """Return J rows and their pass rates. The best k are among them; with `quotas`, (S,), the best of each stratum
@@ -104,14 +112,18 @@ class LargePool:
     def blind(self, count: int, candidates: Candidates, chosen: IntArray) -> Candidates:
         """Return `count` rows drawn uniformly, none of them among those `chosen`, and the pass rates that they had."""
 
+        size = self._posterior.num_samples
+
         def free(rows: IntArray) -> BoolArray:
             return self._free(rows) & ~np.isin(rows, chosen)
 
-        rows = self._distinct(count, None, self.num_fresh, free)
+        num_free = self.num_fresh if 2 * self.num_fresh > size else size - self._taken.size
+        rows = self._distinct(count, None, num_free - chosen.size, free)
         parts = np.zeros(count, np.int64) if self._rule.strata is None else self._rule.strata.of(rows)
         # A row that is no candidate is known to be outside the window of its part.
         lo, hi = np.array([self._windows.get(part, NOWHERE) for part in parts.tolist()]).T
-        known = dict(zip(*(array.tolist() for array in candidates), strict=True))
+        both = np.isin(candidates[0], rows)
+        known = dict(zip(candidates[0][both].tolist(), candidates[1][both].tolist(), strict=True))
         pass_rate = zip(rows.tolist(), self._drawn(rows, lo, hi).tolist(), strict=True)
         return rows, np.array([known.get(row, rate) for row, rate in pass_rate])
 
@@ -123,10 +135,9 @@ class LargePool:
             return
         strata = self._rule.strata
         fresh_out = self._excluded[self._posterior.last_update_of(self._excluded) == 0]
-        taken = np.union1d(self._excluded, self._visited[self._rule.rests(self._visited)])
         places, ends = strata.by_stratum(self._visited)
         num_fresh = strata.sizes - np.diff(ends) - strata.count(fresh_out)
-        free = strata.sizes - strata.count(taken)
+        free = strata.sizes - strata.count(self._taken)
         short = int(np.maximum(quotas - free, 0).sum())
         for number in np.flatnonzero(np.minimum(quotas + short, free)).tolist():
             rows, visited = strata.rows(number), self._visited[places[ends[number] : ends[number + 1]]]
@@ -137,11 +148,11 @@ class LargePool:
         """Rows of a part that hold its best k, which may be chosen."""
         if self._rule.greedy:
             return self._first_of(part, k)
-        span = self._window(part, k)
+        a, b = self._rule.prior.table.T
+        span = find_window(wanted_inside(k), self._rule.gain, self._expected_density(part), a, b)
         if span is None:
             return self._others_of(part, np.empty(0, dtype=np.int64), NOWHERE)
         self._windows[part.number] = lo, hi = span
-
         rows, pass_rate = joined(self._fresh_inside(part, span), self._visited_inside(part, span))
         may = self._free(rows)
         rows, pass_rate = rows[may], pass_rate[may]
@@ -149,28 +160,30 @@ class LargePool:
             return rows, pass_rate
         return joined((rows, pass_rate), self._others_of(part, rows, span))
 
-    def _window(self, part: Part, k: int) -> Window | None:
-        """A window in which `wanted_inside(k)` fresh rows are to be expected; None: none is small enough."""
-        weights, (a, b) = np.ones(1), self._rule.prior.table.T
-        if self._rule.prior.stratum is not None and part.num_fresh:  # of which strata they are; about is enough
-            some = self._distinct(min(4096, part.num_fresh), part.rows, part.num_fresh, self._fresh)
-            weights = np.bincount(self._rule.prior.stratum[some], minlength=a.size) / some.size
-        width, wanted = 0.0, wanted_inside(k)
-        while width <= MOST_WIDTH and wanted < MOST_WIDTH * part.num_fresh:
-            lo, hi = window(width, self._rule.gain)
-            if self._largest_density(0.0, lo, hi) * width > 0.5:
-                break
-            densities = [float(weights @ beta_density(np.full(a.size, p), a, b)) for p in (lo, (lo + hi) / 2, hi)]
-            needed = wanted / (part.num_fresh * min(densities))
-            if needed <= width:
-                return lo, hi
-            width = needed if width == 0.0 else 1.02 * needed
-        return None
+    def _expected_density(self, part: Part) -> Callable[[FloatArray], FloatArray]:
+        """Pass rates, (P,) -> how many rows of the part are to be expected there, by unit of pass rate.
 
-    def _largest_density(self, counts: float, lo: float, hi: float) -> float:
-        """A bound of the densities in the window, of rows with at most so many counts."""
+        Whatever it returns, the draw is right; where it is too high, fewer than k rows are inside, and that is slow.
+        """
         a, b = self._rule.prior.table.T
-        return largest_density(counts + float((a + b).max()), float(a.min()), float(b.min()), lo, hi)
+        weights = np.full(a.size, 1.0 / a.size)
+        if self._rule.prior.stratum is not None and part.num_fresh:  # of which strata they are; about is enough
+            some = self._distinct(min(SAMPLE, part.num_fresh), part.rows, part.num_fresh, self._fresh)
+            weights = np.bincount(self._rule.prior.stratum[some], minlength=a.size) / some.size
+        # Where a quarter of the rows is fresh these are enough.
+        size = SAMPLE if 4 * part.num_fresh < part.size else 0
+        some = part.visited[self._chance.integers(part.visited.size, size=size)] if size else part.visited[:0]
+        (known_a, known_b), free = self.belief(some), self._free(some)
+
+        def expected(p: FloatArray) -> FloatArray:
+            density: FloatArray = part.num_fresh * (beta_density(p[:, None], a, b) @ weights)
+            if not size:
+                return density
+            known = beta_density(p[:, None], known_a, known_b) * free
+            density += part.visited.size * (known.mean(axis=1) - 4.0 * known.std(axis=1) / math.sqrt(size))
+            return density
+
+        return expected
 
     def _fresh_inside(self, part: Part, span: Window) -> Candidates:
         """The rows without evidence whose pass rates are in the window."""
@@ -178,7 +191,8 @@ class LargePool:
         def pick(count: int) -> IntArray:
             return self._distinct(count, part.rows, part.num_fresh, self._fresh)
 
-        return self._thinned(part.num_fresh, self._largest_density(0.0, *span), pick, span)
+        a, b = self._rule.prior.table.T
+        return self._thinned(part.num_fresh, highest_density(a, b, *span), pick, span)
 
     def _visited_inside(self, part: Part, span: Window) -> Candidates:
         """The same of the rows with evidence; or all of them, where that is no more work."""
@@ -186,7 +200,9 @@ class LargePool:
         def pick(count: int) -> IntArray:
             return part.visited[self._chance.choice(part.visited.size, count, replace=False)]
 
-        most = self._largest_density(self._posterior.most_counts, *span)
+        a, b = self._rule.prior.table.T
+        strength = self._posterior.most_counts + float((a + b).max())
+        most = largest_density(strength, float(a.min()), float(b.min()), *span)
         if most * (span[1] - span[0]) > MOST_PROPOSED:
             return part.visited, self._drawn(part.visited, *NOWHERE)
         return self._thinned(part.visited.size, most, pick, span)

@@ -12,6 +12,8 @@ from .posterior import BetaPosterior
 from .prior import FLAT, Prior
 from .prompt_sampler import Draw
 
+NOTHING = np.empty(0, dtype=np.int64)
+
 
 class PosteriorSampler:
     """A seed, a posterior that takes in every outcome, and the state.
@@ -72,7 +74,9 @@ class PosteriorSampler:
         """Return (a, b) of the belief Beta(a, b) about the rows named, (K,) each, or about all rows, (N,) each."""
         rows = None if sample_index is None else self.posterior.check_rows(sample_index)
         (alpha, beta), (a, b) = self.posterior.counts(rows), self.prior().of(rows)
-        return alpha + a, beta + b
+        alpha += a
+        beta += b
+        return alpha, beta
 
     def mean_pass_rates(self, stratum: IntArray | None = None, num_strata: int = 1) -> FloatArray:
         """Return (S,) the expected pass rate, averaged over the rows of each stratum, or over all N, (1,).
@@ -150,7 +154,7 @@ class PosteriorSampler:
 
     def _check_draw(self, k: int, exclude: ArrayLike | None) -> tuple[int, IntArray]:
         """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` where too few rows are left."""
-        excluded = np.unique(self.posterior.check_rows([] if exclude is None else exclude))
+        excluded = NOTHING if exclude is None else np.unique(self.posterior.check_rows(exclude))
         left = self.posterior.num_samples - excluded.size
         number = check_whole_number(
             "k",

@@ -82,14 +82,11 @@ class RowStore:
         """Give every row a place, and all of them one where that takes less memory."""
         assert self._rows is not None
         new = np.sort(rows[~self._find(rows)[0]])
-        places = np.searchsorted(self._rows, new)
-        visited = np.insert(self._rows, places, new)
-        columns = {name: np.insert(column, places, 0) for name, column in self._columns.items()}
         width = sum(dtype.itemsize for dtype in self._dtypes.values())
-        if visited.size * (width + visited.itemsize) > self._num_samples * width:
-            dense = {name: np.zeros(self._num_samples, dtype) for name, dtype in self._dtypes.items()}
-            for name, column in dense.items():
-                column[visited] = columns[name]
-            self._rows, self._columns = None, dense
-        else:
-            self._rows, self._columns = visited, columns
+        if (self._rows.size + new.size) * (width + new.itemsize) > self._num_samples * width:
+            names = list(self._columns)
+            self._columns, self._rows = dict(zip(names, self.read(None, *names), strict=True)), None
+        elif new.size:
+            places = np.searchsorted(self._rows, new)
+            columns = {name: np.insert(column, places, 0) for name, column in self._columns.items()}
+            self._rows, self._columns = np.insert(self._rows, places, new), columns

@@ -178,19 +178,21 @@ class ThompsonSampler(PosteriorSampler):
     def _from_all(self, k: int, num_blind: int, excluded: IntArray, chance: np.random.Generator) -> Choice:
         """The best `k` and then `num_blind` others: a pass rate is drawn for each of the N rows."""
         a, b = self.belief()
-        mean = a / (a + b)
-        pass_rate = mean if self._settings["greedy"] else chance.beta(a, b)
-        rows = np.delete(np.arange(mean.size), excluded)
+        pass_rate = a / (a + b) if self._settings["greedy"] else chance.beta(a, b)
+        rows = np.arange(a.size)
+        if excluded.size:
+            rows = np.delete(rows, excluded)
+        value = information_gain(pass_rate[rows] if excluded.size else pass_rate, self._settings["gain"])
         # A gain is below 1: rows that rest come after all others, those that have rested longest first.
         resting = self._steps_to_rest(rows)
-        gain = information_gain(pass_rate[rows], self._settings["gain"])
-        chosen = self._best(rows, gain - resting, k) if k else np.empty(0, dtype=np.int64)
+        value -= resting
+        chosen = self._best(rows, value, k) if k else np.empty(0, dtype=np.int64)
         if num_blind:
-            blind = chance.random(mean.size)[rows] - resting
+            blind = chance.random(a.size)[rows] - resting
             blind[chosen] = -np.inf
             chosen = np.concatenate([chosen, largest(blind, num_blind)])
         rows = rows[chosen]
-        return rows, pass_rate[rows], mean[rows]
+        return rows, pass_rate[rows], a[rows] / (a[rows] + b[rows])
 
     def _from_pool(self, k: int, num_blind: int, pool: LargePool) -> Choice:
         """The same: pass rates are drawn for candidates, none of which rests."""
@@ -222,9 +224,11 @@ class ThompsonSampler(PosteriorSampler):
         return None if strata is None else strata.quotas(k, seed=self._seed, number=number)
 
     def _rests(self, rows: IntArray) -> BoolArray:
-        return self._steps_to_rest(rows) > 0
+        return np.broadcast_to(np.asarray(self._steps_to_rest(rows) > 0), rows.shape)
 
-    def _steps_to_rest(self, rows: IntArray) -> FloatArray:
-        """(K,) steps in which the cooldown still keeps the rows out."""
+    def _steps_to_rest(self, rows: IntArray) -> FloatArray | float:
+        """(K,) steps in which the cooldown still keeps the rows out; 0 for all without one."""
+        if not self._settings["cooldown"]:
+            return 0.0
         last, until = self.posterior.last_update_of(rows), self._settings["cooldown"] - self.posterior.step
         return np.where(last > self._taken_over, np.maximum(last + until, 0), 0).astype(np.float64)

@@ -1,15 +1,19 @@
 """The window of pass rates in which the best rows of a draw are, and the beliefs in it; see `large_pool` for its use.
 
-Axis letter: J rows.
+Axis letters: J rows, S strata of the prior, P pass rates.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from .checks import FloatArray
 
 Window = tuple[float, float]  # lo, hi
+
+MOST_WIDTH = 0.25
+"""A wider window would hold a large part of the rows: it is as well to draw all of them."""
 
 
 def window(width: float, gain: str) -> Window:
@@ -33,13 +37,55 @@ def wanted_inside(k: int) -> float:
     return k + 8.0 * math.sqrt(k) + 32.0
 
 
+def find_window(
+    wanted: float, gain: str, expected: Callable[[FloatArray], FloatArray], a: FloatArray, b: FloatArray
+) -> Window | None:
+    """Return a window in which as many rows are to be expected as are wanted, or None where none is small enough.
+
+    Args:
+        wanted: rows, more than 0.
+        gain: as in `window`.
+        expected: pass rates, (P,) -> how many rows are to be expected there, by unit of pass rate.
+        a, b: (S,) each, the prior beliefs: by these alone no more than half of the rows may be proposed.
+    """
+    width = 0.0
+    while width <= MOST_WIDTH:
+        lo, hi = window(width, gain)
+        density = float(expected(np.array([lo, (lo + hi) / 2, hi])).min())
+        if density * MOST_WIDTH < wanted or highest_density(a, b, lo, hi) * width > 0.5:
+            return None
+        needed = wanted / density
+        if needed <= width:
+            return lo, hi
+        width = needed if width == 0.0 else 1.02 * needed
+    return None
+
+
+def log_gamma(x: FloatArray) -> FloatArray:
+    """Return log Gamma(x) for x > 0, which numpy does not have, to about 1e-12.
+
+    Gamma(x) = Gamma(x + 8) / (x (x + 1) ... (x + 7)), and of x + 8 Stirling's series.
+    """
+    product, z = x.copy(), x + 8.0
+    for step in range(1, 8):
+        product *= x + step
+    r = 1.0 / (z * z)
+    series = (1 / 12 - r * (1 / 360 - r * (1 / 1260 - r * (1 / 1680 - r / 1188)))) / z
+    value: FloatArray = (z - 0.5) * np.log(z) - z + 0.5 * math.log(2 * math.pi) + series - np.log(product)
+    return value
+
+
 def beta_density(p: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the density of Beta(a, b) at p in (0, 1), all (J,); a, b > 0."""
-    # numpy has no log-gamma; there are few rows to ask the standard library for.
-    pairs = zip(a.tolist(), b.tolist(), strict=True)
-    log_beta = np.array([math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y) for x, y in pairs])
+    """Return the density of Beta(a, b) at p in (0, 1), broadcast; a, b > 0."""
+    log_beta = log_gamma(a) + log_gamma(b) - log_gamma(a + b)
     density: FloatArray = np.exp((a - 1.0) * np.log(p) + (b - 1.0) * np.log1p(-p) - log_beta)
     return density
+
+
+def highest_density(a: FloatArray, b: FloatArray, lo: float, hi: float) -> float:
+    """Return the largest density that one of these beliefs Beta(a, b), (S,) each, has on [lo, hi]."""
+    mode = np.clip((a - 1.0) / np.maximum(a + b - 2.0, 1e-9), lo, hi)  # where it is no mode, an end is the largest
+    return float(beta_density(np.stack([np.full_like(a, lo), np.full_like(a, hi), mode]), a, b).max())
 
 
 def largest_density(strength: float, a: float, b: float, lo: float, hi: float) -> float:
