@@ -1,9 +1,15 @@
 """What looking at every row before training costs: the lengths of the prompts, and the keys that name the rows.
 
     python scripts/benchmark_rows.py --rows 4000
+    python scripts/benchmark_rows.py --ids 10000000 --repeats 3
+    python scripts/benchmark_rows.py --tables 10000 100000 1000000
 
-The rows have one image each, half of them JPEG and half PNG, inside a Parquet file, and no `id` column. Before every
-repeat what the one before it left in `datasets`' cache is removed, and lengths and keys take turns at being first:
+The second measures `sample_keys` and `dataset_fingerprint` of rows with a string `id` of their own in a Parquet file:
+seconds and memory, each start in a fresh process. The third measures how long 512 rows take to be read and decoded out
+of tables of these sizes, also of shuffled and selected ones. See `many_rows.py` for both.
+
+In the first, the rows have one image each, half of them JPEG and half PNG, inside a Parquet file, and no `id` column.
+Before every repeat what the one before it left in files is removed, and lengths and keys take turns at being first:
 
 * `lengths, by the processor`: what it costs to count with the images processed; measured on `--whole` rows.
 * `lengths`: `prompt_lengths`, what `vade_max_prompt_length` does, with the image processor of Qwen2.5-VL as it comes.
@@ -18,7 +24,6 @@ Qwen's size takes 0.2 s more to digest, once a start. Timings depend on the mach
 
 import argparse
 import json
-import statistics
 import tempfile
 import time
 from io import BytesIO
@@ -26,10 +31,12 @@ from pathlib import Path
 
 import numpy as np
 from datasets import Dataset, Features, Image, List, Value, disable_progress_bars, load_dataset
+from many_rows import ids_figures, spread, table_figures
 from PIL import Image as Pictures
 from transformers import Qwen2VLImageProcessor
 
 from trl_vade import data
+from trl_vade.key_worker import keys_of_columns
 from trl_vade.prompt_length import PromptCounter, prompt_lengths
 from trl_vade.testbed.processor import build_processor
 
@@ -76,11 +83,13 @@ def lengths_by_processor(dataset):
 
 def keys_in_one_thread(dataset):
     batches = dataset.with_format("arrow").iter(batch_size=100)
-    return np.fromiter((data._hash(row) for batch in batches for row in batch.to_pylist()), np.int64, len(dataset))
+    return np.concatenate([keys_of_columns(batch.to_pydict()) for batch in batches])
 
 
-def spread(values):
-    return f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+def forget(dataset):
+    """Drop what earlier starts have kept of the rows."""
+    for file in Path(dataset.cache_files[0]["filename"]).parent.glob("cache-*.npy"):
+        file.unlink()
 
 
 def main():
@@ -89,14 +98,22 @@ def main():
     parser.add_argument("--kilobytes", type=float, default=100, help="of an image, about (default 100)")
     parser.add_argument("--whole", type=int, default=40, help="rows that go through the processor (default 40)")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each arm (default 5)")
+    parser.add_argument("--ids", type=int, help="measure the keys of so many rows with an id, and nothing else")
+    parser.add_argument("--tables", type=int, nargs="+", help="measure tables of so many rows, and nothing else")
     parser.add_argument("--output", type=Path, help="write the figures as JSON here")
     options = parser.parse_args()
     disable_progress_bars()
+    title, measured = f"seconds for {options.rows} rows", measure
+    if options.ids:
+        title, measured = f"{options.ids:,} rows with an id", ids_figures
+    elif options.tables:
+        title, measured = "milliseconds for 512 rows", table_figures
     with tempfile.TemporaryDirectory() as directory:
-        figures = measure(Path(directory), options)
-    print(f"\n{'':24}  seconds for {options.rows} rows, median (lowest to highest) of {options.repeats}")
+        figures = measured(Path(directory), options)
+    width = max(map(len, figures))
+    print(f"\n{'':{width}}  {title}, median (lowest to highest) of {options.repeats}")
     for name, values in figures.items():
-        print(f"{name:24}  {spread(values)}")
+        print(f"{name:{width}}  {spread(values)}")
     if options.output:
         options.output.write_text(json.dumps(figures, indent=2) + "\n")
 
@@ -135,7 +152,7 @@ def measure(directory, options):
 
     figures = {}
     for repeat in range(options.repeats + 1):
-        start().cleanup_cache_files()
+        forget(start())
         taken = lengths() | keys() if repeat % 2 else dict(reversed((keys() | lengths()).items()))
         if repeat:  # the first is not counted: it loads Pillow's formats and warms the disk's cache
             for name in taken:

@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import shutil
+from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import datasets
@@ -13,9 +15,17 @@ from conftest import numbered_rows, picture
 from datasets import Dataset, load_dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trl.trainer.utils import RepeatSampler
 
-from trl_vade import data
-from trl_vade.data import TicketDataset, dataset_fingerprint, sample_keys, with_image_lists
+from trl_vade import data, key_worker, row_values
+from trl_vade.data import (
+    TicketDataset,
+    TicketSampler,
+    all_different,
+    dataset_fingerprint,
+    sample_keys,
+    with_image_lists,
+)
 
 
 def keys_of(dataset):
@@ -34,6 +44,15 @@ def test_a_ticket_is_its_number_and_there_is_one_for_each_row():
     tickets = TicketDataset(7)
     assert len(tickets) == 7
     assert [tickets[i] for i in range(7)] == list(range(7))
+
+
+def test_there_are_as_many_tickets_as_the_stock_sampler_has_items():
+    """TRL's own length has to be what it gives: the loader, and so the number of steps, would else differ."""
+    for num_rows, repeats, batch_size, rounds in product([0, 1, 7, 24], [1, 3], [1, 4, 30], [1, 2]):
+        stock = RepeatSampler(TicketDataset(num_rows), repeats, batch_size, rounds, seed=1)
+        tickets = TicketSampler(stock)
+        assert len(tickets) == len(list(tickets)) == len(list(stock)) == len(list(tickets))
+        assert set(tickets) <= {0}
 
 
 def test_a_row_without_images_gets_an_empty_list():
@@ -302,13 +321,13 @@ def named_on_disk(files, directory):
 @pytest.fixture
 def hashed(monkeypatch):
     """The rows that were hashed; a list that goes on growing."""
-    rows, real = [], data._hash
-    monkeypatch.setattr(data, "_hash", lambda row: rows.append(row) or real(row))
+    rows, real = [], key_worker._digest
+    monkeypatch.setattr(key_worker, "_digest", lambda row: rows.append(row) or real(row))
     return rows
 
 
 def cache_files_of(dataset):
-    return {file.name for file in Path(dataset.cache_files[0]["filename"]).parent.glob("cache-*.arrow")}
+    return {file.name for file in Path(dataset.cache_files[0]["filename"]).parent.glob("cache-*")}
 
 
 def test_a_second_start_hashes_no_image(tmp_path, hashed):
@@ -347,22 +366,6 @@ def test_a_changed_image_file_is_read_again(image_files, tmp_path, change):
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, change != "content"]
 
 
-def test_image_files_inside_lists_and_prompts_are_watched_too(image_files, tmp_path):
-    parts = datasets.Features({"type": datasets.Value("string"), "image": datasets.Image()})
-    prompt = [{"role": "user", "content": [{"type": "image", "image": str(image_files[0])}]}]
-    columns = {"prompt": [prompt], "images": [[str(image_files[1]), str(image_files[2])]]}
-    features = {"prompt": [{"role": datasets.Value("string"), "content": [parts]}], "images": [datasets.Image()]}
-    rows = Dataset.from_dict(columns, features=datasets.Features(features))
-    names = [str(file) for file in image_files]
-    assert [file[0] for file in data.image_files(rows, ["prompt", "images"])] == names
-    assert [file[0] for file in data.image_files(rows.select([0, 0]).select([1]), ["images"])] == names[1:]
-    assert [file[1:] for file in data.image_files(rows, ["prompt"])] == [
-        (image_files[0].stat().st_size, image_files[0].stat().st_mtime_ns)
-    ]
-    held = numbered_rows(3, image=picture)
-    assert data.image_files(held, ["prompt", "image"]) == []
-
-
 def test_the_cache_is_that_of_the_columns_with_the_content(tmp_path, hashed):
     rows = on_disk(
         numbered_rows(3, image=picture_of_its_own).remove_columns("id").add_column("level", [1, 2, 3]), tmp_path
@@ -377,10 +380,13 @@ def test_the_cache_is_that_of_the_columns_with_the_content(tmp_path, hashed):
     assert len(hashed) == 3
 
 
-def test_ids_leave_no_cache_behind(tmp_path):
+def test_a_second_start_hashes_no_id(tmp_path, hashed):
     rows = on_disk(numbered_rows(3), tmp_path)
-    keys_of(rows)
-    assert cache_files_of(rows) == set()
+    keys, _ = sample_keys(rows)
+    assert (len(hashed), len(cache_files_of(rows))) == (3, 1)
+    again, num_copies = sample_keys(on_disk(numbered_rows(3), tmp_path))
+    assert (again.tolist(), num_copies, len(hashed)) == (keys.tolist(), 0, 3)
+    assert not again.flags.writeable  # mapped into memory: the pages of all processes that read it
 
 
 def test_rows_in_memory_are_hashed_at_each_start(hashed):
@@ -425,3 +431,40 @@ def test_reordered_rows_have_their_keys_reordered_copy_for_copy(texts, random):
 def test_rows_that_come_and_go_leave_the_keys_of_the_others_alone(texts, data):
     split = data.draw(st.integers(1, len(texts)))
     assert keys_of(prompts(*texts))[:split] == keys_of(prompts(*texts[:split]))
+
+
+def keys_by_groups(texts):
+    """What copies get, worked out by numpy's groups: another way than `sample_keys` takes."""
+    keys = np.array([key_worker.row_key({"prompt": text}) for text in texts])
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    number = Counter()
+    for row in np.setdiff1d(np.arange(len(keys)), first):
+        number[group[row]] += 1
+        keys[row] = key_worker.row_key({"copy": number[group[row]], "of": int(keys[first[group[row]]])})
+    return keys.tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12))
+def test_copies_get_the_numbers_they_always_got(texts):
+    assert keys_of(prompts(*texts)) == keys_by_groups(texts)
+    assert all_different(sample_keys(prompts(*texts))[0])
+
+
+def test_the_fingerprint_is_the_sha256_of_the_keys_little_endian(monkeypatch):
+    keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 1000)
+    monkeypatch.setattr(row_values, "PART", 300)  # read in parts, the last one shorter
+    assert dataset_fingerprint(keys) == hashlib.sha256(keys.astype("<i8").tobytes()).hexdigest()
+    assert dataset_fingerprint(keys[:0]) == hashlib.sha256().hexdigest()
+
+
+def test_text_goes_to_processes_and_images_and_ids_of_unknown_types_do_not(monkeypatch):
+    asked = []
+    monkeypatch.setattr(data, "number_of_workers", lambda num_rows: asked.append(num_rows) or 0)
+    keys_of(prompts("one", "two"))
+    keys_of(prompts("one", "one", "one", id=[1, 2, 3]))
+    assert asked == [2, 3]
+    keys_of(numbered_rows(4, image=picture).remove_columns("id"))
+    with_arrays = Dataset.from_dict({"id": [[[1, 2]], [[3, 4]]]}).cast_column("id", datasets.Array2D((1, 2), "int64"))
+    keys_of(with_arrays)
+    assert asked == [2, 3]

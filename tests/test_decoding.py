@@ -12,6 +12,7 @@ import pytest
 from conftest import ids, numbered_rows, picture
 from datasets import Dataset, Features, Image, List, Value, concatenate_datasets
 from datasets.features import Json
+from datasets.table import Table
 from PIL import Image as Pictures
 
 from trl_vade import decoding
@@ -260,6 +261,29 @@ def test_threads_end_by_themselves_when_nobody_comes_for_the_rows(decoded_images
     decoder.prefetch([*range(9)])
     assert threads_end()
     assert sorted(decoded_images) == [*range(9)]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_nothing_but_the_rows_that_were_chosen_is_touched_however_many_there_are(monkeypatch, shuffled):
+    """One row of the table for each, and one copy of the data set at all: it has a list of the table's parts."""
+    rows = numbered_rows(300, image=picture)
+    rows = rows.shuffle(seed=0) if shuffled else rows
+    copies, copy, read, slice_of = [], Dataset.with_format, [], Table.fast_slice
+
+    def reading(table, offset=0, length=None):
+        if "image" in table.column_names:  # the table itself, and not its order
+            read.append(length)
+        return slice_of(table, offset, length)
+
+    monkeypatch.setattr(Dataset, "with_format", lambda rows, kind: copies.append(kind) or copy(rows, kind))
+    monkeypatch.setattr(Table, "fast_slice", reading)
+    decoder = RowDecoder(rows)
+    for first in range(0, 9, 3):
+        decoder.prefetch([first, 299])
+        decoder.load([first, first + 1, 299])
+    assert threads_end()
+    assert copies == ["arrow"]
+    assert read == [1] * 9
 
 
 # ------------------------------------------------------------------------------------------------------ damaged images

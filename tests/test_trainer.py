@@ -13,6 +13,7 @@ from conftest import always_half, assert_equal_weights, logged, says_a_digit, tr
 from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import RepeatSampler
 
 from trl_vade import BetaPosterior, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection_log import SelectionLog
@@ -53,6 +54,18 @@ def test_no_override_is_long_or_shares_a_third_of_its_lines_with_its_parent(name
     assert any("super()" in line for line in mine)
     assert len(mine) <= 30
     assert shared / len(mine) <= 0.30, name
+
+
+def test_no_epoch_makes_a_list_of_all_rows_for_tickets_that_nobody_reads(
+    text_model_path, text_rows, make_args, monkeypatch
+):
+    stock = list(GRPOTrainer(text_model_path, says_a_digit, make_args(GRPOConfig), text_rows).get_train_dataloader())
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(VADEGRPOConfig), text_rows)
+    loader = trainer.get_train_dataloader()
+    monkeypatch.setattr(torch, "randperm", None)
+    for _epoch in range(2):
+        assert [len(tickets) for tickets in loader] == [len(batch) for batch in stock]
+    assert isinstance(trainer._get_train_sampler(text_rows), RepeatSampler)  # of rows, as it is
 
 
 class StopAtTheBeginning(TrainerCallback):

@@ -1,30 +1,30 @@
-"""Rows of a training set: tickets in their place, their lists of images, their identity, and numbers worked out of
-every row, which are kept for the next start."""
+"""Rows of a training set: tickets in their place, their lists of images, their identity."""
 
 import hashlib
-import json
-import os
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-from datasets import Dataset, Features, Value
+from datasets import Dataset
 from datasets.exceptions import DatasetGenerationError
 from numpy.typing import NDArray
 
+from .key_processes import keys_of_tables, number_of_workers
+from .key_worker import keys_of_columns, row_key
+from .row_values import by_batch, digest_of, row_values
+from .stored_images import THREADS, image_files, may_hold_images, with_buffers
+
 Rows = list[dict[str, Any]]
 
-THREADS = 8
-"""That read or hash the images of one process: reading waits for the disk, hashing lets go of the GIL."""
-BATCH_SIZE = 128
-"""Rows at a time. Their images are in memory together where the data set was shuffled or filtered (Arrow copies)."""
 ROWS_OF_A_TASK = 16
 """Of a thread, of the rows of a batch."""
+ROWS_OF_TEXT = 4096
+"""Of a batch that holds no images, and goes to a process."""
 KEYS_VERSION = 1
 """Of the numbers that `sample_keys` makes of a row's content; part of the name of their cache file."""
 
@@ -46,6 +46,23 @@ class TicketDataset(torch.utils.data.Dataset):
         return index
 
 
+class TicketSampler(torch.utils.data.Sampler[int]):
+    """As many tickets as `stock` gives, one and the same: TRL's would list the numbers of all rows each epoch.
+
+    Args:
+        stock: the `RepeatSampler` (TRL 1.16) of a `TicketDataset`.
+    """
+
+    def __init__(self, stock: Any):
+        self._stock = stock
+
+    def __len__(self) -> int:
+        return len(self._stock)
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.repeat(0, len(self))
+
+
 def with_image_lists(rows: Rows) -> Rows:
     """Give every row the list of images that TRL asks for, where some row of the batch has none.
 
@@ -64,19 +81,27 @@ def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
     """Return (N,) numbers that stay with their rows when rows come, go or move, and how many rows are copies.
 
     A number is 64 bits of a hash of the row's `id` where that column holds a different value for each row, else of its
-    prompt and its images (the bytes of their files, not decoded; an `id` column spares reading them). The latter is
-    kept by `row_values`. Rows that equal an earlier one in this are copies; they are told apart by their order.
+    prompt and its images (the bytes of their files, not decoded; an `id` column spares reading them). They are kept by
+    `row_values`, and not to be written into. Rows that equal an earlier one in this are copies; they are told apart by
+    their order.
     """
-    keys = _hash_ids(dataset) if "id" in dataset.column_names else np.empty(0, dtype=np.int64)
-    if np.unique(keys).size < len(dataset):
-        keys = _hash_contents(dataset)
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    copies = np.setdiff1d(np.arange(len(keys)), first)
-    number: Counter[int] = Counter()
-    for row in copies:
-        number[group[row]] += 1
-        keys[row] = _hash({"copy": number[group[row]], "of": int(keys[first[group[row]]])})
-    return keys, len(copies)
+    if "id" in dataset.column_names:
+        keys = id_keys(dataset)
+        if all_different(keys):
+            return keys, 0
+    keys = _content_keys(dataset)
+    return (keys, 0) if all_different(keys) else _with_copies_apart(keys)
+
+
+def id_keys(dataset: Dataset) -> NDArray[np.int64]:
+    """Return (N,) a hash of each row's `id`, equal where the ids are."""
+    return _text_keys(dataset, ["id"], image_files(dataset, ["id"]))
+
+
+def all_different(keys: NDArray[np.int64]) -> bool:
+    """Whether no two of (N,) numbers are equal."""
+    ordered = np.sort(keys)
+    return not (ordered[1:] == ordered[:-1]).any()
 
 
 def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
@@ -85,139 +110,61 @@ def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
     Not `datasets`' own fingerprint: that one names the steps by which a table was made, and changes when the same
     rows are loaded in another way.
     """
-    return hashlib.sha256(keys.astype("<i8").tobytes()).hexdigest()
+    fingerprint: str = digest_of(keys, hashlib.sha256()).hexdigest()
+    return fingerprint
 
 
-def row_values(
-    dataset: Dataset, compute: Callable[[Any, list[int]], NDArray[np.int64]], *, depends_on: Any, what: str
-) -> NDArray[np.int64]:
-    """Return (N,) one whole number a row, from `datasets`' cache where an earlier start has left them.
-
-    The cache file lies beside the data set's own files (`Dataset.cache_files`) and is found by a digest of those
-    files, of `Dataset._fingerprint` and of `depends_on`. There is none for rows that live in memory, and none is
-    written to a folder that is read-only; then every start computes. Processes that compute at the same time write
-    the same file, each as a whole (it is moved into its place).
-
-    Args:
-        dataset: N rows, in the format that `compute` takes.
-        compute: (a batch of rows, their numbers) to their values. It runs in this process, since forking one that
-            has threads (of torch, tokenizers, CUDA) may hang; it may have threads of its own.
-        depends_on: what else the values follow from; something that `json` can write.
-        what: the title of the progress bar.
-    """
-    if not len(dataset):
-        return np.empty(0, dtype=np.int64)
-    files = [file["filename"] for file in dataset.cache_files]
-    state = [dataset._fingerprint, *map(_file_state, files), depends_on]
-    values = dataset.map(
-        lambda batch, rows: {"value": compute(batch, rows)},
-        batched=True,
-        batch_size=BATCH_SIZE,
-        with_indices=True,
-        remove_columns=dataset.column_names,
-        features=Features({"value": Value("int64")}),
-        keep_in_memory=not files or not os.access(os.path.dirname(files[0]), os.W_OK),
-        new_fingerprint=hashlib.blake2b(json.dumps(state).encode(), digest_size=16).hexdigest(),
-        desc=what,
-    )
-    return np.array(values.with_format("arrow")[:]["value"].to_numpy())  # a copy that may be written into
+def _with_copies_apart(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """(N,) keys with another one for each but the first of those that are equal, and how many got one."""
+    ordered = np.sort(keys)
+    shared = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    place = np.minimum(np.searchsorted(shared, keys), len(shared) - 1)
+    rows = np.flatnonzero(shared[place] == keys)
+    apart, seen = np.array(keys), Counter[int]()
+    for row, key in zip(rows.tolist(), keys[rows].tolist(), strict=True):
+        if seen[key]:
+            apart[row] = row_key({"copy": seen[key], "of": key})
+        seen[key] += 1
+    return apart, len(rows) - len(shared)
 
 
-def image_files(dataset: Dataset, columns: list[str]) -> list[tuple[Any, ...]]:
-    """Name, size and time (ns) of the files that hold images of these columns, in order; of a missing one its name."""
-    table = dataset.data.select(columns)
-    if next((file for column in table.columns for file in _named_files(column)), None) is None:
-        return []  # the table holds all images itself, and Arrow would copy them for what comes next
-    batches = dataset.select_columns(columns).with_format("arrow").iter(batch_size=1000)
-    names = sorted({file for batch in batches for column in batch.columns for file in _named_files(column)})
-    parts = [names[i : i + 500] for i in range(0, len(names), 500)]
-    with ThreadPoolExecutor(THREADS) as pool:  # for disks behind a network
-        return [state for states in pool.map(lambda part: list(map(_file_state, part)), parts) for state in states]
-
-
-def with_buffers(scalar: pa.Scalar) -> Any:
-    """`scalar.as_py()`, but what a file of an image holds is left where it is, mostly in a file that Arrow has mapped.
-
-    So nothing of it is read before it is used, and then by the thread that uses it.
-    """
-    kind = scalar.type
-    if not scalar.is_valid or not pa.types.is_nested(kind) or pa.types.is_map(kind):
-        return scalar.as_py()
-    if not pa.types.is_struct(kind):
-        return [with_buffers(part) for part in scalar.values]
-    if {field.name for field in kind} == {"bytes", "path"} and pa.types.is_binary(kind.field("bytes").type):
-        return {"bytes": scalar["bytes"].as_buffer(), "path": scalar["path"].as_py()}
-    return {name: with_buffers(part) for name, part in scalar.items()}
-
-
-def _named_files(array: pa.Array | pa.ChunkedArray) -> Iterator[str]:
-    """The names of the image files that `array` does not hold itself."""
-    if isinstance(array, pa.ChunkedArray):
-        for chunk in array.chunks:
-            yield from _named_files(chunk)
-    elif pa.types.is_struct(array.type):
-        fields = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-        if fields.keys() == {"bytes", "path"}:
-            yield from fields["path"].filter(fields["bytes"].is_null()).drop_null().to_pylist()
-        else:
-            for field in fields.values():
-                yield from _named_files(field)
-    elif pa.types.is_nested(array.type) and hasattr(array, "flatten"):
-        yield from _named_files(array.flatten())
-
-
-def _file_state(name: str) -> tuple[Any, ...]:
-    try:
-        state = os.stat(name)
-    except (OSError, ValueError):
-        return (name,)
-    return (name, state.st_size, state.st_mtime_ns)
-
-
-def _hash_ids(dataset: Dataset) -> NDArray[np.int64]:
-    batches = dataset.select_columns(["id"]).with_format("arrow").iter(batch_size=BATCH_SIZE)
-    return np.fromiter((_hash(row) for batch in batches for row in batch.to_pylist()), np.int64, len(dataset))
-
-
-def _hash_contents(dataset: Dataset) -> NDArray[np.int64]:
+def _content_keys(dataset: Dataset) -> NDArray[np.int64]:
     columns = [name for name in ("prompt", "image", "images") if name in dataset.column_names]
     if not columns:  # an environment writes the prompts: to the data set all rows are the same
-        return np.full(len(dataset), _hash({}), dtype=np.int64)
-    state = {"keys": KEYS_VERSION, "columns": columns, "files": image_files(dataset, columns)}
+        return np.full(len(dataset), row_key({}), dtype=np.int64)
+    files = image_files(dataset, columns)
+    if not any(may_hold_images(kind) for kind in dataset.data.select(columns).schema.types):
+        return _text_keys(dataset, columns, files)
+    rows = dataset.select_columns(columns).with_format("arrow")
+    return row_values(rows, _image_keys(rows), depends_on=_state(columns, files), what="Hashing the rows")
+
+
+def _text_keys(dataset: Dataset, columns: list[str], files: list[tuple[Any, ...]]) -> NDArray[np.int64]:
+    """The keys of rows of which these columns count, which hold no images: texts, or ids of whatever type."""
+    rows = dataset.select_columns(columns).with_format("arrow")
+    plain = not any(may_hold_images(kind) for kind in dataset.data.select(columns).schema.types)
+    workers = number_of_workers(len(rows)) if plain else 0
+    keys = keys_of_tables(rows.iter(ROWS_OF_TEXT), workers)
+    return row_values(rows, keys, depends_on=_state(columns, files), what="Hashing the rows")
+
+
+def _image_keys(rows: Dataset) -> Iterator[NDArray[np.int64]]:
     with ThreadPoolExecutor(THREADS) as pool:
 
-        def compute(batch: pa.Table, rows: list[int]) -> NDArray[np.int64]:
-            parts = [batch.slice(i, ROWS_OF_A_TASK) for i in range(0, len(rows), ROWS_OF_A_TASK)]
-            return np.concatenate(list(pool.map(_hash_table, parts)))
+        def compute(batch: pa.Table, numbers: list[int]) -> NDArray[np.int64]:
+            parts = [batch.slice(i, ROWS_OF_A_TASK) for i in range(0, len(numbers), ROWS_OF_A_TASK)]
+            return np.concatenate(list(pool.map(_keys_of_table, parts)))
 
-        rows = dataset.select_columns(columns).with_format("arrow")
-        return row_values(rows, compute, depends_on=state, what="Hashing the rows")
+        yield from by_batch(rows, compute)
 
 
-def _hash_table(table: pa.Table) -> NDArray[np.int64]:
+def _keys_of_table(table: pa.Table) -> NDArray[np.int64]:
     columns = [[with_buffers(scalar) for scalar in column] for column in table.columns]
-    rows = (dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True))
-    return np.fromiter(map(_hash, rows), np.int64, table.num_rows)
+    return keys_of_columns(dict(zip(table.column_names, columns, strict=True)))
 
 
-def _hash(row: dict[str, Any]) -> int:
-    text = json.dumps(_identity(row), default=repr, sort_keys=True)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
-
-
-def _identity(value: Any) -> Any:
-    """`value` as JSON, with a digest in place of each image: the same file in another folder is the same image.
-
-    A field without a value is left out: Arrow gives it to every row of a table in which some other row has a value.
-    """
-    if isinstance(value, dict):
-        if value.keys() == {"bytes", "path"}:
-            content, path = value["bytes"], value["path"]
-            if content is None and path is not None:
-                content = Path(path).read_bytes() if Path(path).is_file() else path.encode()
-            return hashlib.blake2b(content or b"").hexdigest()
-        return {name: _identity(part) for name, part in value.items() if part is not None}
-    return [_identity(part) for part in value] if isinstance(value, list) else value
+def _state(columns: list[str], files: list[tuple[Any, ...]]) -> dict[str, Any]:
+    return {"keys": KEYS_VERSION, "columns": columns, "files": files}
 
 
 def why_not_loaded(error: Exception) -> str:

@@ -6,6 +6,7 @@ one twice (datasets 5.2). Here a row is a task: it is read from Arrow, and each 
 GIL while it decodes.
 """
 
+import functools
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -49,6 +50,11 @@ class RowDecoder:
         images = [decoder for decoder in decoders if isinstance(decoder, Image)]
         return plain and bool(images) and all(isinstance(decoder, Image | Json) for decoder in decoders)
 
+    @functools.cached_property
+    def _table(self) -> Dataset:
+        """The data set in Arrow's format; made once, since it copies the list of the table's parts."""
+        return self.dataset.with_format("arrow")
+
     def prefetch(self, rows: list[int]) -> None:
         """Begin with `rows`, (K,) numbers, in place of those begun before, and return at once."""
         if self.in_threads:
@@ -80,12 +86,11 @@ class RowDecoder:
         # meanwhile may miss its own. So they are loaded here, once, in Pillow's order, in which they are also tried.
         PIL.Image.preinit()
         PIL.Image.init()
-        table = self.dataset.with_format("arrow")
         features = {name: feature for name, feature in self.dataset.features.items() if any(_decoders(feature))}
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="trl_vade-decode")
         begun = {}
         for row in dict.fromkeys(rows):
-            begun[row] = self._begun.get(row) or pool.submit(_decoded_row, table, row, features)
+            begun[row] = self._begun.get(row) or pool.submit(_decoded_row, self._table, row, features)
         pool.shutdown(wait=False)  # its threads end with the last of these tasks
         return begun
 

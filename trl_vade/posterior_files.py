@@ -129,7 +129,7 @@ def _names_from(
     """What `posterior_table` takes of the data set: `sample_id`, `task` and `facts`."""
     from .data import dataset_fingerprint, sample_keys
     from .run_facts import hub_origin
-    from .sample_ids import row_labels, sample_ids
+    from .sample_ids import RowNames, names_and_tasks
 
     place, revision = (name, None) if Path(name).exists() else split_source(name)
     dataset = _load_rows(place, config, split, revision)
@@ -138,20 +138,19 @@ def _names_from(
             f"{name} has no column {shown(task_column)}; it has {', '.join(dataset.column_names)}."
         )
     keys, _ = sample_keys(dataset)
-    saved = snapshot.metadata.get("dataset_fingerprint")
-    if dataset_fingerprint(keys) != saved:
+    here, saved = dataset_fingerprint(keys), snapshot.metadata.get("dataset_fingerprint")
+    if here != saved:
         raise SnapshotMismatchError(
             f"The split {split} of {name} ({len(dataset):,} rows) is not what the posterior is about "
             f"({snapshot.sampler_state['posterior']['num_samples']:,} rows): the fingerprints of their rows differ "
-            f"({dataset_fingerprint(keys)[:12]}... and {str(saved)[:12]}...), so names would go to the wrong rows. "
+            f"({here[:12]}... and {str(saved)[:12]}...), so names would go to the wrong rows. "
             "Give the data set of that run, without the rows that vade_max_prompt_length dropped, or leave --dataset "
             "out: rows are then named by their hashes."
         )
     origin = dict(zip(("dataset", "dataset_revision"), hub_origin(dataset, hub_id(place)), strict=True))
     facts = facts_of(snapshot) | {fact: value for fact, value in origin.items() if value is not None}
-    column = task_column or "task"
-    task = row_labels(dataset, column) if column in dataset.column_names else None
-    return {"sample_id": sample_ids(dataset, keys), "task": task, "facts": facts}
+    visited = snapshot.sampler_state["posterior"]["sample_index"]
+    return names_and_tasks(RowNames(dataset, keys), visited, task_column or "task") | {"facts": facts}
 
 
 def _load_rows(place: str, config: str | None, split: str, revision: str | None) -> Any:

@@ -170,7 +170,7 @@ def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
     """Leave rows of more than `args.vade_max_prompt_length` prompt tokens out of the data sets, and say how many.
 
     TRL 1.16 cuts no prompt: such a row would end the run at the step that comes to it. Each node's main process counts
-    first and the others read its cache. Rows that live in memory have none (see `data.row_values`): there the others
+    first and the others read its cache. Rows that live in memory have none (see `row_values`): there the others
     count after it, and every start counts again.
 
     Args:

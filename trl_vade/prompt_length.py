@@ -24,8 +24,10 @@ from transformers.utils import get_json_schema
 from trl.chat_template_utils import get_training_chat_template, is_chat_template_prefix_preserving
 from trl.data_utils import is_conversational, prepare_multimodal_messages
 
-from .data import THREADS, Rows, image_files, row_values, with_buffers
+from .data import Rows
 from .errors import ConfigurationError, ImageDecodeError
+from .row_values import by_batch, row_values
+from .stored_images import THREADS, image_files, with_buffers
 
 LENGTHS_VERSION = 1
 """Of how this module counts; part of the name of the cache file."""
@@ -40,7 +42,7 @@ Size = tuple[int, int]  # height, width
 
 
 def prompt_lengths(dataset: Dataset, counter: "PromptCounter") -> NDArray[np.int64]:
-    """Return (N,) the number of tokens of each row's prompt, kept for the next start by `data.row_values`.
+    """Return (N,) the number of tokens of each row's prompt, kept for the next start by `row_values`.
 
     Where the user gave the data set a transform or a format, the images are those that come out of it.
 
@@ -63,7 +65,8 @@ def prompt_lengths(dataset: Dataset, counter: "PromptCounter") -> NDArray[np.int
 
     PIL.Image.init()  # before there are threads; see decoding.py
     state = {"lengths": LENGTHS_VERSION, "processing": counter.digest(), "files": image_files(dataset, columns)}
-    return row_values(rows, compute, depends_on=state, what="Counting the tokens of the prompts")
+    counts = by_batch(rows, compute)
+    return row_values(rows, counts, depends_on=state, what="Counting the tokens of the prompts")
 
 
 class PromptCounter:

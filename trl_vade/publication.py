@@ -13,8 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from accelerate import PartialState
 from accelerate.logging import get_logger
+from numpy.typing import NDArray
 from transformers.trainer_utils import HubStrategy
 
 from .errors import HubError, HubOfflineError
@@ -25,7 +27,7 @@ from .posterior_repo import CARD_FILE, PICTURE_FILE, render_posterior_card, stag
 from .posterior_table import PosteriorTable, posterior_table
 from .push_queue import Entry, Push, PushQueue
 from .run_facts import run_facts
-from .sample_ids import row_labels, sample_ids
+from .sample_ids import RowNames, names_and_tasks
 from .snapshot import load_snapshot
 from .staging import STAGING_FOLDER, discard, finished, left_behind, new_folder, stage
 from .uploads import Wanted
@@ -54,7 +56,7 @@ class Publication:
         self._output_dir = Path(args.output_dir)
         self._queue = PushQueue()  # used on the main process only
         self._posterior_target: HubTarget | None = None
-        self._names: dict[str, Any] | None = None
+        self._names: RowNames | None = None
         self._tables: dict[int, PosteriorTable] = {}  # of the newest step that was sent, and of those after it
         if not args.push_to_hub and args.vade_posterior_hub_id is None:
             return
@@ -166,7 +168,8 @@ class Publication:
 
     def _table(self, trainer: Any, step: int) -> PosteriorTable:
         """The posterior of a step, which is read while the output directory has it."""
-        snapshot, names = load_snapshot(self._output_dir), self._names_of_rows(trainer)
+        snapshot = load_snapshot(self._output_dir)
+        names = self._names_of_rows(trainer, snapshot.sampler_state["posterior"]["sample_index"])
         table = posterior_table(snapshot, **names, facts=run_facts(trainer))
         if table.metadata["global_step"] != step:
             raise HubError(f"the posterior in {self._output_dir} is not any more that of optimiser step {step}")
@@ -189,14 +192,13 @@ class Publication:
 
         return card
 
-    def _names_of_rows(self, trainer: Any) -> dict[str, Any]:
-        """The identity of each row, and its task where there is a column for it; read once."""
-        if self._names is None:
-            rows, args = trainer.train_dataset, trainer.args
-            column = next((name for name in (args.vade_stratify_by, args.vade_strata) if name), "task")
-            task = row_labels(rows, column) if column in rows.column_names else None
-            self._names = {"sample_id": sample_ids(rows, trainer.selection.sample_keys[0]), "task": task}
-        return self._names
+    def _names_of_rows(self, trainer: Any, visited: NDArray[np.int64]) -> dict[str, Any]:
+        """The identity of each of these rows, and its task where there is a column for it."""
+        rows, args = trainer.train_dataset, trainer.args
+        if self._names is None:  # which takes a look at all rows
+            self._names = RowNames(rows, trainer.selection.sample_keys[0])
+        column = next((name for name in (args.vade_stratify_by, args.vade_strata) if name), "task")
+        return names_and_tasks(self._names, visited, column)
 
     def wait(self) -> None:
         """Wait until nothing is being sent or waiting. All processes must take part."""

@@ -16,7 +16,7 @@ from .ahead import generate_every, load_ahead, loading_ahead
 from .callbacks import PosteriorState, StepTimer
 from .checkpoint import resume_posterior, save_posterior
 from .complete import CheckpointFiles, resolve_checkpoint, saving
-from .data import TicketDataset
+from .data import TicketDataset, TicketSampler
 from .feedback import group_outcomes, refuse_infinite, success_column
 from .generation import correct_generation, without_missing_images
 from .initial_rollouts import initialise_posterior
@@ -158,6 +158,11 @@ class VADEGRPOTrainer(PublishingTrainer):
             # resumed run has its epochs elsewhere, and would sample other completions. (uniform stays as stock.)
             loader.base_dataloader.generator = torch.Generator().manual_seed(self.args.seed)
         return loader
+
+    def _get_train_sampler(self, dataset=None):
+        """The stock sampler, or as many tickets where they stand for the rows."""
+        stock = super()._get_train_sampler(dataset)
+        return TicketSampler(stock) if isinstance(stock.data_source, TicketDataset) else stock
 
     def _prepare_inputs(self, generation_batch):
         """When a generation batch is due, choose and load its rows in place of the tickets."""

@@ -138,11 +138,12 @@ def evidence(
     found = rows >= 0
     matched, fewer = int(found.sum()), min(len(rows), len(dataset))
     if matched < min_match * fewer or (min_match > 0 and not matched):
+        first = sample_ids(dataset, keys, range(min(2, len(dataset))))
         raise SnapshotMismatchError(
             f"vade_posterior_init={shown(source)}: of its {len(rows)} rows {matched} are among the {len(dataset)} of "
             f"this training set. That is {matched / max(fewer, 1):.0%} of the smaller number, and "
             f"vade_warm_start_min_match={min_match} asks for more. Rows are found by their id, or by their content: "
-            f"there {shown(table.sample_id[:2])}, here {shown(sample_ids(dataset, keys)[:2])}. If that is another "
+            f"there {shown(table.sample_id[:2])}, here {shown(first)}. If that is another "
             "data set, set vade_posterior_init='prior'; if so few are expected, lower vade_warm_start_min_match."
         )
     if np.unique(rows[found]).size < matched:
