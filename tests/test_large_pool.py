@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from trl_vade import large_pool, samplers, window
+from trl_vade.free_rows import FreeRows
 from trl_vade.information import information_gain
 from trl_vade.large_pool import LargePool
 from trl_vade.posterior_state import LARGE
@@ -63,6 +64,7 @@ def small_windows(monkeypatch):
     monkeypatch.setattr(window, "MOST_WIDTH", 0.45)
     monkeypatch.setattr(large_pool, "MOST_PROPOSED", 1.0)
     monkeypatch.setattr(large_pool, "SAMPLE", 16)
+    monkeypatch.setattr(large_pool, "ROWS_OF_A_PART", 1)
     monkeypatch.setattr(samplers, "LARGE", ALWAYS)
 
 
@@ -85,7 +87,7 @@ def set_counts(draws, num_samples):
 
 @both_gains
 def test_every_set_of_rows_is_chosen_as_often_as_by_brute_force(gain, small_windows):
-    """All N = 5, M fresh rows from 0 to N, k from 1 to N: two-sample chi-square of the sets, each and all together."""
+    """N = 5, from 0 to N of them fresh, k from 1 to N: two-sample chi-square of the sets, each and all together."""
     n, num_draws, total, freedom = 5, 300, 0.0, 0
     for num_fresh in range(n + 1):
         sampler = ThompsonSampler(n, seed=num_fresh, gain=gain)
@@ -136,6 +138,46 @@ def test_both_ways_into_the_window_are_taken_and_both_out_of_it(monkeypatch, sma
     assert seen == {"_thinned", "_others_of", "_drawn"}
 
 
+def both_ways(monkeypatch, sampler, k, num_draws, **arguments):
+    """(num_draws, k) sampled pass rates, by the window and by the full draw."""
+    rates = []
+    for large in (ALWAYS, NEVER):
+        sampler.load_state_dict(sampler.state_dict() | {"num_draws": large})  # other random numbers for each way
+        draws = [drawn(monkeypatch, large, sampler, k, **arguments) for _ in range(num_draws)]
+        rates.append(np.array([draw.sampled_pass_rate for draw in draws]))
+    return rates
+
+
+@both_gains
+def test_where_too_few_are_inside_the_others_have_pass_rates_from_outside(monkeypatch, gain):
+    """In nearly every draw: half of the k are to be expected inside."""
+    monkeypatch.setattr(large_pool, "wanted_inside", lambda k: 0.5 * k)
+    monkeypatch.setattr(window, "MOST_WIDTH", 0.45)
+    ours, theirs = both_ways(monkeypatch, ThompsonSampler(40, gain=gain), 20, 800)
+    for figure in (np.mean, np.std, np.min, np.max):
+        assert_same_distribution(figure(ours, axis=1), figure(theirs, axis=1))
+    for place in (0, 9, 19):
+        assert_same_distribution(ours[:, place], theirs[:, place])
+
+
+def test_rows_of_which_much_is_known_are_in_the_window_as_often_as_they_are(monkeypatch):
+    """Beliefs as narrow as the window, and inside: the densities are as high as the bound says they can be."""
+    monkeypatch.setattr(large_pool, "wanted_inside", lambda k: 1.5 * k)
+    monkeypatch.setattr(large_pool, "MOST_PROPOSED", 1.0)
+    sampler = ThompsonSampler(2000, decay_sampled=1.0)
+    known = np.arange(300)
+    sampler.observe(known, np.where(known < 150, 7, 0), np.where(known < 150, 21, 14))
+    ours, theirs = both_ways(monkeypatch, sampler, 40, 600)
+    chosen = [np.abs(rates - 1 / 3).max(axis=1) for rates in (ours, theirs)]
+    assert_same_distribution(*chosen)
+    counts = [
+        np.array([np.count_nonzero(drawn(monkeypatch, large, sampler, 40).sample_index < 150) for _ in range(600)])
+        for large in (ALWAYS, NEVER)
+    ]
+    assert_same_distribution(*counts)
+    assert 10 < counts[1].mean() < 38
+
+
 # ------------------------------------------------------------------------------------------- against the full draw
 
 LABELS = np.random.default_rng(8).permutation(np.repeat([0, 1, 2], [600, 250, 50]))
@@ -162,6 +204,7 @@ def test_with_every_setting_the_draws_agree_with_the_full_ones_in_distribution(m
     k, num_draws, excluded, settings = 40, 350, np.arange(0, 900, 30), SETTINGS[name]
     monkeypatch.setattr(large_pool, "wanted_inside", lambda k: 1.2 * k + 3)
     monkeypatch.setattr(large_pool, "MOST_PROPOSED", 0.9)
+    monkeypatch.setattr(large_pool, "ROWS_OF_A_PART", 1)
     sampler, figures, chosen = taught(900, num_visited, seed=1, **settings), {}, {}
     visited = sampler.posterior.visits > 0
     for large in (ALWAYS, NEVER):
@@ -187,8 +230,12 @@ def test_with_every_setting_the_draws_agree_with_the_full_ones_in_distribution(m
     assert np.mean(deviations**2) < 1.3
 
 
-@pytest.mark.parametrize("settings", [{}, {"cooldown": 2}, {"prior": "learned"}, {"stratify": LABELS}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"cooldown": 2}, {"prior": "learned"}, {"stratify": LABELS}, {"prior": "learned", "strata": LABELS}],
+)
 def test_a_greedy_draw_is_the_full_one(monkeypatch, settings):
+    monkeypatch.setattr(large_pool, "ROWS_OF_A_PART", 1)
     for visited in (0, 300):
         sampler, draws = taught(900, visited, greedy=True, **settings), []
         for large in (ALWAYS, NEVER):
@@ -241,6 +288,7 @@ def test_resting_rows_come_last_and_those_that_rested_longest_first_of_them(monk
 
 def test_a_stratum_without_free_rows_leaves_its_places_to_the_best_of_the_others(monkeypatch):
     monkeypatch.setattr(large_pool, "wanted_inside", lambda k: k)  # no more candidates than are needed
+    monkeypatch.setattr(large_pool, "ROWS_OF_A_PART", 1)
     stratify = np.repeat([0, 1, 2], 300)
     sampler = ThompsonSampler(900, seed=2, cooldown=5, stratify=stratify)
     sampler.observe(np.arange(600, 895), np.full(295, 4), np.full(295, 8))
@@ -254,6 +302,37 @@ def test_a_stratum_without_free_rows_leaves_its_places_to_the_best_of_the_others
             assert counts[:2].min() >= 20
             lowest[large].append(draw.information_gain.min())
     assert_same_distribution(lowest[ALWAYS], lowest[NEVER])
+
+
+@pytest.mark.parametrize("settings", [{}, {"uniform_share": 0.3}, {"stratify": np.arange(LARGE) % 4}])
+def test_few_or_no_rows_are_left_to_choose_from(settings):
+    sampler = ThompsonSampler(LARGE, **settings)
+    for num_left in (LARGE // 5, 100, 10):
+        rows = sampler.draw(10, exclude=np.arange(LARGE - num_left)).sample_index
+        assert len(set(rows.tolist())) == 10
+        assert rows.min() >= LARGE - num_left
+    one_stratum = np.flatnonzero(np.arange(LARGE) % 4 == 1)
+    assert len(set(sampler.draw(100, exclude=one_stratum[:-3]).sample_index.tolist())) == 100
+
+
+def test_blind_rows_of_which_nearly_all_is_known_are_no_endless_search(monkeypatch):
+    """A candidate's pass rate was drawn, and is not drawn again from outside a window that holds all of its belief."""
+    sampler = ThompsonSampler(LARGE, uniform_share=0.5, seed=1)
+    known = np.arange(10_000)
+    sampler.take_over(known, np.full(known.size, 1e5), np.full(known.size, 3e5))
+    draw = sampler.draw(2000)
+    assert len(set(draw.sample_index.tolist())) == 2000
+    blind = draw.sampled_pass_rate[1000:][draw.sample_index[1000:] < 10_000]
+    assert blind.size > 50
+    assert np.abs(blind - 1 / 3).max() < 0.01
+
+
+def test_with_many_strata_a_pool_is_drawn_in_full():
+    few, many = (ThompsonSampler(LARGE, seed=4, stratify=np.arange(LARGE) % number) for number in (20, 50))
+    p = np.random.Generator(np.random.Philox(key=np.array([4, 0], dtype=np.uint64))).beta(*few.belief())
+    for sampler, full in ((few, False), (many, True)):
+        draw = sampler.draw(100)
+        assert np.array_equal(draw.sampled_pass_rate, p[draw.sample_index]) is full
 
 
 def test_blind_rows_have_the_pass_rates_that_were_theirs_in_the_draw(monkeypatch):
@@ -306,8 +385,8 @@ def test_where_a_fitted_prior_leaves_little_in_the_window_few_rows_are_looked_at
     """Nearly all rows are solved: a fresh one is in the window once in thousands, and only these are proposed."""
     sampler, proposed = ThompsonSampler(10**7, prior="learned"), []
     sampler.observe(np.arange(400) * 9, np.r_[np.full(380, 8), np.full(20, 4)], np.full(400, 8))
-    whole = LargePool._distinct
-    monkeypatch.setattr(LargePool, "_distinct", lambda self, *a: proposed.append(a[0]) or whole(self, *a))
+    whole = FreeRows.distinct
+    monkeypatch.setattr(FreeRows, "distinct", lambda self, *a: proposed.append(a[0]) or whole(self, *a))
     for _ in range(3):
         draw = sampler.draw(64)
         assert abs(draw.sampled_pass_rate - 1 / 3).max() < 0.1

@@ -443,3 +443,27 @@ def test_the_largest_counts_that_can_be_observed_can_be_saved_in_either_precisio
             posterior.observe([2], [2.0**53 - 1], [2.0**53])
         other.load_state_dict(posterior.state_dict())
         assert_same_state(other.state_dict(), posterior.state_dict())
+
+
+def test_a_step_beyond_any_run_costs_no_more_memory():
+    posterior, late = BetaPosterior(10), BetaPosterior(10)
+    posterior.observe([1], [1], [2])
+    late.load_state_dict(posterior.state_dict() | {"step": 2**40})
+    assert late.alpha.tolist() == [0.0] * 10
+    late.load_state_dict(posterior.state_dict() | {"step": 2**20 + 700})
+    soon = BetaPosterior(10)
+    soon.load_state_dict(posterior.state_dict() | {"step": 2**20})
+    np.testing.assert_allclose(late.alpha[1], soon.alpha[1] * 0.999**700, rtol=1e-9)
+
+
+def test_a_step_that_fails_for_want_of_memory_changes_nothing(monkeypatch):
+    posterior = observed()
+    before = posterior.state_dict()
+
+    def refuse(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(posterior._store, "write", refuse)
+    with pytest.raises(MemoryError):
+        posterior.observe([2], [1], [8])
+    assert_same_state(posterior.state_dict(), before)

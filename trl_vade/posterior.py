@@ -24,6 +24,9 @@ from .errors import ObservationError
 from .posterior_state import STATE_ARRAYS, check_saved_numbers
 from .row_store import RowStore
 
+MOST_POWERS = 2**20
+"""Steps up to which the powers of lambda_2 are kept: 16 MB."""
+
 
 class BetaPosterior:
     """Hold the belief `p_i ~ Beta(alpha_i + 1, beta_i + 1)` about the pass rate `p_i` of each of N rows.
@@ -62,7 +65,7 @@ class BetaPosterior:
         self._decay_unsampled = check_decay("decay_unsampled", decay_unsampled)
         self._signal_aware_decay = check_bool("signal_aware_decay", signal_aware_decay)
         self._step = 0
-        # lambda_2 ** 0, ** 1, ...: to look one up is faster than to work it out. (0 ** 0 is 1, so 0 works, too.)
+        # lambda_2 ** 0, ** 1, ...: to look one up is faster than to work it out.
         self._powers = np.ones(1)
         # alpha and beta are held as they were at the row's last_update; reading decays them to now.
         self._store = RowStore(self._num_samples)
@@ -101,16 +104,16 @@ class BetaPosterior:
         scored = trials > 0
         rows, successes, trials = rows[scored], successes[scored], trials[scored]
         alpha, beta = self.counts(rows)  # read before the step advances: equation 5 starts from the counts at t - 1
-        self._step += 1
         trained = (successes > 0) & (successes < trials) if self._signal_aware_decay else np.True_
         kept = np.where(trained, self._decay_sampled, self._decay_unsampled)
         self._store.write(
             rows,
             alpha=kept * alpha + successes,
             beta=kept * beta + (trials - successes),
-            last_update=self._step,
+            last_update=self._step + 1,
             visits=self._store.read(rows, "visits")[0] + 1,
         )
+        self._step += 1
 
     def counts(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
         """Return the effective (alpha, beta) of the rows named, (K,) each, or of all rows, (N,) each, as new arrays.
@@ -127,11 +130,17 @@ class BetaPosterior:
     def _counts(self, rows: IntArray | None) -> tuple[FloatArray, FloatArray]:
         alpha, beta, last_update = self._store.read(rows, "alpha", "beta", "last_update")
         # Equation 6 for all the steps since the row's last update at once.
-        if self._step >= self._powers.size:
-            self._powers = np.power(self._decay_unsampled, np.arange(2 * self._step + 1))
-        kept = self._powers[self._step - last_update]
+        kept = self._kept(self._step - last_update)
         alpha = alpha * kept
         return alpha, np.multiply(beta, kept, out=kept)  # a new array less: it is these that take the time
+
+    def _kept(self, steps: IntArray) -> FloatArray:
+        """The share of the counts that so many steps leave, a new array. (0 ** 0 is 1, so lambda_2 = 0 works, too.)"""
+        if self._step > MOST_POWERS:  # no run; a saved state may say so
+            return np.power(self._decay_unsampled, steps)
+        if self._step >= self._powers.size:
+            self._powers = np.power(self._decay_unsampled, np.arange(2 * self._step + 1))
+        return self._powers[steps]
 
     @property
     def alpha(self) -> FloatArray:

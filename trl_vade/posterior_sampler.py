@@ -89,7 +89,8 @@ class PosteriorSampler:
         """
         prior, visited = self.prior(), self.posterior.visited
         (alpha, beta), (a, b) = self.posterior.visited_counts(), prior.of(visited)
-        mean, kinds = (alpha + a) / (alpha + a + beta + b), len(prior.table)
+        alpha += a
+        mean, kinds = alpha / (beta + b + alpha), len(prior.table)
         kind = None if stratum is None else stratum * kinds  # a stratum here, and one of the prior
         if prior.stratum is not None:
             kind = prior.stratum + (0 if kind is None else kind)
@@ -98,8 +99,7 @@ class PosteriorSampler:
         else:
             every, seen = (np.bincount(of, minlength=num_strata * kinds) for of in (kind, kind[visited]))
         fresh = (every - seen).reshape(num_strata, kinds) @ (prior.table[:, 0] / prior.table.sum(axis=1))
-        where = np.zeros(visited.size, dtype=np.int64) if stratum is None else stratum[visited]
-        total = fresh + np.bincount(where, weights=mean, minlength=num_strata)
+        total = fresh + (mean.sum() if stratum is None else np.bincount(stratum[visited], mean, num_strata))
         means: FloatArray = total / every.reshape(num_strata, kinds).sum(axis=1)
         return means
 

@@ -47,8 +47,7 @@ def check_saved_numbers(state: Mapping[str, Any], num_samples: int) -> None:
         "beta must be finite and not negative": (beta >= 0) & (beta < np.inf),
         "last_update must be in [1, step]": (last_update >= 1) & (last_update <= step),
         "visits must be in [1, last_update]": (visits >= 1) & (visits <= last_update),
-        # (A float32 may be a rounding above.)
-        "alpha and beta must be at most 2**53 a visit": np.maximum(alpha, beta) <= MOST_TRIALS * visits * (1 + 1e-6),
+        "alpha and beta must be at most 2**53 a visit": np.maximum(alpha, beta) <= MOST_TRIALS * visits,
     }
     for rule, holds in rules.items():
         if not holds.all():

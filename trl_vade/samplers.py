@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from .checks import FloatArray, IntArray, check_bool, check_labels, check_share, check_whole_number
 from .errors import SnapshotCorruptError
+from .free_rows import BoolArray, FreeRows
 from .information import check_gain_kind, information_gain
-from .large_pool import BoolArray, Choice, LargePool, Rule, joined
+from .large_pool import Choice, LargePool, joined
 from .order import largest
 from .posterior import BetaPosterior
 from .posterior_sampler import PosteriorSampler
@@ -202,16 +203,17 @@ class ThompsonSampler(PosteriorSampler):
         rows, pass_rate = rows[chosen], pass_rate[chosen]
         if num_blind:
             rows, pass_rate = joined((rows, pass_rate), pool.blind(num_blind, candidates, rows))
-        a, b = pool.belief(rows)
+        a, b = self.belief(rows)
         return rows, pass_rate, a / (a + b)
 
     def _large_pool(self, k: int, excluded: IntArray, chance: np.random.Generator) -> LargePool | None:
         # Milliseconds are nothing beside the rollouts of a batch: smaller pools keep the choices that they always had.
         if self.posterior.num_samples < LARGE:
             return None
-        rule = Rule(self._settings["gain"], self._settings["greedy"], self.prior(), self._rests, self._stratify)
-        pool = LargePool(self.posterior, rule, excluded, chance)
-        return pool if pool.serves(k) else None
+        rows = FreeRows(self.posterior, self.prior(), self._rests, excluded, chance)
+        how = {name: self._settings[name] for name in ("gain", "greedy")}
+        pool = LargePool(rows, **how, strata=self._stratify)
+        return pool if pool.serves(k, self._quotas(k)) else None
 
     def _best(self, rows: IntArray, value: FloatArray, k: int) -> IntArray:
         """(k,) places in `rows` of those with the largest `value`, of all or, with strata, of each one's share."""

@@ -91,10 +91,12 @@ def highest_density(a: FloatArray, b: FloatArray, lo: float, hi: float) -> float
 def largest_density(strength: float, a: float, b: float, lo: float, hi: float) -> float:
     """Return a bound of the densities on [lo, hi] of all Beta(a', b') with a' >= a, b' >= b and a' + b' <= strength.
 
-    Let n = a' + b' - 2 and a', b' >= 1. The height of the mode is convex in a': with x = a' - 1 and y = b' - 1 its
-    logarithm has the second derivative 1/x + 1/y - psi'(x + 1) - psi'(y + 1) > 0. So it is largest at the ends, where
-    it is that of (n + 1) p^n: n + 1. Where a' < 1, p f(p; a', b') = a' / (a' + b') f(p; a' + 1, b') leads back to
-    this, and b' likewise.
+    a', b' >= 1: with n = a' + b' - 2 it is n + 1. For the height of the mode is convex in a': with x = a' - 1 and
+    y = b' - 1 its logarithm has the second derivative 1/x + 1/y - psi'(x + 1) - psi'(y + 1) > 0. So it is largest at
+    the ends, where it is that of (n + 1) p^n.
+
+    a' < 1 <= b': f(p; a', b') = a' / ((a' + b') p) f(p; a' + 1, b'), which is at most a' / p by the former; likewise
+    b' < 1 <= a'. Both below 1: twice this step gives a' b' / ((a' + b') p (1 - p)) <= 1 / (2 p (1 - p)), and one of p
+    and 1 - p is 1/2 or more.
     """
-    counted = strength - 1.0 + (a < 1.0) + (b < 1.0)
-    return counted / ((lo if a < 1.0 else 1.0) * (1.0 - hi if b < 1.0 else 1.0))
+    return max(strength - 1.0, 1.0 / lo if a < 1.0 else 0.0, 1.0 / (1.0 - hi) if b < 1.0 else 0.0)
