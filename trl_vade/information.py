@@ -50,8 +50,13 @@ def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArr
             f"pass_rate holds {p[~sound].ravel()[:8].tolist()}; a pass rate is a probability in [0, 1]. Pass "
             "successes divided by trials, and leave rows without trials out."
         )
-    failure = 1.0 - p
-    gain: FloatArray = p * failure
+    return gain_of(p, kind)
+
+
+def gain_of(pass_rate: FloatArray, kind: str) -> FloatArray:
+    """`information_gain` of pass rates that are known to be some, a new array."""
+    failure = 1.0 - pass_rate
+    gain: FloatArray = pass_rate * failure
     if kind == "asymmetric":
         gain *= failure
     return gain

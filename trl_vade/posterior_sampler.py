@@ -13,6 +13,9 @@ from .prior import FLAT, Prior
 from .prompt_sampler import Draw
 
 NOTHING = np.empty(0, dtype=np.int64)
+_PHILOX = {"bit_generator": "Philox", "buffer": np.zeros(4, dtype=np.uint64), "buffer_pos": 4} | {
+    "has_uint32": 0, "uinteger": 0
+}  # fmt: skip
 
 
 class PosteriorSampler:
@@ -38,6 +41,7 @@ class PosteriorSampler:
             maximum=2**63 - 1,
             advice="It is the key of the random numbers; any number in that range will do.",
         )
+        self._chance = np.random.Generator(np.random.Philox(0))
         self._settings = {**settings, **posterior.decays}
         # How far the random stream has been used, in whole numbers that start at 0.
         self._progress_limits = progress_limits
@@ -167,6 +171,10 @@ class PosteriorSampler:
         return number, excluded
 
     def _generator(self, number: int) -> np.random.Generator:
-        """A stream of its own for the draw of this number: Philox is counter-based, so no state needs to be kept."""
-        key = np.array([self._seed, number], dtype=np.uint64)
-        return np.random.Generator(np.random.Philox(key=key))
+        """A stream of its own for the draw of this number, until the next call: Philox is counter-based, so no state
+        needs to be kept."""
+        # Philox(key=...) is the same stream, but first asks the system for random bits that it then does not use.
+        self._chance.bit_generator.state = _PHILOX | {
+            "state": {"counter": np.zeros(4, dtype=np.uint64), "key": np.array([self._seed, number], dtype=np.uint64)}
+        }
+        return self._chance

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from .checks import FloatArray, IntArray, check_bool, check_labels, check_share, check_whole_number
 from .errors import SnapshotCorruptError
 from .free_rows import BoolArray, FreeRows
-from .information import check_gain_kind, information_gain
+from .information import check_gain_kind, gain_of
 from .large_pool import Choice, LargePool, joined
 from .order import largest
 from .posterior import BetaPosterior
@@ -153,7 +153,7 @@ class ThompsonSampler(PosteriorSampler):
         else:
             rows, pass_rate, mean = self._from_pool(k - num_blind, num_blind, pool)
         self._progress["num_draws"] += 1
-        return Draw(rows, pass_rate, information_gain(pass_rate, self._settings["gain"]), mean)
+        return Draw(rows, pass_rate, gain_of(pass_rate, self._settings["gain"]), mean)
 
     def state_dict(self) -> dict[str, Any]:
         """See `PosteriorSampler.state_dict`; `taken_over` is there only where `take_over` was called."""
@@ -183,7 +183,7 @@ class ThompsonSampler(PosteriorSampler):
         rows = np.arange(a.size)
         if excluded.size:
             rows = np.delete(rows, excluded)
-        value = information_gain(pass_rate[rows] if excluded.size else pass_rate, self._settings["gain"])
+        value = gain_of(pass_rate[rows] if excluded.size else pass_rate, self._settings["gain"])
         # A gain is below 1: rows that rest come after all others, those that have rested longest first.
         resting = self._steps_to_rest(rows)
         value -= resting
@@ -198,7 +198,7 @@ class ThompsonSampler(PosteriorSampler):
     def _from_pool(self, k: int, num_blind: int, pool: LargePool) -> Choice:
         """The same: pass rates are drawn for candidates, none of which rests."""
         candidates = rows, pass_rate = pool.candidates(k, self._quotas(k))
-        gain = information_gain(pass_rate, self._settings["gain"])
+        gain = gain_of(pass_rate, self._settings["gain"])
         chosen = self._best(rows, gain, k) if k else np.empty(0, dtype=np.int64)
         rows, pass_rate = rows[chosen], pass_rate[chosen]
         if num_blind:
