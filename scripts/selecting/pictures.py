@@ -65,6 +65,7 @@ def _label(axes, ends):
     if not ends:
         return
     last = max(end[0] for end in ends)
+    axes.margins(y=0.08)
     axes.figure.draw_without_rendering()  # the limits, and so the places in points, are final
     axes.set_xlim(right=axes.get_xlim()[1] * (last / axes.get_xlim()[0]) ** 0.45)
     top = -99.0
