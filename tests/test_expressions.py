@@ -40,6 +40,12 @@ def test_plain_notation_is_understood(plain, latex):
     assert equal_expressions(latex, plain)
 
 
+def test_a_slow_machine_may_take_longer_than_a_question_to_load_the_parser():
+    command = "import trl_vade.expression_worker as worker; worker.CPU_SECONDS = 0.01; worker.main()"
+    done = subprocess.run([sys.executable, "-c", command], input="", capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "ready\n"), done.stderr
+
+
 def test_latex_is_left_as_it_is():
     assert as_latex(r"\frac{\pi}{2}\sin(x)+\sqrt{3}") == r"\frac{\pi}{2}\sin(x)+\sqrt{3}"
 
