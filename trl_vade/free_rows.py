@@ -40,10 +40,9 @@ class FreeRows:
         excluded: IntArray,
         chance: np.random.Generator,
     ) -> None:
-        self.size, self.visited, self.excluded, self.prior, self.chance = (
-            posterior.num_samples, posterior.visited, excluded, prior, chance,
-        )  # fmt: skip
         self._posterior, self._rests = posterior, rests
+        self.prior, self.excluded, self.chance = prior, excluded, chance
+        self.size, self.visited = posterior.num_samples, posterior.visited
         self.num_fresh = self.size - self.visited.size - self.fresh_excluded.size
 
     @functools.cached_property

@@ -13,9 +13,14 @@ from .prior import FLAT, Prior
 from .prompt_sampler import Draw
 
 NOTHING = np.empty(0, dtype=np.int64)
-_PHILOX = {"bit_generator": "Philox", "buffer": np.zeros(4, dtype=np.uint64), "buffer_pos": 4} | {
-    "has_uint32": 0, "uinteger": 0
-}  # fmt: skip
+_PHILOX = {
+    "bit_generator": "Philox",
+    "buffer": np.zeros(4, dtype=np.uint64),
+    "buffer_pos": 4,  # it is used up
+    "has_uint32": 0,
+    "uinteger": 0,
+}
+"""The state of a fresh Philox generator, without its counter and its key."""
 
 
 class PosteriorSampler:

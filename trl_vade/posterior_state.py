@@ -18,8 +18,8 @@ LARGE = 100_000
 def count_dtype(num_samples: int) -> np.dtype[Any]:
     """Return the type of the counts of a pool of N rows: float32 where it is large, else float64.
 
-    Half the memory and half the snapshot where these count, at an error of about 1e-7 (`scripts/benchmark_selection.py
-    --precision`). Smaller pools keep what they always had.
+    Less memory and a smaller snapshot where these count, at a relative error below 1e-6 over 10,000 steps
+    (`scripts/benchmark_selection.py --precision`). Smaller pools keep what they always had.
     """
     return np.dtype(np.float32 if num_samples >= LARGE else np.float64)
 

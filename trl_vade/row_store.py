@@ -18,7 +18,7 @@ class RowStore:
     """Four numbers of each of N rows, all 0 for a row never visited: alpha, beta, last_update and visits.
 
     Sparse: V entries a column, in rising order of their rows, which are found by binary search. A step copies the
-    columns where it visits new rows: 5 ms for a million visited rows.
+    columns where it visits new rows: 6 to 18 ms for a million visited rows (`scripts/benchmark_selection.py`).
 
     Dense: N entries a column. So a pool is held from the moment on at which this takes less memory, three quarters
     visited, and one of fewer than `LARGE` rows from the beginning: 3 MB at most, and nothing to search.
