@@ -18,14 +18,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
 
-from trl_vade.benchmarks import BENCHMARKS
-from trl_vade.card_templates import markdown_table
 from trl_vade.checks import check_whole_number, shown
-from trl_vade.durable import save_whole
+from trl_vade.cli.tables import print_columns
 from trl_vade.errors import ConfigurationError, EvaluationError, VADEError
-from trl_vade.eval_runs import question_scores, read_run, run_folder
-from trl_vade.eval_table import read_results
-from trl_vade.tables import print_columns
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.results.runs import question_scores, read_run, run_folder
+from trl_vade.evaluation.results.table import read_results
+from trl_vade.files import save_whole
+from trl_vade.hub.cards import markdown_table
 
 RNG = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"  # before scipy 1.15
 # The reference is grey; the others are of Okabe and Ito's palette, told apart with every kind of colour blindness.

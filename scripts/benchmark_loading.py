@@ -31,10 +31,11 @@ from accelerate import Accelerator
 from datasets import Dataset, Features, Image, List, Value
 from PIL import Image as Pictures
 
-from trl_vade import UniformSampler, decoding
-from trl_vade.decoding import RowDecoder
-from trl_vade.selection import OnTimeSelection
-from trl_vade.selection_log import SelectionLog
+from trl_vade import UniformSampler
+from trl_vade.data import decoding
+from trl_vade.data.decoding import RowDecoder
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.on_time import OnTimeSelection
 
 
 def photographs(count, megapixels, seed=0):

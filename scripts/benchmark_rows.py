@@ -35,9 +35,9 @@ from many_rows import ids_figures, spread, table_figures
 from PIL import Image as Pictures
 from transformers import Qwen2VLImageProcessor
 
-from trl_vade import data
-from trl_vade.key_worker import keys_of_columns
-from trl_vade.prompt_length import PromptCounter, prompt_lengths
+from trl_vade.data import row_keys as data
+from trl_vade.data.key_hashing import keys_of_columns
+from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
 from trl_vade.testbed.processor import build_processor
 
 

@@ -57,7 +57,7 @@ def train(output_dir, seed, steps, **changes):
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-    from trl_vade.selection_log import SelectionLog
+    from trl_vade.selection.log import SelectionLog
     from trl_vade.testbed import exact_answer_reward, load_testbed_dataset, load_testbed_model
     from trl_vade.testbed.fast_policy import FastPolicy
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trl_vade.report import SUMMARY_FILE
+from trl_vade.selection.report.summary import SUMMARY_FILE
 
 TRAIN = Path(__file__).with_name("train_vade.py")
 COLUMNS = (

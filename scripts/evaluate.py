@@ -8,7 +8,7 @@
 
 import sys
 
-from trl_vade.cli import main
+from trl_vade.cli.main import main
 
 if __name__ == "__main__":
     sys.argv.insert(1, "evaluate")

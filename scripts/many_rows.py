@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from datasets import Dataset, Features, Image, Value, disable_progress_bars, load_dataset
 from PIL import Image as Pictures
 
-from trl_vade import data
-from trl_vade.loading import RowLoader
+from trl_vade.data import row_keys as data
+from trl_vade.data.loading import RowLoader
 
 ROWS_OF_A_PART = 1000
 CHOSEN = 512

@@ -10,7 +10,7 @@ The sources are streamed: of each, only the rows that are taken are kept (what i
 that was interrupted goes on from where it was by the same command. The result is read by
 `load_dataset("data/vade-mixture")`, and its README.md says what was read, dropped and taken. **This project has not
 run this on the real sources, only on stand-ins with their schemas**; what is known of them is in
-`trl_vade/sources.py`.
+`trl_vade/mixture/sources.py`.
 """
 
 import argparse
@@ -19,9 +19,9 @@ import shlex
 import sys
 from pathlib import Path
 
+from trl_vade.cli.tables import print_columns
 from trl_vade.errors import VADEError
-from trl_vade.sources import SOURCES, VALIDATION_SHARE
-from trl_vade.tables import print_columns
+from trl_vade.mixture.sources import SOURCES, VALIDATION_SHARE
 
 TEMPLATE = Path(__file__).parent.parent / "model_cards" / "mixture.md"
 
@@ -89,9 +89,9 @@ def command(args: argparse.Namespace) -> str:
 
 def build(args: argparse.Namespace) -> dict:
     """Make the mixture that `args` ask for, and return its manifest."""
-    from trl_vade.mixture import build_mixture
-    from trl_vade.mixture_parts import Recipe
-    from trl_vade.overlap import read_evaluation_sets
+    from trl_vade.mixture.build import build_mixture
+    from trl_vade.mixture.overlap import read_evaluation_sets
+    from trl_vade.mixture.parts import Recipe
 
     evaluation = None
     if args.evaluation_data:

@@ -1,4 +1,4 @@
-"""How fast selection recovers from a reward outage, with the guard of `trl_vade.outage` and without it.
+"""How fast selection recovers from a reward outage, with the guard of `trl_vade.selection.outage` and without it.
 
     python scripts/simulate_outage.py
 
@@ -17,8 +17,8 @@ import argparse
 
 import numpy as np
 
-from trl_vade.outage import OutageGuard
-from trl_vade.samplers import ThompsonSampler
+from trl_vade.samplers.thompson import ThompsonSampler
+from trl_vade.selection.outage import OutageGuard
 
 RULES = {
     "the paper's rule": {},

@@ -59,9 +59,9 @@ import time
 
 import numpy as np
 
-from trl_vade.peers.oracle import OracleSampler
-from trl_vade.presets import PRESETS
-from trl_vade.samplers import ThompsonSampler, UniformSampler
+from trl_vade.samplers.peers.oracle import OracleSampler
+from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
+from trl_vade.trainer.presets import PRESETS
 
 SHARED = {
     "slope": 2.5,

@@ -22,17 +22,17 @@ from pathlib import Path
 from trl import ModelConfig, TrlParser, get_peft_config, get_quantization_config
 
 from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.errors import ConfigurationError, HubError, VADEError
-from trl_vade.eval_callback import planned
-from trl_vade.planning import print_plan
-from trl_vade.script_arguments import (
+from trl_vade.cli.plan.command import print_plan
+from trl_vade.cli.tables import print_table
+from trl_vade.cli.training_arguments import (
     TESTBED,
     VADEScriptArguments,
     load_splits,
     read_plan_arguments,
     refuse_plan_in_recipe,
 )
-from trl_vade.tables import print_table
+from trl_vade.errors import ConfigurationError, HubError, VADEError
+from trl_vade.evaluation.callback import planned
 
 SCRIPTS = Path(__file__).parent
 QUICKSTART = SCRIPTS / "recipes" / "quickstart.yaml"
@@ -112,7 +112,7 @@ def load_reward(name: str):
 
 def report(output_dir: str, train_dataset) -> None:
     """Print the table and draw the picture."""
-    from trl_vade.report import REPORT_FILE, summary_rows, write_report
+    from trl_vade.selection.report.summary import REPORT_FILE, summary_rows, write_report
 
     columns = [column for column in ("task", "level") if column in train_dataset.column_names]
     strata = None

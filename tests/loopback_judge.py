@@ -6,7 +6,7 @@
 
 It judges what is simple enough to be judged by a rule, and so a run's score means something: a number, an option's
 letter or a text in the prediction is compared with the answer, and MathVista's extraction gets the last number or
-letter. It knows the questions of `trl_vade.eval_judge` and lmms-eval 0.7.3's BINARY_JUDGE_PROMPT,
+letter. It knows the questions of `trl_vade.evaluation.judge` and lmms-eval 0.7.3's BINARY_JUDGE_PROMPT,
 CORRECTNESS_JUDGE_PROMPT and DEMO_PROMPT.
 """
 

@@ -3,7 +3,7 @@
 from conftest import assert_equal_weights, weights
 from transformers import TrainerCallback
 
-from trl_vade.selection_log import SelectionLog
+from trl_vade.selection.log import SelectionLog
 
 
 class StopAfter(TrainerCallback):

@@ -12,9 +12,9 @@ from resuming import StopAfter, assert_same_end
 
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import ImageDecodeError
-from trl_vade.selection import OnTimeSelection
-from trl_vade.selection_log import SelectionLog
-from trl_vade.snapshot import state_digest
+from trl_vade.samplers.snapshot import state_digest
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.on_time import OnTimeSelection
 
 
 def picture(number):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.answers import LONGEST_ANSWER, find_answer, tagged_answer, undecorated
+from trl_vade.rewards.answers import LONGEST_ANSWER, find_answer, tagged_answer, undecorated
 
 
 def test_what_was_thought_is_no_answer():

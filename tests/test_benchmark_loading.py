@@ -34,7 +34,7 @@ def test_the_files_are_photographs_of_the_size_asked_for_and_all_different(bench
 def test_a_short_run_measures_every_arm_and_decodes_what_each_of_them_says(benchmark, monkeypatch, tmp_path, capsys):
     import datasets
 
-    from trl_vade import decoding
+    from trl_vade.data import decoding
 
     decode, count, before = datasets.Image.decode_example, [], decoding.THREADS
     monkeypatch.setattr(datasets.Image, "decode_example", lambda *a, **k: (count.append(1), decode(*a, **k))[1])

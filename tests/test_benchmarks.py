@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from trl_vade.benchmarks import BENCHMARKS, FIVE, PAPER, Benchmark, find_benchmarks
 from trl_vade.errors import ConfigurationError
+from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE, PAPER, Benchmark, find_benchmarks
 
 
 def test_the_papers_averages_are_the_means_of_its_five_figures():

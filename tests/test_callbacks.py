@@ -7,7 +7,8 @@ import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
-from trl_vade.callbacks import PosteriorState, StepTimer
+from trl_vade.trainer.checkpoint.posterior import PosteriorState
+from trl_vade.trainer.grpo_trainer import StepTimer
 
 
 def marked(file="vade_posterior.safetensors", step=12, digest="ab" * 32):
@@ -45,7 +46,7 @@ def test_the_mark_is_small_and_knows_no_trainer():
 def clock(monkeypatch):
     """A clock that the test sets: as no timing may decide, the real one is replaced for once."""
     now = SimpleNamespace(seconds=1000.0)
-    monkeypatch.setattr("trl_vade.callbacks.time", SimpleNamespace(perf_counter=lambda: now.seconds))
+    monkeypatch.setattr("trl_vade.trainer.grpo_trainer.time", SimpleNamespace(perf_counter=lambda: now.seconds))
     return now
 
 

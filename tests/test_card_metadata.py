@@ -8,7 +8,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trl_vade.card_metadata import (
+from trl_vade.hub.card_metadata import (
     END,
     START,
     complete_metadata,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trl_vade import card_templates
-from trl_vade.card_templates import template_path
+from trl_vade.hub import cards as card_templates
+from trl_vade.hub.cards import template_path
 
 REPOSITORY = Path(__file__).parent.parent
 

@@ -11,12 +11,12 @@ from resuming import first_letter, rows_with_images
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_snapshot
-from trl_vade.checkpoint import save_posterior
 from trl_vade.errors import CheckpointIncompleteError, ReplicaDivergenceError, SnapshotError, SnapshotMismatchError
-from trl_vade.generation_batch import file_name
-from trl_vade.posterior_facts import fact_rows
-from trl_vade.posterior_table import posterior_table
-from trl_vade.selection_log import SelectionLog
+from trl_vade.hub.posteriors.facts import fact_rows
+from trl_vade.hub.posteriors.table import posterior_table
+from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.checkpoint.generation_batch import file_name
+from trl_vade.trainer.checkpoint.posterior import save_posterior
 
 
 def test_the_stock_trainer_still_resumes_a_qwen_without_its_weights(vision_model_path, make_args, caplog):
@@ -311,7 +311,9 @@ def test_a_posterior_of_another_save_is_refused(text_model_path, text_rows, make
 def test_replicas_that_differ_stop_the_save_and_are_named(text_model_path, text_rows, make_args, monkeypatch):
     """The gathered list plays three processes, a last resort: real replicas are equal."""
     trainer = train(text_model_path, text_rows, make_args(max_steps=1))
-    monkeypatch.setattr("trl_vade.checkpoint.gather_object", lambda digests: [*digests, "another", digests[0]])
+    monkeypatch.setattr(
+        "trl_vade.trainer.checkpoint.posterior.gather_object", lambda digests: [*digests, "another", digests[0]]
+    )
     with pytest.raises(ReplicaDivergenceError, match=r"at step 1: .*others have \{1: 'another'\}"):
         trainer.save_model(trainer.args.output_dir, _internal_call=True)
     assert not (Path(trainer.args.output_dir) / "vade_posterior.json").exists()

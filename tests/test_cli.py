@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_architecture import SOURCES, imports_of
 from test_report import write_run
 from typer.testing import CliRunner
 
 import trl_vade
-from trl_vade.cli import app
-from trl_vade.planning import print_plan
-from trl_vade.script_arguments import PlanArguments
+from trl_vade.cli.main import app
+from trl_vade.cli.plan.command import print_plan
+from trl_vade.cli.training_arguments import PlanArguments
 
 PACKAGE = Path(trl_vade.__file__).parent
 
@@ -101,11 +100,6 @@ def test_it_runs_as_a_module_too():
     assert done.stderr.startswith("Error: no-such-folder is no folder here")
 
 
-def test_only_the_command_line_imports_typer():
-    using = {name for name in SOURCES if "typer" in {full.split(".")[0] for full in imports_of(name)}}
-    assert using == {"cli", "cli_evaluate", "cli_posterior"}
-
-
 # -------------------------------------------------------------------------------------------------------------- plan
 
 
@@ -161,7 +155,7 @@ def test_a_report_of_no_run_names_what_is_missing(tmp_path):
 def test_without_matplotlib_the_report_says_what_to_install(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"] + ["matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "trl_vade.report_picture", raising=False)
+    monkeypatch.delitem(sys.modules, "trl_vade.selection.report.picture", raising=False)
     result = run("report", write_run(tmp_path / "out"))
     assert 'pip install "trl-vade[report]"' in said(result, 1)
 

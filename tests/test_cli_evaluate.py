@@ -18,12 +18,12 @@ from test_eval_process import write_runner
 from test_eval_settings import install_lmms_eval
 from test_evaluation import RUNNER, logs
 
-from trl_vade.benchmarks import BENCHMARKS, FIVE
-from trl_vade.cli_evaluate import _value, evaluate
-from trl_vade.eval_directory import owned
-from trl_vade.eval_settings import Evaluation, Generation
-from trl_vade.eval_table import read_results
-from trl_vade.mixture_rows import INSTRUCTION
+from trl_vade.cli.evaluate import _value, evaluate
+from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
+from trl_vade.evaluation.output_directory import owned
+from trl_vade.evaluation.results.table import read_results
+from trl_vade.evaluation.settings import Evaluation, Generation
+from trl_vade.rewards.functions import INSTRUCTION
 
 REPOSITORY = Path(__file__).parent.parent
 

@@ -14,13 +14,13 @@ from test_cli import run, said
 from typer.testing import CliRunner
 
 from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
-from trl_vade.cli import app
-from trl_vade.cli_posterior import Sort
-from trl_vade.data import dataset_fingerprint, sample_keys
-from trl_vade.posterior_repo import stage_posterior
-from trl_vade.posterior_source import load_posterior
-from trl_vade.posterior_table import facts_of, posterior_table
-from trl_vade.posterior_views import SORTS
+from trl_vade.cli.main import app
+from trl_vade.cli.posterior.commands import Sort
+from trl_vade.cli.posterior.views import SORTS
+from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
+from trl_vade.hub.posteriors.repository import stage_posterior
+from trl_vade.hub.posteriors.source import load_posterior
+from trl_vade.hub.posteriors.table import facts_of, posterior_table
 
 ROWS = 12
 

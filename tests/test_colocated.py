@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Qwen2_5_VLConfig, Qwen2Config
 
-from trl_vade import colocated
-from trl_vade.colocated import correct_colocated_requests, image_token_of_qwen, with_single_tokens
+from trl_vade.trainer.generation import colocated
+from trl_vade.trainer.generation.colocated import correct_colocated_requests, image_token_of_qwen, with_single_tokens
 
 IMAGE = Qwen2_5_VLConfig().image_token_id
 

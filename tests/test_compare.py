@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy import stats
 
-from trl_vade.benchmarks import BENCHMARKS
 from trl_vade.errors import ConfigurationError, EvaluationError
-from trl_vade.eval_results import write_results
-from trl_vade.eval_runs import read_run, run_folder
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.results.runs import read_run, run_folder
+from trl_vade.evaluation.results.summary import write_results
 
 SCRIPT = Path(__file__).parent.parent / "eval" / "compare.py"
 VERSIONS = {"lmms-eval": "0.7.3", "transformers": "5.0.0", "torch": "2.9.0", "vllm": "0.12.0", "datasets": "4.0.0"}

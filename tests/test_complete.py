@@ -16,9 +16,15 @@ from safetensors.torch import save_file
 from transformers import TrainerState
 from transformers.trainer_utils import get_last_checkpoint
 
-from trl_vade.complete import CheckpointFiles, complete_checkpoints, resolve_checkpoint, saving, what_is_missing
-from trl_vade.durable import save_whole
 from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, ReplicaDivergenceError
+from trl_vade.files import save_whole
+from trl_vade.trainer.checkpoint.completeness import (
+    CheckpointFiles,
+    complete_checkpoints,
+    resolve_checkpoint,
+    saving,
+    what_is_missing,
+)
 
 STATE_FILE = "trainer_state.json"
 

@@ -7,12 +7,14 @@ import pytest
 from trl import GRPOConfig, TrlParser
 
 from trl_vade import VADEGRPOConfig
-from trl_vade.config import VADE_DEFAULTS, with_vade_defaults
 from trl_vade.errors import ConfigurationError
-from trl_vade.presets import PEERS, POSTERIOR_INITS, PRESETS, chooses, vade, warm_start_source
-from trl_vade.sampler_choice import make_sampler
-from trl_vade.samplers import ThompsonSampler
-from trl_vade.snapshot import state_digest
+from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
+from trl_vade.samplers.registry import PEER_SAMPLERS
+from trl_vade.samplers.snapshot import state_digest
+from trl_vade.samplers.thompson import ThompsonSampler
+from trl_vade.trainer.grpo_config import VADE_DEFAULTS, with_vade_defaults
+from trl_vade.trainer.presets import PRESETS, chooses, vade, warm_start_source
+from trl_vade.trainer.sampler_choice import make_sampler
 
 CHOOSING = ("thompson", "greedy", "mopps")
 NOT_OF_A_PRESET = {
@@ -187,7 +189,7 @@ def test_a_source_is_a_repository_or_something_that_is_here(make_args, tmp_path,
 
 @pytest.mark.parametrize(
     ("sampler", "reason"),
-    [("uniform", "no choice would rest"), *((peer, "a state of another kind") for peer in PEERS)],
+    [("uniform", "no choice would rest"), *((peer, "a state of another kind") for peer in PEER_SAMPLERS)],
 )
 def test_a_source_is_refused_where_the_sampler_has_no_use_for_it(make_args, sampler, reason):
     with pytest.raises(ConfigurationError, match=rf"'user/repo' with vade_sampler='{sampler}'.*{reason}.*'prior', or"):
@@ -263,7 +265,8 @@ def test_a_column_to_stratify_by_that_is_no_name_is_refused(make_args, value):
 
 
 @pytest.mark.parametrize(
-    ("sampler", "reason"), [("uniform", "every row once an epoch"), *((peer, "rule of its own") for peer in PEERS)]
+    ("sampler", "reason"),
+    [("uniform", "every row once an epoch"), *((peer, "rule of its own") for peer in PEER_SAMPLERS)],
 )
 def test_only_thompson_and_greedy_take_shares(make_args, sampler, reason):
     with pytest.raises(ConfigurationError, match=rf"vade_stratify_by='task' with vade_sampler='{sampler}'.*{reason}"):

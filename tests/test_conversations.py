@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.conversations import (
+from trl_vade.mixture.conversations import (
     REASONS,
     Question,
     read_chartqa,
@@ -14,8 +14,8 @@ from trl_vade.conversations import (
     read_scienceqa,
     read_turn,
 )
-from trl_vade.question_text import normalised_question, split_question, without_instructions
-from trl_vade.verifiers import judge
+from trl_vade.mixture.question_text import normalised_question, split_question, without_instructions
+from trl_vade.rewards.verifiers import judge
 
 GEO_170K = (
     "<image>\nFirst perform reasoning, then finally select the question from the choices in the following format: "

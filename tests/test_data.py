@@ -17,15 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trl.trainer.utils import RepeatSampler
 
-from trl_vade import data, key_worker, row_values
-from trl_vade.data import (
-    TicketDataset,
-    TicketSampler,
-    all_different,
-    dataset_fingerprint,
-    sample_keys,
-    with_image_lists,
-)
+from trl_vade.data import cached_values as row_values
+from trl_vade.data import key_hashing as key_worker
+from trl_vade.data import row_keys as data
+from trl_vade.data.loading import with_image_lists
+from trl_vade.data.row_keys import all_different, dataset_fingerprint, sample_keys
+from trl_vade.trainer.loader import TicketDataset, TicketSampler
 
 
 def keys_of(dataset):

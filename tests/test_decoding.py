@@ -15,8 +15,8 @@ from datasets.features import Json
 from datasets.table import Table
 from PIL import Image as Pictures
 
-from trl_vade import decoding
-from trl_vade.decoding import THREADS, RowDecoder
+from trl_vade.data import decoding
+from trl_vade.data.decoding import THREADS, RowDecoder
 from trl_vade.errors import ImageDecodeError, VADEError
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trl_vade.document import FORMAT_VERSION, encode_document, parse_document
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotMismatchError
+from trl_vade.files import FORMAT_VERSION, encode_document, parse_document
 
 PATH = Path("folder") / "document.json"
 SCALARS = st.one_of(

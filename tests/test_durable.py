@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from trl_vade.durable import replace_durably, save_whole, write_durably
+from trl_vade.files import replace_durably, save_whole, write_durably
 
 
 def test_a_file_is_written_into_a_folder_that_was_not_there(tmp_path):

@@ -4,7 +4,7 @@ from urllib.request import proxy_bypass_environment
 
 import pytest
 
-from trl_vade.eval_address import is_here, spared
+from trl_vade.evaluation.servers import is_here, spared
 
 HERE = ["http://localhost:8000/v1", "http://127.0.0.1:8000/v1", "https://127.9.9.9/v1", "http://[::1]:8000/v1"]
 ELSEWHERE = [

@@ -11,13 +11,13 @@ import pytest
 from test_eval_model import FILES, write
 from test_eval_runs import results_file, write_run
 
-from trl_vade.benchmarks import BENCHMARKS
 from trl_vade.errors import ConfigurationError
-from trl_vade.eval_directory import keep_settings, owned
-from trl_vade.eval_judge import Judge
-from trl_vade.eval_model import EvaluatedModel
-from trl_vade.eval_runs import run_folder
-from trl_vade.eval_settings import Evaluation, Generation, comparable
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.judge import Judge
+from trl_vade.evaluation.models import EvaluatedModel
+from trl_vade.evaluation.output_directory import keep_settings, owned
+from trl_vade.evaluation.results.runs import run_folder
+from trl_vade.evaluation.settings import Evaluation, Generation, comparable
 
 MODEL = EvaluatedModel("you/model", Path("/models/model"), "c0ffee", "abcd")
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from trl_vade.eval_guard import JUDGE_EXIT, JudgeGuard
+from trl_vade.evaluation.lmms.judge_guard import JUDGE_EXIT, JudgeGuard
 
 
 def test_a_guard_that_has_seen_nothing_reports_nothing():
@@ -12,7 +12,8 @@ def test_a_guard_that_has_seen_nothing_reports_nothing():
 
 def test_a_dead_judge_ends_the_process_from_any_thread_with_the_reason_on_a_line_of_its_own():
     code = (
-        "import sys, threading; from trl_vade.eval_guard import JudgeGuard; sys.stderr.write('\\r 10%|'); "
+        "import sys, threading; from trl_vade.evaluation.lmms.judge_guard import JudgeGuard; "
+        "sys.stderr.write('\\r 10%|'); "
         "thread = threading.Thread(target=JudgeGuard().on_dead, args=['gone:\\n nobody there']); "
         "thread.start(); thread.join(); print('still here')"
     )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from loopback_judge import LoopbackJudge, answer_of
 
 from trl_vade.errors import ConfigurationError, JudgeError
-from trl_vade.eval_judge import Judge, verdict
+from trl_vade.evaluation.judge import Judge, verdict
 
 QWEN = "Qwen/Qwen2.5-72B-Instruct"
 SECRET = "sk-secret-4711"

@@ -13,7 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trl_vade.errors import ConfigurationError, EvaluationError
-from trl_vade.eval_model import BACKENDS, EvaluatedModel, find_model, fingerprint, model_arguments, picture_sizes
+from trl_vade.evaluation.models import (
+    BACKENDS,
+    EvaluatedModel,
+    find_model,
+    fingerprint,
+    model_arguments,
+    picture_sizes,
+)
 
 MIB = 2**20
 FILES = {

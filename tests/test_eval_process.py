@@ -1,7 +1,7 @@
 """lmms-eval's process: what it gets and does not get, how its end is told, and that nothing of it stays.
 
-In place of lmms-eval small real processes, started by the same code: `python -m trl_vade.lmms_runner` finds the module
-of the working directory first. The real one is in tests/lmms.
+In place of lmms-eval small real processes, started by the same code: `python -m trl_vade.evaluation.lmms.runner` finds
+the module of the working directory first. The real one is in tests/lmms.
 """
 
 import json
@@ -17,8 +17,17 @@ from pathlib import Path
 import pytest
 
 from trl_vade.errors import EvaluationError, JudgeError
-from trl_vade.eval_guard import JUDGE_EXIT
-from trl_vade.eval_process import LOG_CAUSES, LOG_LINES, _end, _error, _life_line, _watch, child_environment, run_plan
+from trl_vade.evaluation.lmms.judge_guard import JUDGE_EXIT
+from trl_vade.evaluation.lmms.process import (
+    LOG_CAUSES,
+    LOG_LINES,
+    _end,
+    _error,
+    _life_line,
+    _watch,
+    child_environment,
+    run_plan,
+)
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -31,11 +40,12 @@ done = lambda number: Path(plan["done"], str(number)).touch()
 
 
 def write_runner(folder, code):
-    """A package in `folder` that has the place of the real `trl_vade.lmms_runner` for processes that start there."""
-    package = folder / "trl_vade"
-    package.mkdir(exist_ok=True)
-    (package / "__init__.py").touch()
-    (package / "lmms_runner.py").write_text(BEGIN + textwrap.dedent(code), encoding="utf-8")
+    """A package in `folder`: processes that start there find its `evaluation.lmms.runner`, not the real one."""
+    package = folder / "trl_vade" / "evaluation" / "lmms"
+    package.mkdir(parents=True, exist_ok=True)
+    for each in (package, package.parent, package.parent.parent):
+        (each / "__init__.py").touch()
+    (package / "runner.py").write_text(BEGIN + textwrap.dedent(code), encoding="utf-8")
 
 
 @contextmanager
@@ -329,7 +339,7 @@ def test_a_process_that_hangs_in_its_end_is_not_waited_for(tmp_path):
 LAUNCH = """
 import os, sys
 from pathlib import Path
-from trl_vade.eval_process import run_plan
+from trl_vade.evaluation.lmms.process import run_plan
 os.chdir(sys.argv[1])
 os.environ["PYTHONPATH"] = sys.argv[1]
 run_plan({"runs": [0]}, Path("now.log"), print, environment={"LOCK": sys.argv[2]}, lock=int(sys.argv[2]))
@@ -372,7 +382,7 @@ def test_where_the_evaluation_goes_on_without_the_process_nothing_of_the_pipe_st
 def test_lmms_evals_process_ends_then_with_all_that_it_started():
     code = """
         import os, signal, subprocess, sys, threading, time
-        from trl_vade.lmms_runner import _end_with_parent
+        from trl_vade.evaluation.lmms.runner import _end_with_parent
         held, line = map(int, sys.argv[1:])
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], pass_fds=[held])

@@ -10,14 +10,14 @@ import yaml
 from conftest import offline
 from huggingface_hub import HfApi, ModelCard, constants
 
-from trl_vade import hub as hub_module
-from trl_vade.benchmarks import BENCHMARKS
 from trl_vade.errors import EvaluationError, HubError, HubOfflineError
-from trl_vade.eval_leaderboards import declared_tasks
-from trl_vade.eval_model import fingerprint
-from trl_vade.eval_publishing import publish_results
-from trl_vade.eval_table import results_table
-from trl_vade.hub_errors import HTTP_ERROR
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.models import fingerprint
+from trl_vade.evaluation.publishing.leaderboards import declared_tasks
+from trl_vade.evaluation.publishing.publish import publish_results
+from trl_vade.evaluation.results.table import results_table
+from trl_vade.hub import uploading as hub_module
+from trl_vade.hub.failures import HTTP_ERROR
 
 EXAMPLE = Path(__file__).parent.parent / "model_cards" / "model_example.md"
 COMMIT = "POST /api/models/you/run/commit"

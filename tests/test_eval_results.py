@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_eval_runs import write_run
 
-from trl_vade.benchmarks import BENCHMARKS
 from trl_vade.errors import EvaluationError
-from trl_vade.eval_results import summarise_runs, write_results
-from trl_vade.eval_runs import Run, read_run, run_folder
-from trl_vade.eval_table import read_results
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.results.runs import Run, read_run, run_folder
+from trl_vade.evaluation.results.summary import summarise_runs, write_results
+from trl_vade.evaluation.results.table import read_results
 
 TIME = "20260801_120000"
 SCORES = [1.0, 0.0, 1.0, 1.0]

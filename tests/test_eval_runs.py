@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trl_vade.benchmarks import BENCHMARKS
 from trl_vade.errors import EvaluationError
-from trl_vade.eval_runs import finished_run, question_scores, read_run, run_folder
-from trl_vade.eval_samples import FAILED_REQUEST
-from trl_vade.lmms_tasks import THOUGHTFUL
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.lmms.tasks import THOUGHTFUL
+from trl_vade.evaluation.results.runs import finished_run, question_scores, read_run, run_folder
+from trl_vade.evaluation.results.samples import FAILED_REQUEST
 
 TIME = "20260801_120000"
 SCORES = [1.0, 0.0, 1.0, 1.0]

@@ -5,8 +5,8 @@ How a samples file is read, and refused, is in test_eval_runs.py.
 
 import pytest
 
-from trl_vade.benchmarks import BENCHMARKS
-from trl_vade.eval_samples import foreign_extractions
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.results.samples import foreign_extractions
 
 MATHVISTA = BENCHMARKS["mathvista"]
 OVERLOADED = "The service is overloaded, please try again later."

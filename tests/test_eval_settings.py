@@ -10,13 +10,13 @@ import pytest
 from conftest import offline
 from datasets import Dataset
 
-from trl_vade.benchmarks import BENCHMARKS, FIVE
 from trl_vade.errors import ConfigurationError, HubError, HubOfflineError
-from trl_vade.eval_judge import Judge
-from trl_vade.eval_model import EvaluatedModel
-from trl_vade.eval_settings import Evaluation, Generation, check, check_publication, comparable, versions
-from trl_vade.hub import HubTarget
-from trl_vade.lmms_tasks import default_rows
+from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
+from trl_vade.evaluation.judge import Judge
+from trl_vade.evaluation.lmms.tasks import default_rows
+from trl_vade.evaluation.models import EvaluatedModel
+from trl_vade.evaluation.settings import Evaluation, Generation, check, check_publication, comparable, versions
+from trl_vade.hub.uploading import HubTarget
 
 JUDGE = Judge.of("http://127.0.0.1:8000/v1", "Qwen/Qwen2.5-72B-Instruct")
 

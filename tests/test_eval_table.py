@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.benchmarks import BENCHMARKS, FIVE, PAPER
 from trl_vade.errors import EvaluationError
-from trl_vade.eval_table import card_lines, read_results, results_table
+from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE, PAPER
+from trl_vade.evaluation.results.table import card_lines, read_results, results_table
 
 
 def results_of(*names, seeds=(0, 1), model="Qwen2.5-VL-7B-Instruct", limit=None, judge=None, **parts):

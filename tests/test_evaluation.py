@@ -16,14 +16,14 @@ from test_eval_process import write_runner
 from test_eval_runs import results_file, write_run
 from test_eval_settings import install_lmms_eval
 
-from trl_vade.benchmarks import BENCHMARKS
 from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError
-from trl_vade.eval_judge import Judge
-from trl_vade.eval_model import find_model
-from trl_vade.eval_results import write_results
-from trl_vade.eval_runs import finished_run, read_run, run_folder
-from trl_vade.eval_table import read_results
-from trl_vade.evaluation import _planned, evaluate
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.judge import Judge
+from trl_vade.evaluation.models import find_model
+from trl_vade.evaluation.results.runs import finished_run, read_run, run_folder
+from trl_vade.evaluation.results.summary import write_results
+from trl_vade.evaluation.results.table import read_results
+from trl_vade.evaluation.run import _planned, evaluate
 
 
 @pytest.fixture

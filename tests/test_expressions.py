@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from trl_vade.errors import ConfigurationError
-from trl_vade.expression_worker import as_latex
-from trl_vade.expressions import WORKERS, ExpressionJudge, equal_expressions, start_worker
+from trl_vade.rewards.expression_worker import as_latex
+from trl_vade.rewards.expressions import WORKERS, ExpressionJudge, equal_expressions, start_worker
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_plain_notation_is_understood(plain, latex):
 
 
 def test_a_slow_machine_may_take_longer_than_a_question_to_load_the_parser():
-    command = "import trl_vade.expression_worker as worker; worker.CPU_SECONDS = 0.01; worker.main()"
+    command = "import trl_vade.rewards.expression_worker as worker; worker.CPU_SECONDS = 0.01; worker.main()"
     done = subprocess.run([sys.executable, "-c", command], input="", capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "ready\n"), done.stderr
 
@@ -108,7 +108,7 @@ def test_a_worker_that_is_killed_again_and_again_is_an_error(judge, monkeypatch)
         worker.wait()
         return worker
 
-    monkeypatch.setattr("trl_vade.expressions.start_worker", start_and_kill)
+    monkeypatch.setattr("trl_vade.rewards.expressions.start_worker", start_and_kill)
     monkeypatch.setattr(judge, "_idle", [])
     with pytest.raises(RuntimeError, match="ended twice"):
         judge.are_equal("x+2", "2+x")
@@ -117,7 +117,8 @@ def test_a_worker_that_is_killed_again_and_again_is_an_error(judge, monkeypatch)
 def test_a_forked_process_starts_a_worker_of_its_own():
     """A data loader's worker that shared the pipes would read the answers of others."""
     code = (
-        "import os; from trl_vade.expressions import JUDGE; assert JUDGE.are_equal('x+1', '1+x'); pid = os.fork();"
+        "import os; from trl_vade.rewards.expressions import JUDGE;"
+        "assert JUDGE.are_equal('x+1', '1+x'); pid = os.fork();"
         "ok = JUDGE.are_equal('x+2', '2+x'); JUDGE.close() if pid == 0 else None; os._exit(not ok) if pid == 0 else "
         "print(ok, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
     )
@@ -126,7 +127,7 @@ def test_a_forked_process_starts_a_worker_of_its_own():
 
 
 def test_no_worker_is_left_when_the_process_ends():
-    code = "from trl_vade.expressions import JUDGE; JUDGE.are_equal('x+1', '1+x'); print(JUDGE._idle[0].pid)"
+    code = "from trl_vade.rewards.expressions import JUDGE; JUDGE.are_equal('x+1', '1+x'); print(JUDGE._idle[0].pid)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0
     assert subprocess.run(["kill", "-0", run.stdout.strip()], capture_output=True).returncode != 0

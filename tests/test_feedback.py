@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trl_vade import BetaPosterior, effective_gradient_ratio
 from trl_vade.errors import ConfigurationError, ObservationError
-from trl_vade.feedback import group_outcomes, refuse_infinite, success_column
+from trl_vade.selection.outcomes import group_outcomes, refuse_infinite, success_column
 
 NAN = float("nan")
 

@@ -9,7 +9,7 @@ from transformers import PretrainedConfig, Qwen2_5_VLConfig, Qwen2Config
 
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import EngineError
-from trl_vade.generation import (
+from trl_vade.trainer.generation.corrections import (
     CORRECTIONS,
     VLLM_BIAS_FLOOR,
     reset_vision_embeddings,

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save
 
 from trl_vade.errors import SnapshotCorruptError
-from trl_vade.generation_batch import load_generation_batch, save_generation_batch
+from trl_vade.trainer.checkpoint.generation_batch import load_generation_batch, save_generation_batch
 
 CPU = torch.device("cpu")
 

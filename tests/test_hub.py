@@ -7,10 +7,10 @@ from conftest import offline
 from huggingface_hub import HfApi, lfs
 from huggingface_hub.utils import sha
 
-from trl_vade import hub as hub_module
 from trl_vade.errors import HubError, HubOfflineError
-from trl_vade.hub import HubTarget, commit_folder, ensure_repo, push_command
-from trl_vade.hub_commit import files_in
+from trl_vade.hub import uploading as hub_module
+from trl_vade.hub.commit import files_in
+from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo, push_command
 
 RUN = HubTarget("you/run")
 COMMIT = "POST /api/models/you/run/commit"

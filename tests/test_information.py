@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_vade.errors import ConfigurationError, ObservationError
-from trl_vade.information import effective_gradient_ratio, expected_effective_ratio, information_gain
+from trl_vade.samplers.information import effective_gradient_ratio, expected_effective_ratio, information_gain
 
 exhaustive = settings(deadline=None, derandomize=True)
 pass_rates = st.floats(0.0, 1.0)

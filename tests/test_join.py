@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trl_vade.data.row_keys import find_rows
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
-from trl_vade.join import find_rows, joined_state
-from trl_vade.samplers import ThompsonSampler, UniformSampler
-from trl_vade.snapshot import load_snapshot, save_snapshot
+from trl_vade.samplers.snapshot import load_snapshot, save_snapshot
+from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
+from trl_vade.trainer.checkpoint.mismatch import joined_state
 
 # Each example writes a snapshot to the disk.
 few = settings(deadline=None, derandomize=True, max_examples=40)

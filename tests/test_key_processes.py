@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from trl_vade import key_processes
-from trl_vade.key_processes import FEWEST_ROWS, MOST_WORKERS, KeyWorker, keys_of_tables, number_of_workers
-from trl_vade.key_worker import row_key
+from trl_vade.data import key_processes
+from trl_vade.data.key_hashing import row_key
+from trl_vade.data.key_processes import FEWEST_ROWS, MOST_WORKERS, KeyWorker, keys_of_tables, number_of_workers
 
 
 def tables(number, rows=3000):
@@ -47,21 +47,23 @@ def test_a_process_that_is_ended_is_an_error_and_no_wait(monkeypatch, after):
 
     workers, start = [], KeyWorker.__init__
     monkeypatch.setattr(KeyWorker, "__init__", lambda worker: workers.append(worker) or start(worker))
-    with pytest.raises(RuntimeError, match=r"trl_vade.key_worker\) .*exit code is -9 .*want of memory"):
+    with pytest.raises(RuntimeError, match=r"trl_vade.data.key_hashing\) .*exit code is -9 .*want of memory"):
         list(keys_of_tables(killing(), 2))
     assert all(worker._process.poll() is not None for worker in workers)
 
 
 def test_a_process_that_does_not_start_says_so(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/echo")
-    with pytest.raises(RuntimeError, match=r"said b'-m trl_vade.key_worker\\n', and is to say .* exit code is 0"):
+    with pytest.raises(
+        RuntimeError, match=r"said b'-m trl_vade.data.key_hashing\\n', and is to say .* exit code is 0"
+    ):
         list(keys_of_tables(tables(1), 1))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_process_ends_with_the_one_that_started_it():
     code = (
-        "import pyarrow as pa; from trl_vade.key_processes import KeyWorker; worker = KeyWorker();"
+        "import pyarrow as pa; from trl_vade.data.key_processes import KeyWorker; worker = KeyWorker();"
         "worker.keys_of(pa.table({'id': ['a']})); print(worker._process.pid, flush=True); input()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

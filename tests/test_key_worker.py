@@ -8,7 +8,7 @@ import sys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trl_vade.key_worker import identity, row_key
+from trl_vade.data.key_hashing import identity, row_key
 
 LEAVES = st.one_of(
     *(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()),
@@ -28,6 +28,8 @@ def test_it_is_64_bits_of_the_hash_of_the_row_as_json(row):
 
 
 def test_the_process_loads_nothing_heavy():
-    code = "import sys, trl_vade.key_worker; print(*{'torch', 'datasets', 'trl', 'transformers'} & {*sys.modules})"
+    code = (
+        "import sys, trl_vade.data.key_hashing; print(*{'torch', 'datasets', 'trl', 'transformers'} & {*sys.modules})"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == []

@@ -9,13 +9,15 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from trl_vade import large_pool, samplers, window
-from trl_vade.free_rows import FreeRows
-from trl_vade.information import information_gain
-from trl_vade.large_pool import LargePool
-from trl_vade.posterior_state import LARGE
-from trl_vade.samplers import ThompsonSampler
-from trl_vade.snapshot import load_snapshot, save_snapshot, state_digest
+from trl_vade.samplers import thompson as samplers
+from trl_vade.samplers.counts import LARGE
+from trl_vade.samplers.information import information_gain
+from trl_vade.samplers.large_pool import pool as large_pool
+from trl_vade.samplers.large_pool import window
+from trl_vade.samplers.large_pool.free_rows import FreeRows
+from trl_vade.samplers.large_pool.pool import LargePool
+from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
+from trl_vade.samplers.thompson import ThompsonSampler
 
 ALWAYS, NEVER = 1, 10**9  # values of LARGE
 both_gains = pytest.mark.parametrize("gain", ["symmetric", "asymmetric"])

@@ -14,9 +14,9 @@ from test_metrics import ARROW_CASES, METRICS
 from trl.data_utils import prepare_multimodal_messages
 from verifier_cases import FORMAT_CASES
 
-from trl_vade import lmms_scoring
-from trl_vade.benchmarks import BENCHMARKS
-from trl_vade.lmms_scoring import (
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.lmms import scoring as lmms_scoring
+from trl_vade.evaluation.lmms.scoring import (
     evaluation_folder,
     mean_accuracy,
     mean_format,
@@ -26,7 +26,7 @@ from trl_vade.lmms_scoring import (
     row_text,
     testbed,
 )
-from trl_vade.rewards import accuracy_reward, format_reward
+from trl_vade.rewards.functions import accuracy_reward, format_reward
 from trl_vade.testbed.rewards import exact_answer_reward
 
 testbed.__test__ = False  # a task, and no test
@@ -189,7 +189,8 @@ def test_an_installation_without_them_says_where_they_were_looked_for(tmp_path, 
 
 def test_a_task_file_that_names_a_function_costs_no_lmms_eval():
     """lmms-eval reads each task's file to list them: the module behind it must come at once, and for nothing."""
-    code = "import sys, trl_vade.lmms_scoring; print(*{'lmms_eval', 'torch', 'datasets', 'evaluate'} & {*sys.modules})"
+    heavy = {"lmms_eval", "torch", "datasets", "evaluate"}
+    code = f"import sys, trl_vade.evaluation.lmms.scoring; print(*{heavy} & {{*sys.modules}})"
     place = Path(__file__).parent.parent
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=place)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr

@@ -9,10 +9,10 @@ import yaml
 from datasets import Dataset, DatasetDict, load_dataset
 from test_eval_settings import install_lmms_eval
 
-from trl_vade import lmms_scoring
-from trl_vade.benchmarks import BENCHMARKS
 from trl_vade.errors import ConfigurationError
-from trl_vade.lmms_tasks import THOUGHTFUL, check_rows, default_rows, rows_digest, task_folder
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.lmms import scoring as lmms_scoring
+from trl_vade.evaluation.lmms.tasks import THOUGHTFUL, check_rows, default_rows, rows_digest, task_folder
 
 TASKS = Path(__file__).parent.parent / "eval" / "tasks"
 OWN = ("testbed", "mixture")
@@ -49,10 +49,10 @@ def test_a_task_has_its_benchmarks_name_and_calls_what_there_is(name):
     content = task(name)
     assert content["task"] == BENCHMARKS[name].task
     called = functions(content)
-    assert f"trl_vade.lmms_scoring.{name.removesuffix('_img')}" in called
+    assert f"trl_vade.evaluation.lmms.scoring.{name.removesuffix('_img')}" in called
     for function in called:
         module, _, function = function.rpartition(".")
-        assert module == "trl_vade.lmms_scoring"
+        assert module == "trl_vade.evaluation.lmms.scoring"
         assert callable(getattr(lmms_scoring, function))
     assert content["reasoning_tags"] == "none"  # else lmms-eval takes a part of the text before we do
 

@@ -9,7 +9,7 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.loading import RowLoader
+from trl_vade.data.loading import RowLoader
 
 
 def load(dataset, sample_index, *, num_generations=4, accelerator=None):

@@ -1,6 +1,6 @@
 """The stand-in itself: the real clients must find in it what they find on the Hub, faults included.
 
-And what huggingface_hub 2.4 makes of each failure, on which `trl_vade/hub.py` rests.
+And what huggingface_hub 2.4 makes of each failure, on which `trl_vade/hub/uploading.py` rests.
 """
 
 import json

@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from trl_vade.errors import HubError
-from trl_vade.main_process import on_main_process, wait_for_main_process
+from trl_vade.trainer.main_process import on_main_process, wait_for_main_process
 
 
 def test_one_process_computes_and_raises_as_it_would_without_this():

@@ -7,12 +7,12 @@ import torch
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2Config
 
 from trl_vade import VADEGRPOConfig
-from trl_vade import memory_parts as parts
+from trl_vade.cli.plan import memory_formulas as parts
+from trl_vade.cli.plan.launch import Launch
+from trl_vade.cli.plan.memory import GIB, MemoryEstimate, estimate_memory, why_no_estimate
+from trl_vade.cli.plan.memory_formulas import Lengths, NumberSizes, Part
+from trl_vade.cli.plan.model_shape import ModelShape, Tower, model_shape, read_model_shape
 from trl_vade.errors import ConfigurationError
-from trl_vade.launch import Launch
-from trl_vade.memory import GIB, MemoryEstimate, estimate_memory, why_no_estimate
-from trl_vade.memory_parts import Lengths, NumberSizes, Part
-from trl_vade.model_shape import ModelShape, Tower, model_shape, read_model_shape
 from trl_vade.testbed.shapes import PARAMETERS, qwen2_5_vl_config
 
 # A model of round numbers: a million parameters, of which three blocks have 0.2 million each.

@@ -7,7 +7,7 @@ import evaluate
 import pytest
 from verifier_cases import CASES, FORMAT_CASES
 
-from trl_vade.rewards import accuracy_reward, format_reward, relaxed_accuracy_reward
+from trl_vade.rewards.functions import accuracy_reward, format_reward, relaxed_accuracy_reward
 
 METRICS = Path(__file__).parent.parent / "eval" / "metrics"
 

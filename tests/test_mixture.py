@@ -15,15 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixture_stand_ins import ONE_VISION, make_mirror, make_rows, picture, write_card, write_files
 
-from trl_vade import VADEGRPOTrainer, mixture_parts
-from trl_vade.conversations import Question
+from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, SourceSchemaError, SourceShortageError
-from trl_vade.mixture import build_mixture
-from trl_vade.mixture_parts import Recipe
-from trl_vade.mixture_rows import DROPPED, INSTRUCTION, Choice, features, key, prompt_text, row_name
-from trl_vade.overlap import read_evaluation_sets
-from trl_vade.sources import SOURCES, open_stream
-from trl_vade.verifiers import judge
+from trl_vade.mixture import parts as mixture_parts
+from trl_vade.mixture.build import build_mixture
+from trl_vade.mixture.conversations import Question
+from trl_vade.mixture.overlap import read_evaluation_sets
+from trl_vade.mixture.parts import Recipe
+from trl_vade.mixture.rows import DROPPED, Choice, features, key, prompt_text, row_name
+from trl_vade.mixture.sources import SOURCES, open_stream
+from trl_vade.rewards.functions import INSTRUCTION
+from trl_vade.rewards.verifiers import judge
 
 TEMPLATE = Path(__file__).parent.parent / "model_cards" / "mixture.md"
 COUNTS = {task: 8 + number for number, task in enumerate(SOURCES)}  # 143 rows

@@ -22,9 +22,9 @@ from trl import GRPOTrainer
 from trl.trainer.utils import generate_model_card
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.model_card import CURVES_FILE, START, complete_model_card, write_model_card
-from trl_vade.report import summarise
-from trl_vade.run_facts import live_run
+from trl_vade.selection.report.summary import summarise
+from trl_vade.trainer.publishing.model_card import CURVES_FILE, START, complete_model_card, write_model_card
+from trl_vade.trainer.publishing.run_facts import live_run
 
 EXAMPLE = Path(__file__).parent.parent / "model_cards" / "model_example.md"
 FACTS = {
@@ -536,7 +536,7 @@ def test_what_the_card_says_of_the_posterior_runs(trained, completed, capsys):
 
 def test_without_matplotlib_there_is_no_picture_and_no_link_to_one(trained, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # Python's own way to say that there is none
-    monkeypatch.delitem(sys.modules, "trl_vade.report_picture", raising=False)
+    monkeypatch.delitem(sys.modules, "trl_vade.selection.report.picture", raising=False)
     GRPOTrainer.create_model_card(trained)
     write_model_card(trained)
     assert CURVES_FILE not in card_of(trained)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.feedback import group_outcomes
-from trl_vade.notices import PATIENCE, GradientWatch, pool_notices
+from trl_vade.selection.notices import PATIENCE, GradientWatch, pool_notices
+from trl_vade.selection.outcomes import group_outcomes
 
 NAN = float("nan")
 RIGHT, WRONG, MIXED, UNSCORED = [1, 1, 1], [0, 0, 0], [1, 0, 0], [NAN, NAN, NAN]

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trl_vade.order import largest, stock_order
+from trl_vade.samplers.top_k import largest
+from trl_vade.samplers.uniform import stock_order
 
 exhaustive = settings(deadline=None, derandomize=True, max_examples=60)
 

@@ -11,7 +11,7 @@ from mixture_stand_ins import FINAL, picture, write_card, write_files, write_mat
 from PIL import Image as Pictures
 
 from trl_vade.errors import ConfigurationError
-from trl_vade.overlap import EvaluationSets, image_fingerprint, read_evaluation_sets, report_rows
+from trl_vade.mixture.overlap import EvaluationSets, image_fingerprint, read_evaluation_sets, report_rows
 
 TEXT = Value("string")
 QUESTION = "How many bars are taller than the green one?"

@@ -55,5 +55,5 @@ def test_the_version_is_a_number_or_says_that_nothing_is_installed():
 
 def test_type_checkers_see_the_same_names_as_users():
     source = inspect.getsource(trl_vade)
-    seen = re.findall(r"^    from \.(\w+) import (\w+) as \2$", source, flags=re.MULTILINE)
+    seen = re.findall(r"^    from \.([\w.]+) import (\w+) as \2$", source, flags=re.MULTILINE)
     assert {name: module for module, name in seen} == trl_vade._EXPORTS

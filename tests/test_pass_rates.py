@@ -6,8 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from trl_vade.pass_rates import MOST_TASKS, bin_counts, bin_names, counts_by_task, draw_pass_rates, text_histogram
-from trl_vade.posterior_table import PosteriorTable
+from trl_vade.hub.posteriors.histogram import (
+    MOST_TASKS,
+    bin_counts,
+    bin_names,
+    counts_by_task,
+    draw_pass_rates,
+    text_histogram,
+)
+from trl_vade.hub.posteriors.table import PosteriorTable
 
 
 def make_table(pass_rate, task=None):

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
-from trl_vade.peers import (
+from trl_vade.samplers.base import PromptSampler
+from trl_vade.samplers.peers import (
     BOTSSampler,
     DifficultyPoolSampler,
     GRESOSampler,
@@ -17,9 +18,8 @@ from trl_vade.peers import (
     OracleSampler,
     SECSampler,
 )
-from trl_vade.peers.groups import mean_absolute_advantage, mixed_ratio
-from trl_vade.prompt_sampler import PromptSampler
-from trl_vade.snapshot import load_snapshot, save_snapshot, state_digest
+from trl_vade.samplers.peers.base import mean_absolute_advantage, mixed_ratio
+from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
 
 
 def sec(num_samples, **kwargs):

@@ -9,12 +9,13 @@ from conftest import make_text_rows, train
 from test_scripts import load
 from trl import GRPOConfig
 
-from trl_vade import VADEGRPOConfig, planning
-from trl_vade.config import with_vade_defaults
+from trl_vade import VADEGRPOConfig
+from trl_vade.cli.plan import command as planning
+from trl_vade.cli.plan.counts import make_plan, planned_config
+from trl_vade.cli.plan.launch import Launch, read_launch
 from trl_vade.errors import ConfigurationError
-from trl_vade.launch import Launch, read_launch
-from trl_vade.plan import make_plan, planned_config
 from trl_vade.testbed.shapes import qwen2_5_vl_config
+from trl_vade.trainer.grpo_config import with_vade_defaults
 
 ROOT = Path(__file__).parent.parent
 ONE_EPOCH = {"max_steps": -1, "num_train_epochs": 1}

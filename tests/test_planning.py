@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
-from trl_vade import planning
+from trl_vade.cli.plan import command as planning
+from trl_vade.cli.plan.command import print_plan
+from trl_vade.cli.training_arguments import VADEScriptArguments, load_splits, read_plan_arguments
 from trl_vade.errors import ConfigurationError
-from trl_vade.planning import print_plan
-from trl_vade.script_arguments import VADEScriptArguments, load_splits, read_plan_arguments
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
-from trl_vade.posterior import BetaPosterior
-from trl_vade.posterior_state import LARGE
+from trl_vade.samplers.counts import LARGE
+from trl_vade.samplers.posterior import BetaPosterior
 
 exhaustive = settings(deadline=None, derandomize=True, max_examples=40)
 decays = st.floats(0.0, 1.0)

@@ -3,8 +3,8 @@
 import pytest
 
 from trl_vade.errors import SnapshotCorruptError
-from trl_vade.posterior_card import MOST_BYTES, steps_of_card
-from trl_vade.posterior_repo import table_path
+from trl_vade.hub.posteriors.card_steps import MOST_BYTES, steps_of_card
+from trl_vade.hub.posteriors.repository import table_path
 
 
 @pytest.fixture

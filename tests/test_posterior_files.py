@@ -6,9 +6,9 @@ import json
 import pytest
 from test_posterior_views import make_table
 
+from trl_vade.cli.posterior.files import check_ending, export_table, write_step
 from trl_vade.errors import ConfigurationError, VADEError
-from trl_vade.posterior_files import check_ending, export_table, write_step
-from trl_vade.posterior_table import read_table
+from trl_vade.hub.posteriors.table import read_table
 
 AWKWARD = ['a "quoted", name', "two\nlines", "\r", "Größe 木", "=1+1", " "]
 

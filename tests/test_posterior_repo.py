@@ -17,8 +17,8 @@ from loopback_hub import LoopbackHub, run_client
 from test_cli import run
 
 from trl_vade.errors import ConfigurationError, VADEError
-from trl_vade.posterior_facts import size_category
-from trl_vade.posterior_repo import (
+from trl_vade.hub.posteriors.facts import size_category
+from trl_vade.hub.posteriors.repository import (
     CARD_FILE,
     PICTURE_FILE,
     publish_posterior,
@@ -28,10 +28,10 @@ from trl_vade.posterior_repo import (
     steps_in,
     table_path,
 )
-from trl_vade.posterior_source import load_posterior
-from trl_vade.posterior_table import PosteriorTable, read_table, write_table
-from trl_vade.presets import PEERS
-from trl_vade.warm_start import read_warm_start
+from trl_vade.hub.posteriors.source import load_posterior
+from trl_vade.hub.posteriors.table import PosteriorTable, read_table, write_table
+from trl_vade.samplers.registry import PEER_SAMPLERS
+from trl_vade.trainer.initial_posterior import read_warm_start
 
 EXAMPLE = Path(__file__).parent.parent / "model_cards" / "posterior_example.md"
 
@@ -215,8 +215,8 @@ def test_load_dataset_reads_another_folder_of_the_same_name_and_not_its_cache(tm
 PUBLISH = """
 import json
 from datasets import load_dataset
-from trl_vade.posterior_repo import publish_posterior
-from trl_vade.posterior_table import read_table
+from trl_vade.hub.posteriors.repository import publish_posterior
+from trl_vade.hub.posteriors.table import read_table
 
 first, second = (read_table(f"{step}.parquet") for step in (100, 200))
 addresses = [publish_posterior(first, "posterior", private=True), publish_posterior(second, "you/posterior")]
@@ -370,7 +370,7 @@ def test_a_card_of_vanilla_grpo_says_that_nothing_was_chosen():
     assert "chose" not in start + limit
 
 
-@pytest.mark.parametrize("sampler", PEERS)
+@pytest.mark.parametrize("sampler", PEER_SAMPLERS)
 def test_a_card_of_another_published_rule_names_it_as_what_chose(sampler):
     start, limit = said_of(sampler)
     assert f"in a run whose questions the published rule `{sampler}` chose, and learns it from the" in start

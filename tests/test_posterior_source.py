@@ -15,9 +15,9 @@ from test_posterior_table import RUN, same, trained
 
 from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
-from trl_vade.posterior_repo import CARD_FILE, render_posterior_card, table_path
-from trl_vade.posterior_source import load_posterior, split_source
-from trl_vade.posterior_table import read_table, write_table
+from trl_vade.hub.posteriors.repository import CARD_FILE, render_posterior_card, table_path
+from trl_vade.hub.posteriors.source import load_posterior, split_source
+from trl_vade.hub.posteriors.table import read_table, write_table
 
 
 def save_checkpoint(folder, step=40):
@@ -212,7 +212,7 @@ def test_offline_without_a_copy_the_error_says_so(tmp_path, monkeypatch):
 LOAD = """
 import json
 from trl_vade.errors import VADEError
-from trl_vade.posterior_source import load_posterior
+from trl_vade.hub.posteriors.source import load_posterior
 
 outcomes = []
 for arguments, options in json.load(open("cases.json")):

@@ -11,22 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_vade import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
-from trl_vade.document import encode_document
-from trl_vade.errors import (
-    ConfigurationError,
-    SnapshotCorruptError,
-    SnapshotMismatchError,
-    SnapshotNotFoundError,
-)
-from trl_vade.posterior_table import (
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
+from trl_vade.files import encode_document
+from trl_vade.hub.posteriors.table import (
     METADATA_KEY,
     PosteriorTable,
     facts_of,
-    hub_id,
     posterior_table,
     read_table,
     write_table,
 )
+from trl_vade.hub.uploading import hub_id
 
 RUN = {
     "dataset_fingerprint": "f" * 64,
@@ -133,7 +128,7 @@ def test_two_rows_of_one_key_are_damage(sampler, tmp_path):
 
 
 def test_the_facts_are_those_that_the_snapshot_has(snapshot):
-    from trl_vade import __version__
+    from trl_vade.version import __version__
 
     assert posterior_table(snapshot).metadata == {
         "format_version": 1,

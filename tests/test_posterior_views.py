@@ -8,11 +8,11 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.data import sample_keys
+from trl_vade.cli.posterior.views import both_ends, compare, order_by, row_records, summarise_posterior
+from trl_vade.data.row_keys import sample_keys
+from trl_vade.data.row_names import key_text
 from trl_vade.errors import ConfigurationError
-from trl_vade.posterior_table import PosteriorTable
-from trl_vade.posterior_views import both_ends, compare, order_by, row_records, summarise_posterior
-from trl_vade.sample_ids import key_text
+from trl_vade.hub.posteriors.table import PosteriorTable
 
 
 def make_table(counts, *, task=None, index=None, **facts):

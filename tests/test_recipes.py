@@ -8,14 +8,14 @@ import yaml
 from test_scripts import load
 from trl import ModelConfig, TrlParser
 
-from trl_vade import rewards
-from trl_vade.launch import read_launch
-from trl_vade.memory import GIB, estimate_memory
-from trl_vade.memory_parts import Lengths
-from trl_vade.model_shape import model_shape
-from trl_vade.plan import make_plan, planned_config
-from trl_vade.presets import vade
+from trl_vade.cli.plan.counts import make_plan, planned_config
+from trl_vade.cli.plan.launch import read_launch
+from trl_vade.cli.plan.memory import GIB, estimate_memory
+from trl_vade.cli.plan.memory_formulas import Lengths
+from trl_vade.cli.plan.model_shape import model_shape
+from trl_vade.rewards import functions as rewards
 from trl_vade.testbed.shapes import qwen2_5_vl_config
+from trl_vade.trainer.presets import vade
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 SIZES, ALGORITHMS, ARMS = ("3b", "7b"), ("grpo", "gspo"), ("vade", "vanilla")

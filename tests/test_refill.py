@@ -12,9 +12,9 @@ from resuming import SaveAt, StopAfter, assert_same_end, first_letter, rows_with
 from transformers import TrainerCallback
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.gradients import accepted_groups, groups_with_gradient
-from trl_vade.refill import ShortWatch
-from trl_vade.selection_log import SelectionLog
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
+from trl_vade.trainer.dynamic_sampling import ShortWatch
 
 NAN = float("nan")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from trl_vade.repeats import runs, tokenize_once
+from trl_vade.trainer.generation.repeated_prompts import runs, tokenize_once
 
 
 @given(st.lists(st.integers(0, 2)))

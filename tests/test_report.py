@@ -11,18 +11,12 @@ from PIL import Image
 
 from trl_vade import ThompsonSampler, UniformSampler, save_snapshot
 from trl_vade.errors import SnapshotError, VADEError
-from trl_vade.feedback import group_outcomes
-from trl_vade.report import (
-    REPORT_FILE,
-    SUMMARY_FILE,
-    summarise,
-    summary_rows,
-    write_report,
-)
-from trl_vade.report_picture import running_mean
-from trl_vade.run import TRAINER_STATE_FILE, read_run
-from trl_vade.selection_log import SELECTION_LOG_FILE, SelectionLog
-from trl_vade.snapshot import METADATA_FILE, POSTERIOR_FILE
+from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE
+from trl_vade.selection.log import SELECTION_LOG_FILE, SelectionLog
+from trl_vade.selection.outcomes import group_outcomes
+from trl_vade.selection.report.picture import running_mean
+from trl_vade.selection.report.record import TRAINER_STATE_FILE, read_run
+from trl_vade.selection.report.summary import REPORT_FILE, SUMMARY_FILE, summarise, summary_rows, write_report
 
 NAN = float("nan")
 MIXED, SOLVED, UNSCORED = [1, 0], [1, 1], [NAN, NAN]

@@ -5,7 +5,7 @@ from conftest import logged
 from datasets import Dataset
 
 from trl_vade.errors import ConfigurationError
-from trl_vade.rewards import accuracy_reward, format_reward, relaxed_accuracy_reward, text_of
+from trl_vade.rewards.functions import accuracy_reward, format_reward, relaxed_accuracy_reward, text_of
 
 RIGHT = "<think>Six times seven.</think><answer>42</answer>"
 

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade import row_store
-from trl_vade.posterior_state import LARGE
-from trl_vade.row_store import RowStore
+from trl_vade.samplers import counts as row_store
+from trl_vade.samplers.counts import LARGE, RowStore
 
 NAMES = ("alpha", "beta", "last_update", "visits")
 N = 24

@@ -16,8 +16,8 @@ from datasets import (
     load_dataset,
 )
 
-from trl_vade import row_values
-from trl_vade.row_values import by_batch, file_state
+from trl_vade.data import cached_values as row_values
+from trl_vade.data.cached_values import by_batch, file_state
 
 TITLE = "Working out the numbers"
 

@@ -6,7 +6,7 @@ import pytest
 from test_report import HISTORY, write_run
 
 from trl_vade.errors import SnapshotCorruptError
-from trl_vade.run import TRAINER_STATE_FILE, read_run
+from trl_vade.selection.report.record import TRAINER_STATE_FILE, read_run
 
 
 def test_a_trainer_state_that_is_cut_off_is_named_wherever_that_is(tmp_path):

@@ -9,11 +9,13 @@ import pytest
 from conftest import SMALL_RUN, always_half, make_text_rows, says_a_digit, train
 from datasets import Dataset, concatenate_datasets, load_dataset, load_from_disk
 
-from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, __version__
-from trl_vade.report import summarise
-from trl_vade.run import read_run
-from trl_vade.run_facts import hub_origin, live_run, run_facts
-from trl_vade.selection_log import SelectionLog
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.hub.dataset_origin import hub_origin
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.report.record import read_run
+from trl_vade.selection.report.summary import summarise
+from trl_vade.trainer.publishing.run_facts import live_run, run_facts
+from trl_vade.version import __version__
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from datasets import ClassLabel, Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trl_vade import sample_ids as module
-from trl_vade.data import sample_keys
-from trl_vade.key_worker import row_key
-from trl_vade.sample_ids import (
+from trl_vade.data import row_names as module
+from trl_vade.data.key_hashing import row_key
+from trl_vade.data.row_keys import sample_keys
+from trl_vade.data.row_names import (
     RowNames,
     find_samples,
     key_text,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trl_vade.errors import ConfigurationError
-from trl_vade.presets import PEERS, SAMPLERS
-from trl_vade.sampler_choice import PEER_SAMPLERS, cooldown_steps, make_sampler
+from trl_vade.samplers.registry import SAMPLERS
+from trl_vade.trainer.sampler_choice import cooldown_steps, make_sampler
 
 
 def settings_of(sampler):
@@ -72,10 +72,6 @@ def test_every_kind_is_made_and_draws_and_learns(make_args, kind):
         rows = sampler.draw(4).sample_index
         sampler.observe(rows, np.full(4, 3), np.full(4, 8))
     assert sampler.posterior.step == 3
-
-
-def test_the_peers_of_the_settings_are_those_that_can_be_made():
-    assert tuple(PEER_SAMPLERS) == PEERS
 
 
 def test_arguments_reach_another_rule_and_wrong_ones_are_refused(make_args):

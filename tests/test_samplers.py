@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
-from trl_vade.order import stock_order
-from trl_vade.samplers import ThompsonSampler, UniformSampler
-from trl_vade.snapshot import load_snapshot, save_snapshot, state_digest
-from trl_vade.strata import Strata
+from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
+from trl_vade.samplers.strata import Strata
+from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
+from trl_vade.samplers.uniform import stock_order
 
 exhaustive = settings(deadline=None, derandomize=True, max_examples=60)
 both = pytest.mark.parametrize("kind", [ThompsonSampler, UniformSampler])
@@ -36,7 +36,7 @@ def run(sampler, num_steps, k=4, seed=0):
 
 
 def test_the_samplers_import_without_torch():
-    code = "import trl_vade.samplers, trl_vade.snapshot, sys; assert 'torch' not in sys.modules"
+    code = "import trl_vade.samplers, trl_vade.samplers.snapshot, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
 
 

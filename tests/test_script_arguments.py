@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from trl_vade import VADEEvalCallback
+from trl_vade.cli.training_arguments import VADEScriptArguments
 from trl_vade.errors import ConfigurationError
-from trl_vade.script_arguments import VADEScriptArguments
 
 
 def test_without_benchmarks_there_is_nothing_to_evaluate():

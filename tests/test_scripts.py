@@ -56,7 +56,7 @@ def test_flags_go_before_the_values_of_the_recipe(train_vade, tmp_path):
 
 
 def test_the_quickstart_recipe_states_the_defaults(train_vade):
-    from trl_vade.config import VADE_DEFAULTS
+    from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 
     recipe = yaml.safe_load(train_vade.QUICKSTART.read_text())
     stated = {name: value for name, value in recipe.items() if name.startswith("vade_")}

@@ -14,12 +14,12 @@ from trl import GRPOConfig, GRPOTrainer
 
 from trl_vade import BetaPosterior, ThompsonSampler, UniformSampler, VADEGRPOTrainer
 from trl_vade.errors import SnapshotMismatchError
-from trl_vade.feedback import group_outcomes
-from trl_vade.rounds import log_metrics
-from trl_vade.run import Run
-from trl_vade.selection import OnTimeSelection
-from trl_vade.selection_log import SelectionLog
-from trl_vade.snapshot import Snapshot, state_digest
+from trl_vade.samplers.snapshot import Snapshot, state_digest
+from trl_vade.selection.batch_metrics import log_metrics
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.on_time import OnTimeSelection
+from trl_vade.selection.outcomes import group_outcomes
+from trl_vade.selection.report.record import Run
 
 NAN = float("nan")
 

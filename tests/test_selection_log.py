@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from trl_vade import BetaPosterior, ThompsonSampler, save_snapshot
 from trl_vade.errors import SnapshotCorruptError
-from trl_vade.feedback import group_outcomes
-from trl_vade.run import Run
-from trl_vade.selection_log import SELECTION_LOG_FILE, SelectionLog
-from trl_vade.snapshot import load_snapshot
+from trl_vade.samplers.snapshot import load_snapshot
+from trl_vade.selection.log import SELECTION_LOG_FILE, SelectionLog
+from trl_vade.selection.outcomes import group_outcomes
+from trl_vade.selection.report.record import Run
 
 NAN = float("nan")
 

@@ -8,16 +8,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from trl_vade import snapshot as snapshot_module
-from trl_vade.document import encode_document
-from trl_vade.errors import (
-    ConfigurationError,
-    SnapshotCorruptError,
-    SnapshotMismatchError,
-    SnapshotNotFoundError,
-)
-from trl_vade.samplers import ThompsonSampler, UniformSampler
-from trl_vade.snapshot import (
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
+from trl_vade.files import encode_document
+from trl_vade.samplers import snapshot as snapshot_module
+from trl_vade.samplers.snapshot import (
     FORMAT_VERSION,
     METADATA_FILE,
     POSTERIOR_FILE,
@@ -25,6 +19,7 @@ from trl_vade.snapshot import (
     save_snapshot,
     state_digest,
 )
+from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 
 
 def small_sampler(steps=2):

@@ -10,7 +10,7 @@ from datasets import ClassLabel, Features, Image, List, Value
 from mixture_stand_ins import CHART_QA, ONE_VISION, SCIENCE_QA, make_mirror, make_rows, write_card, write_files
 
 from trl_vade.errors import ConfigurationError, SourceSchemaError
-from trl_vade.sources import SOURCES, check_schema, kind_of, open_stream, state_of_mirror
+from trl_vade.mixture.sources import SOURCES, check_schema, kind_of, open_stream, state_of_mirror
 
 TEXT = Value("string")
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from trl_vade import staging
-from trl_vade.staging import LARGE, Upload, discard, keep_only, left_behind, new_folder, stage, unshare
+from trl_vade.hub import staging
+from trl_vade.hub.staging import LARGE, Upload, discard, keep_only, left_behind, new_folder, stage, unshare
 
 
 def write(path, content):

@@ -6,7 +6,7 @@ import pytest
 from conftest import numbered_rows, picture
 from datasets import Dataset
 
-from trl_vade.stored_images import image_files, may_hold_images
+from trl_vade.data.stored_images import image_files, may_hold_images
 
 IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trl_vade.strata import GOLDEN, PLASTIC, Strata
+from trl_vade.samplers.strata import GOLDEN, PLASTIC, Strata
 
 few = settings(deadline=None, derandomize=True, max_examples=150)
 sizes_of_strata = st.lists(st.integers(1, 30), min_size=1, max_size=8)

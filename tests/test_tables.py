@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.tables import print_columns, print_table
+from trl_vade.cli.tables import print_columns, print_table
 
 
 def test_a_table_of_names_and_values_has_a_line_for_each(capsys):

@@ -16,7 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from trl_vade import BetaPosterior, VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.selection_log import SelectionLog
+from trl_vade.selection.log import SelectionLog
 
 
 def overrides():
@@ -149,7 +149,7 @@ def test_a_plain_config_gets_the_defaults_of_vade_and_stays_what_it_was(text_mod
 def test_without_args_the_trainer_makes_its_own(text_model_path, text_rows, tmp_path, monkeypatch):
     # TRL's own default is bf16, which wants a GPU: on this CPU its defaults need these two changes.
     on_cpu = functools.partial(VADEGRPOConfig, use_cpu=True, bf16=False)
-    monkeypatch.setattr("trl_vade.preflight.VADEGRPOConfig", on_cpu)
+    monkeypatch.setattr("trl_vade.trainer.preflight.VADEGRPOConfig", on_cpu)
     monkeypatch.chdir(tmp_path)
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, train_dataset=text_rows)
     assert trainer.args.output_dir == f"{Path(text_model_path).name}-VADE"

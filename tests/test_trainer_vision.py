@@ -10,7 +10,7 @@ from PIL import Image
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_vade import VADEGRPOTrainer
-from trl_vade.generation import vision_token_ids
+from trl_vade.trainer.generation.corrections import vision_token_ids
 
 
 def picture(number):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifier_cases import CASES, FORMAT_CASES, INFERENCE_CASES, LISTED
 
-from trl_vade.expression_worker import CPU_SECONDS
-from trl_vade.rewards import has_form
-from trl_vade.verifiers import ANSWER_TYPES, infer_type, judge
+from trl_vade.rewards.expression_worker import CPU_SECONDS
+from trl_vade.rewards.functions import has_form
+from trl_vade.rewards.verifiers import ANSWER_TYPES, infer_type, judge
 
 MOST_SECONDS = 2.0
 

@@ -17,17 +17,18 @@ from hypothesis import strategies as st
 from resuming import StopAfter, assert_same_end
 
 from trl_vade import ThompsonSampler, VADEGRPOTrainer
-from trl_vade.data import sample_keys
+from trl_vade.data.row_keys import sample_keys
+from trl_vade.data.row_names import sample_ids
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
-from trl_vade.posterior_repo import stage_posterior
-from trl_vade.posterior_table import PosteriorTable, posterior_table
-from trl_vade.report import summarise
-from trl_vade.run import read_run
-from trl_vade.sample_ids import sample_ids
-from trl_vade.selection import OnTimeSelection
-from trl_vade.selection_log import SelectionLog
-from trl_vade.snapshot import load_snapshot, state_digest
-from trl_vade.warm_start import evidence, read_warm_start
+from trl_vade.hub.posteriors.repository import stage_posterior
+from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
+from trl_vade.samplers.snapshot import load_snapshot, state_digest
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.on_time import OnTimeSelection
+from trl_vade.selection.report.record import read_run
+from trl_vade.selection.report.summary import summarise
+from trl_vade.selection.warm_start import evidence
+from trl_vade.trainer.initial_posterior import read_warm_start
 
 
 def table_of(names, alpha, beta, **metadata):
@@ -356,7 +357,7 @@ from pathlib import Path
 from datasets import Dataset
 from trl_vade import VADEGRPOConfig
 from trl_vade.errors import VADEError
-from trl_vade.warm_start import read_warm_start
+from trl_vade.selection.warm_start import read_warm_start
 
 folder, source = Path(sys.argv[1]), sys.argv[2]
 if os.environ["RANK"] != "0":

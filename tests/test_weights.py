@@ -8,7 +8,7 @@ from transformers import AutoModelForImageTextToText
 from trl_vade.errors import VADEError
 from trl_vade.testbed.model import build_model
 from trl_vade.testbed.processor import build_processor
-from trl_vade.weights import load_saved_weights
+from trl_vade.trainer.checkpoint.resuming import load_saved_weights
 
 
 def fresh_model():

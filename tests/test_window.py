@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from trl_vade.information import information_gain
-from trl_vade.window import (
+from trl_vade.samplers.information import information_gain
+from trl_vade.samplers.large_pool.window import (
     MOST_WIDTH,
     beta_density,
     find_window,

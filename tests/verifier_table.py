@@ -10,9 +10,9 @@ from collections import Counter
 
 from verifier_cases import CASES
 
-from trl_vade.expressions import JUDGE
-from trl_vade.rewards import accuracy_reward
-from trl_vade.verifiers import ANSWER_TYPES, judge
+from trl_vade.rewards.expressions import JUDGE
+from trl_vade.rewards.functions import accuracy_reward
+from trl_vade.rewards.verifiers import ANSWER_TYPES, judge
 
 PLAIN = {
     "choice": ("<think>{}</think><answer>B</answer>", "B", ["London", "Paris", "Rome"]),

@@ -3,46 +3,43 @@
 Every public name is loaded on first use (PEP 562): `import trl_vade` and the numpy core load neither torch nor TRL.
 """
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-try:
-    __version__ = metadata.version("trl-vade")
-except metadata.PackageNotFoundError:  # run from a checkout that was never installed
-    __version__ = "unknown"
+from .version import __version__
 
 _EXPORTS = {
-    "BetaPosterior": "posterior",
-    "Draw": "prompt_sampler",
-    "PromptSampler": "prompt_sampler",
-    "ThompsonSampler": "samplers",
-    "UniformSampler": "samplers",
-    "VADEEvalCallback": "eval_callback",
-    "VADEGRPOConfig": "config",
-    "VADEGRPOTrainer": "trainer",
-    "effective_gradient_ratio": "information",
-    "expected_effective_ratio": "information",
-    "information_gain": "information",
-    "load_posterior": "posterior_source",
-    "load_snapshot": "snapshot",
-    "save_snapshot": "snapshot",
+    "BetaPosterior": "samplers.posterior",
+    "Draw": "samplers.base",
+    "PromptSampler": "samplers.base",
+    "ThompsonSampler": "samplers.thompson",
+    "UniformSampler": "samplers.thompson",
+    "VADEEvalCallback": "evaluation.callback",
+    "VADEGRPOConfig": "trainer.grpo_config",
+    "VADEGRPOTrainer": "trainer.grpo_trainer",
+    "effective_gradient_ratio": "samplers.information",
+    "expected_effective_ratio": "samplers.information",
+    "information_gain": "samplers.information",
+    "load_posterior": "hub.posteriors.source",
+    "load_snapshot": "samplers.snapshot",
+    "save_snapshot": "samplers.snapshot",
 }
 
 if TYPE_CHECKING:
-    from .config import VADEGRPOConfig as VADEGRPOConfig
-    from .eval_callback import VADEEvalCallback as VADEEvalCallback
-    from .information import effective_gradient_ratio as effective_gradient_ratio
-    from .information import expected_effective_ratio as expected_effective_ratio
-    from .information import information_gain as information_gain
-    from .posterior import BetaPosterior as BetaPosterior
-    from .posterior_source import load_posterior as load_posterior
-    from .prompt_sampler import Draw as Draw
-    from .prompt_sampler import PromptSampler as PromptSampler
-    from .samplers import ThompsonSampler as ThompsonSampler
-    from .samplers import UniformSampler as UniformSampler
-    from .snapshot import load_snapshot as load_snapshot
-    from .snapshot import save_snapshot as save_snapshot
-    from .trainer import VADEGRPOTrainer as VADEGRPOTrainer
+    from .evaluation.callback import VADEEvalCallback as VADEEvalCallback
+    from .hub.posteriors.source import load_posterior as load_posterior
+    from .samplers.base import Draw as Draw
+    from .samplers.base import PromptSampler as PromptSampler
+    from .samplers.information import effective_gradient_ratio as effective_gradient_ratio
+    from .samplers.information import expected_effective_ratio as expected_effective_ratio
+    from .samplers.information import information_gain as information_gain
+    from .samplers.posterior import BetaPosterior as BetaPosterior
+    from .samplers.snapshot import load_snapshot as load_snapshot
+    from .samplers.snapshot import save_snapshot as save_snapshot
+    from .samplers.thompson import ThompsonSampler as ThompsonSampler
+    from .samplers.thompson import UniformSampler as UniformSampler
+    from .trainer.grpo_config import VADEGRPOConfig as VADEGRPOConfig
+    from .trainer.grpo_trainer import VADEGRPOTrainer as VADEGRPOTrainer
 
 __all__ = [*_EXPORTS, "__version__"]
 

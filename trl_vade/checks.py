@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from .errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError, VADEError
 
 FloatArray = NDArray[np.float64]
+
 IntArray = NDArray[np.int64]
 
 MOST_TRIALS = 2.0**53

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor, TrainerCallback
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.selection_log import SelectionLog
+from trl_vade.selection.log import SelectionLog
 from trl_vade.testbed import exact_answer_reward, load_regime
 from trl_vade.testbed.fast_policy import FastPolicy
 from trl_vade.testbed.regimes import REGIMES

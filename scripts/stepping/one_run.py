@@ -17,8 +17,9 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig, GRPOTrainer
 
-from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, colocated, request_seeds
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
+from trl_vade.trainer.generation import colocated, request_seeds
 
 from .meters import EachBatch, Meter, images_counted, watch
 

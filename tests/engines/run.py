@@ -2,7 +2,8 @@
 
 usage: python -m tests.engines.on_cpu tests.engines.run FOLDER --engine hf|colocate|server [OPTIONS]
 
-`--without` takes a correction of `trl_vade.generation` out for some steps, which shows what it is for.
+`--without` takes a correction of `trl_vade.trainer.generation.corrections` out for some steps, which shows what it is
+for.
 """
 
 import argparse
@@ -19,10 +20,11 @@ from transformers import AutoConfig, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from tests.engines.on_cpu import DIFFERENCE
-from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, colocated
-from trl_vade.generation import vision_token_ids
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
 from trl_vade.testbed.rewards import exact_answer_reward
+from trl_vade.trainer.generation import colocated
+from trl_vade.trainer.generation.corrections import vision_token_ids
 
 SETTINGS = {
     "num_generations": 4,

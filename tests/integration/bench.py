@@ -26,7 +26,7 @@ class Bench:
         self._num_folders = 0
         # A server that has the imports forks the processes: this one has used torch, and must not be forked.
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["trl_vade.trainer", "tests.integration.runs"])
+        self.context.set_forkserver_preload(["trl_vade.trainer.grpo_trainer", "tests.integration.runs"])
 
     def folder(self) -> Path:
         """A new output directory."""

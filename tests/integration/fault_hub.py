@@ -12,12 +12,13 @@ from tests.conftest import connected_hub
 from tests.integration.bench import Bench, expect, expect_equal, heard, refused, tally
 from tests.integration.result import Result
 from tests.integration.runs import end_of, make_trainer
-from trl_vade import hub as hub_module
-from trl_vade import load_posterior, publication
-from trl_vade.complete import complete_checkpoints
+from trl_vade import load_posterior
 from trl_vade.errors import HubError
-from trl_vade.hub_commit import files_in
-from trl_vade.posterior_repo import publish_posterior
+from trl_vade.hub import uploading as hub_module
+from trl_vade.hub.commit import files_in
+from trl_vade.hub.posteriors.repository import publish_posterior
+from trl_vade.trainer.checkpoint.completeness import complete_checkpoints
+from trl_vade.trainer.publishing import publication
 
 RUN, BELIEFS = "you/run", "datasets/you/beliefs"
 STEPS = {"num_iterations": 1, "max_steps": 3}

@@ -16,10 +16,10 @@ from tests.integration.bench import Bench, expect, expect_equal, refused
 from tests.integration.result import Result
 from tests.integration.runs import train_to_be_killed
 from trl_vade import load_snapshot
-from trl_vade.complete import complete_checkpoints, resolve_checkpoint, what_is_missing
 from trl_vade.errors import CheckpointIncompleteError
-from trl_vade.generation_batch import file_name, load_generation_batch
-from trl_vade.snapshot import METADATA_FILE
+from trl_vade.samplers.snapshot import METADATA_FILE
+from trl_vade.trainer.checkpoint.completeness import complete_checkpoints, resolve_checkpoint, what_is_missing
+from trl_vade.trainer.checkpoint.generation_batch import file_name, load_generation_batch
 
 PATIENCE = 300.0  # seconds for a process to say something; no timing decides a result
 

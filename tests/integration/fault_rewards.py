@@ -12,10 +12,10 @@ from tests.conftest import make_text_rows, says_a_digit
 from tests.integration.bench import AtStep, Bench, expect, expect_equal, expect_finite, heard, refused, tally
 from tests.integration.result import Result
 from tests.integration.runs import end_of, make_trainer
-from trl_vade.complete import complete_checkpoints
 from trl_vade.errors import ObservationError
-from trl_vade.posterior import posterior_from
-from trl_vade.selection_log import SelectionLog
+from trl_vade.samplers.posterior import posterior_from
+from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.checkpoint.completeness import complete_checkpoints
 
 NAN = float("nan")
 Answer = Callable[[list[float]], Any]

@@ -51,7 +51,7 @@ def fuzz_config(tries: int, seed: int) -> Result:
     """Give random values to some of the settings, by the three ways in which a trainer can get them."""
     from trl import GRPOConfig
 
-    from trl_vade.config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
+    from trl_vade.trainer.grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 
     base = {"output_dir": "out", "use_cpu": True, "bf16": False, "report_to": "none"}
     plain, ours = GRPOConfig(**base), VADEGRPOConfig(**base)

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from trl_vade.document import encode_document
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError
-from trl_vade.feedback import GroupOutcomes
-from trl_vade.samplers import ThompsonSampler, UniformSampler
-from trl_vade.selection_log import SelectionLog
-from trl_vade.snapshot import METADATA_FILE, POSTERIOR_FILE, load_snapshot, save_snapshot
+from trl_vade.files import encode_document
+from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE, load_snapshot, save_snapshot
+from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.outcomes import GroupOutcomes
 
 from .fuzzing import Lost, check, dice, fuzz
 from .mutations import NUMPY_DTYPES, Json, altered, altered_tensors, arrays_of, canonical, damaged, packed, unpacked
@@ -214,7 +214,7 @@ def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
     """Damage the file of a generation batch in use, with the digest of before or that of the damaged file."""
     import torch
 
-    from trl_vade.generation_batch import load_generation_batch, save_generation_batch
+    from trl_vade.trainer.checkpoint.generation_batch import load_generation_batch, save_generation_batch
 
     directory.mkdir(parents=True, exist_ok=True)
     path, cpu, pool = directory / "vade_generation_batch_00000.safetensors", torch.device("cpu"), []

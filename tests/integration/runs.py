@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 from tests.conftest import SMALL_RUN, make_text_rows, says_a_digit
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.selection_log import SelectionLog
-from trl_vade.snapshot import state_digest
+from trl_vade.samplers.snapshot import state_digest
+from trl_vade.selection.log import SelectionLog
 
 # Saves after every step, and every other save lies inside a generation batch.
 SAVING_RUN = SMALL_RUN | {"save_strategy": "steps", "save_steps": 1, "num_iterations": 2, "max_steps": 8}

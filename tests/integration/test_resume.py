@@ -8,7 +8,7 @@ from peft import LoraConfig
 from resuming import SaveAt, StopAfter, assert_same_end, first_letter, rows_with_images
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.generation_batch import file_name
+from trl_vade.trainer.checkpoint.generation_batch import file_name
 
 # 24 rows and 4 a generation batch: six generation batches an epoch.
 CASES = {

@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import constants
 from loopback_hub import LoopbackHub, run_client
 
-from trl_vade.selection_log import SelectionLog
+from trl_vade.selection.log import SelectionLog
 
 pytestmark = pytest.mark.slow
 

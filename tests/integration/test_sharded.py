@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from trl_vade import load_snapshot
-from trl_vade.selection_log import SelectionLog
+from trl_vade.selection.log import SelectionLog
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from loopback_hub import client_environment
 from safetensors.torch import load_file
 
 from trl_vade import load_snapshot
-from trl_vade.selection_log import SelectionLog
-from trl_vade.snapshot import POSTERIOR_FILE
+from trl_vade.samplers.snapshot import POSTERIOR_FILE
+from trl_vade.selection.log import SelectionLog
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from PIL import Image
 from transformers import TrainerCallback
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.snapshot import state_digest
+from trl_vade.samplers.snapshot import state_digest
 
 model, output_dir, scenario, *checkpoint = sys.argv[1:]
 scenario, refilled = scenario.removesuffix("-refilled"), scenario.endswith("-refilled")

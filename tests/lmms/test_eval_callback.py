@@ -60,8 +60,8 @@ def make_trainer(tmp_path_factory):
 @pytest.fixture(scope="module")
 def runs(make_trainer):
     """The same training with sampled completions: without evaluations, and with one after every step."""
-    from trl_vade.eval_callback import VADEEvalCallback
-    from trl_vade.eval_settings import Generation
+    from trl_vade.evaluation.callback import VADEEvalCallback
+    from trl_vade.evaluation.settings import Generation
 
     generation, found = Generation(temperature=1.0, max_new_tokens=12), []
     for watched in (False, True):
@@ -94,7 +94,7 @@ def test_the_scores_are_in_the_log_at_their_steps(runs):
 
 def test_the_score_of_a_task_is_the_trainers_own_validation_reward_for_the_same_completions(make_trainer):
     """Greedy completions of the same rows, of the weights as they are and of others."""
-    from trl_vade.eval_callback import VADEEvalCallback
+    from trl_vade.evaluation.callback import VADEEvalCallback
 
     trainer = make_trainer()
     callback = VADEEvalCallback(trainer, ["testbed"], every_steps=100, limit=ROWS, batch_size=ROWS)
@@ -108,7 +108,7 @@ def test_the_score_of_a_task_is_the_trainers_own_validation_reward_for_the_same_
 
 
 def test_an_evaluation_puts_the_modes_of_all_modules_back(make_trainer):
-    from trl_vade.eval_callback import undisturbed
+    from trl_vade.evaluation.callback import undisturbed
 
     model = make_trainer().model
     model.train()
@@ -121,8 +121,8 @@ def test_an_evaluation_puts_the_modes_of_all_modules_back(make_trainer):
 
 
 def test_an_evaluation_that_fails_is_logged_and_the_training_goes_on_as_it_was(make_trainer, caplog, monkeypatch):
-    from trl_vade import lmms_scoring
-    from trl_vade.eval_callback import VADEEvalCallback
+    from trl_vade.evaluation.callback import VADEEvalCallback
+    from trl_vade.evaluation.lmms import scoring as lmms_scoring
 
     def broken(row):
         raise RuntimeError("no such column")
@@ -144,8 +144,8 @@ def test_an_evaluation_that_fails_is_logged_and_the_training_goes_on_as_it_was(m
 
 
 def test_one_that_fails_while_it_generates_leaves_gradient_checkpointing_on(make_trainer, caplog, monkeypatch):
-    from trl_vade.eval_callback import VADEEvalCallback
-    from trl_vade.lmms_policy import Policy
+    from trl_vade.evaluation.callback import VADEEvalCallback
+    from trl_vade.evaluation.in_training import Policy
 
     def broken(policy, model, requests):
         assert not model.is_gradient_checkpointing
@@ -163,7 +163,7 @@ def test_what_lmms_eval_sets_for_the_whole_process_is_put_back(monkeypatch):
     """Importing it reads a `.env` file, and one is imported in a process once: so this sets what it would."""
     from torch.distributed import distributed_c10d
 
-    from trl_vade.eval_callback import unchanged_process
+    from trl_vade.evaluation.callback import unchanged_process
 
     monkeypatch.delenv("RANK", raising=False)
     before, patience, filters = dict(os.environ), distributed_c10d.default_pg_timeout, list(warnings.filters)
@@ -179,8 +179,8 @@ def test_what_lmms_eval_sets_for_the_whole_process_is_put_back(monkeypatch):
 
 
 def test_a_signal_during_an_evaluation_ends_it_and_the_last_checkpoint_is_written(make_trainer, caplog, monkeypatch):
-    from trl_vade.eval_callback import VADEEvalCallback
-    from trl_vade.lmms_policy import Policy
+    from trl_vade.evaluation.callback import VADEEvalCallback
+    from trl_vade.evaluation.in_training import Policy
 
     batches, answers = [], Policy._answers
 
@@ -245,7 +245,7 @@ def test_two_processes_of_the_script_train_on_while_the_first_evaluates(tmp_path
 )
 def test_what_cannot_work_is_refused_when_it_is_made(make_trainer, tasks, options, says):
     from trl_vade.errors import ConfigurationError
-    from trl_vade.eval_callback import VADEEvalCallback
+    from trl_vade.evaluation.callback import VADEEvalCallback
 
     with pytest.raises(ConfigurationError, match=says):
         VADEEvalCallback(make_trainer(), tasks, **{"every_steps": 1, **options})

@@ -17,11 +17,11 @@ from huggingface_hub import HfApi, ModelCard
 from loopback_judge import LoopbackJudge
 from typer.testing import CliRunner
 
-from trl_vade import benchmarks
-from trl_vade.cli import app
-from trl_vade.eval_runs import read_run, run_folder
-from trl_vade.eval_table import read_results
-from trl_vade.mixture_rows import INSTRUCTION
+from trl_vade.cli.main import app
+from trl_vade.evaluation import benchmarks
+from trl_vade.evaluation.results.runs import read_run, run_folder
+from trl_vade.evaluation.results.table import read_results
+from trl_vade.rewards.functions import INSTRUCTION
 from trl_vade.testbed import exact_answer_reward, load_testbed_dataset, load_testbed_model
 
 pytestmark = [

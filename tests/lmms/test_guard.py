@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from loopback_judge import LoopbackJudge
 
-from trl_vade.eval_guard import JudgeGuard
-from trl_vade.eval_judge import Judge
+from trl_vade.evaluation.judge import Judge
+from trl_vade.evaluation.lmms.judge_guard import JudgeGuard
 
 pytestmark = pytest.mark.lmms
 
@@ -179,7 +179,7 @@ def test_a_second_guard_replaces_the_first_and_four_threads_are_counted(lmms, gu
 def test_an_answer_that_says_nothing_is_wrong_in_mathvista_although_lmms_eval_takes_the_shortest_choice(lmms, guard):
     from lmms_eval.tasks.mathvista.utils import mathvista_process_results
 
-    from trl_vade.lmms_scoring import mathvista as ours
+    from trl_vade.evaluation.lmms.scoring import mathvista as ours
 
     row = {"question_type": "multi_choice", "answer_type": "text", "choices": ["8", "123"], "answer": "8"}
     row |= {"query": "Which?", "pid": "0", "metadata": {}}
@@ -189,7 +189,7 @@ def test_an_answer_that_says_nothing_is_wrong_in_mathvista_although_lmms_eval_ta
 
 
 def test_an_answer_whose_value_never_comes_to_an_end_is_wrong_and_the_next_one_is_scored(monkeypatch):
-    from trl_vade import lmms_scoring
+    from trl_vade.evaluation.lmms import scoring as lmms_scoring
 
     monkeypatch.setattr(lmms_scoring, "RULES_SECONDS", 2.0)
     row = {"answer": "8", "options": []}
@@ -205,7 +205,7 @@ def load(monkeypatch):
     """transformers' loading of Qwen2.5-VL, as lmms-eval's process has it."""
     from transformers import Qwen2_5_VLForConditionalGeneration as Model
 
-    from trl_vade.lmms_runner import _load_whole_models
+    from trl_vade.evaluation.lmms.runner import _load_whole_models
 
     monkeypatch.setattr(Model, "from_pretrained", Model.from_pretrained)
     _load_whole_models()

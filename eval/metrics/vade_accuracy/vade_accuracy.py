@@ -3,7 +3,7 @@
 import datasets
 import evaluate
 
-from trl_vade.rewards import accuracy_reward, relaxed_accuracy_reward
+from trl_vade.rewards.functions import accuracy_reward, relaxed_accuracy_reward
 
 DESCRIPTION = """\
 Share of completions whose answer is right: the reward function that trains, over the same columns.

@@ -3,7 +3,7 @@
 import datasets
 import evaluate
 
-from trl_vade.rewards import format_reward
+from trl_vade.rewards.functions import format_reward
 
 DESCRIPTION = """\
 Share of completions that are `<think>...</think><answer>...</answer>`: the reward function that trains.

@@ -1,0 +1,211 @@
+"""`trl-vade evaluate`: benchmarks by lmms-eval, several seeds, one table; and the results to the Hub."""
+
+import shlex
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+Tasks = Annotated[str, typer.Option("--tasks", help="Benchmarks, with commas between them; see below.")]
+
+Output = Annotated[
+    Path, typer.Option("--output_path", help="Directory of this evaluation; what is finished there is not run again.")
+]
+
+Backend = Literal["transformers", "vllm", "server"]
+
+
+def evaluate(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A folder, a model of the Hub, `testbed`, or a served model's name.")
+    ],
+    output_path: Output,
+    tasks: Tasks = "mathvista,mathverse,mathvision,scienceqa,chartqa",
+    seeds: Annotated[str, typer.Option("--seeds", help="One run each, with commas between them.")] = "0,1,2,3",
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="The first so many questions of each benchmark, to try things out.")
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", metavar="TASK=FOLDER", help="Rows of a benchmark in a folder.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit of MODEL.")] = None,
+    backend: Annotated[Backend, typer.Option("--backend", help="What generates.")] = "transformers",
+    server_url: Annotated[
+        str | None, typer.Option("--server_url", help="Of an OpenAI-compatible server, for --backend server.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch_size", help="Questions at a time (8; vllm 256, server 32).")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="For transformers: cuda, cpu; else the GPU where there is one.")
+    ] = None,
+    model_args: Annotated[
+        str, typer.Option("--model_args", help="More for lmms-eval's class: max_pixels=N,tensor_parallel_size=4.")
+    ] = "",
+    temperature: Annotated[float, typer.Option("--temperature")] = 0.6,
+    top_p: Annotated[float, typer.Option("--top_p")] = 0.95,
+    top_k: Annotated[int, typer.Option("--top_k", help="0: no such bound.")] = 0,
+    max_new_tokens: Annotated[int, typer.Option("--max_new_tokens")] = 2048,
+    instruction: Annotated[
+        str | None,
+        typer.Option("--instruction", help="Added to every question; `mixture`: that of the training mixture."),
+    ] = None,
+    system_prompt: Annotated[str | None, typer.Option("--system_prompt", help="Said before every question.")] = None,
+    judge_url: Annotated[str | None, typer.Option("--judge_url", help="Address of the judge's server.")] = None,
+    judge_model: Annotated[str | None, typer.Option("--judge_model", help="Its name there.")] = None,
+    judge_delay: Annotated[
+        float, typer.Option("--judge_delay", help="Seconds between two attempts to reach it; after five it is dead.")
+    ] = 10.0,
+    push_to_hub: Annotated[
+        str | None, typer.Option("--push_to_hub", metavar="REPO", help="Model repository that gets the results.")
+    ] = None,
+    hub_revision: Annotated[str | None, typer.Option("--hub_revision", help="Its branch; main without it.")] = None,
+    private: Annotated[
+        bool | None, typer.Option("--private/--public", help="Of that repository, where it is made.")
+    ] = None,
+    publish_samples: Annotated[
+        bool,
+        typer.Option("--publish_samples", help="Also questions and answers of the rows of --data, which are yours."),
+    ] = False,
+    publish_limited: Annotated[
+        bool,
+        typer.Option("--publish_limited", help="Also with --limit: files and table, but not the card's index."),
+    ] = False,
+) -> None:
+    """Evaluate a model on benchmarks by lmms-eval: average@4, with standard errors and the paper's rows beside.
+
+    mathvista, mathverse and mathvision need a judge (--judge_url, --judge_model); scienceqa, chartqa, scienceqa_img
+    and mathvision_rules do not. mixture takes the validation split of your own data (--data mixture=FOLDER), testbed
+    the embedded data set.
+
+    Each (seed, benchmark) is a run. The same command goes on where an earlier one stopped. Whatever is not as it
+    should be (a dead judge, a missing result, a half-written file) ends in an error, and nothing is published.
+
+    \b
+    Examples:
+      trl-vade evaluate testbed --tasks testbed --output_path results
+      trl-vade evaluate you/qwen-vade --output_path results --backend vllm \\
+        --judge_url http://judge:8000/v1 \\
+        --judge_model Qwen/Qwen2.5-72B-Instruct --push_to_hub you/qwen-vade
+    """
+    from trl_vade.evaluation.judge import Judge
+    from trl_vade.evaluation.lmms.tasks import default_rows
+    from trl_vade.evaluation.run import evaluate as run_evaluation
+    from trl_vade.evaluation.settings import Evaluation, Generation, check, check_publication, instruction_text
+    from trl_vade.hub.uploading import HubTarget
+
+    if (judge_url is None) != (judge_model is None):
+        raise typer.BadParameter("--judge_url and --judge_model go together.")
+    names = _list(tasks)
+    rows = {name: Path(value) for name, value in _pairs("--data", data or [])}
+    evaluation = Evaluation(
+        model=model,
+        output=output_path,
+        tasks=names,
+        seeds=[_number("--seeds", seed) for seed in _list(seeds)],
+        limit=limit,
+        backend=backend,
+        server_url=server_url,
+        revision=revision,
+        judge=Judge.of(judge_url, judge_model) if judge_url and judge_model else None,
+        judge_delay=judge_delay,
+        generation=Generation(temperature, top_p, top_k, max_new_tokens),
+        batch_size={"transformers": 8, "vllm": 256, "server": 32}[backend] if batch_size is None else batch_size,
+        device=device,
+        instruction=instruction_text(instruction),
+        system_prompt=system_prompt,
+        data=default_rows([name for name in names if name not in rows]) | rows,
+        model_args={name: _value(value) for name, value in _pairs("--model_args", _list(model_args))},
+        command=shlex.join(["trl-vade", "evaluate", *sys.argv[2:]]),
+    )
+    check(evaluation)
+    if push_to_hub:
+        check_publication(evaluation, HubTarget(push_to_hub, "model", hub_revision, private), publish_limited)
+    if model == "testbed" and backend != "server" and not Path(model).exists():
+        evaluation = replace(evaluation, model=_testbed_model())  # trained on first use, which takes minutes
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` sets it
+            signal.signal(number, _end)  # the default would end this process at once, and leave folders behind
+    with _Progress(len(evaluation.seeds) * len(set(names))) as progress:
+        try:
+            results = run_evaluation(evaluation, progress)
+        except (KeyboardInterrupt, SystemExit):
+            typer.echo("\nInterrupted. Runs that were finished are kept: the same command goes on.", err=True)
+            raise
+    typer.echo((output_path / "results.md").read_text(encoding="utf-8"))
+    if push_to_hub:
+        from trl_vade.evaluation.publishing.publish import publish_results
+
+        folder = None if results["model"]["revision"] or backend == "server" else Path(evaluation.model)
+        url = publish_results(
+            output_path,
+            push_to_hub,
+            model_folder=folder,
+            revision=hub_revision,
+            private=private,
+            allow_limited=publish_limited,
+            publish_samples=publish_samples,
+        )
+        typer.echo(f"Published: {url}")
+
+
+def _end(number: int, frame: Any) -> None:
+    sys.exit(128 + number)
+
+
+class _Progress:
+    """A bar over the runs."""
+
+    def __init__(self, runs: int):
+        from tqdm import tqdm
+
+        self.bar = tqdm(total=runs, unit="run", desc="lmms-eval")
+
+    def __call__(self, run: Any) -> None:
+        self.bar.set_description(f"{run.benchmark.name}, seed {run.seed}: {run.score:.2f} %")
+        self.bar.update()
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.bar.close()  # which ends its line: an error begins on one of its own
+
+
+def _list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _pairs(option: str, texts: list[str]) -> list[tuple[str, str]]:
+    wrong = [text for text in texts if not all(text.partition("="))]
+    if wrong:
+        raise typer.BadParameter(f"{option} {wrong[0]}: write name=value.")
+    return [(name, value) for name, _, value in (text.partition("=") for text in texts)]
+
+
+def _number(option: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{option} {text}: not a whole number.") from error
+
+
+def _value(text: str) -> int | float | bool | str:
+    """A value as lmms-eval reads it on its own command line."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _testbed_model() -> str:
+    from trl_vade.testbed import load_testbed_model
+
+    return str(load_testbed_model())

@@ -1,0 +1,139 @@
+"""`trl-vade`: plans, reports, evaluations and posteriors on the command line.
+
+What a command needs is imported when it runs, so `trl-vade --help` loads neither torch nor TRL. No command takes a
+token: the Hub's client reads the login of `hf auth login`, or HF_TOKEN.
+"""
+
+import io
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from trl_vade.errors import VADEError
+from trl_vade.version import __version__
+
+from . import evaluate as cli_evaluate
+from .posterior import commands as cli_posterior
+
+
+class Commands(TyperGroup):
+    """A group whose commands end with a message and exit code 1 where the package or the disk refuses."""
+
+    def invoke(self, ctx: Any) -> Any:
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a name that its encoding does not have must not end a command
+            sys.stdout.reconfigure(errors="backslashreplace")
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # `trl-vade ... | head`: typer ends that quietly
+            raise
+        except (VADEError, OSError) as error:
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="trl-vade",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # it would read "[report]" in `pip install "trl-vade[report]"` as a style
+    pretty_exceptions_enable=False,  # a traceback with the values of variables could show a token
+    epilog="The Hub's login is that of `hf auth login`, or HF_TOKEN; no command takes a token.",
+)
+app.command(name="evaluate", short_help="Evaluate a model on benchmarks.")(cli_evaluate.evaluate)
+app.add_typer(cli_posterior.app, name="posterior", short_help="Look at posteriors; to the Hub and back.")
+
+AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"trl-vade {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """GRPO that chooses its prompts: what a recipe means, what a run did, what it found hard."""
+
+
+@app.command(
+    context_settings=AS_THEY_ARE,
+    no_args_is_help=True,
+    options_metavar="[TRAINING ARGUMENTS]",
+    short_help="Print what a recipe means; train nothing.",
+)
+def plan(context: typer.Context) -> None:
+    """Print what a recipe means (batches, updates, rollouts, GPU memory) and train nothing.
+
+    Takes the arguments of scripts/train_vade.py, which are TRL's and those below. Of the model only its config.json is
+    read; no GPU is looked at and no launcher is needed. What does not divide or cannot fit is refused: exit code 1.
+
+    \b
+    --plan_accelerate FILE      accelerate configuration that the run will be
+                                launched with: the number of processes and what
+                                they share (default: WORLD_SIZE or 1, nothing)
+    --plan_processes N          number of processes, in place of that one
+    --plan_rows N               rows of the training split (default: the data
+                                set is loaded from its folder)
+    --plan_prompt_tokens N      tokens of the longest prompt, with its images
+                                (default: vade_max_prompt_length, or
+                                vllm_max_model_length - max_completion_length)
+    --plan_image_tokens N       image tokens of a row, on average (1024)
+    --plan_gpu_memory GIB       memory of a GPU (139: an H200)
+
+    \b
+    Examples:
+      trl-vade plan --config recipe.yaml --plan_rows 8524
+      trl-vade plan --config recipe.yaml --plan_rows 8524 \\
+        --plan_accelerate scripts/accelerate/fsdp2.yaml --num_generations 16
+    """
+    from .plan.command import print_plan
+
+    print_plan(context.args)
+
+
+@app.command(short_help="Print and draw what a run's sampler did.")
+def report(
+    output_dir: Annotated[
+        Path, typer.Argument(metavar="OUTPUT_DIR", help="Of a run that called save_model() and save_state().")
+    ],
+) -> None:
+    """Print what the sampler did, and write vade_summary.json and vade_report.png into the output directory.
+
+    Where a posterior is broken or a file is missing, the message names it. The picture needs matplotlib:
+    pip install "trl-vade[report]".
+
+    \b
+    Example:
+      trl-vade report vade-quickstart
+    """
+    from trl_vade.selection.report.summary import REPORT_FILE, SUMMARY_FILE, summary_rows, write_report
+
+    from .tables import print_table
+
+    try:
+        summary = write_report(output_dir)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "matplotlib":
+            raise
+        raise VADEError('The picture needs matplotlib, which is not here: pip install "trl-vade[report]".') from error
+    print_table("What the sampler did", summary_rows(summary))
+    typer.echo(f"Picture: {output_dir / REPORT_FILE}")
+    typer.echo(f"Summary: {output_dir / SUMMARY_FILE}")
+
+
+def main() -> None:
+    """The entry point."""
+    app(prog_name="trl-vade")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""A plan on the terminal: the arguments of a training run in, its counts and its GPU memory out.
+
+`trl-vade plan` and `scripts/train_vade.py --plan` are this. `plan` counts and `memory` estimates.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+from trl import ModelConfig, TrlParser
+
+from trl_vade.errors import ConfigurationError
+from trl_vade.evaluation.benchmarks import find_benchmarks
+
+from ..tables import print_table
+from ..training_arguments import (
+    TESTBED,
+    PlanArguments,
+    VADEScriptArguments,
+    load_splits,
+    read_plan_arguments,
+    refuse_plan_in_recipe,
+)
+from .counts import Plan
+from .launch import Launch, read_launch
+from .memory import MemoryEstimate, gib
+
+
+def plan_rows(plan: Plan, launch: Launch) -> list[tuple[str, str]]:
+    """The counts of a plan, as they are printed."""
+    rows, completions = plan.rows_per_generation_batch, plan.completions_per_generation_batch
+    rollouts = f"{plan.rollouts:,}"
+    if plan.initial_rollouts:
+        rollouts += f", of these {plan.initial_rollouts:,} before the first update"
+    if plan.most_rollouts > plan.rollouts:
+        rollouts += f"; with refills at most {plan.most_rollouts:,}"
+    return [
+        ("processes", f"{plan.processes} (sharding: {launch.sharding})"),
+        ("training rows", f"{plan.rows:,}"),
+        ("a generation batch", f"{rows:,} rows x {completions // rows} = {completions:,} completions"),
+        ("an optimiser step", f"{plan.completions_per_update:,} completions ({plan.rows_per_update:,g} rows' worth)"),
+        ("optimiser steps a generation batch", f"{plan.updates_per_generation_batch:g}"),
+        ("generation batches", f"{plan.generation_batches:,} ({plan.generation_batches_per_epoch:,} an epoch)"),
+        ("optimiser steps", f"{plan.updates:,}"),
+        ("epochs", f"{plan.epochs:g}"),
+        ("rollouts, without evaluation", rollouts),
+    ]
+
+
+def memory_rows(estimate: MemoryEstimate) -> list[tuple[str, str]]:
+    """The phases of an estimate and their parts, as they are printed; `*` marks what is certain."""
+    rows = []
+    for phase, parts in estimate.phases.items():
+        rows.append((phase.upper(), gib(estimate.total(phase))))
+        rows += [(f"  {part.name}{' *' if part.certain else ''}", gib(part.bytes)) for part in parts]
+    return rows
+
+
+def verdict(estimate: MemoryEstimate) -> str:
+    """Whether the estimated parts fit, too, and what to do if not."""
+    tightest = max(estimate.phases, key=estimate.total)
+    spare = estimate.gpu - estimate.total(tightest)
+    if estimate.fits:
+        return f"By this estimate it fits, with {gib(spare)} to spare in {tightest}."
+    return (
+        f"By this estimate it does NOT fit at these lengths: {tightest} is {gib(-spare)} over. Lower\n"
+        "per_device_train_batch_size, and raise gradient_accumulation_steps and steps_per_generation as much (no\n"
+        "count above changes), lower vllm_gpu_memory_utilization, or filter out the longest prompts."
+    )
+
+
+NOT_LAUNCHED = " (Planned as launched here. --plan_accelerate scripts/accelerate/fsdp2.yaml plans for that launch.)"
+
+
+def print_plan(arguments: list[str]) -> None:
+    """Print what a recipe means: counts, then the estimate of GPU memory.
+
+    Args:
+        arguments: those of a training run (`--config recipe.yaml --learning_rate 1e-6 ...`) and of `PlanArguments`.
+
+    Raises:
+        ConfigurationError: the recipe cannot run so, or cannot be read.
+    """
+    plan_args = read_plan_arguments(arguments)
+    try:
+        _show_plan(arguments, plan_args)
+    except (ValueError, OSError) as error:  # ConfigurationError is one; TRL refuses by ValueError, too; no such file
+        here = "" if plan_args.plan_accelerate or plan_args.plan_processes else NOT_LAUNCHED
+        raise ConfigurationError(f"This recipe cannot run so. {error}{here}") from error
+
+
+def _show_plan(arguments: list[str], plan_args: PlanArguments) -> None:
+    from .counts import make_plan
+
+    pass
+
+    launch = _launch(plan_args)
+    script_args, args, model_args = _read_recipe(arguments, launch.processes)
+    refuse_plan_in_recipe(script_args, plan_args)
+    if lmms_options := script_args.lmms_options():
+        find_benchmarks(lmms_options["tasks"])
+    plan = make_plan(args, _number_of_rows(script_args))
+    print_table("The plan", plan_rows(plan, launch))
+    _show_memory(script_args, args, model_args, launch)
+
+
+def _launch(plan_args: PlanArguments) -> Launch:
+    launch = Launch() if plan_args.plan_accelerate is None else read_launch(plan_args.plan_accelerate)
+    if plan_args.plan_processes is not None:
+        launch = Launch(plan_args.plan_processes, launch.sharding, launch.mixed_precision)
+    elif plan_args.plan_accelerate is None:
+        launch = Launch(int(os.environ.get("WORLD_SIZE", "1")))
+    if launch.processes < 1:
+        raise ConfigurationError(f"{launch.processes} processes train nothing; set --plan_processes to 1 or more.")
+    return launch
+
+
+def _read_recipe(arguments: list[str], processes: int) -> Any:
+    """`VADEScriptArguments`, a `planned_config` and a `ModelConfig`."""
+    from .counts import planned_config
+
+    if arguments and arguments[-1] == "--config":  # TRL 1.16 would end in an IndexError
+        raise ConfigurationError("--config names no file; give the recipe's path after it.")
+    parser = TrlParser((VADEScriptArguments, planned_config(processes), ModelConfig))
+    try:
+        return parser.parse_args_and_config(arguments)
+    except yaml.YAMLError as error:  # names the file and the line
+        raise ConfigurationError(f"The recipe is no YAML: {' '.join(str(error).split())}.") from error
+
+
+def _number_of_rows(script_args: VADEScriptArguments) -> int:
+    """Rows of the training split; a data set is loaded only where that takes no network."""
+    if script_args.plan_rows is not None:
+        return script_args.plan_rows
+    name = script_args.dataset_name
+    if not name:
+        raise ConfigurationError(
+            "No data set is named, so the number of rows is not known: set --dataset_name to a folder, or give it as "
+            "--plan_rows."
+        )
+    if name != TESTBED and not Path(name).exists():
+        raise ConfigurationError(
+            f"dataset_name={name!r} is no folder here, and a plan downloads nothing. Give the number of rows of the "
+            "training split, such as --plan_rows 8524 (90 % of the paper's 9,471)."
+        )
+    if name != TESTBED and script_args.dataset_streaming:
+        raise ConfigurationError(
+            "dataset_streaming is set, and a stream does not say how many rows it has: give --plan_rows."
+        )
+    return _rows_of_split(script_args)
+
+
+def _rows_of_split(script_args: VADEScriptArguments) -> int:
+    from datasets.exceptions import DatasetsError
+
+    from trl_vade.data.row_keys import why_not_loaded
+
+    name, split = script_args.dataset_name, script_args.dataset_train_split
+    try:
+        splits = load_splits(script_args)
+    except (DatasetsError, RuntimeError, yaml.YAMLError) as error:  # datasets 5.2: its scripts, its card
+        raise ConfigurationError(
+            f"dataset_name={name!r} cannot be loaded: {why_not_loaded(error)}. Mend it, or give --plan_rows."
+        ) from error
+    if split not in splits:
+        raise ConfigurationError(
+            f"dataset_train_split={split!r} is no split of {name!r}, which has {', '.join(map(repr, splits))}."
+        )
+    return len(splits[split])
+
+
+def _show_memory(script_args: VADEScriptArguments, args: Any, model_args: ModelConfig, launch: Launch) -> None:
+    """Print the estimate of GPU memory, or why there is none. `args` is a `planned_config`."""
+    from .memory import GIB, Lengths, estimate_memory, gib, why_no_estimate
+    from .model_shape import read_model_shape
+
+    pass
+
+    reason = "use_cpu is set" if args.planned_on_cpu else why_no_estimate(args, model_args)
+    prompt = script_args.plan_prompt_tokens or args.vade_max_prompt_length
+    if prompt is None and args.vllm_max_model_length is not None:
+        prompt = args.vllm_max_model_length - args.max_completion_length
+    if reason is None and prompt is None:
+        reason = "the longest prompt is not known: set --plan_prompt_tokens or vade_max_prompt_length"
+    if reason is None and model_args.model_name_or_path is None:
+        reason = "no model is named: set --model_name_or_path"
+    if reason is not None:
+        print(f"No estimate of GPU memory: {reason}.")
+        return
+    shape = read_model_shape(model_args.model_name_or_path, revision=model_args.model_revision)
+    lengths = Lengths(prompt, min(script_args.plan_image_tokens, prompt), args.max_completion_length)
+    estimate = estimate_memory(
+        args,
+        shape,
+        launch,
+        lengths,
+        gpu=int(script_args.plan_gpu_memory * GIB),
+        dtype=(args.model_init_kwargs or {}).get("dtype", model_args.dtype),
+        flash="flash" in str(model_args.attn_implementation),
+    )
+    print_table(f"Estimated memory of one GPU, which has {gib(estimate.gpu)}", memory_rows(estimate))
+    print(
+        f"{shape.parameters:,} parameters. Micro-batches of {args.per_device_train_batch_size} rows, padded to\n"
+        f"prompts of {prompt:,} tokens and completions of {lengths.completion:,}, with {lengths.image:,} image\n"
+        "tokens a row on average.\n"
+        "* certain; the rest is an estimate. Left out: fragmentation, the CUDA context, communication buffers."
+    )
+    if estimate.kv_cache_tokens is not None:
+        print(
+            f"vLLM's share: at most {estimate.kv_cache_tokens:,} tokens of KV cache in each engine, or "
+            f"{estimate.parallel_sequences:,} of the longest sequences at a time."
+        )
+    estimate.refuse_what_cannot_fit()
+    print(verdict(estimate))

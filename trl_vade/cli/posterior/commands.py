@@ -1,0 +1,229 @@
+"""`trl-vade posterior`: what a run found hard, looked at, shared and fetched.
+
+Here are the commands; the numbers are made in `posterior_views` and printed in `posterior_printing`.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+LOGIN = (
+    "A SOURCE is a checkpoint, an output directory, a .parquet file, a folder of steps or one step of it, or a "
+    "repository of the Hub, "
+    "user/repo or user/repo@revision. The Hub's login is that of `hf auth login`, or HF_TOKEN; no command takes a "
+    "token."
+)
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Look at posteriors, and bring them to the Hub and back: what each row of a run's data set was worth.",
+    epilog=LOGIN,
+)
+
+Sort = Literal["pass_rate", "visits", "last_step", "alpha", "beta", "index", "sample_id"]
+
+Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="A folder, a .parquet file, or user/repo[@revision] on the Hub.")
+]
+
+Revision = Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit on the Hub.")]
+
+Step = Annotated[int | None, typer.Option("--step", min=0, help="Optimiser step; the newest one without it.")]
+
+Rows = Annotated[int, typer.Option("--rows", min=0, help="Most rows in a table.")]
+
+AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON for other programs, with nothing around it.")]
+
+
+@app.command(epilog=LOGIN, short_help="Print what a run found hard and easy.")
+def show(
+    source: Source,
+    revision: Revision = None,
+    step: Step = None,
+    rows: Rows = 20,
+    sort: Annotated[
+        Sort, typer.Option("--sort", help="Column whose lowest and highest rows are shown.")
+    ] = "pass_rate",
+    as_json: AsJSON = False,
+) -> None:
+    """Print the facts of a run, a histogram of its pass rates, and its hardest and easiest rows.
+
+    \b
+    Examples:
+      trl-vade posterior show qwen-vade
+      trl-vade posterior show you/vade-posterior@step-000100 --rows 40
+      trl-vade posterior show you/vade-posterior --step 100 --sort visits
+      trl-vade posterior show you/vade-posterior --json | jq .mean_pass_rate
+    """
+    from trl_vade.hub.posteriors.source import load_posterior
+
+    from .printing import print_posterior
+    from .views import both_ends, order_by, row_records, summarise_posterior
+
+    table = load_posterior(source, revision, step=step)
+    summary = summarise_posterior(table)
+    first, last = (row_records(table, part) for part in both_ends(order_by(table, sort), rows))
+    if as_json:
+        _print_json({**summary, "facts": table.metadata, "sorted_by": sort, "lowest": first, "highest": last})
+    else:
+        print_posterior(table, summary, sort, first, last)
+
+
+@app.command(epilog=LOGIN, short_help="Publish a run's posterior on the Hub.")
+def push(
+    output_dir: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUTPUT_DIR",
+            help="An output directory, a checkpoint, a .parquet file, or a folder of steps, as is kept of a push.",
+        ),
+    ],
+    repo: Annotated[
+        str, typer.Argument(metavar="REPO", help="Data-set repository: user/name, or name for one of your own.")
+    ],
+    private: Annotated[
+        bool | None,
+        typer.Option("--private/--public", help="Of a repository that is made; else as your settings say."),
+    ] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option("--revision", help="Branch, made where it is missing; tags are set on main alone."),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--dataset", help="The run's data set, a folder or user/name[@revision]: rows get its ids and tasks."
+        ),
+    ] = None,
+    dataset_config: Annotated[str | None, typer.Option("--dataset_config", help="Its configuration.")] = None,
+    split: Annotated[str, typer.Option("--split", help="Its split.")] = "train",
+    task_column: Annotated[
+        str | None, typer.Option("--task_column", help="Its column of tasks; without it `task`, if there.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a table of this step that has more rows, tasks or facts.")
+    ] = False,
+) -> None:
+    """Publish the posterior of a run as a step of a data-set repository.
+
+    Without --dataset the rows are named by the hashes that the run kept of them. With it, which must be the very rows
+    that the run chose from, by their `id`, with their `task`: these can then be read by all who can read the
+    repository.
+
+    Where the repository has this step already, its table is replaced, unless rows, tasks or facts would be lost. Where
+    it has a newer one, that stays `latest`.
+
+    \b
+    Examples:
+      trl-vade posterior push qwen-vade you/vade-posterior --private
+      trl-vade posterior push qwen-vade/checkpoint-100 you/vade-posterior \\
+        --dataset you/your-questions --split train
+    """
+    from trl_vade.hub.posteriors.repository import publish_posterior
+    from trl_vade.hub.posteriors.source import load_posterior
+
+    from .files import named_table
+
+    if dataset is None:
+        table = load_posterior(output_dir)
+    else:
+        table = named_table(output_dir, dataset, config=dataset_config, split=split, task_column=task_column)
+    address = publish_posterior(table, repo, revision=revision, private=private, force=force)
+    typer.echo(f"Published: {address}")
+
+
+@app.command(epilog=LOGIN, short_help="Fetch a posterior from the Hub.")
+def pull(
+    source: Source,
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where step-XXXXXX/posterior.parquet goes.")],
+    revision: Revision = None,
+    step: Step = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a different file that is there.")] = False,
+) -> None:
+    """Fetch a posterior as DIRECTORY/step-XXXXXX/posterior.parquet; a different file there is not replaced.
+
+    \b
+    Examples:
+      trl-vade posterior pull you/vade-posterior posteriors
+      trl-vade posterior pull you/vade-posterior posteriors --step 100
+      trl-vade posterior pull you/qwen-vade@main posteriors --force
+    """
+    from trl_vade.hub.posteriors.source import load_posterior
+
+    from .files import write_step
+
+    path, written = write_step(load_posterior(source, revision, step=step), directory, force=force)
+    typer.echo(f"{'Written' if written else 'There already'}: {path}")
+
+
+@app.command(epilog=LOGIN, short_help="Print which rows became easy or hard.")
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help="The earlier SOURCE, or the one to compare with.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The later SOURCE.")],
+    revision_a: Annotated[str | None, typer.Option("--revision_a", help="Of the first on the Hub.")] = None,
+    revision_b: Annotated[str | None, typer.Option("--revision_b", help="Of the second on the Hub.")] = None,
+    step_a: Annotated[int | None, typer.Option("--step_a", min=0, help="Optimiser step of the first.")] = None,
+    step_b: Annotated[int | None, typer.Option("--step_b", min=0, help="Optimiser step of the second.")] = None,
+    threshold: Annotated[
+        float, typer.Option("--threshold", min=0.01, max=1.0, help="Change of a pass rate that counts.")
+    ] = 0.25,
+    rows: Rows = 20,
+    as_json: AsJSON = False,
+) -> None:
+    """Print which rows became easy and which became hard from one posterior to another.
+
+    Rows are found again by their sample_id, or by its hash where one of the two has hashes, as checkpoints have; a row
+    that only one of them has seen is counted, and not compared.
+
+    \b
+    Examples:
+      trl-vade posterior diff qwen-vade/checkpoint-100 qwen-vade
+      trl-vade posterior diff you/vade-posterior you/vade-posterior \\
+        --step_a 100 --step_b 500 --threshold 0.4
+      trl-vade posterior diff you/run-1 you/run-2 --json
+    """
+    from trl_vade.hub.posteriors.source import load_posterior
+
+    from .printing import print_difference
+    from .views import compare
+
+    found = compare(load_posterior(a, revision_a, step=step_a), load_posterior(b, revision_b, step=step_b), threshold)
+    if as_json:
+        _print_json(found.as_json())
+    else:
+        print_difference(found, rows)
+
+
+@app.command(epilog=LOGIN, short_help="Write a posterior as .parquet, .csv or .jsonl.")
+def export(
+    source: Source,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .parquet, .csv or .jsonl file, which is replaced if it is there.")
+    ],
+    revision: Revision = None,
+    step: Step = None,
+) -> None:
+    """Write a posterior as one file, of the kind that its ending says.
+
+    A .parquet file also holds the facts of the run. In .csv and .jsonl, what is not known is empty or null.
+
+    \b
+    Examples:
+      trl-vade posterior export qwen-vade posterior.csv
+      trl-vade posterior export you/vade-posterior posterior.jsonl --step 100
+    """
+    from trl_vade.hub.posteriors.source import load_posterior
+
+    from .files import check_ending, export_table
+
+    check_ending(file)  # before anything is downloaded
+    table = load_posterior(source, revision, step=step)
+    export_table(table, file)
+    typer.echo(f"Written: {file} ({len(table):,} rows)")
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, allow_nan=False))

@@ -1,0 +1,175 @@
+"""Posteriors as files of a user's choice, and the names that their rows get from a data set."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from trl_vade.checks import shown
+from trl_vade.errors import ConfigurationError, SnapshotError, SnapshotMismatchError, VADEError
+from trl_vade.files import save_whole
+from trl_vade.hub.posteriors.repository import table_path
+from trl_vade.hub.posteriors.source import split_source
+from trl_vade.hub.posteriors.table import PosteriorTable, facts_of, posterior_table, read_table, write_table
+from trl_vade.hub.uploading import hub_id
+from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE, Snapshot, load_snapshot
+
+from .views import COLUMNS, named_by_keys, row_records
+
+ENDINGS = (".parquet", ".csv", ".jsonl")
+
+
+def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -> tuple[Path, bool]:
+    """Write `table` into a folder of the shared form; return its path and whether it had to be written.
+
+    Raises:
+        VADEError: a different file is there and `force` is not set, or the table does not say its step.
+        OSError: the disk refused.
+    """
+    step = table.metadata.get("global_step")
+    if step is None:
+        raise VADEError(
+            "This posterior does not say of which optimiser step it is (the tool that wrote it lost its metadata), so "
+            "its folder has no name. `trl-vade posterior export` writes it to a file of your choice."
+        )
+    if not directory.is_dir() and directory.exists():
+        raise VADEError(f"{directory} is a file; give a folder, or `trl-vade posterior export` a file of your choice.")
+    path = directory / table_path(int(step))
+    with TemporaryDirectory() as folder:
+        write_table(table, Path(folder) / path.name)
+        content = (Path(folder) / path.name).read_bytes()
+    if path.exists():
+        if path.read_bytes() == content:
+            return path, False
+        if not force:
+            raise VADEError(
+                f"{path} is there and holds something else{_other_names(table, path)}. --force replaces it; or give "
+                "another folder."
+            )
+    save_whole(path, content)
+    return path, True
+
+
+def _other_names(table: PosteriorTable, path: Path) -> str:
+    """What is to be said where the same rows may have other names in the file `path`."""
+    try:
+        there = named_by_keys(read_table(path))
+    except SnapshotError:
+        return ""
+    words = {True: "hashes", False: "their ids"}
+    here = named_by_keys(table)
+    return (
+        "" if here == there else f": its rows are named by {words[there]} and these, maybe the same, by {words[here]}"
+    )
+
+
+def check_ending(path: Path) -> str:
+    """Return the ending of `path` in small letters, or raise `ConfigurationError` unless it is one of `ENDINGS`."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise ConfigurationError(
+            f"{path} ends in {shown(ending)}; the ending says what is written: give {', '.join(ENDINGS)}."
+        )
+    return ending
+
+
+def export_table(table: PosteriorTable, path: Path) -> None:
+    """Write `table` as the ending of `path` says: .parquet (with its facts), .csv or .jsonl (a JSON object a line).
+
+    Raises:
+        ConfigurationError: another ending; nothing is written.
+        OSError: the disk refused.
+    """
+    ending = check_ending(path)
+    if ending == ".parquet":
+        write_table(table, path)
+        return
+    records = row_records(table, range(len(table)))
+    text = io.StringIO(newline="")
+    if ending == ".jsonl":
+        text.writelines(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
+    else:
+        names = [name for name in COLUMNS if name != "task" or table.task is not None]
+        # Texts in quotes: Python 3.11 would leave them away round a lone carriage return, and a reader lose the row.
+        writer = csv.DictWriter(text, names, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+        writer.writeheader()
+        writer.writerows(records)
+    save_whole(path, text.getvalue().encode())
+
+
+def named_table(
+    folder: Path, name: str, *, config: str | None = None, split: str = "train", task_column: str | None = None
+) -> PosteriorTable:
+    """Return the posterior of a checkpoint or an output directory, with the names and the tasks of its data set.
+
+    Args:
+        folder: with a snapshot.
+        name: of the data set: "user/name" or "user/name@revision" on the Hub, or a folder.
+        config: its configuration.
+        split: its split.
+        task_column: the column with the tasks; None takes `task` where it is there.
+
+    Raises:
+        ConfigurationError: the folder has no snapshot; the data set cannot be loaded, or lacks the column.
+        SnapshotError: the snapshot is damaged, or the data set does not have the rows that it is about, in
+            their order.
+    """
+    if not any((folder / file).is_file() for file in (METADATA_FILE, POSTERIOR_FILE)):
+        raise ConfigurationError(
+            f"--dataset names the rows of a checkpoint or an output directory, and {folder} has no {METADATA_FILE}. "
+            "Name one of these, or leave --dataset out: a table that is written already has the names it was given."
+        )
+    snapshot = load_snapshot(folder)
+    return posterior_table(snapshot, **_names_from(snapshot, name, config, split, task_column))
+
+
+def _names_from(
+    snapshot: Snapshot, name: str, config: str | None, split: str, task_column: str | None
+) -> dict[str, Any]:
+    """What `posterior_table` takes of the data set: `sample_id`, `task` and `facts`."""
+    from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
+    from trl_vade.data.row_names import RowNames, names_and_tasks
+    from trl_vade.hub.dataset_origin import hub_origin
+
+    place, revision = (name, None) if Path(name).exists() else split_source(name)
+    dataset = _load_rows(place, config, split, revision)
+    if task_column is not None and task_column not in dataset.column_names:
+        raise ConfigurationError(
+            f"{name} has no column {shown(task_column)}; it has {', '.join(dataset.column_names)}."
+        )
+    keys, _ = sample_keys(dataset)
+    here, saved = dataset_fingerprint(keys), snapshot.metadata.get("dataset_fingerprint")
+    if here != saved:
+        raise SnapshotMismatchError(
+            f"The split {split} of {name} ({len(dataset):,} rows) is not what the posterior is about "
+            f"({snapshot.sampler_state['posterior']['num_samples']:,} rows): the fingerprints of their rows differ "
+            f"({here[:12]}... and {str(saved)[:12]}...), so names would go to the wrong rows. "
+            "Give the data set of that run, without the rows that vade_max_prompt_length dropped, or leave --dataset "
+            "out: rows are then named by their hashes."
+        )
+    origin = dict(zip(("dataset", "dataset_revision"), hub_origin(dataset, hub_id(place)), strict=True))
+    facts = facts_of(snapshot) | {fact: value for fact, value in origin.items() if value is not None}
+    visited = snapshot.sampler_state["posterior"]["sample_index"]
+    return names_and_tasks(RowNames(dataset, keys), visited, task_column or "task") | {"facts": facts}
+
+
+def _load_rows(place: str, config: str | None, split: str, revision: str | None) -> Any:
+    from datasets import load_dataset, load_from_disk
+    from datasets.exceptions import DatasetsError
+    from yaml import YAMLError
+
+    from trl_vade.data.row_keys import why_not_loaded
+
+    try:
+        if (Path(place) / "dataset_dict.json").exists():  # as `save_to_disk` leaves several splits
+            return load_from_disk(place)[split]
+        if (Path(place) / "state.json").exists():  # and one
+            return load_from_disk(place)
+        return load_dataset(place, config, split=split, revision=revision)
+    # datasets 5.2: an unknown split or configuration is a ValueError, a script a RuntimeError, a card a YAMLError.
+    except (ValueError, KeyError, OSError, RuntimeError, DatasetsError, YAMLError) as error:
+        raise ConfigurationError(
+            f"--dataset {place} with --split {split} cannot be loaded: {why_not_loaded(error)}"
+        ) from error

@@ -1,0 +1,128 @@
+"""The arguments of `scripts/train_vade.py` beside those of TRL and of the trainer."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from transformers import HfArgumentParser
+from trl import ScriptArguments
+
+from trl_vade.errors import ConfigurationError
+
+TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
+
+
+@dataclass
+class PlanArguments:
+    """What `--plan` is for; without it these do nothing."""
+
+    plan: bool = field(
+        default=False,
+        metadata={"help": "Print what the recipe means (batches, updates, rollouts, GPU memory) and train nothing."},
+    )
+    plan_accelerate: str | None = field(
+        default=None,
+        metadata={
+            "help": "Accelerate configuration that the run will be launched with: gives the number of processes and "
+            "what they share. Without it: WORLD_SIZE processes (1 where it is not set), sharing nothing."
+        },
+    )
+    plan_processes: int | None = field(default=None, metadata={"help": "Number of processes, in place of that one."})
+    plan_rows: int | None = field(
+        default=None,
+        metadata={"help": "Rows of the training split. Without it the data set is loaded from its folder."},
+    )
+    plan_prompt_tokens: int | None = field(
+        default=None,
+        metadata={
+            "help": "Tokens of the longest prompt, image tokens included. Without it: vade_max_prompt_length, else "
+            "vllm_max_model_length - max_completion_length."
+        },
+    )
+    plan_image_tokens: int = field(
+        default=1024,
+        metadata={"help": "Image tokens of a row, on average: one for 28 x 28 pixels, so 1024 are 896 x 896 pixels."},
+    )
+    plan_gpu_memory: float = field(
+        default=139.0, metadata={"help": "Memory of a GPU in GiB, as CUDA counts it. An H200 has 139."}
+    )
+
+
+@dataclass
+class VADEScriptArguments(PlanArguments, ScriptArguments):
+    """What to train on, and by which rewards."""
+
+    reward_funcs: list[str] = field(
+        default_factory=lambda: ["accuracy_reward"],
+        metadata={
+            "help": "Reward functions: names of trl.rewards (accuracy_reward, think_format_reward, ...) or dotted "
+            "import paths (my_package.rewards.my_reward). With several, set --vade_success_reward."
+        },
+    )
+    testbed_seed: int = field(default=0, metadata={"help": "Seed of the embedded data set and model."})
+    lmms_tasks: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "Benchmarks that lmms-eval runs during the training: testbed, scienceqa, chartqa, ... (as with "
+            "`trl-vade evaluate`, without those that need a judge). Needs the extra `eval`."
+        },
+    )
+    lmms_steps: int = field(default=100, metadata={"help": "Optimiser steps from one of these to the next."})
+    lmms_limit: int = field(default=64, metadata={"help": "Questions of each benchmark in these."})
+    lmms_data: list[str] = field(
+        default_factory=list,
+        metadata={"help": "TASK=FOLDER with the rows of a benchmark, in place of the Hub; `mixture` needs one."},
+    )
+    lmms_instruction: str | None = field(
+        default=None, metadata={"help": "Added to every question; `mixture`: that of the training mixture."}
+    )
+
+    def lmms_options(self) -> dict[str, Any]:
+        """What `VADEEvalCallback` takes beside the trainer; empty where no benchmark is asked for.
+
+        Raises:
+            ConfigurationError: `lmms_data` is not of the form TASK=FOLDER, or nothing would read it.
+        """
+        pairs = [text.partition("=") for text in self.lmms_data]
+        if not all(name and folder for name, _, folder in pairs) or (pairs and not self.lmms_tasks):
+            raise ConfigurationError(
+                f"--lmms_data {' '.join(self.lmms_data)}: write TASK=FOLDER, and name the task in --lmms_tasks."
+            )
+        if not self.lmms_tasks:
+            return {}
+        return {
+            "tasks": self.lmms_tasks,
+            "every_steps": self.lmms_steps,
+            "limit": self.lmms_limit,
+            "data": {name: Path(folder) for name, _, folder in pairs},
+            "instruction": self.lmms_instruction,
+        }
+
+
+def read_plan_arguments(arguments: list[str]) -> PlanArguments:
+    """The plan's own flags among the arguments: they decide how the rest is read."""
+    parser = HfArgumentParser(PlanArguments, add_help=False, allow_abbrev=False)
+    return parser.parse_args_into_dataclasses(arguments, return_remaining_strings=True, look_for_args_file=False)[0]
+
+
+def refuse_plan_in_recipe(script_args: VADEScriptArguments, plan_args: PlanArguments) -> None:
+    """Refuse a plan's options in a recipe: they are read before it, and would be passed over."""
+    for option in fields(PlanArguments):
+        if getattr(script_args, option.name) != getattr(plan_args, option.name):
+            raise ConfigurationError(
+                f"The recipe sets {option.name}={getattr(script_args, option.name)!r}. A plan's options decide how "
+                f"the recipe is read, so they are flags of the command: give --{option.name} there."
+            )
+
+
+def load_splits(script_args: VADEScriptArguments) -> Any:
+    """The data set by name: the testbed, a Hub repository or a local folder."""
+    if script_args.dataset_name == TESTBED:
+        from trl_vade.testbed import load_testbed_dataset
+
+        return load_testbed_dataset(seed=script_args.testbed_seed)
+    from datasets import load_dataset
+
+    return load_dataset(
+        script_args.dataset_name, name=script_args.dataset_config, streaming=script_args.dataset_streaming
+    )

@@ -1,0 +1,150 @@
+"""The policy in training as a model of lmms-eval: asked as the trainer asks it, with the trainer's own processor."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from lmms_eval.api.model import lmms
+from lmms_eval.evaluator import evaluate
+from lmms_eval.tasks import TaskManager, get_task_dict
+from transformers import GenerationConfig
+from trl.models import unwrap_model_for_generation
+
+from trl_vade.errors import EvaluationError
+
+from .benchmarks import Benchmark
+from .lmms.runner import correct
+from .lmms.tasks import task_folder
+from .settings import Evaluation
+
+
+def run_tasks(model: Any, evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> dict[str, Any]:
+    """Evaluate `model` in this process and return lmms-eval's results.
+
+    `simple_evaluate` would let one of several processes wait for the others (they are not here), and patch file locks
+    and SSL for good. It also seeds the generators, which is done here, and is for the caller to undo.
+    """
+    correct(evaluation.instruction, evaluation.system_prompt)
+    seed = evaluation.seeds[0]
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    with task_folder(benchmarks, evaluation.data, asked_to_think=bool(evaluation.instruction)) as folder:
+        names = [benchmark.task for benchmark in benchmarks]
+        tasks = get_task_dict(names, TaskManager("ERROR", include_path=str(folder)), "chat")
+        for name, task in tasks.items():
+            model.task_dict[name] = task.dataset
+            task.set_config(key="generation_kwargs", value=vars(evaluation.generation), update=True)
+            task.set_config(key="num_fewshot", value=0)
+        return evaluate(lm=model, task_dict=tasks, limit=evaluation.limit, bootstrap_iters=0)
+
+
+class Interrupted(Exception):
+    """The evaluation was ended between two batches, as the training was told to stop."""
+
+
+class Policy(lmms):
+    """A model of lmms-eval 0.7.3 for the trainer's. It is made anew for each evaluation.
+
+    Args:
+        trainer: a GRPOTrainer whose weights are whole on this process.
+        batch_size: questions at a time.
+        stop: asked before each batch; True ends the evaluation with `Interrupted`.
+    """
+
+    is_simple = False  # asked by messages
+
+    def __init__(self, trainer: Any, batch_size: int, stop: Callable[[], bool] = lambda: False):
+        super().__init__()
+        self.trainer, self.batch_size, self.stop = trainer, batch_size, stop
+        self.accelerator = trainer.accelerator  # lmms-eval would make another
+        self.device = trainer.accelerator.device
+        self._rank, self._world_size = 0, 1
+
+    def clean(self) -> None:
+        """Nothing: the parent's releases the accelerator's memory and deletes the model's weights."""
+
+    def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
+        """Not asked by any task here."""
+        raise NotImplementedError("Tasks that compare likelihoods are not for a policy that generates.")
+
+    def generate_until(self, requests: Sequence[Any]) -> list[str]:
+        """Answers to the requests, in their order."""
+        trainer, answers, failure = self.trainer, [], None
+        kwargs = trainer.args.gradient_checkpointing_kwargs
+        with (
+            unwrap_model_for_generation(
+                trainer.model_wrapped, self.accelerator, gradient_checkpointing_kwargs=kwargs
+            ) as model,
+            torch.no_grad(),
+        ):
+            try:
+                for start in range(0, len(requests), self.batch_size):
+                    if self.stop():
+                        raise Interrupted
+                    batch = requests[start : start + self.batch_size]
+                    answers += self._answers(model, [request.args for request in batch])
+            except BaseException as error:  # TRL 1.16 turns gradient checkpointing on again where nothing was raised
+                failure = error
+        if failure is not None:
+            raise failure
+        return answers
+
+    def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
+        """Not asked by any task here."""
+        raise NotImplementedError("Tasks of several rounds are not for a policy that answers once.")
+
+    def _answers(self, model: Any, requests: Sequence[tuple[Any, ...]]) -> list[str]:
+        processor, settings = self.trainer.processing_class, requests[0][2]  # one task's settings are the same
+        sees = hasattr(processor, "image_processor")
+        rows = [(ask, self.task_dict[task][split][row]) for _, ask, _, row, task, split in requests]
+        padding = {"padding": True, "padding_side": "left", "return_tensors": "pt"}
+        inputs = processor.apply_chat_template(
+            [as_conversation(ask(row), sees) for ask, row in rows],
+            chat_template=self.trainer.chat_template,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            **({"processor_kwargs": padding} if sees else padding),
+            **self.trainer.chat_template_kwargs,
+        ).to(self.device)
+        output = model.generate(**inputs, generation_config=self._generation(model, settings))
+        completions = output[:, inputs["input_ids"].shape[1] :]
+        return processor.batch_decode(completions, skip_special_tokens=True)
+
+    def _generation(self, model: Any, settings: dict[str, Any]) -> GenerationConfig:
+        tokenizer = getattr(self.trainer.processing_class, "tokenizer", self.trainer.processing_class)
+        image_token = getattr(model.config, "image_token_id", None)
+        sampling = {name: settings[name] for name in ("temperature", "top_p", "top_k")}
+        return GenerationConfig(
+            max_new_tokens=settings["max_new_tokens"],
+            **(sampling | {"do_sample": True} if settings["temperature"] > 0 else {"do_sample": False}),
+            # What is None here is taken from the model's own generation_config, which training does not follow either.
+            repetition_penalty=self.trainer.args.repetition_penalty,
+            min_p=self.trainer.args.min_p,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=self.trainer.eos_token_ids,
+            suppress_tokens=None if image_token is None else [image_token],  # as TRL 1.16 does
+            disable_compile=True,
+        )
+
+
+def as_conversation(messages: Sequence[dict[str, Any]], sees: bool) -> list[dict[str, Any]]:
+    """Messages of lmms-eval as transformers takes them: an image is `image` there and `url` here; a tokenizer takes
+    plain text.
+
+    Raises:
+        EvaluationError: there are images, and a model that does not see.
+    """
+    if sees:
+        return [{**message, "content": [_part(part) for part in message["content"]]} for message in messages]
+    if any(part["type"] != "text" for message in messages for part in message["content"]):
+        raise EvaluationError("This task's questions have images, and the policy has no image processor.")
+    return [{**message, "content": "".join(part["text"] for part in message["content"])} for message in messages]
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "image", "image": part["url"]} if part["type"] == "image" else dict(part)

@@ -1,0 +1,148 @@
+"""A folder in which lmms-eval finds the tasks of `eval/tasks/`, for the time of an evaluation.
+
+lmms-eval 0.7.3 looks an `include` up beside the file that has it. Its own tasks are inside its package, whose place no
+file of ours can know: so our files are linked into a new folder, beside a link to lmms-eval's.
+"""
+
+import hashlib
+import importlib.util
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trl_vade.checks import shown
+from trl_vade.errors import ConfigurationError
+
+from ..benchmarks import Benchmark
+from .scoring import evaluation_folder
+
+
+def _words(**words: str) -> dict[str, Any]:
+    return {"lmms_eval_specific_kwargs": {"default": words}}
+
+
+_LETTER = "Answer with the option's letter from the given choices."
+
+_SCIENCEQA = _words(format="default", pre_prompt="", post_prompt=f"\n{_LETTER}")
+
+THOUGHTFUL = {
+    "chartqa": _words(pre_prompt="", post_prompt=""),
+    "scienceqa": _SCIENCEQA,
+    "scienceqa_img": _SCIENCEQA,
+    **dict.fromkeys(
+        ("mathvision", "mathvision_rules"),
+        _words(prompt_format="solution", mc_prompt=_LETTER, short_answer_prompt="Answer the question with a number."),
+    ),
+}
+"""Words around a question that leave room for an instruction: lmms-eval's own ask for a single word (ChartQA), or for
+a letter "directly"."""
+
+
+@contextmanager
+def task_folder(
+    benchmarks: Sequence[Benchmark], data: Mapping[str, Path], *, asked_to_think: bool = False
+) -> Iterator[Path]:
+    """Yield a folder with one task a benchmark, to be given as `--include_path`; it is removed at the end.
+
+    Args:
+        benchmarks: the benchmarks.
+        data: by a benchmark's name, the folder that has its rows; the others come from the Hub.
+        asked_to_think: whether an instruction follows the questions, so that theirs may not contradict it.
+
+    Raises:
+        ConfigurationError: lmms-eval is not installed.
+    """
+    with tempfile.TemporaryDirectory(prefix="vade-tasks-") as name:
+        base, tasks = Path(name, "base"), Path(name, "tasks")
+        base.mkdir()
+        tasks.mkdir()
+        (base / "lmms_eval").symlink_to(_builtin_tasks())
+        for benchmark in benchmarks:
+            file = f"{benchmark.task}.yaml"
+            (base / file).symlink_to((evaluation_folder("tasks") / file).resolve())
+            rows = _local(Path(data[benchmark.name])) if benchmark.name in data else {}
+            words = THOUGHTFUL.get(benchmark.name, {}) if asked_to_think else {}
+            text = yaml.safe_dump({"include": str(base / file), "task": benchmark.task, **rows, **words})
+            (tasks / file).write_text(text, encoding="utf-8")
+        yield tasks
+
+
+def default_rows(names: Sequence[str]) -> dict[str, Path]:
+    """The folders of rows that are neither on the Hub nor given: the testbed's validation split, as it trains."""
+    if "testbed" not in names:
+        return {}
+    from trl_vade.testbed import load_testbed_dataset
+    from trl_vade.testbed.cache import cached_directory
+    from trl_vade.testbed.dataset import FORMAT_VERSION
+
+    def build(directory: Path) -> None:
+        load_testbed_dataset()["validation"].to_parquet(directory / "validation-00000-of-00001.parquet")
+
+    return {"testbed": cached_directory("testbed-validation", {"format": FORMAT_VERSION}, build)}
+
+
+def check_rows(benchmark: Benchmark, folder: Path) -> None:
+    """Refuse a folder that cannot hold the rows of `benchmark`, by its splits and columns.
+
+    Raises:
+        ConfigurationError: it is not there, is no data set, or lacks the split or the column that are needed.
+    """
+    given = f"--data {benchmark.name}={folder}"
+    needed = f"the split {benchmark.split!r} with a column {benchmark.column!r}"
+    if not folder.is_dir():
+        raise ConfigurationError(f"{given}: there is no such folder. It has to hold a data set: {needed}.")
+    try:
+        splits = _columns(folder)
+    except Exception as error:  # whatever `datasets` raises about a folder that is none
+        raise ConfigurationError(
+            f"{given}: `datasets` cannot read this folder ({type(error).__name__}: {shown(str(error))}). It has to "
+            f"hold a data set as Parquet, or as save_to_disk() writes it: {needed}."
+        ) from error
+    if benchmark.column not in splits.get(benchmark.split, ()):
+        found = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in splits.items())
+        # datasets 5.2 takes a file `testmini-00000-of-00001.parquet` that is not in `data` for one of the split train.
+        raise ConfigurationError(
+            f"{given}: {needed} is needed. There are: {found or 'no splits'}. A Parquet file is of this split as "
+            f"data/{benchmark.split}-00000-of-00001.parquet."
+        )
+
+
+def rows_digest(folder: Path) -> str:
+    """16 hexadecimal digits of a folder's files, every byte: other rows are another evaluation."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):
+        with path.open("rb") as file:
+            name = str(path.relative_to(folder)).encode(errors="surrogateescape")
+            digest.update(name + hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+def _columns(folder: Path) -> dict[str, list[str]]:
+    """The columns of every split."""
+    import datasets
+
+    if _saved_to_disk(folder):
+        loaded = datasets.load_from_disk(str(folder))
+        splits = loaded if isinstance(loaded, datasets.DatasetDict) else {}
+        return {name: list(rows.column_names) for name, rows in splits.items()}
+    return {name: list(rows.column_names) for name, rows in datasets.load_dataset(str(folder)).items()}
+
+
+def _saved_to_disk(folder: Path) -> bool:
+    return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
+
+
+def _local(folder: Path) -> dict[str, Any]:
+    saved = {"load_from_disk": True} if _saved_to_disk(folder) else {"token": False}
+    return {"dataset_path": str(folder.resolve()), "dataset_name": None, "dataset_kwargs": saved}
+
+
+def _builtin_tasks() -> Path:
+    found = importlib.util.find_spec("lmms_eval")
+    if found is None or not found.submodule_search_locations:
+        raise ConfigurationError('lmms-eval is not installed here: pip install "trl-vade[eval]".')
+    return Path(found.submodule_search_locations[0]) / "tasks"

@@ -1,0 +1,253 @@
+"""`results.json` of an evaluation: read and checked, as a table beside the paper's, and as lines of a model card."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from trl_vade.checks import shown
+from trl_vade.errors import EvaluationError
+from trl_vade.hub.cards import markdown_table
+
+from ..benchmarks import BENCHMARKS, FIVE, PAPER, PaperRow
+
+FORMAT = 1
+"""Of `results.json`."""
+
+PAPER_JUDGE = "Qwen2.5-72B-Instruct"
+
+_Types = Mapping[str, tuple[type, ...]]
+
+
+_NUMBER, _TEXT, _NONE = (int, float), (str,), (type(None),)
+
+_TOP: _Types = {
+    "format": (int,),
+    "model": (dict,),
+    "backend": _TEXT,
+    "seeds": (list,),
+    "limit": (int, *_NONE),
+    "generation": (dict,),
+    "system_prompt": (str, *_NONE),
+    "instruction": (str, *_NONE),
+    "data": (dict,),
+    "judge": (dict, *_NONE),
+    "command": _TEXT,
+    "versions": (dict,),
+    "started": _TEXT,
+    "finished": _TEXT,
+    "benchmarks": (dict,),
+    "average": (dict,),
+}
+
+_MODEL: _Types = {"name": _TEXT, "revision": (str, *_NONE), "fingerprint": _TEXT}
+
+_GENERATION: _Types = {"temperature": _NUMBER, "top_p": _NUMBER, "top_k": (int,), "max_new_tokens": (int,)}
+
+_JUDGE: _Types = {"model": _TEXT, "url": _TEXT}
+
+_MEAN: _Types = {"mean": _NUMBER, "stderr": (*_NUMBER, *_NONE)}
+
+_AVERAGE: _Types = {"of": (list,), **_MEAN}
+
+_BENCHMARK: _Types = {
+    **dict.fromkeys(("title", "task", "metric"), _TEXT),
+    "dataset": (str, *_NONE),
+    "questions": (int,),
+    **_MEAN,
+    "identical_runs": (bool,),
+    "runs": (list,),
+}
+
+_RUN: _Types = {
+    **dict.fromkeys(("seed", "questions", "unscored", "unreadable_verdicts"), (int,)),
+    "score": _NUMBER,
+    "value": (*_NUMBER, *_NONE),
+    "results_file": _TEXT,
+}
+
+
+def read_results(output: Path) -> dict[str, Any]:
+    """The `results.json` of the output directory `output`.
+
+    Raises:
+        EvaluationError: it is not there, or is not what `write_results` of this release writes.
+        OSError: it is there and cannot be read.
+    """
+    path = output / "results.json"
+    try:
+        results: dict[str, Any] = json.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError as error:
+        raise EvaluationError(
+            f"There is no {path}; it is written when every run is finished. Run the evaluation's command again: "
+            "finished runs are kept."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise EvaluationError(
+            f"{path} is no whole JSON ({error}); it is written in one step, so something else changed it. Run the "
+            "evaluation's command again: finished runs are kept."
+        ) from error
+    check_results(results, str(path))
+    return results
+
+
+def check_results(results: Any, what: str) -> None:
+    """Raise `EvaluationError` unless `results` has the keys and types of `results.json`, format 1."""
+    if not isinstance(results, dict) or results.get("format") != FORMAT:
+        found = results.get("format") if isinstance(results, dict) else results
+        raise EvaluationError(
+            f"{what}: its format is {shown(found)}; it must be {FORMAT}, the only one this release knows. Take the "
+            "release of trl_vade that wrote it, or run the evaluation's command again."
+        )
+    _check(what, results, _TOP)
+    _check(f"{what}, model", results["model"], _MODEL)
+    _check(f"{what}, generation", results["generation"], _GENERATION)
+    if results["judge"] is not None:
+        _check(f"{what}, judge", results["judge"], _JUDGE)
+    _check(f"{what}, average", results["average"], _AVERAGE)
+    for name, benchmark in results["benchmarks"].items():
+        _check(f"{what}, {name}", benchmark, _BENCHMARK)
+        for run in benchmark["runs"]:
+            _check(f"{what}, a run of {name}", run, _RUN)
+        seeds = [run["seed"] for run in benchmark["runs"]]
+        _check_same(f"{what}: the seeds of {name}'s runs", seeds, results["seeds"])
+    _check_same(f"{what}: the benchmarks of the average", results["average"]["of"], list(results["benchmarks"]))
+
+
+def _check(what: str, part: Any, types: _Types) -> None:
+    for name, expected in types.items():
+        value = part.get(name, "not there") if isinstance(part, dict) else part
+        sound = isinstance(part, dict) and name in part and isinstance(value, expected)
+        if isinstance(value, bool):
+            sound = sound and bool in expected  # a bool is an int as well
+        if isinstance(value, float):
+            sound = sound and math.isfinite(value)
+        if not sound:
+            kinds = " or ".join(kind.__name__ for kind in expected)
+            raise EvaluationError(
+                f"{what}: {name!r} is {shown(value)}; it must be of type {kinds}, as this release writes it. Run the "
+                "evaluation's command again: finished runs are kept."
+            )
+
+
+def _check_same(what: str, found: Sequence[Any], expected: Sequence[Any]) -> None:
+    if found != expected or not found:
+        raise EvaluationError(
+            f"{what} are {shown(found)}; they must be {shown(expected)} and at least one, or the means are of other "
+            "runs than it says. Run the evaluation's command again: finished runs are kept."
+        )
+
+
+def results_table(results: Mapping[str, Any]) -> str:
+    """The results as a table in Markdown with the paper's rows below this model's, and what the figures are of."""
+    benchmarks, average = results["benchmarks"], results["average"]
+    whole = set(average["of"]) == set(FIVE)
+    head = ["Model", *(benchmark["title"] for benchmark in benchmarks.values())]
+    head.append("Average" if whole else f"Average of these {len(average['of'])}")
+    rows = [[results["model"]["name"], *map(_with_error, benchmarks.values()), _with_error(average)]]
+    rows += [_paper_cells(row, list(benchmarks)) for row in _paper_rows(results)]
+    if len(benchmarks) == 1:  # it is its own average
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    return "\n".join([markdown_table(head, rows), "", *(f"* {line}" for line in _notes(results))])
+
+
+def _with_error(part: Mapping[str, Any]) -> str:
+    return f"{part['mean']:.2f}" if part["stderr"] is None else f"{part['mean']:.2f} ± {part['stderr']:.2f}"
+
+
+def _paper_rows(results: Mapping[str, Any]) -> list[PaperRow]:
+    """Rows of the paper's table to compare with: of the model's size if its name says one of the paper's two."""
+    if not any(name in FIVE for name in results["benchmarks"]):
+        return []
+    sizes = {size.upper() for size in re.findall(r"(?<![\d.])[37]B(?![a-z\d])", results["model"]["name"], re.I)}
+    return [row for row in PAPER if not sizes or any(f"-{size}-" in row.model for size in sizes)]
+
+
+def _paper_cells(row: PaperRow, names: Sequence[str]) -> list[str]:
+    """A row of the paper: "-" where it has no figure, and for the average where it does not have them all."""
+    scores = dict(zip(FIVE, row.scores, strict=True))
+    method = "base" if row.method == "base" else f"{row.algorithm}, {row.method}"
+    cells = [f"{scores[name]:.2f}" if name in scores else "-" for name in names]
+    average = f"{fmean(scores[name] for name in names):.2f}" if set(names) <= set(FIVE) else "-"
+    return [f"{row.model}, {method} (paper)", *cells, average]
+
+
+def _notes(results: Mapping[str, Any]) -> list[str]:
+    """What the figures are of, a sentence or two each."""
+    benchmarks, seeds, judge = results["benchmarks"], results["seeds"], results["judge"]
+    runs = f"over {len(seeds)} runs (seeds {', '.join(map(str, seeds))})" if len(seeds) > 1 else f"seed {seeds[0]}"
+    error = "mean ± standard error of the mean " if len(seeds) > 1 else "one run, "
+    notes = [f"Per cent, average@{len(seeds)}: {error}{runs}."]
+    notes += [_column_note(name, results) for name in benchmarks]
+    if results["limit"] is not None:
+        notes.append(f"Only the first {results['limit']} questions of each benchmark: not comparable with the paper.")
+    if judge is not None:
+        unreadable = sum(run["unreadable_verdicts"] for part in benchmarks.values() for run in part["runs"])
+        paper = "" if PAPER_JUDGE in judge["model"] else f" The paper's judge is {PAPER_JUDGE}."
+        lost = f" {unreadable} of its answers were no verdict and count as wrong." if unreadable else ""
+        notes.append(f"Judge: {judge['model']}.{paper}{lost}")
+    same = [part["title"] for part in benchmarks.values() if part["identical_runs"]]
+    if same:
+        notes.append(f"All runs of {', '.join(same)} gave the same texts: they are no independent runs.")
+    return notes + _paper_notes(results)
+
+
+def _column_note(name: str, results: Mapping[str, Any]) -> str:
+    part = results["benchmarks"][name]
+    folder = "the embedded data set" if name == "testbed" else f"the user's folder {results['data'].get(name)}"
+    place = part["dataset"] or folder
+    unscored = max(run["unscored"] for run in part["runs"])
+    left_out = f"; {unscored} more have no reference that can be read" if unscored else ""
+    return f"{part['title']}: `{part['metric']}` over {part['questions']} questions of {place}{left_out}."
+
+
+def _paper_notes(results: Mapping[str, Any]) -> list[str]:
+    names = list(results["benchmarks"])
+    if not any(name in FIVE for name in names):
+        return []
+    notes = ["The rows of the paper: VADE, arXiv 2511.18902, Table 1, average@4; it does not say how it sampled."]
+    if len(names) == 1:
+        return notes
+    if not set(names) <= set(FIVE):
+        notes.append("The average is over benchmarks that the paper does not have: its rows have none beside it.")
+    elif set(names) != set(FIVE):
+        notes.append(
+            f"The averages, the paper's as well, are over {', '.join(names)}, and not over the paper's {len(FIVE)}."
+        )
+    return notes
+
+
+def card_lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The figures for a model card, a line a benchmark and one for their average; values in per cent.
+
+    "metric" says how many runs are averaged and, with a limit, that not all questions were asked. "dataset", "config"
+    and "split" are None where the questions were in a folder of the user's.
+    """
+    asked = "" if results["limit"] is None else f", first {results['limit']} questions"
+    average_at = f"average@{len(results['seeds'])}"
+    lines = []
+    for name, part in results["benchmarks"].items():
+        known = BENCHMARKS.get(name) if part["dataset"] is not None else None
+        line = _card_line(part["title"], f"{average_at} {part['metric']}{asked}", part, len(results["seeds"]))
+        place = {"dataset": part["dataset"], "config": known and known.config, "split": known and known.split}
+        lines.append({**line, **place})
+    average = results["average"]
+    if len(lines) > 1:
+        lines.append(_card_line("Average", f"{average_at}{asked}", average, len(results["seeds"])))
+    return lines
+
+
+def _card_line(title: str, metric: str, part: Mapping[str, Any], runs: int) -> dict[str, Any]:
+    return {
+        "benchmark": title,
+        "metric": metric,
+        "value": round(part["mean"], 2),
+        "stderr": part["stderr"],
+        "runs": runs,
+        "dataset": None,
+        "config": None,
+        "split": None,
+    }

@@ -1,0 +1,161 @@
+"""Evaluate a model on benchmarks: runs with several seeds by lmms-eval, checked, averaged and written down.
+
+A run is one (seed, benchmark). Runs that an earlier command finished in the same output directory are not run again.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import IO, Any
+
+from trl_vade.errors import JudgeError
+
+from .benchmarks import Benchmark
+from .lmms.process import run_plan
+from .lmms.tasks import task_folder
+from .models import BACKENDS, EvaluatedModel, find_model, model_arguments
+from .output_directory import keep_settings, owned
+from .results.runs import Run, finished_run, read_run, run_folder
+from .results.summary import write_results
+from .servers import spared
+from .settings import Evaluation, check, comparable
+
+Progress = Callable[[Run], None]
+
+
+def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> dict[str, Any]:
+    """Evaluate, and return what `results.json` then holds; see `eval_results.write_results`.
+
+    Args:
+        evaluation: what, and how.
+        progress: called with each run when it is finished, those of earlier commands first.
+
+    Raises:
+        ConfigurationError: it cannot work; nothing was started.
+        JudgeError: the judge is not there or no judge; runs that were finished are kept, and no results are written.
+        EvaluationError: a run failed, or gave nothing that can be believed; as above.
+    """
+    benchmarks = check(evaluation)
+    model = find_model(
+        evaluation.model,
+        backend=evaluation.backend,
+        revision=evaluation.revision,
+        server_url=evaluation.server_url,
+    )
+    arguments = model_arguments(
+        model,
+        evaluation.backend,
+        batch_size=evaluation.batch_size,
+        given=evaluation.model_args,
+        server_url=evaluation.server_url,
+    )
+    started = _now()
+    with owned(evaluation.output) as lock:
+        keep_settings(evaluation, model)
+        runs = _finished(evaluation, benchmarks)
+        if progress:
+            for run in runs.values():
+                progress(run)
+        pairs = _pairs(evaluation, benchmarks)
+        todo = [(benchmark, seed) for benchmark, seed in pairs if (benchmark.name, seed) not in runs]
+        if todo:
+            runs |= _run_all(evaluation, model, arguments, todo, lock, progress)
+        facts = {
+            **comparable(evaluation, model),
+            "seeds": list(evaluation.seeds),
+            "command": evaluation.command,
+            "started": started,
+            "finished": _now(),
+        }
+        return write_results(evaluation.output, facts, [runs[benchmark.name, seed] for benchmark, seed in pairs])
+
+
+def _pairs(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> list[tuple[Benchmark, int]]:
+    """All runs, seed by seed: an evaluation that is cut short has whole seeds."""
+    return [(benchmark, seed) for seed in evaluation.seeds for benchmark in benchmarks]
+
+
+def _finished(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> dict[tuple[str, int], Run]:
+    found = {}
+    for benchmark, seed in _pairs(evaluation, benchmarks):
+        folder = run_folder(evaluation.output, benchmark, seed)
+        if run := finished_run(folder, benchmark, seed, evaluation.limit):
+            found[benchmark.name, seed] = run
+    return found
+
+
+def _run_all(
+    evaluation: Evaluation,
+    model: EvaluatedModel,
+    arguments: Mapping[str, Any],
+    todo: Sequence[tuple[Benchmark, int]],
+    lock: IO[str],
+    progress: Progress | None,
+) -> dict[tuple[str, int], Run]:
+    """Do the runs in one process of lmms-eval; the judge is asked before the first and after each of its own."""
+    judge, runs = evaluation.judge if any(benchmark.judged for benchmark, _ in todo) else None, {}
+    if judge:
+        judge.probe()
+
+    def finished(number: int) -> None:
+        benchmark, seed = todo[number]
+        folder = run_folder(evaluation.output, benchmark, seed)
+        if judge and benchmark.judged:
+            try:
+                judge.probe()
+            except JudgeError:
+                # Whoever judged this run: it does not count, now or later.
+                (folder / "judge.json").unlink(missing_ok=True)
+                raise
+        run = runs[benchmark.name, seed] = read_run(folder, benchmark, seed, evaluation.limit)
+        if progress:
+            progress(run)
+
+    benchmarks = list(dict.fromkeys(benchmark for benchmark, _ in todo))
+    with task_folder(benchmarks, evaluation.data, asked_to_think=bool(evaluation.instruction)) as tasks:
+        plan = {
+            "model": BACKENDS[evaluation.backend],
+            "arguments": dict(arguments),
+            "device": evaluation.device,
+            "judge_delay": evaluation.judge_delay,
+            "tasks": str(tasks),
+            "instruction": evaluation.instruction,
+            "system_prompt": evaluation.system_prompt,
+            "runs": [_planned(evaluation, model, benchmark, seed) for benchmark, seed in todo],
+        }
+        log = evaluation.output.resolve() / "logs" / f"{_now().replace(':', '-')}.log"
+        environment = judge.environment(os.environ) if judge else {}
+        if evaluation.server_url:
+            key = os.environ.get("VADE_SERVER_API_KEY")
+            environment |= spared(evaluation.server_url, os.environ) | ({"VADE_SERVER_API_KEY": key} if key else {})
+        run_plan(plan, log, finished, environment=environment, lock=lock.fileno())
+    return runs
+
+
+def _planned(evaluation: Evaluation, model: EvaluatedModel, benchmark: Benchmark, seed: int) -> dict[str, Any]:
+    """A run as `lmms_runner` takes it; its folder is empty then."""
+    folder = run_folder(evaluation.output.resolve(), benchmark, seed)
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut short: lmms-eval 0.7.3 would append to its files
+    folder.mkdir(parents=True)
+    sampling = vars(evaluation.generation) | ({} if evaluation.backend == "transformers" else {"seed": seed})
+    label = re.sub(r"[^\w.-]+", "_", model.name)  # names a folder; lmms-eval splits at commas
+    options = {
+        "model": BACKENDS[evaluation.backend],
+        "model_args": f"pretrained={label}",
+        "tasks": benchmark.task,
+        "output_path": ".",
+        "seed": seed,
+        "gen_kwargs": ",".join(f"{name}={value}" for name, value in sampling.items()),
+        "batch_size": evaluation.batch_size,
+        "timezone": "UTC",
+        **({} if evaluation.limit is None else {"limit": evaluation.limit}),
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    run = {"task": benchmark.task, "folder": str(folder), "judged": benchmark.judged}
+    return {**run, "options": [*words, "--log_samples"]}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

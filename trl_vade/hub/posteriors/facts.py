@@ -1,0 +1,124 @@
+"""The facts of a run as rows of text, for the card of its posterior. A fact that is not known has no row."""
+
+from typing import Any
+
+from trl_vade.samplers.registry import SAMPLERS
+
+from ..uploading import is_hub_id
+from .table import PosteriorTable
+
+POSTERIOR_INITS = ("prior", "rollout")  # or a source, see `warm_start_source`
+
+HUB = "https://huggingface.co"
+
+
+def fact_rows(table: PosteriorTable) -> list[list[str]]:
+    """Return [name, value] of each fact that the table's metadata has, in Markdown."""
+    facts = table.metadata
+    rows = {
+        "model it began with": _model(facts.get("base_model")),
+        "model that was trained": _model(facts.get("model_repo")),
+        "data set": _dataset(facts),
+        "rows in this table": _rows(table),
+        "began with": _began_with(facts),
+        "success": _success(facts),
+        "completions of a row (G)": _number(facts.get("num_generations")),
+        "sampling temperature": _number(facts.get("temperature")),
+        "sampler": _sampler(facts),
+        "decay": _decay(facts),
+        "saved at": _saved_at(facts),
+        "rollouts until then": _number(facts.get("rollouts")),
+        "seed": _number(facts.get("seed"), separator=""),
+        "made with": _code("trl_vade", facts.get("package_version")),
+    }
+    return [[name, value] for name, value in rows.items() if value]
+
+
+def beginning(facts: dict[str, Any]) -> dict[str, bool]:
+    """Whether the run is known to have begun with another posterior (`warm`), or with nothing (`alone`)."""
+    start = facts.get("posterior_init")
+    return {"warm": bool(start) and start not in POSTERIOR_INITS, "alone": start == "prior"}
+
+
+def known_sampler(facts: dict[str, Any]) -> str | None:
+    """The sampler of the run where it is one of `SAMPLERS`, of which the card can say how it chose."""
+    sampler = facts.get("sampler")
+    return sampler if sampler in SAMPLERS else None
+
+
+def size_category(rows: int) -> str:
+    """The number of rows in the words of the Hub: "n<1K", "1K<n<10K" and so on."""
+    if rows < 1_000:
+        return "n<1K"
+    names = ["1K", "10K", "100K", "1M", "10M", "100M", "1B"]
+    place = min(len(str(rows)) - 4, len(names) - 2)
+    return f"{names[place]}<n<{names[place + 1]}"
+
+
+def _model(name: Any) -> str:
+    return f"[{name}]({HUB}/{name})" if is_hub_id(name) else ""
+
+
+def _dataset(facts: dict[str, Any]) -> str:
+    name, revision = facts.get("dataset"), facts.get("dataset_revision")
+    if not is_hub_id(name):
+        return ""
+    at = f" at [`{revision}`]({HUB}/datasets/{name}/tree/{revision})" if is_hub_id(revision) else ""
+    return f"[{name}]({HUB}/datasets/{name}){at}"
+
+
+def _rows(table: PosteriorTable) -> str:
+    total = table.metadata.get("num_samples")
+    share = f" of {total:,} ({len(table) / total:.1%})" if total else ""
+    where = ", in this run or in the posterior that it began with" if beginning(table.metadata)["warm"] else ""
+    return f"{len(table):,}{share}: those that had a score at least once{where}"
+
+
+def _began_with(facts: dict[str, Any]) -> str:
+    if not beginning(facts)["warm"]:
+        return ""
+    source, discount = str(facts["posterior_init"]), _number(facts.get("warm_start_discount"))
+    repository = is_hub_id(source.partition("@")[0]) and "/" in source
+    name = _code("", source) if repository else "a local posterior"
+    return f"{name}, discount {discount}: the share of its counts that was taken over" if discount else name
+
+
+def _success(facts: dict[str, Any]) -> str:
+    reward, threshold = _code("", facts.get("success_reward")), _number(facts.get("success_threshold"))
+    return f"{reward} of at least {threshold}" if reward and threshold else reward
+
+
+def _sampler(facts: dict[str, Any]) -> str:
+    parts = [_code("", facts.get("sampler")), _code("preset", facts.get("preset"))]
+    parts += [_code("information gain", facts.get("information_gain")), _code("prior", facts.get("prior"))]
+    cooldown = _number(facts.get("cooldown"))
+    parts += [f"cooldown of {cooldown} epochs" if cooldown not in ("", "0") else ""]
+    parts += [_code("even shares by", facts.get("stratify_by"))]
+    return ", ".join(filter(None, parts))
+
+
+def _decay(facts: dict[str, Any]) -> str:
+    chosen, other = _number(facts.get("decay_sampled")), _number(facts.get("decay_unsampled"))
+    if not chosen or not other:
+        return ""
+    who = "a chosen row with right and wrong answers" if facts.get("signal_aware_decay") is True else "a chosen row"
+    return f"in a generation batch {who} keeps {chosen} of its counts (lambda_1), any other {other} (lambda_2)"
+
+
+def _saved_at(facts: dict[str, Any]) -> str:
+    step, batch = _number(facts.get("global_step")), _number(facts.get("generation_batches"))
+    return f"optimiser step {step}" + (f", step {batch} of the posterior" if batch else "") if step else ""
+
+
+def _number(value: Any, separator: str = ",") -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    return f"{value:{separator}}" if isinstance(value, int) else f"{value:g}"
+
+
+def _code(before: str, value: Any) -> str:
+    """`value` as it is, in one line; a name of a reward may hold anything."""
+    if value is None or not str(value).strip():
+        return ""
+    text = " ".join(str(value).replace("`", "'").split())
+    return f"{before} `{text}`".strip()

@@ -1,0 +1,234 @@
+"""Posteriors as a data-set repository on the Hub, or as a local folder of the same layout.
+
+    README.md                      the card; its `configs` are `latest` (the default) and one for each step
+    step-000100/posterior.parquet  the table of optimiser step 100; see `posterior_table`
+    pass_rates.png                 histogram of the newest one, where matplotlib is installed
+
+On the main branch a tag `step-000100` is at the commit that added the step. So `load_dataset("you/repo")` reads the
+newest table, `load_dataset("you/repo", "step-000100")` an earlier one, and the page of the repository shows both.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import DatasetCard, DatasetCardData, hf_hub_download
+
+from trl_vade.checks import shown
+from trl_vade.errors import ConfigurationError, VADEError
+
+from ..cards import markdown_table, template_path
+from ..uploading import HubTarget, branch_of, commit_folder, ensure_repo, is_hub_id
+from .columns import digest_of_rows
+from .facts import beginning, fact_rows, known_sampler, size_category
+from .histogram import bin_counts, bin_names, draw_pass_rates
+from .table import PosteriorTable, read_table, write_table
+
+TABLE_FILE = "posterior.parquet"
+
+PICTURE_FILE = "pass_rates.png"
+
+CARD_FILE = "README.md"
+
+LATEST = "latest"
+"""Name of the configuration that is the newest step."""
+
+
+def step_name(step: int) -> str:
+    """Name of the folder, the configuration and the tag of an optimiser step: "step-000100"."""
+    return f"step-{step:06d}"
+
+
+def table_path(step: int) -> str:
+    """Path of the table of an optimiser step in the repository."""
+    return f"{step_name(step)}/{TABLE_FILE}"
+
+
+def steps_in(files: Iterable[str]) -> list[int]:
+    """Return, in ascending order, the steps whose tables are among `files`, paths in the repository."""
+    there = set(files)
+    found = (re.fullmatch(rf"step-([0-9]{{6,18}})/{re.escape(TABLE_FILE)}", file) for file in there)
+    steps = {int(match[1]) for match in found if match}
+    return sorted(step for step in steps if table_path(step) in there)  # a name of our own: no zeros in front beyond 6
+
+
+def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:
+    """Write the table into `folder` as the repository has it, and the picture where matplotlib is installed.
+
+    Raises:
+        ConfigurationError: the table does not say of which optimiser step it is.
+        OSError: the disk refused.
+    """
+    target = Path(folder) / table_path(_step(table))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_table(table, target)
+    if find_spec("matplotlib"):
+        draw_pass_rates(table, Path(folder) / PICTURE_FILE)
+
+
+def publish_posterior(
+    table: PosteriorTable,
+    repo_id: str,
+    *,
+    revision: str | None = None,
+    private: bool | None = None,
+    force: bool = False,
+) -> str:
+    """Add the table to the data-set repository `repo_id`, which is created if need be; return the commit's address.
+
+    Table, picture and card go in one commit, and on the main branch the step's tag is set to it: a repository has one
+    tag of a name, which a table on another branch must not take from that of the main one. The card lists the steps
+    that are there. Where one of them is newer, `latest`, the card's facts and the picture stay those of the newest.
+
+    Args:
+        table: with rows, and with a `global_step` in its metadata. Names and tasks of its rows can be read by all who
+            can read the repository.
+        repo_id: "user/name", or "name" for one of your own.
+        revision: the branch; None is main.
+        private: of a repository that is made.
+        force: replace the table of this step whatever it is. Without it, one is replaced that has no row, no tasks and
+            no fact which this one lacks.
+
+    Raises:
+        HubError: the Hub refuses, or cannot be reached; or a table there that had to be read is damaged.
+        ConfigurationError: as in `stage_posterior`; the table has no rows.
+        VADEError: what is there would be lost, and `force` is not set.
+    """
+    step = _step(table)
+    if not len(table):
+        raise ConfigurationError(
+            "The posterior has no rows, so there is nothing to publish: no row was scored before this save (and "
+            "datasets cannot read a table without rows). Take a later checkpoint."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        stage_posterior(folder, table)
+        picture = (Path(folder) / PICTURE_FILE).exists()
+        target = ensure_repo(HubTarget(repo_id, "dataset", revision, private))
+
+        def render(files: list[str]) -> dict[str, bytes | None]:
+            steps = steps_in(files)
+            if step in steps and not force:
+                _refuse_loss(table, _published(target, step), f"{target} has {step_name(step)}")
+            newest = max([*steps, step])
+            latest = newest == step
+            card = render_posterior_card(
+                table if latest else _published(target, newest),
+                [*steps, step],
+                target.repo_id,
+                picture=picture if latest else PICTURE_FILE in files,
+                revision=revision,
+            )
+            return {CARD_FILE: card.encode()} | ({} if latest else {PICTURE_FILE: None})
+
+        message = f"Posterior of optimiser step {step}"
+        tag = None if branch_of(revision) else step_name(step)
+        return str(commit_folder(target, folder, message=message, render=render, tag=tag).commit_url)
+
+
+def _published(target: HubTarget, step: int) -> PosteriorTable:
+    """The table of a step as the branch has it now."""
+    file = hf_hub_download(target.repo_id, table_path(step), repo_type="dataset", revision=target.revision)
+    table = read_table(file)
+    return replace(table, metadata={**table.metadata, "global_step": step})  # another tool may have lost it
+
+
+def _refuse_loss(table: PosteriorTable, there: PosteriorTable, what: str) -> None:
+    """Raise unless all that is known `there` is known of `table`, too; its numbers may be others."""
+    names = set(there.sample_id) - set(table.sample_id)
+    facts = [name for name, value in there.metadata.items() if value is not None and table.metadata.get(name) is None]
+    lost = [f"{len(names)} of its {len(there)} rows by their names (such as {shown(min(names))})"] if names else []
+    lost += ["the tasks"] if there.task is not None and table.task is None else []
+    lost += [f"{len(facts)} facts ({', '.join(map(str, facts[:4]))}{', ...' * (len(facts) > 4)})"] if facts else []
+    if lost:
+        raise VADEError(
+            f"{what} already, and replacing it would lose {', '.join(lost)}. A checkpoint names its rows by hashes; "
+            "--dataset gives them the names of the data set. --force (force=True) replaces it all the same."
+        )
+
+
+def render_posterior_card(
+    table: PosteriorTable,
+    steps: Iterable[int],
+    repo_id: str | None,
+    *,
+    picture: bool = True,
+    revision: str | None = None,
+) -> str:
+    """Return the card, README.md, of a repository whose newest table is `table`.
+
+    Args:
+        table: what the card describes; `latest` names its step, whatever the numbers of the others.
+        steps: those that are in the repository; that of `table` need not be among them.
+        repo_id: for the lines that load it; None where it is not known yet.
+        picture: whether `pass_rates.png` is of this table.
+        revision: the branch that the card is on, which has no tags; None is main.
+
+    Raises:
+        ConfigurationError: the table does not say of which optimiser step it is.
+    """
+    step = _step(table)
+    steps = sorted({*steps, step})
+    data = DatasetCardData(
+        pretty_name=f"VADE posterior{_of_model(table.metadata)}",
+        tags=["trl-vade", "vade", "posterior", "grpo", "trl", "pass-rates"],
+        size_categories=[size_category(len(table))],
+        configs=_configs(table, steps),
+    )
+    counts = [[name, f"{count:,}"] for name, count in zip(bin_names(), bin_counts(table.pass_rate), strict=True)]
+    card = DatasetCard.from_template(
+        data,
+        template_path=str(template_path("posterior.md")),
+        repo_id=repo_id or "you/repo",
+        step=step,
+        step_name=step_name(step),
+        branch=branch_of(revision),
+        of_model=_of_model(table.metadata),
+        facts_table=markdown_table(["", ""], fact_rows(table)),
+        counts_table=markdown_table(["pass rate", "rows"], counts),
+        steps_table=markdown_table(["step", "file", ""], [_step_row(one, step) for one in reversed(steps)]),
+        picture=picture,
+        has_task=table.task is not None,
+        sampler=known_sampler(table.metadata),
+        **beginning(table.metadata),
+    )
+    return str(card)
+
+
+def _configs(table: PosteriorTable, steps: list[int]) -> list[dict[str, Any]]:
+    step = _step(table)
+    # datasets 5.2 caches a local folder under its last name and these entries, and not its files: without something
+    # of their content here, `load_dataset` would give the rows of another folder of that name.
+    digest = digest_of_rows(table)
+    named = [(LATEST, step), *((step_name(one), one) for one in reversed(steps))]
+    return [
+        {
+            "config_name": name,
+            **({"default": True} if name == LATEST else {}),
+            "description": digest,
+            "data_files": [{"split": "train", "path": table_path(one)}],
+        }
+        for name, one in named
+    ]
+
+
+def _step(table: PosteriorTable) -> int:
+    step = table.metadata.get("global_step")
+    if step is None:
+        raise ConfigurationError(
+            "The table's metadata has no global_step, by which its folder and its tag are named (a tool that wrote it "
+            "anew has lost it). Take the original file, or the table that posterior_table makes of the checkpoint."
+        )
+    return int(step)
+
+
+def _of_model(facts: dict[str, Any]) -> str:
+    model = facts.get("base_model")
+    return f" of {model}" if is_hub_id(model) else ""
+
+
+def _step_row(step: int, newest: int) -> list[str]:
+    return [f"{step:,}", f"`{table_path(step)}`", "this card" if step == newest else ""]

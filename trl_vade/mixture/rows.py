@@ -1,0 +1,191 @@
+"""Rows of the training mixture: their columns, their names, and the choice of those that a source gives."""
+
+import hashlib
+import heapq
+import string
+from collections import Counter
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+from PIL import Image
+
+from trl_vade.rewards.functions import INSTRUCTION
+
+from .conversations import REASONS, Question, read_row
+from .overlap import EvaluationSets
+from .sources import Source
+
+DROPPED = ("no_image", "damaged_image", "overlap_image", *REASONS, "overlap_question", "duplicate")
+"""Why a row is not usable, in the order in which it is checked (an image that is decoded last may be damaged, too)."""
+
+Row = dict[str, Any]
+
+
+def features() -> Any:
+    """The columns of the mixture, as `datasets.Features`."""
+    from datasets import Features, List, Value
+    from datasets import Image as ImageFeature
+
+    text = Value("string")
+    return Features(
+        {
+            "id": text,
+            "prompt": [{"role": text, "content": text}],
+            "images": List(ImageFeature()),
+            "answer": text,
+            "answer_type": text,
+            "choices": List(text),
+            "task": text,
+            "domain": text,
+            "source": text,
+        }
+    )
+
+
+def key(seed: int, purpose: str, name: str) -> int:
+    """128 random bits that depend on the arguments alone: no generator, so no order of rows, decides a choice."""
+    digest = hashlib.blake2b(f"{seed}\0{purpose}\0{name}".encode(errors="surrogatepass"), digest_size=16)
+    return int.from_bytes(digest.digest(), "big")
+
+
+def prompt_text(question: Question, instruction: str | None = None) -> str:
+    """What the user says: context, question, choices, and the instruction after a blank line.
+
+    Args:
+        question: a question.
+        instruction: taken as it is, "" for none; None for `INSTRUCTION`, which asks for a letter where there are
+            choices.
+    """
+    lines = [question.context] if question.context else []
+    lines.append(question.text)
+    if question.choices:
+        labels = zip(string.ascii_uppercase, question.choices, strict=False)
+        lines += ["Choices:", *(f"{letter}. {choice}" for letter, choice in labels)]
+    if instruction is None:
+        instruction = INSTRUCTION
+        if question.choices:
+            instruction = INSTRUCTION.removesuffix(".") + ": the letter of the right choice."
+    return "\n".join(lines) + (f"\n\n{instruction}" if instruction else "")
+
+
+def row_name(task: str, question: Question, image: bytes) -> str:
+    """The column `id`: the task, and 64 bits over image, context, question, choices and answer."""
+    digest = hashlib.blake2b(digest_size=8)
+    texts = [question.context, question.text, *(question.choices or []), question.answer]
+    for part in (image, *(text.encode(errors="surrogatepass") for text in texts)):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return f"{task}-{digest.hexdigest()}"
+
+
+class Choice:
+    """The `count` usable rows of a source with the smallest keys of those read so far: a uniform sample of them.
+
+    Attributes:
+        counts: rows `read`, `usable`, and dropped by reason (`DROPPED`); the first is the sum of the others.
+        removed: rows dropped for an overlap, by evaluation set, then by "image" or "question".
+    """
+
+    def __init__(
+        self, source: Source, *, seed: int, instruction: str | None, evaluation: EvaluationSets | None = None
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self.removed: dict[str, Counter[str]] = {}
+        self.source, self._seed, self._instruction = source, seed, instruction
+        self._evaluation = evaluation or EvaluationSets()
+        self._seen: set[str] = set()
+        self._heap: list[tuple[int, str, Row]] = []  # the largest key first: keys are negated
+
+    @property
+    def rows(self) -> list[Row]:
+        """The chosen rows, by their keys."""
+        return [row for _, _, row in sorted(self._heap, key=lambda entry: -entry[0])]
+
+    def read(self, row: Mapping[str, Any]) -> None:
+        """Take in one row of the source."""
+        self.counts["read"] += 1
+        self.counts[self._why_not(row) or "usable"] += 1
+
+    def state(self) -> dict[str, Any]:
+        """All but `rows`, as JSON."""
+        names = "".join(sorted(name[-16:] for name in self._seen))
+        return {"counts": dict(sorted(self.counts.items())), "removed": self.removed, "seen": names}
+
+    def restore(self, rows: list[Row], state: Mapping[str, Any]) -> None:
+        """Go on from `rows` and `state`."""
+        self.counts = Counter(state["counts"])
+        self.removed = {name: Counter(counts) for name, counts in state["removed"].items()}
+        names = state["seen"]
+        self._seen = {f"{self.source.task}-{names[i : i + 16]}" for i in range(0, len(names), 16)}
+        self._heap = [(-key(self._seed, "row", row["id"]), row["id"], row) for row in rows]
+        heapq.heapify(self._heap)
+
+    def _why_not(self, row: Mapping[str, Any]) -> str | None:
+        """Why the row is not usable, a name of `DROPPED`; None where it is."""
+        image = (row["image"] or {}).get("bytes")
+        if not image:
+            return "no_image"
+        try:
+            with Image.open(BytesIO(image)) as opened:  # reads the head of the file alone
+                size = opened.size
+            sets = self._evaluation.with_image(image, size)
+        except Exception:  # Pillow raises many kinds for a damaged file
+            return "damaged_image"
+        if sets:
+            return self._note(sets, "image")
+        question = self._question(row, image)
+        return question if isinstance(question, str) else self._offer(question, image)
+
+    def _question(self, row: Mapping[str, Any], image: bytes) -> Question | str:
+        """The first readable question of the row in an order of chance, else the reason that came furthest."""
+        picture = hashlib.blake2b(image, digest_size=16).hexdigest()
+        reasons, known = ["no_question"], None
+        for reading in read_row(self.source.reader, row, lambda text: key(self._seed, "turn", picture + text)):
+            if isinstance(reading, str):
+                reasons.append(reading)
+            elif sets := self._evaluation.with_question(reading.text):
+                known = known or sets
+            else:
+                return reading
+        return self._note(known, "question") if known else max(reasons, key=REASONS.index)
+
+    def _offer(self, question: Question, image: bytes) -> str | None:
+        name = row_name(self.source.task, question, image)
+        if name in self._seen:
+            return "duplicate"
+        self._seen.add(name)
+        number = -key(self._seed, "row", name)
+        if len(self._heap) >= self.source.count and number < self._heap[0][0]:
+            return None
+        if not _decodes(image):  # costs time, so only here: what is never chosen may be damaged behind its head
+            return "damaged_image"
+        entry = (number, name, self._row(name, question, image))
+        (heapq.heappushpop if len(self._heap) >= self.source.count else heapq.heappush)(self._heap, entry)
+        return None
+
+    def _row(self, name: str, question: Question, image: bytes) -> Row:
+        return {
+            "id": name,
+            "prompt": [{"role": "user", "content": prompt_text(question, self._instruction)}],
+            "images": [{"bytes": image, "path": None}],
+            "answer": question.answer,
+            "answer_type": question.answer_type,
+            "choices": question.choices,
+            "task": self.source.task,
+            "domain": self.source.domain,
+            "source": self.source.name,
+        }
+
+    def _note(self, sets: list[str], way: str) -> str:
+        for name in sets:
+            self.removed.setdefault(name, Counter())[way] += 1
+        return f"overlap_{way}"
+
+
+def _decodes(image: bytes) -> bool:
+    try:
+        with Image.open(BytesIO(image)) as opened:
+            opened.load()
+    except Exception:  # Pillow raises many kinds for a damaged file
+        return False
+    return True

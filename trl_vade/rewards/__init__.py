@@ -1,0 +1,5 @@
+"""Is the answer right? Reward functions in TRL's shape, and the verifier behind them."""
+
+from .functions import accuracy_reward as accuracy_reward
+from .functions import format_reward as format_reward
+from .functions import relaxed_accuracy_reward as relaxed_accuracy_reward

@@ -1,0 +1,145 @@
+"""Reward functions in TRL's shape: is the answer right, and is it written in the form asked for.
+
+    VADEGRPOTrainer(model, [accuracy_reward, format_reward], VADEGRPOConfig(
+        reward_weights=[0.9, 0.1], vade_success_reward="accuracy_reward"), dataset)
+
+The columns are those that `scripts/prepare_data.py` makes; of your own data set `answer` is enough.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from trl_vade.checks import shown
+from trl_vade.errors import ConfigurationError
+
+from .answers import find_answer
+from .expressions import WORKERS
+from .verifiers import judge
+
+INSTRUCTION = """\
+Think about the question first, inside <think></think>. \
+Then give the final answer alone inside <answer></answer>."""
+
+RELAXED_SOURCES = ("ChartQA",)
+"""Values of the column `source` whose numbers are right within 5 %, as their benchmark counts them."""
+
+Completion = str | list[dict[str, Any]]
+
+_FORM = re.compile(r"\s*<think>(?P<thought>.*)</think>\s*<answer>(?P<answer>.*)</answer>\s*", re.DOTALL)
+
+_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+
+
+def accuracy_reward(
+    completions: list[Completion],
+    answer: list[str | None],
+    answer_type: list[str | None] | None = None,
+    choices: list[Sequence[str] | None] | None = None,
+    source: list[str | None] | None = None,
+    log_extra: Callable[[str, list[Any]], None] | None = None,
+    **columns: Any,
+) -> list[float | None]:
+    r"""1.0 for a right answer, 0.0 for a wrong one, None (no trial) where the row's own answer cannot be read.
+
+    See `verifiers.judge` for what is right. The answer is taken from `<answer>`, `\boxed{}` or the last line.
+
+    Args:
+        completions: (B,) texts, or TRL's lists of messages.
+        answer: (B,) references.
+        answer_type: (B,) "choice", "number", "text" or "expression"; None: inferred from the reference.
+        choices: (B,) texts of the choices.
+        source: (B,) where a row comes from; numbers of `RELAXED_SOURCES` are right within 5 %.
+        log_extra: TRL's, for its table of completions: the answers that were read, and the references.
+        columns: TRL hands over all columns of the data set, which are not looked at.
+
+    Returns:
+        (B,) rewards.
+
+    Raises:
+        ConfigurationError: an unknown type, or an expression where math-verify is not installed.
+    """
+    names = [None] * len(completions) if source is None else source
+    relaxed = [name in RELAXED_SOURCES for name in names]
+    return _judged(completions, answer, answer_type, choices, relaxed, log_extra)
+
+
+def relaxed_accuracy_reward(
+    completions: list[Completion],
+    answer: list[str | None],
+    answer_type: list[str | None] | None = None,
+    choices: list[Sequence[str] | None] | None = None,
+    log_extra: Callable[[str, list[Any]], None] | None = None,
+    **columns: Any,
+) -> list[float | None]:
+    """`accuracy_reward` with 5 % for the numbers of every row: ChartQA's relaxed accuracy (arXiv 2203.10244)."""
+    return _judged(completions, answer, answer_type, choices, [True] * len(completions), log_extra)
+
+
+def format_reward(completions: list[Completion], **columns: Any) -> list[float]:
+    """1.0 for `<think>...</think><answer>...</answer>` and nothing else: each tag once, neither of the two blank.
+
+    Args:
+        completions: (B,) texts, or TRL's lists of messages.
+        columns: not looked at.
+
+    Returns:
+        (B,) rewards.
+    """
+    return [float(has_form(text_of(completion))) for completion in completions]
+
+
+def has_form(text: str) -> bool:
+    """Whether `text` is one thought and one answer, each in its tags."""
+    form = _FORM.fullmatch(text) if all(text.count(tag) == 1 for tag in _TAGS) else None
+    return form is not None and bool(form["thought"].strip()) and bool(form["answer"].strip())
+
+
+def text_of(completion: Completion) -> str:
+    """The text of a completion: itself, or what TRL's messages hold in turn, parts without text left out.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    if isinstance(completion, str):
+        return completion
+    if not isinstance(completion, list) or not all(isinstance(message, dict) for message in completion):
+        raise ConfigurationError(
+            f"A completion is {shown(completion)}: a reward function gets texts or lists of messages, such as "
+            "[{'role': 'assistant', 'content': 'B'}]."
+        )
+    contents = [message.get("content") or "" for message in completion]
+    parts = [[{"text": content}] if isinstance(content, str) else content for content in contents]
+    return "\n".join(part.get("text") or "" for message in parts for part in message)
+
+
+def _verdict(row: tuple[Completion, str | None, str | None, Sequence[str] | None, bool]) -> float | None:
+    completion, answer, kind, options, relaxed = row
+    return judge(text_of(completion), answer, kind, options, relaxed=relaxed)
+
+
+def _judged(
+    completions: list[Completion],
+    answers: list[str | None],
+    answer_types: list[str | None] | None,
+    choices: list[Sequence[str] | None] | None,
+    relaxed: list[bool],
+    log_extra: Callable[[str, list[Any]], None] | None,
+) -> list[float | None]:
+    unknown = [None] * len(completions)
+    rows = zip(completions, answers, answer_types or unknown, choices or unknown, relaxed, strict=True)
+    with ThreadPoolExecutor(WORKERS) as threads:  # expressions are compared in processes, and waited for
+        rewards = list(threads.map(_verdict, rows))
+    if log_extra is not None:
+        log_extra("reference", list(answers))
+        log_extra("answer_read", [next(iter(find_answer(text_of(completion))), "") for completion in completions])
+    unread = sorted({shown(answer) for answer, reward in zip(answers, rewards, strict=True) if reward is None})
+    if unread:
+        warnings.warn(  # shown once a place, as Python has it
+            f"{len(unread)} answers of this batch cannot be read as what answer_type says, such as {unread[0]}. Their "
+            "rows are no trial: they teach nothing, and the sampler learns nothing of them. Mend or drop these rows.",
+            stacklevel=3,
+        )
+    return rewards

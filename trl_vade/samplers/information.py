@@ -1,0 +1,136 @@
+"""How much a group of rollouts can teach: at one pass rate, under a posterior, and as it came out.
+
+Source: VADE, arXiv 2511.18902. Axis letters: N rows of the data set, K groups of a generation batch, G generations.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trl_vade.checks import FloatArray, check_outcomes, check_whole_number
+from trl_vade.errors import ConfigurationError, ObservationError
+
+INFORMATION_GAINS = ("asymmetric", "symmetric")
+
+
+def check_gain_kind(kind: str) -> None:
+    """Raise `ConfigurationError` unless `kind` names an information gain."""
+    if kind not in ("asymmetric", "symmetric"):
+        raise ConfigurationError(
+            f"The information gain is {kind!r}; it must be 'asymmetric', p(1 - p)^2, the paper's rule, or "
+            "'symmetric', p(1 - p). Set one of the two."
+        )
+
+
+def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArray:
+    """Score how much a group of rollouts can teach a policy that solves the row with probability `p`.
+
+        asymmetric   p (1 - p)^2    (eq. 4)  largest at p = 1/3, where it is 4/27: hard rows before easy ones
+        symmetric    p (1 - p)               largest at p = 1/2, where it is 1/4: the variance of one reward
+
+    Both are 0 at p = 0 and p = 1, where all rewards of a group are equal and GRPO has no gradient.
+
+    Source: arXiv 2511.18902, equation 4; the symmetric form is its ablation.
+
+    Args:
+        pass_rate: p in [0, 1], of any shape.
+        kind: "asymmetric" or "symmetric".
+
+    Returns:
+        The gains, in the shape of `pass_rate`.
+
+    Raises:
+        ConfigurationError: another `kind`.
+        ObservationError: a pass rate outside [0, 1], or NaN.
+    """
+    check_gain_kind(kind)
+    p = np.asarray(pass_rate, dtype=np.float64)
+    sound = (p >= 0) & (p <= 1)  # false for NaN
+    if not sound.all():
+        raise ObservationError(
+            f"pass_rate holds {p[~sound].ravel()[:8].tolist()}; a pass rate is a probability in [0, 1]. Pass "
+            "successes divided by trials, and leave rows without trials out."
+        )
+    return gain_of(p, kind)
+
+
+def gain_of(pass_rate: FloatArray, kind: str) -> FloatArray:
+    """`information_gain` of pass rates that are known to be some, a new array."""
+    failure = 1.0 - pass_rate
+    gain: FloatArray = pass_rate * failure
+    if kind == "asymmetric":
+        gain *= failure
+    return gain
+
+
+def expected_effective_ratio(alpha: ArrayLike, beta: ArrayLike, num_generations: int) -> FloatArray:
+    """Return the probability that a group of G completions will have a gradient, given the posterior of its row.
+
+        E[1 - p^G - (1 - p)^G]    for p ~ Beta(a, b), a = alpha + 1, b = beta + 1
+
+    A group has a gradient when its rewards are neither all 1 nor all 0. The moments have a closed form, with every
+    factor in (0, 1):
+
+        E[p^G] = prod_{j<G} (a + j) / (a + b + j)        E[(1 - p)^G] = prod_{j<G} (b + j) / (a + b + j)
+
+    G = 1 gives 0: a single completion has nothing to be compared with.
+
+    Args:
+        alpha, beta: effective pseudo-counts, finite and not negative, both (N,) or both of one other shape.
+        num_generations: G, at least 1.
+
+    Returns:
+        Probabilities in [0, 1), in the shape of `alpha`. Accurate to about G rounding errors, for counts from 0 to 1e6
+        and beyond.
+
+    Raises:
+        ConfigurationError: G is not a whole number of at least 1.
+        ObservationError: the shapes differ, or a count is negative or not finite.
+    """
+    generations = check_whole_number(
+        "num_generations", num_generations, minimum=1, advice="A group has at least one completion; GRPO needs two."
+    )
+    a, b = np.asarray(alpha, dtype=np.float64) + 1.0, np.asarray(beta, dtype=np.float64) + 1.0
+    if a.shape != b.shape:
+        raise ObservationError(f"alpha has shape {a.shape} and beta {b.shape}; they must be equal, one entry a row.")
+    if not ((a >= 1) & (a < np.inf) & (b >= 1) & (b < np.inf)).all():
+        raise ObservationError(
+            "alpha or beta holds a number that is negative or not finite; pseudo-counts are in [0, inf). Pass the "
+            "alpha and beta of a BetaPosterior."
+        )
+    return mixed_group_probability(a, b, generations)
+
+
+def mixed_group_probability(a: FloatArray, b: FloatArray, num_generations: int) -> FloatArray:
+    """Return `E[1 - p^G - (1 - p)^G]` for p ~ Beta(a, b); a and b positive and of one shape, G at least 1."""
+    # Exchanging a and b changes nothing, so the outcome that is the less likely one can always be named so.
+    unlikely, total = np.minimum(a, b), a + b
+    log_larger, smaller = np.zeros_like(total), np.ones_like(total)
+    for j in range(num_generations):
+        # A moment is also a ratio of four gamma functions. numpy has no log-gamma, and the difference of four of them
+        # would cancel: at counts of 1e6 each is about 1e7, and nine digits of the answer would go. log1p keeps all.
+        log_larger += np.log1p(-unlikely / (total + j))
+        smaller *= (unlikely + j) / (total + j)
+    # -expm1 is 1 - larger without the loss when `larger` is close to 1. For G = 1 rounding could leave -1e-17.
+    return np.maximum(-np.expm1(log_larger) - smaller, 0.0)
+
+
+def effective_gradient_ratio(successes: ArrayLike, trials: ArrayLike) -> float:
+    """Return the share of the scored groups that have a gradient, `0 < successes < trials`.
+
+    Args:
+        successes: (K,) in [0, trials].
+        trials: (K,) completions of the group that got a score; a group without any is left out of the share.
+
+    Returns:
+        The share in [0, 1], or NaN when no group was scored.
+
+    Raises:
+        ObservationError: numbers that no set of rollouts can produce.
+    """
+    successes, trials = check_outcomes(successes, trials)
+    scored = np.count_nonzero(trials > 0)
+    if scored == 0:
+        return math.nan
+    return np.count_nonzero((successes > 0) & (successes < trials)) / scored

@@ -1,0 +1,102 @@
+"""The window of pass rates in which the best rows of a draw are, and the beliefs in it; see `large_pool` for its use.
+
+Axis letters: J rows, S strata of the prior, P pass rates.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from trl_vade.checks import FloatArray
+
+Window = tuple[float, float]  # lo, hi
+
+MOST_WIDTH = 0.25
+"""A wider window would hold a large part of the rows: it is as well to draw all of them."""
+
+
+def window(width: float, gain: str) -> Window:
+    """Return (lo, hi), pass rates with hi - lo = `width` and equal gains: gains inside are larger than those outside.
+
+    Args:
+        width: w in [0, 1].
+        gain: "asymmetric" p(1 - p)^2 or "symmetric" p(1 - p).
+    """
+    if gain == "symmetric":
+        lo = (1.0 - width) / 2.0
+    else:
+        # lo (1 - lo)^2 = hi (1 - hi)^2 at hi = lo + w, divided by w: 3 lo^2 + (3w - 4) lo + (1 - w)^2 = 0. Its lower
+        # root goes from 1/3, the mode, at w = 0 to 0 at w = 1.
+        lo = (4.0 - 3.0 * width - math.sqrt(4.0 - 3.0 * width * width)) / 6.0
+    return lo, lo + width
+
+
+def wanted_inside(k: int) -> float:
+    """Return how many rows are to be expected in the window: eight deviations more than k."""
+    return k + 8.0 * math.sqrt(k) + 32.0
+
+
+def find_window(
+    wanted: float, gain: str, expected: Callable[[FloatArray], FloatArray], a: FloatArray, b: FloatArray
+) -> Window | None:
+    """Return a window in which as many rows are to be expected as are wanted, or None where none is small enough.
+
+    Args:
+        wanted: rows, more than 0.
+        gain: as in `window`.
+        expected: pass rates, (P,) -> how many rows are to be expected there, by unit of pass rate.
+        a, b: (S,) each, the prior beliefs: by these alone no more than half of the rows may be proposed.
+    """
+    width = 0.0
+    while width <= MOST_WIDTH:
+        lo, hi = window(width, gain)
+        density = float(expected(np.array([lo, (lo + hi) / 2, hi])).min())
+        if density * MOST_WIDTH < wanted or highest_density(a, b, lo, hi) * width > 0.5:
+            return None
+        needed = wanted / density
+        if needed <= width:
+            return lo, hi
+        width = needed if width == 0.0 else 1.02 * needed
+    return None
+
+
+def log_gamma(x: FloatArray) -> FloatArray:
+    """Return log Gamma(x) for x > 0, which numpy does not have, to about 1e-12.
+
+    Gamma(x) = Gamma(x + 8) / (x (x + 1) ... (x + 7)), and of x + 8 Stirling's series.
+    """
+    product, z = x.copy(), x + 8.0
+    for step in range(1, 8):
+        product *= x + step
+    r = 1.0 / (z * z)
+    series = (1 / 12 - r * (1 / 360 - r * (1 / 1260 - r * (1 / 1680 - r / 1188)))) / z
+    value: FloatArray = (z - 0.5) * np.log(z) - z + 0.5 * math.log(2 * math.pi) + series - np.log(product)
+    return value
+
+
+def beta_density(p: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the density of Beta(a, b) at p in (0, 1), broadcast; a, b > 0."""
+    log_beta = log_gamma(a) + log_gamma(b) - log_gamma(a + b)
+    density: FloatArray = np.exp((a - 1.0) * np.log(p) + (b - 1.0) * np.log1p(-p) - log_beta)
+    return density
+
+
+def highest_density(a: FloatArray, b: FloatArray, lo: float, hi: float) -> float:
+    """Return the largest density that one of these beliefs Beta(a, b), (S,) each, has on [lo, hi]."""
+    mode = np.clip((a - 1.0) / np.maximum(a + b - 2.0, 1e-9), lo, hi)  # where it is no mode, an end is the largest
+    return float(beta_density(np.stack([np.full_like(a, lo), np.full_like(a, hi), mode]), a, b).max())
+
+
+def largest_density(strength: float, a: float, b: float, lo: float, hi: float) -> float:
+    """Return a bound of the densities on [lo, hi] of all Beta(a', b') with a' >= a, b' >= b and a' + b' <= strength.
+
+    a', b' >= 1: with n = a' + b' - 2 it is n + 1. For the height of the mode is convex in a': with x = a' - 1 and
+    y = b' - 1 its logarithm has the second derivative 1/x + 1/y - psi'(x + 1) - psi'(y + 1) > 0. So it is largest at
+    the ends, where it is that of (n + 1) p^n.
+
+    a' < 1 <= b': f(p; a', b') = a' / ((a' + b') p) f(p; a' + 1, b'), which is at most a' / p by the former; likewise
+    b' < 1 <= a'. Both below 1: twice this step gives a' b' / ((a' + b') p (1 - p)) <= 1 / (2 p (1 - p)), and one of p
+    and 1 - p is 1/2 or more.
+    """
+    return max(strength - 1.0, 1.0 / lo if a < 1.0 else 0.0, 1.0 / (1.0 - hi) if b < 1.0 else 0.0)

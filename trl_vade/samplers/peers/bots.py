@@ -1,0 +1,44 @@
+"""BOTS: the rows whose sampled pass rate is closest to 1/2, of the whole data set; all rows forget alike."""
+
+import numpy as np
+
+from trl_vade.checks import FloatArray, IntArray, check_share
+
+from ..posterior import BetaPosterior
+from ..top_k import largest
+from .base import BoolArray, PeerSampler
+
+
+class BOTSSampler(PeerSampler):
+    """Choose the K rows whose sampled pass rate is closest to the target.
+
+        p~_i ~ Beta(a_i, b_i)    for all N rows; the K largest -|p~_i - target|
+        a <- (1 - decay) a + decay + successes,    b likewise with the failures    for all N rows in every step
+
+    Source: BOTS, arXiv 2510.26374; Trinity-RFT, `trinity/buffer/selector`, its `lamb` is `decay` here and 0.1 in its
+    configuration. Differences: no implicit evidence (its `rho` is 0), since that needs the pass rates of two reference
+    models as columns of the data set; always the best K, which is its `tau` of 0; the generator is seeded, where the
+    code takes a fresh one.
+
+    Args:
+        num_samples: N, at least 1.
+        seed: in [0, 2**63).
+        decay: lambda in [0, 1], the share of the old counts that every row loses in a step.
+        target: in [0, 1].
+
+    Raises:
+        ConfigurationError: an argument is outside its range.
+    """
+
+    kind = "bots"
+
+    def __init__(self, num_samples: int, *, seed: int = 0, decay: float = 0.1, target: float = 0.5) -> None:
+        settings = {"decay": check_share("decay", decay), "target": check_share("target", target)}
+        kept = 1.0 - settings["decay"]
+        posterior = BetaPosterior(num_samples, decay_sampled=kept, decay_unsampled=kept)
+        super().__init__(posterior, seed, settings)
+
+    def _choose(self, k: int, free: BoolArray, generator: np.random.Generator) -> tuple[IntArray, FloatArray]:
+        pass_rate = generator.beta(*self.belief())
+        rows = largest(np.where(free, -np.abs(pass_rate - self._settings["target"]), -np.inf), k)
+        return rows, pass_rate[rows]

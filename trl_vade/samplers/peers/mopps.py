@@ -1,0 +1,64 @@
+"""MoPPS: a few candidates of each epoch's order, and of these the rows whose sampled pass rate is closest to 1/2."""
+
+import numpy as np
+
+from trl_vade.checks import FloatArray, IntArray, check_decay, check_share, check_whole_number
+
+from ..posterior import BetaPosterior
+from ..top_k import largest
+from .base import BoolArray, PeerSampler
+
+
+class MoPPSSampler(PeerSampler):
+    """Choose the K of `pool_factor` K candidates whose sampled pass rate is closest to the target.
+
+        p~_i ~ Beta(a_i, b_i)    for the candidates; the K smallest (p~_i - target)^2
+        a <- decay a + (1 - decay) + successes,    b likewise with the failures    for scored rows only
+
+    The candidates are the next rows of an epoch's order, as from a shuffled loader that drops its last, incomplete
+    batch; every row is a candidate at most once an epoch. A row that is not scored is never forgotten.
+
+    Source: MoPPS, arXiv 2507.04632; github.com/thu-rllab/MoPPS, `PosteriorSampler` with strategy `topk`. Its scripts
+    have decay 0.5 and 8 candidates a row. Differences: trials are counted as they come, where the code multiplies the
+    mean score by G; ties go to the earlier candidate; no warm start from a file of pass rates.
+
+    Args:
+        num_samples: N, at least 1.
+        seed: in [0, 2**63).
+        decay: in [0, 1], the share of the old counts that a scored row keeps.
+        pool_factor: candidates for each row drawn, at least 1; with few rows left to choose from, all of them.
+        target: in [0, 1].
+
+    Raises:
+        ConfigurationError: an argument is outside its range.
+    """
+
+    kind = "mopps"
+
+    def __init__(
+        self, num_samples: int, *, seed: int = 0, decay: float = 0.5, pool_factor: int = 8, target: float = 0.5
+    ) -> None:
+        settings = {
+            "decay": check_decay("decay", decay),
+            "pool_factor": check_whole_number(
+                "pool_factor",
+                pool_factor,
+                minimum=1,
+                advice="With 1 every candidate is drawn; set 8 as in its scripts.",
+            ),
+            "target": check_share("target", target),
+        }
+        posterior = BetaPosterior(num_samples, decay_sampled=decay, decay_unsampled=1.0)
+        super().__init__(posterior, seed, settings, in_epochs=True)
+
+    def _choose(self, k: int, free: BoolArray, generator: np.random.Generator) -> tuple[IntArray, FloatArray]:
+        size = min(self._settings["pool_factor"] * k, int(np.count_nonzero(free)))
+        epoch, position = self._progress["epoch"], self._progress["position"]
+        places = position + np.flatnonzero(free[self._order(epoch)[position:]])
+        if places.size < size:
+            epoch, places = epoch + 1, np.flatnonzero(free[self._order(epoch + 1)])
+        candidates = self._order(epoch)[places[:size]]
+        self._progress |= {"epoch": epoch, "position": int(places[size - 1]) + 1}
+        pass_rate = generator.beta(*self.belief(candidates))
+        best = largest(-((pass_rate - self._settings["target"]) ** 2), k)
+        return candidates[best], pass_rate[best]

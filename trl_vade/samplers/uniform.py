@@ -1,0 +1,111 @@
+"""Every row in turn, as the stock trainer takes them: vanilla GRPO, the baseline.
+
+Axis letters: N rows of the data set, K rows drawn for a generation batch, M rows that a draw leaves out.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trl_vade.checks import IntArray, check_whole_number
+
+from .base import Draw, PosteriorSampler
+from .information import information_gain
+from .posterior import BetaPosterior, beta_mean
+
+
+def stock_order(num_samples: int, seed: int, epoch: int) -> IntArray:
+    """Return the order of the rows, (N,), that the stock trainer has in `epoch` of an uninterrupted run.
+
+    TRL's `RepeatSampler` (1.16) calls `torch.randperm(N, generator=g)` once an epoch, with one `g` seeded once. On the
+    CPU that is a Fisher-Yates shuffle that takes N - 1 outputs of a 32-bit Mersenne Twister (ATen, randperm_cpu), and
+    `RandomState` is the same twister with the same seeding and a stream that numpy has frozen (NEP 19).
+    """
+    twister = np.random.MT19937()
+    np.random.RandomState(twister).seed(seed % 2**32)  # torch, too, seeds its twister with the low 32 bits
+    twister.random_raw(epoch * (num_samples - 1), output=False)  # skips the epochs before
+    outputs = twister.random_raw(num_samples - 1).astype(np.uint32)
+    jumps = (outputs % np.arange(num_samples, 1, -1, dtype=np.uint32)).tolist()
+    rows = list(range(num_samples))
+    for i, jump in enumerate(jumps):
+        rows[i], rows[i + jump] = rows[i + jump], rows[i]
+    return np.array(rows, dtype=np.int64)
+
+
+class UniformSampler(PosteriorSampler):
+    """Choose every row once an epoch, in the order of the stock `GRPOTrainer` with the same seed: vanilla GRPO.
+
+    An epoch is one permutation. As with TRL's `RepeatSampler`, a draw that does not fit into what is left of it
+    starts the next one, and the rest is dropped.
+
+    Outcomes are observed as by `ThompsonSampler`, so that the figures of both can stand side by side, and no choice
+    rests on them. In a `Draw` the sampled pass rate is the posterior mean, and the gain is the asymmetric one of it.
+
+    Args:
+        num_samples: N, at least 1 and below 2**32 / 20 = 214,748,364, where torch changes its algorithm.
+        seed: in [0, 2**63).
+        decay_sampled, decay_unsampled, signal_aware_decay: of the `BetaPosterior`.
+
+    Raises:
+        ConfigurationError: an argument is outside its range.
+    """
+
+    kind = "uniform"
+
+    def __init__(
+        self,
+        num_samples: int,
+        *,
+        seed: int = 0,
+        decay_sampled: float = 0.2,
+        decay_unsampled: float = 0.999,
+        signal_aware_decay: bool = False,
+    ) -> None:
+        check_whole_number(
+            "num_samples",
+            num_samples,
+            minimum=1,
+            maximum=2**32 // 20 - 1,
+            advice="The order is that of torch.randperm, which changes for longer data sets. Use a part of the rows.",
+        )
+        posterior = BetaPosterior(
+            num_samples,
+            decay_sampled=decay_sampled,
+            decay_unsampled=decay_unsampled,
+            signal_aware_decay=signal_aware_decay,
+        )
+        # An epoch is found by going through the random numbers of all before it. No run takes 2**30 rows; a damaged
+        # file may say so, and the next draw would not end.
+        super().__init__(posterior, seed, {}, {"epoch": 2**30 // num_samples, "position": num_samples})
+        self._cached_order: tuple[int, IntArray] = (-1, np.empty(0, dtype=np.int64))  # epoch, (N,)
+
+    def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
+        """Return the next `k` rows of the permutation that are not in `exclude`.
+
+        Args:
+            k: a whole number in [1, N - M].
+            exclude: (M,) rows that are not to be chosen; they are passed over.
+
+        Raises:
+            ConfigurationError: `k` is outside its range.
+            ObservationError: a row to exclude is outside [0, N).
+        """
+        k, excluded = self._check_draw(k, exclude)
+        epoch, position = self._progress["epoch"], self._progress["position"]
+        places = self._free(epoch, position, k, excluded)
+        if places.size < k:
+            epoch, places = epoch + 1, self._free(epoch + 1, 0, k, excluded)
+        rows = self._order(epoch)[places]
+        self._progress = {"epoch": epoch, "position": int(places[-1]) + 1}
+        mean = beta_mean(*self.posterior.counts(rows))
+        return Draw(rows, mean.copy(), information_gain(mean), mean)
+
+    def _free(self, epoch: int, position: int, k: int, excluded: IntArray) -> IntArray:
+        """The first `k` places in the permutation, from `position` on, whose rows may be chosen, or all if fewer."""
+        if not excluded.size:
+            return np.arange(position, min(position + k, self.posterior.num_samples))
+        return position + np.flatnonzero(~np.isin(self._order(epoch)[position:], excluded))[:k]
+
+    def _order(self, epoch: int) -> IntArray:
+        if self._cached_order[0] != epoch:
+            self._cached_order = (epoch, stock_order(self.posterior.num_samples, self._seed, epoch))
+        return self._cached_order[1]

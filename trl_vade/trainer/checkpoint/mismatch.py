@@ -1,0 +1,132 @@
+"""What a resume does where the checkpoint's posterior is about another run."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from accelerate.logging import get_logger
+
+from trl_vade.checks import IntArray, check_fields
+from trl_vade.data.row_keys import find_rows
+from trl_vade.errors import SnapshotError, SnapshotMismatchError
+from trl_vade.samplers.posterior import posterior_from
+from trl_vade.samplers.snapshot import Snapshot
+
+logger = get_logger(__name__)
+
+
+def identity(trainer: Any) -> dict[str, Any]:
+    """What a posterior is about; a run with another one cannot go on from it."""
+    return {
+        "dataset_fingerprint": trainer.selection.fingerprint,
+        "success_reward": trainer.reward_func_names[trainer._success_column],
+        "success_threshold": trainer.args.vade_success_threshold,
+        "num_generations": trainer.num_generations,
+    }
+
+
+def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
+    keys, num_saved = trainer.selection.sample_keys[0], snapshot.sampler_state["posterior"]["num_samples"]
+    rows = f" ({num_saved} training rows there, {len(keys)} here"
+    if snapshot.sample_key is None:
+        return rows + ")"
+    found, _ = find_rows(snapshot.sample_key, keys)
+    return f"{rows}; of the {len(found)} rows scored there, {found.sum()} are here)"
+
+
+def resume_joined(trainer: Any, snapshot: Snapshot, reason: SnapshotError) -> None:
+    """Go on with the counts of the rows that are in both data sets."""
+    ours = identity(trainer)
+    if any(snapshot.metadata.get(name) != ours[name] for name in ("success_reward", "success_threshold")):
+        raise SnapshotMismatchError(
+            f"{reason} vade_on_mismatch='join' cannot mend this: pass rates under another success signal are no "
+            "evidence for this one. Set vade_on_mismatch='reset' to start the posterior again."
+        ) from reason
+    selection = trainer._make_selection()
+    keys = selection.sample_keys[0]
+    try:
+        state, num_found = joined_state(snapshot, selection.sampler.state_dict(), keys)
+    except SnapshotMismatchError as error:
+        raise SnapshotMismatchError(
+            f"{reason} vade_on_mismatch='join' cannot mend this: {error} Set vade_on_mismatch='reset' to start the "
+            "posterior again."
+        ) from error
+    selection.sampler.load_state_dict(state)
+    _begin_anew(trainer, selection)
+    run = snapshot.metadata["run"]
+    if run["outage"].get("streak"):
+        logger.warning("The checkpoint was saved during a reward outage: the joined counts are those of the outage.")
+    selection.load_state_dict(run | {"outage": {}})
+    logger.warning(
+        f"vade_on_mismatch='join': {reason} Going on with the counts of {num_found} of the {len(snapshot.sample_key)} "
+        f"rows that were scored there; the other {len(keys) - num_found} of the {len(keys)} rows here start from the "
+        "prior. The next generation batch is chosen anew, so this run does not repeat the one that was stopped."
+    )
+
+
+def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: SnapshotError) -> None:
+    """Go on with the weights alone."""
+    _begin_anew(trainer, trainer._make_selection())
+    logger.warning(
+        f"vade_on_mismatch='reset': {reason} The posterior starts again, as vade_posterior_init says "
+        f"({trainer.args.vade_posterior_init}), for all {len(trainer.train_dataset)} rows, and the rollouts are "
+        f"counted from 0; the saved one stays as it is in {checkpoint}."
+    )
+
+
+def _begin_anew(trainer: Any, selection: Any) -> None:
+    """Choose a generation batch at the next step, and keep the log of the choices so far under another name."""
+    trainer.selection, trainer._step, trainer._buffered_inputs = selection, 0, None
+    if trainer.accelerator.is_main_process:
+        kept = selection.log.set_aside()
+        if kept:
+            logger.warning(f"The choices so far are kept in {kept}; this run's are in {selection.log.path}.")
+
+
+def joined_state(snapshot: Snapshot, fresh: Mapping[str, Any], sample_key: IntArray) -> tuple[dict[str, Any], int]:
+    """Return the state of a sampler that has the saved counts of the rows that are still there, and their number.
+
+    The counts are taken as they are at the saved step, decayed by the saved lambda_2; from then on the sampler's own
+    decays hold. Rows that were not scored, or not there, start from the prior.
+
+    Args:
+        snapshot: with the keys of its rows.
+        fresh: the state of a new sampler for the data set at hand.
+        sample_key: (N,) of the data set at hand.
+
+    Raises:
+        SnapshotMismatchError: the snapshot has no keys, or none of its rows is in the data set.
+        SnapshotCorruptError: its numbers are such as no run can have saved.
+    """
+    saved, state = snapshot.sampler_state["posterior"], dict(fresh)
+    check_fields("posterior", saved, fresh["posterior"])
+    if snapshot.sample_key is None:
+        raise SnapshotMismatchError("The snapshot does not say which rows it is about, so they cannot be looked up.")
+    posterior = posterior_from(saved)
+    found, rows = find_rows(snapshot.sample_key, sample_key)
+    if len(found) and not found.any():
+        raise SnapshotMismatchError(f"None of the {len(found)} rows that were scored is in this data set.")
+    alpha, beta = posterior.counts(saved["sample_index"][found])
+    order = np.argsort(rows[found])
+    arrays = {
+        "sample_index": rows[found],
+        "alpha": alpha,
+        "beta": beta,
+        "last_update": np.full(len(alpha), posterior.step, dtype=np.int64),
+        "visits": saved["visits"][found],
+    }
+    state["posterior"] = {
+        **state["posterior"],
+        **{name: array[order] for name, array in arrays.items()},
+        "step": posterior.step,
+    }
+    # No row rests: when each was chosen is not carried over, and with `last_update` alone all would rest at once.
+    if state.get("kind") == "thompson" and posterior.step:
+        state["taken_over"] = posterior.step
+    # The stream of random numbers goes on where it was; a permutation of other rows cannot, so the next one begins.
+    if "num_draws" in state:
+        state["num_draws"] = snapshot.sampler_state.get("num_draws", posterior.step)
+    if "epoch" in state:
+        state["epoch"] = snapshot.sampler_state.get("epoch", -1) + 1
+    return state, int(found.sum())

@@ -1,0 +1,194 @@
+"""What a checkpoint holds of VADE: the posterior, what it is about, and a generation batch that is still in use."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from accelerate.logging import get_logger
+from accelerate.utils import gather_object
+from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
+from trl.trainer.utils import get_config_model_id
+
+from trl_vade.errors import ReplicaDivergenceError, SnapshotCorruptError, SnapshotError, SnapshotMismatchError
+from trl_vade.hub.uploading import hub_id
+from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
+
+from ..initial_posterior import beginning
+from .generation_batch import MicroBatches, file_name, load_generation_batch, save_generation_batch
+from .mismatch import compare_rows, identity, resume_joined, start_again
+
+logger = get_logger(__name__)
+
+
+class PosteriorState(TrainerCallback, ExportableState):
+    """Puts the step and the digest of the saved posterior into `trainer_state.json`.
+
+    The file holds the arrays (a million floats in `trainer_state.json` are 59 MB and 4 s); the mark lets a resume know
+    that the file and the trainer state belong together. It holds no reference to the trainer, because transformers
+    replaces the object under `restore_callback_states_from_checkpoint=True`.
+    """
+
+    def __init__(self, file: str = ""):
+        self.file = file
+        self.step = 0
+        self.digest = ""
+
+    def state(self) -> dict[str, Any]:
+        return {"args": {"file": self.file}, "attributes": {"step": self.step, "digest": self.digest}}
+
+
+def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoint: bool) -> None:
+    """Write the posterior of `trainer` into `directory`.
+
+    With `checkpoint`, which only the Trainer's own saves may set since all processes must take part: compare the
+    replicas first, write the generation batch in use beside it, and a copy of the posterior into the output directory
+    (`hub_strategy="every_save"` uploads that and no checkpoint folder).
+
+    Raises:
+        ReplicaDivergenceError: the sampler's replicas differ; nothing is written.
+        OSError: the disk refused.
+    """
+    sampler, batch_digests = trainer.selection.sampler, None
+    if checkpoint:
+        _refuse_differing_replicas(trainer)
+        batch_digests = _save_generation_batch(trainer, directory)
+    if not trainer.args.should_save:
+        return
+    run = {
+        **trainer.selection.state_dict(),
+        "global_step": trainer.state.global_step,
+        "micro_step": trainer._step,
+        "generation_batch": batch_digests,
+    }
+    trainer.selection.log.sync()
+    about = {"base_model": hub_id(get_config_model_id(trainer.model.config)), **beginning(trainer.args)}
+    metadata = identity(trainer) | about | {"run": run}
+    for target in {str(directory), trainer.args.output_dir} if checkpoint else {directory}:
+        digest = save_snapshot(target, sampler, metadata=metadata, sample_key=trainer.selection.sample_keys[0])
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, PosteriorState):
+            callback.step, callback.digest = sampler.posterior.step, digest
+
+
+def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
+    """Let `trainer` go on from the posterior and, where it was in use, from the generation batch of `checkpoint`.
+
+    Where they are about another run, `vade_on_mismatch` decides; a run never starts again from the prior silently.
+
+    Raises:
+        SnapshotError: the posterior is missing, damaged, of another save than the trainer's state, or about something
+            else.
+    """
+    policy, snapshot = trainer.args.vade_on_mismatch, None
+    try:
+        snapshot = _load_snapshot(trainer, checkpoint)
+        digests = _go_on(trainer, checkpoint, snapshot)
+    except SnapshotError as error:
+        about_another_run = snapshot is not None and isinstance(error, SnapshotMismatchError)
+        if policy == "reset":
+            start_again(trainer, checkpoint, error)
+        elif policy == "join" and about_another_run:
+            resume_joined(trainer, snapshot, error)
+        else:
+            join = "'join' goes on with the counts of the rows that both have, " if about_another_run else ""
+            raise type(error)(
+                f"{error} Or set vade_on_mismatch: {join}'reset' starts the posterior again; the weights and the "
+                "optimiser come from the checkpoint in any case."
+            ) from error
+    else:
+        _load_generation_batch(trainer, checkpoint, digests)
+
+
+def _load_snapshot(trainer: Any, checkpoint: str | os.PathLike[str]) -> Snapshot:
+    """Read the posterior, and refuse one that is of another save than the trainer's state beside it."""
+    snapshot = load_snapshot(checkpoint)
+    mark = trainer.state.stateful_callbacks.get("PosteriorState", {}).get("attributes", {})
+    step = snapshot.metadata.get("run", {}).get("global_step")
+    if mark.get("digest") != snapshot.digest or step != trainer.state.global_step:
+        raise SnapshotMismatchError(
+            f"The posterior in {checkpoint} has digest {snapshot.digest[:12]} and is of optimiser step {step}; "
+            f"trainer_state.json beside it asks for {str(mark.get('digest'))[:12]} and step "
+            f"{trainer.state.global_step}: they are from different saves. Resume from another checkpoint."
+        )
+    return snapshot
+
+
+def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot) -> list[str] | None:
+    """The usual resume, which changes nothing where it raises; returns the digests of the generation batch in use."""
+    ours = identity(trainer)
+    saved = {name: snapshot.metadata.get(name) for name, value in ours.items() if snapshot.metadata.get(name) != value}
+    if saved:
+        here = {name: ours[name] for name in saved}
+        rows = compare_rows(trainer, snapshot) if "dataset_fingerprint" in saved else ""
+        raise SnapshotMismatchError(
+            f"The posterior in {checkpoint} is about another run: {saved} there, {here} here{rows}. A posterior holds "
+            "for the rows, the success signal and the group size that it was learned with. Give this run the same."
+        )
+    _refuse_a_damaged_log(trainer)
+    run = snapshot.metadata["run"]
+    trainer.selection.sampler.load_state_dict(snapshot.sampler_state)
+    trainer.selection.load_state_dict(run)
+    trainer._step = run["micro_step"]  # the parent starts again at 0 (TRL 1.16)
+    return run["generation_batch"]
+
+
+def _refuse_a_damaged_log(trainer: Any) -> None:
+    """On all processes alike, though the main process alone has the log: some that go on would wait for the others."""
+    damage = None
+    if trainer.accelerator.is_main_process:
+        try:
+            trainer.selection.log.read()
+        except SnapshotCorruptError as error:
+            damage = str(error)
+    found = next(filter(None, gather_object([damage])), None)
+    if found:
+        raise SnapshotCorruptError(found)
+
+
+def _refuse_differing_replicas(trainer: Any) -> None:
+    digests = gather_object([state_digest(trainer.selection.sampler)])
+    differing = {rank: digest[:12] for rank, digest in enumerate(digests) if digest != digests[0]}
+    if differing:
+        raise ReplicaDivergenceError(
+            f"The sampler's replicas differ at step {trainer.state.global_step}: process 0 has the digest "
+            f"{digests[0][:12]}, and others have {differing}. They see the same gathered rewards and must be equal; a "
+            "reward function or a callback that calls trainer.selection on some processes only would do this. Nothing "
+            "was saved: resume from the checkpoint before, without that."
+        )
+
+
+def _inside_generation_batch(trainer: Any) -> bool:
+    return bool(trainer._step % (trainer.args.steps_per_generation * trainer.num_iterations))
+
+
+def _save_generation_batch(trainer: Any, directory: str | os.PathLike[str]) -> list[str] | None:
+    """Write this process's part; return the digests of all parts, or None where the next step generates anyway."""
+    if not _inside_generation_batch(trainer) or Path(directory) == Path(trainer.args.output_dir):
+        return None
+    path = Path(directory) / file_name(trainer.accelerator.process_index)
+    return list(gather_object([save_generation_batch(path, trainer._buffered_inputs)]))
+
+
+def _load_generation_batch(trainer: Any, checkpoint: str | os.PathLike[str], digests: list[str] | None) -> None:
+    """Take the batch over on all processes, or on none: some that generate would wait for those that do not."""
+    accelerator, batch = trainer.accelerator, None
+    if digests is not None and len(digests) == accelerator.num_processes:
+        path = Path(checkpoint) / file_name(accelerator.process_index)
+        batch = load_generation_batch(path, digests[accelerator.process_index], accelerator.device)
+    num_batches, batch_size = trainer.args.steps_per_generation, trainer.args.per_device_train_batch_size
+    fits = batch is not None and _shape(batch) == (num_batches, batch_size)
+    everywhere = all(gather_object([fits]))
+    trainer._buffered_inputs = batch if everywhere else None
+    if _inside_generation_batch(trainer) and not everywhere:
+        logger.warning(
+            f"{checkpoint} was saved inside a generation batch, and it does not hold its completions for the "
+            f"{accelerator.num_processes} processes and {num_batches} micro-batches of {batch_size} of this run: a "
+            "new generation batch is chosen and generated in its place, so this run will not repeat the one that was "
+            "stopped."
+        )
+
+
+def _shape(batch: MicroBatches) -> tuple[int, int]:
+    """Micro-batches, and completions in each."""
+    return len(batch), len(batch[0]["completion_ids"])

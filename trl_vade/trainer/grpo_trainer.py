@@ -1,0 +1,295 @@
+"""`VADEGRPOTrainer`: GRPO that chooses its prompts. Short overrides; each calls the parent, none repeats it."""
+
+import functools
+import inspect
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl import GRPOTrainer
+
+from trl_vade.samplers.snapshot import POSTERIOR_FILE
+from trl_vade.selection.batch_metrics import log_metrics
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.on_time import OnTimeSelection
+from trl_vade.selection.outcomes import group_outcomes, refuse_infinite, success_column
+
+from .checkpoint.completeness import CheckpointFiles, resolve_checkpoint, saving
+from .checkpoint.posterior import PosteriorState, resume_posterior, save_posterior
+from .checkpoint.preemption import LastCheckpoint
+from .checkpoint.resuming import load_saved_weights
+from .dynamic_sampling import Refill
+from .generation.corrections import correct_generation, without_missing_images
+from .generation.repeated_prompts import tokenize_once
+from .initial_posterior import initialise_posterior, read_warm_start
+from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
+from .preflight import (
+    declares_success,
+    drop_overlong,
+    refuse_publication,
+    refuse_refills,
+    resolve_args,
+    reward_names,
+    selects_on_time,
+)
+from .presets import chooses
+from .publishing.model_card import write_model_card
+from .publishing.publication import Publication
+from .publishing.publishing_trainer import PublishingTrainer
+from .sampler_choice import make_sampler
+
+
+class StepTimer(TrainerCallback):
+    """Adds the wall time of each optimiser step, from its first micro-batch to its update, to `seconds["step"]`."""
+
+    def __init__(self, seconds: Any):
+        self._seconds = seconds  # a function that returns the dictionary: a resume replaces the dictionary
+        self._start = 0.0
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._start = time.perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._seconds()["step"] += time.perf_counter() - self._start
+
+
+class VADEGRPOTrainer(PublishingTrainer):
+    """
+    `trl.GRPOTrainer` whose prompts are chosen, on time, by a Thompson sampler over the pass rates of the training rows
+    (VADE, arXiv 2511.18902, Algorithm 1).
+
+    The arguments are those of `GRPOTrainer`. `args` may be a [`VADEGRPOConfig`], a plain `GRPOConfig` or `None`; VADE's
+    defaults apply where its fields are missing.
+
+    Attributes:
+        selection (`OnTimeSelection` or `None`):
+            The sampler with its posterior (`trainer.selection.sampler.posterior`) and the running totals. `None` where
+            rows have no index or a fixed order (iterable data set, `shuffle_dataset=False`, split or dispatched
+            batches) or success is undeclared: only `vade_sampler="uniform"` accepts these, and is then the stock
+            trainer.
+
+    Raises:
+        ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work.
+    """
+
+    _tag_names = ["trl", "grpo", "vade"]
+    _name = "VADE"
+    _paper = {
+        "title": "VADE: Variance-Aware Dynamic Sampling via Online Sample-Level Difficulty Estimation for Multimodal RL",
+        "id": "2511.18902",
+        "citation": textwrap.dedent("""\
+            @article{hu2025vade,
+                title        = {{VADE: Variance-Aware Dynamic Sampling via Online Sample-Level Difficulty Estimation for Multimodal RL}},
+                author       = {Zengjie Hu and Jiantao Qiu and Tianyi Bai and Haojin Yang and Binhang Yuan and Qi Jing and Conghui He and Wentao Zhang},
+                year         = 2025,
+                eprint       = {arXiv:2511.18902},
+            }"""),
+    }
+
+    @functools.wraps(GRPOTrainer.__init__)  # the signature is the parent's, whatever the installed TRL gives it
+    def __init__(self, *positional: Any, **named: Any):
+        call = inspect.signature(GRPOTrainer.__init__).bind(self, *positional, **named)
+        arguments = call.arguments
+        arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
+        # TRL adds an environment's own rewards to the names.
+        named_later = arguments.get("environment_factory") is not None
+        rewards = [] if named_later else reward_names(arguments.get("reward_funcs"))
+        declared = named_later or declares_success(args, rewards)
+        drop_overlong(arguments, args)
+        on_time = selects_on_time(args, arguments.get("train_dataset"))
+        refuse_refills(args, arguments, chosen_here=declared and on_time)
+        success = rewards[0] if len(rewards) == 1 else args.vade_success_reward
+        self._warm_start = read_warm_start(args, arguments.get("train_dataset"), success_reward=success)
+        refuse_publication(args, chosen_here=declared and on_time)
+        self.publication = Publication(args)
+        super().__init__(*call.args[1:], **call.kwargs)
+        correct_generation(self)
+        self._last_checkpoint = LastCheckpoint(self.accelerator)
+        self.add_callback(self._last_checkpoint)
+        self.add_callback(CheckpointFiles())
+        self._weights_left_out = False
+        self.selection = self._refill = None
+        if on_time and declares_success(args, self.reward_func_names):
+            self._success_column = success_column(self.reward_func_names, args.vade_success_reward)
+            self.selection = self._make_selection()
+            self._refill = Refill(self) if args.vade_dynamic_sampling else None
+        if self.selection is not None:
+            self.add_callback(PosteriorState(POSTERIOR_FILE))
+            self.add_callback(StepTimer(lambda: self.selection.seconds))
+
+    def _make_selection(self) -> OnTimeSelection:
+        args, rows = self.args, self.train_dataset
+        num_groups = args.generation_batch_size // args.num_generations
+        plain = rows.with_format(None)  # labels, whatever format the rows are handed out in
+        strata, stratify = (name and plain[name][:] for name in (args.vade_strata, args.vade_stratify_by))
+        return OnTimeSelection(
+            make_sampler(args, len(rows), num_groups=num_groups, strata=strata, stratify=stratify),
+            # As the stock loader does: with `remove_unused_columns` a reward function sees no other columns.
+            self._remove_unused_columns(rows, description="training"),
+            num_groups=num_groups,
+            num_generations=args.num_generations,
+            accelerator=self.accelerator,
+            log=SelectionLog(args.output_dir),
+            outage_guard=args.vade_outage_guard,
+            stratify=stratify,
+        )
+
+    @functools.wraps(GRPOTrainer.train)
+    def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
+        checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)
+        if self.selection is not None and chooses(self.args):
+            self.selection.describe_rows()
+        elif self.selection is not None:
+            self.args.ignore_data_skip = False  # skipped tickets cost nothing, and uniform keeps to the stock's epochs
+        with self._last_checkpoint.watching(self.args), loading_ahead(self):
+            return super().train(checkpoint, *positional, **named)
+
+    @functools.wraps(GRPOTrainer._run_epoch)
+    def _run_epoch(self, *positional: Any, **named: Any):
+        """Leave a finished run as it is: resumed inside an epoch, it would take a step more (transformers 5.23)."""
+        finished = self.state.global_step >= self.state.max_steps
+        self.control.should_training_stop |= finished  # a callback may have asked for it
+        if not finished:
+            super()._run_epoch(*positional, **named)
+
+    def get_train_dataloader(self):
+        """The stock loader over tickets: same length, same repeats, nothing decoded and nothing chosen ahead."""
+        if self.selection is None:
+            return super().get_train_dataloader()
+        rows, self.train_dataset = self.train_dataset, TicketDataset(len(self.train_dataset))
+        try:
+            loader = super().get_train_dataloader()
+        finally:
+            self.train_dataset = rows
+        if chooses(self.args):
+            # Each epoch a loader takes a seed for its workers from torch's global generator. With `ignore_data_skip` a
+            # resumed run has its epochs elsewhere, and would sample other completions. (uniform stays as stock.)
+            loader.base_dataloader.generator = torch.Generator().manual_seed(self.args.seed)
+        return loader
+
+    def _get_train_sampler(self, dataset=None):
+        """The stock sampler, or as many tickets where they stand for the rows."""
+        stock = super()._get_train_sampler(dataset)
+        return TicketSampler(stock) if isinstance(stock.data_source, TicketDataset) else stock
+
+    def _prepare_inputs(self, generation_batch):
+        """When a generation batch is due, choose and load its rows in place of the tickets."""
+        if self.selection is None or not self.model.training or not self._generation_is_due():
+            return super()._prepare_inputs(generation_batch)
+        if self.args.vade_posterior_init != "prior" and self.selection.sampler.posterior.step == 0:
+            initialise_posterior(self)
+        rows = self.selection.choose()
+        with self._generating():
+            inputs = super()._prepare_inputs(rows)
+        load_ahead(self)
+        return inputs
+
+    @contextmanager
+    def _generating(self) -> Iterator[None]:
+        """Time a generation batch, and keep its images out of the completions table where some process has none."""
+        self.log_multimodal = self.args.log_multimodal and self.selection.loader.images_on_all_processes
+        try:
+            with self.selection.timed("generation"):
+                yield
+        finally:
+            self.log_multimodal = self.args.log_multimodal
+
+    def _generation_is_due(self) -> bool:
+        """The parent's own condition for generating in this micro-batch (TRL 1.16, `GRPOTrainer._prepare_inputs`)."""
+        return self._step % generate_every(self) == 0 or self._buffered_inputs is None
+
+    def _generate_and_score_completions(self, inputs):
+        """With dynamic sampling refill a training batch first; see `refill`."""
+        prepare = super()._generate_and_score_completions
+        if self._refill is None or not self.model.training or self.selection.in_flight.initialising:
+            return prepare(inputs)
+        return self._refill.complete(inputs, prepare)
+
+    def _generate(self, prompts):
+        """Hand a row without an image on as an empty list; see `generation.without_missing_images`."""
+        *output, images, tool_images = super()._generate(prompts)
+        if self._refill is not None and self._refill.in_round:
+            self._refill.leave(prompts, output)
+        return (*output, without_missing_images(images), tool_images)
+
+    def _tokenize_prompts(self, prompts):
+        """With vLLM, tokenise a prompt once and not once for each of its completions."""
+        tokenize = super()._tokenize_prompts
+        plain = self.use_vllm and not self.tools and self.environment_factories is None
+        return tokenize_once(prompts, tokenize) if plain else tokenize(prompts)
+
+    @functools.wraps(GRPOTrainer._generate_single_turn)
+    def _generate_single_turn(self, *positional: Any, **named: Any):
+        """Generate, unless it was done in the rounds of a batch that is now put together."""
+        if self._refill is not None and self._refill.replay:
+            return self._refill.replay.completions()
+        return super()._generate_single_turn(*positional, **named)
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        """Feed the gathered rewards of a training batch to the sampler; evaluation never touches the posterior."""
+        if self._refill is not None and self._refill.replay:
+            return self._refill.replay.rewards_of(completion_ids_list)
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if self.selection is not None and self.model.training:
+            refuse_infinite(rewards.cpu().numpy(), self.reward_func_names)
+            outcomes = group_outcomes(
+                rewards[:, self._success_column].double().cpu().numpy(),
+                self.selection.in_flight.sample_index,
+                threshold=self.args.vade_success_threshold,
+                name=self.reward_func_names[self._success_column],
+            )
+            log_metrics(self.selection.record(outcomes, self.state.global_step), to=self._metrics["train"])
+        return rewards
+
+    def _save_checkpoint(self, model, trial):
+        """A save that fails says which checkpoint to go on from."""
+        folder = Path(self._get_output_dir(trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        with saving(folder, self.callback_handler.callbacks):
+            super()._save_checkpoint(model, trial)
+
+    def create_model_card(self, model_name=None, dataset_name=None, tags=None):
+        """TRL's card, and what VADE has to say."""
+        super().create_model_card(model_name, dataset_name, tags)
+        write_model_card(self, dataset_name, draw=self.hub_model_id is not None)  # a second: not for nobody
+
+    def _save_rng_state(self, output_dir):
+        """The last file of a process; when all have theirs, the main process may write the one that ends it all."""
+        super()._save_rng_state(output_dir)
+        self.accelerator.wait_for_everyone()
+
+    def save_model(self, output_dir=None, _internal_call=False):
+        """Every kind of save passes here, before any upload: write the posterior first."""
+        if self.selection is not None:
+            save_posterior(self, output_dir or self.args.output_dir, checkpoint=_internal_call)
+        super().save_model(output_dir, _internal_call)
+
+    def _issue_warnings_after_load(self, load_result):
+        """Note that a checkpoint's weights were left out, which the parent takes for a warning."""
+        self._weights_left_out = bool(load_result.unexpected_keys)
+        if not self._weights_left_out:
+            super()._issue_warnings_after_load(load_result)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        """Resume with the weights of the checkpoint, also where it has other names for them; see `weights`."""
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self._weights_left_out:
+            load_saved_weights(self.model if model is None else model, resume_from_checkpoint)
+
+    def _load_best_model(self):
+        """The same fault at the end of a run with `load_best_model_at_end`."""
+        self._weights_left_out = False
+        super()._load_best_model()
+        if self._weights_left_out:
+            load_saved_weights(self.model, self.state.best_model_checkpoint)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        """Runs on every process, with every backend, on resume only: go on from the posterior of `checkpoint`."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if self.selection is not None and checkpoint is not None:
+            resume_posterior(self, checkpoint)

@@ -1,0 +1,150 @@
+"""What the posterior knows before the first update: rollouts of every row, or what another run has learned.
+
+Algorithm 1, lines 1-4 (`vade_posterior_init="rollout"`), or `warm_start`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accelerate.logging import get_logger
+from datasets import Dataset
+from numpy.typing import NDArray
+from tqdm import tqdm
+from transformers.trainer_utils import get_last_checkpoint
+from trl import GRPOConfig
+
+from trl_vade.data.row_keys import sample_keys
+from trl_vade.hub.uploading import is_hub_id
+from trl_vade.selection.warm_start import WarmStart, doubts, evidence, summary
+
+from .main_process import on_main_process
+from .presets import vade, warm_start_source
+
+logger = get_logger(__name__)
+
+VISIBLE = ("prompt", "image", "images")
+"""The columns that TRL 1.16 leaves with `remove_unused_columns`: the keys of the rows are then made of these."""
+
+
+def read_warm_start(args: GRPOConfig, dataset: Any, *, success_reward: str | None = None) -> WarmStart | None:
+    """Read what `vade_posterior_init` names, before a model is loaded. All processes must take part.
+
+    The main process reads, and all have what it read: a branch on the Hub may move meanwhile.
+
+    None where it names no source, and where this run may be about to resume (`resume_from_checkpoint` is set, or the
+    output directory has a checkpoint): a resume has its posterior from there and must not need the source, which
+    may be gone. `warm_start_of` reads it then, should the run begin anew after all.
+
+    Args:
+        args: with VADE's fields.
+        dataset: N rows, the training set.
+        success_reward: the name of the reward function that means success, where `args` leave it open.
+
+    Raises:
+        SnapshotError: on all processes: there is no posterior, it is damaged, or too few of its rows are here.
+        HubError: on all processes: the Hub refused, or could not be reached.
+    """
+    if warm_start_source(args) is None or not isinstance(dataset, Dataset):  # a stream is refused elsewhere
+        return None
+
+    def read() -> WarmStart | None:
+        return None if _may_resume(args) else _read(args, dataset, lambda: _keys(args, dataset), success_reward)
+
+    return _reported(on_main_process(read))
+
+
+def warm_start_of(trainer: Any) -> WarmStart:
+    """The evidence that `trainer` begins with, read now where `read_warm_start` did not. Errors are the same."""
+    early: WarmStart | None = trainer._warm_start
+    if early is not None:
+        return early
+    selection, reward = trainer.selection, trainer.reward_func_names[trainer._success_column]
+    rows = trainer.train_dataset
+    return _reported(on_main_process(lambda: _read(trainer.args, rows, lambda: selection.sample_keys[0], reward)))
+
+
+def beginning(args: GRPOConfig) -> dict[str, Any]:
+    """Return the facts of what the posterior begins with; without a warm start the discount is None.
+
+    The name of a folder of this machine is nobody else's business, and tells them nothing.
+    """
+    source = warm_start_source(args)
+    if source is None:
+        return {"posterior_init": vade(args, "posterior_init"), "warm_start_discount": None}
+    on_the_hub = is_hub_id(source.partition("@")[0]) and not Path(source).exists()
+    return {
+        "posterior_init": source if on_the_hub else "a local posterior",
+        "warm_start_discount": vade(args, "warm_start_discount"),
+    }
+
+
+def _read(
+    args: GRPOConfig, dataset: Dataset, keys: Callable[[], NDArray[np.int64]], success_reward: str | None
+) -> tuple[WarmStart, list[str]]:
+    """The evidence, and what is to be said of it: first what it is, then what makes it doubtful."""
+    from trl_vade.hub.posteriors.source import load_posterior  # the Hub's client
+
+    source = warm_start_source(args)
+    table = load_posterior(source)
+    commit = table.metadata.get("revision")
+    named = source if not commit or Path(source).exists() else f"{source.partition('@')[0]}@{commit}"
+    warm = evidence(
+        table,
+        dataset,
+        keys(),
+        discount=args.vade_warm_start_discount,
+        min_match=args.vade_warm_start_min_match,
+        source=named,
+    )
+    return warm, [summary(warm, table, args, len(dataset)), *doubts(warm, table, args, success_reward)]
+
+
+def _reported(read: tuple[WarmStart, list[str]] | None) -> Any:
+    if read is None:
+        return None
+    warm, messages = read
+    for message in messages:
+        logger.warning(message)  # at a level that is shown by default
+    return warm
+
+
+def _keys(args: GRPOConfig, dataset: Dataset) -> NDArray[np.int64]:
+    """The keys that the selection will know the rows by."""
+    if args.remove_unused_columns:
+        dataset = dataset.select_columns([name for name in VISIBLE if name in dataset.column_names])
+    return sample_keys(dataset)[0]
+
+
+def _may_resume(args: GRPOConfig) -> bool:
+    asked = str(args.resume_from_checkpoint).lower() not in ("none", "false")
+    return asked or (Path(args.output_dir).is_dir() and get_last_checkpoint(args.output_dir) is not None)
+
+
+def initialise_posterior(trainer: Any) -> None:
+    """Do what `vade_posterior_init` says, other than "prior"; no update, no metrics of a step."""
+    if warm_start_source(trainer.args) is None:
+        _roll_out_every_row(trainer)
+    else:
+        warm = warm_start_of(trainer)
+        trainer.selection.warm_start(warm.outcomes, warm.source)
+        trainer._warm_start = None  # as large as the data set
+
+
+def _roll_out_every_row(trainer: Any) -> None:
+    """Score `num_generations` rollouts of every row."""
+    metrics, trainer._metrics["train"] = trainer._metrics["train"], defaultdict(list)
+    num_batches = -(-len(trainer.train_dataset) // trainer.selection.num_groups)
+    batches = tqdm(
+        trainer.selection.initial_batches(),
+        total=num_batches,
+        desc="Initial rollouts of every row",
+        disable=trainer.args.disable_tqdm or not trainer.is_world_process_zero(),
+    )
+    for rows in batches:
+        with trainer._generating():
+            trainer._generate_and_score_completions(rows)
+    trainer.selection.finish_initialisation()
+    trainer._metrics["train"] = metrics

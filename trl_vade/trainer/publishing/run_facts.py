@@ -1,0 +1,125 @@
+"""What a run is, as one plain dict of JSON values: for the cards, and for the metadata of a shared posterior."""
+
+from enum import Enum
+from typing import Any
+
+from accelerate.logging import get_logger
+
+from trl_vade.errors import VADEError
+from trl_vade.hub.dataset_origin import hub_origin
+from trl_vade.hub.posteriors.table import FORMAT_VERSION
+from trl_vade.hub.uploading import hub_id, is_hub_id
+from trl_vade.samplers.registry import PEER_SAMPLERS
+from trl_vade.samplers.snapshot import Snapshot
+from trl_vade.selection.report.record import Run
+from trl_vade.version import __version__
+
+from ..checkpoint.mismatch import identity
+from ..initial_posterior import beginning
+from ..presets import vade
+
+logger = get_logger(__name__)
+
+RECIPE = (
+    *("learning_rate", "lr_scheduler_type", "warmup_steps", "max_steps"),
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "generation_batch_size", "num_iterations"),
+    *("beta", "loss_type", "epsilon", "epsilon_high", "scale_rewards"),
+    *("max_completion_length", "use_vllm", "vllm_mode", "bf16"),
+)
+"""Fields of the arguments; `num_processes` is added."""
+
+_THOMPSON = ("preset", "information_gain", "cooldown", "prior", "uniform_share", "stratify_by", "strata")
+
+_EVERY_SAMPLER = ("dynamic_sampling", "max_prompt_length")
+
+
+def run_facts(trainer: Any, *, dataset: str | None = None) -> dict[str, Any]:
+    """Return what is known of the run of `trainer`, as it is now. No process waits for another one.
+
+    Every value is strict JSON. A fact that is not known is None. Those of the posterior (`generation_batches`,
+    `num_samples`, `rollouts`, what `checkpoint.identity` says, decays) are absent where `trainer.selection` is None.
+    The settings are VADE's, with the preset's values in place of what was left open, and None for a sampler that they
+    do not reach. `generation_batches` are the steps of the posterior: refills of dynamic sampling count, too, and
+    a warm start.
+
+    Args:
+        trainer: a `VADEGRPOTrainer`.
+        dataset: the Hub id of the training data where the caller knows it. Without it, `hub_origin` says what it can.
+    """
+    args = trainer.args
+    name, revision = hub_origin(trainer.train_dataset, dataset)
+    return {
+        "format_version": FORMAT_VERSION,
+        "package_version": __version__,
+        "global_step": trainer.state.global_step,
+        "base_model": hub_id(getattr(trainer.model.config, "_name_or_path", None)),  # as TRL's card has it
+        "model_repo": _model_repo(trainer.hub_model_id or args.hub_model_id),
+        "dataset": name,
+        "dataset_revision": revision,
+        "num_generations": trainer.num_generations,
+        "temperature": args.temperature,
+        "rewards": list(trainer.reward_func_names),
+        "seed": args.seed,
+        **_sampler_facts(args),
+        **_posterior_facts(trainer),
+        "recipe": {
+            **{field: _plain(getattr(args, field)) for field in RECIPE},
+            # Counted in epochs it is -1 in the arguments, and 0 in the state before training begins.
+            "max_steps": max(args.max_steps, trainer.state.max_steps) or None,
+            "num_processes": trainer.accelerator.num_processes,
+        },
+    }
+
+
+def live_run(trainer: Any) -> Run | None:
+    """Return the run of `trainer` so far, as `run.read_run` would, or None where there is nothing to tell of it: no
+    generation batch was scored, or the log of the choices is damaged (which is logged) or lacks its beginning."""
+    if trainer.selection is None or not trainer.selection.sampler.posterior.step:
+        return None  # a log that is there is an earlier run's
+    metadata = {
+        **identity(trainer),
+        "run": {**trainer.selection.state_dict(), "global_step": trainer.state.global_step},
+    }
+    snapshot = Snapshot(trainer.selection.sampler.state_dict(), metadata, digest="", sample_key=None)
+    try:
+        lines = trainer.selection.log.read()
+    except (VADEError, OSError) as error:
+        logger.warning(f"Nothing can be told of the run so far: {error}")
+        return None
+    if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
+        return None  # it begins later where a run was resumed in another output directory, or with other rows
+    return Run(snapshot, lines, trainer.state.log_history)
+
+
+def _sampler_facts(args: Any) -> dict[str, Any]:
+    kind = vade(args, "sampler")
+    reached = (*_THOMPSON, *_EVERY_SAMPLER) if kind in ("thompson", "greedy") else _EVERY_SAMPLER
+    return {
+        "sampler": kind,
+        "sampler_kwargs": vade(args, "sampler_kwargs") if kind in PEER_SAMPLERS else None,
+        **{name: vade(args, name) if name in reached else None for name in (*_THOMPSON, *_EVERY_SAMPLER)},
+        **beginning(args),
+    }
+
+
+def _posterior_facts(trainer: Any) -> dict[str, Any]:
+    if trainer.selection is None:
+        return {}
+    posterior = trainer.selection.sampler.posterior
+    return {
+        **identity(trainer),
+        "num_samples": posterior.num_samples,
+        "generation_batches": posterior.step,
+        "rollouts": trainer.selection.rollouts,
+        **posterior.decays,  # and not the settings': another rule's posterior has its own
+    }
+
+
+def _model_repo(name: Any) -> str | None:
+    """The trainer has the owner's name, too, once the repository is there; the arguments may lack it."""
+    return name if is_hub_id(name) and "/" in name else None
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON: transformers keeps some settings as members of an Enum, whose text is their value."""
+    return value.value if isinstance(value, Enum) else value

@@ -1,0 +1,65 @@
+"""The sampler that a trainer's settings ask for."""
+
+from typing import Any
+
+from trl import GRPOConfig
+
+from trl_vade.checks import shown
+from trl_vade.errors import ConfigurationError
+from trl_vade.samplers.base import PosteriorSampler
+from trl_vade.samplers.registry import PEER_SAMPLERS
+from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
+
+from .presets import vade
+
+
+def make_sampler(
+    args: GRPOConfig,
+    num_samples: int,
+    *,
+    num_groups: int,
+    strata: list[Any] | None = None,
+    stratify: list[Any] | None = None,
+) -> PosteriorSampler:
+    """Return a fresh sampler.
+
+    Args:
+        args: with VADE's fields, validated.
+        num_samples: N, rows of the training set.
+        num_groups: K, rows of a generation batch.
+        strata: (N,) labels, the column `vade_strata`.
+        stratify: (N,) labels, the column `vade_stratify_by`.
+
+    Raises:
+        ConfigurationError: the settings do not fit the sampler or the rows.
+    """
+    kind, seed = vade(args, "sampler"), args.seed
+    if kind in PEER_SAMPLERS:
+        kwargs = dict(vade(args, "sampler_kwargs") or {}) | ({"task": strata} if kind == "sec" else {})
+        try:
+            return PEER_SAMPLERS[kind](num_samples, seed=seed, **kwargs)
+        except TypeError as error:
+            raise ConfigurationError(
+                f"vade_sampler_kwargs={shown(vade(args, 'sampler_kwargs'))} does not fit vade_sampler={kind!r} "
+                f"({error}). Its arguments are those of trl_vade.peers.{PEER_SAMPLERS[kind].__name__}."  # type: ignore[attr-defined]
+            ) from error
+    decays = {name: vade(args, name) for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")}
+    if kind == "uniform":
+        return UniformSampler(num_samples, seed=seed, **decays)
+    return ThompsonSampler(
+        num_samples,
+        seed=seed,
+        gain=vade(args, "information_gain"),
+        greedy=kind == "greedy",
+        cooldown=cooldown_steps(vade(args, "cooldown"), num_samples, num_groups),
+        prior=vade(args, "prior"),
+        strata=strata,
+        uniform_share=vade(args, "uniform_share"),
+        stratify=stratify,
+        **decays,
+    )
+
+
+def cooldown_steps(share: float, num_samples: int, num_groups: int) -> int:
+    """Return `share` of an epoch of `num_samples` rows in generation batches of `num_groups`, rounded."""
+    return round(share * num_samples / num_groups)
