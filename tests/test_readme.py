@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from conftest import says_a_digit
-
+from tests.support.runs import says_a_digit
 from trl_vade import VADEGRPOTrainer
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 

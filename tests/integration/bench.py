@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from tests.conftest import make_text_model
 from tests.integration.result import Result
 from tests.integration.runs import end_of, make_trainer
+from tests.support.runs import make_text_model
 
 
 class Bench:

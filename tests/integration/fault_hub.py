@@ -8,10 +8,10 @@ from typing import Any
 
 from huggingface_hub import HfApi
 
-from tests.conftest import connected_hub
 from tests.integration.bench import Bench, expect, expect_equal, heard, refused, tally
 from tests.integration.result import Result
 from tests.integration.runs import end_of, make_trainer
+from tests.support.hub import connected_hub
 from trl_vade import load_posterior
 from trl_vade.errors import HubError
 from trl_vade.hub import uploading as hub_module

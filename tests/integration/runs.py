@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from tests.conftest import SMALL_RUN, make_text_rows, says_a_digit
+from tests.support.rows import make_text_rows
+from tests.support.runs import SMALL_RUN, says_a_digit
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.log import SelectionLog

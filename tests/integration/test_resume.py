@@ -3,10 +3,19 @@
 from pathlib import Path
 
 import pytest
-from conftest import SMALL_RUN, make_text_rows, says_a_digit, train
 from peft import LoraConfig
-from resuming import SaveAt, StopAfter, assert_same_end, first_letter, rows_with_images
 
+from tests.support.rows import make_text_rows
+from tests.support.runs import (
+    SMALL_RUN,
+    SaveAt,
+    StopAfter,
+    assert_same_end,
+    first_letter,
+    rows_with_images,
+    says_a_digit,
+    train,
+)
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.trainer.checkpoint.generation_batch import file_name
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from loopback_hub import LoopbackHub, run_client
 
+from tests.support.loopback_hub import LoopbackHub, run_client
 from trl_vade.selection.log import SelectionLog
 
 pytestmark = pytest.mark.slow

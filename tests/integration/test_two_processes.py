@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from loopback_hub import client_environment
 from safetensors.torch import load_file
 
+from tests.support.loopback_hub import client_environment
 from trl_vade import load_snapshot
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.log import SelectionLog

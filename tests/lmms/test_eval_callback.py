@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import stand_ins
 import torch
-from conftest import assert_equal_weights, logged, weights
+
+from tests.lmms import stand_ins
+from tests.support.runs import assert_equal_weights, logged, weights
 
 pytestmark = [
     pytest.mark.lmms,

@@ -11,12 +11,12 @@ import shutil
 from statistics import fmean
 
 import pytest
-import stand_ins
-from conftest import connected_hub
 from huggingface_hub import HfApi, ModelCard
-from loopback_judge import LoopbackJudge
 from typer.testing import CliRunner
 
+from tests.lmms import stand_ins
+from tests.support.hub import connected_hub
+from tests.support.loopback_judge import LoopbackJudge
 from trl_vade.cli.main import app
 from trl_vade.evaluation import benchmarks
 from trl_vade.evaluation.results.runs import read_run, run_folder

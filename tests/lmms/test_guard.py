@@ -6,8 +6,8 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from loopback_judge import LoopbackJudge
 
+from tests.support.loopback_judge import LoopbackJudge
 from trl_vade.evaluation.judge import Judge
 from trl_vade.evaluation.lmms.judge_guard import JudgeGuard
 

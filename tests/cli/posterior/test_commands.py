@@ -1,0 +1,371 @@
+"""`trl-vade posterior`: on output directories of the real sampler, and on a stand-in of the Hub."""
+
+import csv
+import io
+import json
+from typing import get_args
+
+import numpy as np
+import pytest
+from datasets import ClassLabel, Dataset, DatasetDict
+from huggingface_hub import HfApi
+from typer.testing import CliRunner
+
+from tests.cli.test_main import run, said
+from tests.support.hub import offline
+from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
+from trl_vade.cli.main import app
+from trl_vade.cli.posterior.commands import Sort
+from trl_vade.cli.posterior.views import SORTS
+from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
+from trl_vade.hub.posteriors.repository import stage_posterior
+from trl_vade.hub.posteriors.source import load_posterior
+from trl_vade.hub.posteriors.table import facts_of, posterior_table
+
+ROWS = 12
+
+
+def make_rows(count=ROWS, **changes):
+    columns = {
+        "id": [f"q-{row}" for row in range(count)],
+        "prompt": [f"What is {row} + 1?" for row in range(count)],
+        "task": ["algebra" if row % 2 else "geometry" for row in range(count)],
+    }
+    return Dataset.from_dict(columns | changes)
+
+
+def write_posterior(folder, rows, *, step=100, solved=lambda row: row / ROWS, batches=3):
+    """An output directory of a run in which row i is solved in `solved(i)` of the tries; the last is never scored."""
+    sampler = ThompsonSampler(len(rows), seed=3, decay_sampled=1.0)
+    chosen = np.arange(len(rows) - 1)
+    for _ in range(batches):
+        sampler.draw(len(chosen))
+        sampler.observe(chosen, [8 * solved(row) for row in chosen], [8] * len(chosen))
+    keys, _ = sample_keys(rows)
+    metadata = {
+        "success_reward": "accuracy_reward",
+        "dataset_fingerprint": dataset_fingerprint(keys),
+        "run": {"global_step": step, "rollouts": batches * 8 * len(chosen)},
+    }
+    save_snapshot(folder, sampler, metadata=metadata, sample_key=keys)
+    return folder
+
+
+@pytest.fixture
+def output_dir(tmp_path):
+    return write_posterior(tmp_path / "out", make_rows())
+
+
+def done(result):
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout
+
+
+def first_words(text, title):
+    """The first word of each line below `title`, up to the next gap of the output."""
+    lines = text.split(title)[1].splitlines()
+    return [line.split()[0] for line in lines if line.split()]
+
+
+# -------------------------------------------------------------------------------------------------------------- show
+
+
+def test_show_prints_facts_histogram_and_rows(output_dir):
+    text = done(run("posterior", "show", output_dir))
+    for expected in ("accuracy_reward", "11 of 12", "How many rows have which pass rate", "0.9 to 1.0", "thompson"):
+        assert expected in text
+    names = load_posterior(output_dir).sample_id
+    assert [word for word in first_words(text, "The rows, from the hardest to the easiest") if word in names] == names
+
+
+def test_a_long_name_is_cut_and_leaves_the_numbers_their_columns(tmp_path, capsys):
+    names = [f"{'long ' * 100}{row}" for row in range(ROWS)]
+    names[0] = "s" * 60
+    snapshot = load_snapshot(write_posterior(tmp_path / "out", make_rows()))
+    stage_posterior(tmp_path / "long", posterior_table(snapshot, sample_id=names, task=["geometry"] * ROWS))
+    text = done(run("posterior", "show", tmp_path / "long"))
+    assert max(map(len, text.splitlines())) <= 80
+    rows = text.split("easiest")[1].split("geometry")[1:]
+    assert len(rows) == ROWS - 1
+    assert [row.count("...") for row in rows] == [0] + [1] * (ROWS - 2)
+    assert all(len(row.splitlines()) <= 5 for row in rows)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_name_that_the_terminal_cannot_show_is_escaped(tmp_path, encoding):
+    snapshot = load_snapshot(write_posterior(tmp_path / "out", make_rows()))
+    names = [f"資料-{row}" for row in range(ROWS)]
+    stage_posterior(tmp_path / "step", posterior_table(snapshot, sample_id=names))
+    arguments = ["posterior", "show", str(tmp_path / "step")]
+    result = CliRunner(charset=encoding).invoke(app, arguments, prog_name="trl-vade")
+    assert result.exit_code == 0, result.exception
+    assert r"\u8cc7\u6599-3" in result.output
+    exported = tmp_path / "資.csv"
+    result = CliRunner(charset=encoding).invoke(app, ["posterior", "export", arguments[2], str(exported)])
+    assert result.exit_code == 0, result.exception
+    assert exported.exists()
+
+
+def test_both_ends_are_called_what_they_are(output_dir):
+    titles = {
+        ("--rows", 5): "The hardest rows, then the easiest",
+        ("--rows", 1): "The hardest row",
+        ("--rows", 20): "The rows, from the hardest to the easiest",
+        ("--rows", 4, "--sort", "visits"): "The rows with the lowest visits, then the highest",
+        ("--sort", "visits"): "The rows by visits",
+    }
+    for flags, title in titles.items():
+        assert title in done(run("posterior", "show", output_dir, *flags)).splitlines()
+    assert "hardest" not in done(run("posterior", "show", output_dir, "--rows", 0))
+
+
+def test_show_keeps_to_the_number_of_rows_from_both_ends(output_dir):
+    text = done(run("posterior", "show", output_dir, "--rows", 5))
+    names = load_posterior(output_dir).sample_id
+    words = [word for word in first_words(text, "The hardest rows, then the easiest") if word in (*names, "...")]
+    assert words == [*names[:3], "...", *names[-2:]]
+
+
+def test_show_sorts_by_another_column(output_dir):
+    said_by = json.loads(done(run("posterior", "show", output_dir, "--sort", "beta", "--json")))
+    betas = [row["beta"] for row in said_by["lowest"] + said_by["highest"]]
+    assert betas == sorted(betas)
+    assert len(betas) == ROWS - 1
+
+
+def test_show_offers_every_column_that_rows_can_be_sorted_by():
+    assert get_args(Sort) == SORTS
+
+
+def test_show_says_nothing_of_other_rows_where_there_are_none(tmp_path):
+    sampler = ThompsonSampler(ROWS)
+    sampler.observe(np.arange(ROWS), [1] * ROWS, [1] * ROWS)
+    save_snapshot(tmp_path / "all", sampler, sample_key=sample_keys(make_rows())[0])
+    assert "never scored" not in done(run("posterior", "show", tmp_path / "all"))
+
+
+def test_show_for_other_programs_is_json_alone(output_dir):
+    told = json.loads(done(run("posterior", "show", output_dir, "--json", "--rows", 2)))
+    assert (told["rows"], told["num_samples"], told["sorted_by"]) == (11, 12, "pass_rate")
+    assert sum(told["histogram"]) == 11
+    assert told["facts"]["global_step"] == 100
+    assert [told["lowest"][0]["index"], told["highest"][0]["index"]] == [0, 10]
+
+
+def test_a_source_that_is_not_there_ends_with_one_message(tmp_path):
+    text = said(run("posterior", "show", tmp_path / "nowhere"), 1)
+    assert text.startswith("Error: ")
+    assert "nowhere" in text
+    assert len(text.strip().splitlines()) == 1
+
+
+# ------------------------------------------------------------------------------------------------------ to the Hub
+
+
+def test_a_posterior_goes_to_the_hub_and_comes_back_the_same(output_dir, hub, tmp_path):
+    assert "Published: " in done(run("posterior", "push", output_dir, "you/posterior", "--private"))
+    assert hub.repos["datasets/you/posterior"].private
+    text = done(run("posterior", "pull", "you/posterior", tmp_path / "here"))
+    path = tmp_path / "here" / "step-000100" / "posterior.parquet"
+    assert str(path) in text
+    there, here = load_posterior(output_dir), load_posterior(path)
+    assert there.sample_id == here.sample_id
+    np.testing.assert_array_equal(there.alpha, here.alpha)
+    told = json.loads(done(run("posterior", "diff", output_dir, "you/posterior", "--json")))
+    assert (told["in_both"], told["only_in_a"], told["only_in_b"], told["mean_change"]) == (11, 0, 0, 0.0)
+
+
+def test_steps_are_told_apart_by_step_revision_and_at_sign(tmp_path, hub):
+    rows = make_rows()
+    for step in (100, 200):
+        folder = write_posterior(tmp_path / f"out-{step}", rows, step=step)
+        done(run("posterior", "push", folder, "you/posterior"))
+    for source in (["you/posterior"], ["you/posterior@step-000200"], ["you/posterior", "--step", 200]):
+        assert json.loads(done(run("posterior", "show", *source, "--json")))["facts"]["global_step"] == 200
+    for source in (["you/posterior@step-000100"], ["you/posterior", "--revision", "step-000100"]):
+        assert json.loads(done(run("posterior", "show", *source, "--json")))["facts"]["global_step"] == 100
+    found = done(
+        run("posterior", "diff", "you/posterior", "you/posterior", "--step_a", 100, "--step_b", 200, "--json")
+    )
+    assert json.loads(found)["differing_facts"] == {"global_step": [100, 200]}
+
+
+@pytest.mark.parametrize("split", [None, "validation"])
+def test_rows_are_named_by_the_data_set_where_it_is_given(output_dir, hub, tmp_path, split):
+    rows = make_rows()
+    saved = rows if split is None else DatasetDict({"train": make_rows(3), split: rows})
+    saved.save_to_disk(tmp_path / "data")
+    flags = ["--dataset", tmp_path / "data", *([] if split is None else ["--split", split])]
+    done(run("posterior", "push", output_dir, "you/posterior", *flags))
+    table = load_posterior("you/posterior")
+    assert table.sample_id == [f"q-{row}" for row in range(ROWS - 1)]
+    assert table.task[:2] == ["geometry", "algebra"]
+    assert table.metadata.get("dataset") is None  # a folder of this machine is nobody else's business
+    assert str(tmp_path) not in hub.repos["datasets/you/posterior"].files()["README.md"].decode()
+
+
+def test_a_data_set_of_the_hub_is_named_in_the_facts(output_dir, hub):
+    api = HfApi()
+    api.create_repo("you/rows", repo_type="dataset")
+    lines = "".join(json.dumps(row) + "\n" for row in make_rows())
+    api.upload_file(
+        path_or_fileobj=lines.encode(), path_in_repo="train.jsonl", repo_id="you/rows", repo_type="dataset"
+    )
+    done(run("posterior", "push", output_dir, "you/posterior", "--dataset", "you/rows@main"))
+    table = load_posterior("you/posterior")
+    assert table.sample_id[0] == "q-0"
+    assert table.metadata["dataset"] == "you/rows"
+    assert table.metadata["dataset_revision"] == hub.repos["datasets/you/rows"].commit().oid
+
+
+def test_a_step_with_names_is_not_replaced_by_one_with_hashes_but_by_force(output_dir, hub, tmp_path):
+    make_rows().save_to_disk(tmp_path / "data")
+    for _ in range(2):
+        done(run("posterior", "push", output_dir, "you/posterior", "--dataset", tmp_path / "data"))
+    text = said(run("posterior", "push", output_dir, "you/posterior"), 1)
+    assert "has step-000100 already, and replacing it would lose 11 of its 11 rows by their names" in text
+    assert "the tasks" in text
+    told = json.loads(done(run("posterior", "diff", output_dir, "you/posterior", "--json")))
+    assert (told["in_both"], told["only_in_a"]) == (11, 0)
+    done(run("posterior", "push", output_dir, "you/posterior", "--force"))
+    assert load_posterior("you/posterior").sample_id == load_posterior(output_dir).sample_id
+
+
+def test_tasks_are_names_and_may_be_in_another_column(output_dir, hub, tmp_path):
+    rows = make_rows(level=["low", "high", None] * 4)
+    rows.cast_column("task", ClassLabel(names=["algebra", "geometry"])).save_to_disk(tmp_path / "data")
+    flags = ["--dataset", tmp_path / "data"]
+    done(run("posterior", "push", output_dir, "you/one", *flags))
+    assert load_posterior("you/one").task[:2] == ["geometry", "algebra"]
+    done(run("posterior", "push", output_dir, "you/two", *flags, "--task_column", "level"))
+    assert load_posterior("you/two").task[:3] == ["low", "high", None]
+    assert "no column 'levle'" in said(
+        run("posterior", "push", output_dir, "you/x", *flags, "--task_column", "levle"), 1
+    )
+
+
+def test_only_a_checkpoint_can_be_named_anew(output_dir, hub, tmp_path):
+    done(run("posterior", "export", output_dir, tmp_path / "rows.parquet"))
+    text = said(run("posterior", "push", tmp_path / "rows.parquet", "you/posterior", "--dataset", "you/rows"), 1)
+    assert "--dataset names the rows of a checkpoint or an output directory" in text
+    assert hub.requests == []
+
+
+def test_what_was_kept_of_a_push_is_sent_as_it_is(output_dir, hub, tmp_path):
+    """The command that a run names when its push failed."""
+    names = [f"q-{row}" for row in range(ROWS)]
+    stage_posterior(tmp_path / "kept", posterior_table(load_snapshot(output_dir), sample_id=names))
+    done(run("posterior", "push", tmp_path / "kept", "you/kept"))
+    assert load_posterior("you/kept").sample_id == names[:-1]
+
+
+@pytest.mark.parametrize("rows", [make_rows(ROWS - 1), make_rows(id=[f"q-{ROWS - row}" for row in range(ROWS)])])
+def test_another_data_set_is_refused_before_anything_is_sent(output_dir, hub, tmp_path, rows):
+    rows.save_to_disk(tmp_path / "data")
+    result = run("posterior", "push", output_dir, "you/posterior", "--dataset", tmp_path / "data")
+    assert "the fingerprints of their rows differ" in said(result, 1)
+    assert hub.requests == []
+
+
+def test_a_data_set_that_cannot_be_loaded_is_named(output_dir, hub, tmp_path):
+    DatasetDict({"train": make_rows()}).save_to_disk(tmp_path / "data")
+    flags = ["--dataset", tmp_path / "data", "--split", "trian"]
+    assert "--split trian cannot be loaded" in said(run("posterior", "push", output_dir, "you/posterior", *flags), 1)
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "train.jsonl").write_text('{"prompt": "x"}\n{oops')
+    text = said(run("posterior", "push", output_dir, "you/p", "--dataset", bad), 1)
+    assert f"--dataset {bad} with --split train cannot be loaded: JSON parse error" in text
+    assert "--dataset you/none" in said(run("posterior", "push", output_dir, "you/p", "--dataset", "you/none"), 1)
+
+
+def test_a_login_that_may_only_read_is_told_so_and_no_token_is_printed(output_dir, hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_read_only")
+    result = run("posterior", "push", output_dir, "you/posterior")
+    assert "you/posterior" in said(result, 1)
+    assert "hf_read_only" not in result.output
+
+
+def test_without_a_network_a_push_says_so(output_dir, hub):
+    with offline():
+        assert "HF_HUB_OFFLINE" in said(run("posterior", "push", output_dir, "you/posterior"), 1)
+
+
+# -------------------------------------------------------------------------------------------------------------- pull
+
+
+def test_a_different_file_is_not_overwritten_but_by_force(output_dir, tmp_path):
+    path = tmp_path / "here" / "step-000100" / "posterior.parquet"
+    assert "Written" in done(run("posterior", "pull", output_dir, tmp_path / "here"))
+    before = path.read_bytes()
+    assert "There already" in done(run("posterior", "pull", output_dir, tmp_path / "here"))
+    other = write_posterior(tmp_path / "other", make_rows(), solved=lambda row: 0.5)
+    assert "--force replaces it" in said(run("posterior", "pull", other, tmp_path / "here"), 1)
+    assert path.read_bytes() == before
+    done(run("posterior", "pull", other, tmp_path / "here", "--force"))
+    assert path.read_bytes() != before
+    assert [file.name for file in path.parent.iterdir()] == ["posterior.parquet"]
+
+
+# ------------------------------------------------------------------------------------------------------ diff, export
+
+
+def test_a_difference_names_the_rows_that_became_easy_and_hard(output_dir, tmp_path):
+    later = write_posterior(tmp_path / "later", make_rows(), step=200, solved=lambda row: 1 - row / ROWS)
+    text = done(run("posterior", "diff", output_dir, later))
+    names = load_posterior(output_dir).sample_id
+    easy, hard = text.split("Became easy")[1].split("Became hard")
+    assert names[0] in easy
+    assert names[10] in hard
+    assert names[6] not in easy + hard
+    assert "-0.9" in text or "-1.0" in text
+    told = json.loads(done(run("posterior", "diff", output_dir, later, "--json")))
+    assert told["in_both"] == 11
+    assert told["became_easy"][0]["sample_id"] == names[0]
+    assert told["correlation"] == pytest.approx(-1)
+
+
+def test_a_difference_says_apart_what_only_one_of_the_two_says_of_its_run(output_dir, tmp_path):
+    snapshot = load_snapshot(output_dir)
+    stage_posterior(tmp_path / "told", posterior_table(snapshot, facts=facts_of(snapshot) | {"dataset": "you/q"}))
+    text = done(run("posterior", "diff", output_dir, tmp_path / "told"))
+    assert "What differs between the runs" not in text
+    [line] = [line for line in text.splitlines() if "dataset" in line]
+    assert line.replace("│", " ").split() == ["facts", "known", "of", "B", "alone", "dataset"]
+
+
+def test_two_data_sets_have_no_row_in_common_and_a_hint_says_what_it_may_be(output_dir, tmp_path):
+    other = write_posterior(tmp_path / "other", make_rows(id=[f"other-{row}" for row in range(ROWS)]))
+    assert "No row is in both." in done(run("posterior", "diff", output_dir, other))
+    assert "No row is in both." not in done(run("posterior", "diff", output_dir, output_dir))
+
+
+def test_a_difference_keeps_to_the_number_of_rows_and_the_threshold(output_dir, tmp_path):
+    later = write_posterior(tmp_path / "later", make_rows(), step=200, solved=lambda row: 1.0)
+    text = done(run("posterior", "diff", output_dir, later, "--rows", 2))
+    assert "Became easy, the first" in text
+    names = load_posterior(output_dir).sample_id
+    assert [word for word in text.split() if word in names] == names[:2]
+    assert "Became" not in done(run("posterior", "diff", output_dir, later, "--threshold", 1))
+    assert "greater than or equal to 0.01" in said(run("posterior", "diff", output_dir, later, "--threshold", 0), 2)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_an_export_is_the_same_table_whatever_the_ending(output_dir, tmp_path, ending):
+    path = tmp_path / f"table.{ending}"
+    assert "(11 rows)" in done(run("posterior", "export", output_dir, path))
+    table = load_posterior(output_dir)
+    if ending == "parquet":
+        assert load_posterior(path).alpha.tolist() == table.alpha.tolist()
+        return
+    text = path.read_text(encoding="utf-8")
+    records = list(csv.DictReader(io.StringIO(text))) if ending == "csv" else [*map(json.loads, text.splitlines())]
+    assert [record["sample_id"] for record in records] == table.sample_id
+    assert [float(record["pass_rate"]) for record in records] == table.pass_rate.tolist()
+    assert [int(record["visits"]) for record in records] == table.visits.tolist()
+
+
+def test_an_ending_that_says_nothing_is_refused_before_anything_is_read(tmp_path):
+    text = said(run("posterior", "export", tmp_path / "nowhere", tmp_path / "table.xlsx"), 1)
+    assert "give .parquet, .csv, .jsonl" in text
+    assert list(tmp_path.iterdir()) == []

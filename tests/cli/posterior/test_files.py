@@ -1,0 +1,84 @@
+"""Posteriors as files of the user's choice; the rest of this module is in test_cli_posterior.py."""
+
+import csv
+import json
+
+import pytest
+
+from tests.cli.posterior.test_views import make_table
+from trl_vade.cli.posterior.files import check_ending, export_table, write_step
+from trl_vade.errors import ConfigurationError, VADEError
+from trl_vade.hub.posteriors.table import read_table
+
+AWKWARD = ['a "quoted", name', "two\nlines", "\r", "Größe 木", "=1+1", " "]
+
+
+@pytest.fixture
+def table():
+    return make_table(dict.fromkeys(AWKWARD, (1.5, 0.1)), task=["algebra", None, *"wxyz"])
+
+
+def test_any_name_survives_a_csv_file(table, tmp_path):
+    export_table(table, tmp_path / "table.csv")
+    with open(tmp_path / "table.csv", newline="", encoding="utf-8") as file:
+        records = list(csv.DictReader(file))
+    assert [record["sample_id"] for record in records] == AWKWARD
+    assert [record["task"] for record in records] == ["algebra", "", *"wxyz"]
+    assert [float(record["pass_rate"]) for record in records] == table.pass_rate.tolist()
+
+
+def test_any_name_survives_a_file_of_json_lines(table, tmp_path):
+    export_table(table, tmp_path / "table.jsonl")
+    lines = (tmp_path / "table.jsonl").read_bytes().decode().split("\n")
+    records = [json.loads(line) for line in lines[:-1]]
+    assert [record["sample_id"] for record in records] == AWKWARD
+    assert records[1]["task"] is None
+    assert [record["alpha"] for record in records] == table.alpha.tolist()
+
+
+def test_an_export_replaces_the_file_that_is_there(table, tmp_path):
+    path = tmp_path / "folder" / "table.JSONL"
+    export_table(make_table({"old": (0, 0)}), path)
+    export_table(table, path)
+    assert len(path.read_text(encoding="utf-8").splitlines()) >= len(AWKWARD)
+    assert "old" not in path.read_text(encoding="utf-8")
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["table", "table.json", "table.csv.gz", ".csv"])
+def test_other_endings_are_refused(table, tmp_path, name):
+    with pytest.raises(ConfigurationError, match=r"the ending says what is written: give \.parquet, \.csv, \.jsonl"):
+        export_table(table, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+    assert check_ending(tmp_path / "table.CSV") == ".csv"
+
+
+def test_a_table_without_its_step_has_no_place_in_a_folder_of_steps(table, tmp_path):
+    with pytest.raises(VADEError, match="does not say of which optimiser step it is"):
+        write_step(table, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_folder_for_steps(tmp_path):
+    facts = {"format_version": 1, "global_step": 1, "generation_batches": 3, "num_samples": 4}
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(VADEError, match="file is a file; give a folder"):
+        write_step(make_table({"a": (1, 1)}, **facts), tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_step_is_written_once_and_replaced_by_force(tmp_path):
+    facts = {"format_version": 1, "global_step": 1_234_567, "generation_batches": 3, "num_samples": 4}
+    one, other = (make_table({"a": (1, count)}, **facts) for count in (1, 2))
+    path, written = write_step(one, tmp_path / "new")
+    assert (path, written) == (tmp_path / "new" / "step-1234567" / "posterior.parquet", True)
+    assert write_step(one, tmp_path / "new") == (path, False)
+    with pytest.raises(VADEError, match="is there and holds something else"):
+        write_step(other, tmp_path / "new")
+    hashed = make_table({"0123456789abcdef": (1, 1)}, **facts)
+    with pytest.raises(
+        VADEError, match=r"something else: its rows are named by their ids and these, maybe the same, by"
+    ):
+        write_step(hashed, tmp_path / "new")
+    assert write_step(other, tmp_path / "new", force=True) == (path, True)
+    assert read_table(path).beta.tolist() == [2.0]

@@ -1,0 +1,330 @@
+"""`trl-vade evaluate`: its options, what it refuses and how, and what it prints at the end."""
+
+import inspect
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import datasets
+import pytest
+
+from tests.cli.test_main import run, said
+from tests.evaluation.lmms.test_process import write_runner
+from tests.evaluation.test_models import FILES, write
+from tests.evaluation.test_output_directory import finish
+from tests.evaluation.test_run import RUNNER, logs
+from tests.evaluation.test_settings import install_lmms_eval
+from trl_vade.cli.evaluate import _value, evaluate
+from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
+from trl_vade.evaluation.output_directory import owned
+from trl_vade.evaluation.results.table import read_results
+from trl_vade.evaluation.settings import Evaluation, Generation
+from trl_vade.rewards.functions import INSTRUCTION
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def no_lmms_eval(tmp_path, monkeypatch):
+    """In a folder of its own, without lmms-eval; the command's signal handlers do not outlive the test."""
+    monkeypatch.setitem(sys.modules, "lmms_eval", None)
+    monkeypatch.chdir(tmp_path)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    """A model's folder; lmms-eval seems to be installed, and its process leaves the runs in `made`."""
+    monkeypatch.delitem(sys.modules, "lmms_eval")
+    monkeypatch.syspath_prepend(install_lmms_eval(tmp_path / "site"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    write_runner(tmp_path, RUNNER)
+    return write(tmp_path / "models" / "tiny", FILES)
+
+
+def command(*options, model="you/model", tasks="chartqa"):
+    return run("evaluate", model, "--output_path", "out", "--tasks", tasks, *options)
+
+
+def made(seeds=(0, 1), tasks=("chartqa",), limit=None):
+    """Put the runs where lmms-eval's process finds them."""
+    finish(Evaluation("", Path("made"), tasks=tasks, seeds=seeds, limit=limit))
+
+
+def refused(*options, exit_code=1, **arguments):
+    """The message, on one line; nothing was written."""
+    text = " ".join(said(command(*options, **arguments), exit_code).replace("│", " ").split())
+    assert not Path("out").exists()
+    return text
+
+
+# ------------------------------------------------------------------------------------------------------------- options
+
+
+def test_the_help_names_every_benchmark_and_its_lines_are_short():
+    text = run("evaluate", "--help").stdout
+    assert [name for name in BENCHMARKS if not re.search(rf"\b{name}\b", text)] == []
+    assert max(map(len, text.splitlines())) <= 80
+    for option in ("--judge_url", "--push_to_hub", "--publish_limited", "--system_prompt"):
+        assert option in text
+
+
+def test_what_is_left_out_has_the_defaults_of_an_evaluation():
+    options = {name: option.default for name, option in inspect.signature(evaluate).parameters.items()}
+    evaluation, generation = Evaluation("m", Path("o")), Generation()
+    assert tuple(options["tasks"].split(",")) == evaluation.tasks == FIVE
+    assert tuple(map(int, options["seeds"].split(","))) == evaluation.seeds
+    assert {name: options[name] for name in vars(generation)} == vars(generation)
+    for name in ("backend", "limit", "server_url", "revision", "device", "instruction", "system_prompt"):
+        assert options[name] == getattr(evaluation, name), name
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("4", 4),
+        ("-1", -1),
+        ("0.5", 0.5),
+        ("1e-3", 0.001),
+        ("true", True),
+        ("False", False),
+        ("flash_attention_2", "flash_attention_2"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_a_models_argument_is_a_number_a_truth_or_a_text(text, value):
+    assert (_value(text), type(_value(text))) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--judge_url", "http://127.0.0.1:1/v1"], "--judge_url and --judge_model go together."),
+        (["--judge_model", "judge"], "--judge_url and --judge_model go together."),
+        (["--seeds", "0,one"], "--seeds one: not a whole number."),
+        (["--seeds", "0.5"], "--seeds 0.5: not a whole number."),
+        (["--data", "chartqa"], "--data chartqa: write name=value."),
+        (["--data", "=rows"], "--data =rows: write name=value."),
+        (["--model_args", "max_pixels=9,device_map"], "--model_args device_map: write name=value."),
+        (["--backend", "sglang"], "'sglang' is not one of 'transformers', 'vllm', 'server'"),
+        (["--temperature", "hot"], "Invalid value for '--temperature'"),
+        (["--judge", "x"], "No such option"),
+    ],
+)
+def test_a_slip_in_an_option_is_a_usage_error_that_names_it(options, message):
+    assert message in refused(*options, exit_code=2)
+
+
+def test_an_output_directory_has_to_be_named():
+    assert "Missing option '--output_path'" in " ".join(said(run("evaluate", "you/model"), 2).split())
+
+
+# ------------------------------------------------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--temperature", "0"], "Error: --temperature 0 with 4 seeds: greedy answers"),
+        (["--seeds", "0,0"], "Error: --seeds 0,0: give at least one, and none twice."),
+        (["--seeds", " , "], "Error: --seeds : give at least one"),
+        (["--batch_size", "0"], "Error: --batch_size is 0; it must be a whole number at least 1."),
+        (["--limit", "0"], "Error: --limit is 0"),
+        (["--data", "chartqa=nowhere"], "Error: --data chartqa=nowhere: there is no such folder."),
+        (["--data", "testbed=nowhere"], "Error: --data testbed: not among --tasks chartqa."),
+        (["--server_url", "http://me:hf_secret@host/v1"], "Error: --server_url has a @, ? or #"),
+        (["--model_args", "api_key=hf_secret"], "Error: --model_args api_key: "),
+        (["--judge_url", "http://me:hf_secret@host/v1", "--judge_model", "x"], "Error: --judge_url has a @, ? or #"),
+        ([], 'Error: lmms-eval is not installed here: pip install "trl-vade[eval]".'),
+    ],
+)
+def test_what_cannot_work_is_one_message_and_exit_code_1(options, message):
+    text = refused(*options)
+    assert text.startswith(message)
+    assert text.count("Error:") == 1
+    assert "hf_secret" not in text
+
+
+def test_an_unknown_benchmark_is_refused_with_those_there_are():
+    assert "mathvistas is no benchmark here. There are mathvista, mathverse," in refused(tasks="mathvistas,chartqa")
+
+
+def test_without_a_judge_the_papers_benchmarks_say_what_they_need():
+    text = said(run("evaluate", "you/model", "--output_path", "out"), 1)
+    assert text.startswith("Error: mathvista, mathverse, mathvision: a language model judges the answers.")
+
+
+def test_the_embedded_model_is_not_trained_for_a_command_that_cannot_work(tmp_path, monkeypatch):
+    """Its training takes minutes."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
+    assert "lmms-eval is not installed" in refused(model="testbed")
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_model_that_is_nowhere_is_said_to_be(model):
+    text = said(command(model="./no/such/model"), 1)
+    assert "\nError: ./no/such/model is no folder here" in text  # on a line of its own, below the bar
+    assert not Path("out").exists()
+
+
+def test_a_folder_has_no_revisions(model):
+    text = said(command("--revision", "main", model=model), 1)
+    assert "Error: --revision main: " in text
+
+
+def test_a_part_of_the_questions_is_not_published(model, hub):
+    assert "--publish_limited" in refused("--limit", 2, "--push_to_hub", "you/tiny", model=model)
+    assert hub.repos == {}
+
+
+# -------------------------------------------------------------------------------------------------- whole evaluations
+
+
+def test_at_the_end_the_table_is_printed_and_the_files_are_there(model, monkeypatch):
+    made()
+    words = ["trl-vade", "evaluate", str(model), "--output_path", "out", "--seeds", "0,1"]
+    monkeypatch.setattr(sys, "argv", words)
+    result = command("--seeds", "0,1", model=model)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert result.stdout.strip() == Path("out/results.md").read_text(encoding="utf-8").strip()
+    assert "62.50" in result.stdout
+    assert "chartqa, seed 1: 50.00 %" in result.stderr  # the bar
+    assert read_results(Path("out"))["command"] == " ".join(words)
+
+
+def test_every_option_reaches_the_evaluation(model, tmp_path):
+    made(seeds=(3,), limit=4)
+    options = ["--limit", 4, "--temperature", 0.7, "--top_p", 0.9, "--top_k", 20, "--max_new_tokens", 9]
+    options += ["--seeds", 3, "--instruction", "mixture", "--system_prompt", "Be brief.", "--device", "cpu"]
+    options += ["--batch_size", 3, "--model_args", "max_pixels=9,use_cache=true"]
+    result = command(*options, model=model)
+    assert result.exit_code == 0, (result.output, result.exception)
+    plan = json.loads(Path("last-plan.json").read_text())
+    assert (plan["device"], plan["instruction"], plan["system_prompt"]) == ("cpu", INSTRUCTION, "Be brief.")
+    assert plan["arguments"] == {"pretrained": str(model), "batch_size": 3, "max_pixels": 9, "use_cache": True}
+    words = plan["runs"][0]["options"]
+    given = dict(zip(words[:-1:2], words[1:-1:2], strict=True))
+    assert given["--gen_kwargs"] == "temperature=0.7,top_p=0.9,top_k=20,max_new_tokens=9"
+    assert (given["--seed"], given["--limit"], given["--batch_size"]) == ("3", "4", "3")
+
+
+@pytest.mark.parametrize(("backend", "size"), [("transformers", 8), ("vllm", 256)])
+def test_questions_at_a_time_are_what_suits_the_backend(model, backend, size, tmp_path):
+    (tmp_path / "site" / "vllm.py").touch()  # seems to be installed
+    made(seeds=(0,))
+    assert command("--seeds", 0, "--backend", backend, model=model).exit_code == 0
+    assert json.loads(Path("last-plan.json").read_text())["arguments"]["batch_size"] == size
+
+
+def test_another_instruction_is_taken_as_it_is(model):
+    made(seeds=(0,))
+    assert command("--seeds", 0, "--instruction", "mixture, please", model=model).exit_code == 0
+    assert read_results(Path("out"))["instruction"] == "mixture, please"
+
+
+def test_the_results_are_published_where_that_was_asked_for(model, hub):
+    made()
+    result = command("--seeds", "0,1", "--push_to_hub", "you/tiny", model=model)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert f"Published: {hub.url}/you/tiny" in result.stdout
+    files = hub.repos["you/tiny"].files()
+    assert b"62.5" in files["README.md"]
+    assert [path for path in files if path.endswith("/results.json")]
+
+
+def test_results_of_a_part_of_the_questions_are_published_on_request_and_to_a_branch(model, hub):
+    made(seeds=(0,), limit=4)
+    options = ["--seeds", 0, "--limit", 4, "--push_to_hub", "you/tiny", "--publish_limited", "--hub_revision", "try"]
+    result = command(*options, "--private", model=model)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert [path for path in hub.repos["you/tiny"].files("try") if path.endswith("/results.json")]
+    assert hub.repos["you/tiny"].files().keys() == {".gitattributes"}
+    assert hub.repos["you/tiny"].private
+
+
+@pytest.mark.parametrize("options", [(), ("--publish_samples",)])
+def test_answers_to_questions_of_the_users_own_are_published_on_request(model, hub, options, tmp_path):
+    made(seeds=(0,))
+    rows = tmp_path / "rows" / "data"
+    rows.mkdir(parents=True)
+    datasets.Dataset.from_list([{"question": "?", "answer": "4"}]).to_parquet(rows / "test-00000-of-00001.parquet")
+    data = ("--data", f"chartqa={rows.parent}")
+    result = command("--seeds", 0, "--push_to_hub", "you/tiny", *data, *options, model=model)
+    assert result.exit_code == 0, (result.output, result.exception)
+    sent = [path for path in hub.repos["you/tiny"].files() if "_samples_" in path]
+    assert len(sent) == len(options)
+
+
+def test_a_run_that_failed_is_one_message_and_nothing_is_published(model, hub):
+    made()
+    Path("fails").mkdir()
+    Path("fails", "chartqa-seed1").touch()
+    text = said(command("--seeds", "0,1", "--push_to_hub", "you/tiny", model=model), 1)
+    assert "Error: lmms-eval ended with exit code 0 before its runs were done." in text
+    assert "evaluating chartqa-seed1" in text
+    assert "README.md" not in hub.repos["you/tiny"].files()
+    assert not Path("out", "results.json").exists()
+
+
+@pytest.mark.parametrize("cut", [1, 100])
+def test_a_results_file_that_was_half_written_is_one_message_and_nothing_is_published(model, hub, cut):
+    """lmms-eval has ended well: its disk was full, which it logs as a warning."""
+    made()
+    (file,) = Path("made", "runs", "chartqa-seed1").rglob("*_results.json")
+    file.write_bytes(file.read_bytes()[:-cut])
+    text = said(command("--seeds", "0,1", "--push_to_hub", "you/tiny", model=model), 1)
+    assert "chartqa-seed1 does not count" in " ".join(text.split())
+    assert file.name in text
+    assert "README.md" not in hub.repos["you/tiny"].files()
+    assert not Path("out", "results.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_code"),
+    [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP, 128 + signal.SIGHUP), (signal.SIGINT, 130)],
+)
+def test_a_job_that_is_told_to_end_leaves_no_process_behind_and_can_be_continued(model, number, exit_code):
+    """By a cluster, by a terminal that is closed, by Ctrl-C. lmms-eval's process is in a group of its own, and would
+    not hear of it.
+    """
+    if number == signal.SIGHUP:
+        signal.signal(number, signal.SIG_DFL)  # these tests may run under `nohup`
+    made()
+    code = f"if number: os.kill(os.getppid(), {int(number)}); time.sleep(600)"
+    write_runner(model.parent.parent, RUNNER.replace("    print(", f"    {code}\n    print(", 1))
+    result = command("--seeds", "0,1", model=model)
+    assert result.exit_code == exit_code, (result.output, result.exception)
+    assert "Interrupted. Runs that were finished are kept: the same command goes on." in result.stderr
+    assert "Traceback" not in result.output
+    assert not Path("out", "results.json").exists()
+    with owned(Path("out")):  # which the process would still hold
+        pass
+    write_runner(model.parent.parent, RUNNER)
+    assert command("--seeds", "0,1", model=model).exit_code == 0
+    done = logs(Evaluation("", Path("out")))
+    assert sum(lines == ["evaluating chartqa-seed1"] for lines in done) == 1
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing(model):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` leaves it to the command
+    made()
+    code = "os.kill(os.getppid(), signal.SIGHUP)"
+    write_runner(model.parent.parent, RUNNER.replace("    print(", f"    {code}\n    print(", 1))
+    result = command("--seeds", "0,1", model=model)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "Interrupted" not in result.stderr
+
+
+def test_it_is_a_script_too():
+    words = [sys.executable, str(REPOSITORY / "scripts" / "evaluate.py"), "--help"]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: trl-vade evaluate" in done.stdout

@@ -1,0 +1,166 @@
+"""The command `trl-vade`: what it prints, where, and with which exit code.
+
+`evaluate` is in test_cli_evaluate.py, `posterior` in test_cli_posterior.py.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import trl_vade
+from tests.selection.report.test_summary import write_run
+from trl_vade.cli.main import app
+from trl_vade.cli.plan.command import print_plan
+from trl_vade.cli.training_arguments import PlanArguments
+
+PACKAGE = Path(trl_vade.__file__).parent
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="trl-vade")
+
+
+def said(result, exit_code):
+    """What went to stderr: one message and no traceback."""
+    assert result.exit_code == exit_code, result.output
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert "Traceback" not in result.output
+    return result.stderr
+
+
+COMMANDS = ["plan", "report", "evaluate"]
+COMMANDS += [f"posterior {name}" for name in ("show", "push", "pull", "diff", "export")]
+
+
+def test_the_version_is_that_of_the_package():
+    assert run("--version").stdout == f"trl-vade {trl_vade.__version__}\n"
+
+
+def test_the_help_names_every_command_and_how_one_logs_in():
+    text = run("--help").stdout
+    for command in ("plan", "report", "evaluate", "posterior"):
+        assert f"\n  {command} " in text
+    assert "hf auth login" in text
+    assert "no command takes a" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_examples_of_itself(command):
+    text = run(*command.split(), "--help").stdout
+    assert f"    trl-vade {command} " in text.split("Example")[1]
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_takes_a_token(command):
+    options = re.findall(r"--[a-z_]+", run(*command.split(), "--help").stdout)
+    assert [option for option in options if option.endswith("token")] == []
+
+
+def test_the_help_of_the_plan_tells_all_its_options_and_their_defaults():
+    text = run("plan", "--help").stdout
+    for option in fields(PlanArguments):
+        assert option.name == "plan" or f"--{option.name} " in text
+        assert not isinstance(option.default, int | float) or option.default is False or f"{option.default:g}" in text
+
+
+@pytest.mark.parametrize("arguments", [[], ["plan"], ["posterior"]])
+def test_a_command_without_arguments_shows_its_help(arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Usage: trl-vade" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments", [["plans"], ["report"], ["report", "a", "b"], ["posterior", "show", "x", "--sort", "y"]]
+)
+def test_a_slip_in_the_command_is_a_usage_error(arguments):
+    assert "Usage: trl-vade" in said(run(*arguments), 2)
+
+
+def test_the_help_loads_nothing_heavy():
+    code = "import sys, trl_vade.cli; print(*[name for name in ('torch', 'trl', 'transformers', 'datasets', 'pyarrow',"
+    code += "'numpy', 'huggingface_hub', 'matplotlib') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+
+
+def test_it_runs_as_a_module_too():
+    command = [sys.executable, "-m", "trl_vade.cli", "report", "no-such-folder"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: no-such-folder is no folder here")
+
+
+# -------------------------------------------------------------------------------------------------------------- plan
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """A recipe on a CPU: nothing is estimated, and no model is looked for."""
+    path = tmp_path / "recipe.yaml"
+    settings = {"output_dir": str(tmp_path / "out"), "use_cpu": True, "num_generations": 4, "dataset_name": "you/rows"}
+    path.write_text(yaml.safe_dump(settings | {"per_device_train_batch_size": 16}))
+    return path
+
+
+def test_a_plan_is_what_the_script_prints(recipe, capsys):
+    arguments = ["--config", str(recipe), "--plan_rows", "22", "--num_generations=8", "--beta", "-0.0"]
+    result = run("plan", *arguments)
+    assert result.exit_code == 0, result.output
+    print_plan(arguments)
+    assert result.stdout == capsys.readouterr().out
+    assert "2 rows x 8 = 16 completions" in result.stdout
+
+
+def test_a_plan_that_cannot_work_says_so_and_ends_with_1(recipe):
+    result = run("plan", "--config", recipe, "--plan_rows", 3)
+    text = said(result, 1)
+    assert "Error: This recipe cannot run so. The training set has 3 rows" in text
+    assert result.stdout == ""
+
+
+def test_an_argument_that_no_training_has_is_refused_by_name(recipe):
+    assert "--learning_rat_e" in said(run("plan", "--config", recipe, "--plan_rows", 22, "--learning_rat_e", 1), 1)
+
+
+def test_a_recipe_that_is_not_there_is_said_so(tmp_path):
+    assert "none.yaml" in said(run("plan", "--config", tmp_path / "none.yaml", "--plan_rows", 3), 1)
+
+
+# ------------------------------------------------------------------------------------------------------------ report
+
+
+def test_a_report_prints_the_table_and_leaves_both_files(tmp_path):
+    result = run("report", write_run(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    for expected in ("thompson", "62.5 %", "vade_report.png", "vade_summary.json"):
+        assert expected in result.stdout
+    assert json.loads((tmp_path / "out" / "vade_summary.json").read_text())["rollouts"] == 32
+    assert (tmp_path / "out" / "vade_report.png").stat().st_size > 1000
+
+
+def test_a_report_of_no_run_names_what_is_missing(tmp_path):
+    assert "vade_posterior.safetensors is not in" in said(run("report", tmp_path), 1)
+
+
+def test_without_matplotlib_the_report_says_what_to_install(tmp_path, monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"] + ["matplotlib"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "trl_vade.selection.report.picture", raising=False)
+    result = run("report", write_run(tmp_path / "out"))
+    assert 'pip install "trl-vade[report]"' in said(result, 1)
+
+
+def test_a_disk_that_refuses_is_a_message_and_no_traceback(tmp_path):
+    folder = write_run(tmp_path / "out")
+    (folder / "vade_summary.json").mkdir()
+    assert "Error: [Errno 21] Is a directory" in said(run("report", folder), 1)

@@ -1,0 +1,334 @@
+"""`RowDecoder` with real data sets and files: the rows of `__getitems__`, decoded elsewhere, once, and ahead."""
+
+import gc
+import threading
+import time
+import weakref
+from concurrent.futures import wait
+from io import BytesIO
+
+import datasets
+import pytest
+from datasets import Dataset, Features, Image, List, Value, concatenate_datasets
+from datasets.features import Json
+from datasets.table import Table
+from PIL import Image as Pictures
+
+from tests.support.rows import ids, numbered_rows, picture
+from trl_vade.data import decoding
+from trl_vade.data.decoding import THREADS, RowDecoder
+from trl_vade.errors import ImageDecodeError, VADEError
+
+
+def file_of(image, format="PNG", **options):
+    file = BytesIO()
+    image.save(file, format, **options)
+    return {"bytes": file.getvalue(), "path": None}
+
+
+def gradient(mode="RGB", size=(23, 17)):
+    return Pictures.linear_gradient("L").resize(size).convert(mode)
+
+
+def turned():
+    """A JPEG whose EXIF data say that it lies on its side."""
+    exif = Pictures.Exif()
+    exif[Pictures.ExifTags.Base.Orientation] = 6
+    return file_of(gradient(), "JPEG", exif=exif)
+
+
+def rows_of(column, feature, values, **more):
+    """A question a row, and columns of a feature and its values each."""
+    columns = {"prompt": (Value("string"), [f"question {i}" for i in range(len(values))]), column: (feature, values)}
+    features, values = zip(*(columns | more).values(), strict=True)
+    names = [*columns, *more]
+    return Dataset.from_dict(
+        dict(zip(names, values, strict=True)), features=Features(zip(names, features, strict=True))
+    )
+
+
+MODES = [file_of(gradient(mode)) for mode in ("RGB", "L", "RGBA", "P", "1", "LA")]
+FORMATS = [file_of(gradient(), format) for format in ("JPEG", "WEBP", "TIFF", "BMP", "GIF", "PPM")]
+CONTENT = List({"type": Value("string"), "text": Value("string"), "image": Image()})
+
+
+def parts(*images):
+    content = [{"type": "image", "text": None, "image": image} for image in images]
+    return [{"role": "user", "content": [*content, {"type": "text", "text": "What?", "image": None}]}]
+
+
+DATASETS = {
+    "one image a row, or none": rows_of("image", Image(), [*MODES, None, *FORMATS]),
+    "turned by its EXIF data": rows_of("image", Image(), [turned(), MODES[0]]),
+    "in a mode of the feature's": rows_of("image", Image(mode="L"), [*MODES, turned()]),
+    "lists": rows_of("images", List(Image()), [[], None, [MODES[0]], MODES, [None, turned()], [None]]),
+    "lists of lists": rows_of("images", List(List(Image())), [[MODES[:2], []], None, [None, MODES[2:]]]),
+    "in the prompt's content": rows_of(
+        "messages", List({"role": Value("string"), "content": CONTENT}), [parts(), parts(turned()), parts(*MODES), []]
+    ),
+    "in a dictionary": rows_of("pair", {"left": Image(), "right": Image(mode="L")}, [
+        {"left": MODES[0], "right": MODES[1]}, {"left": None, "right": MODES[2]}, None
+    ]),
+    "beside JSON": rows_of(
+        "image", Image(), MODES, tools=(List(Json()), [[{"a": i}, [None, "b"]] for i in range(len(MODES))])
+    ),
+    "two columns": rows_of("image", Image(), MODES, mask=(Image(mode="1"), MODES[::-1])),
+}  # fmt: skip
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    """The names of the threads that decoded something; a list that goes on growing."""
+    decode, names = datasets.Image.decode_example, []
+
+    def noting(self, *arguments, **named):
+        names.append(threading.current_thread().name)
+        return decode(self, *arguments, **named)
+
+    monkeypatch.setattr(datasets.Image, "decode_example", noting)
+    return names
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """No image is decoded until this event is set."""
+    decode, event = datasets.Image.decode_example, threading.Event()
+
+    def waiting(self, *arguments, **named):
+        assert event.wait(60)
+        return decode(self, *arguments, **named)
+
+    monkeypatch.setattr(datasets.Image, "decode_example", waiting)
+    yield event
+    event.set()
+
+
+def threads_end():
+    """Whether the threads of the decoders end by themselves, soon."""
+    for _ in range(600):
+        if not any(thread.name.startswith("trl_vade-decode") for thread in threading.enumerate()):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+# ------------------------------------------------------------------------------------------------- the very same rows
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_rows_are_those_of_getitems_and_decoded_in_threads(name, ahead, threads):
+    dataset = DATASETS[name]
+    order = [*reversed(range(len(dataset)))]
+    expected = dataset.__getitems__(order)
+    threads.clear()
+    decoder = RowDecoder(dataset)
+    if ahead:
+        decoder.prefetch(order)
+    rows = decoder.load(order)
+    assert rows == expected  # two pictures are equal if their class, mode, size, palette, metadata and pixels are
+    assert [list(row) for row in rows] == [list(row) for row in expected]
+    assert threads
+    assert all(name.startswith("trl_vade-decode") for name in threads)
+
+
+def test_an_image_that_lies_on_its_side_is_turned_as_in_the_data_set():
+    assert RowDecoder(DATASETS["turned by its EXIF data"]).load([0])[0]["image"].size == (17, 23)
+
+
+def test_files_outside_the_table_are_read_where_they_are(tmp_path, threads):
+    gradient().save(tmp_path / "a.png")
+    (tmp_path / "b.jpg").write_bytes(turned()["bytes"])
+    dataset = rows_of("images", List(Image()), [[str(tmp_path / "a.png"), str(tmp_path / "b.jpg")]])
+    assert RowDecoder(dataset).load([0]) == dataset.__getitems__([0])
+
+
+def test_rows_that_were_selected_shuffled_or_joined_are_found():
+    whole = numbered_rows(9, image=picture)
+    for dataset in (whole.shuffle(seed=1), whole.select([7, 2, 5]), concatenate_datasets([whole, whole.select([3])])):
+        order = [1, len(dataset) - 1, 0]
+        assert RowDecoder(dataset).load(order) == dataset.__getitems__(order)
+
+
+def test_a_row_that_is_asked_for_twice_is_decoded_once(decoded_images):
+    rows = RowDecoder(numbered_rows(4, image=picture)).load([3, 1, 3])
+    assert ids(rows) == ["row-3", "row-1", "row-3"]
+    assert sorted(decoded_images) == [1, 3]
+
+
+def test_the_first_image_of_a_list_is_decoded_once_and_no_longer_twice(decoded_images):
+    dataset = numbered_rows(3, images=lambda i: [picture(10 * i), picture(10 * i + 1)])
+    RowDecoder(dataset).load([2, 0])
+    assert sorted(decoded_images) == [0, 1, 20, 21]
+    decoded_images.clear()
+    dataset.__getitems__([2, 0])
+    assert sorted(decoded_images) == [0, 0, 1, 20, 20, 21]  # when this fails, datasets has mended it
+
+
+# -------------------------------------------------------------------------------- what the threads have no hand in
+
+LEFT_ALONE = {
+    "no images": numbered_rows(4),
+    "images that nobody asked to decode": numbered_rows(4, image=picture).cast_column("image", Image(decode=False)),
+    "a transform": numbered_rows(4, image=picture).with_transform(lambda batch: batch | {"n": [len(batch["id"])] * 2}),
+    "a format": numbered_rows(4, image=picture).with_format("numpy", columns=["id"]),
+    "some of the columns": numbered_rows(4, image=picture).with_format(None, columns=["id"]),
+    "another kind of media": numbered_rows(4, image=picture).add_column("clip", [None] * 4, feature=datasets.Video()),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_it_is_left_to_the_data_set_and_the_calling_thread(name, threads):
+    dataset = LEFT_ALONE[name]
+    decoder = RowDecoder(dataset)
+    assert not decoder.in_threads
+    decoder.prefetch([2, 0])
+    assert threads == []
+    assert decoder.load([2, 0]) == dataset.__getitems__([2, 0])
+    assert set(threads) <= {threading.current_thread().name}
+
+
+# ------------------------------------------------------------------------------------------------------ ahead of need
+
+
+def test_two_rows_are_decoded_at_the_same_time(monkeypatch):
+    decode, both = datasets.Image.decode_example, threading.Barrier(2)
+
+    def meeting(self, *arguments, **named):
+        both.wait(60)  # one after the other, the first would wait for ever
+        return decode(self, *arguments, **named)
+
+    monkeypatch.setattr(datasets.Image, "decode_example", meeting)
+    assert ids(RowDecoder(numbered_rows(4, image=picture)).load([0, 1, 2, 3])) == [f"row-{i}" for i in range(4)]
+
+
+def test_to_begin_does_not_wait_and_to_load_does(gate, decoded_images):
+    decoder = RowDecoder(numbered_rows(9, image=picture))
+    decoder.prefetch([5, 2])
+    assert decoded_images == []
+    threading.Timer(0.1, gate.set).start()
+    assert ids(decoder.load([2, 5])) == ["row-2", "row-5"]
+    assert sorted(decoded_images) == [2, 5]
+
+
+def test_what_was_foreseen_is_not_decoded_again_and_the_rest_is_made_good(decoded_images):
+    decoder = RowDecoder(numbered_rows(9, image=picture))
+    for _ in range(2):
+        decoder.prefetch([1, 2, 3])
+    rows = decoder.load([3, 7, 1])
+    assert ids(rows) == ["row-3", "row-7", "row-1"]
+    assert [row["image"].getpixel((0, 0))[0] for row in rows] == [3, 7, 1]
+    assert sorted(set(decoded_images)) in ([1, 3, 7], [1, 2, 3, 7])
+    assert len(set(decoded_images)) == len(decoded_images)
+
+
+def test_no_image_is_kept_after_its_rows_were_handed_out_or_given_up(monkeypatch):
+    decode, alive = datasets.Image.decode_example, weakref.WeakSet()
+
+    def noting(self, *arguments, **named):
+        image = decode(self, *arguments, **named)
+        alive.add(image)
+        return image
+
+    monkeypatch.setattr(datasets.Image, "decode_example", noting)
+    monkeypatch.setattr(Pictures.Image, "__hash__", object.__hash__)  # as a WeakSet needs
+    decoder = RowDecoder(numbered_rows(9, image=picture))
+    decoder.prefetch([0, 1, 2])
+    rows = decoder.load([1, 4])
+    assert threads_end()
+    gc.collect()
+    assert sorted(image.getpixel((0, 0))[0] for image in alive) == [1, 4]
+    del rows
+    decoder.prefetch([5, 6])
+    decoder.forget()
+    assert threads_end()
+    gc.collect()
+    assert len(alive) == 0
+
+
+def test_what_is_given_up_is_not_begun_any_more_and_nothing_runs_on(gate, decoded_images, monkeypatch):
+    decoder = RowDecoder(numbered_rows(40, image=picture))
+    decoder.prefetch([*range(40)])
+    monkeypatch.setattr(decoding, "wait", lambda tasks: (gate.set(), wait(tasks)))
+    decoder.forget()
+    assert len(decoded_images) <= THREADS
+    assert threads_end()
+    assert ids(decoder.load([3])) == ["row-3"]
+
+
+def test_threads_end_by_themselves_when_nobody_comes_for_the_rows(decoded_images):
+    decoder = RowDecoder(numbered_rows(9, image=picture))
+    decoder.prefetch([*range(9)])
+    assert threads_end()
+    assert sorted(decoded_images) == [*range(9)]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_nothing_but_the_rows_that_were_chosen_is_touched_however_many_there_are(monkeypatch, shuffled):
+    """One row of the table for each, and one copy of the data set at all: it has a list of the table's parts."""
+    rows = numbered_rows(300, image=picture)
+    rows = rows.shuffle(seed=0) if shuffled else rows
+    copies, copy, read, slice_of = [], Dataset.with_format, [], Table.fast_slice
+
+    def reading(table, offset=0, length=None):
+        if "image" in table.column_names:  # the table itself, and not its order
+            read.append(length)
+        return slice_of(table, offset, length)
+
+    monkeypatch.setattr(Dataset, "with_format", lambda rows, kind: copies.append(kind) or copy(rows, kind))
+    monkeypatch.setattr(Table, "fast_slice", reading)
+    decoder = RowDecoder(rows)
+    for first in range(0, 9, 3):
+        decoder.prefetch([first, 299])
+        decoder.load([first, first + 1, 299])
+    assert threads_end()
+    assert copies == ["arrow"]
+    assert read == [1] * 9
+
+
+# ------------------------------------------------------------------------------------------------------ damaged images
+
+
+def with_damage(number, image):
+    values = [file_of(picture(i)) for i in range(6)]
+    values[number] = image
+    return rows_of("image", Image(), values, id=(Value("string"), [f"photo-{i}" for i in range(6)]))
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ({"bytes": b"not a picture", "path": None}, r"\(13 bytes\) cannot be decoded: UnidentifiedImageError"),
+        ({"bytes": file_of(gradient(), "JPEG")["bytes"][:400], "path": None}, r"\(400 bytes\).*OSError: Trunc"),
+        ({"bytes": None, "path": "/nowhere/a.png"}, r"\('/nowhere/a.png'\) cannot be decoded: FileNotFoundError"),
+    ],
+    ids=["no picture", "cut short", "no file"],
+)
+def test_an_image_that_cannot_be_decoded_is_an_error_that_names_its_row(image, said):
+    decoder = RowDecoder(with_damage(4, image))
+    where = r"^Row 4 \(id 'photo-4'\), column 'image': the image "
+    with pytest.raises(ImageDecodeError, match=where + said) as caught:
+        decoder.load([1, 4, 2])
+    assert isinstance(caught.value, VADEError)
+    assert isinstance(caught.value, OSError)
+    assert caught.value.__cause__ is not None
+    assert "leave the row out" in str(caught.value)
+    assert threads_end()
+    assert len(decoder.load([1, 2])) == 2
+
+
+def test_in_a_list_the_place_is_named_and_without_ids_the_row_alone():
+    dataset = rows_of("images", List(Image()), [[MODES[0]], [MODES[1], {"bytes": b"?", "path": None}]])
+    with pytest.raises(ImageDecodeError, match=r"^Row 1, column 'images', entry 1: the image \(1 bytes\)"):
+        RowDecoder(dataset).load([0, 1])
+
+
+def test_a_row_that_fails_ahead_is_an_error_when_it_is_loaded_and_not_before():
+    decoder = RowDecoder(with_damage(4, {"bytes": b"not a picture", "path": None}))
+    decoder.prefetch([4, 1])
+    assert len(decoder.load([1, 2])) == 2
+    decoder.prefetch([4])
+    decoder.forget()
+    decoder.prefetch([4])
+    with pytest.raises(ImageDecodeError, match="Row 4"):
+        decoder.load([4])

@@ -1,0 +1,142 @@
+"""`RowLoader` with real data sets and a real Accelerator: which rows, on which process, and how often decoded."""
+
+import datasets
+import numpy as np
+import pytest
+from accelerate import Accelerator
+from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.rows import ids, numbered_rows, picture, process
+from trl_vade.data.loading import RowLoader
+
+
+def load(dataset, sample_index, *, num_generations=4, accelerator=None):
+    accelerator = accelerator or Accelerator(cpu=True)
+    return RowLoader(dataset, num_generations=num_generations, accelerator=accelerator).load(np.array(sample_index))
+
+
+def test_the_rows_are_those_that_were_chosen_in_their_order_once_for_each_completion():
+    rows = load(numbered_rows(6), [4, 0, 3], num_generations=2)
+    assert ids(rows) == ["row-4", "row-4", "row-0", "row-0", "row-3", "row-3"]
+    assert [row["prompt"] for row in rows[::2]] == ["question 4", "question 0", "question 3"]
+
+
+def test_the_items_of_a_group_can_be_written_into_one_by_one():
+    rows = load(numbered_rows(6), [5, 2])
+    assert ids(rows)[:4] == ["row-5"] * 4
+    rows[0]["answer"] = "mine"
+    assert all("answer" not in row for row in rows[1:])
+
+
+# -------------------------------------------------------------------------------------------- nothing decoded twice
+
+
+def test_each_row_is_decoded_once_and_no_other_row_is(decoded_images):
+    dataset = numbered_rows(6, image=picture)
+    assert decoded_images == []
+    rows = load(dataset, [4, 1])
+    assert sorted(decoded_images) == [1, 4]
+    assert [row["image"].getpixel((0, 0))[0] for row in rows] == [4] * 4 + [1] * 4
+
+
+def test_a_transform_of_the_users_runs_once_for_each_chosen_row():
+    seen = []
+
+    def transform(batch):
+        seen.extend(batch["id"])
+        return batch | {"shouted": [name.upper() for name in batch["id"]]}
+
+    rows = load(numbered_rows(6).with_transform(transform), [3, 5])
+    assert seen == ["row-3", "row-5"]
+    assert [row["shouted"] for row in rows] == ["ROW-3"] * 4 + ["ROW-5"] * 4
+
+
+# ------------------------------------------------------------------------------------------------ several processes
+
+
+@pytest.mark.parametrize(
+    ("world", "num_groups", "num_generations"),
+    [
+        (2, 2, 4),
+        (4, 2, 4),  # half a group each
+        (2, 3, 4),  # the middle group lies on both
+        (3, 4, 6),  # groups of 6 in slices of 8
+        (5, 2, 5),  # slices of 2 over groups of 5
+    ],
+)
+def test_the_slices_of_the_processes_make_up_the_batch_of_one(world, num_groups, num_generations):
+    dataset, chosen = numbered_rows(6), [5, 0, 3, 1][:num_groups]
+    alone = load(dataset, chosen, num_generations=num_generations)
+    slices = [
+        load(dataset, chosen, num_generations=num_generations, accelerator=process(index, world))
+        for index in range(world)
+    ]
+    assert {len(part) for part in slices} == {num_groups * num_generations // world}
+    assert [row for part in slices for row in part] == alone
+
+
+@given(st.integers(1, 6), st.integers(1, 8), st.data())
+def test_each_process_loads_the_rows_of_its_own_slice_once_and_no_others(num_groups, num_generations, data):
+    """Whatever the numbers, as long as the completions divide among the processes."""
+    num_rows = num_groups * num_generations
+    world = data.draw(st.sampled_from([number for number in range(1, num_rows + 1) if num_rows % number == 0]))
+    loaded = []
+
+    def transform(batch):
+        loaded.extend(batch["id"])
+        return batch
+
+    dataset = numbered_rows(6).with_transform(transform)
+    chosen = data.draw(st.permutations(range(6)))[:num_groups]
+    whole, share = [f"row-{row}" for row in chosen for _ in range(num_generations)], num_rows // world
+    for index in range(world):
+        loaded.clear()
+        rows = load(dataset, chosen, num_generations=num_generations, accelerator=process(index, world))
+        assert ids(rows) == whole[index * share : (index + 1) * share]
+        assert loaded == list(dict.fromkeys(ids(rows)))
+
+
+@pytest.mark.parametrize("world", [1, 2, 5])
+def test_each_process_begins_with_the_rows_of_its_own_slice_and_decodes_no_others(world, decoded_images):
+    dataset, chosen = numbered_rows(6, photo=picture), [5, 0, 3, 1, 2]
+    for index in range(world):
+        accelerator = process(index, world)
+        mine = {int(name[-1]) for name in ids(load(dataset, chosen, accelerator=accelerator))}
+        loader = RowLoader(dataset, num_generations=4, accelerator=accelerator)
+        decoded_images.clear()
+        loader.prefetch(np.array(chosen))
+        assert {int(name[-1]) for name in ids(loader.load(np.array(chosen)))} == mine
+        assert sorted(decoded_images) == sorted(mine)
+
+
+# ------------------------------------------------------------------------------------------- rows without an image
+
+
+@pytest.mark.parametrize(("image_of", "answer"), [(picture, True), (lambda i: None, False)], ids=["images", "text"])
+def test_one_process_alone_says_whether_its_batch_has_images_and_leaves_the_prompts_alone(text_rows, image_of, answer):
+    columns = text_rows.features | {"image": datasets.Image()}
+    dataset = Dataset.from_list(
+        [{**row, "image": image_of(i)} for i, row in enumerate(text_rows)], features=datasets.Features(columns)
+    )
+    loader = RowLoader(dataset, num_generations=4, accelerator=Accelerator(cpu=True))
+    rows = loader.load(np.array([7, 20]))
+    assert loader.images_on_all_processes is answer
+    assert [row["prompt"] for row in rows] == [text_rows[number]["prompt"] for number in [7] * 4 + [20] * 4]
+
+
+def test_what_was_said_of_the_last_batch_does_not_hold_for_the_next():
+    dataset = numbered_rows(6, image=lambda i: picture(i) if i < 3 else None)
+    loader = RowLoader(dataset, num_generations=2, accelerator=Accelerator(cpu=True))
+    seen = []
+    for chosen in ([0, 1], [3, 4], [2, 5]):
+        loader.load(np.array(chosen))
+        seen.append(loader.images_on_all_processes)
+    assert seen == [True, False, True]
+
+
+def test_mixed_rows_of_a_real_data_set_come_out_as_lists():
+    dataset = numbered_rows(6, image=lambda i: picture(i) if i % 2 else None)
+    rows = load(dataset, range(6))
+    assert [len(row["images"]) for row in rows] == [int(row["id"][-1]) % 2 for row in rows]

@@ -1,0 +1,196 @@
+"""What the tasks call, as far as it needs no lmms-eval: rows as the trainer asks them, and the rewards that train.
+
+How lmms-eval's own benchmarks score what comes out of the tags is tested with it, in tests/lmms.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from trl.data_utils import prepare_multimodal_messages
+
+from tests.evaluation.test_metrics import ARROW_CASES, METRICS
+from tests.support.rows import picture
+from tests.support.verifier_cases import FORMAT_CASES
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.lmms import scoring as lmms_scoring
+from trl_vade.evaluation.lmms.scoring import (
+    evaluation_folder,
+    mean_accuracy,
+    mean_format,
+    mixture,
+    row_images,
+    row_messages,
+    row_text,
+    testbed,
+)
+from trl_vade.rewards.functions import accuracy_reward, format_reward
+from trl_vade.testbed.rewards import exact_answer_reward
+
+testbed.__test__ = False  # a task, and no test
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    """`evaluate` copies a module that it loads into its cache, and would go on with an older copy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evaluate.config.HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
+        yield
+
+
+# --------------------------------------------------------------------------------------------------------- questions
+
+
+def say(role, content):
+    return {"role": role, "content": content}
+
+
+def kinds(messages):
+    return [(message["role"], [part["type"] for part in message["content"]]) for message in messages]
+
+
+def test_images_stand_before_the_text_of_the_first_question_and_nowhere_else():
+    turns = [say("system", "Be brief."), say("user", "How many?"), say("assistant", "4"), say("user", "Sure?")]
+    messages = row_messages({"prompt": turns, "images": [picture(1), picture(2)]})
+    assert kinds(messages) == [
+        ("system", ["text"]),
+        ("user", ["image", "image", "text"]),
+        ("assistant", ["text"]),
+        ("user", ["text"]),
+    ]
+    texts = [part["text"] for message in messages for part in message["content"] if part["type"] == "text"]
+    assert texts == [turn["content"] for turn in turns]
+    assert [image["url"].getpixel((0, 0)) for image in messages[1]["content"][:2]] == [(1, 0, 0), (2, 0, 0)]
+
+
+def test_a_row_is_asked_as_the_trainer_asks_it():
+    prompt, images = [say("user", "How many?"), say("assistant", "4"), say("user", "Sure?")], [picture(1), picture(2)]
+    asked = row_messages({"prompt": prompt, "images": images})
+    trained = prepare_multimodal_messages(prompt, images=images)
+    assert kinds(asked) == kinds(trained)
+    for ours, theirs in zip(asked, trained, strict=True):
+        for part, other in zip(ours["content"], theirs["content"], strict=True):
+            if part["type"] == "text":
+                assert part["text"] == other["text"]
+            else:
+                assert part["url"].tobytes() == other["image"].tobytes()
+
+
+@pytest.mark.parametrize("row", [{}, {"images": None}, {"images": []}])
+def test_a_row_without_images_is_text(row):
+    row = {"prompt": [say("user", "2 + 2?")]} | row
+    assert row_messages(row) == [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]
+    assert row_images(row) == []
+    assert row_text(row) == "2 + 2?"
+
+
+def test_an_image_of_another_mode_becomes_one_that_models_take():
+    image = Image.new("LA", (8, 8), (7, 0))
+    assert [found.mode for found in row_images({"images": [image]})] == ["RGB"]
+
+
+def test_a_row_is_not_changed_by_being_asked():
+    """lmms-eval asks for it more than once."""
+    row = {"prompt": [say("user", "How many?")], "images": [picture(1)]}
+    first = row_messages(row)
+    assert row_messages(row) == first
+    assert kinds(first) == [("user", ["image", "text"])]
+
+
+# ----------------------------------------------------------------------------------------------------------- testbed
+
+
+@pytest.mark.parametrize("said", ["<answer>4</answer>", " <answer> 4 </answer>", "<answer>5</answer>", "4", ""])
+def test_the_testbed_is_scored_by_the_reward_that_trains(said):
+    found = testbed({"answer": "4"}, [said])
+    assert found == {"exact_answer": exact_answer_reward([said], ["4"])[0]}
+    assert BENCHMARKS["testbed"].question_score(found) in (0.0, 1.0)
+
+
+# ----------------------------------------------------------------------------------------------------------- mixture
+
+
+def row_of(kind, case):
+    """A row of the mixture as `datasets` gives it: every column, with None where there is nothing."""
+    choices = None if case.choices is None else list(case.choices)
+    source = "ChartQA" if case.relaxed else None
+    return {"answer": case.answer, "answer_type": kind, "choices": choices, "source": source}
+
+
+UNREADABLE = pytest.mark.filterwarnings("ignore:.*cannot be read:UserWarning")  # it is what the rows are for
+QUICK = [(kind, case) for kind, case in ARROW_CASES if kind != "expression"]  # whose process takes a second to start
+SOME = QUICK[::3] + [(kind, case) for kind, case in QUICK if case.verdict is None]
+
+
+@UNREADABLE
+def test_a_verdict_of_the_mixture_is_the_reward_that_trains():
+    """With None for a row whose own answer cannot be read."""
+    verdicts = []
+    for kind, case in SOME:
+        row = row_of(kind, case)
+        found = mixture(row, [case.completion])
+        verdicts.append(BENCHMARKS["mixture"].question_score(found))
+        assert verdicts[-1] == accuracy_reward([case.completion], **{name: [row[name]] for name in row})[0]
+        assert found["vade_format"] == {"prediction": case.completion}
+    assert verdicts == [case.verdict for _, case in SOME]
+    assert {0.0, 1.0, None} == set(verdicts)
+
+
+@pytest.mark.parametrize("row", [{"answer": "4"}, {"answer": "4", "answer_type": None, "choices": [], "source": ""}])
+def test_a_row_of_which_only_the_answer_is_known_is_enough(row):
+    assert mixture(row, ["<answer>4</answer>"])["vade_accuracy"]["verdict"] == 1.0
+    assert mixture(row, ["<answer>5</answer>"])["vade_accuracy"]["verdict"] == 0.0
+
+
+@UNREADABLE
+def test_over_all_rows_the_accuracy_is_the_mean_of_the_verdicts():
+    found = [mixture(row_of(kind, case), [case.completion]) for kind, case in SOME]
+    scores = [BENCHMARKS["mixture"].question_score(one) for one in found]
+    counted = [score for score in scores if score is not None]
+    assert 0 < len(counted) < len(scores)
+    mean = mean_accuracy([one["vade_accuracy"] for one in found])
+    assert mean == pytest.approx(sum(counted) / len(counted))
+    assert 0 < mean < 1
+
+
+def test_over_all_rows_the_form_is_the_mean_of_its_reward():
+    texts = [text for text, _ in FORMAT_CASES if len(text) < 5_000]
+    rewards = format_reward(texts)
+    assert mean_format([{"prediction": text} for text in texts]) == sum(rewards) / len(rewards)
+    assert 0.0 < sum(rewards) < len(rewards)
+
+
+# ------------------------------------------------------------------------------------------------------- the folders
+
+
+def test_tasks_and_metrics_are_found_in_the_repository():
+    assert evaluation_folder("metrics") == METRICS
+    assert (evaluation_folder("tasks") / "vade_testbed.yaml").is_file()
+
+
+def test_in_a_wheel_they_are_inside_the_package_which_wins(tmp_path, monkeypatch):
+    package = tmp_path / "site-packages" / "trl_vade"
+    beside = package.parent / "eval" / "tasks"  # of somebody else
+    (package / "eval" / "tasks").mkdir(parents=True)
+    beside.mkdir(parents=True)
+    monkeypatch.setattr(lmms_scoring, "_PACKAGE", package)
+    assert evaluation_folder("tasks") == package / "eval" / "tasks"
+
+
+def test_an_installation_without_them_says_where_they_were_looked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(lmms_scoring, "_PACKAGE", tmp_path / "trl_vade")
+    with pytest.raises(FileNotFoundError) as refusal:
+        evaluation_folder("tasks")
+    for place in (tmp_path / "trl_vade" / "eval", tmp_path / "eval"):
+        assert str(place) in str(refusal.value)
+
+
+def test_a_task_file_that_names_a_function_costs_no_lmms_eval():
+    """lmms-eval reads each task's file to list them: the module behind it must come at once, and for nothing."""
+    heavy = {"lmms_eval", "torch", "datasets", "evaluate"}
+    code = f"import sys, trl_vade.evaluation.lmms.scoring; print(*{heavy} & {{*sys.modules}})"
+    place = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=place)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr

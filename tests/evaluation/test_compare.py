@@ -1,0 +1,432 @@
+"""`eval/compare.py` on small output directories in lmms-eval's shape; its intervals where the truth is known."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from scipy import stats
+
+from trl_vade.errors import ConfigurationError, EvaluationError
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.results.runs import read_run, run_folder
+from trl_vade.evaluation.results.summary import write_results
+
+SCRIPT = Path(__file__).parents[2] / "eval" / "compare.py"
+VERSIONS = {"lmms-eval": "0.7.3", "transformers": "5.0.0", "torch": "2.9.0", "vllm": "0.12.0", "datasets": "4.0.0"}
+JUDGE = {"model": "Qwen2.5-72B-Instruct", "url": "http://localhost:8000/v1"}
+
+
+def load_script():
+    specification = importlib.util.spec_from_file_location("compare_evaluations", SCRIPT)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+compare = load_script()
+
+
+def question(number):
+    return {"doc_id": number, "target": f"{number}", "input": f"What is {number}?\nAnswer with a single word."}
+
+
+def write_run(output, name, seed, scores):
+    """A run as lmms-eval 0.7.3 leaves it (loggers/evaluation_tracker.py), with a score of 0 to 1 for each question."""
+    benchmark = BENCHMARKS[name]
+    folder = run_folder(output, benchmark, seed)
+    (folder / "model").mkdir(parents=True)
+    results = {
+        "results": {benchmark.task: {benchmark.key: float(np.mean(scores)) * benchmark.scale}},
+        "config": dict.fromkeys(("random_seed", "numpy_seed", "torch_seed"), seed),
+        "n-samples": {benchmark.task: {"original": len(scores), "effective": len(scores)}},
+    }
+    (folder / "model" / "20260101_000000_results.json").write_text(json.dumps(results, indent=2))
+    lines = [
+        json.dumps({**question(i), "filtered_resps": [f"{seed} {i}"], benchmark.metric: float(score)})
+        for i, score in enumerate(scores)
+    ]
+    (folder / "model" / f"20260101_000000_samples_{benchmark.task}.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "judge.json").write_text(json.dumps({"calls": len(scores), "unreadable": 0, "example": None}))
+
+
+def evaluation(output, scores, name="model", **facts):
+    """An output directory; `scores` has of each benchmark one (seeds, questions) array, or one for all seeds."""
+    seeds, limit = facts.get("seeds", [0, 1]), facts.get("limit")
+    tasks = [(BENCHMARKS[name], seed) for name in scores for seed in seeds]
+    for benchmark, of_runs in scores.items():
+        of_runs = np.broadcast_to(of_runs, (len(seeds), np.shape(of_runs)[-1]))
+        for seed, of_run in zip(seeds, of_runs, strict=True):
+            write_run(output, benchmark, seed, of_run)
+    runs = [read_run(run_folder(output, *task), *task, limit) for task in tasks]
+    generation = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "max_new_tokens": 2048} | facts.pop("generation", {})
+    known = {
+        "model": {"name": name, "revision": None, "fingerprint": "f"}, "backend": "vllm", "seeds": seeds,
+        "limit": None, "generation": generation, "system_prompt": None, "instruction": None, "data": {},
+        "model_args": {"max_pixels": 12845056}, "batch_size": 8, "versions": VERSIONS, "rows": {},
+        "judge": JUDGE, "command": "trl-vade evaluate", "started": "2026", "finished": "2026",
+    }  # fmt: skip
+    write_results(output, known | facts, runs)
+    return output
+
+
+def compared(*folders, reference=0, allow=False, resamples=200, names=None):
+    return compare.compare(compare.read_evaluations(folders, names), reference, allow, resamples)
+
+
+RNG = np.random.default_rng(0)
+HARD = RNG.random(40) < 0.4
+BETTER = HARD | (RNG.random(40) < 0.5)
+EASY = RNG.random((2, 30)) < 0.8
+
+
+@pytest.fixture
+def base(tmp_path):
+    return evaluation(tmp_path / "base", {"chartqa": HARD, "scienceqa": EASY})
+
+
+def test_a_question_counts_with_its_mean_over_the_runs_and_the_average_with_that_of_the_benchmarks(tmp_path):
+    three = [0, 1, 2]
+    runs = [[0, 1, 0, 0], [0, 1, 1, 0], [0, 1, 0, 1]]
+    first = evaluation(tmp_path / "a", {"chartqa": runs, "scienceqa": [1, 0]}, seeds=three)
+    runs = [[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 0, 1]]
+    second = evaluation(tmp_path / "b", {"chartqa": runs, "scienceqa": [1, 1]}, seeds=three)
+    found = compared(first, second, names=["a", "b"])
+    assert [row["scores"][1]["differing"] for row in found["rows"]] == [1, 2, 3]
+    assert [row["title"] for row in found["rows"]] == ["ScienceQA (test)", "ChartQA (test)", "Average"]
+    assert [row["questions"] for row in found["rows"]] == [2, 4, 6]
+    firsts, seconds = ([row["scores"][i] for row in found["rows"]] for i in (0, 1))
+    assert [one["mean"] for one in firsts] == pytest.approx([50, 125 / 3, 275 / 6])
+    assert [one["mean"] for one in seconds] == pytest.approx([100, 75, 87.5])
+    assert [one["difference"] for one in seconds] == pytest.approx([50, 100 / 3, 125 / 3])
+    assert [one["difference"] for one in firsts] == [None] * 3
+    # chartqa: runs of 50, 100 and 75; the average's runs are 75, 100 and 87.5
+    assert [one["stderr"] for one in seconds] == pytest.approx([0, 25 / np.sqrt(3), 12.5 / np.sqrt(3)])
+
+
+def test_a_directory_with_one_seed_can_be_compared_and_has_no_standard_error(base, tmp_path):
+    once = evaluation(tmp_path / "once", {"chartqa": BETTER}, seeds=[7])
+    scores = compared(base, once)["rows"][0]["scores"]
+    assert scores[1]["difference"] == pytest.approx(100 * (np.mean(BETTER) - np.mean(HARD)))
+    assert [one["stderr"] for one in scores] == [0.0, None]
+
+
+def test_the_differences_are_to_the_reference(base, tmp_path):
+    other = evaluation(tmp_path / "other", {"chartqa": BETTER})
+    to_first, to_second = (compared(base, other, reference=reference)["rows"][0]["scores"] for reference in (0, 1))
+    assert to_first[1]["difference"] == -to_second[0]["difference"] > 0
+    assert to_second[1]["difference"] is to_second[1]["interval"] is None
+
+
+def test_the_same_directory_twice_differs_by_nothing_and_is_not_marked(base):
+    found = compared(base, base)
+    assert [row["scores"][1]["difference"] for row in found["rows"]] == [0.0, 0.0, 0.0]
+    assert [row["scores"][1]["interval"] for row in found["rows"]] == [(0.0, 0.0)] * 3
+    head, rows = compare.table(found)
+    assert head[2:4] == ["model (0, base)", "model (1, base)"]
+    assert [row[-3:] for row in rows] == [["+0.00", "+0.00 to +0.00", "0"]] * 3
+
+
+def test_only_an_interval_without_zero_is_marked(base, tmp_path):
+    unclear = EASY.copy()
+    unclear[:, :2] = ~unclear[:, :2]
+    other = evaluation(tmp_path / "other", {"chartqa": np.ones(40), "scienceqa": unclear}, "other")
+    rows = {row[0]: row for row in compare.table(compared(base, other))[1]}
+    assert rows["ChartQA (test)"][-2].startswith("* +")
+    assert not rows["ScienceQA (test)"][-2].startswith("*")
+
+
+def differing(better, worse=0, questions=200):
+    """Scores of two directories, of which the second is right in `better` and wrong in `worse` others alone."""
+    first, second = np.zeros(questions), np.zeros(questions)
+    second[:better] = first[better : better + worse] = 100
+    return np.array([first, second])
+
+
+def test_fewer_than_ten_differing_questions_are_never_marked():
+    for better in (4, 9, 10):
+        cell = compare.beside([differing(better)], 0, 500)[1]
+        assert cell["interval"][0] > 0  # also of four, which all are better by chance one time in 8
+        assert (cell["differing"], cell["few"], cell["marked"]) == (better, better < 10, better == 10)
+
+
+def test_the_average_is_marked_only_if_ten_questions_differ_in_each_benchmark_where_any_does():
+    many, few, none = differing(60, 20), differing(9, questions=20), differing(0)
+    for scores, marked in [([many, few], False), ([many, none], True), ([many, many], True)]:
+        cell = compare.beside(scores, 0, 500)[1]
+        assert cell["interval"][0] > 0
+        assert cell["marked"] == (not cell["few"]) == marked
+
+
+def test_the_table_counts_the_differing_questions_and_the_notes_say_where_they_are_too_few(base, tmp_path):
+    unclear = EASY.copy()
+    unclear[:, :2] = ~unclear[:, :2]
+    other = evaluation(tmp_path / "other", {"chartqa": BETTER, "scienceqa": unclear}, "other")
+    found = compared(base, other)
+    head, rows = compare.table(found)
+    better = int(sum(BETTER != HARD))
+    assert better >= 10
+    assert head[-1] == "Differing"
+    assert [row[-1] for row in rows] == ["2", str(better), str(better + 2)]
+    assert compare.notes(found)[1] == (
+        "Fewer than 10 questions differ, too few to tell whatever the interval: ScienceQA (test) of other; Average of "
+        "other."
+    )
+
+
+def test_about_one_in_twenty_is_marked_where_no_model_is_better():
+    """Two equally good models, whose answers differ in 0 to 24 of 100 questions, each to one side or the other by
+    chance. The interval alone would mark one in eight where 3 to 5 differ."""
+    rng = np.random.default_rng(4)
+    marked, excluded = np.zeros((24, 25)), np.zeros((24, 25))
+    for turn, count in np.ndindex(marked.shape):
+        better = rng.binomial(count, 0.5)
+        cell = compare.beside([differing(better, count - better, 100)], 0, 200)[1]
+        low, high = cell["interval"]
+        marked[turn, count], excluded[turn, count] = cell["marked"], low > 0 or high < 0
+    assert excluded[:, 3:6].mean() > 0.1
+    assert marked[:, :10].sum() == 0
+    assert 0.025 < marked[:, 10:].mean() < 0.085
+
+
+def test_the_order_of_the_lines_does_not_matter(base, tmp_path):
+    other = evaluation(tmp_path / "other", {"chartqa": BETTER, "scienceqa": EASY[::-1]})
+    before = compared(base, other)
+    for file in other.rglob("*.jsonl"):
+        lines = file.read_text().splitlines()
+        file.write_text("\n".join(lines[::2] + lines[1::2][::-1]) + "\n")
+    assert compared(base, other) == before
+
+
+def test_an_interval_of_fewer_than_two_questions_is_left_open(tmp_path):
+    first = evaluation(tmp_path / "a", {"chartqa": [0]})
+    found = compared(first, evaluation(tmp_path / "b", {"chartqa": [1]}))
+    assert [row["title"] for row in found["rows"]] == ["ChartQA (test)"]  # an average of one benchmark says nothing
+    assert compare.table(found)[1][0][-3:] == ["+100.00", "-", "1"]
+    assert "Fewer than 30 questions" in compare.notes(found)[2]
+
+
+def seeds_of(rate, rng):
+    """Scores of questions in per cent, the means of four runs."""
+    return 25.0 * rng.binomial(4, rate)
+
+
+def test_the_interval_covers_the_truth_about_19_times_in_20():
+    """Questions of a population with pass rates that are uniform in (0, 0.8), and 0.1 higher for the other model; the
+    second benchmark has no difference. An interval at 200 resamples is a little too narrow."""
+    rng = np.random.default_rng(1)
+    single = both = 0
+    for _ in range(200):
+        rates, more = rng.uniform(0, 0.8, 60), rng.uniform(0, 1, 25)
+        first = seeds_of(rates + 0.1, rng) - seeds_of(rates, rng)
+        second = seeds_of(more, rng) - seeds_of(more, rng)
+        (low, high), (low_of_both, high_of_both) = (compare.interval(s, 200) for s in ([first], [first, second]))
+        single += low <= 10 <= high
+        both += low_of_both <= 5 <= high_of_both
+    assert 0.90 <= single / 200 <= 0.985
+    assert 0.90 <= both / 200 <= 0.985
+
+
+def test_the_interval_of_the_average_resamples_within_each_benchmark():
+    """Far apart means with little spread in each: resampled as one pool, the interval would be ten times as wide."""
+    rng = np.random.default_rng(2)
+    samples = [rng.normal(mean, 1.0, size) for mean, size in ((-20, 400), (0, 100), (30, 200))]
+    low, high = compare.interval(samples, 2000)
+    error = np.sqrt(sum(sample.var() / len(sample) for sample in samples)) / 3
+    assert high - low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert (low + high) / 2 == pytest.approx(np.mean([sample.mean() for sample in samples]), abs=error)
+
+
+def test_the_paired_interval_is_narrower_than_an_unpaired_one_where_the_questions_say_more_than_the_model():
+    rng = np.random.default_rng(3)
+    rates = rng.uniform(0, 0.9, 200)
+    first, second = seeds_of(rates, rng), seeds_of(rates + 0.05, rng)
+    low, high = compare.interval([second - first], 1000)
+    options = {"n_resamples": 1000, compare.RNG: np.random.default_rng(0)}
+    alone = stats.bootstrap((second, first), lambda a, b, axis: a.mean(axis=axis) - b.mean(axis=axis), **options)
+    assert high - low < 0.75 * np.ptp(alone.confidence_interval)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.integers(-4, 4), min_size=2, max_size=8), min_size=1, max_size=3))
+def test_an_interval_is_finite_and_within_the_differences(quarters):
+    samples = [25.0 * np.array(sample) for sample in quarters]
+    low, high = compare.interval(samples, 100)
+    least, most = (np.mean([extreme(sample) for sample in samples]) for extreme in (np.min, np.max))
+    assert least - 1e-9 <= low <= high <= most + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"generation": {"temperature": 0.0}}, "temperature is 0.6 in a, 0.0 in b"),
+        ({"generation": {"max_new_tokens": 16}}, "max_new_tokens is 2048 in a, 16 in b"),
+        ({"system_prompt": "Think."}, "system_prompt is None in a, 'Think.' in b"),
+        ({"instruction": "Use a box."}, "instruction is None in a, 'Use a box.' in b"),
+        ({"judge": JUDGE | {"model": "small"}}, "judge is 'Qwen2.5-72B-Instruct' in a, 'small' in b"),
+        ({"data": {"mathvision": "mine"}}, "data of mathvision is 'MathLLMs/MathVision' in a, 'mine' in b"),
+        ({"rows": {"mathvision": "3f"}}, "data of mathvision is 'MathLLMs/MathVision' in a, '3f' in b"),
+        ({"batch_size": 1}, "batch_size is 8 in a, 1 in b"),
+        ({"model_args": {}}, "model_args max_pixels is 12845056 in a, None in b"),
+        ({"versions": VERSIONS | {"lmms-eval": "0.8"}}, "version of lmms-eval is '0.7.3' in a, '0.8' in b"),
+        ({"versions": VERSIONS | {"transformers": "4"}}, "version of transformers is '5.0.0' in a, '4' in b"),
+        ({"versions": VERSIONS | {"torch": "2.8"}}, "version of torch is '2.9.0' in a, '2.8' in b"),
+        ({"versions": VERSIONS | {"vllm": "0.11"}}, "version of vllm is '0.12.0' in a, '0.11' in b"),
+    ],
+)
+def test_other_settings_are_refused_or_said(tmp_path, facts, said):
+    folders = [
+        evaluation(tmp_path / "a", {"mathvision": [0, 1]}),
+        evaluation(tmp_path / "b", {"mathvision": [1, 1]}, **facts),
+    ]
+    with pytest.raises(EvaluationError, match=f"settings differ: {said}.*--allow_different_settings"):
+        compared(*folders, names=["a", "b"])
+    found = compared(*folders, names=["a", "b"], allow=True)
+    assert found["different_settings"] == [said]
+    assert said in compare.notes(found)[-1]
+
+
+def test_another_backend_is_refused_or_said_and_the_release_of_vllm_counts_where_it_answers(tmp_path):
+    versions = VERSIONS | {"vllm": "0.11"}
+    facts = [{}, {"backend": "transformers"}, {"backend": "transformers", "versions": versions}]
+    folders = [evaluation(tmp_path / f"{i}", {"chartqa": [0, 1]}, **fact) for i, fact in enumerate(facts)]
+    assert compared(*folders[1:])["different_settings"] == []
+    with pytest.raises(EvaluationError, match="settings differ: backend is 'vllm' in a, 'transformers' in b"):
+        compared(*folders[:2], names=["a", "b"])
+
+
+def test_packages_that_no_answer_comes_from_do_not_matter(base, tmp_path):
+    other = evaluation(tmp_path / "other", {"chartqa": HARD}, versions=VERSIONS | {"datasets": "3"})
+    assert compared(base, other)["different_settings"] == []
+
+
+def test_results_that_were_made_by_hand_may_say_nothing_of_rows_arguments_and_batch_size(base, tmp_path):
+    folders = [evaluation(tmp_path / name, {"chartqa": HARD}) for name in "ab"]
+    for folder in folders:
+        results = json.loads((folder / "results.json").read_text())
+        for key in ("rows", "model_args", "batch_size"):
+            del results[key]
+        (folder / "results.json").write_text(json.dumps(results))
+    assert compared(*folders)["different_settings"] == []
+    with pytest.raises(EvaluationError, match="max_pixels is 12845056 in base, None in hand; batch_size is 8 in base"):
+        compared(base, folders[0], names=["base", "hand"])
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_other_rows_are_refused_whatever_is_allowed_and_the_same_in_another_folder_are_not(tmp_path, allow):
+    def of(folder, name, digest):
+        facts = {"data": {"chartqa": name}, "rows": {"chartqa": digest}}
+        return evaluation(tmp_path / folder, {"chartqa": HARD}, folder, **facts)
+
+    first = of("a", "rows", "3f")
+    with pytest.raises(
+        EvaluationError, match="questions differ: the digest of chartqa's rows is '3f' in a, '4e' in b"
+    ):
+        compared(first, of("b", "rows", "4e"), allow=allow)
+    assert compared(first, of("c", "copy", "3f"), allow=allow)["different_settings"] == []
+
+
+def rewrite(output, change):
+    """Change each question of an output directory: `change` of its line in the samples file."""
+    for file in output.rglob("*.jsonl"):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        file.write_text("".join(json.dumps(line | change(line)) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize("allow", [False, True])
+@pytest.mark.parametrize("key", ["target", "input"])
+def test_another_question_with_the_same_id_is_refused_whatever_is_allowed(base, tmp_path, key, allow):
+    other = evaluation(tmp_path / "other", {"chartqa": HARD}, "other")
+    rewrite(other, lambda line: {key: "another"} if line["doc_id"] in (3, 7) else {})
+    said = r"questions differ: 2 of chartqa have another text or target.* other and the first run of model: .*\[3, 7\]"
+    with pytest.raises(EvaluationError, match=said):
+        compared(base, other, allow=allow)
+
+
+def test_another_question_in_one_of_the_runs_of_a_directory_is_refused(base):
+    rewrite(run_folder(base, BENCHMARKS["chartqa"], 1), lambda line: {"target": "1000"})
+    with pytest.raises(EvaluationError, match="40 of chartqa have another text or target"):
+        compared(base, base)
+
+
+def test_the_words_that_an_instruction_takes_away_make_no_other_question(base, tmp_path):
+    other = evaluation(tmp_path / "other", {"chartqa": HARD}, "other", instruction="Think first.")
+    rewrite(other, lambda line: {"input": line["input"].partition("\n")[0]})
+    said = ["instruction is None in model, 'Think first.' in other"]
+    assert compared(base, other, allow=True)["different_settings"] == said
+
+
+def test_the_judge_does_not_matter_where_it_judged_nothing_that_is_compared(base, tmp_path):
+    other = evaluation(tmp_path / "other", {"chartqa": HARD, "mathvision": [1, 0]}, judge=None)
+    assert [row["title"] for row in compared(base, other)["rows"]] == ["ChartQA (test)"]
+
+
+def test_where_a_judge_stands_does_not_matter(tmp_path):
+    first = evaluation(tmp_path / "a", {"mathvision": [0, 1]})
+    second = evaluation(tmp_path / "b", {"mathvision": [0, 1]}, judge=JUDGE | {"url": "http://elsewhere/v1"})
+    assert compared(first, second)["different_settings"] == []
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_other_questions_are_refused_whatever_is_allowed(base, tmp_path, allow):
+    longer = evaluation(tmp_path / "longer", {"chartqa": [*HARD, True]}, "longer")
+    with pytest.raises(EvaluationError, match=r"questions differ: 1 of chartqa .*longer.*\[40\]"):
+        compared(base, longer, allow=allow)
+    limited = evaluation(tmp_path / "limited", {"chartqa": HARD[:5]}, "limited", limit=5)
+    with pytest.raises(EvaluationError, match="--limit is 'none' in model, 5 in limited"):
+        compared(base, limited, allow=allow)
+
+
+def test_directories_without_a_common_benchmark_are_refused(base, tmp_path):
+    other = evaluation(tmp_path / "other", {"mathvision": [0, 1]}, "other")
+    with pytest.raises(EvaluationError, match=r"No benchmark .*'chartqa'\] in model, \['mathvision'\] in other"):
+        compared(base, other)
+
+
+def test_slips_on_the_command_line_are_refused(base):
+    for refused, said in (
+        (lambda: compared(base), "needs two"),
+        (lambda: compared(base, base, names=["a"]), "2 different names"),
+        (lambda: compared(base, base, names=["a", "a"]), "2 different names"),
+        (lambda: compared(base, base, reference=2), "--reference is 2"),
+        (lambda: compared(base, base, resamples=1), "--resamples is 1"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            refused()
+
+
+def test_the_command_writes_a_table_its_numbers_and_a_picture(base, tmp_path, capsys):
+    other = evaluation(tmp_path / "other", {"chartqa": BETTER, "scienceqa": EASY}, r"cost $\x$ | more")
+    third = evaluation(tmp_path / "third", {"chartqa": HARD, "scienceqa": EASY}, "_third")
+    output = tmp_path / "new" / "comparison"
+    folders = [str(folder) for folder in (base, other, third)]
+    compare.main([*folders, "--output", str(output), "--resamples", "200", "--reference", "2"])
+    saved = json.loads((output / "comparison.json").read_text())
+    assert saved == json.loads(json.dumps(compared(base, other, third, reference=2)))
+    text = (output / "comparison.md").read_text()
+    assert (
+        r"| Benchmark | Questions | _third | model | Difference | 95 % interval | Differing | cost $\x$ \| more |"
+        in text
+    )
+    assert "| ChartQA (test) | 40 |" in text
+    assert "![Scores](comparison.png)" in text
+    printed = capsys.readouterr().out
+    assert compare.notes(saved)[0] in text
+    assert compare.notes(saved)[0] in printed
+    with Image.open(output / "comparison.png") as picture:
+        assert picture.size == (1200, 675)
+        # every directory's colour is in it, the reference's among them
+        colours = {"#{:02x}{:02x}{:02x}".format(*colour[:3]) for _, colour in picture.getcolors(2**20)}
+    assert {compare.GREY, *(colour.lower() for colour in (compare.COLOURS[0], compare.COLOURS[-1]))} <= colours
+
+
+def test_an_error_ends_the_command_with_a_message_and_exit_code_1(base, tmp_path):
+    output = tmp_path / "comparison"
+    with pytest.raises(SystemExit) as ended:
+        compare.main([str(base), str(tmp_path / "nothing"), "--output", str(output)])
+    assert ended.value.code.startswith("Nothing was compared. There is no ")  # Python prints a text, and exits with 1
+    assert not output.exists()

@@ -1,0 +1,261 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.loopback_judge import LoopbackJudge, answer_of
+from trl_vade.errors import ConfigurationError, JudgeError
+from trl_vade.evaluation.judge import Judge, verdict
+
+QWEN = "Qwen/Qwen2.5-72B-Instruct"
+SECRET = "sk-secret-4711"
+BINARY = "# Input\nGround Truth Answer:\n```\n{}\n```\nModel Prediction:\n```\n{}\n```\n\n# Evaluation Rules\n- one"
+
+
+@pytest.fixture(autouse=True)
+def no_keys_and_no_proxies(monkeypatch):
+    names = ("JUDGE_API_KEY", "OPENAI_API_KEY", *(f"{kind}_proxy" for kind in ("http", "https", "all", "no")))
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def refusal(judge, **times):
+    """What the probe of a stand-in says."""
+    with pytest.raises(JudgeError) as caught:
+        Judge.of(judge.url, judge.model).probe(**times)
+    message = str(caught.value)
+    assert judge.url in message
+    assert "vllm serve" in message
+    assert "not a score" in message
+    return message
+
+
+# ------------------------------------------------------------------------------------------------ where the judge is
+
+
+@pytest.mark.parametrize(
+    ("given_url", "url"),
+    [
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1"),
+        ("http://127.0.0.1:8000/", "http://127.0.0.1:8000/v1"),
+        ("http://127.0.0.1:8000/v1/", "http://127.0.0.1:8000/v1"),
+        (" https://judge.example/v1/chat/completions\n", "https://judge.example/v1"),
+        ("https://judge.example/v1/chat/completions/", "https://judge.example/v1"),
+        ("https://judge.example/chat/completions", "https://judge.example/v1"),
+        ("https://judge.example/team/v1", "https://judge.example/team/v1"),
+        ("http://[::1]:8000", "http://[::1]:8000/v1"),
+    ],
+)
+def test_an_address_is_brought_into_the_form_that_all_of_lmms_eval_takes(given_url, url):
+    assert Judge.of(given_url, f" {QWEN} ") == Judge(url, QWEN)
+    assert Judge.of(url, QWEN).url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "127.0.0.1:8000",
+        "localhost:8000/v1",
+        "ftp://judge",
+        "http://",
+        "http://[::1",
+        "http://a b",
+        "http://h:x",
+        None,
+    ],
+)
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(ConfigurationError, match=r"--judge_url is .*http://HOST:8000/v1"):
+        Judge.of(url, QWEN)
+
+
+@pytest.mark.parametrize(
+    "url", [f"http://me:{SECRET}@host/v1", f"{SECRET}@host", f"http://host/v1?key={SECRET}", f"http://host#{SECRET}"]
+)
+def test_an_address_that_may_hold_a_secret_is_refused_and_not_repeated(url):
+    with pytest.raises(ConfigurationError, match="JUDGE_API_KEY") as caught:
+        Judge.of(url, QWEN)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["", "  ", None])
+def test_a_judge_without_a_name_is_refused(model):
+    with pytest.raises(ConfigurationError, match="--judge_model"):
+        Judge.of("http://host", model)
+
+
+def test_lmms_eval_gets_the_variables_that_it_reads():
+    judge = Judge.of("http://host:8000", QWEN)
+    expected = {"API_TYPE": "openai", "OPENAI_API_URL": "http://host:8000/v1", "MODEL_VERSION": QWEN}
+    assert judge.environment({"HOME": "/"}) == expected | {"OPENAI_API_KEY": "EMPTY"}
+    assert judge.environment({"OPENAI_API_KEY": "a"})["OPENAI_API_KEY"] == "EMPTY"  # that is for another server
+    assert judge.environment({"OPENAI_API_KEY": "a", "JUDGE_API_KEY": "b\n"})["OPENAI_API_KEY"] == "b"
+
+
+def test_lmms_eval_asks_a_judge_on_this_machine_without_a_proxy():
+    proxy = {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "a.example"}
+    variables = Judge.of("http://127.0.0.1:8000", QWEN).environment(proxy)
+    assert variables["NO_PROXY"] == variables["no_proxy"] == "a.example,127.0.0.1"
+    assert "NO_PROXY" not in Judge.of("http://judge.example", QWEN).environment(proxy)
+
+
+def test_a_key_that_cannot_be_sent_is_refused_and_not_repeated(monkeypatch):
+    monkeypatch.setenv("JUDGE_API_KEY", f"{SECRET} \n more")
+    with pytest.raises(ConfigurationError, match="JUDGE_API_KEY has a character") as caught:
+        Judge.of("http://127.0.0.1:9", QWEN).probe()
+    assert SECRET not in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------------------- the probe
+
+
+def test_a_good_judge_passes_with_three_questions_and_gets_no_other_servers_key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    with LoopbackJudge() as judge:
+        Judge.of(judge.url, judge.model).probe()
+    assert judge.calls == 3
+    assert judge.keys == {"EMPTY"}
+
+
+def test_a_judge_on_this_machine_is_asked_without_a_proxy(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    with LoopbackJudge() as judge:
+        Judge.of(judge.url, judge.model).probe()
+        Judge.of(judge.url.replace("127.0.0.1", "localhost"), judge.model).probe()
+
+
+@pytest.mark.parametrize(
+    ("mode", "cause"),
+    [
+        ("empty", "verdict on a right answer, an empty answer came"),
+        ("nonsense", "'Perhaps a triangle, perhaps not.', which is neither 1 nor 0"),
+        ("right", "verdict on a wrong answer, it said '1', where 0 is right"),
+        ("wrong", "verdict on a right answer, it said '0', where 1 is right"),
+        ("status500", "HTTP status 500 came with .*EngineCore encountered an issue"),
+        ("dead", "no answer came .*Server disconnected"),
+        ("wrong model", "it serves 'another/model' alone.*Give --judge_model as the server has it"),
+        ("html", "no JSON came, but '<html>.*no server with OpenAI's interface"),
+        ("no choices", "what came is no chat completion"),
+    ],
+)
+def test_what_is_no_good_judge_is_refused_by_its_fault(mode, cause):
+    with LoopbackJudge(mode) as judge:
+        assert re.search(cause, refusal(judge))
+
+
+@pytest.mark.parametrize(("answers", "asked"), [(0, "a right answer"), (1, "a wrong answer"), (2, "which is 81")])
+def test_a_judge_that_dies_between_two_answers_is_found_dead(answers, asked):
+    with LoopbackJudge() as judge:
+        judge.fail_after(answers, "empty")
+        assert f"{asked}" in refusal(judge)
+
+
+def test_a_judge_that_extracts_another_answer_is_refused():
+    with LoopbackJudge() as judge:
+        judge.words = "The answer is 18.81"
+        judge.fail_after(2, "nonsense")
+        assert "'The answer is 18.81'" in refusal(judge)
+
+
+def test_a_port_where_nobody_listens_is_named():
+    with LoopbackJudge() as judge:
+        pass
+    assert "Connection refused" in refusal(judge)
+
+
+def test_a_judge_that_does_not_answer_in_time_is_refused():
+    with LoopbackJudge("slow") as judge:
+        assert "no answer came in time (5 s to connect, 0.2 s to answer)" in refusal(judge, timeout=0.2)
+
+
+def test_the_key_is_sent_and_nowhere_to_be_read(monkeypatch, capfd):
+    monkeypatch.setenv("JUDGE_API_KEY", SECRET)
+    with LoopbackJudge(key=SECRET) as judge:
+        Judge.of(judge.url, judge.model).probe()
+        assert judge.keys == {SECRET}
+        judge.key = "another"
+        message = refusal(judge)  # the server repeats the key
+        assert "HTTP status 401" in message
+        assert "Not a key of this server: ***" in message
+        assert "JUDGE_API_KEY" in message
+        said = [message, repr(Judge.of(judge.url, judge.model)), *capfd.readouterr()]
+    assert not any(SECRET in text for text in said)
+
+
+# ----------------------------------------------------------------------------------------------------- the verdict
+
+READ = {
+    1: [
+        *("1", " 1\n", "[1]", "**1**", "`1`", "1.", "(1).", '"1."', "$1$", "Score: 1", "**Score:** 1", "Answer: [1]"),
+        *(
+            "Final answer: 1",
+            "Judgement: 1",
+            "Judgment = 1",
+            "```\n1\n```",
+            "1\n\nBecause both are 12.",
+            "yes",
+            "Yes.",
+        ),
+        *("Correct", "The prediction is 12.\n\nVerdict: 1", "<think>12?</think>\n1", "1\n1"),
+    ],
+    0: ["0", "[0].", "Score: 0", "no", "NO", "Incorrect.", "0\n\nThe prediction is 1.", "Both differ.\nScore: 0"],
+    None: [
+        *("", " \n ", "12", "10", "The prediction 12 is wrong", "1 or 0", "0/1", "-1", ".1", "0.1", "1.0", "1%", "01"),
+        *("1\n0", "0\nNo, wait.\nyes", "Perhaps", "The answer is 1", "Not correct", "Model prediction: 1", "Score:"),
+        *("x1", "1 0", "yes no", "The score is between 0\nand\n1 or 2"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("text", "found"), [(text, found) for found, texts in READ.items() for text in texts])
+def test_a_verdict_is_read_only_where_it_stands_alone(text, found):
+    assert verdict(text) == found
+
+
+@given(st.text())
+def test_any_text_is_a_verdict_or_none(text):
+    found = verdict(text)
+    assert found in (0, 1, None)
+    if not re.search("0|1|yes|no|correct", text.lower()):
+        assert found is None
+
+
+@given(
+    st.sampled_from(["1", "0"]),
+    st.sampled_from(["", "Score: ", "Verdict = ", "**Answer:** "]),
+    st.sampled_from(["", "*", "`", '"']),
+    st.text("abcxyz 23456789.,\n"),
+)
+def test_a_verdict_on_the_first_or_on_the_last_line_is_read_whatever_else_is_said(word, lead, mark, speech):
+    line = f"{lead}{mark}{word}{mark}"
+    assert verdict(f"{line}\n{speech}") == verdict(f"{speech}\n{line}") == int(word)
+
+
+# ------------------------------------------------------------------------------------ the stand-in's own judgement
+
+
+@pytest.mark.parametrize(
+    ("answer", "prediction", "said"),
+    [
+        ("12", "so 7 + 5 = 12.0.", "1"),
+        ("12", "not 12, but 13", "0"),
+        ("1200", "It is 1,200.", "1"),
+        ("B", "A is too small: (B)", "1"),
+        ("B", "(C)", "0"),
+        ("a circle", "It is A Circle.", "1"),
+        ("12", "", "0"),
+    ],
+)
+def test_the_stand_in_truly_judges_lmms_evals_question(answer, prediction, said):
+    assert answer_of(BINARY.format(answer, prediction)) == said
+
+
+def test_the_stand_in_truly_extracts_by_mathvistas_question():
+    ask = "Please read this.\n\nExtracted answer: B\n\n{}\n\n{}\n\nExtracted answer: ".format
+    assert answer_of(ask("Hint: an integer, e.g., 1, 2, 3.\nQuestion: How many?", "First 3.\n\nThen 4.")) == "4"
+    choices = "Hint: the correct option letter, e.g., A, B.\nQuestion: Which?\nChoices:\n(A) 3\n(B) 5"
+    assert answer_of(ask(choices, "The answer is (A) 3.")) == "A"

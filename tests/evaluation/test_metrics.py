@@ -1,0 +1,74 @@
+"""The `evaluate` modules under eval/metrics: the same verdicts as the rewards, loaded from their folders."""
+
+import math
+from pathlib import Path
+
+import evaluate
+import pytest
+
+from tests.support.verifier_cases import CASES, FORMAT_CASES
+from trl_vade.rewards.functions import accuracy_reward, format_reward, relaxed_accuracy_reward
+
+METRICS = Path(__file__).parents[2] / "eval" / "metrics"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    """`evaluate` copies a module that it loads into its cache, and would go on with an older copy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evaluate.config.HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def accuracy(own_cache, tmp_path_factory):
+    return evaluate.load(str(METRICS / "vade_accuracy"), cache_dir=str(tmp_path_factory.mktemp("metrics")))
+
+
+def reference(kind, case, source=""):
+    return {"answer": case.answer, "answer_type": kind, "choices": list(case.choices or ()), "source": source}
+
+
+# A lone surrogate is no text for Arrow, in which evaluate keeps its inputs; long ones and towers of powers take time.
+ARROW_CASES = [
+    (kind, case)
+    for kind, case in CASES
+    if len(case.completion) < 5_000 and case.completion.isprintable() and (kind, case.verdict) != ("expression", 0.0)
+]
+
+
+@pytest.mark.parametrize("relaxed", [False, True])
+def test_training_and_evaluation_agree_on_every_case(accuracy, relaxed):
+    cases = [(kind, case) for kind, case in ARROW_CASES if case.relaxed == relaxed]
+    predictions = [case.completion for _, case in cases]
+    references = [reference(kind, case) for kind, case in cases]
+    columns = {name: [row[name] or None for row in references] for name in references[0]}
+    rewards = (relaxed_accuracy_reward if relaxed else accuracy_reward)(predictions, **columns)
+    scored = [reward for reward in rewards if reward is not None]
+    assert len(cases) > 15
+    result = accuracy.compute(predictions=predictions, references=references, relaxed=relaxed)
+    assert result["accuracy"] == pytest.approx(sum(scored) / len(scored))
+    assert (result["scored"], result["unreadable"]) == (len(scored), len(rewards) - len(scored))
+
+
+def test_chartqa_has_its_five_percent_by_the_source(accuracy):
+    row = {"answer": "100", "answer_type": "number", "choices": []}
+    for source, expected in [("ChartQA", 1.0), ("geo3k", 0.0)]:
+        result = accuracy.compute(predictions=["104"], references=[row | {"source": source}])
+        assert result["accuracy"] == expected
+
+
+def test_rows_whose_answer_cannot_be_read_do_not_count(accuracy):
+    row = {"answer": "about many", "answer_type": "number", "choices": [], "source": ""}
+    with pytest.warns(UserWarning, match="cannot be read"):
+        result = accuracy.compute(predictions=["5"], references=[row])
+    assert math.isnan(result["accuracy"])
+    assert (result["scored"], result["unreadable"]) == (0, 1)
+
+
+def test_the_form_is_judged_as_in_training(own_cache):
+    metric = evaluate.load(str(METRICS / "vade_format"))
+    predictions = [completion for completion, _ in FORMAT_CASES if len(completion) < 5_000]
+    rewards = format_reward(predictions)
+    assert 0.0 < sum(rewards) < len(rewards)
+    assert metric.compute(predictions=predictions) == {"format": sum(rewards) / len(rewards)}

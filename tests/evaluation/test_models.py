@@ -1,0 +1,372 @@
+"""Which model is evaluated: found in a folder or on the Hub, refused where lmms-eval would fail on it; known again.
+
+What asks a server is tested where OpenAI's client is installed, in tests/lmms.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.hub import offline
+from trl_vade.errors import ConfigurationError, EvaluationError
+from trl_vade.evaluation.models import (
+    BACKENDS,
+    EvaluatedModel,
+    find_model,
+    fingerprint,
+    model_arguments,
+    picture_sizes,
+)
+
+MIB = 2**20
+FILES = {
+    "config.json": b'{"model_type": "qwen2_5_vl"}',
+    "chat_template.jinja": b"{{ messages }}",
+    "model.safetensors": b"the weights",
+}
+OF_A_RUN = ["trainer_state.json", "vade_posterior.json", "vade_posterior.safetensors", "vade_summary.json"]
+
+
+def write(folder, files):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def find(name, backend="transformers", **options):
+    return find_model(str(name), backend=backend, **options)
+
+
+def refusal(name, backend="transformers", error=ConfigurationError, **options):
+    with pytest.raises(error) as refused:
+        find(name, backend, **options)
+    return str(refused.value)
+
+
+# ---------------------------------------------------------------------------------------------------------- a folder
+
+
+def test_a_folder_is_known_by_its_name_and_its_weights(vision_model_path, monkeypatch):
+    folder = Path(vision_model_path)
+    monkeypatch.chdir(folder)
+    found = EvaluatedModel(folder.name, folder.resolve(), None, fingerprint(folder))
+    assert find(folder) == find(".") == find(folder, "vllm") == found
+
+
+@pytest.mark.parametrize("backend", ["transformers", "vllm"])
+def test_an_adapter_is_refused_with_the_way_to_a_whole_model(tmp_path, backend):
+    write(tmp_path, {"adapter_config.json": b"{}", "adapter_model.safetensors": b"few"})
+    message = refusal(tmp_path, backend)
+    assert f"{tmp_path} is an adapter" in message
+    assert "merge_and_unload()" in message
+
+
+@pytest.mark.parametrize(
+    "files", [{}, {"config.json": b"{"}, {"config.json": b"\xff"}, {"config.json": b"[]"}, {"README.md": b"# Model"}]
+)
+def test_what_has_no_configuration_is_no_model(tmp_path, files):
+    assert "is no model: its config.json cannot be read" in refusal(write(tmp_path, files))
+
+
+def test_a_configuration_without_weights_is_refused(tmp_path):
+    """A sampler's posterior, which a run leaves beside its model, is no weights."""
+    write(tmp_path, {"config.json": FILES["config.json"], "pytorch_model.bin": b"", "vade_posterior.safetensors": b""})
+    assert "has no weights (*.safetensors) beside its config.json" in refusal(tmp_path)
+
+
+def index_of(*files):
+    return json.dumps({"weight_map": {f"layer.{number}": name for number, name in enumerate(files)}}).encode()
+
+
+SHARDS = [f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3)]
+
+
+def test_a_model_that_lacks_a_shard_is_refused_and_the_shard_is_named(tmp_path):
+    """As a copy leaves it that was cut short; transformers would fail minutes later."""
+    index = {"model.safetensors.index.json": index_of(*SHARDS, SHARDS[0])}
+    folder = write(tmp_path, {"config.json": FILES["config.json"], SHARDS[0]: b"1", SHARDS[1]: b"2", **index})
+    message = refusal(folder)
+    assert f"{folder} lacks {SHARDS[2]}, which its model.safetensors.index.json names" in message
+    write(folder, {SHARDS[2]: b"3"})
+    assert find(folder).fingerprint == fingerprint(folder)
+
+
+@pytest.mark.parametrize("index", [b"", b'{"weight_map": {', b"[]", b"{}", b'{"weight_map": 1}', b"\xff"])
+def test_an_index_that_cannot_be_read_is_refused(tmp_path, index):
+    files = FILES | {"model.safetensors.index.json": index}
+    assert "its model.safetensors.index.json cannot be read (" in refusal(write(tmp_path, files))
+
+
+def test_what_is_no_qwen2_5_vl_is_left_to_the_other_backends(text_model_path):
+    message = refusal(text_model_path)
+    assert "is a 'qwen2': --backend transformers is for Qwen2.5-VL. Use --backend vllm, or serve it" in message
+    assert find(text_model_path, "vllm").folder == Path(text_model_path).resolve()
+
+
+def test_a_folder_has_no_revisions(tmp_path):
+    assert "is a folder, which has no revisions" in refusal(write(tmp_path, FILES), revision="main")
+
+
+@pytest.mark.parametrize(
+    ("backend", "options", "message"),
+    [
+        ("server", {}, "--backend server with --server_url None"),
+        ("vllm", {"server_url": "http://127.0.0.1:1/v1"}, "the address is for --backend server"),
+        ("server", {"server_url": "http://127.0.0.1:1/v1", "revision": "x"}, "--revision x with --backend server"),
+        ("server", {"server_url": "http://me:hf_secret@127.0.0.1:1/v1"}, "so it may hold a secret"),
+    ],
+)
+def test_an_address_or_a_revision_without_a_meaning_is_refused(backend, options, message):
+    said = refusal("model", backend, **options)
+    assert message in said
+    assert "hf_secret" not in said
+
+
+# ----------------------------------------------------------------------------------------------------------- the Hub
+
+
+@pytest.fixture
+def repository(hub):
+    """A model of two commits, the first of which has a tag; beside it lie a checkpoint and an earlier evaluation."""
+    found = hub.add_repo("you/model")
+    found.tags["v1"] = found.add("main", "first", "", FILES, lfs=["model.safetensors"])
+    more = {"checkpoint-8/model.safetensors": b"8", "vade_evaluation/a/results.json": b"{}", "last-checkpoint/x": b""}
+    found.add("main", "second", "", FILES | more | {"model.safetensors": b"trained"}, lfs=["model.safetensors"])
+    return found
+
+
+def test_of_a_model_of_the_hub_the_commit_is_known(hub, repository):
+    second = repository.branches["main"]
+    found = find("you/model")
+    assert (found.name, found.revision) == ("you/model", second)
+    assert (found.folder / "model.safetensors").read_bytes() == b"trained"
+    with offline():
+        assert find("you/model") == found  # from the cache
+    assert not [line for line in hub.requests if "checkpoint" in line or "vade_evaluation" in line]
+
+
+def test_a_revision_becomes_the_commit_that_it_is_now(hub, repository):
+    newest = find("you/model")
+    first = find("you/model", revision="v1")
+    assert first.revision == repository.tags["v1"]
+    assert (first.folder / "model.safetensors").read_bytes() == b"the weights"
+    assert find("you/model", revision=repository.tags["v1"]) == first
+    assert first.fingerprint != newest.fingerprint
+
+
+def test_a_model_is_the_same_in_a_folder_and_on_the_hub(hub, repository, tmp_path):
+    assert find(write(tmp_path / "model", FILES)).fingerprint == find("you/model", revision="v1").fingerprint
+
+
+def test_what_is_wrong_with_a_model_of_the_hub_is_said_under_its_name(hub):
+    hub.add_repo("you/rows").add("main", "no model", "", {"README.md": b"# Rows"})
+    assert refusal("you/rows").startswith("you/rows is no model")
+
+
+@pytest.mark.parametrize("name", ["you/nothing", "you/secret", "./no/such/folder", "you/model@v3"])
+def test_what_is_neither_here_nor_on_the_hub_says_so_and_names_the_login(hub, repository, monkeypatch, name):
+    hub.add_repo("you/secret", private=True).add("main", "hidden", "", FILES)
+    monkeypatch.delenv("HF_TOKEN")
+    name, _, revision = name.partition("@")
+    message = refusal(name, error=EvaluationError, revision=revision or None)
+    at = f" at {revision}" if revision else ""
+    assert message.startswith(f"{name} is no folder here, and the Hub gave no model of that name{at} (")
+    assert "`hf auth login`" in message
+
+
+def test_no_token_is_in_the_message_of_a_hub_that_refuses_it(hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_of_mine")
+    assert "hf_secret_of_mine" not in refusal("you/model", error=EvaluationError)
+
+
+# ---------------------------------------------------------------------------------------------------- the fingerprint
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(min_size=1, max_size=200), at=st.integers(0), change=st.integers(1, 255), name=st.data())
+def test_any_other_byte_of_configuration_template_or_weights_is_another_model(tmp_path, content, at, change, name):
+    shutil.rmtree(tmp_path / "model", ignore_errors=True)  # of the example before
+    chosen = name.draw(st.sampled_from(sorted(FILES)))
+    folder = write(tmp_path / "model", FILES | {chosen: content})
+    before = fingerprint(folder)
+    at %= len(content)
+    write(folder, {chosen: content[:at] + bytes([content[at] ^ change]) + content[at + 1 :]})
+    assert fingerprint(folder) != before
+    write(folder, {chosen: content + b"\0"})
+    assert fingerprint(folder) != before
+    write(folder, {chosen: content})
+    assert fingerprint(folder) == before
+    assert len(before) == 16
+    assert int(before, 16) >= 0
+
+
+@pytest.mark.parametrize("at", [0, 3 * MIB // 2, 3 * MIB])
+def test_of_large_weights_every_byte_tells(tmp_path, at):
+    """Two merges of adapters may differ in a few layers, and those may be in the middle of a file."""
+    content = bytearray(3 * MIB + 1)
+    folder = write(tmp_path, FILES | {"model.safetensors": content})
+    before = fingerprint(folder)
+    content[at] = 1
+    write(folder, {"model.safetensors": content})
+    assert fingerprint(folder) != before
+    write(folder, {"model.safetensors": bytes(3 * MIB)})
+    assert fingerprint(folder) != before  # one byte less, all alike
+
+
+@pytest.mark.parametrize("change", ["renamed", "another shard", "no template"])
+def test_the_names_of_the_files_tell_too(tmp_path, change):
+    folder = write(tmp_path, FILES)
+    before = fingerprint(folder)
+    if change == "renamed":
+        (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    elif change == "another shard":
+        write(folder, {"model-00002-of-00002.safetensors": b""})
+    else:
+        (folder / "chat_template.jinja").unlink()
+    assert fingerprint(folder) != before
+
+
+def test_what_a_run_or_an_evaluation_leaves_beside_the_weights_makes_no_other_model(tmp_path):
+    folder = write(tmp_path, FILES)
+    before = fingerprint(folder)
+    beside = [*OF_A_RUN, "evaluation.json", "results.json", "results.md", "README.md", "training_args.bin"]
+    write(folder, dict.fromkeys(beside, b"{}"))
+    write(folder / "checkpoint-8", {"model.safetensors": b"8"})
+    assert fingerprint(folder) == before
+
+
+def test_a_step_of_training_makes_another_model(vision_model_path, tmp_path):
+    """The smallest one: one value of each tensor by one bit."""
+    from safetensors.torch import load_file, save_file
+
+    folder = Path(shutil.copytree(vision_model_path, tmp_path / "model"))
+    weights = load_file(folder / "model.safetensors")
+    for weight in weights.values():
+        weight.view(-1)[0] = weight.view(-1)[0].nextafter(weight.new_tensor(9.0))
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    assert fingerprint(folder) != fingerprint(Path(vision_model_path))
+
+
+# ------------------------------------------------------------------------------------------- lmms-eval's arguments
+
+HERE = EvaluatedModel("model", Path("/models/model"), None, "ab")
+SERVED = EvaluatedModel("you/served", None, None, "ab")
+
+
+def arguments(backend, model=HERE, /, **given):
+    url = "http://127.0.0.1:8000/v1" if backend == "server" else None
+    return model_arguments(model, backend, batch_size=7, given=given, server_url=url)
+
+
+def test_each_backend_is_given_the_model_under_its_own_name():
+    assert arguments("transformers", max_pixels=1) == {
+        "pretrained": "/models/model",
+        "batch_size": 7,
+        "max_pixels": 1,
+    }
+    assert arguments("server", SERVED, max_retries=9) == {
+        "model_version": "you/served",
+        "base_url": "http://127.0.0.1:8000/v1",
+        "num_concurrent": 7,
+        "max_retries": 9,
+    }
+
+
+def test_vllm_never_executes_code_of_the_model():
+    own = arguments("vllm", tensor_parallel_size=4)
+    assert own["trust_remote_code"] is False
+    assert (own["model"], own["tensor_parallel_size"]) == ("/models/model", 4)
+    assert own["max_new_tokens"] == 1  # the larger of this and the request's counts
+    with pytest.raises(ConfigurationError, match=r"trust_remote_code: .*code of a model's repository is not executed"):
+        arguments("vllm", trust_remote_code=True)
+
+
+OPTIONS = ["pretrained", "model", "model_version", "batch_size", "device", "device_map", "base_url", "num_concurrent"]
+OPTIONS += ["max_new_tokens", "seed", "system_prompt", "trust_remote_code", "api_key", "hf_token", "client_secret"]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_what_an_option_sets_or_could_be_a_secret_is_refused_and_its_value_not_repeated(name):
+    for backend in BACKENDS:
+        with pytest.raises(ConfigurationError) as refused:
+            arguments(backend, **{name: "hf_secret"})
+        assert f"--model_args {name}: MODEL and the options say that" in str(refused.value)
+        assert "VADE_SERVER_API_KEY" in str(refused.value)
+        assert "hf_secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("backend", "name", "advice"),
+    [
+        ("transformers", "torch_dtype", "There are min_pixels, max_pixels, attn_implementation, use_cache."),
+        ("transformers", "tensor_parallel_size", "There are min_pixels, max_pixels,"),
+        ("server", "timeout", "There are max_retries, retry_backoff_s, max_size_in_mb."),
+        ("server", "max_pixels", "There are max_retries,"),
+        ("vllm", "max_pixels", "vLLM takes pictures as the model's processor says."),
+        ("vllm", "min_image_pixels", "vLLM takes pictures"),
+    ],
+)
+def test_what_has_no_effect_in_a_backend_is_refused_with_what_has(backend, name, advice):
+    """lmms-eval would pass over it, and results.json would say that it was set."""
+    with pytest.raises(ConfigurationError) as refused:
+        arguments(backend, **{name: 9})
+    assert f"--model_args {name} with --backend {backend}: no effect there. {advice}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "sizes"),
+    [
+        (
+            {"processor_config.json": {"image_processor": {"size": {"shortest_edge": 3136, "longest_edge": 99}}}},
+            (3136, 99),
+        ),
+        ({"preprocessor_config.json": {"min_pixels": 3136, "max_pixels": 12845056}}, (3136, 12845056)),
+        ({"preprocessor_config.json": {"size": {"shortest_edge": 3136, "longest_edge": 99}}}, (3136, 99)),
+        (
+            {
+                "processor_config.json": {"image_processor": {"size": {"shortest_edge": 1, "longest_edge": 2}}},
+                "preprocessor_config.json": {"min_pixels": 3, "max_pixels": 4},
+            },
+            (1, 2),
+        ),
+        (
+            {
+                "processor_config.json": {"processor_class": "Qwen2_5_VLProcessor"},
+                "preprocessor_config.json": {"min_pixels": 3, "max_pixels": 4},
+            },
+            (3, 4),
+        ),
+        ({"preprocessor_config.json": {"size": {"height": 224, "width": 224}}}, None),
+        ({"preprocessor_config.json": {"size": 224}}, None),
+        ({"preprocessor_config.json": []}, None),
+        ({}, None),
+    ],
+)
+def test_transformers_is_given_pictures_in_the_sizes_of_the_models_own_processor(tmp_path, files, sizes):
+    """lmms-eval's own bounds would blow a small picture up to more tokens than training ever showed."""
+    write(tmp_path, {name: json.dumps(content).encode() for name, content in files.items()})
+    expected = dict(zip(("min_pixels", "max_pixels"), sizes, strict=True)) if sizes else {}
+    assert picture_sizes(tmp_path) == expected
+    model = EvaluatedModel("model", tmp_path, None, "ab")
+    own = {"pretrained": str(tmp_path), "batch_size": 7}
+    assert arguments("transformers", model) == own | expected
+    assert arguments("transformers", model, max_pixels=7) == own | expected | {"max_pixels": 7}  # the user's win
+    assert "min_pixels" not in arguments("vllm", model)
+
+
+def test_the_sizes_of_pictures_are_those_that_the_saved_processor_has(vision_model_path):
+    from transformers import AutoProcessor
+
+    sizes = picture_sizes(Path(vision_model_path))
+    size = AutoProcessor.from_pretrained(vision_model_path).image_processor.size
+    assert (sizes["min_pixels"], sizes["max_pixels"]) == (size["shortest_edge"], size["longest_edge"])
+
+
+def test_the_arguments_can_be_written_into_a_plan():
+    for backend, model in (("transformers", HERE), ("vllm", HERE), ("server", SERVED)):
+        assert json.loads(json.dumps(arguments(backend, model))) == arguments(backend, model)

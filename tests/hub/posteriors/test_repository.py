@@ -1,0 +1,418 @@
+"""A posterior's repository: its folder, its card, and that both `datasets` and a real client read it.
+
+`python tests/test_posterior_repo.py` writes model_cards/posterior_example.md anew.
+"""
+
+import json
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import Dataset, load_dataset
+from huggingface_hub import DatasetCard
+
+from tests.cli.test_main import run
+from tests.support.loopback_hub import LoopbackHub, run_client
+from trl_vade.errors import ConfigurationError, VADEError
+from trl_vade.hub.posteriors.facts import size_category
+from trl_vade.hub.posteriors.repository import (
+    CARD_FILE,
+    PICTURE_FILE,
+    publish_posterior,
+    render_posterior_card,
+    stage_posterior,
+    step_name,
+    steps_in,
+    table_path,
+)
+from trl_vade.hub.posteriors.source import load_posterior
+from trl_vade.hub.posteriors.table import PosteriorTable, read_table, write_table
+from trl_vade.samplers.registry import PEER_SAMPLERS
+from trl_vade.trainer.initial_posterior import read_warm_start
+
+EXAMPLE = Path(__file__).parents[3] / "model_cards" / "posterior_example.md"
+
+
+def example_table(step=200, size=24, **facts):
+    """A table of `size` of 40 rows, with all facts that a run can have; those given are changed."""
+    row = np.arange(size)
+    alpha, beta = (7 * row % 9) * 0.75, (5 * row % 8) * 0.5
+    return PosteriorTable(
+        sample_id=[f"question-{number}" for number in row],
+        index=row.astype(np.int64),
+        task=["chart" if number % 3 else "math" for number in row],
+        alpha=alpha,
+        beta=beta,
+        visits=1 + row.astype(np.int64) % 4,
+        pass_rate=(alpha + 1) / (alpha + beta + 2),
+        last_step=1 + row.astype(np.int64) % 50,
+        metadata={
+            "format_version": 1,
+            "package_version": "0.1.0",
+            "global_step": step,
+            "generation_batches": 50,
+            "num_samples": 40,
+            "rollouts": 6400,
+            "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
+            "model_repo": "you/qwen-vade",
+            "dataset": "you/your-questions",
+            "dataset_revision": "0123456789abcdef0123456789abcdef01234567",
+            "dataset_fingerprint": "f" * 64,
+            "success_reward": "accuracy_reward",
+            "success_threshold": 0.5,
+            "num_generations": 8,
+            "temperature": 1.0,
+            "sampler": "thompson",
+            "preset": "frontier",
+            "information_gain": "asymmetric",
+            "prior": "flat",
+            "cooldown": 0.2,
+            "decay_sampled": 0.2,
+            "decay_unsampled": 0.999,
+            "signal_aware_decay": True,
+            "seed": 42,
+            "posterior_init": "prior",
+        }
+        | facts,
+    )
+
+
+def example_card():
+    return render_posterior_card(example_table(), [50, 100, 200], "you/qwen-vade-posterior")
+
+
+def stage(folder, *tables):
+    """The folder of a repository, card and all, whose newest table is the last one."""
+    for table in tables:
+        stage_posterior(folder, table)
+    steps = [table.metadata["global_step"] for table in tables]
+    (folder / CARD_FILE).write_text(render_posterior_card(tables[-1], steps, "you/posterior"), encoding="utf-8")
+    return folder
+
+
+# ------------------------------------------------------------------------------------------------ names and files
+
+
+def test_a_step_has_six_digits_and_more_where_it_needs_them():
+    assert [step_name(step) for step in (0, 100, 1234567)] == ["step-000000", "step-000100", "step-1234567"]
+
+
+def test_the_steps_are_those_whose_table_is_there():
+    files = ["README.md", "step-000200/posterior.parquet", "step-000100/posterior.parquet", "step-000300/notes.txt"]
+    files += ["old/step-000400/posterior.parquet", "step-500/posterior.parquet", "step-0000600/posterior.parquet"]
+    assert steps_in(iter(files)) == [100, 200]
+    assert steps_in([table_path(step) for step in (7, 1234567)]) == [7, 1234567]
+
+
+def test_a_staged_folder_has_the_table_and_the_picture_as_the_repository_has_them(tmp_path):
+    stage_posterior(tmp_path / "new", example_table())
+    files = [path.relative_to(tmp_path / "new").as_posix() for path in (tmp_path / "new").rglob("*.*")]
+    assert sorted(files) == [PICTURE_FILE, "step-000200/posterior.parquet"]
+    assert read_table(tmp_path / "new" / table_path(200)).sample_id == example_table().sample_id
+
+
+def test_a_table_that_lost_its_step_cannot_be_staged(tmp_path):
+    write_table(replace(example_table(), metadata={}), tmp_path / "anonymous.parquet")
+    with pytest.raises(ConfigurationError, match="no global_step"):
+        stage_posterior(tmp_path, read_table(tmp_path / "anonymous.parquet"))
+
+
+# ------------------------------------------------------------------------------------------------------- the card
+
+
+def test_the_card_is_the_example_word_for_word():
+    written = EXAMPLE.read_text(encoding="utf-8") if EXAMPLE.exists() else ""
+    assert written == example_card(), "if this is meant: python tests/test_posterior_repo.py"
+
+
+def test_the_cards_metadata_names_every_step_and_the_newest_as_the_default():
+    data = DatasetCard(render_posterior_card(example_table(100), [50, 100, 200], "you/x")).data.to_dict()
+    configs = {config["config_name"]: config for config in data["configs"]}
+    assert list(configs) == ["latest", "step-000200", "step-000100", "step-000050"]
+    assert [name for name, config in configs.items() if config.get("default")] == ["latest"]
+    assert configs["latest"]["data_files"] == [{"split": "train", "path": "step-000100/posterior.parquet"}]
+    assert configs["step-000200"]["data_files"] == [{"split": "train", "path": "step-000200/posterior.parquet"}]
+    assert {"trl-vade", "grpo", "trl", "posterior"} <= set(data["tags"])
+    assert data["size_categories"] == ["n<1K"]
+
+
+def test_a_fact_that_is_missing_is_left_out_and_nothing_says_none():
+    table = example_table()
+    bare = {name: table.metadata[name] for name in ("format_version", "global_step")}
+    for facts in (bare, dict.fromkeys(table.metadata) | bare):
+        card = render_posterior_card(replace(table, task=None, metadata=facts), [], None)
+        assert "None" not in card
+        assert "| saved at | optimiser step 200 |" in card
+        assert "temperature |" not in card
+        assert "`task`" not in card
+        assert 'load_dataset("you/repo"' in card
+
+
+def test_facts_from_anywhere_do_not_break_the_table():
+    card = render_posterior_card(
+        example_table(success_reward="a|b\n`c`", base_model="<b>", dataset=7, rollouts="many", preset=["x"]), [], None
+    )
+    assert "| success | `a\\|b 'c'` of at least 0.5 |" in card
+    assert "<b>" not in card
+    assert "rollouts until then" not in card
+
+
+def test_the_decay_is_told_with_whom_it_is_for():
+    def line(**facts):
+        card = render_posterior_card(example_table(**facts), [], None)
+        return next(line for line in card.split("\n") if line.startswith("| decay |"))
+
+    assert "a chosen row with right and wrong answers keeps 0.2 of its counts (lambda_1), any other 0.999" in line()
+    assert "a chosen row keeps 0.5 of its counts" in line(signal_aware_decay=False, decay_sampled=0.5)
+    paper = render_posterior_card(example_table(preset="paper", cooldown=0.0), [], None)
+    assert "cooldown" not in paper
+    assert "preset `paper`" in paper
+
+
+def test_a_picture_of_another_step_is_not_shown():
+    assert "![Histogram" in example_card()
+    card = render_posterior_card(example_table(), [], None, picture=False)
+    assert "pass_rates.png" not in card
+    assert "| 0.9 to 1.0 | " in card
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [(0, "n<1K"), (999, "n<1K"), (1000, "1K<n<10K"), (99_999, "10K<n<100K"), (10**8, "100M<n<1B")],
+)
+def test_sizes_are_called_as_on_the_hub(rows, name):
+    assert size_category(rows) == name
+
+
+# ------------------------------------------------------------------------------------------- read by other programs
+
+
+def test_load_dataset_reads_the_newest_and_each_step(tmp_path):
+    stage(tmp_path / "posterior", example_table(100, size=12), example_table(200))
+    newest = load_dataset(str(tmp_path / "posterior"), split="train", cache_dir=str(tmp_path / "cache"))
+    first = load_dataset(str(tmp_path / "posterior"), "step-000100", cache_dir=str(tmp_path / "cache"))["train"]
+    assert (len(newest), len(first)) == (24, 12)
+    assert newest.column_names == [
+        *("sample_id", "index", "task", "alpha", "beta"),
+        *("visits", "pass_rate", "last_step"),
+    ]
+    assert newest["alpha"] == example_table().alpha.tolist()
+
+
+def test_load_dataset_reads_another_folder_of_the_same_name_and_not_its_cache(tmp_path):
+    """datasets 5.2 takes a local folder for the one it has cached where name and card are the same."""
+    sizes, cache = [], str(tmp_path / "cache")
+    for place, size in (("one", 12), ("two", 20)):
+        folder = stage(tmp_path / place / "posterior", example_table(100, size=size))
+        names = (None, "step-000100")
+        sizes.append([len(load_dataset(str(folder), name, split="train", cache_dir=cache)) for name in names])
+    assert sizes == [[12, 12], [20, 20]]
+
+
+PUBLISH = """
+import json
+from datasets import load_dataset
+from trl_vade.hub.posteriors.repository import publish_posterior
+from trl_vade.hub.posteriors.table import read_table
+
+first, second = (read_table(f"{step}.parquet") for step in (100, 200))
+addresses = [publish_posterior(first, "posterior", private=True), publish_posterior(second, "you/posterior")]
+sizes = [
+    load_dataset("you/posterior", **how).num_rows
+    for how in ({"split": "train"}, {"name": "step-000100", "split": "train"},
+                {"revision": "step-000100", "split": "train"}, {"name": "step-000200", "split": "train"})
+]
+publish_posterior(second, "you/posterior")
+print(json.dumps([addresses, sizes]))
+"""
+
+
+def test_two_steps_go_to_the_hub_and_load_dataset_reads_both(tmp_path):
+    for step, size in ((100, 12), (200, 24)):
+        write_table(example_table(step, size=size), tmp_path / f"{step}.parquet")
+    with LoopbackHub() as hub:
+        output = run_client(hub, PUBLISH, tmp_path, USE_TORCH="0").stdout
+        addresses, sizes = json.loads(output.splitlines()[-1])
+        repo = hub.repos["datasets/you/posterior"]
+    assert sizes == [24, 12, 12, 24]
+    assert repo.private
+    titles = [commit.title for commit in reversed(repo.history())]
+    assert titles[:3] == ["initial commit", "Posterior of optimiser step 100", "Posterior of optimiser step 200"]
+    commits = [address.rpartition("/")[2] for address in addresses]
+    assert repo.tags["step-000100"] == commits[0]
+    assert set(repo.files("step-000100")) - {".gitattributes"} == {CARD_FILE, PICTURE_FILE, table_path(100)}
+    assert set(repo.files()) - set(repo.files("step-000100")) == {table_path(200)}
+    assert repo.files()[PICTURE_FILE] != repo.files("step-000100")[PICTURE_FILE]
+    card = repo.files()[CARD_FILE].decode()
+    assert card == render_posterior_card(example_table(200), [100, 200], "you/posterior")
+
+
+# ------------------------------------------------------------------------------------------------- what is there
+
+
+def shared(hub, *steps):
+    """The repository after tables of these steps were published in this order."""
+    for step in steps:
+        publish_posterior(example_table(step, size=10 + step), "you/posterior")
+    return hub.repos["datasets/you/posterior"]
+
+
+def test_an_earlier_step_that_comes_late_takes_nothing_from_the_newest(hub):
+    before = shared(hub, 12)
+    card, picture = (before.files()[name] for name in (CARD_FILE, PICTURE_FILE))
+    repo = shared(hub, 5)
+    assert repo.files()[PICTURE_FILE] == picture
+    text = repo.files()[CARD_FILE].decode()
+    assert text == render_posterior_card(example_table(12, size=22), [5, 12], "you/posterior")
+    assert [line for line in card.decode().splitlines() if "saved at" in line or "0.9 to" in line] == [
+        line for line in text.splitlines() if "saved at" in line or "0.9 to" in line
+    ]
+    assert len(load_posterior("you/posterior")) == 22
+    assert len(load_posterior("you/posterior@step-000005")) == 15
+
+
+def test_a_step_is_replaced_by_an_update_of_it_and_by_nothing_that_knows_less(hub):
+    table = example_table(7, size=12)
+    publish_posterior(table, "you/posterior")
+    publish_posterior(table, "you/posterior")
+    publish_posterior(example_table(7, size=13, rollouts=9000), "you/posterior")
+    assert len(load_posterior("you/posterior")) == 13
+    whole = example_table(7, size=13)
+    hashed = [f"{row:016x}" for row in range(13)]
+    facts = {name: value for name, value in whole.metadata.items() if name not in ("rewards", "sampler", "dataset")}
+    for less, lost in (
+        (replace(whole, sample_id=hashed), r"13 of its 13 rows by their names \(such as 'question-0'\)"),
+        (example_table(7, size=12), "1 of its 13 rows by their names"),
+        (replace(whole, task=None), "the tasks"),
+        (replace(whole, metadata=facts), r"2 facts \(dataset, sampler\)"),
+    ):
+        with pytest.raises(VADEError, match=rf"has step-000007 already, and replacing it would lose {lost}.*--force"):
+            publish_posterior(less, "you/posterior")
+    assert load_posterior("you/posterior").sample_id == whole.sample_id
+    publish_posterior(replace(whole, sample_id=hashed, task=None), "you/posterior", force=True)
+    assert load_posterior("you/posterior").sample_id == hashed
+
+
+def test_a_table_on_a_branch_leaves_the_tag_to_the_main_one(hub):
+    repo = shared(hub, 3)
+    tags = dict(repo.tags)
+    publish_posterior(example_table(3, size=24), "you/posterior", revision="side")
+    publish_posterior(example_table(4, size=24), "you/posterior", revision="side")
+    assert repo.tags == tags
+    assert [len(load_posterior("you/posterior", name)) for name in ("main", "step-000003", "side")] == [13, 13, 24]
+    publish_posterior(example_table(4, size=24), "you/posterior", revision="main")
+    assert set(repo.tags) == {"step-000003", "step-000004"}
+
+
+def test_a_card_on_main_names_no_branch():
+    assert render_posterior_card(example_table(), [50, 100, 200], "you/qwen-vade-posterior", revision="main") == (
+        example_card()
+    )
+
+
+def test_each_line_of_a_card_on_a_branch_loads_what_is_on_the_branch(hub):
+    """The main branch has a table of the same step, of another run."""
+    there = example_table(100, size=12)
+    publish_posterior(example_table(50, size=11), "you/posterior", revision="exp")
+    publish_posterior(there, "you/posterior", revision="exp")
+    publish_posterior(example_table(100, size=20), "you/posterior")
+    repo = hub.repos["datasets/you/posterior"]
+    card = repo.files("exp")[CARD_FILE].decode()
+    assert "revision" not in repo.files()[CARD_FILE].decode()
+
+    calls = re.findall(r"load_\w+\(.+?\)", card)
+    loaded = [eval(call) for call in calls]
+    assert [call.partition("(")[0] for call in calls] == ["load_dataset"] * 2 + ["load_posterior"] * 2
+    assert [list(some["sample_id"]) for some in loaded[:2]] == [there.sample_id] * 2
+    assert [table.sample_id for table in loaded[2:]] == [there.sample_id] * 2
+    assert eval(calls[-1].replace("=100", "=50")).metadata["global_step"] == 50
+
+    [command] = re.findall(r"```bash\ntrl-vade (.+?)\n```", card)
+    assert json.loads(run(*shlex.split(command), "--json").stdout)["rows"] == 12
+
+    begin = re.findall(r"```python\n(.+?)```", card, flags=re.DOTALL)[-1]
+    exec(begin.replace('"run"', '"run", use_cpu=True, bf16=False'), names := {})
+    rows = Dataset.from_dict({"prompt": there.sample_id, "id": there.sample_id})
+    warm = read_warm_start(names["args"], rows)
+    assert warm.source == f"you/posterior@{repo.branches['exp']}"
+    assert len(warm.sample_index) == 12
+
+
+def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub):
+    with pytest.raises(ConfigurationError, match="no rows, so there is nothing to publish"):
+        publish_posterior(example_table(size=0), "you/posterior")
+    assert hub.requests == []
+
+
+# --------------------------------------------------------------------------------------------------------- samplers
+
+
+def said_of(sampler, **facts):
+    """The introduction of a card, and the first of its limits that is about the choice of rows."""
+    card = " ".join(render_posterior_card(example_table(sampler=sampler, **facts), [], None).split())
+    return [re.search(pattern, card)[0] for pattern in ("trl_vade keeps.*? Another run", "Only rows.*? A row")]
+
+
+@pytest.mark.parametrize("sampler", ["thompson", "greedy"])
+def test_a_card_of_vade_says_that_the_posterior_chose(sampler):
+    start, limit = said_of(sampler)
+    assert "a Beta distribution for every row to choose the questions of GRPO, and learns it from the" in start
+    assert "they were chosen: their mean is not that of the data set" in limit
+
+
+def test_a_card_of_vanilla_grpo_says_that_nothing_was_chosen():
+    start, limit = said_of("uniform")
+    assert "beside GRPO's usual order and with no say in it, and learns it from the" in start
+    assert "none for its pass rate: an almost unbiased picture of the rows answered" in limit
+    assert "chose" not in start + limit
+
+
+@pytest.mark.parametrize("sampler", PEER_SAMPLERS)
+def test_a_card_of_another_published_rule_names_it_as_what_chose(sampler):
+    start, limit = said_of(sampler)
+    assert f"in a run whose questions the published rule `{sampler}` chose, and learns it from the" in start
+    assert f"and `{sampler}` chose them: their mean is not that of the data set" in limit
+    assert "to choose" not in start
+
+
+@pytest.mark.parametrize("sampler", [None, "mine", 7, ["thompson"], "a`|\n# b"])
+def test_a_card_of_an_unknown_sampler_claims_nothing_of_the_choice(sampler):
+    start, limit = said_of(sampler)
+    assert "a Beta distribution for every row, and learns it from the" in start
+    assert limit == "Only rows that were visited are here: their mean need not be that of the data set. A row"
+
+
+def test_rows_of_another_posterior_may_have_been_chosen_whatever_this_run_did():
+    _, limit = said_of("uniform", posterior_init="you/rates", warm_start_discount=0.2)
+    assert "their mean need not be that of the data set" in limit
+
+
+# ------------------------------------------------------------------------------------------------------ warm starts
+
+
+@pytest.mark.parametrize(
+    ("source", "said"), [("you/rates@abc123", "`you/rates@abc123`"), ("a local posterior", "a local posterior")]
+)
+def test_a_run_that_began_with_another_posterior_says_so_and_claims_no_count_for_itself(source, said):
+    card = render_posterior_card(example_table(posterior_init=source, warm_start_discount=0.2), [], None)
+    assert f"| began with | {said}, discount 0.2: the share of its counts that was taken over |" in card
+    assert "This run itself began with another posterior" in card
+    assert "in this run or in the posterior that it began with" in card
+    assert "counts as one visit" in card
+    for claim in ("training alone", "generation batches in which", "at least once |"):
+        assert claim not in card
+
+
+def test_only_a_run_that_is_known_to_have_begun_with_nothing_claims_all_its_counts():
+    def claims(**facts):
+        return "rollouts of training alone" in render_posterior_card(example_table(**facts), [], None)
+
+    assert [claims(), claims(posterior_init=None), claims(posterior_init="rollout")] == [True, False, False]
+    assert "\n| began with |" not in render_posterior_card(example_table(posterior_init="rollout"), [], None)
+
+
+if __name__ == "__main__":
+    EXAMPLE.write_text(example_card(), encoding="utf-8")

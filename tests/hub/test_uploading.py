@@ -1,0 +1,305 @@
+import logging
+import os
+import re
+
+import pytest
+from huggingface_hub import HfApi, lfs
+from huggingface_hub.utils import sha
+
+from tests.support.hub import offline
+from trl_vade.errors import HubError, HubOfflineError
+from trl_vade.hub import uploading as hub_module
+from trl_vade.hub.commit import files_in
+from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo, push_command
+
+RUN = HubTarget("you/run")
+COMMIT = "POST /api/models/you/run/commit"
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(hub_module, "PATIENCE", (0.0, 0.0))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a file that goes to LFS, one that does not, and one in a subfolder."""
+    folder = tmp_path / "staged"
+    (folder / "last-checkpoint").mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(bytes(range(256)))
+    (folder / "config.json").write_text('{"a": 1}\n')
+    (folder / "last-checkpoint" / "trainer_state.json").write_text("{}")
+    return folder
+
+
+def pushed(hub, key="you/run", revision="main"):
+    return {path: data for path, data in hub.repos[key].files(revision).items() if path != ".gitattributes"}
+
+
+def local(folder):
+    return {path: file.read_bytes() for path, file in files_in(folder).items()}
+
+
+def commits(hub, key="you/run", revision="main"):
+    return [commit.title for commit in hub.repos[key].history(revision)][:-1]  # the first one is the Hub's own
+
+
+def test_a_folder_is_one_commit(hub, folder):
+    target = ensure_repo(RUN)
+    info = commit_folder(target, folder, message="Step 4")
+    assert pushed(hub) == local(folder)
+    assert commits(hub) == ["Step 4"]
+    assert info.oid == hub.repos["you/run"].branches["main"]
+
+
+def test_a_name_without_an_owner_is_a_repository_of_the_user(hub):
+    assert ensure_repo(HubTarget("run")).repo_id == "you/run"
+    assert "you/run" in hub.repos
+
+
+def test_a_private_repository_is_made_private_and_an_existing_one_is_left_as_it_is(hub):
+    ensure_repo(HubTarget("you/secret", "dataset", private=True))
+    ensure_repo(HubTarget("you/secret", "dataset", private=False))
+    assert hub.repos["datasets/you/secret"].private
+
+
+def test_a_branch_is_created_and_pushed_to(hub, folder):
+    target = ensure_repo(HubTarget("you/run", revision="run/7"))
+    commit_folder(target, folder, message="Step 4")
+    assert pushed(hub, revision="run/7") == local(folder)
+    assert pushed(hub) == {}
+
+
+def test_a_second_push_of_the_same_files_makes_no_commit(hub, folder):
+    ensure_repo(RUN)
+    first = commit_folder(RUN, folder, message="Step 4")
+    again = commit_folder(RUN, folder, message="Step 4 again")
+    assert (commits(hub), again.oid) == (["Step 4"], first.oid)
+
+
+def test_more_files_are_rendered_from_those_that_are_there(hub, folder):
+    ensure_repo(RUN)
+    seen = []
+
+    def render(files):
+        seen.append(files)
+        return {"README.md": f"{len(files)} files".encode()}
+
+    commit_folder(RUN, folder, message="first", render=render)
+    commit_folder(RUN, folder, message="second", render=render)
+    assert pushed(hub)["README.md"] == b"5 files"  # those of the first commit and .gitattributes
+    assert seen == [[".gitattributes"], sorted(hub.repos["you/run"].files())]
+
+
+def test_a_mirrored_folder_loses_what_is_not_in_it_now(hub, folder):
+    ensure_repo(RUN)
+    (folder / "last-checkpoint" / "rng_state_1.pth").write_bytes(b"of two processes")
+    (folder / "notes.txt").write_text("stays")
+    commit_folder(RUN, folder, message="first", mirror=["last-checkpoint"])
+    (folder / "last-checkpoint" / "rng_state_1.pth").unlink()
+    (folder / "notes.txt").unlink()
+    commit_folder(RUN, folder, message="second", mirror=["last-checkpoint"])
+    assert pushed(hub) == local(folder) | {"notes.txt": b"stays"}
+
+
+def test_a_tag_is_set_and_moved_when_the_step_comes_again(hub, folder):
+    ensure_repo(RUN)
+    commit_folder(RUN, folder, message="first", tag="step-4")
+    commit_folder(RUN, folder, message="the same", tag="step-4")
+    (folder / "config.json").write_text("{}")
+    second = commit_folder(RUN, folder, message="another run", tag="step-4")
+    assert hub.repos["you/run"].tags == {"step-4": second.oid}
+
+
+# What goes wrong, how often, and what the log or the error says of it. The commit request is the one that the client
+# itself never repeats.
+PASSING = {
+    "404": ({"pattern": COMMIT, "status": 404}, "not there, or hidden"),
+    "409": ({"pattern": COMMIT, "status": 409}, "somebody else changes it"),
+    "412": ({"pattern": COMMIT, "status": 412}, "another commit came in between"),
+    "429": ({"pattern": COMMIT, "status": 429}, "too many requests"),
+    "500": ({"pattern": COMMIT, "status": 500}, "the Hub answers 500"),
+    "cut": ({"pattern": COMMIT}, "no answer from the Hub"),
+    "500, but it took effect": ({"pattern": COMMIT, "status": 500, "applied": True}, "the Hub answers 500"),
+    "cut, but it took effect": ({"pattern": COMMIT, "applied": True}, "no answer from the Hub"),
+}
+
+
+@pytest.mark.parametrize("case", PASSING)
+def test_what_may_pass_is_tried_again_and_said(hub, folder, caplog, case):
+    ensure_repo(RUN)
+    fault, message = PASSING[case]
+    hub.fault(**fault)
+    with caplog.at_level(logging.WARNING):
+        commit_folder(RUN, folder, message="Step 4")
+    assert pushed(hub) == local(folder)
+    assert commits(hub) == ["Step 4"]
+    assert message in caplog.text
+    assert "Attempt 2 of 3" in caplog.text
+
+
+@pytest.mark.parametrize("case", PASSING)
+def test_after_the_last_attempt_it_is_an_error_and_the_folder_is_whole(hub, folder, case):
+    ensure_repo(RUN)
+    fault, message = PASSING[case]
+    hub.fault(**{**fault, "times": 100, "applied": False})
+    before = local(folder)
+    with pytest.raises(HubError, match=message) as raised:
+        commit_folder(RUN, folder, message="Step 4")
+    assert raised.value.status == fault.get("status")
+    assert local(folder) == before
+    assert commits(hub) == []
+
+
+@pytest.mark.parametrize("step", ["PUT /lfs-storage", "preupload", "lfs/objects/batch", "refs", "paths-info"])
+def test_a_failure_on_the_way_is_explained_and_tried_again_like_one_at_the_end(hub, folder, step):
+    ensure_repo(RUN)
+    fault = hub.fault(step, status=500, times=1000)
+    with pytest.raises(HubError, match="the Hub answers 500"):
+        commit_folder(RUN, folder, message="Step 4", tag="step-4")
+    fault.times = 1
+    commit_folder(RUN, folder, message="Step 4", tag="step-4")
+    assert pushed(hub) == local(folder)
+    assert hub.repos["you/run"].tags == {"step-4": hub.repos["you/run"].branches["main"]}
+
+
+@pytest.mark.parametrize(("status", "message"), [(401, "no login"), (403, "may not write there")])
+def test_what_only_a_person_can_mend_is_not_tried_again(hub, folder, status, message):
+    ensure_repo(RUN)
+    hub.fault(COMMIT, status=status)
+    with pytest.raises(HubError, match=message):
+        commit_folder(RUN, folder, message="Step 4")
+    assert len([line for line in hub.requests if line.startswith(COMMIT)]) == 1
+
+
+def test_a_login_that_is_missing_or_may_only_read_is_named_before_anything_is_sent(hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_read_only")
+    with pytest.raises(HubError, match=r"may not write there.*Use a token with write access"):
+        ensure_repo(RUN)
+    monkeypatch.delenv("HF_TOKEN")
+    with pytest.raises(HubError, match=r"no login.*hf auth login"):
+        ensure_repo(RUN)
+
+
+@pytest.mark.parametrize("key", ["you/run", "somebody/run"])
+def test_a_login_that_may_only_read_what_is_there_already_is_told_so(hub, monkeypatch, key):
+    """`create_repo(exist_ok=True)` takes it for granted."""
+    hub.add_repo(key)
+    if key == "you/run":
+        monkeypatch.setenv("HF_TOKEN", "hf_read_only")
+    with pytest.raises(HubError, match="may not write there"):
+        ensure_repo(HubTarget(key))
+
+
+def test_a_repository_is_made_though_the_hub_is_busy_for_a_moment(hub):
+    hub.fault("POST /api/repos/create", status=503)
+    ensure_repo(RUN)
+    assert hub.repos.keys() == {"you/run"}
+
+
+def test_an_empty_folder_is_refused_and_deletes_nothing(hub, folder, tmp_path):
+    ensure_repo(RUN)
+    commit_folder(RUN, folder, message="Step 4", mirror=["last-checkpoint"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(HubError, match="has no files"):
+        commit_folder(RUN, tmp_path / "empty", message="Step 8", mirror=["last-checkpoint"])
+    assert pushed(hub) == local(folder)
+
+
+def test_a_file_in_two_places_is_hashed_and_sent_once_however_many_attempts_it_takes(hub, folder, monkeypatch):
+    ensure_repo(RUN)
+    hub.fault(COMMIT, status=500, times=2)
+    os.link(folder / "model.safetensors", folder / "last-checkpoint" / "model.safetensors")
+    hashed = []
+    whole = sha.sha_fileobj
+    monkeypatch.setattr(lfs, "sha_fileobj", lambda file, *size: hashed.append(file.name) or whole(file, *size))
+    commit_folder(RUN, folder, message="Step 4")
+    assert pushed(hub) == local(folder)
+    assert len(hashed) == 1
+    assert len([line for line in hub.requests if line.startswith("PUT /lfs-storage")]) == 1
+
+
+def test_thousands_of_files_are_compared_in_parts(hub, tmp_path):
+    """The Hub refuses a request about more than a thousand."""
+    ensure_repo(RUN)
+    for number in range(1200):
+        (tmp_path / "many" / f"{number % 7}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "many" / f"{number % 7}" / f"{number}.txt").write_text(str(number))
+    commit_folder(RUN, tmp_path / "many", message="Completions")
+    assert len(pushed(hub)) == 1200
+    assert len([line for line in hub.requests if "paths-info" in line]) == 3
+
+
+def test_what_a_gitignore_there_leaves_out_is_named_and_not_tried_again(hub, folder, monkeypatch):
+    """The Hub tells the client to leave such files out. The stand-in reads no .gitignore: the client is told here."""
+    ensure_repo(RUN)
+    told = HfApi.preupload_lfs_files
+
+    def without_json(self, *arguments, additions, **named):
+        told(self, *arguments, additions=additions, **named)
+        for addition in additions:
+            addition._should_ignore = addition.path_in_repo.endswith(".json")
+
+    monkeypatch.setattr(HfApi, "preupload_lfs_files", without_json)
+    with pytest.raises(HubError, match=r"has not taken 2 of 3 files, such as config\.json .*\.gitignore"):
+        commit_folder(RUN, folder, message="Step 4")
+
+
+def test_damaged_bytes_are_found_and_the_message_names_a_file(hub, folder):
+    ensure_repo(RUN)
+    hub.fault("PUT /lfs-storage", corrupt=True)
+    with pytest.raises(HubError, match=r"other bytes than were sent of 1 of 3 files, such as model\.safetensors"):
+        commit_folder(RUN, folder, message="Step 4", patience=())
+
+
+def test_a_slow_answer_is_waited_for(hub, folder):
+    ensure_repo(RUN)
+    hub.fault(COMMIT, delay=0.5)
+    commit_folder(RUN, folder, message="Step 4")
+    assert pushed(hub) == local(folder)
+
+
+def test_the_hub_may_ask_for_a_longer_wait(hub, folder, monkeypatch):
+    slept = []
+    monkeypatch.setattr(hub_module.time, "sleep", slept.append)
+    ensure_repo(RUN)
+    hub.fault(COMMIT, status=429, headers={"Retry-After": "40"})
+    commit_folder(RUN, folder, message="Step 4", patience=(1.0,))
+    assert slept == [40.0]
+
+
+def test_a_repository_that_was_deleted_meanwhile_is_made_again(hub, folder):
+    target = ensure_repo(HubTarget("you/run", revision="other"))
+    del hub.repos["you/run"]
+    commit_folder(target, folder, message="Step 4")
+    assert pushed(hub, revision="other") == local(folder)
+
+
+def test_a_card_that_the_hub_would_refuse_is_an_error_before_any_file_is_sent(hub, folder):
+    ensure_repo(RUN)
+    (folder / "README.md").write_text("---\ntags: [unclosed\n---\n")
+    with pytest.raises(HubError, match="Nothing was sent"):
+        commit_folder(RUN, folder, message="Step 4")
+    assert commits(hub) == []
+
+
+def test_offline_is_said_at_once(hub, folder):
+    with offline(), pytest.raises(HubOfflineError, match="HF_HUB_OFFLINE is set"):
+        commit_folder(RUN, folder, message="Step 4")
+    assert hub.requests == []
+
+
+def test_the_command_for_later_names_what_differs_from_the_usual(tmp_path):
+    target = HubTarget("you/beliefs", "dataset", "run 7")
+    command = push_command(target, tmp_path / "a folder")
+    assert re.fullmatch(r"hf upload you/beliefs '/.*/a folder' \. --repo-type dataset --revision 'run 7'", command)
+
+
+def test_no_message_holds_the_token(hub, folder, caplog):
+    ensure_repo(RUN)
+    for status in (401, 403, 429, 500, None):
+        hub.faults.clear()
+        hub.fault(COMMIT, status=status, times=100)
+        with pytest.raises(HubError) as raised:
+            commit_folder(RUN, folder, message="Step 4")
+        assert hub.token not in str(raised.value) + caplog.text

@@ -1,0 +1,180 @@
+"""Evaluation sets in the mixture: what is taken for the same, what is not, and the columns of the sets."""
+
+import json
+from io import BytesIO
+
+import pytest
+from datasets import Features, Image, List, Value
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image as Pictures
+
+from tests.support.mixture_stand_ins import FINAL, picture, write_card, write_files, write_math_vista
+from trl_vade.errors import ConfigurationError
+from trl_vade.mixture.overlap import EvaluationSets, image_fingerprint, read_evaluation_sets, report_rows
+
+TEXT = Value("string")
+QUESTION = "How many bars are taller than the green one?"
+
+
+def one_set(question=QUESTION, image=None, **settings):
+    sets = EvaluationSets(**settings)
+    sets.add("bench", question, [] if image is None else [image])
+    return sets
+
+
+@given(st.binary(min_size=27, max_size=27))
+def test_the_same_pixels_in_another_lossless_file_are_the_same_image(pixels):
+    image, files = Pictures.frombytes("RGB", (3, 3), pixels), {}
+    for kind in ("PNG", "BMP", "TIFF", "WEBP"):
+        buffer = BytesIO()
+        image.save(buffer, kind, lossless=True)
+        files[kind] = buffer.getvalue()
+    assert len(set(files.values())) == 4
+    assert len({image_fingerprint(file) for file in files.values()}) == 1
+    assert one_set(image=files["BMP"]).with_image(files["PNG"], (3, 3)) == ["bench"]
+
+
+def test_other_pixels_or_the_same_pixels_in_another_shape_are_another_image():
+    sets = one_set(image=picture(5, size=(4, 6)))
+    assert sets.with_image(picture(6, size=(4, 6)), (4, 6)) == []
+    assert sets.with_image(picture(5, size=(6, 4)), (6, 4)) == []
+    sets.sizes.add((6, 4))
+    assert sets.with_image(picture(5, size=(6, 4)), (6, 4)) == []
+
+
+def test_an_image_of_a_size_that_no_set_has_is_not_even_decoded():
+    assert one_set(image=picture(5)).with_image(b"no image at all", (7, 7)) == []
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "how many bars are  taller than the GREEN one",
+        "How many bars are taller than the green one ?!",
+        "\uff28\uff4f\uff57 many bars are taller than the green one?",
+    ],
+)
+def test_the_same_letters_and_digits_are_the_same_question(question):
+    assert one_set().with_question(question) == ["bench"]
+
+
+def test_choices_and_instructions_of_an_evaluation_set_do_not_hide_its_question():
+    sets = one_set(f"{FINAL}{QUESTION}\nChoices:\n(A) 1\n(B) 2")
+    assert sets.with_question(QUESTION) == ["bench"]
+
+
+def test_another_question_is_none_of_the_sets():
+    assert one_set().with_question("How many bars are taller than the red one?") == []
+
+
+def test_a_short_question_says_nothing():
+    assert one_set("What is x?").with_question("What is x?") == []
+    assert one_set("What is x?", min_words=3).with_question("What is x?") == ["bench"]
+    assert one_set("one two three four five six").with_question("one two three four five six") == ["bench"]
+    assert one_set("one two three four five").with_question("one two three four five") == []
+
+
+def test_a_damaged_image_of_an_evaluation_set_is_counted():
+    sets = one_set(image=picture(5)[:30])
+    assert sets.names == {"bench": {"images": 0, "questions": 1, "unreadable": 1}}
+
+
+def test_the_digest_changes_with_whatever_decides_and_not_with_the_order():
+    one, two = EvaluationSets(), EvaluationSets()
+    for number in (1, 2):
+        one.add("bench", f"Which of the {number} bars is the one?", [picture(number)])
+    for number in (2, 1):
+        two.add("bench", f"Which of the {number} bars is the one?", [picture(number)])
+    assert one.digest() == two.digest()
+    two.add("bench", None, [picture(3)])
+    assert one.digest() != two.digest()
+    assert one_set(min_words=5).digest() != one_set().digest()
+
+
+def test_a_known_benchmark_is_read_by_its_own_columns(tmp_path):
+    """MathVista has the image in `decoded_image`, and in `image` a path."""
+    write_math_vista(tmp_path / "AI4Math" / "MathVista", [(QUESTION, picture(1)), ("Short?", picture(2))])
+    sets = read_evaluation_sets(["AI4Math/MathVista@testmini"], mirror=tmp_path)
+    assert sets.names == {"AI4Math/MathVista@testmini": {"images": 2, "questions": 1, "unreadable": 0}}
+    assert sets.with_image(picture(2, "BMP"), (28, 28)) == ["AI4Math/MathVista@testmini"]
+    assert sets.with_question(QUESTION) == ["AI4Math/MathVista@testmini"]
+
+
+SHAPES = {
+    "bench": {"question": TEXT, "image": Image()},
+    "other": {"question": TEXT, "images": List(Image())},
+    "MathVision": {"question": TEXT, "image": TEXT, "decoded_image": Image()},
+    "MathVerse": {"query_wo": TEXT, "question_for_eval": TEXT, "image": Image()},
+    "ChartQA": {"type": TEXT, "question": TEXT, "answer": TEXT, "image": Image()},
+    "chartqa": {"query": TEXT, "label": List(TEXT), "image": Image()},
+}
+
+
+def local_set(folder, features, splits=("test",), question=QUESTION):
+    image = {"bytes": picture(9), "path": None}
+    values = {"images": [image], "decoded_image": image, "label": ["1"]}
+    for split in splits:
+        row = {name: values.get(name, image if feature == Image() else question) for name, feature in features.items()}
+        write_files(folder, features, [row], split, files=1)
+    write_card(folder, {"default": {split: f"{split}-*" for split in splits}})
+    return folder
+
+
+@pytest.mark.parametrize("name", list(SHAPES))
+def test_a_folder_is_read_whatever_its_columns_of_images_are_called(tmp_path, name):
+    folder = local_set(tmp_path / name, SHAPES[name])
+    sets = read_evaluation_sets([str(folder)])
+    assert sets.with_question(QUESTION) == sets.with_image(picture(9, "BMP"), (28, 28)) == [name]
+
+
+def test_without_a_split_all_are_read_and_with_one_that_one(tmp_path):
+    folder = local_set(tmp_path / "bench", SHAPES["bench"], ("validation", "test"))
+    assert read_evaluation_sets([str(folder)]).names["bench"]["images"] == 1
+    with pytest.raises(ConfigurationError, match="nonsense"):
+        read_evaluation_sets([f"{folder}@nonsense"])
+    assert list(read_evaluation_sets([f"{folder}@test"]).names) == ["bench@test"]
+
+
+def test_names_in_the_report_have_no_path_of_this_machine(tmp_path):
+    folder = local_set(tmp_path / "bench", SHAPES["bench"])
+    assert list(read_evaluation_sets([f"{folder}:default@test"]).names) == ["bench:default@test"]
+
+
+def test_a_set_without_the_columns_is_refused_by_those_that_it_has(tmp_path):
+    folder = local_set(tmp_path / "bench", {"problem": TEXT, "image": Image()})
+    with pytest.raises(ConfigurationError, match=r"bench: it has the columns {'problem': 'string', 'image': 'image'}"):
+        read_evaluation_sets([str(folder)])
+    folder = local_set(tmp_path / "paths", {"question": TEXT, "image": TEXT})
+    with pytest.raises(ConfigurationError, match="paths: it has the columns"):
+        read_evaluation_sets([str(folder)])
+
+
+def test_a_set_that_cannot_be_opened_is_refused_by_its_name(tmp_path):
+    with pytest.raises(ConfigurationError, match="--evaluation_data nobody/nothing:"):
+        read_evaluation_sets(["nobody/nothing"])
+    with pytest.raises(ConfigurationError, match=r"not of the form NAME\[:CONFIG\]\[@SPLIT\]"):
+        read_evaluation_sets(["a@b@c"])
+
+
+def test_one_set_named_twice_is_refused(tmp_path):
+    folder = local_set(tmp_path / "bench", SHAPES["bench"])
+    with pytest.raises(ConfigurationError, match="'bench' twice"):
+        read_evaluation_sets([str(folder), str(folder)])
+
+
+def test_images_in_a_folder_of_files_are_read_from_the_disk(tmp_path):
+    """As `load_dataset("imagefolder")` streams them: a path, and no bytes."""
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "1.png").write_bytes(picture(9))
+    (tmp_path / "bench" / "metadata.jsonl").write_text(json.dumps({"file_name": "1.png", "question": QUESTION}))
+    assert read_evaluation_sets([str(tmp_path / "bench")]).with_image(picture(9, "BMP"), (28, 28)) == ["bench"]
+
+
+def test_the_report_has_a_row_for_each_source_and_set():
+    removed = {"geo3k": {"b": {"image": 2}, "a": {"question": 1}}, "geos": {}}
+    assert report_rows(removed) == [("geo3k", "a", 0, 1), ("geo3k", "b", 2, 0)]
+
+
+def test_schemas_of_the_stand_ins_are_features():
+    assert all(Features(shape) for shape in SHAPES.values())

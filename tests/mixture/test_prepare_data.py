@@ -1,0 +1,266 @@
+"""`scripts/prepare_data.py`: the whole mixture from stand-ins for all sources, and what the command line refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+from datasets import load_dataset
+from transformers import AutoProcessor
+
+from tests.mixture.test_build import Interrupted, content, interrupt_after
+from tests.scripts.test_train_vade import SCRIPTS, load, run
+from tests.support.loopback_hub import LoopbackHub, run_client
+from tests.support.mixture_stand_ins import make_mirror
+from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
+from trl_vade.mixture.build import build_mixture
+from trl_vade.mixture.overlap import read_evaluation_sets
+from trl_vade.mixture.parts import Recipe
+from trl_vade.mixture.sources import SOURCES
+
+BENCH = ["--evaluation_data", "AI4Math/MathVista@testmini"]
+
+
+@pytest.fixture(scope="module")
+def script():
+    return load("prepare_data")
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """Where `load_dataset` keeps what it read, in place of the user's folder."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory):
+    """Copies of all sources, a tenth larger than the mixture."""
+    folder = tmp_path_factory.mktemp("mirror")
+    make_mirror(folder, {task: source.count for task, source in SOURCES.items()})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(script, mirror, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built")
+    script.main(["--mirror", str(mirror), "--output_dir", str(folder), *BENCH])
+    return folder
+
+
+def test_the_whole_mixture_has_9471_rows(built, cache):
+    rows = load_dataset(str(built), cache_dir=cache)
+    assert {split: part.num_rows for split, part in rows.items()} == {"train": 8524, "validation": 947}
+    sources = rows["train"]["source"][:] + rows["validation"]["source"][:]
+    assert {name: sources.count(name) for name in set(sources)} == {s.name: s.count for s in SOURCES.values()}
+    assert len(set(rows["train"]["id"][:] + rows["validation"]["id"][:])) == 9471
+
+
+@pytest.mark.slow
+def test_built_again_after_an_interruption_it_is_the_same_to_the_byte(built, script, mirror, tmp_path, monkeypatch):
+    evaluation = read_evaluation_sets(BENCH[1:], mirror=mirror)
+    recipe = Recipe(tuple(SOURCES.values()), evaluation=evaluation, mirror=mirror, save_every=300)
+    arguments = recipe, tmp_path, script.TEMPLATE, script.command(script.parse(BENCH))
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 5000)
+        with pytest.raises(Interrupted):
+            build_mixture(*arguments)
+    build_mixture(*arguments)
+    assert content(tmp_path) == content(built)
+    assert len(content(built)) == 2 + 2 + len(SOURCES)
+
+
+def test_the_card_has_the_command_and_the_counts(built):
+    card = (built / "README.md").read_text()
+    assert "python scripts/prepare_data.py --seed 0 --evaluation_data AI4Math/MathVista@testmini" in card
+    assert "| 9,471 | 10,429 | 9,956 | 9,471 | 8,524 | 947 |" in card
+    assert "this is not the whole mixture" not in card
+
+
+def test_the_dry_run_shows_every_source_and_loads_nothing():
+    code = (
+        f"import sys; sys.path.insert(0, {str(SCRIPTS)!r}); import prepare_data; prepare_data.main(['--dry_run']);"
+        "print(*[name for name in ('torch', 'datasets', 'huggingface_hub', 'pyarrow') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0, run.stderr
+    *table, loaded = run.stdout.split("\n")[:-1]
+    assert loaded == ""
+    text = "\n".join(table)
+    for source in SOURCES.values():
+        assert any(source.name in line and f"{source.count:,}" in line and source.licence in line for line in table)
+        assert source.revision in text
+    assert "9,471 rows: math 5,670, chart 2,476, science 1,325" in text
+    assert "train 8,524, validation 947" in text
+
+
+def test_the_dry_run_of_some_sources(script, capsys):
+    script.main(["--dry_run", "--sources", "geos", "tabmwp"])
+    shown = capsys.readouterr().out
+    assert "717 rows: math 498, chart 219" in shown
+    assert "geo3k" not in shown
+
+
+def test_some_sources_with_another_instruction(script, mirror, tmp_path, capsys, cache):
+    flags = ["--mirror", str(mirror), "--output_dir", str(tmp_path), "--sources", "tabmwp"]
+    flags += ["--instruction", "Be brief."]
+    script.main(flags)
+    assert "train 197, validation 22" in capsys.readouterr().out
+    row = load_dataset(str(tmp_path), split="train", cache_dir=cache)[0]
+    assert row["prompt"][0]["content"].endswith("how much will it cost in total?\n\nBe brief.")
+    assert "--sources tabmwp --instruction 'Be brief.'" in (tmp_path / "README.md").read_text()
+
+
+def test_the_command_of_the_card_has_no_folder_of_this_machine(script, tmp_path):
+    bench = tmp_path / "bench"
+    bench.mkdir()
+    args = script.parse(
+        ["--mirror", "copies", "--output_dir", "out", "--evaluation_data", str(bench), "--allow_fewer"]
+    )
+    assert script.command(args) == (
+        "python scripts/prepare_data.py --seed 0 --allow_fewer --evaluation_data bench --overlap_min_words 6"
+    )
+
+
+def test_a_source_that_is_named_twice_is_read_once(script):
+    assert script.parse(["--sources", "geos", "tabmwp", "geos"]).sources == ["geos", "tabmwp"]
+
+
+def test_private_without_a_push_is_refused(script, capsys):
+    with pytest.raises(SystemExit):
+        script.parse(["--private"])
+    assert "--push_to_hub" in capsys.readouterr().err
+
+
+def refusal(script, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        script.main(list(map(str, arguments)))
+    return str(ended.value)
+
+
+def test_what_cannot_work_ends_with_its_message(script, mirror, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    message = refusal(script, "--mirror", empty, "--output_dir", tmp_path / "out")
+    assert message.startswith("No mixture was made. The mirror")
+    assert "no folder lmms-lab/LLaVA-OneVision-Data" in message
+    message = refusal(script, "--mirror", mirror, "--output_dir", tmp_path / "o", "--evaluation_data", "no/such_set")
+    assert "--evaluation_data no/such_set" in message
+
+
+def test_without_a_network_it_says_which_repository_it_could_not_reach(script, tmp_path, caplog):
+    message = refusal(script, "--output_dir", tmp_path / "out", "--sources", "chartqa")
+    assert "HuggingFaceM4/ChartQA" in message
+    assert "nobody looks" in caplog.text
+
+
+def test_a_push_that_fails_leaves_the_files_and_says_how_to_push_them(script, mirror, tmp_path, cache):
+    folder = tmp_path / "out"
+    flags = ["--mirror", mirror, "--output_dir", folder, "--sources", "tabmwp", "--push_to_hub", "you/mixture"]
+    message = refusal(script, *flags)  # the tests are offline
+    assert "whole, but not on the Hub" in message
+    assert "--push_to_hub you/mixture" in message
+    assert len(load_dataset(str(folder), split="train", cache_dir=cache)) == 197
+
+
+@pytest.mark.slow
+def test_a_build_that_was_killed_goes_on_by_the_same_command(built, mirror, tmp_path):
+    command = [sys.executable, SCRIPTS / "prepare_data.py", "--mirror", mirror, "--output_dir", tmp_path, *BENCH]
+    for task in ("geo3k", "geoqa_plus", "chartqa"):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while process.poll() is None and not (tmp_path / ".parts" / f"{task}.parquet").exists():
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert not (tmp_path / "mixture.json").exists()
+    subprocess.run(command, check=True, capture_output=True)
+    assert content(tmp_path) == content(built)
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """A stand-in for the Hub that has the sources of the mirror, each at its pinned revision."""
+    make_mirror(tmp_path / "mirror", {"tabmwp": SOURCES["tabmwp"].count})
+    source = SOURCES["tabmwp"]
+    folder = tmp_path / "mirror" / source.repo
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with LoopbackHub() as running:
+        repo = running.add_repo(f"datasets/{source.repo}")
+        repo.tags[source.revision] = repo.add("main", "the source", "", repo.files() | files)
+        later = {path: b"" for path in files if path.endswith(".parquet")}
+        repo.add("main", "a later revision that cannot be read", "", repo.files() | files | later)
+        yield running
+
+
+def test_from_the_hub_and_back_to_it(hub, tmp_path, cache):
+    """The real client: streams the pinned revision, builds, pushes; another process reads what arrived."""
+    script = [sys.executable, SCRIPTS / "prepare_data.py", "--sources", "tabmwp", "--output_dir", "out"]
+    run = run_client(hub, [*script, "--push_to_hub", "mixture", "--private"], tmp_path)
+    assert f"{hub.url}/datasets/you/mixture" in run.stdout
+    pushed = hub.repos["datasets/you/mixture"]
+    assert pushed.private
+    arrived = {path: data for path, data in pushed.files().items() if path != ".gitattributes"}
+    assert arrived == {path: data for path, data in content(tmp_path / "out").items() if ".parts" not in path}
+    assert len(arrived) == 4
+    code = "from datasets import load_dataset; print(load_dataset('you/mixture').num_rows)"
+    assert "{'train': 197, 'validation': 22}" in run_client(hub, code, tmp_path).stdout
+
+
+@pytest.mark.slow
+def test_a_push_that_the_hub_refuses_can_be_made_later_without_reading_the_sources_again(hub, tmp_path):
+    script = [sys.executable, SCRIPTS / "prepare_data.py", "--sources", "tabmwp", "--output_dir", "out"]
+    script += ["--push_to_hub", "you/mixture"]
+    hub.fault("/commit/main", status=500)
+    run = run_client(hub, script, tmp_path, check=False)
+    assert run.returncode == 1
+    assert "The files in out are whole, but not on the Hub" in run.stderr
+    assert hub.token not in run.stdout + run.stderr
+    files = content(tmp_path / "out")
+    asked = len(hub.requests)
+    assert run_client(hub, script, tmp_path).returncode == 0
+    assert not [request for request in hub.requests[asked:] if "parquet" in request and "LLaVA" in request]
+    assert content(tmp_path / "out") == files
+    assert set(hub.repos["datasets/you/mixture"].files()) >= {
+        "README.md",
+        "mixture.json",
+        "data/train-00000-of-00001.parquet",
+    }
+
+
+@pytest.mark.slow
+def test_the_training_script_takes_the_mixture_with_the_recipes_rewards(built, vision_model_path, tmp_path, cache):
+    """Each task has its share, prompts that are too long are left out, the report is about the other rows."""
+    rows = load_dataset(str(built), split="train", cache_dir=cache)
+    lengths = prompt_lengths(rows, PromptCounter(AutoProcessor.from_pretrained(vision_model_path)))
+    longest = int(lengths.max()) - 1
+    recipe = yaml.safe_load((SCRIPTS / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml").read_text())
+    names = ["reward_funcs", "reward_weights", "vade_success_reward", "dataset_test_split", "vade_preset"]
+    settings = {name: recipe[name] for name in names} | {
+        "model_name_or_path": vision_model_path,
+        "dataset_name": str(built),
+        "output_dir": str(tmp_path / "run"),
+        "vade_stratify_by": "task",
+        "vade_max_prompt_length": longest,
+        "per_device_train_batch_size": 44,
+        "num_generations": 4,
+        "max_completion_length": 4,
+        "max_steps": 2,
+        "logging_steps": 1,
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": "none",
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    said = run("train_vade.py", "--config", str(tmp_path / "recipe.yaml"))
+    state = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"][0]
+    shares = {name: state[name] for name in state if name.startswith("vade/selected_share/")}
+    assert len(shares) == len(SOURCES)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert shares["vade/selected_share/geo170k"] == pytest.approx(1778 / 9471, abs=1 / 11)
+    assert {"rewards/accuracy_reward/mean", "rewards/format_reward/mean"} <= state.keys()
+    assert "What the sampler did" in said
+    posterior = json.loads((tmp_path / "run" / "vade_posterior.json").read_text())
+    assert posterior["sampler"]["posterior"]["num_samples"] == (lengths <= longest).sum() < len(rows)

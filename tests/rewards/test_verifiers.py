@@ -1,0 +1,142 @@
+"""The table of cases worked out by hand, and what holds for any text at all."""
+
+import random
+import time
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.verifier_cases import CASES, FORMAT_CASES, INFERENCE_CASES, LISTED
+from trl_vade.rewards.expression_worker import CPU_SECONDS
+from trl_vade.rewards.functions import has_form
+from trl_vade.rewards.verifiers import ANSWER_TYPES, infer_type, judge
+
+MOST_SECONDS = 2.0
+
+
+def name(case):
+    return f"{case.completion[:40]!r}-for-{case.answer[:20]!r}"
+
+
+@pytest.mark.parametrize(("kind", "case"), CASES, ids=[f"{kind}-{name(case)}" for kind, case in CASES])
+def test_the_verdict_is_the_one_worked_out_by_hand(kind, case):
+    """And within two seconds, here of the processor, of which another process on the machine takes none."""
+    start = time.process_time()
+    assert judge(case.completion, case.answer, kind, case.choices, relaxed=case.relaxed) == case.verdict, case.why
+    # What the worker takes is bounded by the kernel.
+    assert time.process_time() - start + CPU_SECONDS < MOST_SECONDS
+
+
+@pytest.mark.parametrize(("completion", "reward"), FORMAT_CASES, ids=[repr(text[:40]) for text, _ in FORMAT_CASES])
+def test_the_form_is_judged_as_by_hand(completion, reward):
+    assert float(has_form(completion)) == reward
+
+
+@pytest.mark.parametrize(("answer", "choices", "kind"), INFERENCE_CASES)
+def test_the_type_of_a_reference_is_inferred(answer, choices, kind):
+    assert infer_type(answer, choices) == kind
+
+
+def test_the_table_is_as_large_as_it_says():
+    assert len(CASES) == len({(kind, *case[:5]) for kind, case in LISTED}) >= 730  # no case has two verdicts
+    assert {kind for kind, _ in CASES} == set(ANSWER_TYPES)
+
+
+REFERENCES = [
+    ("choice", "B", ["London", "Paris", "3"]),
+    ("choice", "B", None),
+    ("number", "42.5 cm", None),
+    ("text", "Yes", None),
+    ("expression", r"2\sqrt{3}", None),
+]
+PIECES = [
+    "<answer>",
+    "</answer>",
+    "<think>",
+    "</think>",
+    r"\boxed{",
+    "}",
+    "{",
+    r"\frac",
+    "^",
+    "10",
+    "9",
+    "!",
+    "$",
+    " or ",
+]
+PIECES += [
+    "The answer is ",
+    "B",
+    "(",
+    ")",
+    "\n",
+    ",",
+    "%",
+    "\u00b2",
+    "\u0662",
+    "\x00",
+    "\U0001f600",
+    "\ud800",
+    "e9",
+    "/0",
+]
+
+
+def test_ten_thousand_random_strings_never_raise():
+    chance = random.Random(0)
+    for number in range(10_000):
+        kind, answer, choices = REFERENCES[number % len(REFERENCES)]
+        text = "".join(
+            chance.choice(PIECES) if chance.random() < 0.7 else chr(chance.randrange(1, 0x110000))
+            for _ in range(chance.randrange(40))
+        )
+        assert judge(text, answer, kind, choices) in (0.0, 1.0)
+        assert judge(f"<answer>{text}</answer>", answer, kind, choices) in (0.0, 1.0)
+        assert infer_type(text, choices) in ANSWER_TYPES
+
+
+def test_no_letter_and_no_digit_of_any_script_raises_or_is_another_one():
+    """Patterns that ignore the case take the Turkish dotted I for an i, and `str.upper` does not."""
+    for character in map(chr, range(0x80, 0x30000)):
+        if unicodedata.category(character) in ("Lu", "Ll", "Lt", "Lm", "Nd", "Nl", "No"):
+            is_b = unicodedata.normalize("NFKC", character).upper() == "B" and ord(character) in range(0xFF01, 0xFF5F)
+            for choices in (None, ["London", "Paris", "Rome"]):
+                assert judge(f"<answer>({character})</answer>", "B", "choice", choices) == float(is_b), character
+            is_four = unicodedata.decimal(character, None) == 4
+            assert judge(f"<answer>{character}</answer>", "4", "number") == float(is_four), character
+
+
+def test_a_reference_without_a_word_is_no_trial():
+    assert judge("<answer>!</answer>", "?", "text") is None
+
+
+@given(st.text(max_size=80), st.sampled_from(REFERENCES[:4]))
+def test_any_text_has_a_verdict(text, reference):
+    kind, answer, choices = reference
+    assert judge(text, answer, kind, choices) in (0.0, 1.0)
+    assert judge("42", text, kind, choices) in (0.0, 1.0, None)
+
+
+@given(st.integers(-(10**12), 10**12), st.integers(-(10**12), 10**12))
+def test_an_integer_is_right_for_itself_alone(given_, reference):
+    assert judge(f"<answer>{given_:,}</answer>", str(reference), "number") == float(given_ == reference)
+
+
+@given(st.integers(2, 26), st.data())
+def test_a_letter_is_right_for_its_own_choice_alone(count, data):
+    letters = st.integers(0, count - 1).map(lambda i: chr(ord("A") + i))
+    given_, right = data.draw(letters), data.draw(letters)
+    choices = [f"choice number {i}" for i in range(count)]
+    for written in (given_, given_.lower(), f"({given_})", f"{given_}. {choices[ord(given_) - ord('A')]}"):
+        assert judge(f"<answer>{written}</answer>", right, "choice", choices) == float(given_ == right)
+
+
+@given(
+    st.lists(st.sampled_from("ABCD"), min_size=2, max_size=4, unique=True), st.sampled_from([", ", " or ", "", "/"])
+)
+def test_several_letters_are_wrong_for_each_of_them(letters, between):
+    answer = f"<answer>{between.join(letters)}</answer>"
+    assert [judge(answer, letter, "choice", list("wxyz")) for letter in letters] == [0.0] * len(letters)

@@ -1,0 +1,129 @@
+"""scripts/slurm: the job script, run for real against stand-ins for the commands of a cluster."""
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "slurm" / "train_server.sbatch"
+
+# Each notes how it was called, one argument a line. `srun` runs what it is given, as task 0 of the step.
+STAND_INS = {
+    "scontrol": "printf 'node-%s\\n' $(seq 1 ${NODES:-2})",
+    "srun": 'while [ "${1#-}" != "$1" ]; do shift; done; SLURM_PROCID=0 exec "$@"',
+    "curl": 'test -e "$CALLS/up"',
+    "vllm": 'echo "$VLLM_SERVER_DEV_MODE" > "$CALLS/mode"; eval "$SERVER_DOES"',
+    "accelerate": 'eval "$TRAINING_DOES"',
+}
+SERVES = 'touch "$CALLS/up"; exec sleep 30'
+
+
+@pytest.fixture
+def submit(tmp_path):
+    """Run the script with the stand-ins on PATH; returns the finished process and the calls by command."""
+    calls, commands = tmp_path / "calls", tmp_path / "bin"
+    calls.mkdir()
+    commands.mkdir()
+    for name, does in STAND_INS.items():
+        note = f'printf "%s\\n" "$@" > "$CALLS/{name}-$$"\n'
+        path = commands / name
+        path.write_text(f"#!/usr/bin/env bash\n{note}{does}\n")
+        path.chmod(path.stat().st_mode | stat.S_IEXEC)
+
+    def run(*arguments, **environment):
+        environment = {
+            "PATH": f"{commands}:{os.environ['PATH']}",
+            "CALLS": str(calls),
+            "SLURM_JOB_NODELIST": "node-[1-2]",
+            "SECONDS_BETWEEN_TRIES": "0.05",
+            "SERVER_DOES": SERVES,
+            "TRAINING_DOES": "true",
+            **environment,
+        }
+        command = ["bash", str(SCRIPT), *arguments]
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=20)
+        return done, lambda name: [each.read_text().split("\n")[:-1] for each in calls.glob(f"{name}-*")]
+
+    run.calls = calls
+    return run
+
+
+def value(call, flag):
+    return call[call.index(flag) + 1]
+
+
+def test_the_script_is_sound_shell():
+    subprocess.run(["bash", "-n", str(SCRIPT)], check=True)
+
+
+def test_one_node_serves_and_the_other_trains_on_the_recipes_own_steps(submit):
+    done, calls = submit("--seed", "1")
+    assert done.returncode == 0, done.stderr
+    [serve] = calls("vllm")
+    assert serve[:2] == ["serve", "Qwen/Qwen2.5-VL-7B-Instruct"]
+    assert value(serve, "--max-model-len") == "10240"
+    assert value(serve, "--tensor-parallel-size") == "4"
+    assert value(serve, "--dtype") == "bfloat16"
+    assert value(serve, "--weight-transfer-config") == '{"backend":"nccl"}'
+    assert value(serve, "--logprobs-mode") == "processed_logprobs"
+    assert value(serve, "--max-logprobs") == "-1"
+    assert "--enable-scale-out" in serve
+    assert (submit.calls / "mode").read_text() == "1\n"
+    [launch] = calls("accelerate")
+    assert launch[:3] == ["launch", "--machine_rank", "0"]
+    assert value(launch, "--num_machines") == "1"
+    assert value(launch, "--num_processes") == "4"
+    assert value(launch, "--main_process_ip") == "node-2"
+    assert value(launch, "--vllm_server_host") == "node-1"
+    assert value(launch, "--vllm_mode") == "server"
+    assert value(launch, "--gradient_accumulation_steps") == "64"
+    assert value(launch, "--steps_per_generation") == "256"
+    assert launch[-2:] == ["--seed", "1"]
+    steps = [dict(each.partition("=")[::2] for each in step if each.startswith("--no")) for step in calls("srun")]
+    assert sorted((step["--nodes"], step["--nodelist"]) for step in steps) == [("1", "node-1"), ("1", "node-2")]
+    assert all("--kill-on-bad-exit=1" in step for step in calls("srun"))
+
+
+def test_more_nodes_keep_the_recipes_update_and_generation_batch(submit):
+    done, calls = submit(NODES="5")
+    assert done.returncode == 0, done.stderr
+    [launch] = calls("accelerate")
+    assert value(launch, "--num_processes") == "16"
+    assert value(launch, "--num_machines") == "4"
+    assert value(launch, "--gradient_accumulation_steps") == "16"
+    assert value(launch, "--steps_per_generation") == "64"
+    assert any("--nodelist=node-2,node-3,node-4,node-5" in step for step in calls("srun"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"NODES": "1"}, "2 nodes or more"),
+        ({"NODES": "4"}, "12 processes do not divide"),
+        ({"RECIPE": "scripts/recipes/quickstart.yaml"}, "sets no vllm_max_model_length"),
+        ({"SERVER_DOES": "exit 3"}, "vLLM ended before it was up"),
+        ({"SERVER_DOES": "exec sleep 30", "VLLM_MINUTES_TO_START": "0"}, "not up after 0 minutes"),
+        (
+            {"SERVER_DOES": 'touch "$CALLS/up"; exec sleep 0.5', "TRAINING_DOES": "exec sleep 30"},
+            "vLLM ended while the training was running",
+        ),
+    ],
+)
+def test_what_cannot_work_ends_the_job_and_says_why(submit, environment, says):
+    done, _ = submit(**environment)
+    assert done.returncode == 1
+    assert says in done.stderr
+
+
+def test_a_failed_training_ends_the_server_and_gives_the_job_its_exit_code(submit):
+    """A server left behind would hold the pipes of its output for 30 seconds, past the limit of `submit`."""
+    done, _ = submit(TRAINING_DOES="exit 7")
+    assert done.returncode == 7
+
+
+def test_no_secret_is_in_the_script():
+    text = SCRIPT.read_text(encoding="utf-8").lower()
+    assert not any(word in text for word in ("token=", "api_key", "hf_", "password"))

@@ -1,0 +1,141 @@
+"""The scripts: their arguments here, and each of them run for real, cut short, under the slow marker."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trl_vade.testbed import exact_answer_reward
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def load(name):
+    specification = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module  # dataclasses look their module up
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def train_vade():
+    return load("train_vade")
+
+
+def run(script, *arguments):
+    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    return finished.stdout
+
+
+def test_without_a_recipe_model_or_data_set_the_quickstart_runs(train_vade):
+    quickstart = ["--config", str(train_vade.QUICKSTART)]
+    assert train_vade.command_line([]) == quickstart
+    assert train_vade.command_line(["--vade_sampler", "uniform"]) == [*quickstart, "--vade_sampler", "uniform"]
+
+
+@pytest.mark.parametrize("own", ["--config", "--model_name_or_path", "--dataset_name=mine", "--help"])
+def test_the_quickstart_stays_out_of_a_run_of_the_users_own(train_vade, own):
+    assert train_vade.command_line([own, "x"]) == [own, "x"]
+
+
+def test_flags_go_before_the_values_of_the_recipe(train_vade, tmp_path):
+    from trl import ModelConfig, TrlParser
+
+    parser = TrlParser((train_vade.VADEScriptArguments, train_vade.VADEGRPOConfig, ModelConfig))
+    flags = ["--vade_sampler", "uniform", "--seed", "7", "--output_dir", str(tmp_path)]
+    script, training, model = parser.parse_args_and_config(train_vade.command_line(flags))
+    assert (training.vade_sampler, training.seed, training.max_steps) == ("uniform", 7, 100)
+    assert model.model_name_or_path == script.dataset_name == "testbed"
+
+
+def test_the_quickstart_recipe_states_the_defaults(train_vade):
+    from trl_vade.trainer.grpo_config import VADE_DEFAULTS
+
+    recipe = yaml.safe_load(train_vade.QUICKSTART.read_text())
+    stated = {name: value for name, value in recipe.items() if name.startswith("vade_")}
+    assert stated == {name: VADE_DEFAULTS[name] for name in stated}
+    assert len(stated) == 5
+
+
+def test_a_reward_is_found_by_its_name_or_its_import_path(train_vade):
+    from trl.rewards import think_format_reward
+
+    assert train_vade.load_reward("think_format_reward") is think_format_reward
+    assert train_vade.load_reward("trl_vade.testbed.rewards.exact_answer_reward") is exact_answer_reward
+
+
+@pytest.mark.parametrize("name", ["no_such_reward", "no_such_module.reward", "trl_vade.testbed.rewards.nothing"])
+def test_a_reward_that_does_not_exist_is_refused_by_name(train_vade, name):
+    with pytest.raises(ValueError, match=f"--reward_funcs {name}"):
+        train_vade.load_reward(name)
+
+
+def test_a_benchmark_that_cannot_work_is_refused_before_a_model_is_loaded(train_vade, tmp_path, monkeypatch):
+    monkeypatch.setattr(train_vade, "load_splits", None)  # what comes next would call it
+    flags = ["--use_cpu", "true", "--output_dir", str(tmp_path)]
+    with pytest.raises(SystemExit, match=r"--lmms_tasks, .* mathvistas is no benchmark here"):
+        train_vade.run([*flags, "--lmms_tasks", "mathvistas"])
+    with pytest.raises(SystemExit, match=r"--lmms_steps, .* every_steps is 0"):
+        train_vade.run([*flags, "--lmms_tasks", "chartqa", "--lmms_steps", "0"])
+    with pytest.raises(SystemExit, match="mathvistas is no benchmark here"):
+        train_vade.run([*flags, "--lmms_tasks", "mathvistas", "--plan"])
+
+
+def test_a_finished_run_with_other_arguments_is_not_taken_for_this_comparisons(tmp_path):
+    comparison = load("compare_samplers")
+    (tmp_path / "vade_summary.json").write_text('{"rollouts": 1}')
+    asked_for = ["--vade_sampler", "thompson", "--seed", "0", "--output_name", "with a space"]
+    (tmp_path / "arguments.json").write_text(json.dumps(asked_for))
+    assert comparison.run("thompson", 0, tmp_path, ["--output_name", "with a space"]) == {"rollouts": 1}
+    with pytest.raises(SystemExit, match=r"finished run with the arguments .*0.* asks for .*1e-3"):
+        comparison.run("thompson", 0, tmp_path, ["--learning_rate", "1e-3"])
+    (tmp_path / "arguments.json").unlink()
+    with pytest.raises(SystemExit, match="None"):
+        comparison.run("thompson", 0, tmp_path, [])
+
+
+@pytest.mark.slow
+def test_the_quickstart_runs_as_vanilla_grpo_and_resumes(train_vade, tmp_path):
+    flags = ["--vade_sampler", "uniform", "--max_steps", 4, "--save_steps", 2, "--eval_steps", 4]
+    flags += ["--per_device_train_batch_size", 64, "--output_dir", tmp_path, "--disable_tqdm", "true"]
+    flags += ["--eval_on_start", "false"]  # the resumed run would evaluate once more, at its own start
+    table = run("train_vade.py", *flags)
+    assert "uniform" in table
+    whole = json.loads((tmp_path / "vade_summary.json").read_text())
+    assert whole["steps"] == whole["generation_batches"] == 4
+    assert [evaluation["rollouts"] for evaluation in whole["validation"]] == [4 * 64]
+    (tmp_path / "vade_summary.json").unlink()
+    # In this process: a second one of its own would import everything once more.
+    train_vade.run([*map(str, flags), "--resume_from_checkpoint", str(tmp_path / "checkpoint-2")])
+    resumed = json.loads((tmp_path / "vade_summary.json").read_text())
+    for name in ("rollouts", "effective_gradient_ratio", "validation"):
+        assert resumed[name] == whole[name]
+
+
+@pytest.mark.slow
+def test_the_comparison_runs_each_sampler_once_for_each_seed_and_not_again(tmp_path):
+    flags = ["--samplers", "thompson", "uniform", "--seeds", 3, "--output_dir", tmp_path, "--", "--max_steps", 2]
+    flags += ["--per_device_train_batch_size", 64, "--eval_strategy", "no", "--eval_on_start", "false"]
+    table = run("compare_samplers.py", *flags)
+    assert "effective gradient ratio" in table
+    before = (tmp_path / "thompson-3" / "vade_summary.json").stat().st_mtime_ns
+    run("compare_samplers.py", *flags)
+    assert (tmp_path / "thompson-3" / "vade_summary.json").stat().st_mtime_ns == before
+    assert set(json.loads((tmp_path / "comparison.json").read_text())) == {"thompson", "uniform"}
+
+
+@pytest.mark.slow
+def test_the_overhead_benchmark_counts_a_decode_for_each_row_of_ours(tmp_path):
+    flags = ["--repeats", 1, "--steps", 2, "--rows", 4, "--num_generations", 4, "--output", tmp_path / "figures.json"]
+    run("benchmark_overhead.py", *flags)
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    # The stock loader decodes the first entry of a list of images once more (datasets 5.2), hence twice 16.
+    assert figures["thompson"]["decodes_per_batch"] == figures["uniform"]["decodes_per_batch"] == [4]
+    assert figures["stock"]["decodes_per_batch"][0] >= 32

@@ -1,0 +1,777 @@
+"""`OnTimeSelection` with a real data set and a real Accelerator: what it chooses, knows and reports, and when."""
+
+import copy
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from accelerate import Accelerator
+from trl import GRPOConfig, GRPOTrainer
+
+from tests.support.rows import ids, numbered_rows, picture, process
+from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit
+from trl_vade import BetaPosterior, ThompsonSampler, UniformSampler, VADEGRPOTrainer
+from trl_vade.errors import SnapshotMismatchError
+from trl_vade.samplers.snapshot import Snapshot, state_digest
+from trl_vade.selection.batch_metrics import log_metrics
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.on_time import OnTimeSelection
+from trl_vade.selection.outcomes import group_outcomes
+from trl_vade.selection.report.record import Run
+
+NAN = float("nan")
+
+
+@pytest.fixture
+def make_selection(tmp_path):
+    """A selection over 6 rows, 2 rows of 4 completions a generation batch, unless told otherwise."""
+
+    def make(
+        dataset=None, sampler=None, *, num_groups=2, num_generations=4, accelerator=None, kind=OnTimeSelection, **more
+    ):
+        dataset = numbered_rows(6) if dataset is None else dataset
+        return kind(
+            sampler or UniformSampler(len(dataset), seed=3),
+            dataset,
+            num_groups=num_groups,
+            num_generations=num_generations,
+            accelerator=accelerator or Accelerator(cpu=True),
+            log=SelectionLog(tmp_path / "out"),
+            **more,
+        )
+
+    return make
+
+
+def score(selection, *groups, threshold=0.5, global_step=0):
+    """Feed the rewards of each group of the batch in flight back, and return the metrics."""
+    rewards = np.array(groups, dtype=np.float64).ravel()
+    outcomes = group_outcomes(rewards, selection.in_flight.sample_index, threshold=threshold)
+    return selection.record(outcomes, global_step)
+
+
+# -------------------------------------------------------------------------- the rows are those of the stock loader
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"steps_per_generation": 2, "num_iterations": 2},
+        {"per_device_train_batch_size": 20},  # 24 rows are 4 batches of 5, and 4 rows are dropped
+    ],
+    ids=str,
+)
+def test_uniform_delivers_batch_by_batch_what_the_stock_loader_does(
+    text_model_path, text_rows, make_args, make_selection, changes
+):
+    args = make_args(GRPOConfig, **changes)
+    stock = GRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    loader = stock.get_train_dataloader()
+    repeats = args.num_iterations * args.steps_per_generation
+    selection = make_selection(
+        text_rows,
+        UniformSampler(len(text_rows), seed=args.seed),
+        num_groups=args.generation_batch_size // args.num_generations,
+        num_generations=args.num_generations,
+    )
+    for _epoch in range(2):
+        batches = list(loader)
+        assert len(batches) == 24 // selection.num_groups * repeats
+        for theirs in batches[::repeats]:
+            assert selection.choose() == theirs
+
+
+def test_each_chosen_row_is_decoded_once_and_no_other_row_is(make_selection, decoded_images):
+    selection = make_selection(numbered_rows(6, image=picture))
+    assert decoded_images == []
+    for _ in range(3):
+        rows = selection.choose()
+        chosen = selection.in_flight.sample_index.tolist()
+        assert sorted(decoded_images) == sorted(chosen)
+        assert ids(rows) == [f"row-{row}" for row in chosen for _ in range(4)]
+        score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
+        decoded_images.clear()
+
+
+def test_with_or_without_a_prefetch_the_choices_the_posterior_and_the_metrics_are_the_same(
+    make_selection, decoded_images
+):
+    def play(prefetch):
+        selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5))
+        played = []
+        for step in range(8):
+            rows = selection.choose()
+            rewards = np.random.default_rng(step).random((2, 4)).round()
+            played.append((rows, score(selection, *rewards) | {"selection_seconds": 0}))
+            for _ in range(prefetch):
+                before = state_digest(selection.sampler)
+                selection.prefetch()
+                assert state_digest(selection.sampler) == before
+            played.append(before if prefetch else state_digest(selection.sampler))
+        return played
+
+    plain = play(0)
+    assert sorted(decoded_images) == sorted(
+        row["image"].getpixel((0, 0))[0] for rows, _ in plain[::2] for row in rows[::4]
+    )
+    assert play(1) == play(2) == plain
+
+
+def test_what_was_prefetched_is_what_is_chosen_and_each_image_is_decoded_once(make_selection, decoded_images):
+    selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5))
+    for _ in range(6):
+        decoded_images.clear()
+        selection.prefetch()
+        selection.choose()
+        assert sorted(decoded_images) == sorted(selection.in_flight.sample_index.tolist())
+        score(selection, [1, 0, 0, 0], [1, 1, 1, 1])
+
+
+def test_nothing_is_drawn_ahead_where_there_is_nothing_to_decode(make_selection, monkeypatch):
+    monkeypatch.setattr(UniformSampler, "peek", lambda self, k: pytest.fail("a draw for nothing"))
+    selection = make_selection(numbered_rows(6))
+    selection.prefetch()
+    assert len(selection.choose()) == 8
+
+
+def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection, decoded_images):
+    """As when a callback of the user's tells the sampler something of its own."""
+    selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5, cooldown=9))
+    selection.prefetch()
+    selection.sampler.observe(selection.sampler.peek(2).sample_index, [1, 1], [2, 2])
+    rows = selection.choose()
+    assert ids(rows) == [f"row-{row}" for row in selection.in_flight.sample_index for _ in range(4)]
+    assert [row["image"].getpixel((0, 0))[0] for row in rows[::4]] == selection.in_flight.sample_index.tolist()
+
+
+# ------------------------------------------------------------------------------------------------ several processes
+
+
+def test_only_the_main_process_writes_the_log(make_selection):
+    other = make_selection(accelerator=process(1, 2))
+    other.choose()
+    score(other, [1, 0, 0, 0], [0, 0, 0, 0])
+    assert other.log.read() == []
+    main = make_selection(accelerator=process(0, 2))
+    main.choose()
+    score(main, [1, 0, 0, 0], [0, 0, 0, 0])
+    assert len(main.log.read()) == 1
+
+
+# ------------------------------------------------------------------------------------------- rollout initialisation
+
+
+def initialise(selection, rewards_of):
+    """Score every batch of `initial_batches`; `rewards_of(row)` gives the rewards of its G completions."""
+    seen = []
+    for rows in selection.initial_batches():
+        seen.extend(ids(rows))
+        assert score(selection, *(rewards_of(row) for row in selection.in_flight.sample_index.tolist())) == {}
+    selection.finish_initialisation()
+    return seen
+
+
+def test_initialisation_covers_every_row_once_and_is_one_step(make_selection):
+    selection = make_selection(numbered_rows(5), num_groups=2)
+    seen = initialise(selection, lambda row: [1.0] * row + [0.0] * (4 - row))
+    assert seen == [f"row-{i}" for i in range(5) for _ in range(4)]
+    posterior = selection.sampler.posterior
+    assert posterior.alpha.tolist() == [0, 1, 2, 3, 4]
+    assert posterior.beta.tolist() == [4, 3, 2, 1, 0]
+    assert posterior.visits.tolist() == [1] * 5
+    assert posterior.step == 1
+    assert selection.rollouts == 20
+
+
+def test_initialisation_counts_completions_without_a_score_as_no_trials(make_selection):
+    selection = make_selection(numbered_rows(3), num_groups=2)
+    initialise(selection, lambda row: [[1, NAN, NAN, 0], [NAN] * 4, [1, 1, 1, 1]][row])
+    assert selection.sampler.posterior.alpha.tolist() == [1, 0, 4]
+    assert selection.sampler.posterior.beta.tolist() == [1, 0, 0]
+    assert selection.sampler.posterior.visits.tolist() == [1, 0, 1]
+
+
+def test_rows_that_fill_the_last_batch_up_are_added_and_no_rollout_is_thrown_away(make_selection):
+    # 5 rows x 2 completions over 4 processes, 4 rows at a time: the last batch needs a second row, which is row 0.
+    sizes = {"num_groups": 4, "num_generations": 2}
+    slices = []
+    for index in range(4):
+        selection = make_selection(numbered_rows(5), accelerator=process(index, 4), **sizes)
+        slices.append([ids(rows) for rows in selection.initial_batches()])
+    batches = [list(itertools.chain.from_iterable(parts)) for parts in zip(*slices, strict=True)]
+    assert batches == [[f"row-{i}" for i in (0, 0, 1, 1, 2, 2, 3, 3)], [f"row-{i}" for i in (4, 4, 0, 0)]]
+
+    selection = make_selection(numbered_rows(5), accelerator=process(0, 4), **sizes)
+    initialise(selection, lambda row: [1.0, 0.0] if row == 0 else [1.0, 1.0])
+    assert selection.sampler.posterior.alpha.tolist() == [2, 2, 2, 2, 2]
+    assert selection.sampler.posterior.beta.tolist() == [2, 0, 0, 0, 0]
+    assert selection.rollouts == 12
+
+
+def test_the_log_says_what_share_of_the_initial_groups_had_a_gradient(make_selection):
+    selection = make_selection(numbered_rows(4), num_groups=2)
+    initialise(selection, lambda row: [1.0] * row + [0.0] * (4 - row))
+    (line,) = selection.log.read()
+    assert line["effective_gradient_ratio"] == 0.75
+    assert line["rollouts"] == 16
+    assert line["predicted_effective_ratio"] == pytest.approx(0.6)  # Beta(1, 1), G = 4: 1 - 2/5
+
+
+def test_initial_groups_of_equal_fractions_have_no_gradient_in_the_log_either(make_selection):
+    selection = make_selection(numbered_rows(4), num_groups=2)
+    for _ in selection.initial_batches():
+        score(selection, [0.5] * 4, [0.5] * 4, threshold=None)
+    selection.finish_initialisation()
+    assert selection.log.read()[0]["effective_gradient_ratio"] == 0.0
+
+
+def test_the_step_after_initialisation_builds_on_it(make_selection):
+    selection = make_selection(numbered_rows(4), ThompsonSampler(4), num_groups=2)
+    initialise(selection, lambda row: [1.0, 1.0, 0.0, 0.0])
+    selection.choose()
+    metrics = score(selection, [1, 1, 0, 0], [1, 1, 0, 0])
+    assert metrics["coverage"] == 1.0
+    assert metrics["brier"] == 0.0
+    assert metrics["rollouts"] == 16 + 8
+    assert metrics["staleness"] == 0.0
+    assert selection.sampler.posterior.step == 2
+
+
+# ----------------------------------------------------------------------------------------------------------- metrics
+
+
+def test_the_metrics_of_two_generation_batches_worked_out_by_hand(make_selection):
+    selection = make_selection(numbered_rows(4), UniformSampler(4, decay_sampled=0.5, decay_unsampled=1.0))
+    selection.choose()
+    first = score(selection, [1, 0, 0, 0], [1, 1, 1, 1])
+    assert first.pop("selection_seconds") > 0
+    assert first == {
+        "coverage": 0.5,
+        "mean_pass_rate": pytest.approx((2 / 6 + 5 / 6 + 1 / 2 + 1 / 2) / 4),
+        "effective_gradient_ratio": 0.5,
+        "predicted_effective_ratio": pytest.approx(1 - 2 / 5),  # of Beta(1, 1) with G = 4
+        "brier": pytest.approx(((1 / 2 - 1 / 4) ** 2 + (1 / 2 - 1) ** 2) / 2),
+        "selected_pass_rate": pytest.approx((1 / 4 + 1) / 2),
+        "outage": 0.0,
+        "refills": 0.0,
+        "staleness": 0.0,
+        "rollouts": 8.0,
+    }
+    selection.choose()  # the other two rows: of them nothing is known yet
+    second = score(selection, [0, 0, 0, 0], [NAN, NAN, NAN, NAN])
+    assert second.pop("selection_seconds") > 0
+    assert second == {
+        "coverage": 0.75,
+        "mean_pass_rate": pytest.approx((2 / 6 + 5 / 6 + 1 / 6 + 1 / 2) / 4),
+        "effective_gradient_ratio": 0.0,
+        "predicted_effective_ratio": pytest.approx(0.6),
+        "brier": pytest.approx((1 / 2) ** 2),
+        "selected_pass_rate": 0.0,
+        "outage": 0.0,
+        "refills": 0.0,
+        "staleness": 0.0,
+        "rollouts": 16.0,  # a completion without a score was paid for all the same
+    }
+
+
+def test_what_is_predicted_is_what_the_posterior_said_before_the_rollouts(make_selection):
+    selection = make_selection(numbered_rows(1), UniformSampler(1, decay_sampled=1.0), num_groups=1, num_generations=2)
+    selection.choose()
+    score(selection, [1, 0])
+    selection.choose()
+    metrics = score(selection, [0, 0])
+    # Beta(2, 2): E[p^2] = E[(1-p)^2] = (2 * 3) / (4 * 5) = 0.3.
+    assert metrics["predicted_effective_ratio"] == pytest.approx(1 - 2 * 0.3)
+    assert metrics["brier"] == pytest.approx(0.25)
+    assert metrics["mean_pass_rate"] == pytest.approx(2 / 6)
+
+
+def test_a_batch_without_any_score_has_unknown_metrics_and_still_counts(make_selection):
+    selection = make_selection()
+    selection.choose()
+    metrics = score(selection, [NAN] * 4, [NAN] * 4)
+    unknown = {name for name, value in metrics.items() if math.isnan(value)}
+    assert unknown == {"brier", "effective_gradient_ratio", "selected_pass_rate"}
+    assert metrics["rollouts"] == 8
+    assert metrics["coverage"] == 0
+    assert selection.sampler.posterior.step == 1
+
+
+def test_rewards_for_a_batch_that_nobody_chose_are_an_error(make_selection):
+    selection = make_selection()
+    with pytest.raises(RuntimeError, match="nobody chose"):
+        _ = selection.in_flight
+    selection.choose()
+    score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
+    with pytest.raises(RuntimeError, match="nobody chose"):
+        _ = selection.in_flight
+
+
+# ----------------------------------------------------------------------------------------------------------- strata
+
+
+def test_each_stratum_has_its_figures_and_what_is_not_known_is_left_out(make_selection):
+    labels = ["logic", "algebra", "logic", "geometry", "geometry", "geometry"]
+    sampler = UniformSampler(6, seed=3, decay_sampled=1.0, decay_unsampled=1.0)
+    selection = make_selection(sampler=sampler, num_groups=3, stratify=labels)
+    selection.choose()
+    rewards = {0: [1, 0, 0, 0], 1: [NAN] * 4, 2: [1, 1, 1, 1], 3: [0, 0, 0, 0], 4: [0, 0, 0, 1], 5: [1, 1, 0, 0]}
+    passed = {0: 1 / 4, 2: 1.0, 3: 0.0, 4: 1 / 4, 5: 1 / 2}
+    chosen = selection.in_flight.sample_index.tolist()
+    metrics = score(selection, *(rewards[row] for row in chosen))
+    mean = selection.sampler.posterior.posterior_mean
+    for label in set(labels):
+        rows = [row for row in chosen if labels[row] == label]
+        scored = [passed[row] for row in rows if row in passed]
+        expected = {
+            "selected_share": len(rows) / 3,
+            "mean_pass_rate": np.mean([mean[row] for row in range(6) if labels[row] == label]),
+        }
+        if scored:
+            expected |= {
+                "selected_pass_rate": np.mean(scored),
+                "effective_gradient_ratio": np.mean([0 < rate < 1 for rate in scored]),
+            }
+        ours = {name.split("/")[0]: value for name, value in metrics.items() if name.endswith(f"/{label}")}
+        assert ours == pytest.approx(expected)
+    assert sum("selected_share/" in name for name in metrics) == 3
+    assert {"selected_pass_rate/algebra", "selected_pass_rate/logic", "selected_pass_rate/geometry"} - metrics.keys()
+
+
+def test_the_figures_of_a_stratum_are_of_all_groups_of_a_refilled_batch(make_selection):
+    selection = make_selection(sampler=UniformSampler(6, seed=3), stratify=[1, 2, 1, 2, 1, 2])
+    selection.choose()
+    drawn = selection.in_flight.sample_index.tolist()
+    score(selection, [1, 1, 1, 1], [0, 0, 0, 0])
+    selection.refill(3)
+    drawn += selection.in_flight.sample_index.tolist()
+    metrics = score(selection, [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0])
+    passed = np.array([1, 0, 1 / 4, 1 / 2, 3 / 4])
+    for label, odd in (("1", 0), ("2", 1)):
+        rows = np.array(drawn) % 2 == odd
+        assert metrics[f"selected_share/{label}"] == rows.mean()
+        assert metrics[f"selected_pass_rate/{label}"] == pytest.approx(passed[rows].mean())
+        assert metrics[f"effective_gradient_ratio/{label}"] == pytest.approx((np.arange(5)[rows] >= 2).mean())
+
+
+def test_without_a_column_there_are_no_figures_of_strata(make_selection):
+    selection = make_selection()
+    selection.choose()
+    assert [name for name in score(selection, [1, 0, 0, 0], [0, 0, 0, 0]) if "/" in name] == []
+
+
+@pytest.mark.parametrize(("num_strata", "said"), [(100, False), (101, True)])
+def test_more_strata_than_a_log_can_hold_are_left_out_of_it_and_that_is_said(make_selection, caplog, num_strata, said):
+    labels = np.arange(202) % num_strata
+    selection = make_selection(numbered_rows(202), UniformSampler(202), stratify=labels)
+    selection.describe_rows()
+    assert any("up to 100" in message for message in warnings_of(caplog)) is said
+    selection.choose()
+    metrics = score(selection, [1, 0, 0, 0], [0, 0, 0, 0])
+    assert sum("selected_share/" in name for name in metrics) == (0 if said else 100)
+
+
+def test_a_figure_that_some_batches_lack_is_averaged_over_those_that_have_it():
+    """TRL averages what is listed here, leaving NaN out. A refill replaces its own batch's figure and no other's."""
+    to = {}
+    log_metrics({}, to)  # of the rollouts that initialise the posterior
+    assert to == {}
+    log_metrics({"refills": 0.0, "rollouts": 8.0, "ratio/a": 0.5}, to)
+    log_metrics({"refills": 0.0, "rollouts": 16.0}, to)
+    log_metrics({"refills": 1.0, "rollouts": 20.0, "ratio/a": 1.0}, to)
+    log_metrics({"refills": 2.0, "rollouts": 24.0, "ratio/a": 0.75}, to)
+    log_metrics({"refills": 0.0, "rollouts": 32.0, "ratio/b": 0.25}, to)
+    assert to["vade/refills"] == [0.0, 2.0, 0.0]
+    assert to["vade/rollouts"] == [32.0]
+    assert to["vade/ratio/a"] == [0.5, 0.75]
+    assert np.isnan(to["vade/ratio/b"][:2]).all()
+    assert to["vade/ratio/b"][2:] == [0.25]
+    log_metrics({"refills": 1.0, "rollouts": 36.0, "ratio/b": 0.5, "ratio/c": 1.0}, to)
+    assert [len(to[f"vade/ratio/{label}"]) for label in "abc"] == [2, 3, 3]
+    assert to["vade/ratio/b"][2] == 0.5
+
+
+DOMAINS = ["common"] * 16 + ["small"] * 6 + ["rare"] * 2  # 2.67, 1 and 0.33 of a batch of 4 groups
+FIGURES = ("selected_share", "mean_pass_rate", "effective_gradient_ratio", "selected_pass_rate")
+
+
+@pytest.fixture
+def train_stratified(text_model_path, text_rows, make_args):
+    """Train, in a folder of the output directory's, on 24 rows of three domains; `resume` names a checkpoint."""
+
+    def run(folder="out", callbacks=None, resume=None, **changes):
+        args = make_args(**{"vade_stratify_by": "domain", "max_steps": 9} | changes)
+        args.output_dir = f"{args.output_dir}/{folder}"
+        rows = text_rows.add_column("domain", DOMAINS)
+        trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, rows, callbacks=callbacks)
+        trainer.train(resume_from_checkpoint=resume and f"{args.output_dir}/{resume}")
+        return trainer
+
+    return run
+
+
+def batches_of(trainer):
+    """Of each generation batch, refills included: the domains of its groups, and their pass rates."""
+    batches = []
+    for line in trainer.selection.log.read():
+        if "refill" not in line:
+            batches.append([])
+        rates = np.array(line["successes"]) / np.array(line["trials"])
+        batches[-1] += [(DOMAINS[row], rate) for row, rate in zip(line["sample_index"], rates, strict=True)]
+    return batches
+
+
+def figures_of(batches):
+    """What is to be logged of some batches, by hand."""
+    values = {}
+    for batch in batches:
+        for domain in set(DOMAINS):
+            rates = [rate for of, rate in batch if of == domain]
+            values.setdefault(f"vade/selected_share/{domain}", []).append(len(rates) / len(batch))
+            if rates:
+                values.setdefault(f"vade/selected_pass_rate/{domain}", []).append(np.mean(rates))
+                ratio = np.mean([0 < rate < 1 for rate in rates])
+                values.setdefault(f"vade/effective_gradient_ratio/{domain}", []).append(ratio)
+    return {name: np.mean(each) for name, each in values.items()}
+
+
+def logged_figures(trainer):
+    """The figures of strata in each entry of the log that has some."""
+    entries = [
+        {name: value for name, value in entry.items() if name.startswith("vade/") and name.count("/") == 2}
+        for entry in trainer.state.log_history
+    ]
+    return [entry for entry in entries if entry]
+
+
+def test_a_run_gives_each_domain_its_share_and_logs_its_figures(train_stratified):
+    trainer = train_stratified()
+    batches, entries = batches_of(trainer), logged_figures(trainer)
+    assert len(batches) == len(entries) == 9
+    for batch, entry in zip(batches, entries, strict=True):
+        counts = [[domain for domain, _ in batch].count(name) for name in ("common", "small", "rare")]
+        assert counts[0] in (2, 3)
+        assert counts[1] == 1
+        assert counts[2] in (0, 1)
+        means = [entry.pop(f"vade/mean_pass_rate/{domain}") for domain in set(DOMAINS)]
+        assert all(0 < mean < 1 for mean in means)
+        assert entry == pytest.approx(figures_of([batch]))
+    assert sum(counted == "rare" for batch in batches for counted, _ in batch) == 3
+    assert len({len(entry) for entry in entries}) == 2  # where no rare row was chosen its pass rate is left out
+    mean = trainer.selection.sampler.posterior.posterior_mean
+    assert logged(trainer, "vade/mean_pass_rate/small")[-1] == pytest.approx(mean[16:22].mean())
+
+
+def test_with_refills_the_figures_of_a_logging_window_are_those_of_its_batches(train_stratified):
+    trainer = train_stratified(vade_dynamic_sampling=True, vade_max_refills=2, logging_steps=3)
+    batches, entries = batches_of(trainer), logged_figures(trainer)
+    assert max(map(len, batches)) > 4
+    assert len(entries) == 3
+    for number, entry in enumerate(entries):
+        expected = figures_of(batches[3 * number : 3 * number + 3])
+        assert {name: value for name, value in entry.items() if "mean" not in name} == pytest.approx(expected)
+
+
+def test_a_stratified_run_that_is_resumed_is_the_run_that_was_never_stopped(train_stratified):
+    changes = {"vade_dynamic_sampling": True, "vade_max_refills": 2, "save_strategy": "steps", "save_steps": 1}
+    whole = train_stratified("whole", **changes)
+    train_stratified("parts", callbacks=[StopAfter(5)], **changes)
+    resumed = train_stratified("parts", resume="checkpoint-4", **changes)
+    assert_same_end(resumed, whole)
+    assert logged_figures(resumed) == logged_figures(whole)
+
+
+def test_strata_that_come_or_go_at_a_resume_are_refused_or_joined(train_stratified):
+    changes = {"save_strategy": "steps", "save_steps": 2, "max_steps": 2}
+    first = train_stratified(**changes)
+    with pytest.raises(SnapshotMismatchError, match=r"stratify is '\w{64}' in the saved state and None here.*'join'"):
+        train_stratified(resume="checkpoint-2", **changes | {"vade_stratify_by": None, "max_steps": 4})
+    again = train_stratified("plain", **changes, vade_stratify_by=None)
+    assert logged_figures(again) == []
+    with pytest.raises(SnapshotMismatchError, match=r"stratify is None in the saved state and '\w{64}' here.*'join'"):
+        train_stratified("plain", resume="checkpoint-2", **changes | {"max_steps": 4})
+    joined = train_stratified(
+        resume="checkpoint-2", **changes | {"vade_stratify_by": None, "max_steps": 4, "vade_on_mismatch": "join"}
+    )
+    assert joined.selection.sampler.posterior.step == 4
+    assert joined.selection.rollouts == 2 * first.selection.rollouts
+
+
+# ----------------------------------------------------------------------------------------------------------- refills
+
+
+def test_a_refill_draws_other_rows_and_knows_what_came_before(make_selection):
+    selection = make_selection(sampler=ThompsonSampler(6, seed=1))
+    selection.choose()
+    first = selection.in_flight.sample_index.tolist()
+    score(selection, [0, 0, 0, 0], [0, 0, 0, 0])
+    rows = selection.refill(2)
+    second = selection.in_flight.sample_index.tolist()
+    assert ids(rows) == [f"row-{row}" for row in second for _ in range(4)]
+    assert selection.in_flight.posterior_step == 1
+    score(selection, [0, 0, 0, 0], [0, 1, 0, 0])
+    selection.refill(1)
+    third = selection.in_flight.sample_index.tolist()
+    assert len(third) == 1
+    assert len({*first, *second, *third}) == 5
+    assert [selection.in_flight.refill, selection.sampler.posterior.step] == [2, 2]
+
+
+def test_a_refill_is_declined_when_too_few_other_rows_are_left_and_the_next_batch_may_draw_all_again(make_selection):
+    selection = make_selection(numbered_rows(5), UniformSampler(5))
+    for _ in range(2):
+        selection.choose()
+        score(selection, [0, 0, 0, 0], [0, 0, 0, 0])
+        selection.refill(2)
+        score(selection, [0, 0, 0, 0], [0, 0, 0, 0])
+        assert selection.refill(2) is None
+
+
+def test_a_refill_is_rounded_up_until_its_completions_divide_among_the_processes(make_selection):
+    selection = make_selection(numbered_rows(9), accelerator=process(1, 4), num_groups=4, num_generations=2)
+    selection.choose()
+    score(selection, [0, 0], [0, 0], [0, 0], [0, 1])
+    rows = selection.refill(3)
+    chosen = selection.in_flight.sample_index
+    assert len(chosen) == 4
+    assert ids(rows) == [f"row-{chosen[1]}"] * 2
+
+
+def test_the_metrics_of_a_refilled_batch_are_of_all_its_groups(make_selection):
+    selection = make_selection(sampler=UniformSampler(6, seed=3))
+    selection.choose()
+    score(selection, [1, 1, 1, 1], [0, 0, 0, 0])
+    selection.refill(2)
+    score(selection, [1, 0, 0, 0], [NAN, NAN, NAN, NAN])
+    selection.refill(1)
+    metrics = score(selection, [1, 1, 0, 0])
+    assert metrics["refills"] == 2.0
+    assert metrics["effective_gradient_ratio"] == 2 / 4
+    assert metrics["selected_pass_rate"] == pytest.approx((1 + 0 + 1 / 4 + 1 / 2) / 4)
+    assert metrics["brier"] == pytest.approx((1 / 4 + 1 / 4 + 1 / 16 + 0) / 4)
+    assert metrics["predicted_effective_ratio"] == pytest.approx(0.6)
+    assert metrics["rollouts"] == 20.0
+    assert metrics["staleness"] == 0.0
+    assert [line.get("refill") for line in selection.log.read()] == [None, 1, 2]
+    selection.choose()
+    assert score(selection, [1, 0, 0, 0], [1, 0, 0, 0])["effective_gradient_ratio"] == 1.0
+
+
+# --------------------------------------------------------------------------------------------------------- staleness
+
+
+class LookingAhead(OnTimeSelection):
+    """An adaptive torch Sampler behind a loader that fetches ahead: batch k + depth is chosen before k is scored."""
+
+    depth = 1
+
+    def choose(self):
+        ahead = self.__dict__.setdefault("ahead", [])
+        while len(ahead) <= self.depth:
+            rows = super().choose()
+            ahead.append((rows, self._in_flight))
+        rows, self._in_flight = ahead.pop(0)
+        return rows
+
+
+class LookingFurtherAhead(LookingAhead):
+    depth = 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "staleness"),
+    [
+        (OnTimeSelection, [0, 0, 0, 0, 0, 0]),
+        (LookingAhead, [0, 1, 1, 1, 1, 1]),
+        (LookingFurtherAhead, [0, 1, 2, 3, 3, 3]),
+    ],
+)
+def test_staleness_counts_the_scored_batches_that_a_choice_did_not_know(make_selection, kind, staleness):
+    selection = make_selection(kind=kind)
+    measured = []
+    for _ in range(6):
+        selection.choose()
+        measured.append(score(selection, [1, 0, 0, 0], [1, 0, 0, 0])["staleness"])
+    assert measured == staleness
+
+
+# ------------------------------------------------------------------------------------------------------------ resume
+
+
+def test_a_selection_that_goes_on_from_a_saved_state_does_what_the_first_one_did(make_selection):
+    def play(selection, steps):
+        rewards = np.random.default_rng(selection.sampler.posterior.step).random((steps, 2, 4)).round()
+        return [(ids(selection.choose()), score(selection, *rewards[i])) for i in range(steps)]
+
+    first = make_selection(sampler=ThompsonSampler(6, seed=5))
+    play(first, 3)
+    sampler_state, totals = first.sampler.state_dict(), first.state_dict()
+    went_on = play(first, 4)
+    lines = first.log.read()
+
+    second = make_selection(sampler=ThompsonSampler(6, seed=5))
+    second.sampler.load_state_dict(sampler_state)
+    second.load_state_dict(totals)
+    assert len(second.log.read()) == 3  # of the same directory: what came after the save is dropped
+    resumed = play(second, 4)
+    assert [rows for rows, _ in resumed] == [rows for rows, _ in went_on]
+    for (_, ours), (_, theirs) in zip(resumed, went_on, strict=True):
+        assert ours | {"selection_seconds": 0} == theirs | {"selection_seconds": 0}
+    assert second.log.read() == lines
+
+
+def test_the_saved_totals_do_not_change_with_the_run(make_selection):
+    selection = make_selection()
+    totals = selection.state_dict()
+    as_saved = copy.deepcopy(totals)
+    selection.choose()
+    score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
+    assert totals == as_saved != selection.state_dict()
+    assert totals["rollouts"] == 0
+    assert totals["seconds"] == {"selection": 0.0, "generation": 0.0, "step": 0.0}
+
+
+def test_selection_inside_a_timed_block_is_not_counted_twice(make_selection):
+    selection = make_selection()
+    with selection.timed("generation"):
+        selection.choose()
+        before = selection.seconds["selection"]
+        selection.seconds["selection"] += 1000.0  # as if the choice had taken that long
+    assert before > 0
+    assert selection.seconds["generation"] < 0  # the 1000 seconds that nobody waited for were left out
+
+
+def test_the_log_replays_to_the_posterior_of_the_sampler(make_selection):
+    selection = make_selection(sampler=ThompsonSampler(6, seed=1))
+    random = np.random.default_rng(0)
+    for _ in range(9):
+        selection.choose()
+        score(selection, *random.random((2, 4)).round())
+    replayed = BetaPosterior(6)
+    for line in selection.log.read():
+        replayed.observe(line["sample_index"], line["successes"], line["trials"])
+    assert replayed.alpha.tolist() == selection.sampler.posterior.alpha.tolist()
+    assert replayed.beta.tolist() == selection.sampler.posterior.beta.tolist()
+
+
+# ------------------------------------------------------------------------------------------------------ reward outage
+
+OUTAGE = range(10, 15)  # generation batches from 0, in which every answer is wrong
+
+
+def play_outage(selection, steps):
+    """Score the batches `steps`, half of the answers right outside the outage; the rows and metrics of each."""
+    played = []
+    for step in steps:
+        rows = ids(selection.choose())
+        rewards = np.random.default_rng(step).permuted(np.tile([1.0, 1.0, 0.0, 0.0], 16)).reshape(16, 4)
+        metrics = score(selection, *rewards * (step not in OUTAGE))
+        played.append((rows, metrics | {"selection_seconds": 0}))
+    return played
+
+
+@pytest.fixture
+def make_large(make_selection):
+    def make(**changes):
+        sampler = ThompsonSampler(40, seed=2)
+        return make_selection(numbered_rows(40), sampler, num_groups=16, **changes)
+
+    return make
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_an_outage_is_said_measured_written_down_and_undone(make_large, caplog):
+    selection = make_large()
+    metrics = [metrics["outage"] for _, metrics in play_outage(selection, range(10))]
+    counts = selection.sampler.posterior.counts()
+    assert warnings_of(caplog) == []
+    metrics += [metrics["outage"] for _, metrics in play_outage(selection, OUTAGE)]
+    assert (selection.sampler.posterior.alpha < 0.5 * counts[0]).sum() >= 16  # the posterior follows what it is told
+    metrics += [metrics["outage"] for _, metrics in play_outage(selection, range(15, 20))]
+    assert metrics == [0.0] * 10 + [1.0] * 5 + [0.0] * 5
+    begins, ends = warnings_of(caplog)
+    assert "looks like a reward outage" in begins
+    assert "outage of 5 generation batches is over" in ends
+    assert {line["step"]: line["restored_to"] for line in selection.log.read() if "restored_to" in line} == {16: 10}
+
+
+def test_after_an_outage_the_log_replays_to_the_posterior_at_every_step(make_large):
+    selection, alphas = make_large(), []
+    for step in range(20):
+        play_outage(selection, [step])
+        alphas.append(selection.sampler.posterior.alpha.tolist())
+    state = selection.sampler.state_dict()
+    run = Run(Snapshot(state, {}, "", None), selection.log.read(), [])
+    assert [run.posterior_at(step).alpha.tolist() for step in range(1, 21)] == alphas
+    replayed = run.posterior_at(20).state_dict()
+    for name in ("sample_index", "alpha", "beta", "last_update", "visits"):
+        assert replayed[name].tobytes() == state["posterior"][name].tobytes()
+
+
+@pytest.mark.parametrize("stopped_after", [9, 11, 15])
+def test_a_resume_before_in_or_after_an_outage_goes_on_bit_for_bit(make_large, stopped_after, caplog):
+    first = make_large()
+    play_outage(first, range(stopped_after))
+    sampler_state, totals = first.sampler.state_dict(), json.loads(json.dumps(first.state_dict(), allow_nan=False))
+    caplog.clear()
+    went_on, said, lines = play_outage(first, range(stopped_after, 20)), warnings_of(caplog), first.log.read()
+
+    second = make_large()
+    second.sampler.load_state_dict(sampler_state)
+    second.load_state_dict(totals)
+    caplog.clear()
+    assert play_outage(second, range(stopped_after, 20)) == went_on
+    assert warnings_of(caplog) == said
+    assert second.log.read() == lines
+    assert second.sampler.posterior.alpha.tolist() == first.sampler.posterior.alpha.tolist()
+    assert second.state_dict()["outage"] == first.state_dict()["outage"]
+
+
+def test_without_the_guard_an_outage_is_observed_like_anything_else(make_large, caplog):
+    selection = make_large(outage_guard=False)
+    played = play_outage(selection, range(20))
+    assert {metrics["outage"] for _, metrics in played} == {0.0}
+    assert warnings_of(caplog) == []
+    assert selection.state_dict()["outage"] == {}
+    replayed = BetaPosterior(40)
+    for line in selection.log.read():
+        assert "restored_to" not in line
+        replayed.observe(line["sample_index"], line["successes"], line["trials"])
+    assert replayed.alpha.tolist() == selection.sampler.posterior.alpha.tolist()
+
+
+def test_a_guard_that_is_switched_on_at_a_resume_starts_from_nothing(make_large):
+    first = make_large(outage_guard=False)
+    play_outage(first, range(9))
+    second = make_large()
+    second.sampler.load_state_dict(first.sampler.state_dict())
+    second.load_state_dict(first.state_dict())
+    played = play_outage(second, range(9, 20))
+    assert [metrics["outage"] for _, metrics in played] == [0.0] + [1.0] * 5 + [0.0] * 5  # one sound batch was enough
+
+
+def test_until_there_is_an_outage_the_guard_changes_no_choice_and_no_count(make_large):
+    guarded, plain = make_large(), make_large(outage_guard=False)
+    for step in range(10):
+        assert play_outage(guarded, [step]) == play_outage(plain, [step])
+    assert guarded.sampler.posterior.alpha.tolist() == plain.sampler.posterior.alpha.tolist()
+
+
+def test_lines_that_are_missing_before_the_step_of_the_checkpoint_are_said(make_selection, caplog):
+    """As after a power cut, or when two branches of a run shared an output directory."""
+    first = make_selection()
+    for _ in range(3):
+        first.choose()
+        score(first, [1, 0, 0, 0], [0, 0, 0, 0])
+    log = first.log.path
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:2]))
+    second = make_selection()
+    second.sampler.load_state_dict(first.sampler.state_dict())
+    second.load_state_dict(first.state_dict())
+    assert "ends at generation batch 2, and the posterior is that of 3" in caplog.text

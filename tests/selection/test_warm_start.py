@@ -1,0 +1,398 @@
+"""A run that begins with another run's posterior: what is taken over, what is refused, that a resume needs none."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from accelerate import Accelerator
+from datasets import Dataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.rows import numbered_rows
+from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit, train
+from trl_vade import ThompsonSampler, VADEGRPOTrainer
+from trl_vade.data.row_keys import sample_keys
+from trl_vade.data.row_names import sample_ids
+from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
+from trl_vade.hub.posteriors.repository import stage_posterior
+from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
+from trl_vade.samplers.snapshot import load_snapshot, state_digest
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.on_time import OnTimeSelection
+from trl_vade.selection.report.record import read_run
+from trl_vade.selection.report.summary import summarise
+from trl_vade.selection.warm_start import evidence
+from trl_vade.trainer.initial_posterior import read_warm_start
+
+
+def table_of(names, alpha, beta, **metadata):
+    count = len(names)
+    alpha, beta = np.array(alpha, dtype=np.float64), np.array(beta, dtype=np.float64)
+    return PosteriorTable(
+        sample_id=list(names),
+        index=np.arange(count),
+        task=None,
+        alpha=alpha,
+        beta=beta,
+        visits=np.ones(count, dtype=np.int64),
+        pass_rate=(alpha + 1) / (alpha + beta + 2),
+        last_step=np.ones(count, dtype=np.int64),
+        metadata=metadata,
+    )
+
+
+def join(table, dataset, **changes):
+    return evidence(table, dataset, sample_keys(dataset)[0], **{"discount": 0.2} | changes)
+
+
+# -------------------------------------------------------------------------------------------------- what is taken over
+
+COUNTS = st.floats(0, 1e6, allow_subnormal=False)
+
+
+@settings(deadline=None, derandomize=True, max_examples=25)
+@given(data=st.data(), discount=st.floats(0.001, 1), here=st.integers(1, 12), there=st.integers(1, 12))
+def test_a_row_begins_with_the_discounted_counts_of_its_namesake_and_all_others_with_the_prior(
+    data, discount, here, there
+):
+    order = data.draw(st.permutations(range(here)))
+    counts = [data.draw(st.tuples(COUNTS, COUNTS)) for _ in range(there)]
+    table = table_of([f"row-{i}" for i in range(there)], *zip(*counts, strict=True))
+    sampler = ThompsonSampler(here)
+    warm = join(table, numbered_rows(here).select(order), discount=discount)
+    sampler.take_over(warm.sample_index, warm.successes, warm.trials)
+    for place, row in enumerate(order):
+        alpha, beta = counts[row] if row < there else (0.0, 0.0)
+        expected = (discount * alpha + 1) / (discount * (alpha + beta) + 2)
+        assert sampler.posterior.posterior_mean[place] == pytest.approx(expected, rel=1e-9)
+
+
+def test_rows_that_are_not_here_and_rows_in_another_order_change_nothing():
+    dataset = numbered_rows(6)
+    one = join(table_of(["row-1", "row-4"], [3, 0], [1, 4]), dataset)
+    other = join(table_of(["elsewhere", "row-4", "row-1"], [9, 0, 3], [9, 4, 1]), dataset)
+    digests = set()
+    for warm in (one, other):
+        sampler = ThompsonSampler(6)
+        sampler.take_over(warm.sample_index, warm.successes, warm.trials)
+        digests.add(state_digest(sampler))
+    assert len(digests) == 1
+    assert one.sample_index.tolist() == [1, 4]
+    assert one.trials.tolist() == pytest.approx([0.8, 0.8])
+
+
+@pytest.mark.parametrize(("matched", "accepted"), [(5, True), (4, False), (0, False)])
+def test_too_few_rows_in_common_are_another_data_set(matched, accepted):
+    names = [f"row-{i}" for i in range(matched)] + [f"other-{i}" for i in range(10 - matched)]
+    table = table_of(names, [1] * 10, [1] * 10)
+    if accepted:
+        assert len(join(table, numbered_rows(30), min_match=0.5).sample_index) == matched
+        return
+    with pytest.raises(SnapshotMismatchError, match=rf"of its 10 rows {matched} are among .* {10 * matched}% ") as no:
+        join(table, numbered_rows(30), min_match=0.5, source="user/repo")
+    for part in ("'user/repo'", "vade_warm_start_min_match=0.5", "'row-0'", "vade_posterior_init='prior'"):
+        assert part in str(no.value)
+    assert ("'other-0'" in str(no.value)) == (matched == 0)
+
+
+def test_a_small_part_of_a_large_posteriors_rows_is_enough_where_all_rows_here_are_among_them():
+    table = table_of([f"row-{i}" for i in range(100)], [1] * 100, [1] * 100)
+    assert len(join(table, numbered_rows(5), min_match=1).sample_index) == 5
+
+
+def test_an_empty_posterior_is_refused_unless_anything_is_accepted():
+    with pytest.raises(SnapshotMismatchError, match="of its 0 rows 0 are among the 5"):
+        join(table_of([], [], []), numbered_rows(5), min_match=0.01)
+    assert join(table_of([], [], []), numbered_rows(5), min_match=0).sample_index.tolist() == []
+
+
+def test_more_counts_than_a_sampler_takes_are_refused_before_a_model_is_loaded():
+    table = table_of(["row-1"], [2.0**53], [2.0**53])
+    assert join(table, numbered_rows(3), discount=0.5).trials.tolist() == [2.0**53]
+    with pytest.raises(SnapshotCorruptError, match="no run has more than 2"):
+        join(table, numbered_rows(3), discount=1.0)
+
+
+def test_two_names_of_one_row_are_refused():
+    dataset = numbered_rows(3)
+    key = f"{int(sample_keys(dataset)[0][1]) & (2**64 - 1):016x}"
+    with pytest.raises(SnapshotCorruptError, match="several rows that are one row"):
+        join(table_of(["row-1", key], [1, 1], [1, 1]), dataset)
+
+
+# -------------------------------------------------------------------------------------------------- the sampler
+
+
+def taught(rows, cooldown=5, greedy=True, **more):
+    """A sampler over 12 rows that has taken over that `rows` are right in a third of the cases."""
+    sampler = ThompsonSampler(12, cooldown=cooldown, greedy=greedy, **more)
+    sampler.take_over(rows, np.full(len(rows), 20.0), np.full(len(rows), 60.0))
+    return sampler
+
+
+def test_what_is_known_is_used_at_once_and_rows_rest_once_they_were_trained_on():
+    sampler = taught([3, 8, 9])
+    assert sampler.draw(2).sample_index.tolist() == [3, 8]  # 1/3 is the best there is; rows without evidence have 1/2
+    sampler.observe([3, 8], [20, 20], [60, 60])
+    assert sampler.draw(3).sample_index.tolist() == [9, 0, 1]
+    observed = ThompsonSampler(12, cooldown=5, greedy=True)
+    observed.observe([3, 8, 9], [20] * 3, [60] * 3)  # the same as rows that were trained on
+    assert not {3, 8, 9} & set(observed.draw(2).sample_index.tolist())
+
+
+def test_a_sampler_that_goes_on_from_its_state_knows_which_rows_need_no_rest():
+    first, second = taught([3, 8], greedy=False, seed=4), ThompsonSampler(12, cooldown=5, seed=4)
+    second.load_state_dict(first.state_dict())
+    for _ in range(8):
+        ours, theirs = first.draw(2).sample_index, second.draw(2).sample_index
+        assert ours.tolist() == theirs.tolist()
+        for sampler in (first, second):
+            sampler.observe(ours, [1, 2], [4, 4])
+    assert second.state_dict()["taken_over"] == 1
+    fresh = ThompsonSampler(12, cooldown=5, seed=4)
+    second.load_state_dict(fresh.state_dict())
+    assert state_digest(second) == state_digest(fresh)
+    assert "taken_over" not in second.state_dict()  # as in the files of earlier releases
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, "1", None, True, 2**60])
+def test_a_saved_step_that_no_run_can_have_taken_over_is_refused(value):
+    sampler = taught([3, 8])
+    before = state_digest(sampler)
+    with pytest.raises(SnapshotCorruptError, match="The saved taken_over is"):
+        sampler.load_state_dict(sampler.state_dict() | {"taken_over": value})
+    assert state_digest(sampler) == before
+
+
+def test_a_warm_start_is_a_step_and_a_line_but_no_generation_batch(tmp_path):
+    selection = OnTimeSelection(
+        ThompsonSampler(6),
+        numbered_rows(6),
+        num_groups=2,
+        num_generations=4,
+        accelerator=Accelerator(cpu=True),
+        log=SelectionLog(tmp_path),
+    )
+    selection.warm_start(join(table_of([], [], []), numbered_rows(6)).outcomes, "nothing")
+    assert (selection.sampler.posterior.step, selection.log.read()) == (0, [])
+    warm = join(table_of(["row-1", "row-4"], [3, 0], [1, 4]), numbered_rows(6), source="user/repo@abc")
+    selection.warm_start(warm.outcomes, warm.source)
+    (line,) = selection.log.read()
+    assert (line["warm_start"], line["step"], line["rollouts"]) == ("user/repo@abc", 1, 0)
+    assert line["effective_gradient_ratio"] is line["predicted_effective_ratio"] is None
+    assert selection.sampler.metrics()["coverage"] == 2 / 6
+    assert selection.state_dict()["outage"]["recent"] == [0.0, 0.0]  # an outage is told by verdicts of this run
+    selection.choose()
+    assert selection.in_flight.posterior_step == 1
+
+
+# -------------------------------------------------------------------------------------------------- the trainer
+
+
+@pytest.fixture(scope="module")
+def first_run(text_model_path, tmp_path_factory):
+    """The output directory of a run over the 24 rows of `make_text_rows`, of which it has seen some."""
+    from tests.support.rows import make_text_rows
+    from tests.support.runs import SMALL_RUN
+    from trl_vade import VADEGRPOConfig
+
+    args = VADEGRPOConfig(str(tmp_path_factory.mktemp("first")), **SMALL_RUN | {"max_steps": 4, "seed": 8})
+    trainer = train(text_model_path, make_text_rows(), args)
+    trainer.save_model()
+    return trainer.args.output_dir
+
+
+@pytest.fixture
+def warm_args(make_args, first_run):
+    """Arguments of a run that begins with the first run's posterior."""
+
+    def make(**changes):
+        return make_args(**{"vade_posterior_init": first_run} | changes)
+
+    return make
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_run_begins_with_what_the_first_one_knew_says_so_and_its_files_tell_it(
+    text_model_path, text_rows, warm_args, first_run, caplog
+):
+    trainer = train(text_model_path, text_rows, warm_args())
+    known = load_snapshot(first_run).sampler_state["posterior"]
+    warm, *batches = SelectionLog(trainer.args.output_dir).read()
+    table = posterior_table(load_snapshot(first_run))
+    assert warm["sample_index"] == known["sample_index"].tolist()
+    assert warm["successes"] == pytest.approx(0.2 * table.alpha)
+    assert warm["trials"] == pytest.approx(0.2 * (table.alpha + table.beta))
+    assert warm["warm_start"] == first_run
+    assert [line["step"] for line in batches] == [2, 3, 4, 5, 6, 7]
+    assert trainer.selection.rollouts == 6 * 16
+    assert logged(trainer, "vade/staleness") == [0.0] * 6
+    (said,) = [message for message in warnings_of(caplog) if "Warm start" in message]
+    rows = len(known["sample_index"])
+    assert 4 < rows < 24
+    assert f"from {first_run} (step 4, reward says_a_digit, generations a group 4)" in said
+    assert f"{rows} of its {rows} rows are here, and 20 % of their counts are taken over; 0 are not here" in said
+    assert f"{24 - rows} of the 24 rows here start from the prior" in said
+
+    trainer.save_model()
+    trainer.save_state()
+    run = read_run(trainer.args.output_dir)
+    summary = summarise(run)
+    assert summary["generation_batches"] == len(summary["effective_gradient_ratio"]) == 6
+    assert summary["rollouts"] == 96
+    replayed, posterior = run.posterior_at(7), trainer.selection.sampler.posterior
+    assert replayed.alpha.tolist() == posterior.alpha.tolist()
+    assert replayed.visits.tolist() == posterior.visits.tolist()
+
+
+def test_a_resume_repeats_the_run_and_needs_no_source(text_model_path, text_rows, warm_args, first_run, tmp_path):
+    source = shutil.copytree(first_run, tmp_path / "source")
+    changes = {"vade_posterior_init": str(source), "max_steps": 3}
+    whole = train(text_model_path, text_rows, warm_args(output_dir=str(tmp_path / "whole"), **changes))
+    saving = {"save_strategy": "steps", "save_steps": 2, "output_dir": str(tmp_path / "parts")}
+    parts = warm_args(**changes | saving)
+    train(text_model_path, text_rows, parts, callbacks=[StopAfter(2)])
+    shutil.rmtree(source)
+    resumed = VADEGRPOTrainer(text_model_path, says_a_digit, parts, text_rows)
+    resumed.train(resume_from_checkpoint=True)
+    assert_same_end(resumed, whole)
+    again = VADEGRPOTrainer(text_model_path, says_a_digit, parts, text_rows)
+    with pytest.raises(SnapshotNotFoundError, match="source"):  # begun anew, it needs what is gone
+        again.train()
+
+
+def test_a_source_that_is_not_there_is_refused_before_the_model_is_loaded(text_rows, make_args):
+    args = make_args(vade_posterior_init="/not/there")
+    with pytest.raises(SnapshotNotFoundError, match="/not/there"):
+        VADEGRPOTrainer("/no/model/either", says_a_digit, args, text_rows)
+
+
+def test_rows_of_another_data_set_are_refused_before_the_model_is_loaded(warm_args):
+    others = Dataset.from_list([{"prompt": [{"role": "user", "content": f"{i}"}], "limit": 1} for i in range(24)])
+    with pytest.raises(SnapshotMismatchError, match="0 are among the 24"):
+        VADEGRPOTrainer("/no/model", says_a_digit, warm_args(), others)
+
+
+def test_with_any_match_accepted_such_a_run_is_one_without_a_warm_start(
+    text_model_path, text_rows, make_args, warm_args, caplog, tmp_path
+):
+    others = text_rows.map(lambda row, i: {"id": f"other-{i}"}, with_indices=True)
+    warm = train(text_model_path, others, warm_args(vade_warm_start_min_match=0.0, max_steps=2))
+    assert any("No row of" in message for message in warnings_of(caplog))
+    plain = train(text_model_path, others, make_args(output_dir=str(tmp_path / "plain"), max_steps=2))
+    assert_same_end(warm, plain)
+
+
+def test_evidence_of_another_kind_is_said_with_both_sides(text_rows, warm_args, caplog):
+    args = warm_args(vade_success_threshold=0.25, num_generations=8)
+    assert read_warm_start(args, text_rows, success_reward="another") is not None
+    _, said = warnings_of(caplog)
+    for part in ("'success_reward': 'says_a_digit'", "'another'", "'success_threshold': 0.5", "0.25", "4", "8"):
+        assert part in said
+
+
+def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm_args, first_run, tmp_path, caplog):
+    facts = {"format_version": 1, "global_step": 4, "generation_batches": 4, "num_samples": 24}
+    facts |= {
+        "base_model": "\x1b[31mevil\nWARNING all is well",
+        "success_reward": ["\x07" * 999],
+        "num_generations": "4\n",
+    }
+    table = table_of(sample_ids(text_rows, sample_keys(text_rows)[0]), [1] * 24, [1] * 24, **facts)
+    stage_posterior(tmp_path / "evil", table)
+    read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "evil")), text_rows, success_reward="right")
+    summary, doubt = warnings_of(caplog)
+    for line in (summary, doubt):
+        assert line.isprintable()
+        assert len(line) < 1000
+    assert r"model '\x1b[31mevil\nWARNING all is well'" in summary
+
+
+def test_a_folder_of_the_shared_form_names_rows_by_their_ids(text_rows, warm_args, first_run, tmp_path):
+    names = sample_ids(text_rows, sample_keys(text_rows)[0])
+    table = posterior_table(load_snapshot(first_run), sample_id=names)
+    stage_posterior(tmp_path / "shared", table)
+    ours = read_warm_start(warm_args(), text_rows)
+    shared = read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "shared")), text_rows)
+    assert shared.sample_index.tolist() == ours.sample_index.tolist()
+    assert shared.trials.tolist() == ours.trials.tolist()
+
+
+def test_without_the_column_of_ids_rows_are_known_as_the_run_knows_them(
+    text_model_path, text_rows, make_args, tmp_path
+):
+    hidden = {"remove_unused_columns": True, "max_steps": 1}
+
+    def right(completions, **columns):
+        return [1.0, 0.0] * (len(completions) // 2)
+
+    first = train(text_model_path, text_rows, make_args(output_dir=str(tmp_path / "first"), **hidden), reward=right)
+    first.save_model()
+    warm = read_warm_start(make_args(vade_posterior_init=first.args.output_dir, **hidden), text_rows)
+    assert sorted(warm.sample_index) == np.flatnonzero(first.selection.sampler.posterior.visits).tolist()
+
+
+def test_another_way_to_begin_and_a_stream_read_nothing(text_rows, make_args):
+    assert [read_warm_start(make_args(vade_posterior_init=word), text_rows) for word in ("prior", "rollout")] == [
+        None,
+        None,
+    ]
+    assert read_warm_start(make_args(vade_posterior_init="/not/there"), text_rows.to_iterable_dataset()) is None
+
+
+# ------------------------------------------------------------------------------------------------------- two processes
+
+BODY = """
+import json, os, sys
+from pathlib import Path
+from datasets import Dataset
+from trl_vade import VADEGRPOConfig
+from trl_vade.errors import VADEError
+from trl_vade.selection.warm_start import read_warm_start
+
+folder, source = Path(sys.argv[1]), sys.argv[2]
+if os.environ["RANK"] != "0":
+    os.chdir("/")  # a relative source is another place here, as on a node with disks of its own
+args = VADEGRPOConfig(str(folder), use_cpu=True, bf16=False, vade_posterior_init="./" + source)
+rows = Dataset.from_dict({"prompt": [f"question {i}" for i in range(8)], "id": [f"row-{i}" for i in range(8)]})
+try:
+    warm = read_warm_start(args, rows)
+    said = [warm.sample_index.tolist(), warm.trials.tolist()]
+except VADEError as error:
+    said = [type(error).__name__, str(error)]
+(folder / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(said))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("there", [True, False])
+def test_all_processes_have_what_the_main_one_read_or_its_error(tmp_path, there):
+    script = tmp_path / "body.py"
+    script.write_text(BODY)
+    if there:
+        facts = {"format_version": 1, "global_step": 4, "generation_batches": 4, "num_samples": 8}
+        stage_posterior(tmp_path / "source", table_of(["row-1", "row-5"], [3, 0], [1, 4], **facts))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    launch = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={port}"]
+    finished = subprocess.run(
+        [sys.executable, *launch, str(script), str(tmp_path), "source"],
+        cwd=tmp_path,
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    one, other = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))
+    assert one == other
+    assert one[0] == ([1, 5] if there else "SnapshotNotFoundError")

@@ -1,0 +1,383 @@
+"""The stand-in itself: the real clients must find in it what they find on the Hub, faults included.
+
+And what huggingface_hub 2.4 makes of each failure, on which `trl_vade/hub/uploading.py` rests.
+"""
+
+import json
+import sysconfig
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from huggingface_hub import (
+    CommitOperationAdd,
+    CommitOperationDelete,
+    HfApi,
+    create_commit,
+    create_repo,
+    get_paths_info,
+    get_session,
+    hf_hub_download,
+    set_client_factory,
+    verify_repo_checksums,
+    whoami,
+)
+from huggingface_hub.utils._http import default_client_factory
+
+from tests.support.hub import offline
+from tests.support.loopback_hub import LoopbackHub, git_oid, run_client, sha256
+
+# What huggingface_hub 2.4 itself does with each LFS file.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload raw bytes:DeprecationWarning")
+
+HF = Path(sysconfig.get_path("scripts"), "hf")  # the command
+CARD = """---
+license: mit
+configs:
+- config_name: latest
+  default: true
+  data_files: step-000200/*.parquet
+- config_name: step-000100
+  data_files: step-000100/*.parquet
+---
+Rows of a test.
+"""
+OVER_THE_THRESHOLD = bytes(range(256)) * (4 * 2**10 + 1)  # 1 MiB and 256 bytes
+ROWS = {"repo_id": "you/rows", "repo_type": "dataset"}
+
+
+def failure(call, *args, **kwargs):
+    """What the call raises: the exception's type, and the status of the answer, its own or that of its cause."""
+    try:
+        call(*args, **kwargs)
+    except Exception as error:
+        responses = [getattr(one, "response", None) for one in (error, error.__cause__)]
+        return type(error).__name__, next((one.status_code for one in responses if one is not None), None)
+    return "none", None
+
+
+def commit(**files):
+    """Commit files to the repo "you/rows" by the client: their contents by name, with a dot for each "_"."""
+    operations = [CommitOperationAdd(name.replace("_", "."), data) for name, data in files.items()]
+    return create_commit(**ROWS, operations=operations, commit_message="files")
+
+
+def asked(hub, pattern):
+    """How many requests have gone to the hub with `pattern` in them."""
+    return sum(pattern in request for request in hub.requests)
+
+
+@pytest.fixture
+def hub(hub):
+    hub.lfs_threshold = 2**20
+    return hub
+
+
+@pytest.fixture
+def repo(hub):
+    """A data set repo with one file, which no client has put there."""
+    repo = hub.add_repo("datasets/you/rows")
+    repo.add("main", "a file", "", repo.files() | {"README.md": CARD.encode()})
+    return repo
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a file of each kind: a card, Parquet, and one over the threshold."""
+    folder = tmp_path / "folder"
+    for step, rows in ((100, [1, 2, 3]), (200, [4, 5])):
+        (folder / f"step-{step:06}").mkdir(parents=True)
+        pq.write_table(pa.table({"row": rows}), folder / f"step-{step:06}" / "posterior.parquet")
+    (folder / "README.md").write_text(CARD)
+    (folder / "state.dat").write_bytes(OVER_THE_THRESHOLD)
+    return folder
+
+
+def local_files(folder):
+    files = (path for path in folder.rglob("*") if path.is_file() and ".cache" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+# What is on the Hub: the commands, the libraries.
+
+
+def test_the_hf_command_uploads_a_folder_byte_for_byte_and_downloads_it(hub, folder, tmp_path):
+    upload = [HF, "upload", "you/rows", folder, ".", "--repo-type", "dataset"]
+    run_client(hub, upload, tmp_path)
+    repo = hub.repos["datasets/you/rows"]
+    arrived = repo.files()
+    assert arrived.pop(".gitattributes")
+    assert arrived == local_files(folder)
+    assert repo.commit().lfs == {"step-000100/posterior.parquet", "step-000200/posterior.parquet", "state.dat"}
+    assert [commit.title for commit in repo.history()] == ["Upload folder using huggingface_hub", "initial commit"]
+    assert asked(hub, "PUT /lfs-storage/") == 3
+    assert hub.tokens == {hub.token}
+    assert "No files have been modified" in run_client(hub, upload, tmp_path).stderr
+    assert len(repo.history()) == 2
+    run_client(hub, [HF, "download", "you/rows", "--repo-type", "dataset", "--local-dir", "copy"], tmp_path)
+    copied = local_files(tmp_path / "copy")
+    assert copied.pop(".gitattributes")
+    assert copied == local_files(folder)
+
+
+def test_the_hf_command_knows_its_user_and_creates_a_repo_of_an_organisation(hub, tmp_path):
+    told = run_client(hub, [HF, "auth", "whoami", "--format", "json"], tmp_path)
+    assert {name: json.loads(told.stdout)[name] for name in ("user", "orgs")} == {"user": "you", "orgs": "acme"}
+    run_client(hub, [HF, "repos", "create", "acme/rows", "--repo-type", "dataset", "--private"], tmp_path)
+    assert hub.repos["datasets/acme/rows"].private
+    assert hub.token not in told.stdout + told.stderr
+
+
+def test_load_dataset_reads_the_configs_of_the_card_and_those_of_a_pinned_revision(hub, folder, tmp_path):
+    api = HfApi()
+    first = api.upload_folder(folder_path=folder, repo_id=create_repo(**ROWS).repo_id, repo_type="dataset").oid
+    pq.write_table(pa.table({"row": [6]}), folder / "step-000200" / "more.parquet")
+    api.upload_folder(folder_path=folder, **ROWS)
+    code = f"""
+    import json
+    from datasets import get_dataset_config_names, load_dataset
+    def rows(*args, **kwargs):
+        return [row["row"] for row in load_dataset("you/rows", *args, split="train", **kwargs)]
+    found = [get_dataset_config_names("you/rows"), rows(), rows("step-000100"), rows(revision={first!r})]
+    print(json.dumps([*found, rows(streaming=True)]))
+    """
+    # Without torch, which a streamed data set would import for seconds.
+    printed = run_client(hub, code, tmp_path, USE_TORCH="0").stdout.splitlines()[-1]
+    assert json.loads(printed) == [["latest", "step-000100"], [6, 4, 5], [1, 2, 3], [4, 5], [6, 4, 5]]
+
+
+def test_load_dataset_in_this_process_reads_the_hub_of_its_test(hub, folder):
+    import datasets
+
+    assert hub.url == datasets.config.HF_ENDPOINT
+    HfApi().upload_folder(folder_path=folder, repo_id=create_repo(**ROWS).repo_id, repo_type="dataset")
+    assert datasets.load_dataset("you/rows", split="train")["row"][:] == [4, 5]
+
+
+def test_a_config_of_transformers_is_pushed_and_found_again(hub, tmp_path):
+    from transformers import AutoConfig, Qwen2Config
+
+    Qwen2Config(hidden_size=24, num_attention_heads=2, num_key_value_heads=2).push_to_hub("acme/model", revision="v/1")
+    assert set(hub.repos["acme/model"].files("v/1")) == {".gitattributes", "README.md", "config.json"}
+    assert AutoConfig.from_pretrained("acme/model", revision="v/1").hidden_size == 24
+    with offline():  # from the cache
+        assert AutoConfig.from_pretrained("acme/model", revision="v/1").hidden_size == 24
+        assert failure(whoami) == ("OfflineModeIsEnabled", None)
+    assert whoami()["name"] == "you"
+
+
+def test_the_clients_are_offline_again_after_a_test_with_a_hub():
+    import datasets
+    from huggingface_hub import constants, hf_api
+
+    assert constants.HF_HUB_OFFLINE
+    assert datasets.config.HF_HUB_OFFLINE
+    assert hf_api.api.endpoint == datasets.config.HF_ENDPOINT == constants.ENDPOINT
+    assert "127.0.0.1" not in constants.ENDPOINT
+    assert failure(whoami, token="hf_any") == ("OfflineModeIsEnabled", None)
+
+
+def test_branches_and_tags_hold_what_was_committed_to_them(hub, repo):
+    api, first = HfApi(), repo.commit().oid
+    api.create_tag(tag="v1", **ROWS)
+    api.create_branch(branch="run/1", revision="v1", **ROWS)
+    api.create_branch(branch="run/2", **ROWS)
+    api.delete_branch(branch="run/2", **ROWS)
+    api.upload_file(path_or_fileobj=b"on the branch", path_in_repo="a/b c.txt", revision="run/1", **ROWS)
+    api.delete_file("README.md", **ROWS)
+    refs = api.list_repo_refs(**ROWS)
+    assert [ref.name for ref in (*refs.branches, *refs.tags)] == ["main", "run/1", "v1"]
+    assert api.list_repo_files(**ROWS) == [".gitattributes"]
+    assert api.list_repo_files(revision="v1", **ROWS) == [".gitattributes", "README.md"]
+    assert sorted(api.list_repo_files(revision="run/1", **ROWS)) == [".gitattributes", "README.md", "a/b c.txt"]
+    assert repo.commit("v1").oid == first
+    assert repo.files("run/1")["a/b c.txt"] == b"on the branch"
+
+
+def test_a_snapshot_of_a_model_is_the_files_that_were_committed(hub, tmp_path):
+    api = HfApi()
+    api.create_repo("model", private=True)
+    files = {"config.json": b"{}", "model.safetensors": bytes(2**10), "a/empty.txt": b"", "late.txt": b"x"}
+    api.create_commit("you/model", [CommitOperationAdd(*file) for file in files.items()], commit_message="all")
+    api.create_commit("you/model", [CommitOperationDelete("late.txt")], commit_message="less")
+    api.snapshot_download("you/model", local_dir=tmp_path / "copy", ignore_patterns=".gitattributes")
+    late = api.hf_hub_download("you/model", "late.txt", revision=api.list_repo_commits("you/model")[1].commit_id)
+    assert Path(late).read_bytes() == files.pop("late.txt")
+    assert local_files(tmp_path / "copy") == files
+    siblings = api.model_info("you/model", files_metadata=True).siblings
+    assert {file.rfilename: file.size for file in siblings}.items() > {"config.json": 2, "a/empty.txt": 0}.items()
+    assert hub.repos["you/model"].private
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("token", "refusals"),
+    [
+        ("hf_wrong", [("HfHubHTTPError", 401)] * 3),
+        ("hf_read_only", [("HfHubHTTPError", 403), ("HfHubHTTPError", 403), ("none", None)]),
+        ("", [("HfHubHTTPError", 401), ("RepositoryNotFoundError", 401), ("none", None)]),
+    ],
+)
+def test_a_token_without_the_right_to_write_changes_nothing(hub, repo, monkeypatch, token, refusals):
+    monkeypatch.setenv("HF_TOKEN", token)
+    read = failure(HfApi().dataset_info, "you/rows")
+    assert [failure(create_repo, "you/new"), failure(commit, x=b"x"), read] == refusals
+    assert hub.repos.keys() == {"datasets/you/rows"}
+    assert len(repo.history()) == 2
+    assert hub.tokens == {token} - {""}
+
+
+def test_the_repos_of_an_organisation_are_written_by_its_members_and_those_of_others_read(hub):
+    assert [org["name"] for org in whoami()["orgs"]] == ["acme"]
+    create_repo("acme/model")
+    hub.add_repo("others/model")
+    HfApi().upload_file(path_or_fileobj=b"x", path_in_repo="x", repo_id="acme/model")
+    assert hub.repos["acme/model"].files()["x"] == b"x"
+    assert Path(hf_hub_download("others/model", ".gitattributes")).exists()
+    refused = failure(HfApi().upload_file, path_or_fileobj=b"x", path_in_repo="x", repo_id="others/model")
+    assert refused == ("HfHubHTTPError", 403)
+    assert failure(create_repo, "others/new") == ("HfHubHTTPError", 403)
+
+
+@pytest.mark.parametrize("owner", ["you", "acme", "others"])
+def test_a_private_repo_is_seen_with_a_token_of_its_owner_only(hub, monkeypatch, owner):
+    hub.add_repo(f"{owner}/secret", private=True)
+    asks = HfApi().model_info, hf_hub_download
+    calls = [(asks[0], f"{owner}/secret"), (asks[1], f"{owner}/secret", ".gitattributes")]
+    monkeypatch.delenv("HF_TOKEN")
+    assert [failure(*call) for call in calls] == [("RepositoryNotFoundError", 401)] * 2
+    monkeypatch.setenv("HF_TOKEN", hub.token)
+    seen = ("RepositoryNotFoundError", 404) if owner == "others" else ("none", None)
+    assert [failure(*call) for call in calls] == [seen] * 2
+
+
+def test_what_is_not_there_or_must_not_be_is_an_exception_of_the_clients_own(hub, repo):
+    first, api = repo.history()[-1].oid, HfApi()
+    late = {"path_or_fileobj": b"x", "path_in_repo": "x.txt", "parent_commit": first}
+    broken = {"path_or_fileobj": b"---\na: [\n---\n", "path_in_repo": "README.md"}
+    assert failure(create_repo, **ROWS) == ("HfHubHTTPError", 409)
+    assert failure(api.model_info, "you/rows") == ("RepositoryNotFoundError", 404)
+    assert failure(hf_hub_download, filename="no.txt", **ROWS) == ("RemoteEntryNotFoundError", 404)
+    assert failure(hf_hub_download, filename="a", revision="no", **ROWS) == ("RevisionNotFoundError", 404)
+    assert failure(api.upload_file, **late, **ROWS) == ("HfHubHTTPError", 412)
+    assert failure(api.upload_file, **broken, **ROWS) == ("ValueError", 400)
+    assert len(repo.history()) == 2
+
+
+# What goes wrong. The client has retries of its own, but not for the commit, nor for the small requests around it.
+
+
+@pytest.mark.parametrize(
+    ("fault", "raised", "in_effect"),
+    [
+        ({"status": 401}, ("HfHubHTTPError", 401), False),
+        ({"status": 403}, ("HfHubHTTPError", 403), False),
+        ({"status": 404, "headers": {"X-Error-Code": "RepoNotFound"}}, ("RepositoryNotFoundError", 404), False),
+        ({"status": 404, "headers": {"X-Error-Code": "RevisionNotFound"}}, ("RevisionNotFoundError", 404), False),
+        ({"status": 409}, ("HfHubHTTPError", 409), False),
+        ({"status": 412}, ("HfHubHTTPError", 412), False),
+        ({"status": 429, "headers": {"Retry-After": "30"}}, ("HfHubHTTPError", 429), False),
+        ({"status": 500}, ("HfHubHTTPError", 500), False),
+        ({"status": 500, "applied": True}, ("HfHubHTTPError", 500), True),
+        ({"status": 503}, ("HfHubHTTPError", 503), False),
+        ({}, ("RemoteProtocolError", None), False),
+        ({"applied": True}, ("RemoteProtocolError", None), True),
+        ({"delay": 0.2}, ("none", None), True),
+        ({"corrupt": True}, ("none", None), True),
+    ],
+)
+def test_a_commit_that_fails_is_not_sent_again_and_may_be_in_effect(hub, repo, fault, raised, in_effect):
+    hub.fault("/commit/main", **fault)
+    assert failure(commit, x_txt=b"x") == raised
+    assert ("x.txt" in repo.files()) == in_effect
+    assert asked(hub, "/commit/") == 1
+    assert failure(commit, x_txt=b"x") == ("none", None)
+    assert repo.files()["x.txt"] == b"x"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "status", "raised", "requests"),
+    [
+        ("/preupload/", 403, ("HfHubHTTPError", 403), 1),
+        ("/preupload/", 429, ("HfHubHTTPError", 429), 6),
+        ("/preupload/", 500, ("HfHubHTTPError", 500), 6),
+        ("/preupload/", None, ("RemoteProtocolError", None), 6),
+        ("/objects/batch", 503, ("HfHubHTTPError", 503), 6),
+        ("PUT /lfs-storage/", 403, ("RuntimeError", 403), 1),  # no HTTP error: that is its cause
+        ("PUT /lfs-storage/", 500, ("RuntimeError", 500), 6),
+        ("PUT /lfs-storage/", None, ("RuntimeError", None), 6),
+        ("/objects/verify", 404, ("RuntimeError", 404), 1),
+        ("/validate-yaml", 500, ("HfHubHTTPError", 500), 1),
+        ("/validate-yaml", 503, ("JSONDecodeError", None), 1),  # a ValueError: it does not look at the status first
+    ],
+)
+def test_before_the_commit_the_client_tries_six_times_where_that_can_help(
+    hub, repo, pattern, status, raised, requests
+):
+    hub.fault(pattern, status=status, times=99)
+    assert failure(commit, README_md=b"---\nlicense: mit\n---\n", x_bin=b"x") == raised
+    assert asked(hub, pattern) == requests
+    assert len(repo.history()) == 2
+
+
+def test_a_short_outage_is_over_before_the_client_gives_up(hub, repo):
+    for pattern, status in {"/preupload/": 503, "/objects/batch": None, "PUT": 500, "/verify": 429}.items():
+        hub.fault(pattern, status=status)
+    commit(x_txt=bytes(2**20 + 1))
+    tried = [asked(hub, part) for part in ("/preupload/", "/objects/batch", "PUT", "/verify", "/commit/")]
+    assert tried == [2, 2, 2, 2, 1]
+    assert repo.files()["x.txt"] == bytes(2**20 + 1)
+
+
+def test_an_upload_waits_for_an_answer_without_a_limit_unless_the_client_is_another_one(hub, repo):
+    client = get_session()
+    assert client.timeout.as_dict() == dict.fromkeys(("connect", "read", "write", "pool"))
+    hub.fault("/commit/", delay=60)
+    try:
+        set_client_factory(lambda: type(client)(timeout=0.5))
+        assert failure(commit, x_txt=b"x") == ("ReadTimeout", None)
+    finally:
+        set_client_factory(default_client_factory)
+    assert repo.files()["x.txt"] == b"x"
+
+
+def test_the_client_does_not_notice_that_the_hub_stores_other_bytes(hub, repo):
+    hub.fault("PUT /lfs-storage/", corrupt=True)
+    hub.fault("/commit/", corrupt=True)
+    sent = {"x_bin": b"weights", "x_txt": b"words"}
+    commit(**sent)
+    lfs, regular = get_paths_info(**ROWS, paths=["x.bin", "x.txt"])
+    assert lfs.lfs.sha256 == sha256(repo.files()["x.bin"]) != sha256(b"weights")
+    assert regular.blob_id == git_oid(repo.files()["x.txt"]) != git_oid(b"words")
+    commit(**sent)  # mends both: what is damaged counts as changed, and as not uploaded
+    assert [repo.files()[path] for path in ("x.bin", "x.txt")] == [b"weights", b"words"]
+
+
+def test_a_fault_can_last_until_a_request(hub, repo):
+    hub.fault("PUT /lfs-storage/", corrupt=True, times=100, until="/commit/")
+    sent = {"x_bin": b"weights", "y_bin": b"moments"}
+    commit(**sent)
+    assert not {*sent.values()} & {*repo.files().values()}
+    commit(**sent)
+    assert {*sent.values()} <= {*repo.files().values()}
+
+
+def test_the_client_does_not_notice_that_a_download_has_other_bytes_unless_it_is_asked_to_verify(hub, repo):
+    commit(x_bin=b"weights")
+    hub.fault("GET .*/resolve/", corrupt=True)
+    for _ in range(2):  # the second time from the cache, under the name of the right hash
+        path = Path(hf_hub_download(filename="x.bin", **ROWS))
+        assert path.read_bytes() == b"veights"
+        assert path.resolve().name == sha256(b"weights")
+    assert [wrong["path"] for wrong in verify_repo_checksums(**ROWS).mismatches] == ["x.bin"]
+
+
+def test_a_mistake_of_the_stand_in_fails_the_test_and_so_does_a_client_with_its_output(tmp_path):
+    hub = LoopbackHub()
+    hub.repos["you/model"] = "no repo"
+    code = "from huggingface_hub import model_info; model_info('you/model')"
+    with pytest.raises(AttributeError), hub, pytest.raises(AssertionError, match=r"exit status 1\n(?s:.*)error '500"):
+        run_client(hub, code, tmp_path)

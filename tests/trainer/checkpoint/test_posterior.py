@@ -1,0 +1,327 @@
+"""What a checkpoint of a real run holds, and whom it serves; that it resumes exactly is in integration/test_resume."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import Dataset, concatenate_datasets
+from trl import GRPOConfig, GRPOTrainer
+
+from tests.support.rows import numbered_rows
+from tests.support.runs import (
+    assert_equal_weights,
+    first_letter,
+    logged,
+    rows_with_images,
+    says_a_digit,
+    train,
+    weights,
+)
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_snapshot
+from trl_vade.errors import CheckpointIncompleteError, ReplicaDivergenceError, SnapshotError, SnapshotMismatchError
+from trl_vade.hub.posteriors.facts import fact_rows
+from trl_vade.hub.posteriors.table import posterior_table
+from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.checkpoint.generation_batch import file_name
+from trl_vade.trainer.checkpoint.posterior import save_posterior
+
+
+def test_the_stock_trainer_still_resumes_a_qwen_without_its_weights(vision_model_path, make_args, caplog):
+    """When this fails, transformers loads them, and `weights.py` with its three overrides can go."""
+    rows = rows_with_images()
+    args = make_args(GRPOConfig, max_steps=2, save_strategy="steps", save_steps=1)
+    first = train(vision_model_path, rows, args, first_letter, trainer_class=GRPOTrainer)
+    resumed = GRPOTrainer(vision_model_path, first_letter, make_args(GRPOConfig, max_steps=2), rows)
+    resumed.train(resume_from_checkpoint=str(Path(args.output_dir) / "checkpoint-2"))  # nothing is left to train
+    assert "missing keys in the checkpoint" in caplog.text
+    assert not weights(first)["lm_head.weight"].equal(weights(resumed)["lm_head.weight"])
+
+
+def test_the_best_model_is_loaded_with_its_weights_at_the_end(vision_model_path, make_args):
+    from transformers import AutoModelForImageTextToText
+
+    rows, evaluations = rows_with_images(), []
+    held_out = rows.select(range(4)).map(lambda row: {"task": "held out"})
+
+    def best_at_first(completions, task, **kwargs):
+        if task[0] != "held out":
+            return first_letter(completions)
+        evaluations.append(1)
+        return [1.0 / len(evaluations)] * len(completions)
+
+    args = make_args(
+        save_strategy="steps",
+        save_steps=1,
+        max_steps=3,
+        eval_strategy="steps",
+        eval_steps=1,
+        per_device_eval_batch_size=16,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_reward",
+    )
+    trainer = VADEGRPOTrainer(vision_model_path, best_at_first, args, rows, eval_dataset=held_out)
+    trainer.train()
+    best, last = (Path(args.output_dir) / f"checkpoint-{step}" for step in (1, 3))
+    assert Path(trainer.state.best_model_checkpoint) == best
+    saved = [AutoModelForImageTextToText.from_pretrained(path).state_dict() for path in (best, last)]
+    assert_equal_weights(weights(trainer), saved[0])
+    assert not saved[0]["lm_head.weight"].equal(saved[1]["lm_head.weight"])
+
+
+def test_only_a_checkpoint_inside_a_generation_batch_holds_its_completions(text_model_path, text_rows, make_args):
+    args = make_args(save_strategy="steps", save_steps=1, num_iterations=2, max_steps=3)
+    trainer = train(text_model_path, text_rows, args)
+    output_dir = Path(args.output_dir)
+    assert [(output_dir / f"checkpoint-{step}" / file_name(0)).exists() for step in (1, 2, 3)] == [True, False, True]
+    trainer.save_model(_internal_call=True)  # as push_to_hub calls it: completions belong to a checkpoint alone
+    assert not (output_dir / file_name(0)).exists()
+
+
+def test_completions_that_are_not_there_are_generated_anew_and_the_log_says_so(
+    text_model_path, text_rows, make_args, caplog
+):
+    args = make_args(save_strategy="steps", save_steps=1, num_iterations=2, max_steps=3)
+    train(text_model_path, text_rows, args)
+    checkpoint = Path(args.output_dir) / "checkpoint-1"
+    (checkpoint / file_name(0)).unlink()
+    resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    resumed.train(resume_from_checkpoint=str(checkpoint))
+    assert "a new generation batch is chosen and generated" in caplog.text
+    assert resumed.selection.sampler.posterior.step == 3
+    assert set(logged(resumed, "vade/staleness")) == {0.0}
+
+
+def test_completions_of_another_checkpoint_are_refused(text_model_path, text_rows, make_args):
+    args = make_args(save_strategy="steps", save_steps=1, num_iterations=2, max_steps=3)
+    train(text_model_path, text_rows, args)
+    first, third = (Path(args.output_dir) / f"checkpoint-{step}" / file_name(0) for step in (1, 3))
+    third.write_bytes(first.read_bytes())
+    with pytest.raises(SnapshotError, match=file_name(0)):
+        VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows).train(resume_from_checkpoint=str(third.parent))
+
+
+def test_the_checkpoint_and_the_output_directory_hold_the_posterior(text_model_path, text_rows, make_args):
+    args = make_args(save_strategy="steps", save_steps=3)
+    trainer = train(text_model_path, text_rows, args)
+    output_dir = Path(args.output_dir)
+    assert load_snapshot(output_dir / "checkpoint-3").sampler_state["posterior"]["step"] == 3
+    assert load_snapshot(output_dir).sampler_state["posterior"]["step"] == 6
+    metadata = load_snapshot(output_dir).metadata
+    assert metadata["num_generations"] == 4
+    assert metadata["success_reward"] == "says_a_digit"
+    assert metadata["base_model"] is None  # a folder of this machine
+    assert metadata["run"]["rollouts"] == 96
+    state = json.loads((output_dir / "checkpoint-3" / "trainer_state.json").read_text())
+    digest = load_snapshot(output_dir / "checkpoint-3").digest
+    assert state["stateful_callbacks"]["PosteriorState"]["attributes"] == {"step": 3, "digest": digest}
+    trainer.save_model(str(output_dir / "elsewhere"))
+    assert load_snapshot(output_dir / "elsewhere").sampler_state["posterior"]["step"] == 6
+
+
+MISMATCHES = {  # changes of the arguments, what becomes of the rows, and what the error must name
+    "group size": ({"num_generations": 2}, None, ["'num_generations': 4", "'num_generations': 2"]),
+    "threshold": ({"vade_success_threshold": 0.9}, None, ["'success_threshold': 0.5", "'success_threshold': 0.9"]),
+    "decay": ({"vade_decay_sampled": 0.3}, None, ["decay_sampled is 0.2 in the saved state and 0.3 here"]),
+    "sampler": ({"vade_sampler": "uniform"}, None, ["kind is 'thompson' in the saved state and 'uniform' here"]),
+    "a row fewer": ({}, range(23), ["dataset_fingerprint", "24 training rows there, 23 here"]),
+    "reordered": ({}, range(23, -1, -1), ["24 training rows there, 24 here; of the 8 rows scored there, 8 are here"]),
+}
+
+
+def test_a_local_base_model_stays_unknown_wherever_the_posterior_is_published_from(
+    text_model_path, text_rows, make_args, tmp_path, monkeypatch
+):
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs" / "sft").symlink_to(text_model_path)
+    monkeypatch.chdir(tmp_path)
+    trainer = VADEGRPOTrainer("outputs/sft", says_a_digit, make_args(), text_rows)
+    assert trainer.model.config._name_or_path == "outputs/sft"
+    save_posterior(trainer, tmp_path / "local", checkpoint=False)
+    trainer.model.config._name_or_path = "you/sft"  # nothing here is called that: it came from the Hub
+    save_posterior(trainer, tmp_path / "hub", checkpoint=False)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    tables = [posterior_table(load_snapshot(tmp_path / folder)) for folder in ("local", "hub")]
+    assert [table.metadata.get("base_model") for table in tables] == [None, "you/sft"]
+    assert [dict(fact_rows(table)).get("model it began with") for table in tables] == [
+        None,
+        "[you/sft](https://huggingface.co/you/sft)",
+    ]
+
+
+@pytest.fixture
+def saved(text_model_path, text_rows, make_args):
+    """A run of two generation batches with a checkpoint of each; returns the trainer and the path of the second."""
+    trainer = train(text_model_path, text_rows, make_args(save_strategy="steps", save_steps=1, max_steps=2))
+    return trainer, Path(trainer.args.output_dir) / "checkpoint-2"
+
+
+@pytest.fixture
+def resume(text_model_path, text_rows, make_args, saved):
+    """Go on from the saved run to step 4, with other arguments or rows."""
+
+    def go_on(rows=text_rows, reward=says_a_digit, checkpoint=None, **changes):
+        args = make_args(**{"save_strategy": "steps", "save_steps": 1, "max_steps": 4} | changes)
+        trainer = VADEGRPOTrainer(text_model_path, reward, args, rows)
+        trainer.train(resume_from_checkpoint=str(checkpoint or saved[1]))
+        return trainer
+
+    return go_on
+
+
+@pytest.mark.parametrize("case", MISMATCHES)
+def test_a_posterior_of_another_run_is_refused_by_name_with_both_sides_and_the_ways_out(resume, text_rows, case):
+    changes, order, named = MISMATCHES[case]
+    with pytest.raises(SnapshotMismatchError) as error:
+        resume(text_rows if order is None else text_rows.select(order), **changes)
+    for part in [*named, "vade_on_mismatch", "'join'", "'reset'"]:
+        assert part in str(error.value)
+
+
+def test_a_posterior_of_another_success_signal_is_refused(resume):
+    def is_short(completions, **kwargs):
+        return [0.0] * len(completions)
+
+    with pytest.raises(SnapshotMismatchError, match=r"'says_a_digit'.* there.*'is_short'.* here"):
+        resume(reward=is_short)
+    with pytest.raises(SnapshotMismatchError, match="pass rates under another success signal"):
+        resume(reward=is_short, vade_on_mismatch="join")
+
+
+@pytest.mark.parametrize("case", MISMATCHES)
+def test_reset_starts_the_posterior_again_with_the_weights_of_the_checkpoint(saved, resume, text_rows, caplog, case):
+    changes, order, _ = MISMATCHES[case]
+    lines = SelectionLog(saved[0].args.output_dir).read()
+    trainer = resume(text_rows if order is None else text_rows.select(order), vade_on_mismatch="reset", **changes)
+    assert trainer.state.global_step == 4
+    assert trainer.selection.sampler.posterior.step == 2
+    assert "vade_on_mismatch='reset'" in caplog.text
+    assert "The posterior starts again, as vade_posterior_init says (prior), for all" in caplog.text
+    log = SelectionLog(trainer.args.output_dir)
+    assert [line["step"] for line in log.read()] == [1, 2]
+    kept = log.path.with_name("vade_selection_until_000002.jsonl")  # nothing is lost: what was chosen before
+    assert [json.loads(line) for line in kept.read_text().splitlines()] == lines
+
+
+def test_reset_is_a_way_out_of_a_damaged_posterior_too(saved, resume, caplog):
+    (saved[1] / "vade_posterior.safetensors").write_bytes(b"damaged")
+    with pytest.raises(SnapshotError, match="'reset' starts the posterior again"):
+        resume()
+    with pytest.raises(SnapshotError, match="SHA-256"):
+        resume(vade_on_mismatch="join")  # there is nothing to join with
+    assert resume(vade_on_mismatch="reset").selection.sampler.posterior.step == 2
+    assert "SHA-256" in caplog.text
+
+
+def test_join_takes_the_counts_of_reordered_rows_to_where_they_are_now(saved, resume, text_rows, caplog):
+    order = np.random.default_rng(0).permutation(24)
+    before = saved[0].selection.sampler.posterior
+    trainer = resume(text_rows.select(order), vade_on_mismatch="join", max_steps=2)  # nothing is left to train
+    after = trainer.selection.sampler.posterior
+    assert after.step == 2
+    assert np.array_equal(after.alpha, before.alpha[order])
+    assert np.array_equal(after.beta, before.beta[order])
+    assert np.array_equal(after.visits, before.visits[order])
+    assert "counts of 8 of the 8 rows that were scored there; the other 16 of the 24 rows here" in caplog.text
+
+
+@pytest.mark.parametrize("sampler", ["thompson", "uniform"])
+def test_join_goes_on_with_rows_added_and_dropped_and_says_what_it_did(saved, resume, text_rows, caplog, sampler):
+    scored = np.flatnonzero(saved[0].selection.sampler.posterior.visits)
+    kept = [row for row in range(24) if row != scored[0]]
+    more = [{"prompt": [{"role": "user", "content": "say 7"}], "limit": 7, "id": f"new-{i}"} for i in range(3)]
+    rows = concatenate_datasets([Dataset.from_list(more), text_rows.select(kept)])
+    changes = {"vade_on_mismatch": "join", "vade_decay_sampled": 0.5, "vade_sampler": sampler}
+    trainer = resume(rows, **changes)
+    posterior = trainer.selection.sampler.posterior
+    assert posterior.num_samples == 26
+    assert posterior.step == 4
+    assert trainer.selection.rollouts == 64
+    assert "counts of 7 of the 8 rows" in caplog.text
+    again = resume(rows, checkpoint=saved[1].with_name("checkpoint-3"), **changes)  # now it is this data set's own
+    assert again.selection.sampler.posterior.alpha.tolist() == posterior.alpha.tolist()
+
+
+def test_join_without_a_common_row_is_refused(resume):
+    with pytest.raises(SnapshotMismatchError, match="None of the 8 rows that were scored is in this data set"):
+        resume(numbered_rows(24, limit=lambda i: i).map(lambda row: {"id": "x" + row["id"]}), vade_on_mismatch="join")
+
+
+def test_a_join_inside_a_generation_batch_generates_a_new_one(text_model_path, text_rows, make_args, caplog):
+    args = make_args(save_strategy="steps", save_steps=1, num_iterations=2, max_steps=3)
+    train(text_model_path, text_rows, args)
+    changed = make_args(num_iterations=2, max_steps=5, vade_on_mismatch="join")
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, changed, text_rows.select(range(23)))
+    trainer.train(resume_from_checkpoint=str(Path(args.output_dir) / "checkpoint-3"))
+    assert trainer.selection.sampler.posterior.step == 3  # two of before, and one for the steps 4 and 5
+    assert set(logged(trainer, "vade/staleness")) == {0.0}
+
+
+@pytest.mark.parametrize("trainer_class", [VADEGRPOTrainer, GRPOTrainer])
+def test_a_finished_run_that_is_resumed_is_left_as_it_is(saved, text_model_path, text_rows, make_args, trainer_class):
+    """A job that is queued again after its last save. When it holds for the stock trainer, `_run_epoch` can go."""
+    args = make_args(VADEGRPOConfig if trainer_class is VADEGRPOTrainer else GRPOConfig, max_steps=2)
+    trainer = trainer_class(text_model_path, says_a_digit, args, text_rows)
+    trainer.train(resume_from_checkpoint=str(saved[1]))
+    if trainer_class is GRPOTrainer:
+        assert trainer.state.global_step == 3
+    else:
+        assert trainer.state.global_step == 2
+        assert trainer.selection.rollouts == 32
+        assert_equal_weights(weights(trainer), weights(saved[0]))
+
+
+def test_a_checkpoint_that_was_not_finished_is_passed_over(saved, text_model_path, text_rows, caplog):
+    """As `kill -9` during a save leaves it; the stock trainer would take it for the last one and fail."""
+    unfinished = saved[1].with_name("checkpoint-3")
+    unfinished.mkdir()
+    (unfinished / "vade_posterior.json").write_text("{}")
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, saved[0].args, text_rows)
+    with pytest.raises(CheckpointIncompleteError, match=r"trainer_state\.json is not in it.*newest .*checkpoint-2"):
+        trainer.train(resume_from_checkpoint=str(unfinished))
+    trainer.train(resume_from_checkpoint=True)
+    assert "checkpoint-3 is left out" in caplog.text
+    assert trainer.selection.sampler.posterior.step == 2
+
+
+def test_completions_for_other_micro_batches_are_generated_anew(text_model_path, text_rows, make_args, caplog):
+    args = make_args(save_strategy="steps", save_steps=1, steps_per_generation=2, max_steps=1)
+    train(text_model_path, text_rows, args)
+    changed = make_args(steps_per_generation=4, per_device_train_batch_size=8, max_steps=3)
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, changed, text_rows)
+    trainer.train(resume_from_checkpoint=str(Path(args.output_dir) / "checkpoint-1"))
+    assert "a new generation batch is chosen and generated" in caplog.text
+    assert trainer.state.global_step == 3
+
+
+def test_a_checkpoint_without_its_posterior_is_never_resumed_from_the_prior(text_model_path, text_rows, make_args):
+    args = make_args(save_strategy="steps", save_steps=2, max_steps=2)
+    train(text_model_path, text_rows, args)
+    checkpoint = Path(args.output_dir) / "checkpoint-2"
+    (checkpoint / "vade_posterior.json").unlink()
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    with pytest.raises(SnapshotError, match=r"vade_posterior\.json"):
+        trainer.train(resume_from_checkpoint=str(checkpoint))
+
+
+def test_a_posterior_of_another_save_is_refused(text_model_path, text_rows, make_args):
+    args = make_args(save_strategy="steps", save_steps=2, max_steps=4)
+    train(text_model_path, text_rows, args)
+    old, new = (Path(args.output_dir) / f"checkpoint-{step}" for step in (2, 4))
+    for name in ("vade_posterior.json", "vade_posterior.safetensors"):
+        (new / name).write_bytes((old / name).read_bytes())
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    with pytest.raises(SnapshotError, match="different saves"):
+        trainer.train(resume_from_checkpoint=str(new))
+
+
+def test_replicas_that_differ_stop_the_save_and_are_named(text_model_path, text_rows, make_args, monkeypatch):
+    """The gathered list plays three processes, a last resort: real replicas are equal."""
+    trainer = train(text_model_path, text_rows, make_args(max_steps=1))
+    monkeypatch.setattr(
+        "trl_vade.trainer.checkpoint.posterior.gather_object", lambda digests: [*digests, "another", digests[0]]
+    )
+    with pytest.raises(ReplicaDivergenceError, match=r"at step 1: .*others have \{1: 'another'\}"):
+        trainer.save_model(trainer.args.output_dir, _internal_call=True)
+    assert not (Path(trainer.args.output_dir) / "vade_posterior.json").exists()

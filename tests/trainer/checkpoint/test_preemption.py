@@ -1,0 +1,157 @@
+"""A process that is asked to stop leaves a checkpoint from which the run goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from accelerate import Accelerator
+
+from tests.support.rows import numbered_rows
+from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.checkpoint.completeness import JIT_MARK, what_is_missing
+from trl_vade.trainer.checkpoint.preemption import LastCheckpoint
+
+PROGRAM = """
+import os, sys
+sys.path.insert(0, {root!r})
+from tests.support.rows import numbered_rows
+from tests.support.runs import says_a_digit
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+
+calls = []
+
+def reward(completions, limit, **kwargs):
+    calls.append(1)
+    if len(calls) == 3:  # in the middle of a step
+        for number in {signals}:
+            os.kill(os.getpid(), number)
+    return says_a_digit(completions, limit)
+
+VADEGRPOTrainer({model!r}, reward, VADEGRPOConfig(**{args!r}), numbered_rows(24, limit=lambda i: i % 10)).train()
+print("came to the end")
+"""
+
+ARGS = SMALL_RUN | {"save_strategy": "steps", "save_steps": 100, "disable_tqdm": False}
+
+
+def run(model, output_dir, signals, **changes):
+    args = ARGS | {"output_dir": str(output_dir)} | changes
+    program = PROGRAM.format(root=str(Path(__file__).parents[3]), model=model, args=args, signals=signals)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def whole(text_model_path, tmp_path_factory):
+    """What the program above chooses when no signal comes. In this process: a fresh one is seconds of imports."""
+    args = VADEGRPOConfig(**ARGS | {"output_dir": str(tmp_path_factory.mktemp("whole")), "save_strategy": "no"})
+    trainer = train(text_model_path, numbered_rows(24, limit=lambda i: i % 10), args)
+    return SelectionLog(trainer.args.output_dir).read()
+
+
+@pytest.mark.parametrize(
+    ("number", "ending"), [(signal.SIGTERM, -15), pytest.param(signal.SIGINT, -2, marks=pytest.mark.slow)]
+)
+def test_a_signal_is_answered_by_a_checkpoint_and_then_takes_its_course(
+    text_model_path, tmp_path, whole, number, ending
+):
+    stopped = run(text_model_path, tmp_path / "parts", [int(number)])
+    assert f"{number.name} received" in stopped.stdout + stopped.stderr
+    assert stopped.returncode == ending
+    assert "came to the end" not in stopped.stdout
+    assert [path.name for path in (tmp_path / "parts").glob("checkpoint-*")] == ["checkpoint-3"]
+    assert len(whole) == 6
+    assert SelectionLog(tmp_path / "parts").read() == whole[:3]
+
+
+def test_a_run_stopped_by_a_signal_resumes_as_if_it_had_not_been(text_model_path, text_rows, make_args, tmp_path):
+    changes = {"save_strategy": "steps", "save_steps": 100, "num_iterations": 2, "max_steps": 8}
+    whole = train(text_model_path, text_rows, make_args(output_dir=str(tmp_path / "whole"), **changes))
+    args = make_args(output_dir=str(tmp_path / "parts"), **changes)
+    calls = []
+
+    def interrupted(completions, limit, **kwargs):
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return says_a_digit(completions, limit)
+
+    interrupted.__name__ = "says_a_digit"  # the same success signal, or the resume is refused
+    with pytest.raises(KeyboardInterrupt):
+        VADEGRPOTrainer(text_model_path, interrupted, args, text_rows).train()
+    resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    resumed.train(resume_from_checkpoint=True)  # of step 5: inside the third generation batch
+    assert_equal_weights(weights(resumed), weights(whole))
+    assert SelectionLog(tmp_path / "parts").read() == SelectionLog(tmp_path / "whole").read()
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_does_not_wait(text_model_path, tmp_path):
+    stopped = run(text_model_path, tmp_path, [int(signal.SIGINT)] * 2)
+    assert "KeyboardInterrupt" in stopped.stderr
+    assert not list(tmp_path.glob("checkpoint-*"))
+
+
+@pytest.mark.parametrize("changes", [{"save_strategy": "no"}, {"enable_jit_checkpoint": True}])
+def test_where_no_checkpoint_is_wanted_an_interrupt_is_an_interrupt(text_model_path, text_rows, make_args, changes):
+    def interrupted(completions, **kwargs):
+        os.kill(os.getpid(), signal.SIGINT)
+        return [0.0] * len(completions)
+
+    args = make_args(**changes)
+    with pytest.raises(KeyboardInterrupt):
+        VADEGRPOTrainer(text_model_path, interrupted, args, text_rows).train()
+    assert not list(Path(args.output_dir).glob("checkpoint-*"))
+
+
+def test_the_handlers_of_before_are_back_after_training(text_model_path, text_rows, make_args):
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    train(text_model_path, text_rows, make_args(max_steps=1, save_strategy="steps"))
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_transformers_own_preemption_is_whole_too(text_model_path, tmp_path):
+    """It marks the folder as incomplete while it saves, and takes the mark away."""
+    changes = {"enable_jit_checkpoint": True, "max_steps": 100_000, "save_steps": 100_000}  # it waits for 3 seconds
+    run(text_model_path, tmp_path, [int(signal.SIGTERM)], **changes)
+    (checkpoint,) = tmp_path.glob("checkpoint-*")
+    assert what_is_missing(checkpoint) is None
+    (checkpoint / JIT_MARK).touch()
+    assert what_is_missing(checkpoint) == f"{JIT_MARK} is in it"
+
+
+@pytest.fixture
+def watched(make_args):
+    """A `LastCheckpoint` and the arguments of its run."""
+    return LastCheckpoint(Accelerator(cpu=True)), make_args(save_strategy="steps")
+
+
+def test_a_signal_while_only_pushes_are_waited_for_takes_its_course_at_once(watched):
+    last, args = watched
+
+    def wait():
+        with last.watching(args):
+            last.on_train_end(args, None, None)
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("it went on")
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
+
+
+def test_a_signal_is_not_forgotten_when_the_run_ends_in_an_error_which_is_said(watched, caplog):
+    last, args = watched
+
+    def fail():
+        with last.watching(args):
+            signal.raise_signal(signal.SIGINT)
+            raise OSError("the disk is full")
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert "OSError: the disk is full" in caplog.text

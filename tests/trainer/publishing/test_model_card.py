@@ -1,0 +1,567 @@
+"""The model card: TRL's text whole, and after it VADE's, from fixed facts and from a real trainer."""
+
+import ast
+import functools
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from huggingface_hub import HfApi, ModelCard, ModelCardData
+from huggingface_hub.cli.hf import app as hf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
+from PIL import Image
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOTrainer
+from trl.trainer.utils import generate_model_card
+
+from tests.support.rows import make_text_rows, picture
+from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.selection.report.summary import summarise
+from trl_vade.trainer.publishing.model_card import CURVES_FILE, START, complete_model_card, write_model_card
+from trl_vade.trainer.publishing.run_facts import live_run
+
+EXAMPLE = Path(__file__).parents[3] / "model_cards" / "model_example.md"
+FACTS = {
+    "format_version": 1,
+    "package_version": "0.1.0",
+    "global_step": 960,
+    "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
+    "model_repo": "you/qwen2.5-vl-3b-vade",
+    "dataset": "you/vade-mixture",
+    "dataset_revision": "0123456789abcdef0123456789abcdef01234567",
+    "dataset_fingerprint": "5b229260dcc8b9f9b72abb89dd8eae1b01b5ac2a19aba72a56f329ac24eaacb9",
+    "num_generations": 8,
+    "temperature": 1.0,
+    "rewards": ["accuracy_reward", "format_reward"],
+    "seed": 42,
+    "sampler": "thompson",
+    "sampler_kwargs": None,
+    "preset": "frontier",
+    "information_gain": "asymmetric",
+    "cooldown": 0.2,
+    "prior": "flat",
+    "uniform_share": 0.0,
+    "stratify_by": "task",
+    "strata": None,
+    "posterior_init": "prior",
+    "warm_start_discount": None,
+    "dynamic_sampling": False,
+    "max_prompt_length": 8192,
+    "success_reward": "accuracy_reward",
+    "success_threshold": 0.5,
+    "num_samples": 8524,
+    "generation_batches": 240,
+    "rollouts": 983040,
+    "decay_sampled": 0.2,
+    "decay_unsampled": 0.999,
+    "signal_aware_decay": True,
+    "recipe": {
+        "learning_rate": 1e-6,
+        "lr_scheduler_type": "constant",
+        "warmup_steps": 0,
+        "max_steps": 960,
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 64,
+        "generation_batch_size": 4096,
+        "num_iterations": 1,
+        "beta": 0.01,
+        "loss_type": "dapo",
+        "epsilon": 0.2,
+        "epsilon_high": None,
+        "scale_rewards": "group",
+        "max_completion_length": 2048,
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "bf16": True,
+        "num_processes": 4,
+    },
+}
+SUMMARY = {
+    "steps": 960,
+    "generation_batches": 240,
+    "refills": 0,
+    "rollouts": 983040,
+    "effective_gradient_ratio_first_quarter": 0.5,
+    "effective_gradient_ratio_last_quarter": 0.4,
+    "validation": [{"step": 0, "score": 0.25}, {"step": 480, "score": 0.4}, {"step": 960, "score": 0.5}],
+}
+RESULTS = [
+    {"benchmark": "MathVista testmini", "metric": "accuracy", "value": 61.25, "stderr": 0.5, "runs": 3},
+    {"benchmark": "MathVista testmini", "metric": "GPT score", "value": 60, "stderr": None, "runs": None},
+    {"benchmark": "ChartQA", "metric": "relaxed accuracy", "value": 0.812, "stderr": 0.01, "runs": 1},
+]
+NOTHING_ELSE = {"curves": None, "posterior_repo": None, "hub_model_id": None}
+
+
+@functools.cache
+def trl_text(dataset_name, base_model):
+    """The card that TRL writes, with no version of a package in it."""
+    card = generate_model_card(
+        base_model=base_model,
+        model_name="qwen2.5-vl-3b-vade",
+        hub_model_id="you/qwen2.5-vl-3b-vade",
+        dataset_name=dataset_name,
+        tags=VADEGRPOTrainer._tag_names,
+        wandb_url=None,
+        trackio_url=None,
+        trainer_name=VADEGRPOTrainer._name,
+        trainer_citation=VADEGRPOTrainer._paper["citation"],
+        paper_title=VADEGRPOTrainer._paper["title"],
+        paper_id=VADEGRPOTrainer._paper["id"],
+    )
+    card.text = re.sub(r"(?m)^(- \w+): \d.*$", r"\1: x.y.z", card.text)
+    return str(card), card.text
+
+
+def trl_card(path, dataset_name="you/vade-mixture", base_model="Qwen/Qwen2.5-VL-3B-Instruct"):
+    """Write TRL's card; returns its text without the metadata."""
+    whole, text = trl_text(dataset_name, base_model)
+    path.write_text(whole, encoding="utf-8")
+    return text
+
+
+@pytest.fixture
+def completed(tmp_path):
+    """The whole text of a card after `complete_model_card`, which starts from TRL's."""
+
+    def complete(facts=FACTS, **changes):
+        path = tmp_path / "README.md"
+        trl_card(path, **{name: changes.pop(name) for name in ("dataset_name", "base_model") if name in changes})
+        complete_model_card(path, facts, **(NOTHING_ELSE | changes))
+        return path.read_text(encoding="utf-8")
+
+    return complete
+
+
+def metadata(text):
+    return yaml.safe_load(text.split("---\n")[1])
+
+
+def section(text, heading):
+    return text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def blocks(text):
+    return re.findall(r"```python\n(.+?)```", text, flags=re.DOTALL)
+
+
+# ------------------------------------------------------------------------------------------------------ the whole text
+
+
+def test_the_example_is_what_these_facts_give(completed):
+    """To renew it after a change, write this text into the file and read it."""
+    text = completed(
+        curves=CURVES_FILE,
+        posterior_repo="you/qwen2.5-vl-3b-vade-posterior",
+        hub_model_id="you/qwen2.5-vl-3b-vade",
+        summary=SUMMARY,
+    )
+    assert text == EXAMPLE.read_text(encoding="utf-8")
+
+
+def test_the_text_of_trl_stays_whole_and_comes_first(tmp_path):
+    path = tmp_path / "README.md"
+    text = trl_card(path)
+    complete_model_card(path, FACTS, **NOTHING_ELSE)
+    assert ModelCard.load(path).text.startswith(text.rstrip() + "\n\n" + START)
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+@settings(max_examples=20)
+@given(
+    changes=st.fixed_dictionaries(
+        {},
+        optional={
+            "rewards": st.lists(NAMES, min_size=1, max_size=3),
+            "success_reward": NAMES,
+            "success_threshold": st.none() | st.floats(-10, 10),
+            "stratify_by": st.none() | NAMES,
+            "sampler": st.sampled_from(["thompson", "greedy", "uniform", "bots"]),
+            "dataset": st.none(),
+        },
+    ),
+    results=st.lists(
+        st.fixed_dictionaries(
+            {
+                "benchmark": NAMES,
+                "metric": NAMES,
+                "value": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+                "stderr": st.none() | st.floats(0, 1),
+                "runs": st.none() | st.integers(1, 9),
+            }
+        ),
+        max_size=3,
+    ),
+    vision=st.booleans(),
+)
+def test_a_second_call_changes_nothing_and_the_metadata_survive_the_hubs_client(
+    changes, results, vision, tmp_path_factory
+):
+    path = tmp_path_factory.mktemp("card") / "README.md"
+    text = trl_card(path)
+    written = []
+    for _ in range(2):
+        complete_model_card(path, FACTS | changes, **NOTHING_ELSE, results=results, vision=vision)
+        written.append(path.read_bytes())
+    assert written[0] == written[1]
+    assert text.rstrip() in written[0].decode()
+    data = metadata(written[0].decode())
+    assert ModelCardData(**data).to_dict() == data
+
+
+# -------------------------------------------------------------------------------------------------------- metadata
+
+
+def test_the_metadata_name_model_data_and_task(completed):
+    assert metadata(completed()) == {
+        "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
+        "datasets": ["you/vade-mixture"],
+        "library_name": "transformers",
+        "model_name": "qwen2.5-vl-3b-vade",
+        "tags": ["generated_from_trainer", "grpo", "trl", "trl-vade", "vade"],
+        "pipeline_tag": "image-text-to-text",
+    }
+    assert metadata(completed(vision=False))["pipeline_tag"] == "text-generation"
+
+
+def test_trl_still_writes_a_licence_that_says_nothing(tmp_path):
+    """If it does no more, `complete_metadata` need not take it out."""
+    trl_card(tmp_path / "README.md")
+    assert ModelCard.load(tmp_path / "README.md").data.get("licence") == "license"
+
+
+def test_a_licence_that_somebody_has_chosen_stays(tmp_path):
+    path = tmp_path / "README.md"
+    trl_card(path)
+    path.write_text(path.read_text().replace("licence: license", "license: apache-2.0"))
+    complete_model_card(path, FACTS, **NOTHING_ELSE)
+    assert ModelCard.load(path).data.license == "apache-2.0"
+
+
+@pytest.mark.parametrize("name", ["testbed", "data/rows", "/data/rows", "../rows"])
+def test_only_ids_of_the_hub_are_named_as_data_sets_and_base_models(completed, tmp_path, monkeypatch, name):
+    (tmp_path / "data" / "rows").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    unknown = FACTS | {"dataset": None, "base_model": None}
+    data = metadata(completed(unknown, dataset_name=name, base_model="/models/mine"))
+    assert not data.keys() & {"datasets", "base_model"}
+
+
+def test_a_data_set_that_only_the_caller_of_trl_knew_is_kept(completed):
+    assert metadata(completed(FACTS | {"dataset": None}))["datasets"] == ["you/vade-mixture"]
+
+
+def test_results_are_in_the_table_and_in_the_index_of_the_hub(completed):
+    text = completed(results=RESULTS, hub_model_id="you/run")
+    assert [line for line in section(text, "Evaluation").splitlines() if line.startswith("| ")][2:] == [
+        "| MathVista testmini | accuracy | 61.25 | 0.5 | 3 |",
+        "| MathVista testmini | GPT score | 60 | - | - |",
+        "| ChartQA | relaxed accuracy | 0.812 | 0.01 | 1 |",
+    ]
+    [index] = metadata(text)["model-index"]
+    assert index["name"] == "qwen2.5-vl-3b-vade"
+    assert [(result["dataset"], result["metrics"]) for result in index["results"]] == [
+        (
+            {"name": "MathVista testmini", "type": "mathvista-testmini"},
+            [
+                {"type": "accuracy", "value": 61.25, "name": "accuracy"},
+                {"type": "gpt-score", "value": 60, "name": "GPT score"},
+            ],
+        ),
+        (
+            {"name": "ChartQA", "type": "chartqa"},
+            [{"type": "relaxed-accuracy", "value": 0.812, "name": "relaxed accuracy"}],
+        ),
+    ]
+
+
+def test_without_results_the_card_says_so_and_has_no_index(completed):
+    text = completed(results=[])
+    assert section(text, "Evaluation").strip() == "Not evaluated yet."
+    assert "model-index" not in metadata(text)
+
+
+def test_results_that_are_no_longer_given_leave_the_card(tmp_path):
+    path = tmp_path / "README.md"
+    trl_card(path)
+    complete_model_card(path, FACTS, **NOTHING_ELSE)
+    without = ModelCard.load(path)
+    complete_model_card(path, FACTS, **NOTHING_ELSE, results=RESULTS)
+    assert "ChartQA" in path.read_text(encoding="utf-8")
+    complete_model_card(path, FACTS, **NOTHING_ELSE)
+    again = ModelCard.load(path)
+    assert (again.text, again.data.to_dict()) == (without.text, without.data.to_dict())
+
+
+# -------------------------------------------------------------------------------------------------------- sections
+
+
+def test_the_posterior_is_where_it_was_published_or_beside_the_weights(completed):
+    heading = "Pass rates of the training rows"
+    published = section(completed(posterior_repo="you/rates", hub_model_id="you/run"), heading)
+    assert "https://huggingface.co/datasets/you/rates" in published
+    assert published.count('"you/rates"') == 2
+    beside = section(completed(hub_model_id="you/run"), heading)
+    assert "vade_posterior.safetensors" in beside
+    assert beside.count('"you/run"') == 2
+
+
+def test_a_run_without_a_posterior_promises_none(completed):
+    names = ("generation_batches", "num_samples", "success_reward", "dataset_fingerprint")
+    text = completed({name: value for name, value in FACTS.items() if name not in names} | {"sampler": "uniform"})
+    assert "load_posterior" not in text
+    assert "every prompt in its turn" in text
+    assert "Nothing was counted" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"success_threshold": None}, "the value of `accuracy_reward`, from 0 to 1, is a fraction of a success"),
+        ({"success_threshold": 0.7}, "an answer is right when `accuracy_reward` is at least 0.7"),
+        ({"dataset": None}, "none on the Hub that is known"),
+        ({"sampler": "greso"}, "chose its prompts by `greso`"),
+        ({"sampler_kwargs": {"decay": "a|b"}}, r'| `vade_sampler_kwargs` | {"decay": "a\|b"} |'),
+        ({"posterior_init": "you/rates", "warm_start_discount": 0.2}, "| `vade_warm_start_discount` | 0.2 |"),
+    ],
+)
+def test_the_card_says_what_the_facts_say(completed, change, said):
+    assert said not in completed()
+    assert said in completed(FACTS | change)
+
+
+def test_only_what_was_measured_is_in_the_table(completed):
+    assert "No generation batch has been scored yet" in section(completed(), "Training")
+    one = SUMMARY | {"validation": SUMMARY["validation"][:1], "effective_gradient_ratio_last_quarter": None}
+    text = section(completed(summary=one), "Training")
+    assert "| validation score, first (step 0) | 25.0 % |" in text
+    assert "score, last" not in text
+    assert "| effective gradient ratio, last quarter | - |" in text
+    never = section(completed(summary=SUMMARY | {"validation": [], "refills": 4}), "Training")
+    assert "alidation" not in never
+    assert "| refills | 4 |" in never
+
+
+def test_a_run_that_began_with_another_posterior_says_so_and_counts_its_steps_apart(completed):
+    warm = {"posterior_init": "you/rates@abc", "warm_start_discount": 0.2, "generation_batches": 241}
+    text = completed(FACTS | warm, summary=SUMMARY)
+    assert "| generation batches | 240 |\n| steps of the posterior (all of these, and a warm start) | 241 |" in text
+    said = " ".join(text.split())
+    assert (
+        "began with another posterior (`you/rates@abc`, of whose counts it took over 0.2), so these counts are of"
+        in said
+    )
+    assert "Of a row that this run never chose it is that of the posterior it began with." in said
+    assert "Rows that were never chosen have none" not in said
+    local = completed(FACTS | warm | {"posterior_init": "a local posterior"}, summary=SUMMARY)
+    assert "began with another posterior (a local posterior, of" in local
+    own = completed(FACTS, summary=SUMMARY)
+    assert "began with another posterior" not in own
+    assert "steps of the posterior" not in own
+
+
+@pytest.mark.parametrize("vision", [True, False])
+def test_an_adapter_is_called_one_and_served_in_one_way(completed, vision):
+    text = completed(adapter=True, vision=vision, hub_model_id="you/run")
+    served = "vllm serve Qwen/Qwen2.5-VL-3B-Instruct --enable-lora --lora-modules lora=you/run"
+    assert re.findall(r"`(vllm serve .+?)`", text) == [served]
+    assert re.findall(r"""completions.create\(model="(.+?)",""", text) == ["lora"]
+    whole = completed(vision=vision, hub_model_id="you/run")
+    assert "adapter" not in whole
+    assert re.findall(r"`(vllm serve .+?)`", whole) == ["vllm serve you/run"]
+    assert re.findall(r"""completions.create\(model="(.+?)",""", whole) == ["you/run"]
+
+
+@pytest.mark.parametrize("vision", [True, False])
+def test_what_the_card_says_of_use_with_transformers_runs(
+    completed, vision, text_model_path, vision_model_path, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    picture(7).resize((56, 56)).save("picture.png")
+    facts = FACTS | {"recipe": FACTS["recipe"] | {"max_completion_length": 2}}
+    model = vision_model_path if vision else text_model_path
+    code, client = blocks(section(completed(facts, vision=vision, hub_model_id=model), "How to use it"))
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out.endswith("\n")
+    compile(client, "README.md", "exec")  # of the server's answer nothing can be known here
+
+
+# ------------------------------------------------------------------------------------------------------- a branch
+
+
+@pytest.mark.parametrize("changes", [{"revision": "main"}, {"revision": "seed-3", "hub_model_id": None}])
+def test_the_main_branch_and_a_folder_need_no_name_of_a_branch(completed, changes):
+    named = {"hub_model_id": "you/run"} | changes
+    assert completed(**named) == completed(hub_model_id=named["hub_model_id"])
+
+
+@pytest.mark.parametrize("vision", [True, False])
+def test_on_a_branch_all_that_names_the_model_names_it_and_what_names_the_posterior_does_not(completed, vision):
+    text = completed(posterior_repo="you/rates", hub_model_id="you/run", revision="seed-3", vision=vision)
+    assert "`vllm serve you/run --revision seed-3`" in text
+    assert "\nhf download you/run --revision seed-3 --local-dir run\n" in text
+    assert text.count('from_pretrained("you/run", revision="seed-3"') == text.count("from_pretrained(") == 2
+    assert 'completions.create(model="you/run", ' in text  # the name that vLLM serves it by
+    assert 'load_posterior("you/rates")' in text
+    assert 'vade_posterior_init="you/rates"' in text
+    beside = completed(hub_model_id="you/run", revision="seed-3", vision=vision)
+    assert 'load_posterior("you/run@seed-3")' in beside
+    assert 'vade_posterior_init="you/run@seed-3"' in beside
+
+
+def run_lines(text):
+    """Run what the section on use says before the server: its `hf` commands, and the code with transformers, whose
+    model is returned."""
+    use = section(text, "How to use it")
+    for command in re.findall(r"```bash\nhf (.+?)\n```", use):
+        hf(shlex.split(command), standalone_mode=False)
+    names = {}
+    exec(compile(blocks(use)[0], "README.md", "exec"), names)
+    return names["model"]
+
+
+@pytest.fixture
+def branch(hub, text_model_path):
+    """A function that puts a folder on the branch seed-3 of you/run, whose main branch is empty as TRL leaves it."""
+    api = HfApi()
+    for repo_id in ("you/run", "you/base"):
+        api.create_repo(repo_id)
+    api.upload_folder(repo_id="you/base", folder_path=text_model_path)
+    api.create_branch("you/run", branch="seed-3")
+    return lambda folder: api.upload_folder(repo_id="you/run", folder_path=folder, revision="seed-3")
+
+
+def test_what_a_card_on_a_branch_says_runs(trained, completed, branch, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    trained.save_model(str(tmp_path / "saved"))
+    branch(tmp_path / "saved")
+    facts = FACTS | {"recipe": FACTS["recipe"] | {"max_completion_length": 2}}
+    text = completed(facts, vision=False, hub_model_id="you/run", revision="seed-3")
+    assert_equal_weights(run_lines(text).state_dict(), weights(trained))
+    capsys.readouterr()
+    exec(blocks(section(text, "Pass rates of the training rows"))[0], {})
+    visited = np.count_nonzero(trained.selection.sampler.posterior.visits)
+    assert len(ast.literal_eval(capsys.readouterr().out)) == visited
+
+
+def test_an_adapter_on_a_branch_is_downloaded_before_it_is_used(
+    completed, branch, text_model_path, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    whole = AutoModelForCausalLM.from_pretrained(text_model_path)
+    model = get_peft_model(whole, LoraConfig(target_modules=["q_proj"]))
+    model.peft_config["default"].base_model_name_or_path = "you/base"
+    model.save_pretrained("saved")
+    AutoTokenizer.from_pretrained(text_model_path).save_pretrained("saved")
+    branch("saved")
+    facts = FACTS | {"base_model": "you/base", "recipe": FACTS["recipe"] | {"max_completion_length": 2}}
+    text = completed(facts, vision=False, adapter=True, hub_model_id="you/run", revision="seed-3")
+    assert "`vllm serve you/base --enable-lora --lora-modules lora=adapter`" in text
+    assert 'completions.create(model="lora", ' in text
+    assert run_lines(text).active_adapters() == ["default"]
+    with pytest.raises(OSError, match="you/base"):  # when this fails, `from_pretrained` can do without the download
+        AutoModelForCausalLM.from_pretrained("you/run", revision="seed-3")
+
+
+# -------------------------------------------------------------------------------------------------- a real trainer
+
+
+@pytest.fixture(scope="module")
+def trained(text_model_path, tmp_path_factory):
+    """A trainer after two steps, which has written no card."""
+    args = VADEGRPOConfig(**(SMALL_RUN | {"output_dir": str(tmp_path_factory.mktemp("run") / "out"), "max_steps": 2}))
+    return train(text_model_path, make_text_rows(), args)
+
+
+def card_of(trainer):
+    return Path(trainer.args.output_dir, "README.md").read_text(encoding="utf-8")
+
+
+def test_before_training_the_card_is_trls_and_what_is_known(text_model_path, text_rows, make_args):
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(), text_rows)
+    GRPOTrainer.create_model_card(trainer, model_name="out", dataset_name="you/rows")
+    trl = ModelCard(card_of(trainer)).text
+    trainer.create_model_card(model_name="out", dataset_name="you/rows")
+    text = card_of(trainer)
+    assert trl.rstrip() in text
+    assert metadata(text)["datasets"] == ["you/rows"]
+    assert metadata(text)["pipeline_tag"] == "text-generation"
+    assert "AutoModelForCausalLM" in text
+    assert "adapter" not in text
+    assert "| `vade_sampler` | thompson |" in text
+    assert "No generation batch has been scored yet" in text
+    assert CURVES_FILE not in text
+    assert not Path(trainer.args.output_dir, CURVES_FILE).exists()
+
+
+def test_the_card_of_a_run_that_is_pushed_to_a_branch_names_it(trained, monkeypatch):
+    monkeypatch.setattr(trained, "hub_model_id", "you/run")
+    GRPOTrainer.create_model_card(trained)
+    with trained.publication.on_branch("seed-3"):
+        write_model_card(trained, draw=False)
+    assert 'load_posterior("you/run@seed-3")' in card_of(trained)
+
+
+def test_after_training_the_card_shows_what_was_measured(trained):
+    trained.create_model_card(model_name="out")
+    write_model_card(trained)  # the trainer draws only where the card goes to the Hub
+    text = card_of(trained)
+    summary = summarise(live_run(trained))
+    assert f"| rollouts | {summary['rollouts']} |" in text
+    assert f"last quarter | {100 * summary['effective_gradient_ratio_last_quarter']:.1f} % |" in text
+    assert f"]({CURVES_FILE})" in text
+    with Image.open(Path(trained.args.output_dir, CURVES_FILE)) as curves:
+        assert min(curves.size) > 500
+    assert sorted(path.name for path in Path(trained.args.output_dir).glob("*vade_training*")) == [CURVES_FILE]
+
+
+def test_what_the_card_says_of_the_posterior_runs(trained, completed, capsys):
+    trained.save_model()
+    text = completed(hub_model_id=trained.args.output_dir)
+    [code] = blocks(section(text, "Pass rates of the training rows"))
+    exec(compile(code, "README.md", "exec"), {})
+    seen = {row for line in live_run(trained).lines for row in line["sample_index"]}
+    assert sorted(ast.literal_eval(capsys.readouterr().out).values()) == sorted(
+        trained.selection.sampler.posterior.posterior_mean[list(seen)]
+    )
+
+
+def test_without_matplotlib_there_is_no_picture_and_no_link_to_one(trained, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # Python's own way to say that there is none
+    monkeypatch.delitem(sys.modules, "trl_vade.selection.report.picture", raising=False)
+    GRPOTrainer.create_model_card(trained)
+    write_model_card(trained)
+    assert CURVES_FILE not in card_of(trained)
+    assert "| rollouts | 32 |" in card_of(trained)
+    assert not caplog.records
+
+
+def test_a_picture_that_cannot_be_drawn_is_said_and_the_card_is_written_without_it(trained, caplog):
+    folder = Path(trained.args.output_dir)
+    (folder / CURVES_FILE).unlink(missing_ok=True)
+    (folder / CURVES_FILE).mkdir()  # nothing can be put in its place
+    try:
+        GRPOTrainer.create_model_card(trained)
+        write_model_card(trained)
+    finally:
+        (folder / CURVES_FILE).rmdir()
+    assert CURVES_FILE not in card_of(trained)
+    assert "| rollouts | 32 |" in card_of(trained)
+    assert "without the training curves" in caplog.text
+
+
+def test_a_card_that_cannot_be_completed_ends_no_run(trained, caplog):
+    path = Path(trained.args.output_dir, "README.md")
+    path.write_text("---\n- no mapping\n---\n# Mine\n")
+    write_model_card(trained, draw=False)
+    assert path.read_text() == "---\n- no mapping\n---\n# Mine\n"
+    assert "without the part on VADE" in caplog.text

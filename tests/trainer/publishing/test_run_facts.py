@@ -1,0 +1,180 @@
+"""What a run says of itself: its settings, its counts, and where its rows come from."""
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets import Dataset, concatenate_datasets, load_dataset, load_from_disk
+
+from tests.support.rows import make_text_rows
+from tests.support.runs import SMALL_RUN, always_half, says_a_digit, train
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.hub.dataset_origin import hub_origin
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.report.record import read_run
+from trl_vade.selection.report.summary import summarise
+from trl_vade.trainer.publishing.run_facts import live_run, run_facts
+from trl_vade.version import __version__
+
+
+@pytest.fixture
+def facts_of(text_model_path, text_rows, make_args):
+    """The facts of a trainer on the text model, before it has trained."""
+
+    def make(rewards=says_a_digit, dataset=None, **changes):
+        trainer = VADEGRPOTrainer(text_model_path, rewards, make_args(**changes), text_rows)
+        return run_facts(trainer, dataset=dataset)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def trained(text_model_path, tmp_path_factory):
+    """A trainer after three steps."""
+    args = VADEGRPOConfig(**(SMALL_RUN | {"output_dir": str(tmp_path_factory.mktemp("run")), "max_steps": 3}))
+    return train(text_model_path, make_text_rows(), args)
+
+
+# -------------------------------------------------------------------------------------------------------- the facts
+
+
+def test_a_run_says_what_it_was_asked_and_what_it_has_done(trained):
+    facts = run_facts(trained)
+    counted = {"global_step": 3, "generation_batches": 3, "rollouts": 48, "num_samples": 24}
+    success = {"success_reward": "says_a_digit", "success_threshold": 0.5, "num_generations": 4, "temperature": 1.0}
+    chosen = {"sampler": "thompson", "preset": "frontier", "information_gain": "asymmetric", "cooldown": 0.2}
+    decays = {"decay_sampled": 0.2, "decay_unsampled": 0.999, "signal_aware_decay": True}
+    expected = {
+        "format_version": 1,
+        "package_version": __version__,
+        "seed": 3,
+        "rewards": ["says_a_digit"],
+        "prior": "flat",
+    }
+    expected |= counted | success | chosen | decays
+    assert {name: facts[name] for name in expected} == expected
+    assert len(facts["dataset_fingerprint"]) == 64
+    recipe = {"learning_rate": 1e-2, "max_steps": 3, "lr_scheduler_type": "linear", "num_processes": 1, "bf16": False}
+    assert {name: facts["recipe"][name] for name in recipe} == recipe
+
+
+@pytest.mark.parametrize("settings", [{}, {"vade_sampler": "uniform"}, {"vade_sampler": "mopps"}])
+def test_facts_are_strict_json(facts_of, settings):
+    facts = facts_of(**settings)
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+
+
+def test_a_folder_of_this_machine_is_no_base_model_and_no_data_set(facts_of, tmp_path, monkeypatch):
+    (tmp_path / "data" / "rows").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    facts = facts_of(dataset="data/rows")
+    assert facts["base_model"] is facts["model_repo"] is facts["dataset"] is facts["dataset_revision"] is None
+    assert str(tmp_path) not in json.dumps(facts)
+
+
+def test_the_repository_of_the_model_is_named_with_its_owner_or_not_at_all(facts_of):
+    assert facts_of(hub_model_id="you/run")["model_repo"] == "you/run"
+    assert facts_of(hub_model_id="run")["model_repo"] is None
+
+
+def test_settings_that_do_not_reach_the_sampler_are_no_facts(facts_of):
+    facts = facts_of(vade_sampler="mopps", vade_sampler_kwargs={"decay": 0.5}, vade_cooldown=0.1)
+    assert (facts["sampler"], facts["sampler_kwargs"]) == ("mopps", {"decay": 0.5})
+    assert facts["preset"] is facts["information_gain"] is facts["cooldown"] is facts["prior"] is None
+
+
+def test_a_run_without_a_posterior_has_no_facts_of_one(facts_of):
+    two = [always_half, says_a_digit]  # which of them means success is not said: only vanilla GRPO accepts that
+    facts = facts_of(two, vade_sampler="uniform")
+    assert facts["rewards"] == ["always_half", "says_a_digit"]
+    assert not facts.keys() & {"generation_batches", "num_samples", "rollouts", "success_reward", "decay_sampled"}
+
+
+def test_a_warm_start_is_named_by_its_repository_and_never_by_a_folder_of_this_machine(trained, tmp_path, monkeypatch):
+    for source, shown in ((str(tmp_path), "a local posterior"), ("you/rates@step-000100", "you/rates@step-000100")):
+        monkeypatch.setattr(trained.args, "vade_posterior_init", source)
+        facts = run_facts(trained)
+        assert (facts["posterior_init"], facts["warm_start_discount"]) == (shown, 0.2)
+
+
+def test_steps_are_known_before_training_begins_only_where_they_are_not_counted_in_epochs(facts_of):
+    assert facts_of(max_steps=7)["recipe"]["max_steps"] == 7
+    assert facts_of(max_steps=-1, num_train_epochs=2)["recipe"]["max_steps"] is None
+
+
+# ------------------------------------------------------------------------------------------- where the rows come from
+
+
+def test_rows_in_memory_come_from_nowhere_unless_the_caller_says_so(text_rows):
+    assert hub_origin(text_rows) == (None, None)
+    assert hub_origin(text_rows, "you/rows") == ("you/rows", None)
+    assert hub_origin(text_rows, "testbed") == (None, None)
+
+
+@pytest.fixture
+def repo(hub):
+    """A data set repository with capitals in its name, which the folder of its cache does not have."""
+    content = io.BytesIO()
+    pq.write_table(pa.table({"prompt": [f"question {i}" for i in range(6)]}), content)
+    repo = hub.add_repo("datasets/you/MathVista-Set")
+    repo.add("main", "rows", "", repo.files() | {"train.parquet": content.getvalue(), "README.md": b"# Rows\n"})
+    return repo
+
+
+def test_rows_from_the_hub_say_of_which_data_set_and_commit_they_are(repo, tmp_path):
+    rows = load_dataset("you/MathVista-Set", split="train")
+    origin = ("you/MathVista-Set", repo.branches["main"])
+    assert not rows.info.download_checksums  # where datasets wrote both down once; if it does so again, read it there
+    assert hub_origin(rows) == origin
+    changed = [
+        rows.filter(lambda row: row["prompt"] != "question 1"),
+        rows.map(lambda row: {"length": len(row["prompt"])}),
+        rows.shuffle(seed=0).select([1, 2]),
+        rows.train_test_split(0.5)["train"],
+    ]
+    assert [hub_origin(some) for some in changed] == [origin] * 4
+
+    # The caller's name wins; the commit goes with it only where it is one of that data set.
+    assert hub_origin(rows, "you/MathVista-Set") == origin
+    assert hub_origin(rows, "you/other") == ("you/other", None)
+    assert hub_origin(rows, "others/MathVista-Set") == ("others/MathVista-Set", None)
+
+    # Nothing is said where the folder is not there or does not speak for all rows.
+    rows.save_to_disk(str(tmp_path / "saved"))
+    mixed = concatenate_datasets([rows, Dataset.from_dict({"prompt": ["mine"]})])
+    for unknown in (load_from_disk(str(tmp_path / "saved")), Dataset.from_dict(rows.to_dict()), mixed):
+        assert hub_origin(unknown) == (None, None)
+    streamed = load_dataset("you/MathVista-Set", split="train", streaming=True)
+    assert hub_origin(streamed) == (None, None)
+
+
+# -------------------------------------------------------------------------------------------------------- so far
+
+
+def test_a_run_that_goes_on_is_told_from_memory_as_from_its_files(trained):
+    trained.save_model()
+    trained.save_state()
+    assert summarise(live_run(trained)) == summarise(read_run(trained.args.output_dir))
+
+
+def test_an_earlier_runs_log_is_not_taken_for_this_runs(trained, text_model_path, text_rows):
+    beginning = VADEGRPOTrainer(text_model_path, says_a_digit, trained.args, text_rows)
+    assert SelectionLog(beginning.args.output_dir).read()
+    assert live_run(beginning) is None
+
+
+def test_a_log_that_lacks_its_beginning_or_is_damaged_tells_nothing(trained, caplog):
+    log = trained.selection.log.path
+    whole = log.read_text()
+    lines = whole.splitlines(keepends=True)
+    try:
+        log.write_text("".join(lines[1:]))
+        assert live_run(trained) is None
+        assert not caplog.records
+        log.write_text("no line\n" + "".join(lines[1:]))
+        assert live_run(trained) is None
+        assert "Line 1 of" in caplog.text
+    finally:
+        log.write_text(whole)

@@ -1,0 +1,116 @@
+"""What cannot work is refused before a model is loaded, with the way out."""
+
+import pytest
+from datasets import ClassLabel
+from trl import GRPOConfig
+
+from tests.support.rows import numbered_rows, picture
+from tests.support.runs import always_half, says_a_digit
+from trl_vade import VADEGRPOTrainer
+from trl_vade.errors import ConfigurationError
+from trl_vade.trainer.preflight import selects_on_time
+
+
+def refused(*arguments, **named):
+    with pytest.raises(ConfigurationError) as caught:
+        VADEGRPOTrainer("no/such-model: refused before it is looked up", *arguments, **named)
+    return str(caught.value)
+
+
+def test_a_stream_is_refused_by_a_sampler_that_chooses(text_rows, make_args):
+    message = refused(says_a_digit, make_args(), text_rows.to_iterable_dataset())
+    assert "IterableDataset" in message
+    assert "vade_sampler='uniform'" in message
+
+
+def test_fewer_rows_than_a_generation_batch_are_refused(text_rows, make_args):
+    message = refused(says_a_digit, make_args(), text_rows.select(range(3)))
+    assert "3 rows" in message
+    assert "4 distinct" in message
+
+
+def test_several_rewards_without_a_success_signal_are_refused(text_rows, make_args):
+    message = refused([says_a_digit, always_half], make_args(), text_rows)
+    assert "says_a_digit, always_half" in message
+    assert "vade_success_reward" in message
+
+
+@pytest.mark.parametrize("sampler", ["thompson", "uniform"])
+def test_an_unknown_success_reward_is_refused(text_rows, make_args, sampler):
+    args = make_args(vade_success_reward="accuracy", vade_sampler=sampler)
+    assert "'accuracy' is the name of 0" in refused([says_a_digit, always_half], args, text_rows)
+
+
+def reset_and_answer():
+    return None
+
+
+@pytest.mark.parametrize("name", ["tools", "environment_factory", "rollout_func"])
+def test_dynamic_sampling_is_refused_where_a_batch_cannot_be_put_together_again(text_rows, make_args, name):
+    args = make_args(vade_dynamic_sampling=True)
+    value = [reset_and_answer] if name == "tools" else reset_and_answer
+    message = refused(says_a_digit, args, text_rows, **{name: value})
+    assert f"vade_dynamic_sampling=True with {name}" in message
+    assert "Set vade_dynamic_sampling=False" in message
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"shuffle_dataset": False}, {"accelerator_config": {"dispatch_batches": True}}, "stream", "two rewards"],
+)
+def test_dynamic_sampling_is_refused_where_uniform_is_the_stock_trainer(text_rows, make_args, changes):
+    settings = changes if isinstance(changes, dict) else {}
+    args = make_args(vade_dynamic_sampling=True, vade_sampler="uniform", **settings)
+    rows = text_rows.to_iterable_dataset() if changes == "stream" else text_rows
+    rewards = [says_a_digit, always_half] if changes == "two rewards" else says_a_digit
+    message = refused(rewards, args, rows)
+    assert "nobody could draw the rows of a refill" in message
+    assert "Set" in message or "set" in message
+
+
+def test_plain_config_that_cannot_work_is_refused_too(text_rows, make_args):
+    assert "shuffle_dataset=False" in refused(says_a_digit, make_args(GRPOConfig, shuffle_dataset=False), text_rows)
+
+
+# ----------------------------------------------------------------------------------------------------------- strata
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (None, "is no column of the training set, which has ['prompt', 'limit', 'id']"),
+        (["algebra"] * 24, "1 values for 24 rows, so no row is chosen otherwise than without it"),
+        ([f"row {i}" for i in range(24)], "24 values for 24 rows, fewer than two rows for each"),
+        ([i % 13 for i in range(24)], "that looks like an id"),
+        (["algebra", None, "logic"] * 8, "8 of the 24 rows have no label there, the first is row 1"),
+        ([1, None, 2] * 8, "8 of the 24 rows have no label"),
+        (["algebra", "", "logic"] * 8, "8 of the 24 rows have no label"),
+        ([0.5, 1.5] * 12, "is a column of Value('float64')"),
+        ([["algebra"], ["logic"]] * 12, "is a column of List"),
+    ],
+    ids=str,
+)
+def test_a_column_that_gives_no_strata_is_refused_with_the_way_out(text_rows, make_args, column, reason):
+    rows = text_rows if column is None else text_rows.add_column("task", column)
+    message = refused(says_a_digit, make_args(vade_stratify_by="task"), rows)
+    assert "vade_stratify_by='task'" in message
+    assert reason in message
+    assert "Set it to the column" in message or "Give them one" in message
+
+
+def test_a_column_of_images_is_refused_without_a_look_at_them(make_args, decoded_images):
+    rows = numbered_rows(8, image=picture)
+    assert "is a column of Image" in refused(says_a_digit, make_args(vade_stratify_by="image"), rows)
+    assert decoded_images == []
+
+
+@pytest.mark.parametrize(
+    "labels", [[i % 12 for i in range(24)], [True, False] * 12, ["a", "b"] * 12, "class"], ids=str
+)
+@pytest.mark.parametrize("form", [None, "numpy", "torch"])
+def test_whole_numbers_texts_and_classes_are_strata_in_any_format(text_rows, make_args, labels, form):
+    """More strata than groups of a batch are no fault: they take turns."""
+    rows = text_rows.add_column("task", [0, 1] * 12 if labels == "class" else labels)
+    if labels == "class":
+        rows = rows.cast_column("task", ClassLabel(names=["algebra", "logic"]))
+    assert selects_on_time(make_args(vade_stratify_by="task"), rows.with_format(form))

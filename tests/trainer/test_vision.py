@@ -1,0 +1,141 @@
+"""`VADEGRPOTrainer` on a real, randomly initialised Qwen2.5-VL: images, rows without one, and vision tokens."""
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from PIL import Image
+from trl import GRPOConfig, GRPOTrainer
+
+from tests.support.rows import text_of
+from trl_vade import VADEGRPOTrainer
+from trl_vade.trainer.generation.corrections import vision_token_ids
+
+
+def picture(number):
+    return Image.fromarray(np.full((56, 56, 3), 20 * number, dtype=np.uint8))
+
+
+def vision_rows(images, column="images"):
+    """One row for each entry of `images`."""
+    rows = [
+        {"prompt": [{"role": "user", "content": f"What is {i}?"}], column: entry, "id": f"row-{i}"}
+        for i, entry in enumerate(images)
+    ]
+    feature = datasets.Image() if column == "image" else datasets.List(datasets.Image())
+    return Dataset.from_list(rows).cast_column(column, feature)
+
+
+def is_short(completions, **kwargs):
+    return [float(len(text_of(completion)) % 2) for completion in completions]
+
+
+def train(model, rows, args, reward=is_short, trainer_class=VADEGRPOTrainer):
+    trainer = trainer_class(model, reward, args, rows)
+    trainer.train()
+    return trainer
+
+
+def test_each_chosen_row_is_decoded_once(vision_model_path, make_args, monkeypatch):
+    decoded = []
+    original = datasets.Image.decode_example
+    monkeypatch.setattr(
+        datasets.Image, "decode_example", lambda *args, **kwargs: decoded.append(1) or original(*args, **kwargs)
+    )
+    rows = vision_rows([[picture(i % 10)] for i in range(12)])
+    decoded.clear()
+    trainer = train(vision_model_path, rows, make_args(max_steps=2))
+    assert trainer.selection.sampler.posterior.step == 2
+    assert len(decoded) == 2 * 4
+
+
+def test_uniform_trains_on_images_bit_for_bit_as_the_stock_trainer(vision_model_path, make_args):
+    rows = vision_rows([[picture(i % 10)] for i in range(12)])
+    stock = train(vision_model_path, rows, make_args(GRPOConfig, max_steps=4), trainer_class=GRPOTrainer)
+    ours = train(vision_model_path, rows, make_args(max_steps=4, vade_sampler="uniform"))
+    theirs = stock.model.state_dict()
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.model.state_dict().items())
+
+
+def mixed(every, column):
+    """Images in each `every`-th row; the other rows have what a data set holds there: None, or an empty list."""
+    nothing = None if column == "image" else []
+    one = (lambda i: picture(i % 10)) if column == "image" else (lambda i: [picture(i % 10)])
+    return vision_rows([one(i) if every and i % every == 0 else nothing for i in range(12)], column)
+
+
+@pytest.mark.parametrize("column", ["image", "images"])
+@pytest.mark.parametrize("every", [2, 0], ids=["mixed", "all-text"])
+@pytest.mark.parametrize("sampler", ["thompson", "uniform"])
+def test_rows_without_an_image_train_beside_rows_with_one(vision_model_path, make_args, column, every, sampler):
+    trainer = train(vision_model_path, mixed(every, column), make_args(max_steps=4, vade_sampler=sampler))
+    assert trainer.selection.sampler.posterior.step == 4
+
+
+def test_stock_trl_still_refuses_a_batch_of_rows_with_and_without_images(vision_model_path, make_args):
+    """When this fails, `VADEGRPOTrainer._generate` and `generation.without_missing_images` can go."""
+    with pytest.raises(TypeError, match="NoneType"):
+        train(vision_model_path, mixed(2, "images"), make_args(GRPOConfig), trainer_class=GRPOTrainer)
+
+
+def test_rows_whose_images_are_missing_rather_than_empty_train_too(vision_model_path, make_args):
+    rows = vision_rows([[picture(1)] if i % 3 else None for i in range(12)])
+    assert rows[0]["images"] is None
+    assert train(vision_model_path, rows, make_args(max_steps=3)).selection.sampler.posterior.step == 3
+
+
+def wants_vision_tokens(trainer):
+    """Make the policy prefer the image and the video placeholder to every other token."""
+    ids = vision_token_ids(trainer.model.config)
+
+    def prefer(module, arguments, logits):
+        logits[..., ids] += 100.0
+        return logits
+
+    trainer.model.lm_head.register_forward_hook(prefer)
+    return ids
+
+
+def sampled_tokens(trainer, monkeypatch):
+    seen = set()
+    original = trainer._generate_single_turn
+
+    def spying(*args, **kwargs):
+        completion_ids, logprobs = original(*args, **kwargs)
+        seen.update(token for ids in completion_ids for token in ids)
+        return completion_ids, logprobs
+
+    monkeypatch.setattr(trainer, "_generate_single_turn", spying)
+    trainer.train()
+    return seen
+
+
+def test_a_policy_that_wants_vision_tokens_never_gets_one(vision_model_path, make_args, monkeypatch):
+    rows = vision_rows([[picture(i % 10)] for i in range(12)])
+    args = make_args(max_steps=2, generation_kwargs={"suppress_tokens": [5]})
+    trainer = VADEGRPOTrainer(vision_model_path, is_short, args, rows)
+    ids = wants_vision_tokens(trainer)
+    assert len(ids) == 2
+    assert not sampled_tokens(trainer, monkeypatch) & {5, *ids}
+
+
+def test_stock_trl_still_lets_the_policy_sample_the_video_token(vision_model_path, make_args, monkeypatch):
+    """When this fails, TRL suppresses it too, and `suppress_vision_tokens` can go for the transformers engine."""
+    rows = vision_rows([[picture(i % 10)] for i in range(12)])
+    trainer = GRPOTrainer(vision_model_path, is_short, make_args(GRPOConfig, max_steps=1), rows)
+    wants_vision_tokens(trainer)
+    video_token = trainer.model.config.video_token_id
+    seen = set()
+    original = trainer._generate_single_turn
+
+    def spying(*args, **kwargs):
+        completion_ids, _ = result = original(*args, **kwargs)
+        seen.update(token for ids in completion_ids for token in ids)
+        raise InterruptedError  # the training forward would die: that is the fault
+        return result
+
+    monkeypatch.setattr(trainer, "_generate_single_turn", spying)
+    with pytest.raises(InterruptedError):
+        trainer.train()
+    assert video_token in seen
