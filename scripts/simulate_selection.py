@@ -59,8 +59,8 @@ import time
 
 import numpy as np
 
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.peers.oracle import OracleSampler
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 from trl_vade.trainer.presets import PRESETS
 
 SHARED = {

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PromptSampler
 from trl_vade.samplers.counts import LARGE
 from trl_vade.samplers.peers import (
@@ -18,7 +19,6 @@ from trl_vade.samplers.peers import (
     SECSampler,
 )
 from trl_vade.samplers.snapshot import state_digest
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 
 VERBS = ("draw", "observe", "state_dict", "load_state_dict", "metrics")
 

@@ -10,6 +10,7 @@ from safetensors.numpy import save
 
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
 from trl_vade.files import encode_document
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers import snapshot as snapshot_module
 from trl_vade.samplers.snapshot import (
     FORMAT_VERSION,
@@ -19,7 +20,6 @@ from trl_vade.samplers.snapshot import (
     save_snapshot,
     state_digest,
 )
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 
 
 def small_sampler(steps=2):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
 from trl_vade.samplers.strata import Strata
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 from trl_vade.samplers.uniform import stock_order
 
 exhaustive = settings(deadline=None, derandomize=True, max_examples=60)

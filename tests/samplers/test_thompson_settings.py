@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_vade.errors import ConfigurationError, ObservationError
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 
 few = settings(deadline=None, derandomize=True, max_examples=50)
 ROBUST = {"gain": "symmetric", "signal_aware_decay": True, "cooldown": 3}

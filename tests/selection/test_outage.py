@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.posterior import BetaPosterior
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 from trl_vade.selection.outage import LIMIT, OutageGuard
 
 exhaustive = settings(deadline=None, derandomize=True, max_examples=60)

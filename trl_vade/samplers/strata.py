@@ -110,6 +110,11 @@ class Strata:
         return chosen[np.lexsort((rows[chosen], -value[chosen]))]
 
 
+def best_places(rows: IntArray, value: FloatArray, k: int, strata: Strata | None, quotas: IntArray | None) -> IntArray:
+    """Return (k,) places in `rows` of those with the largest `value`, of all or, with strata, of each one's quota."""
+    return largest(value, k) if strata is None or quotas is None else strata.best(rows, value, quotas)
+
+
 def _best_of(places: IntArray, value: FloatArray, quota: int) -> IntArray:
     """(min(quota, J),) of the places, (J,), those with the largest values."""
     return places[largest(value[places], min(quota, places.size))] if places.size else places

@@ -5,9 +5,9 @@ from typing import Any
 from trl import GRPOConfig
 
 from trl_vade.errors import ConfigurationError, abbreviated
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.registry import PEER_SAMPLERS
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 
 from .presets import setting
 
