@@ -1,9 +1,9 @@
 """What was read of a source so far, as one file: a build that was interrupted goes on from it.
 
 A part is a Parquet file of the rows chosen so far, with a JSON record in its schema: settings, counts, and the place
-in the stream (`IterableDataset.state_dict`, which is exact for Parquet under datasets 5.2, see tests/test_mixture.py).
-It is written whole or not at all. A stream that goes on reads the source's file in which it was once more from its
-beginning, and skips what it had.
+in the stream (`IterableDataset.state_dict`, which is exact for Parquet under datasets 5.2, see
+tests/mixture/test_build.py). It is written whole or not at all. A stream that goes on reads the source's file in which
+it was once more from its beginning, and skips what it had.
 """
 
 import json
@@ -43,7 +43,7 @@ class Recipe:
 
     sources: tuple[Source, ...]
     seed: int = 0
-    instruction: str | None = None  # see `mixture_rows.prompt_text`
+    instruction: str | None = None  # see `rows.prompt_text`
     evaluation: EvaluationSets | None = None  # None: nothing is compared
     mirror: Path | None = None  # a folder with copies of the repositories; None: the Hub
     allow_fewer: bool = False  # go on where a source has fewer usable rows than its count

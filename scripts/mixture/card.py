@@ -10,7 +10,7 @@ from trl_vade.hub.cards import markdown_table
 
 
 def render_card(manifest: dict[str, Any], template: Path) -> str:
-    """The card, README.md, of a mixture with this `manifest` (`mixture.build_mixture`); `template` is in Jinja."""
+    """The card, README.md, of a mixture with this `manifest` (`build.build_mixture`); `template` is in Jinja."""
     total = sum(manifest["splits"].values())
     data = DatasetCardData(
         language=["en"],

@@ -138,7 +138,7 @@ def open_stream(source: Source, mirror: Path | None = None) -> Any:
         raise SourceSchemaError(
             f"{source.name} ({source.place}) cannot be opened: {error} Expected: the split {source.split}, with the "
             f"columns {', '.join(source.columns)}. Leave it out by --sources, or report it: the table of sources in "
-            "trl_vade/mixture/sources.py is out of date."
+            "scripts/mixture/sources.py is out of date."
         ) from error
     check_schema(source, stream.features)
     return stream.select_columns(list(source.columns)).decode(False)

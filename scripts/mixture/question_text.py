@@ -1,7 +1,7 @@
 """The question in a text of a data set: without the data set's own instructions, and apart from its choices.
 
 The formats are those of the LLaVA-OneVision-Data family, as far as public rows, prompts and build scripts show them
-(Geo170K, geo3k, MathV360K, the Cauldron, LLaVA); `tests/test_conversations.py` has them word for word.
+(Geo170K, geo3k, MathV360K, the Cauldron, LLaVA); `tests/mixture/test_conversations.py` has them word for word.
 """
 
 import re
