@@ -41,7 +41,7 @@ def make_sampler(
         except TypeError as error:
             raise ConfigurationError(
                 f"vade_sampler_kwargs={shown(vade(args, 'sampler_kwargs'))} does not fit vade_sampler={kind!r} "
-                f"({error}). Its arguments are those of trl_vade.peers.{PEER_SAMPLERS[kind].__name__}."  # type: ignore[attr-defined]
+                f"({error}). Its arguments are those of trl_vade.samplers.peers.{PEER_SAMPLERS[kind].__name__}."  # type: ignore[attr-defined]
             ) from error
     decays = {name: vade(args, name) for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")}
     if kind == "uniform":

@@ -1,6 +1,6 @@
 """Models and rows of a size, for what they cost and not for what they say: random weights, photographs.
 
-    python scripts/stepping/models.py 3b qwen-3b --rows 2048 --image_tokens 1024
+    python -m eval.benchmarks.step.models 3b qwen-3b --rows 2048 --image_tokens 1024
 
 Nothing is downloaded. The tokenizer is the testbed's, filled up to the vocabulary of the published model, with the
 special tokens where that has them; so the costs of the vocabulary are real, and the text means nothing.
@@ -8,7 +8,6 @@ special tokens where that has them; so the costs of the vocabulary are real, and
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,11 @@ from transformers import (
     Qwen2VLVideoProcessor,
 )
 
-sys.path.append(str(Path(__file__).parent.parent))  # as a command of its own
-
-from benchmark_loading import photographs
-
 from trl_vade.testbed.model import build_config
 from trl_vade.testbed.processor import CHAT_TEMPLATE, SPECIAL_TOKENS, build_processor, build_tokenizer
 from trl_vade.testbed.shapes import qwen2_5_vl_config
+
+from ..loading import photographs
 
 PUBLISHED = ("3b", "7b")
 PATCH, MERGE = 14, 2

@@ -1,4 +1,4 @@
-"""Pools of millions of rows, for `benchmark_rows.py`: their keys, and 512 of them read or decoded.
+"""Pools of millions of rows, for `rows.py`: their keys, and 512 of them read or decoded.
 
 A table is written 1,000 rows at a time, as `datasets` does it, so that to build one takes no memory.
 """

@@ -1,12 +1,12 @@
 """Does choosing prompts pay? Score by rollouts of VADE, vanilla GRPO, DAPO's dynamic sampling and other rules.
 
-    python scripts/benchmark_learning.py                                  # everything; hours on two cores
-    python scripts/benchmark_learning.py --regimes staged --seeds 0 1     # a part of it
-    python scripts/benchmark_learning.py --only report --results eval/learning.jsonl    # tables and pictures again
+    python -m eval.benchmarks.learning                                  # everything; hours on two cores
+    python -m eval.benchmarks.learning --regimes staged --seeds 0 1     # a part of it
+    python -m eval.benchmarks.learning --only report --results eval/learning.jsonl    # tables and pictures again
 
-The policy is a tiny, real Qwen2.5-VL (0.3 M parameters), trained by GRPO in the fast loop of `trl_vade/testbed`; its
-regimes are described in `trl_vade/testbed/regimes.py`, the arms in `scripts/learning/arms.py`. Every arm has the same
-rollouts to spend, initial passes and refills included. Stages:
+The policy is a tiny, real Qwen2.5-VL (0.3 M parameters), trained by GRPO in the fast loop of `fast_grpo.py`; its
+regimes are described in `regimes.py`, the arms in `arms.py`. Every arm has the same rollouts to spend, initial passes
+and refills included. Stages:
 
     tune     main arms at several learning rates, on seeds of their own: each arm goes on at its best one
     main     the main arms, on fresh seeds
@@ -28,10 +28,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))  # for a worker, which is a fresh interpreter
-
-from learning.arms import MAIN, MORE
-from learning.curves import at_best_rates, best_rates, read, tuning
+from .arms import MAIN, MORE
+from .curves import at_best_rates, best_rates, read, tuning
+from .worker import build, work
 
 
 @dataclass(frozen=True)
@@ -58,17 +57,6 @@ FIRST_TUNING_SEED = 100
 FIRST_SEED = 10  # those before were used to find out what the regimes should be
 STAGES = ("tune", "main", "more", "trainer", "report")
 KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
-
-
-def work(task):
-    """One run, in a worker; returns its record."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    arguments = {name: task[name] for name in KEY[1:]} | {"evaluate_every": REGIMES[task["regime"]].evaluate_every}
-    if task["stage"] == "trainer":
-        from learning.trainer_run import run
-    else:
-        from learning.one_run import run
-    return {"stage": task["stage"], **run(**arguments)}
 
 
 def tasks_of(stage, options, done):
@@ -117,7 +105,7 @@ def run_stage(stage, options):
     with ProcessPoolExecutor(options.workers, mp_context=context) as pool, options.results.open("a") as file:
         # Base policies and pools first: of two workers that build the same one, one would work in vain.
         list(pool.map(build, sorted({(task["seed"], task["regime"]) for task in tasks})))
-        futures = [pool.submit(work, task) for task in tasks]
+        futures = [pool.submit(work, **task, evaluate_every=REGIMES[task["regime"]].evaluate_every) for task in tasks]
         for number, future in enumerate(as_completed(futures), start=1):
             record = future.result()
             file.write(json.dumps(record) + "\n")
@@ -128,16 +116,12 @@ def run_stage(stage, options):
             )
 
 
-def build(pair):
-    """The base policy and the pool of a regime, in a worker; cached for the runs."""
-    from trl_vade.testbed import load_regime
-
-    seed, regime = pair
-    load_regime(regime, seed, progress=False)
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m eval.benchmarks.learning",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--results", type=Path, default=Path("vade-learning.jsonl"))
     parser.add_argument("--only", nargs="+", choices=STAGES, default=list(STAGES), help="stages")
     parser.add_argument("--regimes", nargs="+", choices=list(REGIMES), default=list(REGIMES))
@@ -152,8 +136,8 @@ def main():
     options = parser.parse_args()
     for stage in options.only:
         if stage == "report":
-            from learning.pictures import draw
-            from learning.tables import tables
+            from .pictures import draw
+            from .tables import tables
 
             records = at_best_rates(read(options.results))
             print(tables(records))

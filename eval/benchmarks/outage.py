@@ -1,6 +1,6 @@
 """How fast selection recovers from a reward outage, with the guard of `trl_vade.selection.outage` and without it.
 
-    python scripts/simulate_outage.py
+    python -m eval.benchmarks.outage
 
 No model is trained. The rows have latent pass rates, a mixture: 25 % impossible (0), 20 % hard (0.02 to 0.2), 25 %
 medium (0.2 to 0.6), 15 % easy (0.6 to 0.95), 15 % mastered (0.97 to 1); with `--drift` each walks on in its logit by

@@ -1,6 +1,6 @@
 """How long do images keep a step waiting? Loading one generation batch of photographs, one after the other and ahead.
 
-    python scripts/benchmark_loading.py --rows 512 --megapixels 1
+    python -m eval.benchmarks.loading --rows 512 --megapixels 1
 
 Every repeat runs all arms in one process, in an order that rotates:
 

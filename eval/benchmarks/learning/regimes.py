@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trl_vade.testbed.scenes import LEVELS
+from trl_vade.testbed.sft import SFTSettings
+
 from .chains import MAX_COMPLETION_LENGTH, TASK, ChainSFTSettings
-from .scenes import LEVELS
-from .sft import SFTSettings
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
-from trl_vade.samplers.peers import OracleSampler
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 from trl_vade.trainer.sampler_choice import make_sampler
+
+from ..oracle import OracleSampler
 
 PAPER, FRONTIER = {"vade_preset": "paper"}, {"vade_preset": "frontier"}
 

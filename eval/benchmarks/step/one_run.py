@@ -1,4 +1,4 @@
-"""One trainer, for a few generation batches: `python -m stepping.one_run OPTIONS FILE`; see `benchmark_step.py`."""
+"""One trainer, for a few generation batches: `python -m eval.benchmarks.step.one_run OPTIONS FILE`."""
 
 import json
 import platform
@@ -28,7 +28,7 @@ LEFT_OUT = ("save_", "logging_", "eval_", "vllm_tensor_parallel_size", "reward_w
 
 
 def measure(options: dict[str, Any]) -> dict[str, Any]:
-    """Train with `options["trainer"]`, one of `benchmark_step.NAMES`; return the figures of each generation batch."""
+    """Train with `options["trainer"]`, one of `__main__.NAMES`; return the figures of each generation batch."""
     datasets.disable_progress_bars()
     transformers_logging.disable_progress_bar()
     model, rows = _model_and_rows(options)

@@ -13,9 +13,10 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 
+from trl_vade.testbed.rewards import exact_answer_reward
+
 from .encoded_rows import EncodedRows
 from .packing import additive, grow_tree, language_model, packed_attention, prompt_attention
-from .rewards import exact_answer_reward
 from .rollouts import Rollouts, group_advantages
 
 CHUNK = 128

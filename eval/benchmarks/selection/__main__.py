@@ -1,10 +1,10 @@
 """What does choosing prompts cost, by the size of the data set? `ThompsonSampler` against full redraws of every row.
 
-    python scripts/benchmark_selection.py                                           # up to 1e6 rows: minutes
-    python scripts/benchmark_selection.py --rows 9471 1e4 1e5 1e6 1e7 --output small.json
-    python scripts/benchmark_selection.py --rows 1e8 --output large.json            # a quarter of an hour, 16 GB
-    python scripts/benchmark_selection.py --from small.json large.json --picture FILE.png    # tables and picture
-    python scripts/benchmark_selection.py --precision                               # stored counts against float64
+    python -m eval.benchmarks.selection                                           # up to 1e6 rows: minutes
+    python -m eval.benchmarks.selection --rows 9471 1e4 1e5 1e6 1e7 --output small.json
+    python -m eval.benchmarks.selection --rows 1e8 --output large.json            # a quarter of an hour, 16 GB
+    python -m eval.benchmarks.selection --from small.json large.json --picture FILE.png    # tables and picture
+    python -m eval.benchmarks.selection --precision                               # stored counts against float64
 
 A cell is a number of rows and the share of them that was ever visited. In each cell every contender holds the same
 evidence, and its verbs are timed:
@@ -14,7 +14,7 @@ evidence, and its verbs are timed:
     save       write the state to the disk
     load       let go of the state and read it again
 
-The contenders (`scripts/selecting/contenders.py`):
+The contenders (`contenders.py`):
 
     ours           `ThompsonSampler` with its defaults, `save_snapshot` and `load_snapshot`. These also flush to the
                    disk and check a SHA-256, which none of the others does
@@ -44,12 +44,10 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))  # for a worker, which is a fresh interpreter
-
-from selecting import precision, tables
-from selecting.contenders import CONTENDERS
-from selecting.evidence import stride_of
-from selecting.workers import ContenderError, Worker, machine
+from . import precision, tables
+from .contenders import CONTENDERS
+from .evidence import stride_of
+from .workers import ContenderError, Worker, machine
 
 LARGE = 10_000_000  # rows above which there are fewer repeats
 
@@ -112,7 +110,11 @@ def rotated(names, places):
 def measure_all(options):
     os.environ["OMP_NUM_THREADS"] = "1"  # a worker inherits it
     arguments = " ".join(options.arguments)
-    figures = {"command": f"scripts/benchmark_selection.py {arguments}".strip(), "machine": machine(), "cells": []}
+    figures = {
+        "command": f"python -m eval.benchmarks.selection {arguments}".strip(),
+        "machine": machine(),
+        "cells": [],
+    }
     figures |= {"batch": options.batch, "seed": options.seed}
     for num_rows in options.rows:
         for percent in options.visited:
@@ -133,7 +135,11 @@ def write(path, figures):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m eval.benchmarks.selection",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     whole = lambda text: int(float(text))  # noqa: E731  1e8 is easier to read than its zeros
     parser.add_argument("--rows", nargs="+", type=whole, default=[9471, 10_000, 100_000, 1_000_000])
     parser.add_argument(
@@ -177,7 +183,7 @@ def main(arguments=None):
         figures = measure_all(options)
     print(tables.report(figures))
     if options.picture:
-        from selecting import pictures  # matplotlib, which is an extra
+        from . import pictures  # matplotlib, which is an extra
 
         pictures.draw(figures, options.picture)
 

@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from .cache import cached_directory
-from .dataset import MAX_ATTEMPTS, STREAMS, VALIDATION_SHARE
-from .model import build_model
-from .pretrained import FORMAT_VERSION as MODEL_VERSION
-from .processor import build_processor
-from .sft import IGNORED
+from trl_vade.testbed.cache import cached_directory
+from trl_vade.testbed.dataset import MAX_ATTEMPTS, STREAMS, VALIDATION_SHARE
+from trl_vade.testbed.model import build_model
+from trl_vade.testbed.pretrained import FORMAT_VERSION as MODEL_VERSION
+from trl_vade.testbed.processor import build_processor
+from trl_vade.testbed.sft import IGNORED
 
 FORMAT_VERSION = 1
 """Raised whenever the same settings would give other chains or another model; part of the cache keys."""

@@ -14,16 +14,17 @@ from datasets.table import InMemoryTable
 from tqdm.auto import tqdm
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from .cache import cached_directory, settings_digest
+from trl_vade.testbed.cache import cached_directory, settings_digest
+from trl_vade.testbed.dataset import FEATURES, encode_png, iter_scenes, scene_digest
+from trl_vade.testbed.dataset import FORMAT_VERSION as DATA_VERSION
+from trl_vade.testbed.pretrained import FORMAT_VERSION as MODEL_VERSION
+from trl_vade.testbed.pretrained import load_testbed_model
+from trl_vade.testbed.scenes import LEVELS, TASKS, Scene
+
 from .chains import FORMAT_VERSION as CHAINS_VERSION
 from .chains import Chain, ChainSFTSettings, iter_chains, load_chain_model, wrong_answer
-from .dataset import FEATURES, encode_png, iter_scenes, scene_digest
-from .dataset import FORMAT_VERSION as DATA_VERSION
 from .fast_policy import FastPolicy
-from .pretrained import FORMAT_VERSION as MODEL_VERSION
-from .pretrained import load_testbed_model
 from .regimes import REGIMES, Regime
-from .scenes import LEVELS, TASKS, Scene
 
 FORMAT_VERSION = 1
 """Raised whenever the same regime and seed would give another pool; part of the cache key."""

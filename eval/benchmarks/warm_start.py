@@ -1,7 +1,7 @@
 """Does another run's posterior pay? The first generation batches with and without one, in the quickstart.
 
-    OMP_NUM_THREADS=1 python scripts/benchmark_warm_start.py                      # about half an hour on two cores
-    python scripts/benchmark_warm_start.py --only report --results FILE           # the table again
+    OMP_NUM_THREADS=1 python -m eval.benchmarks.warm_start                      # about half an hour on two cores
+    python -m eval.benchmarks.warm_start --only report --results FILE           # the table again
 
 A first run of `--first_steps` optimiser steps trains the testbed's model, through `VADEGRPOTrainer`, with the
 quickstart's settings (64 rows x 8 completions a generation batch, one update each), and saves its posterior. Then each
@@ -59,7 +59,8 @@ def train(output_dir, seed, steps, **changes):
     from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
     from trl_vade.selection.log import SelectionLog
     from trl_vade.testbed import exact_answer_reward, load_testbed_dataset, load_testbed_model
-    from trl_vade.testbed.fast_policy import FastPolicy
+
+    from .learning.fast_policy import FastPolicy
 
     torch.set_num_threads(1)
     directory, dataset = load_testbed_model(seed=0), load_testbed_dataset(seed=0)

@@ -6,13 +6,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trl_vade.checks import FloatArray, IntArray, check_whole_number
-from trl_vade.errors import ConfigurationError
+from trl_vade.checks import FloatArray, IntArray, as_vector, check_whole_number, shown
+from trl_vade.errors import ConfigurationError, ObservationError
+from trl_vade.samplers.information import information_gain
+from trl_vade.samplers.peers.base import BoolArray, PeerSampler, saved_numbers
+from trl_vade.samplers.posterior import BetaPosterior
+from trl_vade.samplers.top_k import largest
 
-from ..information import information_gain
-from ..posterior import BetaPosterior
-from ..top_k import largest
-from .base import BoolArray, PeerSampler, check_pass_rates, mixed_ratio, saved_numbers
+
+def mixed_ratio(pass_rate: FloatArray, num_generations: int) -> FloatArray:
+    """Return 1 - p^G - (1 - p)^G, the chance that G completions are neither all right nor all wrong, for each p."""
+    mixed: FloatArray = 1.0 - pass_rate**num_generations - (1.0 - pass_rate) ** num_generations
+    return mixed
+
+
+def check_pass_rates(pass_rate: ArrayLike, num_samples: int) -> FloatArray:
+    """Return (N,) pass rates as a new array, or raise `ObservationError` unless they are N numbers in [0, 1]."""
+    p = as_vector("pass_rate", pass_rate, kinds="biuf").astype(np.float64)
+    if p.size != num_samples or not ((p >= 0) & (p <= 1)).all():
+        raise ObservationError(
+            f"pass_rate is {shown(p.tolist())}; it must hold {num_samples} probabilities in [0, 1], one for each row. "
+            "Pass how likely a completion of each row is to be right."
+        )
+    return p
 
 
 class OracleSampler(PeerSampler):

@@ -7,12 +7,11 @@ import numpy as np
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from trl_vade.testbed import load_regime
-from trl_vade.testbed.fast_grpo import train
-from trl_vade.testbed.fast_policy import FastPolicy
-from trl_vade.testbed.regimes import REGIMES
-
 from .arms import sampler_of, settings
+from .fast_grpo import train
+from .fast_policy import FastPolicy
+from .pools import load_regime
+from .regimes import REGIMES
 
 NUM_GROUPS, NUM_GENERATIONS = 32, 8
 ROLLOUTS_A_BATCH = NUM_GROUPS * NUM_GENERATIONS

@@ -10,12 +10,13 @@ from transformers import AutoModelForImageTextToText, AutoProcessor, TrainerCall
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
-from trl_vade.testbed import exact_answer_reward, load_regime
-from trl_vade.testbed.fast_policy import FastPolicy
-from trl_vade.testbed.regimes import REGIMES
+from trl_vade.testbed import exact_answer_reward
 
 from .arms import ARMS
+from .fast_policy import FastPolicy
 from .one_run import NUM_GENERATIONS, NUM_GROUPS, ROLLOUTS_A_BATCH, rounded
+from .pools import load_regime
+from .regimes import REGIMES
 
 
 class Judge(TrainerCallback):

@@ -1,8 +1,8 @@
 """What does a generation batch cost? Seconds of each phase, requests, images and memory, stock TRL beside ours.
 
-    python scripts/benchmark_step.py                                  # a CPU, the testbed model, transformers' engine
-    python scripts/benchmark_step.py --engine colocate --shape small  # vLLM
-    python scripts/benchmark_step.py --engine colocate --shape 3b     # a GPU of 140 GB: its share of the recipe for 3B
+    python -m eval.benchmarks.step                                  # a CPU, the testbed model, transformers' engine
+    python -m eval.benchmarks.step --engine colocate --shape small  # vLLM
+    python -m eval.benchmarks.step --engine colocate --shape 3b     # a GPU of 140 GB: its share of the recipe for 3B
 
 Each (trainer, repeat) is a process of its own, since two colocated engines do not fit on a GPU; the trainers take
 turns, and the turn of each repeat begins with another one. All completions have the same length. The rewards are a
@@ -11,8 +11,8 @@ stand-in that costs nothing. `unseeded` is ours without the seeds that its reque
 
 Without CUDA, vLLM is its CPU build, run as for the tests (`tests/engines`). That cannot split a prompt with a seed, as
 ours have ("CPU Generator does not use offset"): a generation batch may have about 4,096 prompt tokens there, and 2,048
-with a server. A server has to serve the same model: `python scripts/stepping/models.py SHAPE FOLDER ...` writes it,
-and `--model FOLDER` takes it from there.
+with a server. A server has to serve the same model: `python -m eval.benchmarks.step.models SHAPE FOLDER ...` writes
+it, and `--model FOLDER` takes it from there.
 
 The stock loader decodes the whole generation batch, each image G times, again for every micro-batch, and holds those
 of one update at a time. At the recipe's 256 micro-batches of 4 rows that is more than most machines have;
@@ -35,7 +35,7 @@ from typing import Any
 import torch
 import yaml
 
-SCRIPTS = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[3]
 ROWS_PER_BATCH_OF_DATA = 16  # the recipe's data set is 16 generation batches
 SECONDS = {
     "rows": "choose and load rows",
@@ -63,7 +63,11 @@ NAMES = {"stock": "stock TRL", "vade": "trl_vade", "unseeded": "trl_vade without
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m eval.benchmarks.step",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--engine", choices=["hf", "colocate", "server"], default="hf")
     parser.add_argument("--server", metavar="URL", help="of the vLLM server")
     parser.add_argument("--shape", choices=["testbed", "small", "3b", "7b"], default="testbed")
@@ -85,7 +89,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     if (options.engine == "server") != bool(options.server):
         parser.error("--engine server goes with --server URL")
     if options.recipe is None and options.shape in ("3b", "7b"):
-        options.recipe = str(SCRIPTS / f"recipes/qwen2_5_vl_{options.shape}_grpo_vade.yaml")
+        options.recipe = str(ROOT / f"scripts/recipes/qwen2_5_vl_{options.shape}_grpo_vade.yaml")
     for name, value in from_recipe(options).items():
         if getattr(options, name) is None:
             setattr(options, name, value)
@@ -123,15 +127,14 @@ def from_recipe(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def in_a_process(*arguments: str, engine: str) -> None:
-    """Run a module of `stepping` as a command; where vLLM has no GPU, as the tests run its CPU build."""
+    """Run a module of this folder as a command; where vLLM has no GPU, as the tests run its CPU build."""
     environment = dict(os.environ)
-    command, path = [sys.executable, "-m"], [str(SCRIPTS), environment.get("PYTHONPATH", "")]
+    command, path = [sys.executable, "-m"], [str(ROOT), environment.get("PYTHONPATH", "")]
     if engine != "hf" and not torch.cuda.is_available():
-        sys.path.insert(0, str(SCRIPTS.parent))
         from tests.engines.on_cpu import ENVIRONMENT
 
         environment |= ENVIRONMENT
-        command, path = [*command, "tests.engines.on_cpu"], [str(SCRIPTS), ENVIRONMENT["PYTHONPATH"]]
+        command, path = [*command, "tests.engines.on_cpu"], [ENVIRONMENT["PYTHONPATH"]]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True)
     if done.returncode:
@@ -142,14 +145,14 @@ def run_all(options: argparse.Namespace, model: Path) -> list[dict[str, Any]]:
     """The runs of every trainer and repeat, in turn."""
     if options.shape != "testbed" and not (model / "rows").exists():
         sizes = ["--rows", str(ROWS_PER_BATCH_OF_DATA * options.rows), "--image_tokens", str(options.image_tokens)]
-        in_a_process("stepping.models", options.shape, str(model), *sizes, engine=options.engine)
+        in_a_process("eval.benchmarks.step.models", options.shape, str(model), *sizes, engine=options.engine)
     runs, figures = [], model / "figures.json"
     for repeat in range(options.repeats):
         for place in range(len(options.trainers)):
             trainer = options.trainers[(place + repeat) % len(options.trainers)]
             one = {name: value for name, value in vars(options).items() if name != "json"}
             one |= {"trainer": trainer, "model": str(model)}
-            in_a_process("stepping.one_run", json.dumps(one), str(figures), engine=options.engine)
+            in_a_process("eval.benchmarks.step.one_run", json.dumps(one), str(figures), engine=options.engine)
             runs.append({"repeat": repeat, **json.loads(figures.read_text())})
             seconds = statistics.median(total(batch) for batch in runs[-1]["batches"])
             print(f"repeat {repeat + 1}/{options.repeats}  {NAMES[trainer]}: {seconds:.2f} s a generation batch")
@@ -212,7 +215,7 @@ def main() -> None:
         f"{options.image_tokens} tokens, micro-batches of {options.micro_batch}, updates: {options.updates}."
     )
     print(", ".join(f"{name} {version}" for name, version in runs[0]["versions"].items()))
-    print(f"python scripts/benchmark_step.py {shlex.join(sys.argv[1:])}")
+    print(f"python -m eval.benchmarks.step {shlex.join(sys.argv[1:])}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """What looking at every row before training costs: the lengths of the prompts, and the keys that name the rows.
 
-    python scripts/benchmark_rows.py --rows 4000
-    python scripts/benchmark_rows.py --ids 10000000 --repeats 3
-    python scripts/benchmark_rows.py --tables 10000 100000 1000000
+    python -m eval.benchmarks.rows --rows 4000
+    python -m eval.benchmarks.rows --ids 10000000 --repeats 3
+    python -m eval.benchmarks.rows --tables 10000 100000 1000000
 
 The second measures `sample_keys` and `dataset_fingerprint` of rows with a string `id` of their own in a Parquet file:
 seconds and memory, each start in a fresh process. The third measures how long 512 rows take to be read and decoded out
@@ -31,7 +31,6 @@ from pathlib import Path
 
 import numpy as np
 from datasets import Dataset, Features, Image, List, Value, disable_progress_bars, load_dataset
-from many_rows import ids_figures, spread, table_figures
 from PIL import Image as Pictures
 from transformers import Qwen2VLImageProcessor
 
@@ -39,6 +38,8 @@ from trl_vade.data import row_keys as data
 from trl_vade.data.key_hashing import keys_of_columns
 from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
 from trl_vade.testbed.processor import build_processor
+
+from .many_rows import ids_figures, spread, table_figures
 
 
 def image_files(count, kilobytes, seed=0):
