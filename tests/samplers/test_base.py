@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eval.benchmarks.oracle import OracleSampler
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PromptSampler
 from trl_vade.samplers.counts import LARGE
@@ -15,7 +16,6 @@ from trl_vade.samplers.peers import (
     DifficultyPoolSampler,
     GRESOSampler,
     MoPPSSampler,
-    OracleSampler,
     SECSampler,
 )
 from trl_vade.samplers.snapshot import state_digest

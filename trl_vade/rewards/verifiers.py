@@ -1,7 +1,7 @@
 """Whether an answer is right: one rule for each type of answer, and no other way to earn a reward.
 
-Training (`functions`), evaluation (`eval/metrics`) and the making of the data set (`mixture`) all ask `judge`, so they
-cannot disagree.
+Training (`rewards`), evaluation (`eval/metrics`) and the making of the data set (`scripts/mixture`) all ask
+`judge`, so they cannot disagree.
 """
 
 import re

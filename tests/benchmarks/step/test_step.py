@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
-sys.path.append(str(SCRIPTS))
+from eval.benchmarks.step import __main__ as benchmark
+from eval.benchmarks.step import models, one_run
+from eval.benchmarks.step.meters import Meter
 
-import benchmark_step as benchmark  # noqa: E402
-from stepping import models, one_run  # noqa: E402
-from stepping.meters import Meter  # noqa: E402
-
-RECIPE = SCRIPTS / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml"
+ROOT = Path(__file__).parents[3]
+RECIPE = ROOT / "scripts" / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml"
 TINY = ["--rows", "4", "--generations", "4", "--repeats", "1", "--batches", "1"]
 
 
@@ -165,10 +163,8 @@ def test_a_short_run_counts_what_both_trainers_do(capsys):
 
 @pytest.mark.slow
 def test_the_command_takes_turns_and_appends_every_run(tmp_path):
-    command = [sys.executable, str(SCRIPTS / "benchmark_step.py"), *TINY, "--repeats", "2"]
-    done = subprocess.run(
-        [*command, "--json", str(tmp_path / "runs")], capture_output=True, text=True, timeout=300, check=True
-    )
+    command = [sys.executable, "-m", "eval.benchmarks.step", *TINY, "--repeats", "2", "--json", str(tmp_path / "runs")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, cwd=ROOT)
     runs = [json.loads(line) for line in (tmp_path / "runs").read_text().splitlines()]
     assert [run["trainer"] for run in runs] == ["stock", "vade", "vade", "stock"]
     assert "| images decoded | 32 | 4 |" in done.stdout
