@@ -61,32 +61,8 @@ class VADEEvalCallback(TrainerCallback):
         ConfigurationError: it cannot work here; no model was asked.
     """
 
-    def __init__(
-        self,
-        trainer: Any,
-        tasks: Sequence[str],
-        *,
-        every_steps: int,
-        limit: int | None = 64,
-        data: Mapping[str, Path] | None = None,
-        generation: Generation | None = None,
-        batch_size: int = 8,
-        seed: int = 0,
-        instruction: str | None = None,
-        system_prompt: str | None = None,
-    ):
-        self.evaluation = planned(
-            trainer.args,
-            tasks,
-            every_steps=every_steps,
-            limit=limit,
-            data=data,
-            generation=generation,
-            batch_size=batch_size,
-            seed=seed,
-            instruction=instruction,
-            system_prompt=system_prompt,
-        )
+    def __init__(self, trainer: Any, tasks: Sequence[str], *, every_steps: int, **options: Any):
+        self.evaluation = planned(trainer.args, tasks, every_steps=every_steps, **options)
         self.trainer, self.every_steps = trainer, every_steps
         self.benchmarks = find_benchmarks(self.evaluation.tasks)
         _refuse_sharded(trainer.accelerator.state)

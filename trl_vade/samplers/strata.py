@@ -17,7 +17,6 @@ from .top_k import largest
 
 GOLDEN = 0x9E3779B97F4A7C15
 """2**64 times the golden ratio's fractional part: its multiples, modulo 2**64, are the most evenly spread ones."""
-
 PLASTIC = 0xC13FA9A902A6328F
 """2**64 divided by the plastic number: seeds begin apart from each other, and not on each other's sequence."""
 

@@ -40,18 +40,14 @@ from .free_rows import BoolArray, FreeRows
 from .window import Window, beta_density, find_window, highest_density, largest_density, wanted_inside
 
 Candidates = tuple[IntArray, FloatArray]  # (J,) each: rows, the pass rates drawn for them
-
 Choice = tuple[IntArray, FloatArray, FloatArray]  # (K,) each: rows, pass rates drawn for them, expected ones
 
 MOST_PROPOSED = 0.1
 """Where a larger part of the visited rows would be proposed, to draw all of them is as fast."""
-
 SAMPLE = 2048
 """Rows that are looked at to guess how wide a window has to be."""
-
 ROWS_OF_A_PART = 4000
 """In the time that a stratum takes, so many rows can be drawn one by one."""
-
 NOWHERE: Window = (1.0, 0.0)
 
 

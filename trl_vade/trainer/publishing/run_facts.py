@@ -33,7 +33,6 @@ RECIPE = (
 """Fields of the arguments; `num_processes` is added."""
 
 _THOMPSON = ("preset", "information_gain", "cooldown", "prior", "uniform_share", "stratify_by", "strata")
-
 _EVERY_SAMPLER = ("dynamic_sampling", "max_prompt_length")
 
 
