@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.refusals import refused, says
 from trl_vade.testbed import exact_answer_reward
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -73,18 +74,18 @@ def test_a_reward_is_found_by_its_name_or_its_import_path(train_vade):
 
 @pytest.mark.parametrize("name", ["no_such_reward", "no_such_module.reward", "trl_vade.testbed.rewards.nothing"])
 def test_a_reward_that_does_not_exist_is_refused_by_name(train_vade, name):
-    with pytest.raises(ValueError, match=f"--reward_funcs {name}"):
+    with refused(ValueError, ["--reward_funcs", name], ["think_format_reward", "my_package.rewards.my_reward"]):
         train_vade.load_reward(name)
 
 
 def test_a_benchmark_that_cannot_work_is_refused_before_a_model_is_loaded(train_vade, tmp_path, monkeypatch):
     monkeypatch.setattr(train_vade, "load_splits", None)  # what comes next would call it
     flags = ["--use_cpu", "true", "--output_dir", str(tmp_path)]
-    with pytest.raises(SystemExit, match=r"--lmms_tasks, .* mathvistas is no benchmark here"):
+    with refused(SystemExit, ["--lmms_tasks", "mathvistas"], ["mathvista", "chartqa"]):
         train_vade.run([*flags, "--lmms_tasks", "mathvistas"])
-    with pytest.raises(SystemExit, match=r"--lmms_steps, .* every_steps is 0"):
+    with refused(SystemExit, ["--lmms_steps", "0"], ["1"]):
         train_vade.run([*flags, "--lmms_tasks", "chartqa", "--lmms_steps", "0"])
-    with pytest.raises(SystemExit, match="mathvistas is no benchmark here"):
+    with refused(SystemExit, ["mathvistas"], ["mathvista", "chartqa"]):
         train_vade.run([*flags, "--lmms_tasks", "mathvistas", "--plan"])
 
 
@@ -94,10 +95,10 @@ def test_a_finished_run_with_other_arguments_is_not_taken_for_this_comparisons(t
     asked_for = ["--vade_sampler", "thompson", "--seed", "0", "--output_name", "with a space"]
     (tmp_path / "arguments.json").write_text(json.dumps(asked_for))
     assert comparison.run("thompson", 0, tmp_path, ["--output_name", "with a space"]) == {"rollouts": 1}
-    with pytest.raises(SystemExit, match=r"finished run with the arguments .*0.* asks for .*1e-3"):
+    with refused(SystemExit, ["'with a space'", "'1e-3'"], ["--output_dir"]):
         comparison.run("thompson", 0, tmp_path, ["--learning_rate", "1e-3"])
     (tmp_path / "arguments.json").unlink()
-    with pytest.raises(SystemExit, match="None"):
+    with refused(SystemExit, ["None"], ["--output_dir"]):
         comparison.run("thompson", 0, tmp_path, [])
 
 
@@ -124,7 +125,7 @@ def test_the_comparison_runs_each_sampler_once_for_each_seed_and_not_again(tmp_p
     flags = ["--samplers", "thompson", "uniform", "--seeds", 3, "--output_dir", tmp_path, "--", "--max_steps", 2]
     flags += ["--per_device_train_batch_size", 64, "--eval_strategy", "no", "--eval_on_start", "false"]
     table = run("compare_samplers.py", *flags)
-    assert "effective gradient ratio" in table
+    assert says(table, "gradient ratio")
     before = (tmp_path / "thompson-3" / "vade_summary.json").stat().st_mtime_ns
     run("compare_samplers.py", *flags)
     assert (tmp_path / "thompson-3" / "vade_summary.json").stat().st_mtime_ns == before
