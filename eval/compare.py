@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
 
-from trl_vade.checks import check_whole_number, shown
+from trl_vade.checks import abbreviated, check_whole_number
 from trl_vade.cli.tables import print_columns
 from trl_vade.errors import ConfigurationError, EvaluationError, VADEError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
@@ -46,7 +46,9 @@ def read_evaluations(folders: Sequence[Path], names: Sequence[str] | None = None
     if len(folders) < 2:
         raise ConfigurationError(f"There is only {', '.join(map(str, folders))}; a comparison needs two directories.")
     if names is not None and (len(names) != len(folders) or len({*names}) < len(names)):
-        raise ConfigurationError(f"--names is {shown(names)}; it must be {len(folders)} different names, with commas.")
+        raise ConfigurationError(
+            f"--names is {abbreviated(names)}; it must be {len(folders)} different names, with commas."
+        )
     found = [{**read_results(folder), "folder": str(folder)} for folder in folders]
     models = [one["model"]["name"] for one in found]
     if names is None:  # one that repeats with its place, counted as `--reference` does, and its directory's name
@@ -97,7 +99,7 @@ def check_settings(evaluations: Sequence[Evaluation], benchmarks: Sequence[str],
 
 
 def _each(evaluations: Sequence[Evaluation], values: Sequence[Any]) -> str:
-    return ", ".join(f"{shown(value)} in {one['name']}" for one, value in zip(evaluations, values, strict=True))
+    return ", ".join(f"{abbreviated(value)} in {one['name']}" for one, value in zip(evaluations, values, strict=True))
 
 
 def paired_scores(evaluations: Sequence[Evaluation], benchmark: str) -> np.ndarray:
@@ -112,7 +114,8 @@ def paired_scores(evaluations: Sequence[Evaluation], benchmark: str) -> np.ndarr
         if other := differing | (scores[0].keys() ^ scores[i].keys()):
             raise EvaluationError(
                 f"The questions differ: {len(other)} of {benchmark} have another text or target, or a score in one "
-                f"alone, in {one['name']} and the first run of {evaluations[0]['name']}: ids {shown(sorted(other))}."
+                f"alone, in {one['name']} and the first run of {evaluations[0]['name']}: ids "
+                f"{abbreviated(sorted(other))}."
             )
     # In the order of the ids: with it the resamples, and so the interval, do not follow the order of lines in a file.
     return np.array([[of_one[document] for document in sorted(scores[0])] for of_one in scores])

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError, VADEError
+from .errors import (
+    ConfigurationError,
+    ObservationError,
+    SnapshotCorruptError,
+    SnapshotMismatchError,
+    VADEError,
+    abbreviated,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -37,20 +44,8 @@ def check_whole_number(
         number = None
     if number is None or number < minimum or (maximum is not None and number > maximum):
         rule = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-        raise error(f"{name} is {shown(value)}; it must be a whole number {rule}. {advice}")
+        raise error(f"{name} is {abbreviated(value)}; it must be a whole number {rule}. {advice}")
     return number
-
-
-def shown(value: Any) -> str:
-    """Return `value` for a message: its repr, cut where it is long, or its type where it has none.
-
-    A whole number of more than 4300 digits has none, nor has a list nested too deep.
-    """
-    try:
-        text = repr(value)
-    except Exception:  # it runs the value's own code
-        return f"a {type(value).__name__} that cannot be printed"
-    return text if len(text) <= 200 else f"{text[:150]}... ({len(text)} characters)"
 
 
 def check_fields(what: str, saved: Any, expected: Iterable[str]) -> None:
@@ -75,7 +70,7 @@ def check_same(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> 
     # The types are compared first: 1 == True, and an array in place of a number has no single truth value. Last the
     # texts: 0.0 == -0.0.
     differences = [
-        f"{name} is {shown(saved[name])} in the saved state and {value!r} here"
+        f"{name} is {abbreviated(saved[name])} in the saved state and {value!r} here"
         for name, value in here.items()
         if type(saved[name]) is not type(value) or saved[name] != value or str(saved[name]) != str(value)
     ]
@@ -127,8 +122,8 @@ def check_decay(name: str, value: float) -> float:
     """Return `value` as a float, or raise `ConfigurationError` unless it is a number in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value <= 1:
         raise ConfigurationError(
-            f"{name} is {shown(value)}; it must be a number in [0, 1], the share of the old counts that survives a "
-            "step: more than 1 would invent evidence. Set 1 to forget nothing and 0 to forget everything."
+            f"{name} is {abbreviated(value)}; it must be a number in [0, 1], the share of the old counts that "
+            "survives a step: more than 1 would invent evidence. Set 1 to forget nothing and 0 to forget everything."
         )
     return float(value)
 
@@ -137,7 +132,7 @@ def check_bool(name: str, value: bool) -> bool:
     """Return `value`, or raise `ConfigurationError` unless it is True or False."""
     if not isinstance(value, bool):
         raise ConfigurationError(
-            f"{name} is {shown(value)}; it must be True or False, since any other value is a slip."
+            f"{name} is {abbreviated(value)}; it must be True or False, since any other value is a slip."
         )
     return value
 
@@ -145,7 +140,9 @@ def check_bool(name: str, value: bool) -> bool:
 def check_share(name: str, value: float) -> float:
     """Return `value` as a float, or raise `ConfigurationError` unless it is a number in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value <= 1:
-        raise ConfigurationError(f"{name} is {shown(value)}; it must be a share, a number in [0, 1]. 0 is none of it.")
+        raise ConfigurationError(
+            f"{name} is {abbreviated(value)}; it must be a share, a number in [0, 1]. 0 is none of it."
+        )
     return float(value)
 
 

@@ -23,6 +23,8 @@ Every leaf also derives from the built-in exception in brackets, so code that kn
 it. A message says what was received, the rule, the reason, and what to do.
 """
 
+from typing import Any
+
 
 class VADEError(Exception):
     """Base of every exception that trl_vade raises on purpose."""
@@ -106,3 +108,15 @@ class SourceShortageError(VADEError, ValueError):
 
 class ReplicaDivergenceError(VADEError, RuntimeError):
     """The sampler replicas of several ranks, which see the same rewards and must stay equal, differ."""
+
+
+def abbreviated(value: Any) -> str:
+    """Return `value` for a message: its repr, cut where it is long, or its type where it has none.
+
+    A whole number of more than 4300 digits has none, nor has a list nested too deep.
+    """
+    try:
+        text = repr(value)
+    except Exception:  # it runs the value's own code
+        return f"a {type(value).__name__} that cannot be printed"
+    return text if len(text) <= 200 else f"{text[:150]}... ({len(text)} characters)"

@@ -29,7 +29,7 @@ class Judge(TrainerCallback):
     def look(self) -> None:
         training = self.policy.model.training
         self.policy.model.eval()
-        self.rollouts.append(self.trainer.selection.rollouts)
+        self.rollouts.append(self.trainer.selection.feedback.rollouts)
         self.score.append(float(self.policy.pass_rates().mean()))
         self.policy.model.train(training)
         self.next = self.rollouts[-1] + self.apart
@@ -38,7 +38,7 @@ class Judge(TrainerCallback):
         self.look()
 
     def on_step_end(self, args, state, control, **kwargs):
-        rollouts = self.trainer.selection.rollouts
+        rollouts = self.trainer.selection.feedback.rollouts
         control.should_training_stop = rollouts >= self.max_rollouts
         if rollouts >= self.next or control.should_training_stop:
             self.look()

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from trl_vade.hub import staging
-from trl_vade.hub.staging import LARGE, Upload, discard, keep_only, left_behind, new_folder, stage, unshare
+from trl_vade.hub.staging import LARGE, Upload, break_hard_links, discard, keep_only, new_folder, stage, unsent_folders
 
 
 def write(path, content):
@@ -103,7 +103,7 @@ def test_a_disk_that_is_full_leaves_nothing_half_staged(run, monkeypatch):
 def test_what_an_earlier_process_left_is_found_and_its_halves_are_deleted(run):
     staged = stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
     write(run / "_hub" / ".unfinished-checkpoint-000008" / "config.json", b"{}")
-    assert left_behind(run) == [staged]
+    assert unsent_folders(run) == [staged]
     assert [path.name for path in (run / "_hub").iterdir()] == ["checkpoint-000004"]
 
 
@@ -121,7 +121,7 @@ def test_without_a_checkpoint_all_but_the_weights_is_copied(run):
     staged = stage("model-000004", run, uploads(run)[:1], None)
     linked = {path.name for path in staged.iterdir() if path.stat().st_nlink > 1}
     assert linked == {"model.safetensors"}
-    unshare(run)
+    break_hard_links(run)
     shutil.copy(__file__, run / "model.safetensors")  # as the Trainer does: into the file that is there
     assert (staged / "model.safetensors").read_bytes() == b"4" * LARGE
 
@@ -167,7 +167,7 @@ def test_a_checkpoint_that_is_not_there_any_more_is_an_error(run):
     shutil.rmtree(run / "checkpoint-4")
     with pytest.raises(FileNotFoundError, match="checkpoint-4"):
         stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
-    assert left_behind(run) == []
+    assert unsent_folders(run) == []
 
 
 def test_weights_are_those_of_the_output_directory_where_the_checkpoint_is_an_older_one(run):
@@ -202,4 +202,4 @@ def test_the_last_folder_that_is_discarded_takes_the_staging_area_along(run):
     assert (run / "_hub").is_dir()
     discard(second)
     assert not (run / "_hub").exists()
-    assert left_behind(run) == []
+    assert unsent_folders(run) == []

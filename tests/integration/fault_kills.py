@@ -18,7 +18,7 @@ from tests.integration.runs import train_to_be_killed
 from trl_vade import load_snapshot
 from trl_vade.errors import CheckpointIncompleteError
 from trl_vade.samplers.snapshot import METADATA_FILE
-from trl_vade.trainer.checkpoint.completeness import complete_checkpoints, resolve_checkpoint, what_is_missing
+from trl_vade.trainer.checkpoint.completeness import complete_checkpoints, missing_part, resolve_checkpoint
 from trl_vade.trainer.checkpoint.generation_batch import file_name, load_generation_batch
 
 PATIENCE = 300.0  # seconds for a process to say something; no timing decides a result
@@ -162,9 +162,7 @@ class KilledRuns:
 
 def _unfinished(output_dir: Path) -> dict[Path, int]:
     """The files of incomplete checkpoints, and those with names for the time of writing; with their sizes."""
-    paths = [
-        path for folder in output_dir.glob("checkpoint-*") if what_is_missing(folder) for path in folder.iterdir()
-    ]
+    paths = [path for folder in output_dir.glob("checkpoint-*") if missing_part(folder) for path in folder.iterdir()]
     paths += [path for end in ("tmp", "pending") for path in output_dir.rglob(f"*.{end}")]
     return {path: path.stat().st_size for path in paths}
 

@@ -41,7 +41,7 @@ def end_of(trainer: Any) -> dict[str, str]:
         "weights": weights.hexdigest(),
         "posterior": state_digest(trainer.selection.sampler),
         "selection log": hashlib.sha256(log.encode()).hexdigest(),
-        "rollouts": str(trainer.selection.rollouts),
+        "rollouts": str(trainer.selection.feedback.rollouts),
     }
 
 

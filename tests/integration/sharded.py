@@ -80,7 +80,7 @@ with open(f"{output_dir}/rank-{PartialState().process_index}.json", "w") as file
             "shares": shares,
             "alpha": posterior.alpha.tolist(),
             "visits": posterior.visits.tolist(),
-            "rollouts": trainer.selection.rollouts,
+            "rollouts": trainer.selection.feedback.rollouts,
             "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
             "loss": [e["loss"] for e in trainer.state.log_history if "loss" in e],
         },

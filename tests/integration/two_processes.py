@@ -138,7 +138,7 @@ with open(f"{output_dir}/rank-{rank}.json", "w") as file:
             "digest": state_digest(trainer.selection.sampler),
             "alpha": posterior.alpha.tolist(),
             "visits": posterior.visits.tolist(),
-            "rollouts": trainer.selection.rollouts,
+            "rollouts": trainer.selection.feedback.rollouts,
             "tokens": trainer.state.num_input_tokens_seen,
             "refills": [e["vade/refills"] for e in trainer.state.log_history if "vade/refills" in e],
             "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],

@@ -15,7 +15,7 @@ from trl_vade.cli.plan.memory_formulas import Lengths
 from trl_vade.cli.plan.model_shape import model_shape
 from trl_vade.rewards import functions as rewards
 from trl_vade.testbed.shapes import qwen2_5_vl_config
-from trl_vade.trainer.presets import vade
+from trl_vade.trainer.presets import setting
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 SIZES, ALGORITHMS, ARMS = ("3b", "7b"), ("grpo", "gspo"), ("vade", "vanilla")
@@ -131,8 +131,8 @@ def test_the_arm_is_the_papers_rule_or_vanilla(name, parsed):
         assert ours == ["vade_max_prompt_length", "vade_success_reward", "vade_sampler"]
         return
     assert (args.vade_sampler, args.vade_preset) == ("thompson", "paper")
-    assert vade(args, "information_gain") == "asymmetric"
-    assert (vade(args, "signal_aware_decay"), vade(args, "cooldown")) == (False, 0.0)
+    assert setting(args, "information_gain") == "asymmetric"
+    assert (setting(args, "signal_aware_decay"), setting(args, "cooldown")) == (False, 0.0)
     assert (args.vade_decay_sampled, args.vade_decay_unsampled) == (0.2, 0.999)
 
 

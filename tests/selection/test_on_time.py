@@ -154,11 +154,11 @@ def test_only_the_main_process_writes_the_log(make_selection):
     other = make_selection(accelerator=process(1, 2))
     other.choose()
     score(other, [1, 0, 0, 0], [0, 0, 0, 0])
-    assert other.log.read() == []
+    assert other.feedback.log.read() == []
     main = make_selection(accelerator=process(0, 2))
     main.choose()
     score(main, [1, 0, 0, 0], [0, 0, 0, 0])
-    assert len(main.log.read()) == 1
+    assert len(main.feedback.log.read()) == 1
 
 
 # ------------------------------------------------------------------------------------------- rollout initialisation
@@ -170,7 +170,7 @@ def initialise(selection, rewards_of):
     for rows in selection.initial_batches():
         seen.extend(ids(rows))
         assert score(selection, *(rewards_of(row) for row in selection.in_flight.sample_index.tolist())) == {}
-    selection.finish_initialisation()
+    selection.feedback.finish_initialisation()
     return seen
 
 
@@ -183,7 +183,7 @@ def test_initialisation_covers_every_row_once_and_is_one_step(make_selection):
     assert posterior.beta.tolist() == [4, 3, 2, 1, 0]
     assert posterior.visits.tolist() == [1] * 5
     assert posterior.step == 1
-    assert selection.rollouts == 20
+    assert selection.feedback.rollouts == 20
 
 
 def test_initialisation_counts_completions_without_a_score_as_no_trials(make_selection):
@@ -208,13 +208,13 @@ def test_rows_that_fill_the_last_batch_up_are_added_and_no_rollout_is_thrown_awa
     initialise(selection, lambda row: [1.0, 0.0] if row == 0 else [1.0, 1.0])
     assert selection.sampler.posterior.alpha.tolist() == [2, 2, 2, 2, 2]
     assert selection.sampler.posterior.beta.tolist() == [2, 0, 0, 0, 0]
-    assert selection.rollouts == 12
+    assert selection.feedback.rollouts == 12
 
 
 def test_the_log_says_what_share_of_the_initial_groups_had_a_gradient(make_selection):
     selection = make_selection(numbered_rows(4), num_groups=2)
     initialise(selection, lambda row: [1.0] * row + [0.0] * (4 - row))
-    (line,) = selection.log.read()
+    (line,) = selection.feedback.log.read()
     assert line["effective_gradient_ratio"] == 0.75
     assert line["rollouts"] == 16
     assert line["predicted_effective_ratio"] == pytest.approx(0.6)  # Beta(1, 1), G = 4: 1 - 2/5
@@ -224,8 +224,8 @@ def test_initial_groups_of_equal_fractions_have_no_gradient_in_the_log_either(ma
     selection = make_selection(numbered_rows(4), num_groups=2)
     for _ in selection.initial_batches():
         score(selection, [0.5] * 4, [0.5] * 4, threshold=None)
-    selection.finish_initialisation()
-    assert selection.log.read()[0]["effective_gradient_ratio"] == 0.0
+    selection.feedback.finish_initialisation()
+    assert selection.feedback.log.read()[0]["effective_gradient_ratio"] == 0.0
 
 
 def test_the_step_after_initialisation_builds_on_it(make_selection):
@@ -416,7 +416,7 @@ def train_stratified(text_model_path, text_rows, make_args):
 def batches_of(trainer):
     """Of each generation batch, refills included: the domains of its groups, and their pass rates."""
     batches = []
-    for line in trainer.selection.log.read():
+    for line in trainer.selection.feedback.log.read():
         if "refill" not in line:
             batches.append([])
         rates = np.array(line["successes"]) / np.array(line["trials"])
@@ -497,7 +497,7 @@ def test_strata_that_come_or_go_at_a_resume_are_refused_or_joined(train_stratifi
         resume="checkpoint-2", **changes | {"vade_stratify_by": None, "max_steps": 4, "vade_on_mismatch": "join"}
     )
     assert joined.selection.sampler.posterior.step == 4
-    assert joined.selection.rollouts == 2 * first.selection.rollouts
+    assert joined.selection.feedback.rollouts == 2 * first.selection.feedback.rollouts
 
 
 # ----------------------------------------------------------------------------------------------------------- refills
@@ -555,7 +555,7 @@ def test_the_metrics_of_a_refilled_batch_are_of_all_its_groups(make_selection):
     assert metrics["predicted_effective_ratio"] == pytest.approx(0.6)
     assert metrics["rollouts"] == 20.0
     assert metrics["staleness"] == 0.0
-    assert [line.get("refill") for line in selection.log.read()] == [None, 1, 2]
+    assert [line.get("refill") for line in selection.feedback.log.read()] == [None, 1, 2]
     selection.choose()
     assert score(selection, [1, 0, 0, 0], [1, 0, 0, 0])["effective_gradient_ratio"] == 1.0
 
@@ -608,40 +608,40 @@ def test_a_selection_that_goes_on_from_a_saved_state_does_what_the_first_one_did
 
     first = make_selection(sampler=ThompsonSampler(6, seed=5))
     play(first, 3)
-    sampler_state, totals = first.sampler.state_dict(), first.state_dict()
+    sampler_state, totals = first.sampler.state_dict(), first.feedback.state_dict()
     went_on = play(first, 4)
-    lines = first.log.read()
+    lines = first.feedback.log.read()
 
     second = make_selection(sampler=ThompsonSampler(6, seed=5))
     second.sampler.load_state_dict(sampler_state)
-    second.load_state_dict(totals)
-    assert len(second.log.read()) == 3  # of the same directory: what came after the save is dropped
+    second.feedback.load_state_dict(totals)
+    assert len(second.feedback.log.read()) == 3  # of the same directory: what came after the save is dropped
     resumed = play(second, 4)
     assert [rows for rows, _ in resumed] == [rows for rows, _ in went_on]
     for (_, ours), (_, theirs) in zip(resumed, went_on, strict=True):
         assert ours | {"selection_seconds": 0} == theirs | {"selection_seconds": 0}
-    assert second.log.read() == lines
+    assert second.feedback.log.read() == lines
 
 
 def test_the_saved_totals_do_not_change_with_the_run(make_selection):
     selection = make_selection()
-    totals = selection.state_dict()
+    totals = selection.feedback.state_dict()
     as_saved = copy.deepcopy(totals)
     selection.choose()
     score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
-    assert totals == as_saved != selection.state_dict()
+    assert totals == as_saved != selection.feedback.state_dict()
     assert totals["rollouts"] == 0
     assert totals["seconds"] == {"selection": 0.0, "generation": 0.0, "step": 0.0}
 
 
 def test_selection_inside_a_timed_block_is_not_counted_twice(make_selection):
     selection = make_selection()
-    with selection.timed("generation"):
+    with selection.feedback.timed("generation"):
         selection.choose()
-        before = selection.seconds["selection"]
-        selection.seconds["selection"] += 1000.0  # as if the choice had taken that long
+        before = selection.feedback.seconds["selection"]
+        selection.feedback.seconds["selection"] += 1000.0  # as if the choice had taken that long
     assert before > 0
-    assert selection.seconds["generation"] < 0  # the 1000 seconds that nobody waited for were left out
+    assert selection.feedback.seconds["generation"] < 0  # the 1000 seconds that nobody waited for were left out
 
 
 def test_the_log_replays_to_the_posterior_of_the_sampler(make_selection):
@@ -651,7 +651,7 @@ def test_the_log_replays_to_the_posterior_of_the_sampler(make_selection):
         selection.choose()
         score(selection, *random.random((2, 4)).round())
     replayed = BetaPosterior(6)
-    for line in selection.log.read():
+    for line in selection.feedback.log.read():
         replayed.observe(line["sample_index"], line["successes"], line["trials"])
     assert replayed.alpha.tolist() == selection.sampler.posterior.alpha.tolist()
     assert replayed.beta.tolist() == selection.sampler.posterior.beta.tolist()
@@ -698,7 +698,8 @@ def test_an_outage_is_said_measured_written_down_and_undone(make_large, caplog):
     begins, ends = warnings_of(caplog)
     assert "looks like a reward outage" in begins
     assert "outage of 5 generation batches is over" in ends
-    assert {line["step"]: line["restored_to"] for line in selection.log.read() if "restored_to" in line} == {16: 10}
+    lines = selection.feedback.log.read()
+    assert {line["step"]: line["restored_to"] for line in lines if "restored_to" in line} == {16: 10}
 
 
 def test_after_an_outage_the_log_replays_to_the_posterior_at_every_step(make_large):
@@ -707,7 +708,7 @@ def test_after_an_outage_the_log_replays_to_the_posterior_at_every_step(make_lar
         play_outage(selection, [step])
         alphas.append(selection.sampler.posterior.alpha.tolist())
     state = selection.sampler.state_dict()
-    run = Run(Snapshot(state, {}, "", None), selection.log.read(), [])
+    run = Run(Snapshot(state, {}, "", None), selection.feedback.log.read(), [])
     assert [run.posterior_at(step).alpha.tolist() for step in range(1, 21)] == alphas
     replayed = run.posterior_at(20).state_dict()
     for name in ("sample_index", "alpha", "beta", "last_update", "visits"):
@@ -718,19 +719,22 @@ def test_after_an_outage_the_log_replays_to_the_posterior_at_every_step(make_lar
 def test_a_resume_before_in_or_after_an_outage_goes_on_bit_for_bit(make_large, stopped_after, caplog):
     first = make_large()
     play_outage(first, range(stopped_after))
-    sampler_state, totals = first.sampler.state_dict(), json.loads(json.dumps(first.state_dict(), allow_nan=False))
+    sampler_state, totals = (
+        first.sampler.state_dict(),
+        json.loads(json.dumps(first.feedback.state_dict(), allow_nan=False)),
+    )
     caplog.clear()
-    went_on, said, lines = play_outage(first, range(stopped_after, 20)), warnings_of(caplog), first.log.read()
+    went_on, said, lines = play_outage(first, range(stopped_after, 20)), warnings_of(caplog), first.feedback.log.read()
 
     second = make_large()
     second.sampler.load_state_dict(sampler_state)
-    second.load_state_dict(totals)
+    second.feedback.load_state_dict(totals)
     caplog.clear()
     assert play_outage(second, range(stopped_after, 20)) == went_on
     assert warnings_of(caplog) == said
-    assert second.log.read() == lines
+    assert second.feedback.log.read() == lines
     assert second.sampler.posterior.alpha.tolist() == first.sampler.posterior.alpha.tolist()
-    assert second.state_dict()["outage"] == first.state_dict()["outage"]
+    assert second.feedback.state_dict()["outage"] == first.feedback.state_dict()["outage"]
 
 
 def test_without_the_guard_an_outage_is_observed_like_anything_else(make_large, caplog):
@@ -738,9 +742,9 @@ def test_without_the_guard_an_outage_is_observed_like_anything_else(make_large, 
     played = play_outage(selection, range(20))
     assert {metrics["outage"] for _, metrics in played} == {0.0}
     assert warnings_of(caplog) == []
-    assert selection.state_dict()["outage"] == {}
+    assert selection.feedback.state_dict()["outage"] == {}
     replayed = BetaPosterior(40)
-    for line in selection.log.read():
+    for line in selection.feedback.log.read():
         assert "restored_to" not in line
         replayed.observe(line["sample_index"], line["successes"], line["trials"])
     assert replayed.alpha.tolist() == selection.sampler.posterior.alpha.tolist()
@@ -751,7 +755,7 @@ def test_a_guard_that_is_switched_on_at_a_resume_starts_from_nothing(make_large)
     play_outage(first, range(9))
     second = make_large()
     second.sampler.load_state_dict(first.sampler.state_dict())
-    second.load_state_dict(first.state_dict())
+    second.feedback.load_state_dict(first.feedback.state_dict())
     played = play_outage(second, range(9, 20))
     assert [metrics["outage"] for _, metrics in played] == [0.0] + [1.0] * 5 + [0.0] * 5  # one sound batch was enough
 
@@ -769,9 +773,9 @@ def test_lines_that_are_missing_before_the_step_of_the_checkpoint_are_said(make_
     for _ in range(3):
         first.choose()
         score(first, [1, 0, 0, 0], [0, 0, 0, 0])
-    log = first.log.path
+    log = first.feedback.log.path
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:2]))
     second = make_selection()
     second.sampler.load_state_dict(first.sampler.state_dict())
-    second.load_state_dict(first.state_dict())
+    second.feedback.load_state_dict(first.feedback.state_dict())
     assert "ends at generation batch 2, and the posterior is that of 3" in caplog.text

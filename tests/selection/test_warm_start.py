@@ -179,15 +179,16 @@ def test_a_warm_start_is_a_step_and_a_line_but_no_generation_batch(tmp_path):
         accelerator=Accelerator(cpu=True),
         log=SelectionLog(tmp_path),
     )
-    selection.warm_start(join(table_of([], [], []), numbered_rows(6)).outcomes, "nothing")
-    assert (selection.sampler.posterior.step, selection.log.read()) == (0, [])
+    selection.feedback.warm_start(join(table_of([], [], []), numbered_rows(6)).outcomes, "nothing")
+    assert (selection.sampler.posterior.step, selection.feedback.log.read()) == (0, [])
     warm = join(table_of(["row-1", "row-4"], [3, 0], [1, 4]), numbered_rows(6), source="user/repo@abc")
-    selection.warm_start(warm.outcomes, warm.source)
-    (line,) = selection.log.read()
+    selection.feedback.warm_start(warm.outcomes, warm.source)
+    (line,) = selection.feedback.log.read()
     assert (line["warm_start"], line["step"], line["rollouts"]) == ("user/repo@abc", 1, 0)
     assert line["effective_gradient_ratio"] is line["predicted_effective_ratio"] is None
     assert selection.sampler.metrics()["coverage"] == 2 / 6
-    assert selection.state_dict()["outage"]["recent"] == [0.0, 0.0]  # an outage is told by verdicts of this run
+    # an outage is told by verdicts of this run
+    assert selection.feedback.state_dict()["outage"]["recent"] == [0.0, 0.0]
     selection.choose()
     assert selection.in_flight.posterior_step == 1
 
@@ -234,7 +235,7 @@ def test_a_run_begins_with_what_the_first_one_knew_says_so_and_its_files_tell_it
     assert warm["trials"] == pytest.approx(0.2 * (table.alpha + table.beta))
     assert warm["warm_start"] == first_run
     assert [line["step"] for line in batches] == [2, 3, 4, 5, 6, 7]
-    assert trainer.selection.rollouts == 6 * 16
+    assert trainer.selection.feedback.rollouts == 6 * 16
     assert logged(trainer, "vade/staleness") == [0.0] * 6
     (said,) = [message for message in warnings_of(caplog) if "Warm start" in message]
     rows = len(known["sample_index"])

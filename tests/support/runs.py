@@ -122,7 +122,7 @@ def assert_same_end(resumed, whole):
     mine, theirs = (run.selection.sampler.state_dict()["posterior"] for run in (resumed, whole))
     for name in ("alpha", "beta", "last_update", "visits"):
         assert mine[name].tobytes() == theirs[name].tobytes()
-    assert resumed.selection.rollouts == whole.selection.rollouts
+    assert resumed.selection.feedback.rollouts == whole.selection.feedback.rollouts
 
 
 def rows_with_images(count=16):

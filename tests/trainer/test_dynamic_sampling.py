@@ -24,7 +24,7 @@ from tests.support.runs import (
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
-from trl_vade.trainer.dynamic_sampling import ShortWatch
+from trl_vade.trainer.dynamic_sampling import UnfilledBatchWatch
 
 NAN = float("nan")
 
@@ -186,7 +186,7 @@ def test_images_are_refilled_too(vision_model_path, make_refill_args):
     counted = Counted(first_letter)
     trainer, trained = refilled(vision_model_path, rows_with_images(), args, counted)
     assert sum(logged(trainer, "vade/refills")) > 0
-    assert sum(counted.calls) == trainer.selection.rollouts
+    assert sum(counted.calls) == trainer.selection.feedback.rollouts
     assert all("pixel_values" in part for batch in trained.batches for part in batch)
 
 
@@ -217,7 +217,7 @@ def test_every_rollout_is_scored_once_counted_and_observed(
     for line in lines:
         np.add.at(observed, line["sample_index"], line["trials"])
     assert scored == {f"row-{row}": trials for row, trials in enumerate(observed) if trials}
-    assert trainer.selection.rollouts == len(counted.rows) == lines[-1]["rollouts"]
+    assert trainer.selection.feedback.rollouts == len(counted.rows) == lines[-1]["rollouts"]
     assert trainer.selection.sampler.posterior.step == len(lines)
     assert logged(trainer, "vade/rollouts")[-1] == len(counted.rows)
     prompts = [text_rows[int(name.removeprefix("row-"))]["prompt"] for name in counted.rows]
@@ -265,9 +265,9 @@ def test_an_evaluation_is_not_refilled_and_not_observed(text_model_path, text_ro
     counted = Counted(alternating_if_live)
     args = make_refill_args(max_steps=2, per_device_eval_batch_size=8)
     trainer, _ = refilled(text_model_path, text_rows, args, counted, eval_dataset=text_rows.select(range(8)))
-    before, calls = trainer.selection.rollouts, len(counted.calls)
+    before, calls = trainer.selection.feedback.rollouts, len(counted.calls)
     trainer.evaluate()
-    assert trainer.selection.rollouts == before
+    assert trainer.selection.feedback.rollouts == before
     assert sum(counted.calls[calls:]) == 8 * 4
 
 
@@ -310,7 +310,7 @@ def test_when_the_refills_are_used_up_the_run_goes_on_and_says_so(
     trainer, trained = refilled(text_model_path, text_rows, make_refill_args(vade_max_refills=2), dead)
     assert trainer.state.global_step == 6
     assert logged(trainer, "vade/refills") == [2.0] * 6
-    assert trainer.selection.rollouts == 6 * 3 * 16
+    assert trainer.selection.feedback.rollouts == 6 * 3 * 16
     assert all((advantages == 0).all() and len(advantages) == 16 for advantages in trained.advantages())
     (said,) = warnings_of(caplog)
     assert "0 of the 4 groups of a generation batch have a gradient after 2 refills (12 groups, 48 rollouts)" in said
@@ -376,7 +376,7 @@ def test_a_short_batch_is_said_the_first_time_and_then_ever_more_rarely():
         num_generations=4,
     )
     rounds = [SimpleNamespace(sample_index=np.arange(4)), SimpleNamespace(sample_index=np.arange(3))]
-    watch = ShortWatch()
+    watch = UnfilledBatchWatch()
     said = [number for number in range(1, 301) if watch.observe(3, rounds, trainer)]
     assert said == [1, 10, 100]
 
@@ -562,4 +562,4 @@ def test_without_dynamic_sampling_nothing_is_refilled(text_model_path, text_rows
     trainer = train(text_model_path, text_rows, make_args(max_steps=2), dead)
     assert trainer._refill is None
     assert logged(trainer, "vade/refills") == [0.0, 0.0]
-    assert trainer.selection.rollouts == 32
+    assert trainer.selection.feedback.rollouts == 32

@@ -15,7 +15,7 @@ from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.samplers.thompson import ThompsonSampler
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS, with_vade_defaults
-from trl_vade.trainer.presets import PRESETS, chooses, vade, warm_start_source
+from trl_vade.trainer.presets import PRESETS, is_adaptive, setting, warm_start_source
 from trl_vade.trainer.sampler_choice import make_sampler
 
 CHOOSING = ("thompson", "greedy", "mopps")
@@ -39,9 +39,9 @@ def parse(*flags, config_class=VADEGRPOConfig):
 def test_the_defaults_are_the_frontier_preset(make_args):
     args = make_args()
     assert (args.vade_preset, args.vade_sampler) == ("frontier", "thompson")
-    assert vade(args, "information_gain") == "asymmetric"
-    assert vade(args, "signal_aware_decay") is True
-    assert vade(args, "cooldown") == 0.2
+    assert setting(args, "information_gain") == "asymmetric"
+    assert setting(args, "signal_aware_decay") is True
+    assert setting(args, "cooldown") == 0.2
     assert args.vade_decay_sampled == 0.2  # lambda_1
     assert args.vade_decay_unsampled == 0.999  # lambda_2
     assert (args.vade_prior, args.vade_strata, args.vade_uniform_share) == ("flat", None, 0.0)
@@ -59,7 +59,8 @@ def test_the_defaults_are_the_frontier_preset(make_args):
 def test_the_presets_are_what_their_names_promise(make_args):
     figures = {
         name: tuple(
-            vade(make_args(vade_preset=name), part) for part in ("information_gain", "signal_aware_decay", "cooldown")
+            setting(make_args(vade_preset=name), part)
+            for part in ("information_gain", "signal_aware_decay", "cooldown")
         )
         for name in PRESETS
     }
@@ -78,16 +79,16 @@ def test_one_word_gives_the_papers_rule(make_args):
 
 def test_a_setting_of_ones_own_goes_before_the_presets(make_args):
     args = make_args(vade_preset="paper", vade_cooldown=0.5)
-    assert (vade(args, "cooldown"), vade(args, "information_gain")) == (0.5, "asymmetric")
+    assert (setting(args, "cooldown"), setting(args, "information_gain")) == (0.5, "asymmetric")
     args = make_args(vade_signal_aware_decay=False, vade_information_gain="symmetric")
-    assert (vade(args, "signal_aware_decay"), vade(args, "information_gain")) == (False, "symmetric")
-    assert vade(args, "cooldown") == 0.2
+    assert (setting(args, "signal_aware_decay"), setting(args, "information_gain")) == (False, "symmetric")
+    assert setting(args, "cooldown") == 0.2
 
 
 def test_the_preset_can_be_set_after_the_configuration_was_made(make_args):
     args = make_args()
     args.vade_preset = "paper"
-    assert vade(with_vade_defaults(args), "information_gain") == "asymmetric"
+    assert setting(with_vade_defaults(args), "information_gain") == "asymmetric"
 
 
 def test_a_preset_leaves_no_setting_open_and_names_no_other():
@@ -291,13 +292,13 @@ def test_the_order_of_the_file_is_refused_by_samplers_that_choose(make_args, sam
 )
 def test_uniform_accepts_whatever_the_stock_trainer_accepts(make_args, changes):
     args = make_args(vade_sampler="uniform", **changes)
-    assert not chooses(args)
+    assert not is_adaptive(args)
 
 
 @pytest.mark.parametrize("sampler", CHOOSING)
 def test_batches_that_are_explicitly_not_split_or_dispatched_are_accepted(make_args, sampler):
     args = make_args(vade_sampler=sampler, accelerator_config={"split_batches": False, "dispatch_batches": False})
-    assert chooses(args)
+    assert is_adaptive(args)
 
 
 # --------------------------------------------------------------------------------- command line, recipe, resuming

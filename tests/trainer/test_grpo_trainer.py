@@ -212,7 +212,7 @@ def test_evaluation_never_touches_the_posterior(text_model_path, text_rows, make
     after = trainer.selection.sampler.state_dict()
     assert before["posterior"]["step"] == after["posterior"]["step"] == 2
     np.testing.assert_array_equal(before["posterior"]["alpha"], after["posterior"]["alpha"])
-    assert trainer.selection.rollouts == 2 * 16
+    assert trainer.selection.feedback.rollouts == 2 * 16
     assert len(logged(trainer, "eval_reward")) == 3
 
 
@@ -234,7 +234,7 @@ def test_every_choice_knows_every_score_before_it(text_model_path, text_rows, ma
     assert set(logged(trainer, "vade/staleness")) == {0.0}
     assert trainer.selection.sampler.posterior.step == generation_batches
     groups = trainer.args.generation_batch_size // 4
-    assert trainer.selection.rollouts == generation_batches * groups * 4
+    assert trainer.selection.feedback.rollouts == generation_batches * groups * 4
 
 
 def test_a_sampler_that_looks_ahead_is_caught_by_the_staleness_metric(text_model_path, text_rows, make_args):
@@ -291,7 +291,7 @@ def test_rollout_initialisation_scores_every_row_once_before_the_first_update(te
     assert_equal_weights(initial_weights[0], initial_weights[2])
     lines = SelectionLog(trainer.args.output_dir).read()
     assert lines[0]["trials"] == [4.0] * 10
-    assert trainer.selection.rollouts == 10 * 4 + 2 * 16
+    assert trainer.selection.feedback.rollouts == 10 * 4 + 2 * 16
     assert logged(trainer, "vade/rollouts") == [40 + 16, 40 + 32]
     assert logged(trainer, "vade/coverage") == [1.0, 1.0]
     assert logged(trainer, "vade/staleness") == [0.0, 0.0]

@@ -41,7 +41,7 @@ def number_of_workers(num_rows: int) -> int:
 
 
 def keys_of_tables(tables: Iterable[pa.Table], workers: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the `key_worker.row_key` of each row, a table at a time and in order. They hold no images.
+    """Yield the `key_hashing.row_key` of each row, a table at a time and in order. They hold no images.
 
     Args:
         tables: parts of one table.
@@ -76,7 +76,7 @@ def keys_of_tables(tables: Iterable[pa.Table], workers: int) -> Iterator[NDArray
 
 
 class KeyWorker:
-    """A process of `key_worker`, which ends with the block that it is entered for."""
+    """A process of `key_hashing`, which ends with the block that it is entered for."""
 
     def __init__(self) -> None:
         self._process: Any = subprocess.Popen(

@@ -26,8 +26,8 @@ class RowNames:
     """
     The names of a data set's rows, all different. They are made where they are asked for, and not kept.
 
-    A name is the text of the row's `id` where that column tells all rows apart, as `data.sample_keys` decides it, else
-    the row's key as 16 hexadecimal digits. So is that of the one row that may have no `id`.
+    A name is the text of the row's `id` where that column tells all rows apart, as `row_keys.sample_keys` decides it,
+    else the row's key as 16 hexadecimal digits. So is that of the one row that may have no `id`.
 
     Args:
         dataset: N rows.
@@ -150,7 +150,7 @@ def find_samples(dataset: Dataset, keys: NDArray[np.int64], wanted: Sequence[str
 
 
 def key_text(key: int) -> str:
-    """Return a number of `data.sample_keys` as 16 hexadecimal digits."""
+    """Return a number of `row_keys.sample_keys` as 16 hexadecimal digits."""
     return f"{key & (2**64 - 1):016x}"
 
 
@@ -197,7 +197,7 @@ def _batches(dataset: Dataset, rows: Sequence[int] | NDArray[np.int64] | None) -
 
 
 def _are_of_ids(keys: NDArray[np.int64], ids: Dataset) -> bool:
-    """Whether `keys`, all different, are hashes of the ids: `data.sample_keys` makes all of them of these, or none.
+    """Whether `keys`, all different, are hashes of the ids: `row_keys.sample_keys` makes all or none of them so.
 
     A row without an id is no example, since it may have the key of one without a prompt. There is at most one.
     """

@@ -22,7 +22,7 @@ def may_hold_images(kind: pa.DataType) -> bool:
 
 
 def image_files(dataset: Dataset, columns: list[str]) -> list[tuple[Any, ...]]:
-    """`row_values.file_state` of the files that hold images of these columns, in order."""
+    """`cached_values.file_state` of the files that hold images of these columns, in order."""
     table = dataset.data.select(columns)
     if not any(may_hold_images(kind) for kind in table.schema.types):
         return []

@@ -2,7 +2,7 @@
 
 It is behind a server with OpenAI's interface (in the paper Qwen2.5-72B-Instruct on vLLM). lmms-eval scores 0, and
 exits with 0, where the judge is dead, and takes every text with a "1" in it for "right". So the judge is asked before
-anything starts (`Judge.probe`), and watched from inside lmms-eval's process (`eval_guard.JudgeGuard`).
+anything starts (`Judge.probe`), and watched from inside lmms-eval's process (`judge_guard.JudgeGuard`).
 """
 
 import functools
@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from trl_vade.checks import shown
-from trl_vade.errors import ConfigurationError, JudgeError
+from trl_vade.errors import ConfigurationError, JudgeError, abbreviated
 
-from .servers import is_address, is_here, spared
+from .servers import is_address, is_loopback, no_proxy_variables
 
 try:
     import httpx2 as httpx  # what huggingface_hub 2 depends on; huggingface_hub 1 depends on httpx, which is the same
@@ -39,7 +38,7 @@ _GRADE = (
     "Prediction:\n{prediction}\n\nYour verdict, 1 or 0:"
 )
 
-RIGHT = _GRADE.format(prediction="48 / 4 = 12, so the answer is 12.")  # the control question, of `eval_guard` too
+RIGHT = _GRADE.format(prediction="48 / 4 = 12, so the answer is 12.")  # the control question, of `judge_guard` too
 
 _WRONG = _GRADE.format(prediction="48 / 4 = 13, so the answer is 13.")
 
@@ -74,7 +73,7 @@ class Judge:
         """
         if not isinstance(model, str) or not model.strip():
             raise ConfigurationError(
-                f"--judge_model is {shown(model)}; it must be a name that the judge's server lists. {SERVE}"
+                f"--judge_model is {abbreviated(model)}; it must be a name that the judge's server lists. {SERVE}"
             )
         return cls(_address(url), model.strip())
 
@@ -86,7 +85,7 @@ class Judge:
                 among the variables: OpenAI's client would ask the proxy for 127.0.0.1, too.
         """
         variables = {"API_TYPE": "openai", "OPENAI_API_URL": self.url, "MODEL_VERSION": self.model}
-        return {**variables, "OPENAI_API_KEY": _key(environ), **spared(self.url, environ)}
+        return {**variables, "OPENAI_API_KEY": _key(environ), **no_proxy_variables(self.url, environ)}
 
     def probe(self, *, timeout: float = 30.0, connect: float = 5.0) -> None:
         """Ask the judge for its name, for the verdict on a right and on a wrong answer, and to extract an answer.
@@ -102,7 +101,7 @@ class Judge:
         ask = functools.partial(self._ask, timeout=httpx.Timeout(timeout, connect=connect))
         served = _names(ask("GET /models"))
         if self.model not in served:
-            came = f"it serves {self._foreign(', '.join(served))} alone" if served else "it names no model"
+            came = f"it serves {self._server_text(', '.join(served))} alone" if served else "it names no model"
             raise self._refusal("its models", came, "Give --judge_model as the server has it.")
         for prompt, what, right in ((RIGHT, "a right", 1), (_WRONG, "a wrong", 0)):
             asked = f"the verdict on {what} answer"
@@ -110,13 +109,13 @@ class Judge:
             found = verdict(text)
             if found != right:
                 fault = "which is neither 1 nor 0" if found is None else f"where {right} is right"
-                came = f"it said {self._foreign(text)}, {fault}"
+                came = f"it said {self._server_text(text)}, {fault}"
                 raise self._refusal(asked, came, "A model that cannot tell this is no judge.")
         asked = "the answer in a response, which is 81,"
         text = self._content(asked, ask("POST /chat/completions", self._payload(_EXTRACT, 256)))
         # Not "81" alone: lmms-eval's own question has five examples of the form, this one has one.
         if not re.search(r"(?<![\d.])81(?!\d|\.\d)", text):
-            came = f"it said {self._foreign(text)}"
+            came = f"it said {self._server_text(text)}"
             raise self._refusal(asked, came, "A model that cannot extract this is no judge.")
 
     def _payload(self, prompt: str, tokens: int) -> dict[str, Any]:
@@ -133,39 +132,39 @@ class Judge:
         try:
             # Without the environment, and so without a proxy, where the judge is on this machine: a proxy elsewhere
             # has another 127.0.0.1, and many clusters forget NO_PROXY.
-            with httpx.Client(headers=headers, timeout=timeout, trust_env=not is_here(self.url)) as client:
+            with httpx.Client(headers=headers, timeout=timeout, trust_env=not is_loopback(self.url)) as client:
                 response = client.request(method, self.url + path, json=payload)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError) as error:
             # The last three: a bad proxy, or a bad SSL_CERT_FILE, in the environment.
-            came = f"no answer came ({type(error).__name__}: {self._foreign(str(error))})"
+            came = f"no answer came ({type(error).__name__}: {self._server_text(str(error))})"
             if isinstance(error, httpx.TimeoutException):
                 came = f"no answer came in time ({timeout.connect:g} s to connect, {timeout.read:g} s to answer)"
             advice = "See whether the server runs under this address, is still loading, or overloaded."
             raise self._refusal(route, came, advice) from error
         if response.status_code != 200:
-            came = f"HTTP status {response.status_code} came with {self._foreign(response.text)}"
+            came = f"HTTP status {response.status_code} came with {self._server_text(response.text)}"
             raise self._refusal(route, came, _STATUS_ADVICE.get(response.status_code, "See the log of its server."))
         try:
             return response.json()
         except ValueError as error:
-            raise self._refusal(route, f"no JSON came, but {self._foreign(response.text)}", _NOT_OPENAI) from error
+            raise self._refusal(route, f"no JSON came, but {self._server_text(response.text)}", _NOT_OPENAI) from error
 
     def _content(self, asked: str, answer: Any) -> str:
         """The text in a chat completion."""
         try:
             content = answer["choices"][0]["message"]["content"]
         except (KeyError, IndexError, TypeError) as error:
-            came = f"what came is no chat completion: {self._foreign(str(answer))}"
+            came = f"what came is no chat completion: {self._server_text(str(answer))}"
             raise self._refusal(asked, came, _NOT_OPENAI) from error
         if not isinstance(content, str) or not content.strip():
             advice = "A reasoning model may have used up its tokens before the answer: take one that answers at once."
             raise self._refusal(asked, "an empty answer came", advice)
         return content
 
-    def _foreign(self, text: str) -> str:
+    def _server_text(self, text: str) -> str:
         """The server's text for a message: short, and without the key, which a server may repeat."""
         key = _key(os.environ)
-        return shown(text if key == "EMPTY" else text.replace(key, "***"))
+        return abbreviated(text if key == "EMPTY" else text.replace(key, "***"))
 
     def _refusal(self, asked: str, came: str, advice: str) -> JudgeError:
         return JudgeError(
@@ -192,7 +191,7 @@ def _address(url: str) -> str:
             f"{_KEY_ADVICE}"
         )
     if not is_address(text):
-        raise ConfigurationError(f"--judge_url is {shown(url)}; this is no http(s) address. {advice} {SERVE}")
+        raise ConfigurationError(f"--judge_url is {abbreviated(url)}; this is no http(s) address. {advice} {SERVE}")
     parts = urlsplit(text)
     path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"

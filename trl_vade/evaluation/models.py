@@ -10,7 +10,7 @@ from typing import Any
 
 from trl_vade.errors import ConfigurationError, EvaluationError
 
-from .servers import is_address, is_here
+from .servers import is_address, is_loopback
 
 BACKENDS = {"transformers": "qwen2_5_vl", "vllm": "vllm", "server": "openai"}
 """Ours, and lmms-eval's names for them."""
@@ -224,7 +224,7 @@ def _served(name: str, url: str) -> str:
     from openai import DefaultHttpxClient, OpenAI
 
     key = os.environ.get("VADE_SERVER_API_KEY") or "EMPTY"
-    http = DefaultHttpxClient(trust_env=not is_here(url))
+    http = DefaultHttpxClient(trust_env=not is_loopback(url))
     client = OpenAI(api_key=key, base_url=url, timeout=30, max_retries=1, http_client=http)
     try:
         served = [model.id for model in client.models.list()]

@@ -19,14 +19,14 @@ from .models import BACKENDS, EvaluatedModel, find_model, model_arguments
 from .output_directory import keep_settings, owned
 from .results.runs import Run, finished_run, read_run, run_folder
 from .results.summary import write_results
-from .servers import spared
+from .servers import no_proxy_variables
 from .settings import Evaluation, check, comparable
 
 Progress = Callable[[Run], None]
 
 
 def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> dict[str, Any]:
-    """Evaluate, and return what `results.json` then holds; see `eval_results.write_results`.
+    """Evaluate, and return what `results.json` then holds; see `summary.write_results`.
 
     Args:
         evaluation: what, and how.
@@ -129,13 +129,15 @@ def _run_all(
         environment = judge.environment(os.environ) if judge else {}
         if evaluation.server_url:
             key = os.environ.get("VADE_SERVER_API_KEY")
-            environment |= spared(evaluation.server_url, os.environ) | ({"VADE_SERVER_API_KEY": key} if key else {})
+            environment |= no_proxy_variables(evaluation.server_url, os.environ) | (
+                {"VADE_SERVER_API_KEY": key} if key else {}
+            )
         run_plan(plan, log, finished, environment=environment, lock=lock.fileno())
     return runs
 
 
 def _planned(evaluation: Evaluation, model: EvaluatedModel, benchmark: Benchmark, seed: int) -> dict[str, Any]:
-    """A run as `lmms_runner` takes it; its folder is empty then."""
+    """A run as `runner` takes it; its folder is empty then."""
     folder = run_folder(evaluation.output.resolve(), benchmark, seed)
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut short: lmms-eval 0.7.3 would append to its files
     folder.mkdir(parents=True)

@@ -17,7 +17,7 @@ def is_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(host) and not any(sign.isspace() for sign in url)
 
 
-def is_here(url: str) -> bool:
+def is_loopback(url: str) -> bool:
     """Whether the address is of this machine: localhost, 127.0.0.1, ::1."""
     host = urlsplit(url).hostname or ""
     try:
@@ -26,9 +26,9 @@ def is_here(url: str) -> bool:
         return False
 
 
-def spared(url: str, environ: Mapping[str, str]) -> dict[str, str]:
+def no_proxy_variables(url: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Variables with which a client asks no proxy for `url`, if it is here; {} where there is no proxy to be asked."""
-    if not is_here(url) or not any(name.lower() in PROXIES for name in environ):
+    if not is_loopback(url) or not any(name.lower() in PROXIES for name in environ):
         return {}
     hosts = [environ.get("no_proxy") or environ.get("NO_PROXY") or "", urlsplit(url).hostname or ""]
     # Both names: of the two the one in small letters counts.

@@ -21,7 +21,7 @@ from .lmms.tasks import check_rows, default_rows, rows_digest
 from .models import BACKENDS, EvaluatedModel, check_arguments, check_place
 
 LMMS_EVAL = "0.7.3"
-"""The release whose faults `lmms_runner` corrects."""
+"""The release whose faults `runner` corrects."""
 
 LARGEST_SEED = 2**32 - 1
 """numpy's."""

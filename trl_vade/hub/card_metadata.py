@@ -120,7 +120,7 @@ def with_index(
     index = merged_index(data.get(_INDEX), ours, name, gone)
     wanted = data | {_INDEX: index}
     text = _replaced(text, yaml_dump({_INDEX: index}, sort_keys=False, line_break=end), end)
-    if not _holds(text, wanted):  # it is indented, or in braces
+    if not _parses_to(text, wanted):  # it is indented, or in braces
         text = yaml_dump(wanted, sort_keys=False, line_break=end)
     if block is None:
         return f"---{end}{text.strip()}{end}---{end}{end}{content.lstrip()}"
@@ -143,7 +143,7 @@ def _last_line(text: str, node: yaml.Node) -> int:
     return text.find("\n", node.end_mark.index - 1) + 1 or len(text)  # a block of text ends after its line
 
 
-def _holds(text: str, wanted: Mapping[str, Any]) -> bool:
+def _parses_to(text: str, wanted: Mapping[str, Any]) -> bool:
     try:
         return bool(yaml.safe_load(text.strip()) == wanted)
     except yaml.YAMLError:
@@ -219,7 +219,7 @@ def with_results(content: str, section: str, *, model: str, names: Sequence[str]
     mark = f"{_RESULTS}{' '.join([model, kind, *names])} -->"
     block = f"{mark}\n\n{section.strip()}\n\n{_RESULTS_END}".replace("\n", end)
     places = list(_BLOCK.finditer(content))
-    kept = [left for place in places if (left := _left(place, model, names, limited))]
+    kept = [left for place in places if (left := _remaining_block(place, model, names, limited))]
     for number, place in reversed(list(enumerate(places))):
         text = (end * 2).join([*kept, block]) if number == 0 else ""
         content = content[: place.start()] + text + content[place.end() :].lstrip("\r\n" * (number > 0))
@@ -230,7 +230,7 @@ def with_results(content: str, section: str, *, model: str, names: Sequence[str]
     return f"{content.rstrip()}{end}{end}## Evaluation with trl_vade{end}{end}{block}{end}"
 
 
-def _left(place: re.Match[str], model: str, names: Sequence[str], limited: bool) -> str:
+def _remaining_block(place: re.Match[str], model: str, names: Sequence[str], limited: bool) -> str:
     """What stays of a text of earlier results beside new ones; two tables would contradict each other."""
     there, kind, *before = place[1].split()
     others = [name for name in before if name not in names]

@@ -20,7 +20,7 @@ class FolderCommit:
 
     Args:
         folder: its files have the layout of the repository.
-        render, mirror: see `hub.commit_folder`.
+        render, mirror: see `uploading.commit_folder`.
     """
 
     def __init__(self, folder: Path, render: Render | None, mirror: list[str]):

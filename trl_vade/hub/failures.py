@@ -14,7 +14,7 @@ FAILURES = (HTTP_ERROR, OSError, ValueError, LookupError, RuntimeError)
 answer is not one of the Hub, but of some proxy before it, ValueError also for what it refuses itself."""
 
 
-def explained(error: Exception, target: object) -> HubError:
+def as_hub_error(error: Exception, target: object) -> HubError:
     """The error of the client, about `target`, as one that says what to do."""
     if isinstance(error, HubError):
         return error

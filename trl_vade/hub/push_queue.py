@@ -30,8 +30,8 @@ class Push:
         folder: staged (`staging.stage`), its own; it is deleted once it is there. None: not staged yet, or in vain.
         message: the commit's title.
         own: whether it holds what no later push holds, so that it is sent whatever comes after it.
-        render, mirror, tag: see `hub.commit_folder`. What is outside of `mirror`, a later push holds as well.
-        command: sends it by hand; None is that of `hub.push_command`.
+        render, mirror, tag: see `uploading.commit_folder`. What is outside of `mirror`, a later push holds as well.
+        command: sends it by hand; None is that of `uploading.push_command`.
     """
 
     target: HubTarget
@@ -43,7 +43,7 @@ class Push:
     tag: str | None = None
     command: str | None = None
 
-    def covers(self, earlier: "Push") -> bool:
+    def supersedes(self, earlier: "Push") -> bool:
         """Whether an earlier push is needless beside this one."""
         return self.place == earlier.place and not earlier.own and set(earlier.mirror) <= set(self.mirror)
 
@@ -140,7 +140,7 @@ class PushQueue:
 
     def _drop_covered(self, entry: Entry) -> None:
         for earlier in self._entries[: self._entries.index(entry)]:
-            if entry.push.covers(earlier.push) and (earlier.error is not None or earlier.future.cancel()):
+            if entry.push.supersedes(earlier.push) and (earlier.error is not None or earlier.future.cancel()):
                 self._drop(earlier)
 
     def _retry(self) -> None:
@@ -170,7 +170,7 @@ class PushQueue:
                 self._down = error.may_pass  # a refusal says that the Hub is there
                 entry.error = error
                 later = self._entries[self._entries.index(entry) + 1 :]
-                if any(one.push.covers(push) and one.push.folder is not None for one in later):
+                if any(one.push.supersedes(push) and one.push.folder is not None for one in later):
                     self._drop(entry)
             _say(push, error)
             raise error from raised
@@ -186,7 +186,7 @@ class PushQueue:
         if entry.push.folder is not None:
             discard(entry.push.folder)
         for earlier in before:
-            if entry.push.covers(earlier.push):
+            if entry.push.supersedes(earlier.push):
                 self._drop(earlier)
             elif earlier.push.mirror and earlier.push.folder and earlier.push.place == entry.push.place:
                 self._keep_own(earlier)

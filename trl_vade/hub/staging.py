@@ -65,10 +65,10 @@ def stage(
 ) -> Path:
     """Set the files of `uploads` aside under `output_dir`, in a new folder whose name begins with `name`; return it.
 
-    The files of a checkpoint are deleted at some time, and never written into (`complete.saving` sees to it), so a
-    hard link keeps them at no cost. Weights elsewhere are linked, too (see `unshare`). Of a large file in the output
-    directory that is also in `checkpoint`, from which the Trainer has just copied it, that one is linked; the others
-    are copied.
+    The files of a checkpoint are deleted at some time, and never written into (the trainer's saves see to it), so a
+    hard link keeps them at no cost. Weights elsewhere are linked, too (see `break_hard_links`). Of a large file in the
+    output directory that is also in `checkpoint`, from which the Trainer has just copied it, that one is linked; the
+    others are copied.
 
     Args:
         name: what the name begins with.
@@ -117,7 +117,7 @@ def keep_only(folder: Path, parts: Iterable[str]) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def unshare(folder: str | os.PathLike[str]) -> None:
+def break_hard_links(folder: str | os.PathLike[str]) -> None:
     """Give the weights in `folder` files of their own again, where a staged folder has links to them.
 
     The Trainer copies a checkpoint's weights into the files of the output directory (transformers 5.23).
@@ -137,7 +137,7 @@ def discard(folder: Path) -> None:
             folder.parent.rmdir()
 
 
-def left_behind(output_dir: str | os.PathLike[str]) -> list[Path]:
+def unsent_folders(output_dir: str | os.PathLike[str]) -> list[Path]:
     """The staged folders of an earlier process, which ended before they were on the Hub."""
     staging = Path(output_dir) / STAGING_FOLDER
     folders = sorted(path for path in staging.glob("*") if path.is_dir()) if staging.is_dir() else []

@@ -26,7 +26,7 @@ from huggingface_hub import CommitInfo, HfApi, constants
 from trl_vade.errors import HubError
 
 from .commit import FolderCommit, Render
-from .failures import FAILURES, HTTP_ERROR, explained
+from .failures import FAILURES, HTTP_ERROR, as_hub_error
 
 logger = logging.getLogger(__name__)  # not accelerate's, which is of no use in a command without a trainer
 
@@ -103,7 +103,7 @@ def ensure_repo(
             api.create_branch(found.repo_id, branch=found.revision, repo_type=found.repo_type, exist_ok=True)
         return found
 
-    return patiently(attempt, target, patience)
+    return with_retries(attempt, target, patience)
 
 
 def commit_folder(
@@ -151,7 +151,7 @@ def commit_folder(
             with suppress(HubError):  # the next attempt says it
                 ensure_repo(target, token, patience=())
 
-    return patiently(attempt, target, patience, mend)
+    return with_retries(attempt, target, patience, mend)
 
 
 def push_command(target: HubTarget, folder: str | Path, path_in_repo: str = ".") -> str:
@@ -163,7 +163,7 @@ def push_command(target: HubTarget, folder: str | Path, path_in_repo: str = ".")
     return shlex.join(words)
 
 
-def patiently(
+def with_retries(
     attempt: Callable[[], Result],
     target: HubTarget,
     patience: Iterable[float] | None = None,
@@ -179,7 +179,7 @@ def patiently(
         try:
             return attempt()
         except FAILURES as error:
-            failure = explained(error, target)
+            failure = as_hub_error(error, target)
             if number == len(waits) or not failure.may_pass:
                 raise failure from error
             wait = max(waits[number], min(failure.retry_after, LONGEST))

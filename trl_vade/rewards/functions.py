@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from trl_vade.checks import shown
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, abbreviated
 
 from .answers import find_answer
 from .expressions import WORKERS
@@ -107,7 +106,7 @@ def text_of(completion: Completion) -> str:
         return completion
     if not isinstance(completion, list) or not all(isinstance(message, dict) for message in completion):
         raise ConfigurationError(
-            f"A completion is {shown(completion)}: a reward function gets texts or lists of messages, such as "
+            f"A completion is {abbreviated(completion)}: a reward function gets texts or lists of messages, such as "
             "[{'role': 'assistant', 'content': 'B'}]."
         )
     contents = [message.get("content") or "" for message in completion]
@@ -135,7 +134,7 @@ def _judged(
     if log_extra is not None:
         log_extra("reference", list(answers))
         log_extra("answer_read", [next(iter(find_answer(text_of(completion))), "") for completion in completions])
-    unread = sorted({shown(answer) for answer, reward in zip(answers, rewards, strict=True) if reward is None})
+    unread = sorted({abbreviated(answer) for answer, reward in zip(answers, rewards, strict=True) if reward is None})
     if unread:
         warnings.warn(  # shown once a place, as Python has it
             f"{len(unread)} answers of this batch cannot be read as what answer_type says, such as {unread[0]}. Their "

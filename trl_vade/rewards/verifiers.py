@@ -1,6 +1,6 @@
 """Whether an answer is right: one rule for each type of answer, and no other way to earn a reward.
 
-Training (`rewards`), evaluation (`eval/metrics`) and the making of the data set (`mixture`) all ask `judge`, so they
+Training (`functions`), evaluation (`eval/metrics`) and the making of the data set (`mixture`) all ask `judge`, so they
 cannot disagree.
 """
 
@@ -8,8 +8,7 @@ import re
 import string
 from collections.abc import Sequence
 
-from trl_vade.checks import shown
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, abbreviated
 
 from .answers import find_answer, undecorated
 from .expressions import equal_expressions
@@ -72,7 +71,7 @@ def judge(
     kind = infer_type(answer or "", choices) if answer_type is None else answer_type
     if kind not in ANSWER_TYPES:
         raise ConfigurationError(
-            f"answer_type={shown(answer_type)} is not known: an answer is verified by its type. Set the column "
+            f"answer_type={abbreviated(answer_type)} is not known: an answer is verified by its type. Set the column "
             f"answer_type to one of {', '.join(ANSWER_TYPES)}, or leave it out to have it inferred."
         )
     reference = undecorated(answer or "")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trl_vade.checks import FloatArray, IntArray, shown
-from trl_vade.errors import ConfigurationError
+from trl_vade.checks import FloatArray, IntArray
+from trl_vade.errors import ConfigurationError, abbreviated
 
 PRIORS = ("flat", "learned")
 
@@ -31,8 +31,8 @@ def check_prior_kind(kind: str) -> None:
     """Raise `ConfigurationError` unless `kind` names a prior."""
     if kind not in ("flat", "learned"):
         raise ConfigurationError(
-            f"prior is {shown(kind)}; it must be 'flat', Beta(1, 1) as in the paper, or 'learned', fitted to the rows "
-            "seen so far. Set one of the two."
+            f"prior is {abbreviated(kind)}; it must be 'flat', Beta(1, 1) as in the paper, or 'learned', fitted to "
+            "the rows seen so far. Set one of the two."
         )
 
 

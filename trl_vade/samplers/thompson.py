@@ -17,7 +17,7 @@ from .base import Draw, PosteriorSampler
 from .counts import LARGE
 from .information import check_gain_kind, gain_of
 from .large_pool.free_rows import BoolArray, FreeRows
-from .large_pool.pool import Choice, LargePool, joined
+from .large_pool.pool import Choice, LargePool, concatenated
 from .posterior import BetaPosterior
 from .prior import Prior, check_prior_kind, learned_prior
 from .strata import Strata, check_same_strata, digest
@@ -202,7 +202,7 @@ class ThompsonSampler(PosteriorSampler):
         chosen = self._best(rows, gain, k) if k else np.empty(0, dtype=np.int64)
         rows, pass_rate = rows[chosen], pass_rate[chosen]
         if num_blind:
-            rows, pass_rate = joined((rows, pass_rate), pool.blind(num_blind, candidates, rows))
+            rows, pass_rate = concatenated((rows, pass_rate), pool.blind(num_blind, candidates, rows))
         a, b = self.belief(rows)
         return rows, pass_rate, a / (a + b)
 

@@ -18,9 +18,9 @@ from datasets import Dataset
 from numpy.typing import NDArray
 from trl import GRPOConfig
 
-from trl_vade.checks import MOST_TRIALS, shown
+from trl_vade.checks import MOST_TRIALS
 from trl_vade.data.row_names import find_samples, sample_ids
-from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, abbreviated
 
 from .outcomes import GroupOutcomes
 
@@ -64,7 +64,7 @@ def evidence(
     Args:
         table: V rows of the other run.
         dataset: N rows.
-        keys: (N,) of `data.sample_keys`.
+        keys: (N,) of `row_keys.sample_keys`.
         discount: in (0, 1].
         min_match: in [0, 1]. M rows in common must be at least this share of min(V, N).
         source: what to call the posterior in messages.
@@ -79,23 +79,23 @@ def evidence(
     if matched < min_match * fewer or (min_match > 0 and not matched):
         first = sample_ids(dataset, keys, range(min(2, len(dataset))))
         raise SnapshotMismatchError(
-            f"vade_posterior_init={shown(source)}: of its {len(rows)} rows {matched} are among the {len(dataset)} of "
-            f"this training set. That is {matched / max(fewer, 1):.0%} of the smaller number, and "
+            f"vade_posterior_init={abbreviated(source)}: of its {len(rows)} rows {matched} are among the "
+            f"{len(dataset)} of this training set. That is {matched / max(fewer, 1):.0%} of the smaller number, and "
             f"vade_warm_start_min_match={min_match} asks for more. Rows are found by their id, or by their content: "
-            f"there {shown(table.sample_id[:2])}, here {shown(first)}. If that is another "
+            f"there {abbreviated(table.sample_id[:2])}, here {abbreviated(first)}. If that is another "
             "data set, set vade_posterior_init='prior'; if so few are expected, lower vade_warm_start_min_match."
         )
     if np.unique(rows[found]).size < matched:
         raise SnapshotCorruptError(
-            f"vade_posterior_init={shown(source)} has several rows that are one row of this training set, so it is "
-            "not known which counts hold for it. Make the posterior again from a checkpoint of its run."
+            f"vade_posterior_init={abbreviated(source)} has several rows that are one row of this training set, so it "
+            "is not known which counts hold for it. Make the posterior again from a checkpoint of its run."
         )
     alpha, beta = table.alpha[found], table.beta[found]
     trials = discount * (alpha + beta)
     if (trials > MOST_TRIALS).any():
         raise SnapshotCorruptError(
-            f"vade_posterior_init={shown(source)} counts {trials.max():g} completions of a row, and no run has more "
-            "than 2**53. Take another copy, or an earlier step."
+            f"vade_posterior_init={abbreviated(source)} counts {trials.max():g} completions of a row, and no run has "
+            "more than 2**53. Take another copy, or an earlier step."
         )
     return WarmStart(source, rows[found], discount * alpha, trials)
 
@@ -121,7 +121,7 @@ def summary(warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, num_rows
 
 def _plain(value: Any) -> str:
     """A fact from a file that may be a stranger's: short, and no sign that a terminal obeys."""
-    text = shown(value)
+    text = abbreviated(value)
     return value if isinstance(value, str) and value.isprintable() and len(value) < len(text) < 200 else text
 
 
@@ -142,7 +142,7 @@ def doubts(warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, success_r
     if differing:
         there = {name: table.metadata[name] for name in differing}
         doubts.append(
-            f"{warm.source} was learned with {shown(there)}, and this run has {differing}: its pass rates are "
+            f"{warm.source} was learned with {abbreviated(there)}, and this run has {differing}: its pass rates are "
             "evidence of another kind. It is taken over all the same; a smaller vade_warm_start_discount lets it "
             "weigh less."
         )

@@ -6,14 +6,13 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from trl import GRPOConfig
 
-from trl_vade.checks import shown
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 from trl_vade.samplers.information import INFORMATION_GAINS
 from trl_vade.samplers.prior import PRIORS
 from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 
-from .presets import ON_MISMATCH, PRESETS, chooses, may_be_source, vade, warm_start_source
+from .presets import ON_MISMATCH, PRESETS, is_adaptive, may_be_source, setting, warm_start_source
 
 MOST_REFILLS = 1000
 
@@ -27,18 +26,19 @@ def validate(args: GRPOConfig) -> None:
     _refuse_tokens(args)
     if not isinstance(args.num_generations, int) or args.num_generations < 2:
         raise ConfigurationError(
-            f"num_generations={shown(args.num_generations)}: a group needs at least 2 completions, or its rewards "
-            "have no spread and no row ever teaches anything. Set num_generations to 2 or more (the paper uses 8)."
+            f"num_generations={abbreviated(args.num_generations)}: a group needs at least 2 completions, or its "
+            "rewards have no spread and no row ever teaches anything. Set num_generations to 2 or more (the paper "
+            "uses 8)."
         )
     if args.use_vllm and args.vllm_mode == "colocate" and "seed" in (args.generation_kwargs or {}):
         raise ConfigurationError(
-            f"generation_kwargs has seed={shown(args.generation_kwargs['seed'])} with vllm_mode='colocate': TRL 1.16 "
-            "sends each prompt num_generations times with one set of sampling parameters, so all completions of a "
-            "group would be the same one, and no group would have a gradient. Leave it out; `seed` seeds the run."
+            f"generation_kwargs has seed={abbreviated(args.generation_kwargs['seed'])} with vllm_mode='colocate': TRL "
+            "1.16 sends each prompt num_generations times with one set of sampling parameters, so all completions of "
+            "a group would be the same one, and no group would have a gradient. Leave it out; `seed` seeds the run."
         )
     _validate_stratified(args)
     _validate_initial(args)
-    if chooses(args):
+    if is_adaptive(args):
         _validate_choosing(args)
 
 
@@ -65,66 +65,67 @@ def _validate_own(args: GRPOConfig) -> None:
         ("prior", PRIORS),
         ("on_mismatch", ON_MISMATCH),
     ):
-        value = vade(args, name)
+        value = setting(args, name)
         if not isinstance(value, str) or value not in known:
             raise ConfigurationError(
-                f"vade_{name}={shown(value)} is not known. Set vade_{name} to one of {', '.join(known)}."
+                f"vade_{name}={abbreviated(value)} is not known. Set vade_{name} to one of {', '.join(known)}."
             )
     for name in ("decay_sampled", "decay_unsampled"):
-        value = vade(args, name)
+        value = setting(args, name)
         if not is_number(value) or not 0.0 <= value <= 1.0:
             raise ConfigurationError(
-                f"vade_{name}={shown(value)} is no number in [0, 1]. It is the share of the counts that a row keeps "
-                f"in one generation batch: 1 forgets nothing, 0 forgets everything (the paper uses 0.2 and 0.999)."
+                f"vade_{name}={abbreviated(value)} is no number in [0, 1]. It is the share of the counts that a row "
+                "keeps in one generation batch: 1 forgets nothing, 0 forgets everything (the paper uses 0.2 and "
+                "0.999)."
             )
-    cooldown, share = vade(args, "cooldown"), vade(args, "uniform_share")
+    cooldown, share = setting(args, "cooldown"), setting(args, "uniform_share")
     if not is_number(cooldown) or not 0.0 <= cooldown < 1.0:
         raise ConfigurationError(
-            f"vade_cooldown={shown(cooldown)} is no number in [0, 1). It is a share of an epoch (rows / rows of a "
-            "generation batch): a row chosen within it is not chosen again; from 1 on every row would have to take "
+            f"vade_cooldown={abbreviated(cooldown)} is no number in [0, 1). It is a share of an epoch (rows / rows of "
+            "a generation batch): a row chosen within it is not chosen again; from 1 on every row would have to take "
             "its turn. Set 0.2 (the default), 0 for none (the paper's rule), or vade_sampler='uniform' for turns."
         )
     if not is_number(share) or not 0.0 <= share <= 1.0:
         raise ConfigurationError(
-            f"vade_uniform_share={shown(share)} is no number in [0, 1]. It is the share of each generation batch that "
-            "is chosen blindly. Set 0 for none."
+            f"vade_uniform_share={abbreviated(share)} is no number in [0, 1]. It is the share of each generation "
+            "batch that is chosen blindly. Set 0 for none."
         )
-    reward = vade(args, "success_reward")
+    reward = setting(args, "success_reward")
     if reward is not None and (not isinstance(reward, str) or not reward):
         raise ConfigurationError(
-            f"vade_success_reward={shown(reward)} is no name. Set it to the name of the reward function that says "
-            "whether the answer is right, as it appears in the logs (not the function itself), or to None where there "
-            "is only one."
+            f"vade_success_reward={abbreviated(reward)} is no name. Set it to the name of the reward function that "
+            "says whether the answer is right, as it appears in the logs (not the function itself), or to None where "
+            "there is only one."
         )
-    threshold = vade(args, "success_threshold")
+    threshold = setting(args, "success_threshold")
     if threshold is not None and (not is_number(threshold) or not abs(threshold) <= LARGEST_REWARD):
         raise ConfigurationError(
-            f"vade_success_threshold={shown(threshold)} is no reward that an answer could reach: rewards are finite "
-            "float32 numbers. Set a finite number (0.5 for rewards of 0 and 1), or None to take rewards in [0, 1] as "
-            "fractions."
+            f"vade_success_threshold={abbreviated(threshold)} is no reward that an answer could reach: rewards are "
+            "finite float32 numbers. Set a finite number (0.5 for rewards of 0 and 1), or None to take rewards in [0, "
+            "1] as fractions."
         )
-    strata = vade(args, "strata")
+    strata = setting(args, "strata")
     if strata is not None and (not isinstance(strata, str) or not strata):
         raise ConfigurationError(
-            f"vade_strata={shown(strata)} is no name. Set it to the column of the training set that holds each row's "
-            "task or source, or to None."
+            f"vade_strata={abbreviated(strata)} is no name. Set it to the column of the training set that holds each "
+            "row's task or source, or to None."
         )
-    stratify_by = vade(args, "stratify_by")
+    stratify_by = setting(args, "stratify_by")
     if stratify_by is not None and (not isinstance(stratify_by, str) or not stratify_by):
         raise ConfigurationError(
-            f"vade_stratify_by={shown(stratify_by)} is no name. Set it to the column of the training set whose values "
-            "(tasks, domains, sources) are each to have their share of a generation batch, or to None."
+            f"vade_stratify_by={abbreviated(stratify_by)} is no name. Set it to the column of the training set whose "
+            "values (tasks, domains, sources) are each to have their share of a generation batch, or to None."
         )
     for name in ("outage_guard", "signal_aware_decay", "dynamic_sampling"):
-        if not isinstance(vade(args, name), bool):
+        if not isinstance(setting(args, name), bool):
             raise ConfigurationError(
-                f"vade_{name}={shown(vade(args, name))} is neither True nor False; a text such as 'false' would count "
-                "as True. Set one of the two."
+                f"vade_{name}={abbreviated(setting(args, name))} is neither True nor False; a text such as 'false' "
+                "would count as True. Set one of the two."
             )
-    refills = vade(args, "max_refills")
+    refills = setting(args, "max_refills")
     if not isinstance(refills, int) or isinstance(refills, bool) or not 1 <= refills <= MOST_REFILLS:
         raise ConfigurationError(
-            f"vade_max_refills={shown(refills)} is no whole number from 1 to {MOST_REFILLS}. It is how often a "
+            f"vade_max_refills={abbreviated(refills)} is no whole number from 1 to {MOST_REFILLS}. It is how often a "
             "generation batch is refilled at most; each refill costs rollouts. Set 10, or vade_dynamic_sampling=False "
             "for none."
         )
@@ -134,26 +135,26 @@ def _validate_own(args: GRPOConfig) -> None:
 
 def _validate_hub(args: GRPOConfig) -> None:
     """Where the posterior comes from and where it goes."""
-    init, discount = vade(args, "posterior_init"), vade(args, "warm_start_discount")
-    match = vade(args, "warm_start_min_match")
+    init, discount = setting(args, "posterior_init"), setting(args, "warm_start_discount")
+    match = setting(args, "warm_start_min_match")
     if not isinstance(init, str) or not (init in POSTERIOR_INITS or may_be_source(init)):
         raise ConfigurationError(
-            f"vade_posterior_init={shown(init)} is not known. Set vade_posterior_init to one of "
+            f"vade_posterior_init={abbreviated(init)} is not known. Set vade_posterior_init to one of "
             f"{', '.join(POSTERIOR_INITS)}, or to the posterior of another run: 'user/repo' or 'user/repo@revision' "
             "on the Hub, or a folder that is there."
         )
     if not is_number(discount) or not 0.0 < discount <= 1.0:
         raise ConfigurationError(
-            f"vade_warm_start_discount={shown(discount)} is no number in (0, 1]. It is the share of the counts that "
-            "is taken over from another run's posterior; 0 would take nothing over. Set 0.2 (the default), or "
+            f"vade_warm_start_discount={abbreviated(discount)} is no number in (0, 1]. It is the share of the counts "
+            "that is taken over from another run's posterior; 0 would take nothing over. Set 0.2 (the default), or "
             "vade_posterior_init='prior' to begin without evidence."
         )
     if not is_number(match) or not 0.0 <= match <= 1.0:
         raise ConfigurationError(
-            f"vade_warm_start_min_match={shown(match)} is no number in [0, 1]. It is the share of the rows of another "
-            "run's posterior that must be found here. Set 0.5 (the default), or 0 to accept any."
+            f"vade_warm_start_min_match={abbreviated(match)} is no number in [0, 1]. It is the share of the rows of "
+            "another run's posterior that must be found here. Set 0.5 (the default), or 0 to accept any."
         )
-    _validate_hub_id(vade(args, "posterior_hub_id"))
+    _validate_hub_id(setting(args, "posterior_hub_id"))
 
 
 def _validate_hub_id(name: Any) -> None:
@@ -163,15 +164,15 @@ def _validate_hub_id(name: Any) -> None:
         validate_repo_id(name)
     except HFValidationError as error:
         raise ConfigurationError(
-            f"vade_posterior_hub_id={shown(name)} is no name of a repository: {shown(str(error))}. Set it to the "
-            "data-set repository that posteriors are published to, 'user/name' or 'name', or to None."
+            f"vade_posterior_hub_id={abbreviated(name)} is no name of a repository: {abbreviated(str(error))}. Set it "
+            "to the data-set repository that posteriors are published to, 'user/name' or 'name', or to None."
         ) from error
 
 
 def _validate_initial(args: GRPOConfig) -> None:
     """A posterior to begin with, where the sampler has no use for it."""
-    sampler, init, source = vade(args, "sampler"), vade(args, "posterior_init"), warm_start_source(args)
-    if init == "rollout" and not chooses(args):
+    sampler, init, source = setting(args, "sampler"), setting(args, "posterior_init"), warm_start_source(args)
+    if init == "rollout" and not is_adaptive(args):
         raise ConfigurationError(
             "vade_posterior_init='rollout' with vade_sampler='uniform' would spend num_generations rollouts on every "
             "row for a posterior that no choice rests on. Set vade_posterior_init='prior'."
@@ -179,42 +180,42 @@ def _validate_initial(args: GRPOConfig) -> None:
     if source is None or sampler in ("thompson", "greedy"):
         return
     reason = "which knows its rows by a state of another kind, that a posterior does not fill"
-    if not chooses(args):
+    if not is_adaptive(args):
         reason = "which takes every row in turn: no choice would rest on the posterior"
     raise ConfigurationError(
-        f"vade_posterior_init={shown(source)} with vade_sampler={sampler!r}, {reason}. Set "
+        f"vade_posterior_init={abbreviated(source)} with vade_sampler={sampler!r}, {reason}. Set "
         "vade_posterior_init='prior', or vade_sampler='thompson' or 'greedy'."
     )
 
 
 def _validate_sampler_kwargs(args: GRPOConfig) -> None:
     """Arguments for a peer's constructor; what they may be, it says itself when the trainer makes it."""
-    sampler, kwargs = vade(args, "sampler"), vade(args, "sampler_kwargs")
+    sampler, kwargs = setting(args, "sampler"), setting(args, "sampler_kwargs")
     if kwargs is None:
         return
     if not isinstance(kwargs, dict) or not all(isinstance(name, str) for name in kwargs):
         raise ConfigurationError(
-            f"vade_sampler_kwargs={shown(kwargs)} is no dictionary of names and values. Set it to the arguments of "
-            "the sampler, such as {'decay': 0.5}, or to None."
+            f"vade_sampler_kwargs={abbreviated(kwargs)} is no dictionary of names and values. Set it to the arguments "
+            "of the sampler, such as {'decay': 0.5}, or to None."
         )
     if sampler not in PEER_SAMPLERS:
         raise ConfigurationError(
-            f"vade_sampler_kwargs={shown(kwargs)} with vade_sampler={sampler!r}, which has settings of its own "
+            f"vade_sampler_kwargs={abbreviated(kwargs)} with vade_sampler={sampler!r}, which has settings of its own "
             f"(vade_*). It is for {', '.join(PEER_SAMPLERS)}. Set it to None."
         )
     if kwargs.keys() & {"seed", "task", "num_samples"}:
         raise ConfigurationError(
-            f"vade_sampler_kwargs={shown(kwargs)} names what the trainer gives the sampler itself: the seed is that "
-            "of the run, and the task is the column vade_strata. Leave these out."
+            f"vade_sampler_kwargs={abbreviated(kwargs)} names what the trainer gives the sampler itself: the seed is "
+            "that of the run, and the task is the column vade_strata. Leave these out."
         )
 
 
 def _validate_stratified(args: GRPOConfig) -> None:
-    sampler, column = vade(args, "sampler"), vade(args, "stratify_by")
+    sampler, column = setting(args, "sampler"), setting(args, "stratify_by")
     if column is None or sampler in ("thompson", "greedy"):
         return
     reason = "which has a rule of its own for what a batch is made of"
-    if not chooses(args):
+    if not is_adaptive(args):
         reason = "which takes every row once an epoch, so that each value has its share of an epoch without it"
     raise ConfigurationError(
         f"vade_stratify_by={column!r} with vade_sampler={sampler!r}, {reason}. Set vade_stratify_by=None, or "
@@ -229,7 +230,7 @@ def is_number(value: Any) -> bool:
 
 def _validate_choosing(args: GRPOConfig) -> None:
     """What cannot work when rows are chosen at the moment a generation batch is needed."""
-    if vade(args, "sampler") == "sec" and vade(args, "strata") is None:
+    if setting(args, "sampler") == "sec" and setting(args, "strata") is None:
         raise ConfigurationError(
             "vade_sampler='sec' chooses among tasks and vade_strata is not set. Set vade_strata to the column of the "
             "training set that holds each row's task."
@@ -237,13 +238,13 @@ def _validate_choosing(args: GRPOConfig) -> None:
     for name in ("split_batches", "dispatch_batches"):
         if getattr(args.accelerator_config, name):
             raise ConfigurationError(
-                f"accelerator_config.{name}=True with vade_sampler={vade(args, 'sampler')!r}: then one process reads "
-                "the loader for all of them, but the rows of a generation batch are chosen on every process after the "
-                f"loader. Set accelerator_config.{name}=False, or vade_sampler='uniform'."
+                f"accelerator_config.{name}=True with vade_sampler={setting(args, 'sampler')!r}: then one process "
+                "reads the loader for all of them, but the rows of a generation batch are chosen on every process "
+                f"after the loader. Set accelerator_config.{name}=False, or vade_sampler='uniform'."
             )
     if not args.shuffle_dataset:
         raise ConfigurationError(
-            f"shuffle_dataset=False asks for the rows in file order, and vade_sampler={vade(args, 'sampler')!r} "
+            f"shuffle_dataset=False asks for the rows in file order, and vade_sampler={setting(args, 'sampler')!r} "
             "chooses them by what it knows of them: both cannot be had. Set shuffle_dataset=True, or "
             "vade_sampler='uniform'."
         )

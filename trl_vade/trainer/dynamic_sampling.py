@@ -9,7 +9,7 @@ forward pass. Then the method runs once, and whole, on the rows that were accept
 the rounds in place of new ones. So what is trained on (images, masks, log-probabilities, advantages) and what is
 logged of it are TRL's own work, and no reward function sees a completion twice.
 
-What counts as a gradient is said in `gradients`.
+What counts as a gradient is said in `outcomes.groups_with_gradient`.
 """
 
 from collections import defaultdict
@@ -88,7 +88,7 @@ class Refill:
 
     def __init__(self, trainer: Any):
         self._trainer = trainer
-        self._watch = ShortWatch()
+        self._watch = UnfilledBatchWatch()
         self._rows: Rows | None = None  # of the round that is on
         self._metrics: dict[str, list[float]] = {}  # the trainer's, during a round
         self.replay: Replay | None = None
@@ -116,12 +116,12 @@ class Refill:
             logger.warning(notice)
         accepted = accepted_groups(np.concatenate([each.has_gradient for each in rounds]), selection.num_groups)
         if len(rounds) > 1:
-            with selection.timed("selection"):
+            with selection.feedback.timed("selection"):
                 rows = selection.loader.load(np.concatenate([each.sample_index for each in rounds])[accepted])
             trainer.log_multimodal = trainer.args.log_multimodal and selection.loader.images_on_all_processes
         return self._prepare(rows, self._deal(rounds, accepted), prepare)
 
-    def leave(self, prompts: list[Any], output: tuple[Any, ...]) -> None:
+    def finish_round(self, prompts: list[Any], output: tuple[Any, ...]) -> None:
         """Score a round whose completions are there, and leave TRL's method.
 
         Args:
@@ -207,7 +207,7 @@ class Refill:
         return prepared
 
 
-class ShortWatch:
+class UnfilledBatchWatch:
     """Notices generation batches that could not be filled: says the first, and then one in ten times as many."""
 
     def __init__(self) -> None:
@@ -224,7 +224,7 @@ class ShortWatch:
         groups = sum(len(each.sample_index) for each in rounds)
         if refills >= trainer.args.vade_max_refills:
             reason = "vade_max_refills allows no more"
-        elif trainer.selection.outage:
+        elif trainer.selection.feedback.outage:
             reason = "there are no more during a reward outage"
         else:
             reason = f"too few other rows of the {len(trainer.selection.dataset)} are left for another"

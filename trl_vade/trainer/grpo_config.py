@@ -6,8 +6,7 @@ from typing import Any
 
 from trl import GRPOConfig
 
-from trl_vade.checks import shown
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers.information import INFORMATION_GAINS
 from trl_vade.samplers.prior import PRIORS
 from trl_vade.samplers.registry import SAMPLERS
@@ -242,8 +241,8 @@ def _threshold(text: str) -> float | None:
         return float(text)
     except ValueError as error:
         raise ConfigurationError(
-            f"vade_success_threshold={shown(text)} is no number. Set the reward from which an answer counts as right "
-            "(0.5 for rewards of 0 and 1), or none to take rewards in [0, 1] as fractions."
+            f"vade_success_threshold={abbreviated(text)} is no number. Set the reward from which an answer counts as "
+            "right (0.5 for rewards of 0 and 1), or none to take rewards in [0, 1] as fractions."
         ) from error
 
 
@@ -256,8 +255,8 @@ def _check_prompt_length(args: GRPOConfig) -> None:
     whole = isinstance(length, int) and not isinstance(length, bool)
     if length is not None and not (whole and 1 <= length <= LONGEST_PROMPT):
         raise ConfigurationError(
-            f"vade_max_prompt_length={shown(length)} is no whole number from 1 to {LONGEST_PROMPT}. It is how many "
-            "tokens the prompt of a row may have, those of its images included. Set 8192, as the paper, or None."
+            f"vade_max_prompt_length={abbreviated(length)} is no whole number from 1 to {LONGEST_PROMPT}. It is how "
+            "many tokens the prompt of a row may have, those of its images included. Set 8192, as the paper, or None."
         )
 
 

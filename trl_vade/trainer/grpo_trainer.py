@@ -6,12 +6,10 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import TrainerCallback
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
@@ -20,10 +18,10 @@ from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.outcomes import group_outcomes, refuse_infinite, success_column
 
-from .checkpoint.completeness import CheckpointFiles, resolve_checkpoint, saving
-from .checkpoint.posterior import PosteriorState, resume_posterior, save_posterior
+from .checkpoint.completeness import CheckpointFiles, resolve_checkpoint
+from .checkpoint.posterior import PosteriorState
 from .checkpoint.preemption import LastCheckpoint
-from .checkpoint.resuming import load_saved_weights
+from .checkpoint.resuming import ResumingTrainer
 from .dynamic_sampling import Refill
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.repeated_prompts import tokenize_once
@@ -38,7 +36,7 @@ from .preflight import (
     reward_names,
     selects_on_time,
 )
-from .presets import chooses
+from .presets import is_adaptive
 from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
@@ -59,7 +57,7 @@ class StepTimer(TrainerCallback):
         self._seconds()["step"] += time.perf_counter() - self._start
 
 
-class VADEGRPOTrainer(PublishingTrainer):
+class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     """
     `trl.GRPOTrainer` whose prompts are chosen, on time, by a Thompson sampler over the pass rates of the training rows
     (VADE, arXiv 2511.18902, Algorithm 1).
@@ -113,7 +111,6 @@ class VADEGRPOTrainer(PublishingTrainer):
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
         self.add_callback(CheckpointFiles())
-        self._weights_left_out = False
         self.selection = self._refill = None
         if on_time and declares_success(args, self.reward_func_names):
             self._success_column = success_column(self.reward_func_names, args.vade_success_reward)
@@ -121,7 +118,7 @@ class VADEGRPOTrainer(PublishingTrainer):
             self._refill = Refill(self) if args.vade_dynamic_sampling else None
         if self.selection is not None:
             self.add_callback(PosteriorState(POSTERIOR_FILE))
-            self.add_callback(StepTimer(lambda: self.selection.seconds))
+            self.add_callback(StepTimer(lambda: self.selection.feedback.seconds))
 
     def _make_selection(self) -> OnTimeSelection:
         args, rows = self.args, self.train_dataset
@@ -143,7 +140,7 @@ class VADEGRPOTrainer(PublishingTrainer):
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)
-        if self.selection is not None and chooses(self.args):
+        if self.selection is not None and is_adaptive(self.args):
             self.selection.describe_rows()
         elif self.selection is not None:
             self.args.ignore_data_skip = False  # skipped tickets cost nothing, and uniform keeps to the stock's epochs
@@ -167,7 +164,7 @@ class VADEGRPOTrainer(PublishingTrainer):
             loader = super().get_train_dataloader()
         finally:
             self.train_dataset = rows
-        if chooses(self.args):
+        if is_adaptive(self.args):
             # Each epoch a loader takes a seed for its workers from torch's global generator. With `ignore_data_skip` a
             # resumed run has its epochs elsewhere, and would sample other completions. (uniform stays as stock.)
             loader.base_dataloader.generator = torch.Generator().manual_seed(self.args.seed)
@@ -195,7 +192,7 @@ class VADEGRPOTrainer(PublishingTrainer):
         """Time a generation batch, and keep its images out of the completions table where some process has none."""
         self.log_multimodal = self.args.log_multimodal and self.selection.loader.images_on_all_processes
         try:
-            with self.selection.timed("generation"):
+            with self.selection.feedback.timed("generation"):
                 yield
         finally:
             self.log_multimodal = self.args.log_multimodal
@@ -205,17 +202,17 @@ class VADEGRPOTrainer(PublishingTrainer):
         return self._step % generate_every(self) == 0 or self._buffered_inputs is None
 
     def _generate_and_score_completions(self, inputs):
-        """With dynamic sampling refill a training batch first; see `refill`."""
+        """With dynamic sampling refill a training batch first; see `dynamic_sampling`."""
         prepare = super()._generate_and_score_completions
         if self._refill is None or not self.model.training or self.selection.in_flight.initialising:
             return prepare(inputs)
         return self._refill.complete(inputs, prepare)
 
     def _generate(self, prompts):
-        """Hand a row without an image on as an empty list; see `generation.without_missing_images`."""
+        """Hand a row without an image on as an empty list; see `corrections.without_missing_images`."""
         *output, images, tool_images = super()._generate(prompts)
         if self._refill is not None and self._refill.in_round:
-            self._refill.leave(prompts, output)
+            self._refill.finish_round(prompts, output)
         return (*output, without_missing_images(images), tool_images)
 
     def _tokenize_prompts(self, prompts):
@@ -247,49 +244,7 @@ class VADEGRPOTrainer(PublishingTrainer):
             log_metrics(self.selection.record(outcomes, self.state.global_step), to=self._metrics["train"])
         return rewards
 
-    def _save_checkpoint(self, model, trial):
-        """A save that fails says which checkpoint to go on from."""
-        folder = Path(self._get_output_dir(trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        with saving(folder, self.callback_handler.callbacks):
-            super()._save_checkpoint(model, trial)
-
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):
         """TRL's card, and what VADE has to say."""
         super().create_model_card(model_name, dataset_name, tags)
         write_model_card(self, dataset_name, draw=self.hub_model_id is not None)  # a second: not for nobody
-
-    def _save_rng_state(self, output_dir):
-        """The last file of a process; when all have theirs, the main process may write the one that ends it all."""
-        super()._save_rng_state(output_dir)
-        self.accelerator.wait_for_everyone()
-
-    def save_model(self, output_dir=None, _internal_call=False):
-        """Every kind of save passes here, before any upload: write the posterior first."""
-        if self.selection is not None:
-            save_posterior(self, output_dir or self.args.output_dir, checkpoint=_internal_call)
-        super().save_model(output_dir, _internal_call)
-
-    def _issue_warnings_after_load(self, load_result):
-        """Note that a checkpoint's weights were left out, which the parent takes for a warning."""
-        self._weights_left_out = bool(load_result.unexpected_keys)
-        if not self._weights_left_out:
-            super()._issue_warnings_after_load(load_result)
-
-    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
-        """Resume with the weights of the checkpoint, also where it has other names for them; see `weights`."""
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if self._weights_left_out:
-            load_saved_weights(self.model if model is None else model, resume_from_checkpoint)
-
-    def _load_best_model(self):
-        """The same fault at the end of a run with `load_best_model_at_end`."""
-        self._weights_left_out = False
-        super()._load_best_model()
-        if self._weights_left_out:
-            load_saved_weights(self.model, self.state.best_model_checkpoint)
-
-    def _load_optimizer_and_scheduler(self, checkpoint):
-        """Runs on every process, with every backend, on resume only: go on from the posterior of `checkpoint`."""
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if self.selection is not None and checkpoint is not None:
-            resume_posterior(self, checkpoint)

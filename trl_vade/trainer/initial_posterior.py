@@ -21,7 +21,7 @@ from trl_vade.hub.uploading import is_hub_id
 from trl_vade.selection.warm_start import WarmStart, doubts, evidence, summary
 
 from .main_process import on_main_process
-from .presets import vade, warm_start_source
+from .presets import setting, warm_start_source
 
 logger = get_logger(__name__)
 
@@ -66,18 +66,18 @@ def warm_start_of(trainer: Any) -> WarmStart:
     return _reported(on_main_process(lambda: _read(trainer.args, rows, lambda: selection.sample_keys[0], reward)))
 
 
-def beginning(args: GRPOConfig) -> dict[str, Any]:
+def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
     """Return the facts of what the posterior begins with; without a warm start the discount is None.
 
     The name of a folder of this machine is nobody else's business, and tells them nothing.
     """
     source = warm_start_source(args)
     if source is None:
-        return {"posterior_init": vade(args, "posterior_init"), "warm_start_discount": None}
+        return {"posterior_init": setting(args, "posterior_init"), "warm_start_discount": None}
     on_the_hub = is_hub_id(source.partition("@")[0]) and not Path(source).exists()
     return {
         "posterior_init": source if on_the_hub else "a local posterior",
-        "warm_start_discount": vade(args, "warm_start_discount"),
+        "warm_start_discount": setting(args, "warm_start_discount"),
     }
 
 
@@ -129,7 +129,7 @@ def initialise_posterior(trainer: Any) -> None:
         _roll_out_every_row(trainer)
     else:
         warm = warm_start_of(trainer)
-        trainer.selection.warm_start(warm.outcomes, warm.source)
+        trainer.selection.feedback.warm_start(warm.outcomes, warm.source)
         trainer._warm_start = None  # as large as the data set
 
 
@@ -146,5 +146,5 @@ def _roll_out_every_row(trainer: Any) -> None:
     for rows in batches:
         with trainer._generating():
             trainer._generate_and_score_completions(rows)
-    trainer.selection.finish_initialisation()
+    trainer.selection.feedback.finish_initialisation()
     trainer._metrics["train"] = metrics

@@ -11,13 +11,12 @@ from transformers import AutoProcessor
 from trl import GRPOConfig
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
-from trl_vade.checks import shown
 from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.selection.outcomes import success_column
 
 from .grpo_config import VADEGRPOConfig, with_vade_defaults
-from .presets import chooses, vade
+from .presets import is_adaptive, setting
 
 logger = get_logger(__name__)
 
@@ -45,7 +44,7 @@ def reward_names(reward_funcs: Any) -> list[str]:
 
 def declares_success(args: GRPOConfig, reward_names: list[str]) -> bool:
     """Whether it is clear which reward means success. A choosing sampler refuses what is not; uniform does without."""
-    if chooses(args) or args.vade_success_reward is not None:
+    if is_adaptive(args) or args.vade_success_reward is not None:
         success_column(reward_names, args.vade_success_reward)
     elif len(reward_names) > 1:
         logger.warning(
@@ -59,15 +58,15 @@ def declares_success(args: GRPOConfig, reward_names: list[str]) -> bool:
 def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
     """Whether rows are chosen by us; False for what only the stock trainer does, which a choosing sampler refuses."""
     if not isinstance(train_dataset, Dataset):
-        if chooses(args):
+        if is_adaptive(args):
             raise ConfigurationError(
-                f"train_dataset is {type(train_dataset).__name__} and vade_sampler={vade(args, 'sampler')!r}: "
+                f"train_dataset is {type(train_dataset).__name__} and vade_sampler={setting(args, 'sampler')!r}: "
                 "choosing rows needs a data set whose rows have numbers. Load it without streaming "
                 "(datasets.Dataset), or set vade_sampler='uniform'."
             )
         return False
     num_groups = args.generation_batch_size // args.num_generations
-    if chooses(args) and len(train_dataset) < num_groups:
+    if is_adaptive(args) and len(train_dataset) < num_groups:
         raise ConfigurationError(
             f"train_dataset has {len(train_dataset)} rows and a generation batch takes {num_groups} distinct ones "
             f"(generation_batch_size {args.generation_batch_size} / num_generations {args.num_generations}). Add "
@@ -100,8 +99,8 @@ def _check_stratify_by(column: str, rows: Dataset) -> None:
     feature = rows.features[column]  # looked at first: to read a column of images is to decode them all
     if not isinstance(feature, Value | ClassLabel) or not feature.dtype.startswith(WHOLE_OR_TEXT):
         raise ConfigurationError(
-            f"vade_stratify_by={column!r} is a column of {shown(feature)}, and a label is a text, a whole number or a "
-            f"bool. {way_out}"
+            f"vade_stratify_by={column!r} is a column of {abbreviated(feature)}, and a label is a text, a whole "
+            f"number or a bool. {way_out}"
         )
     labels = rows.with_format(None)[column][:]
     without = [row for row, label in enumerate(labels) if label is None or label == ""]

@@ -12,13 +12,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "robust": {"information_gain": "symmetric", "signal_aware_decay": True, "cooldown": 0.2},
     "frontier": {"information_gain": "asymmetric", "signal_aware_decay": True, "cooldown": 0.2},
 }
-"""What `vade_<name>` is where it is None. "paper" is arXiv 2511.18902 to the letter; for the others see `config`."""
+"""What `vade_<name>` is where it is None. "paper" is arXiv 2511.18902 to the letter, for others see `grpo_config`."""
 
 
-def vade(args: Any, name: str) -> Any:
+def setting(args: Any, name: str) -> Any:
     """The setting `vade_<name>`, from the preset where it is left open.
 
-    `args` may be a plain `GRPOConfig` that went through `config.with_vade_defaults`.
+    `args` may be a plain `GRPOConfig` that went through `grpo_config.with_vade_defaults`.
     """
     value = getattr(args, f"vade_{name}")
     if value is None and name != "preset":
@@ -28,7 +28,7 @@ def vade(args: Any, name: str) -> Any:
 
 def warm_start_source(args: Any) -> str | None:
     """The Hub id or the folder that `vade_posterior_init` names, or None where it is one of `POSTERIOR_INITS`."""
-    value = vade(args, "posterior_init")
+    value = setting(args, "posterior_init")
     return None if value in POSTERIOR_INITS else value
 
 
@@ -37,6 +37,6 @@ def may_be_source(value: str) -> bool:
     return "/" in value or os.path.exists(value)
 
 
-def chooses(args: Any) -> bool:
+def is_adaptive(args: Any) -> bool:
     """Whether the sampler chooses rows by what it knows of them, as opposed to taking turns."""
     return bool(args.vade_sampler != "uniform")

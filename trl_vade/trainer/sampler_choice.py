@@ -4,13 +4,12 @@ from typing import Any
 
 from trl import GRPOConfig
 
-from trl_vade.checks import shown
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 
-from .presets import vade
+from .presets import setting
 
 
 def make_sampler(
@@ -33,28 +32,29 @@ def make_sampler(
     Raises:
         ConfigurationError: the settings do not fit the sampler or the rows.
     """
-    kind, seed = vade(args, "sampler"), args.seed
+    kind, seed = setting(args, "sampler"), args.seed
     if kind in PEER_SAMPLERS:
-        kwargs = dict(vade(args, "sampler_kwargs") or {}) | ({"task": strata} if kind == "sec" else {})
+        kwargs = dict(setting(args, "sampler_kwargs") or {}) | ({"task": strata} if kind == "sec" else {})
         try:
             return PEER_SAMPLERS[kind](num_samples, seed=seed, **kwargs)
         except TypeError as error:
             raise ConfigurationError(
-                f"vade_sampler_kwargs={shown(vade(args, 'sampler_kwargs'))} does not fit vade_sampler={kind!r} "
-                f"({error}). Its arguments are those of trl_vade.peers.{PEER_SAMPLERS[kind].__name__}."  # type: ignore[attr-defined]
+                f"vade_sampler_kwargs={abbreviated(setting(args, 'sampler_kwargs'))} does not fit "
+                f"vade_sampler={kind!r} ({error}). Its arguments are those of "
+                f"trl_vade.peers.{PEER_SAMPLERS[kind].__name__}."  # type: ignore[attr-defined]
             ) from error
-    decays = {name: vade(args, name) for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")}
+    decays = {name: setting(args, name) for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")}
     if kind == "uniform":
         return UniformSampler(num_samples, seed=seed, **decays)
     return ThompsonSampler(
         num_samples,
         seed=seed,
-        gain=vade(args, "information_gain"),
+        gain=setting(args, "information_gain"),
         greedy=kind == "greedy",
-        cooldown=cooldown_steps(vade(args, "cooldown"), num_samples, num_groups),
-        prior=vade(args, "prior"),
+        cooldown=cooldown_steps(setting(args, "cooldown"), num_samples, num_groups),
+        prior=setting(args, "prior"),
         strata=strata,
-        uniform_share=vade(args, "uniform_share"),
+        uniform_share=setting(args, "uniform_share"),
         stratify=stratify,
         **decays,
     )

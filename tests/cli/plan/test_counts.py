@@ -67,7 +67,7 @@ def test_a_plan_counts_what_the_run_then_counts(name, text_model_path, make_args
     trainer = train(text_model_path, rows(count), args)
     assert plan.updates == trainer.state.global_step == trainer.state.max_steps
     assert plan.epochs == pytest.approx(trainer.state.epoch)
-    assert plan.rollouts == plan.most_rollouts == trainer.selection.rollouts
+    assert plan.rollouts == plan.most_rollouts == trainer.selection.feedback.rollouts
     draws = trainer.selection.sampler.posterior.step - (plan.initial_rollouts > 0)
     assert plan.generation_batches == draws
     assert plan.rows_per_generation_batch == trainer.selection.num_groups
@@ -79,7 +79,7 @@ def test_refills_stay_below_what_the_plan_says_at_most(text_model_path, make_arg
     trainer = train(text_model_path, rows(24), args)
     assert plan.updates == trainer.state.global_step
     assert plan.rollouts == 3 * 16
-    assert plan.rollouts < trainer.selection.rollouts <= plan.most_rollouts == 3 * 3 * 16
+    assert plan.rollouts < trainer.selection.feedback.rollouts <= plan.most_rollouts == 3 * 3 * 16
 
 
 def test_the_papers_setting_comes_to_its_256_rounds_or_so(tmp_path):

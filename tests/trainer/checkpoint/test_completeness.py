@@ -21,9 +21,9 @@ from trl_vade.files import save_whole
 from trl_vade.trainer.checkpoint.completeness import (
     CheckpointFiles,
     complete_checkpoints,
+    explaining_failed_saves,
+    missing_part,
     resolve_checkpoint,
-    saving,
-    what_is_missing,
 )
 
 STATE_FILE = "trainer_state.json"
@@ -58,17 +58,17 @@ def write_state(folder, step):
 
 
 def test_a_checkpoint_with_the_trainers_last_file_is_whole(tmp_path):
-    assert what_is_missing(write_checkpoint(tmp_path, 3)) is None
+    assert missing_part(write_checkpoint(tmp_path, 3)) is None
 
 
 def test_a_checkpoint_without_the_trainers_last_file_is_not(tmp_path):
-    assert what_is_missing(write_checkpoint(tmp_path, 3, complete=False)) == f"{STATE_FILE} is not in it"
+    assert missing_part(write_checkpoint(tmp_path, 3, complete=False)) == f"{STATE_FILE} is not in it"
 
 
 def test_a_folder_that_is_not_there_is_told_from_one_that_is_half_written(tmp_path):
-    assert what_is_missing(tmp_path / "checkpoint-3") == "there is no such folder"
+    assert missing_part(tmp_path / "checkpoint-3") == "there is no such folder"
     (tmp_path / "checkpoint-4").write_text("a file")
-    assert what_is_missing(tmp_path / "checkpoint-4") == "there is no such folder"
+    assert missing_part(tmp_path / "checkpoint-4") == "there is no such folder"
 
 
 def test_every_truncation_of_the_trainers_state_is_recognised(tmp_path):
@@ -76,9 +76,9 @@ def test_every_truncation_of_the_trainers_state_is_recognised(tmp_path):
     content = (folder / STATE_FILE).read_bytes()
     for length in range(len(content.rstrip())):
         (folder / STATE_FILE).write_bytes(content[:length])
-        assert what_is_missing(folder) == f"{STATE_FILE} in it cannot be read", length
+        assert missing_part(folder) == f"{STATE_FILE} in it cannot be read", length
     (folder / STATE_FILE).write_bytes(content.rstrip())
-    assert what_is_missing(folder) is None
+    assert missing_part(folder) is None
 
 
 @pytest.mark.parametrize("content", [b"[]", b"null", b"3", b"{}", b"\xff\xfe", b"[" * 100_000, b"\0" * 4096])
@@ -86,7 +86,7 @@ def test_a_file_that_is_no_trainer_state_is_recognised(tmp_path, content):
     """The last one is what a power cut leaves of a file whose length was on the disk before its content."""
     folder = write_checkpoint(tmp_path, 3)
     (folder / STATE_FILE).write_bytes(content)
-    assert what_is_missing(folder) == f"{STATE_FILE} in it cannot be read"
+    assert missing_part(folder) == f"{STATE_FILE} in it cannot be read"
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "part/optimizer.bin", "vade_posterior.json"])
@@ -94,33 +94,33 @@ def test_a_file_that_was_there_when_the_checkpoint_was_saved_is_missed(tmp_path,
     """The Trainer deletes an old checkpoint file by file, and resumes from what is left of it."""
     folder = write_checkpoint(tmp_path, 3)
     (folder / name).unlink()
-    assert what_is_missing(folder) == f"{name} is not in it"
+    assert missing_part(folder) == f"{name} is not in it"
 
 
 def test_a_file_that_was_cut_is_recognised_by_its_size(tmp_path):
     folder = write_checkpoint(tmp_path, 3)
     (folder / "model.safetensors").write_bytes(b"cont")
-    assert what_is_missing(folder) == "model.safetensors in it has 4 bytes, and had 7 when it was saved"
+    assert missing_part(folder) == "model.safetensors in it has 4 bytes, and had 7 when it was saved"
 
 
 def test_a_file_that_came_later_is_no_harm(tmp_path):
     folder = write_checkpoint(tmp_path, 3)
     (folder / "notes.txt").write_text("mine")
-    assert what_is_missing(folder) is None
+    assert missing_part(folder) is None
 
 
 def test_a_checkpoint_of_the_stock_trainer_names_no_files_and_is_whole_with_its_state(tmp_path):
     folder = write_checkpoint(tmp_path, 3, complete=False)
     TrainerState(global_step=3).save_to_json(str(folder / STATE_FILE))
-    assert what_is_missing(folder) is None
+    assert missing_part(folder) is None
 
 
 def test_what_a_resume_can_do_without_may_lack(tmp_path):
     folder = write_checkpoint(tmp_path, 3)
     (folder / "vade_posterior.json").write_bytes(b"dam")
-    assert what_is_missing(folder, but_for="vade_") is None
+    assert missing_part(folder, but_for="vade_") is None
     (folder / "part" / "optimizer.bin").unlink()
-    assert what_is_missing(folder, but_for="vade_") == "part/optimizer.bin is not in it"
+    assert missing_part(folder, but_for="vade_") == "part/optimizer.bin is not in it"
 
 
 # ------------------------------------------------------------------------------------------------ which one it is
@@ -254,7 +254,7 @@ def test_whatever_a_writer_makes_of_a_disk_that_refuses_the_way_out_is_named(tmp
     whole, folder = write_checkpoint(tmp_path, 4), write_checkpoint(tmp_path, 6, complete=False)
     blocked = folder / "blocked"
     blocked.write_text("a file where a folder should be")
-    with pytest.raises(CheckpointSaveError) as error, saving(folder):
+    with pytest.raises(CheckpointSaveError) as error, explaining_failed_saves(folder):
         write(blocked)
     assert isinstance(error.value.__cause__, cause)
     way_out = f"{whole} is complete. Free space or set save_total_limit, or see to the permissions, and then train("
@@ -265,42 +265,48 @@ def test_whatever_a_writer_makes_of_a_disk_that_refuses_the_way_out_is_named(tmp
 def test_a_folder_that_cannot_be_made_is_an_error_of_the_save_too(tmp_path):
     (tmp_path / "checkpoint-6").write_text("a file")
     folder = tmp_path / "checkpoint-6"
-    with pytest.raises(CheckpointSaveError, match="checkpoint-6 could not be written"), saving(folder):
+    with (
+        pytest.raises(CheckpointSaveError, match="checkpoint-6 could not be written"),
+        explaining_failed_saves(folder),
+    ):
         save_whole(folder / "model.safetensors", b"")
 
 
 def test_without_an_earlier_checkpoint_the_way_out_is_to_start_again(tmp_path):
     write_checkpoint(tmp_path, 2, complete=False)
     folder = str(tmp_path / "checkpoint-6")
-    with pytest.raises(CheckpointSaveError, match=r"No earlier checkpoint .*, and start again\."), saving(folder):
+    with (
+        pytest.raises(CheckpointSaveError, match=r"No earlier checkpoint .*, and start again\."),
+        explaining_failed_saves(folder),
+    ):
         raise OSError(28, "No space left on device")
 
 
 def test_the_folder_that_could_not_be_written_is_not_the_way_out_although_an_earlier_run_left_it_whole(tmp_path):
     whole, folder = write_checkpoint(tmp_path, 4), write_checkpoint(tmp_path, 6)
-    with pytest.raises(CheckpointSaveError, match=f"{whole} is complete"), saving(folder):
+    with pytest.raises(CheckpointSaveError, match=f"{whole} is complete"), explaining_failed_saves(folder):
         raise OSError(28, "No space left on device")
 
 
 @pytest.mark.parametrize("error", [ReplicaDivergenceError("the replicas differ"), KeyboardInterrupt()])
 def test_what_is_no_failure_of_the_disk_passes_in_its_own_words(tmp_path, error):
-    with pytest.raises(type(error)) as passed, saving(tmp_path / "checkpoint-6"):
+    with pytest.raises(type(error)) as passed, explaining_failed_saves(tmp_path / "checkpoint-6"):
         raise error
     assert passed.value is error
 
 
 def test_a_save_that_succeeds_is_left_alone(tmp_path):
-    with saving(tmp_path / "checkpoint-6"):
+    with explaining_failed_saves(tmp_path / "checkpoint-6"):
         write_checkpoint(tmp_path, 6)
-    assert what_is_missing(tmp_path / "checkpoint-6") is None
+    assert missing_part(tmp_path / "checkpoint-6") is None
 
 
 def test_a_checkpoint_that_is_written_again_is_not_whole_before_it_is_finished(tmp_path):
     folder = write_checkpoint(tmp_path, 6)
-    with saving(folder):
-        assert what_is_missing(folder) == f"{STATE_FILE} is not in it"
+    with explaining_failed_saves(folder):
+        assert missing_part(folder) == f"{STATE_FILE} is not in it"
         write_state(folder, 6)
-    assert what_is_missing(folder) is None
+    assert missing_part(folder) is None
 
 
 def test_what_somebody_keeps_of_a_checkpoint_is_not_written_into(tmp_path):
@@ -309,7 +315,7 @@ def test_what_somebody_keeps_of_a_checkpoint_is_not_written_into(tmp_path):
     kept = tmp_path / "kept.pt"
     torch.save({"step": 6}, folder / "optimizer.pt")
     os.link(folder / "optimizer.pt", kept)
-    with saving(folder):
+    with explaining_failed_saves(folder):
         torch.save({"step": "6 of another run"}, folder / "optimizer.pt")
     assert torch.load(kept) == {"step": 6}
     assert torch.load(folder / "optimizer.pt") == {"step": "6 of another run"}
@@ -343,9 +349,9 @@ NAMES = ["model.safetensors", "optimizer.pt", "vade_posterior.json", "shards/0.d
 @pytest.mark.parametrize("name", NAMES)
 def test_a_checkpoint_of_which_a_file_was_deleted_is_not_whole(whole, name):
     """As it is with `save_total_limit`, when the process is killed while it deletes an old checkpoint."""
-    assert what_is_missing(whole) is None
+    assert missing_part(whole) is None
     (whole / name).unlink()
-    assert what_is_missing(whole) == f"{name} is not in it"
+    assert missing_part(whole) == f"{name} is not in it"
     assert complete_checkpoints(whole.parent) == []
 
 
@@ -353,12 +359,12 @@ def test_a_checkpoint_of_which_a_file_was_deleted_is_not_whole(whole, name):
 def test_a_checkpoint_of_which_a_file_was_cut_is_not_whole(whole, name):
     size = (whole / name).stat().st_size
     os.truncate(whole / name, 3)
-    assert what_is_missing(whole) == f"{name} in it has 3 bytes, and had {size} when it was saved"
+    assert missing_part(whole) == f"{name} in it has 3 bytes, and had {size} when it was saved"
 
 
 def test_a_file_that_was_added_later_does_no_harm(whole):
     (whole / "notes.txt").write_text("the good one")
-    assert what_is_missing(whole) is None
+    assert missing_part(whole) is None
 
 
 def test_a_checkpoint_without_its_posterior_is_taken_where_it_is_asked_for_or_the_only_one(whole):
@@ -383,15 +389,15 @@ def test_names_that_nobody_wrote_are_recognised(whole, files):
     state = json.loads((whole / STATE_FILE).read_text())
     state["stateful_callbacks"]["CheckpointFiles"]["attributes"]["files"] = files
     (whole / STATE_FILE).write_text(json.dumps(state))
-    assert what_is_missing(whole) == f"{STATE_FILE} in it cannot be read"
+    assert missing_part(whole) == f"{STATE_FILE} in it cannot be read"
 
 
 def test_a_checkpoint_that_is_written_again_is_incomplete_until_that_is_done(whole):
-    with saving(whole):
+    with explaining_failed_saves(whole):
         assert complete_checkpoints(whole.parent) == []
         finish(whole, 6)
     assert complete_checkpoints(whole.parent) == [whole]
-    with pytest.raises(CheckpointSaveError), saving(whole):
+    with pytest.raises(CheckpointSaveError), explaining_failed_saves(whole):
         raise OSError(28, "No space left on device")
     assert complete_checkpoints(whole.parent) == []
 

@@ -237,7 +237,7 @@ def test_join_goes_on_with_rows_added_and_dropped_and_says_what_it_did(saved, re
     posterior = trainer.selection.sampler.posterior
     assert posterior.num_samples == 26
     assert posterior.step == 4
-    assert trainer.selection.rollouts == 64
+    assert trainer.selection.feedback.rollouts == 64
     assert "counts of 7 of the 8 rows" in caplog.text
     again = resume(rows, checkpoint=saved[1].with_name("checkpoint-3"), **changes)  # now it is this data set's own
     assert again.selection.sampler.posterior.alpha.tolist() == posterior.alpha.tolist()
@@ -268,7 +268,7 @@ def test_a_finished_run_that_is_resumed_is_left_as_it_is(saved, text_model_path,
         assert trainer.state.global_step == 3
     else:
         assert trainer.state.global_step == 2
-        assert trainer.selection.rollouts == 32
+        assert trainer.selection.feedback.rollouts == 32
         assert_equal_weights(weights(trainer), weights(saved[0]))
 
 

@@ -56,7 +56,7 @@ def trainer(monkeypatch):
     return SimpleNamespace(
         args=SimpleNamespace(seed=5),
         model=SimpleNamespace(config=Qwen2_5_VLConfig(), training=True),
-        selection=SimpleNamespace(rollouts=0),
+        selection=SimpleNamespace(feedback=SimpleNamespace(rollouts=0)),
         state=SimpleNamespace(global_step=0),
         accelerator=SimpleNamespace(process_index=0),
         vllm_generation=SimpleNamespace(llm=Engine(), tensor_parallel_size=1),

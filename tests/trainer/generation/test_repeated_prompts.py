@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from trl_vade.trainer.generation.repeated_prompts import runs, tokenize_once
+from trl_vade.trainer.generation.repeated_prompts import equal_neighbours, tokenize_once
 
 
 @given(st.lists(st.integers(0, 2)))
 def test_runs_are_the_values_in_their_order_and_neighbouring_runs_differ(values):
-    found = runs(values)
+    found = equal_neighbours(values)
     assert [value for run in found for value in run] == values
     assert all(len(set(run)) == 1 for run in found)
     assert all(a[0] != b[0] for a, b in itertools.pairwise(found))
@@ -29,9 +29,9 @@ def message(image, text="what is it?"):
 
 
 def test_a_prompt_equals_its_copy_as_an_evaluation_decodes_it_anew():
-    assert len(runs([message(picture()), message(picture())])) == 1
+    assert len(equal_neighbours([message(picture()), message(picture())])) == 1
     prompts = copy.deepcopy([message(picture())] * 3)
-    assert len(runs(prompts)) == 1
+    assert len(equal_neighbours(prompts)) == 1
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_a_prompt_equals_its_copy_as_an_evaluation_decodes_it_anew():
     ],
 )
 def test_another_image_text_turn_or_form_is_another_prompt(other):
-    assert len(runs([message(picture()), other])) == 2
-    assert len(runs([other, message(picture())])) == 2
+    assert len(equal_neighbours([message(picture()), other])) == 2
+    assert len(equal_neighbours([other, message(picture())])) == 2
 
 
 def test_an_array_equals_only_itself():
     array = np.zeros((4, 4, 3))
-    assert len(runs([message(array), message(array)])) == 1
-    assert len(runs([message(array), message(array.copy())])) == 2
+    assert len(equal_neighbours([message(array), message(array)])) == 1
+    assert len(equal_neighbours([message(array), message(array.copy())])) == 2
 
 
 def test_each_run_of_equal_prompts_is_tokenised_once_and_its_images_stay_the_same_objects():

@@ -119,7 +119,7 @@ def test_no_refill_is_drawn_with_the_noise_of_another_round_and_none_is_drawn_tw
     )
     trainer.train()
     completions = [tuple(ids) for batch in trainer.seen for ids in batch]
-    assert len(completions) == trainer.selection.rollouts > 4 * 16
+    assert len(completions) == trainer.selection.feedback.rollouts > 4 * 16
     assert len(set(completions)) == len(completions)  # of 16 ** 6
     assert len(trainer.vllm_generation.vllm_client.requests) * 4 == len(completions)
     assert all((batch == -1.0).all() for batch in logprobs)  # those of the engine, for vLLM's importance sampling

@@ -166,7 +166,7 @@ def test_an_earlier_runs_log_is_not_taken_for_this_runs(trained, text_model_path
 
 
 def test_a_log_that_lacks_its_beginning_or_is_damaged_tells_nothing(trained, caplog):
-    log = trained.selection.log.path
+    log = trained.selection.feedback.log.path
     whole = log.read_text()
     lines = whole.splitlines(keepends=True)
     try:

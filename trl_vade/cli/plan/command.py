@@ -1,6 +1,6 @@
 """A plan on the terminal: the arguments of a training run in, its counts and its GPU memory out.
 
-`trl-vade plan` and `scripts/train_vade.py --plan` are this. `plan` counts and `memory` estimates.
+`trl-vade plan` and `scripts/train_vade.py --plan` are this. `counts` counts and `memory` estimates.
 """
 
 import os

@@ -11,7 +11,7 @@ from trl import GRPOConfig
 
 from trl_vade.errors import ConfigurationError
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
-from trl_vade.trainer.presets import chooses, vade
+from trl_vade.trainer.presets import is_adaptive, setting
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def make_plan(args: GRPOConfig, rows: int) -> Plan:
     updates, epochs, generation_batches = _schedule(args, batches_per_epoch)
     initial = _initial_rollouts(args, rows, batch_rows)
     trained = generation_batches * args.generation_batch_size
-    refills = vade(args, "max_refills") if vade(args, "dynamic_sampling") else 0
+    refills = setting(args, "max_refills") if setting(args, "dynamic_sampling") else 0
     return Plan(
         rows=rows,
         processes=args.world_size,
@@ -119,7 +119,7 @@ def _schedule(args: GRPOConfig, batches_per_epoch: int) -> tuple[int, float, int
 
 def _initial_rollouts(args: GRPOConfig, rows: int, batch_rows: int) -> int:
     """Rollouts of Algorithm 1, lines 1-4: every row once, the last batch filled up until it divides."""
-    if not chooses(args) or vade(args, "posterior_init") != "rollout":
+    if not is_adaptive(args) or setting(args, "posterior_init") != "rollout":
         return 0
     last = rows % batch_rows
     while last * args.num_generations % args.world_size:

@@ -1,6 +1,6 @@
 """`trl-vade posterior`: what a run found hard, looked at, shared and fetched.
 
-Here are the commands; the numbers are made in `posterior_views` and printed in `posterior_printing`.
+Here are the commands; the numbers are made in `views` and printed in `printing`.
 """
 
 import json

@@ -7,8 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from trl_vade.checks import shown
-from trl_vade.errors import ConfigurationError, SnapshotError, SnapshotMismatchError, VADEError
+from trl_vade.errors import ConfigurationError, SnapshotError, SnapshotMismatchError, VADEError, abbreviated
 from trl_vade.files import save_whole
 from trl_vade.hub.posteriors.repository import table_path
 from trl_vade.hub.posteriors.source import split_source
@@ -70,7 +69,7 @@ def check_ending(path: Path) -> str:
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise ConfigurationError(
-            f"{path} ends in {shown(ending)}; the ending says what is written: give {', '.join(ENDINGS)}."
+            f"{path} ends in {abbreviated(ending)}; the ending says what is written: give {', '.join(ENDINGS)}."
         )
     return ending
 
@@ -137,7 +136,7 @@ def _names_from(
     dataset = _load_rows(place, config, split, revision)
     if task_column is not None and task_column not in dataset.column_names:
         raise ConfigurationError(
-            f"{name} has no column {shown(task_column)}; it has {', '.join(dataset.column_names)}."
+            f"{name} has no column {abbreviated(task_column)}; it has {', '.join(dataset.column_names)}."
         )
     keys, _ = sample_keys(dataset)
     here, saved = dataset_fingerprint(keys), snapshot.metadata.get("dataset_fingerprint")

@@ -1,4 +1,4 @@
-"""What `posterior_views` makes of posteriors, on the terminal."""
+"""What `views` makes of posteriors, on the terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Posteriors looked at: one by itself, and two beside each other. Data; `cli_posterior` prints it."""
+"""Posteriors looked at: one by itself, and two beside each other. Data; `commands` prints it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from trl_vade.checks import FloatArray, IntArray, shown
+from trl_vade.checks import FloatArray, IntArray
 from trl_vade.data.row_names import is_key_text
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.histogram import bin_counts
 from trl_vade.hub.posteriors.table import PLACE, PosteriorTable
 
@@ -41,7 +41,9 @@ def order_by(table: PosteriorTable, column: str) -> IntArray:
         ConfigurationError: no such column.
     """
     if column not in SORTS:
-        raise ConfigurationError(f"A posterior cannot be sorted by {shown(column)}; give one of {', '.join(SORTS)}.")
+        raise ConfigurationError(
+            f"A posterior cannot be sorted by {abbreviated(column)}; give one of {', '.join(SORTS)}."
+        )
     values = getattr(table, column)
     return np.array(sorted(range(len(table)), key=lambda row: (values[row], table.sample_id[row])), dtype=np.int64)
 
@@ -140,7 +142,7 @@ def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Di
     """Join two posteriors on `sample_id`, `a` being the earlier one or the one to compare with.
 
     A checkpoint names its rows by hashes of their ids, and a published posterior by the ids: where one of the two has
-    hashes only, the other's ids, which may look like hashes, are hashed as `data.sample_keys` does it.
+    hashes only, the other's ids, which may look like hashes, are hashed as `row_keys.sample_keys` does it.
 
     Args:
         threshold: in (0, 1]; the change of a pass rate from which on a row counts as having become easy or hard.
@@ -150,8 +152,8 @@ def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Di
     """
     if isinstance(threshold, bool) or not 0 < threshold <= 1:
         raise ConfigurationError(
-            f"threshold is {shown(threshold)}; it must be in (0, 1]: pass rates cannot change by more, and every row "
-            "changes by at least 0."
+            f"threshold is {abbreviated(threshold)}; it must be in (0, 1]: pass rates cannot change by more, and "
+            "every row changes by at least 0."
         )
     names = _names(a, beside=b)
     in_a, in_b = _pairs(names, _names(b, beside=a))

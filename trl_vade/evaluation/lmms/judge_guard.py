@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from trl_vade.checks import shown
-from trl_vade.errors import JudgeError
+from trl_vade.errors import JudgeError, abbreviated
 
 from ..judge import RIGHT, SERVE, verdict
 
@@ -126,7 +125,7 @@ class JudgeGuard:
                 return response
             reason = "an empty answer"
         except Exception as error:
-            failure, reason = error, _told(error, provider.api_key)
+            failure, reason = error, _without_key(error, provider.api_key)
         # One question in a thousand, of a response that says nothing or never ends, is not to cost a run of hours.
         if (failure is None or _status(failure) in _QUESTION) and self._lives(ask, provider, request):
             # MathVista, of whose requests the first two are None, repeats the whole question, or its end.
@@ -176,7 +175,7 @@ def _status(error: Exception) -> int | None:
     return getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
 
 
-def _told(error: Exception, key: str) -> str:
+def _without_key(error: Exception, key: str) -> str:
     cause = f" ({error.__cause__})" if error.__cause__ else ""
     text = f"{type(error).__name__}: {error}{cause}"
-    return shown(text if key in ("", "EMPTY") else text.replace(key, "***"))
+    return abbreviated(text if key in ("", "EMPTY") else text.replace(key, "***"))

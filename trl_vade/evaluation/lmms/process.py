@@ -42,10 +42,10 @@ def run_plan(
     environment: Mapping[str, str],
     lock: int,
 ) -> None:
-    """Do a plan of `lmms_runner` and return when all its runs are done.
+    """Do a plan of `runner` and return when all its runs are done.
 
     Args:
-        plan: see `lmms_runner.main`, less `done` and `parent`.
+        plan: see `runner.main`, less `done` and `parent`.
         log: file for all that the process prints.
         finished: called with the number of each run when it is done; an exception from it ends the process.
         environment: of the process, beside this one's, which goes without its tokens.

@@ -1,25 +1,25 @@
 """`python -m trl_vade.evaluation.lmms.runner PLAN`: lmms-eval 0.7.3, corrected, one model for all runs of a plan.
 
-Started by `evaluation`, in a process of its own. What is wrong with lmms-eval 0.7.3, and where that is dealt with:
+Started by `run`, in a process of its own. What is wrong with lmms-eval 0.7.3, and where that is dealt with:
 
 * It does not name all its requirements (decord, Levenshtein, this math-verify): our extra `eval` does.
 * `latex2sympy2` cannot be imported beside math-verify 0.9.0, and rule-based MathVision dies of a NameError: `correct`.
 * `lm.clean()` deletes the model after each evaluation: `_one_model`.
 * Each command indexes some thousand task files, for three seconds: `correct`.
 * A system prompt reaches no model that is asked by messages, as all of ours are: `correct`.
-* HF_TOKEN is printed, and read from a `.env` file: `eval_process` strips it, and tells python-dotenv to read none.
+* HF_TOKEN is printed, and read from a `.env` file: `process` strips it, and tells python-dotenv to read none.
 * A checkpoint without some of its weights is evaluated with random ones, and the model's own `generation_config.json`
   has a say: `_load_whole_models`.
-* An answer that could not be read is the shortest choice in MathVista: `lmms_scoring.mathvista`.
-* MathVision's rules hand answers to Python's `eval`, which may never end: `lmms_scoring.mathvision_rules`.
-* An error ends with exit code 0: `_run` calls the part that raises, and `eval_results` believes files alone.
-* A dead judge is 0 points, and a verdict is whatever has a "1" in it: `eval_guard.JudgeGuard`.
-* None stands for accuracy 0, and the error text of a failed request for an answer: `eval_results`.
-* `<answer>` tags are part of the answer: `lmms_scoring`, by the tasks in `eval/tasks/`.
+* An answer that could not be read is the shortest choice in MathVista: `scoring.mathvista`.
+* MathVision's rules hand answers to Python's `eval`, which may never end: `scoring.mathvision_rules`.
+* An error ends with exit code 0: `_run` calls the part that raises, and `summary` believes files alone.
+* A dead judge is 0 points, and a verdict is whatever has a "1" in it: `judge_guard.JudgeGuard`.
+* None stands for accuracy 0, and the error text of a failed request for an answer: `summary`.
+* `<answer>` tags are part of the answer: `scoring`, by the tasks in `eval/tasks/`.
 * A task with a built-in name and local rows is ignored: our tasks have other names (`benchmarks`).
-* Greedy tasks with 16 new tokens; `-n 4` scores the first answer alone: `evaluation` gives seeds and all settings.
-* Pictures are resized to other bounds than the model's own: `eval_model.picture_sizes`.
-* vLLM is allowed to execute code of the model's repository: `eval_model.model_arguments`.
+* Greedy tasks with 16 new tokens; `-n 4` scores the first answer alone: `run` gives seeds and all settings.
+* Pictures are resized to other bounds than the model's own: `models.picture_sizes`.
+* vLLM is allowed to execute code of the model's repository: `models.model_arguments`.
 """
 
 import functools

@@ -14,8 +14,7 @@ from typing import Any
 
 import yaml
 
-from trl_vade.checks import shown
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, abbreviated
 
 from ..benchmarks import Benchmark
 from .scoring import evaluation_folder
@@ -99,8 +98,8 @@ def check_rows(benchmark: Benchmark, folder: Path) -> None:
         splits = _columns(folder)
     except Exception as error:  # whatever `datasets` raises about a folder that is none
         raise ConfigurationError(
-            f"{given}: `datasets` cannot read this folder ({type(error).__name__}: {shown(str(error))}). It has to "
-            f"hold a data set as Parquet, or as save_to_disk() writes it: {needed}."
+            f"{given}: `datasets` cannot read this folder ({type(error).__name__}: {abbreviated(str(error))}). It has "
+            f"to hold a data set as Parquet, or as save_to_disk() writes it: {needed}."
         ) from error
     if benchmark.column not in splits.get(benchmark.split, ()):
         found = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in splits.items())

@@ -15,7 +15,7 @@ from huggingface_hub import EvalResultEntry, HfApi, constants, eval_result_entri
 from huggingface_hub.utils import yaml_dump
 
 from trl_vade.errors import HubError
-from trl_vade.hub.uploading import HubTarget, patiently
+from trl_vade.hub.uploading import HubTarget, with_retries
 
 from ..benchmarks import BENCHMARKS, Benchmark
 
@@ -86,7 +86,7 @@ def task_id(api: HfApi, benchmark: Benchmark, dataset: str) -> str | None:
         return Path(api.hf_hub_download(dataset, "eval.yaml", repo_type="dataset")).read_bytes()
 
     try:
-        content = patiently(read, HubTarget(dataset, "dataset"), patience=())
+        content = with_retries(read, HubTarget(dataset, "dataset"), patience=())
         declared = None if content is None else yaml.safe_load(content)
     except (HubError, ValueError, yaml.YAMLError) as error:
         logger.info(
@@ -145,7 +145,7 @@ def merged_files(
             logger.warning(f"{path} of the repository is no list of results, and stays as it is. Mend or delete it.")
             continue
         tasks = [entry["dataset"] for entry in new]
-        wanted = [*(entry for entry in there if not _goes(entry, tasks, raw)), *new]
+        wanted = [*(entry for entry in there if not _entry_is_replaced(entry, tasks, raw)), *new]
         if wanted:
             merged[path] = None if wanted == there else yaml_dump(wanted, sort_keys=False).encode()
         elif there:
@@ -153,7 +153,7 @@ def merged_files(
     return merged
 
 
-def _goes(entry: Any, tasks: Sequence[Mapping[str, Any]], raw: str) -> bool:
+def _entry_is_replaced(entry: Any, tasks: Sequence[Mapping[str, Any]], raw: str) -> bool:
     """Whether an entry makes room for those about `tasks`, or is ours and has its raw results from other weights."""
     if not isinstance(entry, Mapping) or "verifyToken" in entry:
         return False
@@ -179,7 +179,7 @@ def index_places(names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def index_lines(results: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Lines for `card_metadata.with_index`, of `eval_table.card_lines` without that of the average: the index has no
+    """Lines for `card_metadata.with_index`, of `table.card_lines` without that of the average: the index has no
     way to say what it is of.
     """
     named = zip(results["benchmarks"].items(), lines, strict=False)

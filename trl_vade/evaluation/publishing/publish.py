@@ -24,7 +24,7 @@ from huggingface_hub import HfApi, get_token
 
 from trl_vade.errors import EvaluationError, HubError
 from trl_vade.hub.card_metadata import CARD_FILE, results_of_others, with_index, with_results
-from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo, patiently
+from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo, with_retries
 
 from ..results.table import card_lines, read_results, results_table
 from .leaderboards import FOLDER, index_lines, index_places, leaderboard_entries, merged_files
@@ -62,7 +62,7 @@ def publish_results(
     machine, in the runs' settings and the command, the last part alone is sent.
 
     Args:
-        output: with the results.json of `eval_results.write_results`.
+        output: with the results.json of `summary.write_results`.
         target_repo: "user/name", or "name" for one of your own; it is created where it is missing.
         model_folder: the model that was evaluated. Its card is taken where the repository has none. None: the commit
             in the results tells the weights; where there is none, nothing is compared.
@@ -95,7 +95,7 @@ def publish_results(
     except Refused as refused:
         raise EvaluationError(str(refused)) from refused.__cause__
     except HubError as error:
-        message = f"{error} {_later(output, results, target, model_folder)}"
+        message = f"{error} {_how_to_publish_later(output, results, target, model_folder)}"
         kind, after = type(error), error.retry_after  # HubOfflineError stays one
         raise kind(message, status=error.status, may_pass=error.may_pass, retry_after=after) from error
 
@@ -103,7 +103,7 @@ def publish_results(
 def _publish(results: _Results, target: HubTarget, model_folder: Path | None, own: Sequence[str], staged: Path) -> str:
     evaluated = EvaluatedWeights(results, model_folder)
     target, api = ensure_repo(target), HfApi()
-    there = patiently(lambda: api.list_repo_files(target.repo_id, revision=target.revision), target)
+    there = with_retries(lambda: api.list_repo_files(target.repo_id, revision=target.revision), target)
     layout, raw = staged / "repository", _raw_folder(results, there, staged / "runs")
     (layout / raw).parent.mkdir(parents=True)
     (staged / "runs").rename(layout / raw)
@@ -129,7 +129,7 @@ def _publish(results: _Results, target: HubTarget, model_folder: Path | None, ow
     return str(commit_folder(target, layout, message=message, render=render, mirror=[FOLDER]).commit_url)
 
 
-def _later(output: Path, results: _Results, target: HubTarget, model_folder: Path | None) -> str:
+def _how_to_publish_later(output: Path, results: _Results, target: HubTarget, model_folder: Path | None) -> str:
     model = str(model_folder or results["model"]["name"])
     words = ["trl-vade", "evaluate", model, "--output_path", str(output), "--push_to_hub", target.repo_id]
     words += ["--hub_revision", target.revision] if target.revision else []

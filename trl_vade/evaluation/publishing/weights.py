@@ -27,7 +27,7 @@ GIT = 40
 
 
 class Refused(VADEError):
-    """An `EvaluationError` on its way out of `hub.patiently`, which takes a RuntimeError for the client's."""
+    """An `EvaluationError` on its way out of `uploading.with_retries`, which takes a RuntimeError for the client's."""
 
 
 class EvaluatedWeights:

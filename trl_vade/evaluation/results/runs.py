@@ -17,8 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from trl_vade.checks import shown
-from trl_vade.errors import EvaluationError
+from trl_vade.errors import EvaluationError, abbreviated
 
 from ..benchmarks import Benchmark
 from .samples import foreign_extractions, parse, question_digests, read_samples, refusal, response_of, scores_of
@@ -46,7 +45,7 @@ class Run:
         texts_digest: SHA-256 of the responses, in the order of `doc_id`.
         scores: of each question that has one, by `doc_id`, 0 to 1.
         question_digests: of every question's text and target, by `doc_id`: what tells other questions with the same
-            ids (`eval_samples.question_digests`).
+            ids (`samples.question_digests`).
     """
 
     benchmark: Benchmark
@@ -127,7 +126,7 @@ def _find(folder: Path, results: _Json, *keys: str) -> Any:
     part: Any = results
     for depth, key in enumerate(keys):
         if not isinstance(part, dict) or key not in part:
-            there = shown(sorted(part) if isinstance(part, dict) else part)
+            there = abbreviated(sorted(part) if isinstance(part, dict) else part)
             place = f"{'/'.join(keys[:depth])} of the results file" if depth else "the results file"
             raise refusal(folder, f"{place} has no {key!r} (it has: {there})", "without it nothing was measured")
         part = part[key]
@@ -140,7 +139,7 @@ def _value(folder: Path, results: _Json, benchmark: Benchmark) -> float | None:
     if value is None and benchmark.none_is_zero:
         return None
     if not _is_number(value):
-        raise refusal(folder, f"{benchmark.key!r} is {shown(value)}", "it must be a finite number")
+        raise refusal(folder, f"{benchmark.key!r} is {abbreviated(value)}", "it must be a finite number")
     return float(value)
 
 
@@ -153,14 +152,16 @@ def _check_seed(folder: Path, results: _Json, seed: int) -> None:
     for name in ("random_seed", "numpy_seed", "torch_seed"):
         found = _find(folder, results, "config", name)
         if found != seed:
-            raise refusal(folder, f"its {name} is {shown(found)}", f"it must be {seed}, as the folder's name says")
+            raise refusal(
+                folder, f"its {name} is {abbreviated(found)}", f"it must be {seed}, as the folder's name says"
+            )
 
 
 def _asked(folder: Path, results: _Json, benchmark: Benchmark, limit: int | None) -> int:
     """How many questions were asked, by the results file; as many as `limit` says, and no others."""
     counts = [_find(folder, results, "n-samples", benchmark.task, name) for name in ("original", "effective")]
     if not all(_is_number(count) and count > 0 and count == int(count) for count in counts):
-        raise refusal(folder, f"n-samples is {shown(counts)}", "it must be two whole numbers from 1")
+        raise refusal(folder, f"n-samples is {abbreviated(counts)}", "it must be two whole numbers from 1")
     there, asked = map(int, counts)
     if asked != min(there, there if limit is None else limit):
         rule = "all were" if limit is None else f"the first {limit} were"
@@ -194,13 +195,13 @@ def _unreadable_verdicts(folder: Path, samples: Sequence[_Json], benchmark: Benc
         raise refusal(folder, "judge.json is not there", "it is written at the end of a judged run") from error
     calls, unreadable = judge.get("calls"), judge.get("unreadable")
     if type(calls) is not int or type(unreadable) is not int or not 0 <= unreadable <= calls:
-        raise refusal(folder, f"judge.json holds {shown(judge)}", "unreadable must be from 0 to calls")
+        raise refusal(folder, f"judge.json holds {abbreviated(judge)}", "unreadable must be from 0 to calls")
     foreign = foreign_extractions(samples, benchmark) if benchmark.extracted else []
     unreadable, example = unreadable + len(foreign), judge.get("example") or next(iter(foreign), None)
     if unreadable > UNREADABLE_SHARE * calls:
         raise refusal(
             folder,
-            f"{unreadable} of the judge's {calls} answers are no verdict, such as {shown(example)}",
+            f"{unreadable} of the judge's {calls} answers are no verdict, such as {abbreviated(example)}",
             f"at most {UNREADABLE_SHARE:.0%} may be, since lmms-eval scores each as a wrong answer of the model: take "
             "a judge that keeps to the asked form",
         )

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trl_vade.checks import shown
-from trl_vade.errors import EvaluationError
+from trl_vade.errors import EvaluationError, abbreviated
 
 from ..benchmarks import Benchmark
 
@@ -43,7 +42,7 @@ def parse(folder: Path, content: bytes, name: str) -> _Json:
     except (ValueError, RecursionError) as error:  # also where a character of several bytes was cut
         raise refusal(folder, f"{name} is no whole JSON ({error})", "it may have been cut while written") from error
     if not isinstance(parsed, dict):
-        raise refusal(folder, f"{name} holds {shown(parsed)}", "it must hold a JSON object")
+        raise refusal(folder, f"{name} holds {abbreviated(parsed)}", "it must hold a JSON object")
     return parsed
 
 
@@ -78,7 +77,7 @@ def response_of(folder: Path, sample: _Json) -> str:
     if text.startswith(FAILED_REQUEST):
         raise refusal(
             folder,
-            f"the request for question {sample['doc_id']} failed: {shown(text)}",
+            f"the request for question {sample['doc_id']} failed: {abbreviated(text)}",
             "every question must be answered by the model, and lmms-eval scores such a text as a wrong answer",
         )
     return text
@@ -93,7 +92,7 @@ def scores_of(folder: Path, samples: Sequence[_Json], benchmark: Benchmark) -> d
         except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             score, problem = math.nan, repr(error)
         else:
-            problem = shown(score)
+            problem = abbreviated(score)
         if score is None:
             continue
         if not 0 <= score <= 1:
@@ -111,7 +110,7 @@ def question_digests(samples: Sequence[_Json]) -> dict[int, str]:
 
     The text is `input`: in lmms-eval 0.7.3 that of the task, before this package adds an instruction or a system
     prompt. Its last line, if that is "Answer ...", does not count: with an instruction it is another one, or none
-    (`lmms_tasks.THOUGHTFUL`). `doc_hash` tells nothing: it is the hash of null, for every question of every data set.
+    (`tasks.THOUGHTFUL`). `doc_hash` tells nothing: it is the hash of null, for every question of every data set.
     """
     digests = {}
     for sample in samples:

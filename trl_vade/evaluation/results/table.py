@@ -8,8 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from trl_vade.checks import shown
-from trl_vade.errors import EvaluationError
+from trl_vade.errors import EvaluationError, abbreviated
 from trl_vade.hub.cards import markdown_table
 
 from ..benchmarks import BENCHMARKS, FIVE, PAPER, PaperRow
@@ -99,8 +98,8 @@ def check_results(results: Any, what: str) -> None:
     if not isinstance(results, dict) or results.get("format") != FORMAT:
         found = results.get("format") if isinstance(results, dict) else results
         raise EvaluationError(
-            f"{what}: its format is {shown(found)}; it must be {FORMAT}, the only one this release knows. Take the "
-            "release of trl_vade that wrote it, or run the evaluation's command again."
+            f"{what}: its format is {abbreviated(found)}; it must be {FORMAT}, the only one this release knows. Take "
+            "the release of trl_vade that wrote it, or run the evaluation's command again."
         )
     _check(what, results, _TOP)
     _check(f"{what}, model", results["model"], _MODEL)
@@ -128,16 +127,16 @@ def _check(what: str, part: Any, types: _Types) -> None:
         if not sound:
             kinds = " or ".join(kind.__name__ for kind in expected)
             raise EvaluationError(
-                f"{what}: {name!r} is {shown(value)}; it must be of type {kinds}, as this release writes it. Run the "
-                "evaluation's command again: finished runs are kept."
+                f"{what}: {name!r} is {abbreviated(value)}; it must be of type {kinds}, as this release writes it. "
+                "Run the evaluation's command again: finished runs are kept."
             )
 
 
 def _check_same(what: str, found: Sequence[Any], expected: Sequence[Any]) -> None:
     if found != expected or not found:
         raise EvaluationError(
-            f"{what} are {shown(found)}; they must be {shown(expected)} and at least one, or the means are of other "
-            "runs than it says. Run the evaluation's command again: finished runs are kept."
+            f"{what} are {abbreviated(found)}; they must be {abbreviated(expected)} and at least one, or the means "
+            "are of other runs than it says. Run the evaluation's command again: finished runs are kept."
         )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trl_vade.checks import MOST_TRIALS, check_whole_number, shown
-from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.checks import MOST_TRIALS, check_whole_number
+from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, abbreviated
 from trl_vade.files import encode_document, parse_document
 from trl_vade.samplers.posterior import beta_mean
 
@@ -78,7 +78,9 @@ def digest_of_rows(table: Any) -> str:
 def check_facts(path: Any, facts: Any) -> None:
     """Raise unless `facts` can be those of a run: `SnapshotMismatchError` where a newer release wrote them."""
     if not isinstance(facts, Mapping):
-        raise SnapshotCorruptError(f"{path}: the metadata trl_vade is {shown(facts)}, and no JSON object. {AGAIN}")
+        raise SnapshotCorruptError(
+            f"{path}: the metadata trl_vade is {abbreviated(facts)}, and no JSON object. {AGAIN}"
+        )
     if _whole(path, facts, "format_version", 1) > FORMAT_VERSION:
         raise SnapshotMismatchError(
             f"{path} has format version {facts['format_version']} and this release of trl_vade reads up to "
@@ -91,7 +93,7 @@ def check_facts(path: Any, facts: Any) -> None:
 def read_columns(path: Any, content: pa.Table, *, all_needed: bool) -> dict[str, Any]:
     """Return each column as a list (texts) or an array (numbers); `task` is None where there is no such column.
 
-    Where not all are needed, those that are missing get the values that `posterior_table.read_table` names.
+    Where not all are needed, those that are missing get the values that `table.read_table` names.
     """
     columns = {name: _column(path, content, name, needed=all_needed or name in _NEEDED) for name in TYPES}
     size = content.num_rows

@@ -34,7 +34,7 @@ def fact_rows(table: PosteriorTable) -> list[list[str]]:
     return [[name, value] for name, value in rows.items() if value]
 
 
-def beginning(facts: dict[str, Any]) -> dict[str, bool]:
+def initial_posterior_kind(facts: dict[str, Any]) -> dict[str, bool]:
     """Whether the run is known to have begun with another posterior (`warm`), or with nothing (`alone`)."""
     start = facts.get("posterior_init")
     return {"warm": bool(start) and start not in POSTERIOR_INITS, "alone": start == "prior"}
@@ -70,12 +70,16 @@ def _dataset(facts: dict[str, Any]) -> str:
 def _rows(table: PosteriorTable) -> str:
     total = table.metadata.get("num_samples")
     share = f" of {total:,} ({len(table) / total:.1%})" if total else ""
-    where = ", in this run or in the posterior that it began with" if beginning(table.metadata)["warm"] else ""
+    where = (
+        ", in this run or in the posterior that it began with"
+        if initial_posterior_kind(table.metadata)["warm"]
+        else ""
+    )
     return f"{len(table):,}{share}: those that had a score at least once{where}"
 
 
 def _began_with(facts: dict[str, Any]) -> str:
-    if not beginning(facts)["warm"]:
+    if not initial_posterior_kind(facts)["warm"]:
         return ""
     source, discount = str(facts["posterior_init"]), _number(facts.get("warm_start_discount"))
     repository = is_hub_id(source.partition("@")[0]) and "/" in source

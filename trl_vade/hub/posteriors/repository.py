@@ -18,13 +18,12 @@ from typing import Any
 
 from huggingface_hub import DatasetCard, DatasetCardData, hf_hub_download
 
-from trl_vade.checks import shown
-from trl_vade.errors import ConfigurationError, VADEError
+from trl_vade.errors import ConfigurationError, VADEError, abbreviated
 
 from ..cards import markdown_table, template_path
 from ..uploading import HubTarget, branch_of, commit_folder, ensure_repo, is_hub_id
 from .columns import digest_of_rows
-from .facts import beginning, fact_rows, known_sampler, size_category
+from .facts import fact_rows, initial_posterior_kind, known_sampler, size_category
 from .histogram import bin_counts, bin_names, draw_pass_rates
 from .table import PosteriorTable, read_table, write_table
 
@@ -140,7 +139,9 @@ def _refuse_loss(table: PosteriorTable, there: PosteriorTable, what: str) -> Non
     """Raise unless all that is known `there` is known of `table`, too; its numbers may be others."""
     names = set(there.sample_id) - set(table.sample_id)
     facts = [name for name, value in there.metadata.items() if value is not None and table.metadata.get(name) is None]
-    lost = [f"{len(names)} of its {len(there)} rows by their names (such as {shown(min(names))})"] if names else []
+    lost = (
+        [f"{len(names)} of its {len(there)} rows by their names (such as {abbreviated(min(names))})"] if names else []
+    )
     lost += ["the tasks"] if there.task is not None and table.task is None else []
     lost += [f"{len(facts)} facts ({', '.join(map(str, facts[:4]))}{', ...' * (len(facts) > 4)})"] if facts else []
     if lost:
@@ -193,7 +194,7 @@ def render_posterior_card(
         picture=picture,
         has_task=table.task is not None,
         sampler=known_sampler(table.metadata),
-        **beginning(table.metadata),
+        **initial_posterior_kind(table.metadata),
     )
     return str(card)
 

@@ -33,7 +33,7 @@ def load_posterior(
     a repository `revision`, that commit.
 
     Args:
-        source: a folder (the layout of `posterior_repo` or one step of it, or a checkpoint or output directory of
+        source: a folder (the layout of `repository` or one step of it, or a checkpoint or output directory of
             VADE), a `.parquet` file, or a repository "user/name" or "user/name@revision". Where the folder "user" is
             here, "user/name" is taken for a path; with a revision it is the repository.
         revision: a branch, a tag such as "step-000100", or a commit.

@@ -1,7 +1,7 @@
 """A posterior as a table that anyone can read: one Parquet file, a row for each data-set row ever visited.
 
-    sample_id   string    who the row is: its `id`, where that column tells all rows apart, else its `data.sample_keys`
-                          as 16 hexadecimal digits
+    sample_id   string    who the row is: its `id`, where that column tells all rows apart, else its key
+                          (`row_keys.sample_keys`) as 16 hexadecimal digits
     index       int64     its place in the data set of the run; -1 in every row where the file does not say
     task        string    its task; this column is there only where tasks are known
     alpha, beta float64   pseudo-counts of right and wrong completions, decayed to the step of the save
@@ -124,7 +124,7 @@ def facts_of(snapshot: Snapshot) -> dict[str, Any]:
     settings, posterior = _part(state, "settings"), state["posterior"]
     base_model = saved.get("base_model")
     facts = {
-        # `checkpoint.save_posterior` has kept local folders out: only where the run is can be seen what is one.
+        # `posterior.save_posterior` has kept local folders out: only where the run is can be seen what is one.
         "base_model": base_model if is_hub_id(base_model) else None,
         **{name: saved.get(name) for name in ("dataset_fingerprint", "success_reward", "success_threshold")},
         **{name: saved.get(name) for name in ("num_generations", "posterior_init", "warm_start_discount")},

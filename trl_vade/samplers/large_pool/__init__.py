@@ -4,4 +4,4 @@ from .free_rows import BoolArray as BoolArray
 from .free_rows import FreeRows as FreeRows
 from .pool import Choice as Choice
 from .pool import LargePool as LargePool
-from .pool import joined as joined
+from .pool import concatenated as concatenated

@@ -93,7 +93,9 @@ class LargePool:
         """Return J rows and their pass rates. The best k are among them; with `quotas`, (S,), the best of each stratum
         instead, and of all strata the best for the places that one of them cannot fill."""
         nothing = np.empty(0, dtype=np.int64), np.empty(0)
-        return joined(nothing, *(self._best_of(part, wanted) for part, wanted in self._parts(k, quotas) if wanted))
+        return concatenated(
+            nothing, *(self._best_of(part, wanted) for part, wanted in self._parts(k, quotas) if wanted)
+        )
 
     def blind(self, count: int, candidates: Candidates, chosen: IntArray) -> Candidates:
         """Return `count` rows drawn uniformly, none of them among those `chosen`, and the pass rates that they had."""
@@ -139,12 +141,12 @@ class LargePool:
         if span is None:
             return self._others_of(part, np.empty(0, dtype=np.int64), NOWHERE)
         self._windows[part.number] = lo, hi = span
-        rows, pass_rate = joined(self._fresh_inside(part, span), self._visited_inside(part, span))
+        rows, pass_rate = concatenated(self._fresh_inside(part, span), self._visited_inside(part, span))
         may = self._rows.are_free(rows)
         rows, pass_rate = rows[may], pass_rate[may]
         if np.count_nonzero((lo <= pass_rate) & (pass_rate <= hi)) >= k:
             return rows, pass_rate
-        return joined((rows, pass_rate), self._others_of(part, rows, span))
+        return concatenated((rows, pass_rate), self._others_of(part, rows, span))
 
     def _expected_density(self, part: Part) -> Callable[[FloatArray], FloatArray]:
         """Pass rates, (P,) -> how many rows of the part are to be expected there, by unit of pass rate.
@@ -230,7 +232,7 @@ class LargePool:
         return pass_rate
 
 
-def joined(*parts: Candidates) -> Candidates:
+def concatenated(*parts: Candidates) -> Candidates:
     """Return the rows of all parts, and their pass rates."""
     rows, pass_rates = zip(*parts, strict=True)
     return np.concatenate(rows), np.concatenate(pass_rates)

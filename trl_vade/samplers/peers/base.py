@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trl_vade.checks import FloatArray, IntArray, as_vector, check_fields, shown
-from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotError
+from trl_vade.checks import FloatArray, IntArray, as_vector, check_fields
+from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotError, abbreviated
 
 from ..base import Draw, PosteriorSampler
 from ..information import information_gain
@@ -50,8 +50,8 @@ def saved_numbers(
     sound = isinstance(values, list) and len(values) == size
     if not sound or not all(type(value) is kind and low <= value <= high for value in values):
         raise SnapshotCorruptError(
-            f"The saved {name} is {shown(values)}; it must be a list of {size} numbers of type {kind.__name__} in "
-            f"[{low}, {high}]. The file was damaged or edited; load an earlier snapshot."
+            f"The saved {name} is {abbreviated(values)}; it must be a list of {size} numbers of type {kind.__name__} "
+            f"in [{low}, {high}]. The file was damaged or edited; load an earlier snapshot."
         )
     return list(values)
 
@@ -61,7 +61,8 @@ def check_positive(name: str, value: float) -> float:
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not number or not 0 < value < np.inf:
         raise ConfigurationError(
-            f"{name} is {shown(value)}; it must be a finite number above 0, since it divides. Set 1 for no scaling."
+            f"{name} is {abbreviated(value)}; it must be a finite number above 0, since it divides. Set 1 for no "
+            "scaling."
         )
     return float(value)
 
@@ -71,8 +72,8 @@ def check_pass_rates(pass_rate: ArrayLike, num_samples: int) -> FloatArray:
     p = as_vector("pass_rate", pass_rate, kinds="biuf").astype(np.float64)
     if p.size != num_samples or not ((p >= 0) & (p <= 1)).all():
         raise ObservationError(
-            f"pass_rate is {shown(p.tolist())}; it must hold {num_samples} probabilities in [0, 1], one for each row. "
-            "Pass how likely a completion of each row is to be right."
+            f"pass_rate is {abbreviated(p.tolist())}; it must hold {num_samples} probabilities in [0, 1], one for "
+            "each row. Pass how likely a completion of each row is to be right."
         )
     return p
 

@@ -21,7 +21,7 @@ FEW_ENTRIES = 40  # a history of so few entries is drawn as it is
 
 
 def draw_report(run: Run, path: Path, strata: Sequence[str] | None) -> None:
-    """Draw the four panels of `run` into the PNG `path`; `strata` as in `report.write_report`."""
+    """Draw the four panels of `run` into the PNG `path`; `strata` as in `summary.write_report`."""
     figure = Figure(figsize=(13, 8.5), layout="constrained")
     FigureCanvasAgg(figure)  # no pyplot: a library must not choose the user's backend
     panels = figure.subplots(2, 2)

@@ -67,7 +67,7 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
     complete = complete_checkpoints(output_dir)
     newest = f"The newest complete checkpoint is {complete[-1]}." if complete else f"None in {output_dir} is complete."
     if asked is not True:
-        missing = what_is_missing(Path(asked), but_for=_OWN_FILES)
+        missing = missing_part(Path(asked), but_for=_OWN_FILES)
         if missing:
             raise CheckpointIncompleteError(
                 f"{asked} cannot be resumed from: {missing}. The run was stopped while it wrote or deleted this "
@@ -75,9 +75,9 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
                 f"its name out of {CheckpointFiles.__name__} in {TRAINER_STATE_NAME}."
             )
         return str(asked)
-    candidates = complete or [p for p in _checkpoints(output_dir) if what_is_missing(p, but_for=_OWN_FILES) is None]
+    candidates = complete or [p for p in _checkpoints(output_dir) if missing_part(p, but_for=_OWN_FILES) is None]
     downloaded = Path(output_dir) / LAST_CHECKPOINT
-    if what_is_missing(downloaded, but_for=_OWN_FILES) is None:
+    if missing_part(downloaded, but_for=_OWN_FILES) is None:
         candidates = [downloaded, *candidates]
     if not candidates:
         raise CheckpointIncompleteError(
@@ -88,7 +88,7 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
     for path in _checkpoints(output_dir):
         if _step(path) > _step(chosen):
             logger.warning(
-                f"{path} is left out: {what_is_missing(path)}, so the run was stopped while it wrote it, or the file "
+                f"{path} is left out: {missing_part(path)}, so the run was stopped while it wrote it, or the file "
                 f"was lost later. It goes on from {chosen}, and writes this one again when it comes there."
             )
     return str(chosen)
@@ -96,11 +96,13 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
 
 def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
     """The complete checkpoints of a run, in the order of their steps."""
-    return [path for path in _checkpoints(output_dir) if what_is_missing(path) is None]
+    return [path for path in _checkpoints(output_dir) if missing_part(path) is None]
 
 
 @contextmanager
-def saving(folder: str | os.PathLike[str], callbacks: Iterable[TrainerCallback] = ()) -> Iterator[None]:
+def explaining_failed_saves(
+    folder: str | os.PathLike[str], callbacks: Iterable[TrainerCallback] = ()
+) -> Iterator[None]:
     """Say, where saving a checkpoint to `folder` fails, what happened and which checkpoint to go on from.
 
     A checkpoint that is there already is incomplete until it is written again: it must not look whole half-way. The
@@ -142,7 +144,7 @@ def _unlink_shared(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def what_is_missing(checkpoint: Path, *, but_for: str | None = None) -> str | None:
+def missing_part(checkpoint: Path, *, but_for: str | None = None) -> str | None:
     """What a checkpoint folder lacks of being complete, or None; files whose names begin with `but_for` may lack."""
     state_file = checkpoint / TRAINER_STATE_NAME
     if not state_file.is_file():

@@ -16,7 +16,7 @@ from trl_vade.samplers.snapshot import Snapshot
 logger = get_logger(__name__)
 
 
-def identity(trainer: Any) -> dict[str, Any]:
+def posterior_identity(trainer: Any) -> dict[str, Any]:
     """What a posterior is about; a run with another one cannot go on from it."""
     return {
         "dataset_fingerprint": trainer.selection.fingerprint,
@@ -37,7 +37,7 @@ def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
 
 def resume_joined(trainer: Any, snapshot: Snapshot, reason: SnapshotError) -> None:
     """Go on with the counts of the rows that are in both data sets."""
-    ours = identity(trainer)
+    ours = posterior_identity(trainer)
     if any(snapshot.metadata.get(name) != ours[name] for name in ("success_reward", "success_threshold")):
         raise SnapshotMismatchError(
             f"{reason} vade_on_mismatch='join' cannot mend this: pass rates under another success signal are no "
@@ -57,7 +57,7 @@ def resume_joined(trainer: Any, snapshot: Snapshot, reason: SnapshotError) -> No
     run = snapshot.metadata["run"]
     if run["outage"].get("streak"):
         logger.warning("The checkpoint was saved during a reward outage: the joined counts are those of the outage.")
-    selection.load_state_dict(run | {"outage": {}})
+    selection.feedback.load_state_dict(run | {"outage": {}})
     logger.warning(
         f"vade_on_mismatch='join': {reason} Going on with the counts of {num_found} of the {len(snapshot.sample_key)} "
         f"rows that were scored there; the other {len(keys) - num_found} of the {len(keys)} rows here start from the "
@@ -79,9 +79,9 @@ def _begin_anew(trainer: Any, selection: Any) -> None:
     """Choose a generation batch at the next step, and keep the log of the choices so far under another name."""
     trainer.selection, trainer._step, trainer._buffered_inputs = selection, 0, None
     if trainer.accelerator.is_main_process:
-        kept = selection.log.set_aside()
+        kept = selection.feedback.log.set_aside()
         if kept:
-            logger.warning(f"The choices so far are kept in {kept}; this run's are in {selection.log.path}.")
+            logger.warning(f"The choices so far are kept in {kept}; this run's are in {selection.feedback.log.path}.")
 
 
 def joined_state(snapshot: Snapshot, fresh: Mapping[str, Any], sample_key: IntArray) -> tuple[dict[str, Any], int]:

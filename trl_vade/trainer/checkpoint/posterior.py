@@ -14,9 +14,9 @@ from trl_vade.errors import ReplicaDivergenceError, SnapshotCorruptError, Snapsh
 from trl_vade.hub.uploading import hub_id
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 
-from ..initial_posterior import beginning
+from ..initial_posterior import initial_posterior_facts
 from .generation_batch import MicroBatches, file_name, load_generation_batch, save_generation_batch
-from .mismatch import compare_rows, identity, resume_joined, start_again
+from .mismatch import compare_rows, posterior_identity, resume_joined, start_again
 
 logger = get_logger(__name__)
 
@@ -56,14 +56,14 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
     if not trainer.args.should_save:
         return
     run = {
-        **trainer.selection.state_dict(),
+        **trainer.selection.feedback.state_dict(),
         "global_step": trainer.state.global_step,
         "micro_step": trainer._step,
         "generation_batch": batch_digests,
     }
-    trainer.selection.log.sync()
-    about = {"base_model": hub_id(get_config_model_id(trainer.model.config)), **beginning(trainer.args)}
-    metadata = identity(trainer) | about | {"run": run}
+    trainer.selection.feedback.log.sync()
+    about = {"base_model": hub_id(get_config_model_id(trainer.model.config)), **initial_posterior_facts(trainer.args)}
+    metadata = posterior_identity(trainer) | about | {"run": run}
     for target in {str(directory), trainer.args.output_dir} if checkpoint else {directory}:
         digest = save_snapshot(target, sampler, metadata=metadata, sample_key=trainer.selection.sample_keys[0])
     for callback in trainer.callback_handler.callbacks:
@@ -116,7 +116,7 @@ def _load_snapshot(trainer: Any, checkpoint: str | os.PathLike[str]) -> Snapshot
 
 def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot) -> list[str] | None:
     """The usual resume, which changes nothing where it raises; returns the digests of the generation batch in use."""
-    ours = identity(trainer)
+    ours = posterior_identity(trainer)
     saved = {name: snapshot.metadata.get(name) for name, value in ours.items() if snapshot.metadata.get(name) != value}
     if saved:
         here = {name: ours[name] for name in saved}
@@ -128,7 +128,7 @@ def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot)
     _refuse_a_damaged_log(trainer)
     run = snapshot.metadata["run"]
     trainer.selection.sampler.load_state_dict(snapshot.sampler_state)
-    trainer.selection.load_state_dict(run)
+    trainer.selection.feedback.load_state_dict(run)
     trainer._step = run["micro_step"]  # the parent starts again at 0 (TRL 1.16)
     return run["generation_batch"]
 
@@ -138,7 +138,7 @@ def _refuse_a_damaged_log(trainer: Any) -> None:
     damage = None
     if trainer.accelerator.is_main_process:
         try:
-            trainer.selection.log.read()
+            trainer.selection.feedback.log.read()
         except SnapshotCorruptError as error:
             damage = str(error)
     found = next(filter(None, gather_object([damage])), None)

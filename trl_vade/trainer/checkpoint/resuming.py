@@ -1,9 +1,17 @@
-"""The weights of a checkpoint, under the names that the model has for them."""
+"""`GRPOTrainer` whose checkpoints hold the posterior, and whose resume has all of it and the model's weights."""
 
 import os
+from pathlib import Path
 from typing import Any
 
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl import GRPOTrainer
+
 from trl_vade.errors import VADEError
+from trl_vade.selection.on_time import OnTimeSelection
+
+from .completeness import explaining_failed_saves
+from .posterior import resume_posterior, save_posterior
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
@@ -25,3 +33,56 @@ def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
             "fresh weights. Resume from another checkpoint."
         )
     model.load_state_dict(saved.state_dict())
+
+
+class ResumingTrainer(GRPOTrainer):
+    """The part of `VADEGRPOTrainer` that is about saving and loading. Short overrides; each calls the parent.
+
+    Attributes:
+        selection (`OnTimeSelection` or `None`): what is saved beside the model.
+    """
+
+    selection: OnTimeSelection | None
+    _weights_left_out = False
+
+    def _save_checkpoint(self, model, trial):
+        """A save that fails says which checkpoint to go on from."""
+        folder = Path(self._get_output_dir(trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        with explaining_failed_saves(folder, self.callback_handler.callbacks):
+            super()._save_checkpoint(model, trial)
+
+    def _save_rng_state(self, output_dir):
+        """The last file of a process; when all have theirs, the main process may write the one that ends it all."""
+        super()._save_rng_state(output_dir)
+        self.accelerator.wait_for_everyone()
+
+    def save_model(self, output_dir=None, _internal_call=False):
+        """Every kind of save passes here, before any upload: write the posterior first."""
+        if self.selection is not None:
+            save_posterior(self, output_dir or self.args.output_dir, checkpoint=_internal_call)
+        super().save_model(output_dir, _internal_call)
+
+    def _issue_warnings_after_load(self, load_result):
+        """Note that a checkpoint's weights were left out, which the parent takes for a warning."""
+        self._weights_left_out = bool(load_result.unexpected_keys)
+        if not self._weights_left_out:
+            super()._issue_warnings_after_load(load_result)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        """Resume with the weights of the checkpoint, also where it has other names for them."""
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self._weights_left_out:
+            load_saved_weights(self.model if model is None else model, resume_from_checkpoint)
+
+    def _load_best_model(self):
+        """The same fault at the end of a run with `load_best_model_at_end`."""
+        self._weights_left_out = False
+        super()._load_best_model()
+        if self._weights_left_out:
+            load_saved_weights(self.model, self.state.best_model_checkpoint)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        """Runs on every process, with every backend, on resume only: go on from the posterior of `checkpoint`."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if self.selection is not None and checkpoint is not None:
+            resume_posterior(self, checkpoint)

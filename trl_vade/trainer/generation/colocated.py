@@ -10,7 +10,7 @@ from typing import Any
 
 from accelerate.utils import set_seed
 
-from .repeated_prompts import runs
+from .repeated_prompts import equal_neighbours
 from .request_seeds import request_seed
 
 
@@ -29,7 +29,7 @@ def correct_colocated_requests(trainer: Any) -> None:
     def corrected(prompts, sampling_params=None, **options):
         if not _is_from_trl(prompts, sampling_params):  # a rollout function of the user's talks to the engine directly
             return generate(prompts, sampling_params, **options)
-        groups = runs(prompts)
+        groups = equal_neighbours(prompts)
         requests, params = [], []
         for index, group in enumerate(groups):
             ids = group[0]["prompt_token_ids"]

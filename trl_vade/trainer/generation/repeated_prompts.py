@@ -6,7 +6,7 @@ from typing import Any
 from PIL.Image import Image
 
 
-def runs(values: list[Any]) -> list[list[Any]]:
+def equal_neighbours(values: list[Any]) -> list[list[Any]]:
     """Split `values` into runs of equal neighbours."""
     found: list[list[Any]] = []
     for value in values:
@@ -29,7 +29,7 @@ def tokenize_once(
         prompts: as TRL's `_tokenize_prompts` takes them; those of a group stand side by side.
         tokenize: that method of the parent.
     """
-    equal = runs(prompts)
+    equal = equal_neighbours(prompts)
     ids, images, _ = tokenize([run[0] for run in equal])
     counts = [len(run) for run in equal]
     return _repeat(ids, counts), None if images is None else _repeat(images, counts), {}

@@ -27,10 +27,10 @@ REQUESTS_AT_A_TIME = 64
 
 def request_seed(trainer: Any, index: int, prompt: Any) -> int:
     """The seed, in [0, 2**32), of request number `index` of this process's batch, whose prompt is `prompt`."""
-    # The step alone is not enough: it may hold several generation batches, each of them in several rounds (`refill`),
-    # and so do the initial rollouts. An evaluation comes with the count of the batch that follows it. The prompt tells
-    # the batches of an evaluation and the turns of a conversation with tools apart.
-    rollouts = 0 if trainer.selection is None else trainer.selection.rollouts
+    # The step alone is not enough: it may hold several generation batches, each of them in several rounds
+    # (`dynamic_sampling`), and so do the initial rollouts. An evaluation comes with the count of the batch that
+    # follows it. The prompt tells the batches of an evaluation and the turns of a conversation with tools apart.
+    rollouts = 0 if trainer.selection is None else trainer.selection.feedback.rollouts
     place = (
         trainer.state.global_step,
         rollouts,

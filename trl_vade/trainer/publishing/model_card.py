@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined
 from trl_vade.files import save_whole
 from trl_vade.hub.card_metadata import CARD_FILE, END, START, complete_metadata
 from trl_vade.hub.cards import template_path
-from trl_vade.hub.posteriors.facts import beginning
+from trl_vade.hub.posteriors.facts import initial_posterior_kind
 from trl_vade.hub.uploading import branch_of
 from trl_vade.selection.report.record import Run
 from trl_vade.selection.report.summary import summarise
@@ -99,7 +99,7 @@ def complete_model_card(
         results: of benchmarks, each with `benchmark`, `metric`, `value`, `stderr` and `runs`, and the `dataset` (its
             id on the Hub), `config` and `split` where they are known; all but the first three may be None. None or
             empty: "Not evaluated yet."
-        summary: what was measured in training, from `report.summarise`.
+        summary: what was measured in training, from `summary.summarise`.
         vision: whether the model takes pictures.
         adapter: whether what is saved is a PEFT adapter of the base model.
         revision: the branch of the model's repository; None is main. The posterior's own repository is always on main.
@@ -157,7 +157,7 @@ def _render(
         measured=_measured(summary, facts) if summary else [],
         validated=bool(summary and summary["validation"]),
         posterior="generation_batches" in facts,
-        warm=beginning(dict(facts))["warm"],
+        warm=initial_posterior_kind(dict(facts))["warm"],
         results=[[_cell(line.get(column)) for column in _COLUMNS] for line in results],
         rewards=_names(facts["rewards"]),
         hub_model_id=hub_model_id,
@@ -197,7 +197,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _measured(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What `report.summarise` counts, for a table; the card of the posterior counts its steps, which are more."""
+    """What `summary.summarise` counts, for a table; the card of the posterior counts its steps, which are more."""
     steps, batches = facts.get("generation_batches"), summary["generation_batches"]
     more = steps is not None and steps != batches
     validation = summary["validation"]

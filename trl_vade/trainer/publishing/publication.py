@@ -32,13 +32,13 @@ from trl_vade.hub.posteriors.repository import (
 )
 from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
 from trl_vade.hub.push_queue import Entry, Push, PushQueue
-from trl_vade.hub.staging import STAGING_FOLDER, discard, finished, left_behind, new_folder, stage
+from trl_vade.hub.staging import STAGING_FOLDER, discard, finished, new_folder, stage, unsent_folders
 from trl_vade.hub.uploading import HubTarget, ensure_repo, offline, push_command
 from trl_vade.samplers.snapshot import load_snapshot
 
 from ..main_process import on_main_process, wait_for_main_process
 from .run_facts import run_facts
-from .uploads import Wanted
+from .uploads import RequestedUpload
 
 logger = get_logger(__name__)
 
@@ -85,7 +85,7 @@ class Publication:
                 f"The posterior goes to {args.vade_posterior_hub_id} only when trainer.push_to_hub() is called: it is "
                 "published with each save, unless hub_strategy is 'end', and save_strategy='no' saves nothing."
             )
-        for folder in left_behind(self._output_dir) if PartialState().is_main_process else []:
+        for folder in unsent_folders(self._output_dir) if PartialState().is_main_process else []:
             logger.warning(
                 f"{folder} was not on the Hub when an earlier run in {self._output_dir} ended. Send it by hand if it "
                 "is still wanted (`hf upload REPOSITORY FOLDER .`, or `trl-vade posterior push FOLDER REPOSITORY`), "
@@ -109,7 +109,7 @@ class Publication:
     def push(
         self,
         trainer: Any,
-        wanted: list[Wanted],
+        wanted: list[RequestedUpload],
         checkpoint: str | os.PathLike[str] | None = None,
         *,
         private: bool | None = None,

@@ -8,12 +8,12 @@ from transformers.trainer_utils import HubStrategy
 from trl import GRPOTrainer
 
 from trl_vade.errors import HubError
-from trl_vade.hub.staging import unshare
-from trl_vade.hub.uploading import ensure_repo, offline, patiently
+from trl_vade.hub.staging import break_hard_links
+from trl_vade.hub.uploading import ensure_repo, offline, with_retries
 
 from ..main_process import on_main_process
 from .publication import Publication, model_target
-from .uploads import taking_uploads
+from .uploads import captured_uploads
 
 
 class PublishingTrainer(GRPOTrainer):
@@ -52,7 +52,7 @@ class PublishingTrainer(GRPOTrainer):
             return ensure_repo(target, token, patience=()).repo_id
 
         self.hub_model_id = self.push_in_progress = None
-        self.hub_model_id = target.repo_id if offline() else on_main_process(lambda: patiently(found, target))
+        self.hub_model_id = target.repo_id if offline() else on_main_process(lambda: with_retries(found, target))
 
     def _save_checkpoint(self, model, trial):
         """Push once the parent has written all that it writes; `entropy_ctrl_state.json` comes last (TRL 1.16)."""
@@ -66,8 +66,8 @@ class PublishingTrainer(GRPOTrainer):
     def _push_from_checkpoint(self, checkpoint_folder):
         """Note what the parent would push; on the main process, unless hub_strategy="end"."""
         if self.is_world_process_zero():
-            unshare(self.args.output_dir)
-        with taking_uploads() as wanted:
+            break_hard_links(self.args.output_dir)
+        with captured_uploads() as wanted:
             super()._push_from_checkpoint(checkpoint_folder)
         self._wanted = (wanted, checkpoint_folder) if wanted else None
 
@@ -85,7 +85,7 @@ class PublishingTrainer(GRPOTrainer):
                 self.init_hf_repo(token, private)
             except HubError:  # save all the same: the push fails like this, too, keeps its files, and says it
                 self.hub_model_id = model_target(self.args).repo_id
-        with taking_uploads() as wanted, self.publication.on_branch(call.arguments.get("revision")):
+        with captured_uploads() as wanted, self.publication.on_branch(call.arguments.get("revision")):
             super().push_to_hub(*positional, **named)
         entry = self.publication.push(self, wanted, private=private) if wanted else None
         self.publication.push_posterior(self)

@@ -14,9 +14,9 @@ from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.selection.report.record import Run
 from trl_vade.version import __version__
 
-from ..checkpoint.mismatch import identity
-from ..initial_posterior import beginning
-from ..presets import vade
+from ..checkpoint.mismatch import posterior_identity
+from ..initial_posterior import initial_posterior_facts
+from ..presets import setting
 
 logger = get_logger(__name__)
 
@@ -37,7 +37,7 @@ def run_facts(trainer: Any, *, dataset: str | None = None) -> dict[str, Any]:
     """Return what is known of the run of `trainer`, as it is now. No process waits for another one.
 
     Every value is strict JSON. A fact that is not known is None. Those of the posterior (`generation_batches`,
-    `num_samples`, `rollouts`, what `checkpoint.identity` says, decays) are absent where `trainer.selection` is None.
+    `num_samples`, `rollouts`, what `mismatch.posterior_identity` says, decays) are absent without a selection.
     The settings are VADE's, with the preset's values in place of what was left open, and None for a sampler that they
     do not reach. `generation_batches` are the steps of the posterior: refills of dynamic sampling count, too, and
     a warm start.
@@ -72,17 +72,17 @@ def run_facts(trainer: Any, *, dataset: str | None = None) -> dict[str, Any]:
 
 
 def live_run(trainer: Any) -> Run | None:
-    """Return the run of `trainer` so far, as `run.read_run` would, or None where there is nothing to tell of it: no
+    """Return the run of `trainer` so far, as `record.read_run` would, or None where there is nothing to tell of it: no
     generation batch was scored, or the log of the choices is damaged (which is logged) or lacks its beginning."""
     if trainer.selection is None or not trainer.selection.sampler.posterior.step:
         return None  # a log that is there is an earlier run's
     metadata = {
-        **identity(trainer),
-        "run": {**trainer.selection.state_dict(), "global_step": trainer.state.global_step},
+        **posterior_identity(trainer),
+        "run": {**trainer.selection.feedback.state_dict(), "global_step": trainer.state.global_step},
     }
     snapshot = Snapshot(trainer.selection.sampler.state_dict(), metadata, digest="", sample_key=None)
     try:
-        lines = trainer.selection.log.read()
+        lines = trainer.selection.feedback.log.read()
     except (VADEError, OSError) as error:
         logger.warning(f"Nothing can be told of the run so far: {error}")
         return None
@@ -92,13 +92,13 @@ def live_run(trainer: Any) -> Run | None:
 
 
 def _sampler_facts(args: Any) -> dict[str, Any]:
-    kind = vade(args, "sampler")
+    kind = setting(args, "sampler")
     reached = (*_THOMPSON, *_EVERY_SAMPLER) if kind in ("thompson", "greedy") else _EVERY_SAMPLER
     return {
         "sampler": kind,
-        "sampler_kwargs": vade(args, "sampler_kwargs") if kind in PEER_SAMPLERS else None,
-        **{name: vade(args, name) if name in reached else None for name in (*_THOMPSON, *_EVERY_SAMPLER)},
-        **beginning(args),
+        "sampler_kwargs": setting(args, "sampler_kwargs") if kind in PEER_SAMPLERS else None,
+        **{name: setting(args, name) if name in reached else None for name in (*_THOMPSON, *_EVERY_SAMPLER)},
+        **initial_posterior_facts(args),
     }
 
 
@@ -107,10 +107,10 @@ def _posterior_facts(trainer: Any) -> dict[str, Any]:
         return {}
     posterior = trainer.selection.sampler.posterior
     return {
-        **identity(trainer),
+        **posterior_identity(trainer),
         "num_samples": posterior.num_samples,
         "generation_batches": posterior.step,
-        "rollouts": trainer.selection.rollouts,
+        "rollouts": trainer.selection.feedback.rollouts,
         **posterior.decays,  # and not the settings': another rule's posterior has its own
     }
 

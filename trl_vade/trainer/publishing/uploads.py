@@ -18,7 +18,7 @@ _ONE_AT_A_TIME = threading.RLock()  # trainers in several threads of one process
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedUpload:
     """An upload that the parent has asked for."""
 
     upload: Upload
@@ -37,7 +37,7 @@ class UploadsTaken:
 
     def __init__(self, client: Any):
         self._client = client
-        self.wanted: list[Wanted] = []
+        self.wanted: list[RequestedUpload] = []
 
     def upload_folder(
         self,
@@ -55,7 +55,7 @@ class UploadsTaken:
         # transformers takes its mark of an unfinished save away when the save is over; the push would keep it.
         ignored = (JIT_MARK,) if path_in_repo else (*(ignore_patterns or ()), f"{LAST_CHECKPOINT}/*")
         upload = Upload(Path(folder_path), path_in_repo, ignored)
-        self.wanted.append(Wanted(upload, commit_message, revision, token))
+        self.wanted.append(RequestedUpload(upload, commit_message, revision, token))
         done: Future[None] = Future()
         done.set_result(None)
         return done
@@ -65,7 +65,7 @@ class UploadsTaken:
 
 
 @contextmanager
-def taking_uploads() -> Iterator[list[Wanted]]:
+def captured_uploads() -> Iterator[list[RequestedUpload]]:
     """Inside the block the Trainer's uploads are noted in the list, and not made."""
     with _ONE_AT_A_TIME:
         real = transformers.trainer.hf_api

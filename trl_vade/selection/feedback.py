@@ -1,0 +1,175 @@
+"""The way back: what rollouts have shown goes to the sampler, to the log of the choices and into the figures.
+
+It knows no trainer and no accelerator, so a rollout worker's process can hold one.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trl_vade.samplers.base import PosteriorSampler
+from trl_vade.samplers.information import mixed_group_probability
+
+from .batch_metrics import InFlight, StratumMetrics, batch_metrics
+from .log import SelectionLog
+from .notices import GradientWatch
+from .outage import OutageGuard
+from .outcomes import GroupOutcomes
+
+logger = logging.getLogger(__name__)  # not accelerate's, which needs its processes
+
+
+class Feedback:
+    """Observe the outcomes of each round of rollouts, and keep account of them.
+
+    Args:
+        sampler: this process's replica.
+        num_generations: G, completions of each row.
+        log: of the choices and their outcomes.
+        writes: whether this process writes the log, and says what there is to say; one of all processes does.
+        outage_guard: whether to keep the counts of before a reward outage; see `outage`.
+        stratify: (N,) labels: figures of each stratum are recorded, too.
+
+    Attributes:
+        rollouts: completions scored so far.
+        seconds: wall time so far, by what it was spent on.
+        rounds: those of the last generation batch, with their outcomes; a refill is a round of its own.
+    """
+
+    def __init__(
+        self,
+        sampler: PosteriorSampler,
+        *,
+        num_generations: int,
+        log: SelectionLog,
+        writes: bool = True,
+        outage_guard: bool = True,
+        stratify: ArrayLike | None = None,
+    ):
+        self.sampler, self.num_generations, self.log = sampler, num_generations, log
+        self.strata = None if stratify is None else StratumMetrics(stratify)
+        self.rollouts = 0
+        self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}
+        self.rounds: list[tuple[InFlight, GroupOutcomes]] = []
+        self._writes = writes
+        self._guard = OutageGuard(sampler.posterior) if outage_guard else None
+        self._watch = GradientWatch()
+        self._num_scored = 0
+        self._initial: list[GroupOutcomes] = []
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Add the wall seconds of the block to `seconds[what]`, less those of selection inside it."""
+        start, selection = time.perf_counter(), self.seconds["selection"]
+        yield
+        self.seconds[what] += time.perf_counter() - start - (self.seconds["selection"] - selection)
+
+    @property
+    def outage(self) -> bool:
+        """Whether a reward outage is on."""
+        return self._guard is not None and self._guard.active
+
+    @property
+    def drawn(self) -> NDArray[np.int64]:
+        """The rows of the last generation batch, refills included."""
+        return np.concatenate([in_flight.sample_index for in_flight, _ in self.rounds])
+
+    def observe(self, in_flight: InFlight, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
+        """Feed the outcomes of a round to the sampler, and write them down.
+
+        Returns:
+            The metrics of its generation batch, refills included; none for a round of `finish_initialisation`.
+        """
+        self.rollouts += len(outcomes.sample_index) * self.num_generations
+        if in_flight.initialising:
+            self._initial.append(outcomes)
+            return {}
+        staleness = self._num_scored - in_flight.posterior_step
+        self._observe(outcomes, global_step, float(in_flight.predicted_gradient.mean()), in_flight.refill)
+        self.rounds = [*(self.rounds if in_flight.refill else []), (in_flight, outcomes)]
+        return {
+            **self.sampler.metrics(),
+            **batch_metrics(self.rounds),
+            **(self.strata.of(self.rounds, self.sampler) if self.strata else {}),
+            "outage": float(self.outage),
+            "staleness": float(staleness),
+            "rollouts": float(self.rollouts),
+        }
+
+    def finish_initialisation(self) -> None:
+        """Observe the outcomes of the initial rounds as one step: alpha = r, beta = G - r for every row."""
+        num_rows = self.sampler.posterior.num_samples
+        successes, trials, has_gradient = np.zeros(num_rows), np.zeros(num_rows), np.zeros(num_rows, dtype=bool)
+        for outcomes in self._initial:
+            np.add.at(successes, outcomes.sample_index, outcomes.successes)
+            np.add.at(trials, outcomes.sample_index, outcomes.trials)
+            has_gradient[outcomes.sample_index[outcomes.has_gradient]] = True
+        self._initial = []
+        every_row = np.arange(num_rows, dtype=np.int64)
+        predicted = mixed_group_probability(*self.sampler.belief(every_row), self.num_generations).mean()
+        self._observe(GroupOutcomes(every_row, successes, trials, has_gradient), 0, float(predicted))
+
+    def warm_start(self, evidence: GroupOutcomes, source: str) -> None:
+        """Observe what another run has shown of some rows as one step, before the first draw.
+
+        No group was generated: the outage guard and the watch for gradients compare groups, so they are not told.
+        Without any row nothing is done.
+        """
+        if not len(evidence.sample_index):
+            return
+        self.sampler.take_over(evidence.sample_index, evidence.successes, evidence.trials)
+        self._write(evidence, 0, None, warm_start=source)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the running totals, for the snapshot's metadata; the sampler's own state is saved beside them."""
+        outage = self._guard.state_dict() if self._guard else {}
+        return {"rollouts": self.rollouts, "seconds": dict(self.seconds), "outage": outage}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state`, after the sampler's state was loaded; drop what the log holds of later batches."""
+        self.rollouts = int(state["rollouts"])
+        self.seconds = {name: float(state["seconds"][name]) for name in self.seconds}
+        self._num_scored = self.sampler.posterior.step
+        if self._guard:
+            self._guard.load_state_dict(state["outage"])
+        elif state["outage"].get("streak"):
+            self._say("vade_outage_guard=False: the counts of before the reward outage that was on are given up.")
+        if self._writes and 0 < (last := self.log.truncate(self._num_scored)) < self._num_scored:
+            self._say(
+                f"{self.log.path} ends at generation batch {last}, and the posterior is that of {self._num_scored}: "
+                "the lines between are lost. The run goes on; a replay of this file no longer gives its posterior."
+            )
+
+    def _observe(self, outcomes: GroupOutcomes, global_step: int, predicted: float, refill: int = 0) -> None:
+        more = {"refill": refill} if refill else {}
+        if not refill or outcomes.has_gradient.any():  # the watch counts generation batches
+            self._say(self._watch.observe(outcomes))
+        groups = (outcomes.sample_index, outcomes.successes, outcomes.trials)
+        if self._guard:
+            self._say(self._guard.before_observing(*groups))
+            if self._guard.restored_to is not None:
+                more["restored_to"] = self._guard.restored_to
+        self.sampler.observe(*groups)
+        self._write(outcomes, global_step, predicted, **more)
+
+    def _write(self, outcomes: GroupOutcomes, global_step: int, predicted: float | None, **more: Any) -> None:
+        self._num_scored += 1
+        if self._writes:
+            step = self.sampler.posterior.step
+            self.log.append(
+                outcomes,
+                step=step,
+                global_step=global_step,
+                rollouts=self.rollouts,
+                predicted_effective_ratio=predicted,
+                **more,
+            )
+
+    def _say(self, notice: str | None) -> None:
+        if notice and self._writes:
+            logger.warning(notice)
