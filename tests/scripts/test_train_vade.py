@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.refusals import refused, says
+from tests.support.refusals import refused
 from trl_vade.testbed import exact_answer_reward
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -95,10 +95,10 @@ def test_a_finished_run_with_other_arguments_is_not_taken_for_this_comparisons(t
     asked_for = ["--vade_sampler", "thompson", "--seed", "0", "--output_name", "with a space"]
     (tmp_path / "arguments.json").write_text(json.dumps(asked_for))
     assert comparison.run("thompson", 0, tmp_path, ["--output_name", "with a space"]) == {"rollouts": 1}
-    with refused(SystemExit, ["'with a space'", "'1e-3'"], ["--output_dir"]):
+    with pytest.raises(SystemExit, match=r"finished run with the arguments .*0.* asks for .*1e-3"):
         comparison.run("thompson", 0, tmp_path, ["--learning_rate", "1e-3"])
     (tmp_path / "arguments.json").unlink()
-    with refused(SystemExit, ["None"], ["--output_dir"]):
+    with pytest.raises(SystemExit, match="None"):
         comparison.run("thompson", 0, tmp_path, [])
 
 
@@ -125,7 +125,7 @@ def test_the_comparison_runs_each_sampler_once_for_each_seed_and_not_again(tmp_p
     flags = ["--samplers", "thompson", "uniform", "--seeds", 3, "--output_dir", tmp_path, "--", "--max_steps", 2]
     flags += ["--per_device_train_batch_size", 64, "--eval_strategy", "no", "--eval_on_start", "false"]
     table = run("compare_samplers.py", *flags)
-    assert says(table, "gradient ratio")
+    assert "effective gradient ratio" in table
     before = (tmp_path / "thompson-3" / "vade_summary.json").stat().st_mtime_ns
     run("compare_samplers.py", *flags)
     assert (tmp_path / "thompson-3" / "vade_summary.json").stat().st_mtime_ns == before
