@@ -12,12 +12,8 @@ from pathlib import Path
 import datasets
 import pytest
 
-from tests.cli.test_main import run, said
-from tests.evaluation.lmms.test_process import write_runner
-from tests.evaluation.test_models import FILES, write
-from tests.evaluation.test_output_directory import finish
-from tests.evaluation.test_run import RUNNER, logs
-from tests.evaluation.test_settings import install_lmms_eval
+from tests.support.commands import run, said
+from tests.support.evaluations import FILES, RUNNER, finish, install_lmms_eval, logs, write, write_runner
 from trl_vade.cli.evaluate import _value, evaluate
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
 from trl_vade.evaluation.output_directory import owned

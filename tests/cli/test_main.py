@@ -12,27 +12,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 import trl_vade
-from tests.selection.report.test_summary import write_run
-from trl_vade.cli.main import app
+from tests.support.commands import run, said
+from tests.support.finished_run import write_run
 from trl_vade.cli.plan.command import print_plan
 from trl_vade.cli.training_arguments import PlanArguments
 
 PACKAGE = Path(trl_vade.__file__).parent
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="trl-vade")
-
-
-def said(result, exit_code):
-    """What went to stderr: one message and no traceback."""
-    assert result.exit_code == exit_code, result.output
-    assert isinstance(result.exception, SystemExit), result.exception
-    assert "Traceback" not in result.output
-    return result.stderr
 
 
 COMMANDS = ["plan", "report", "evaluate"]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.evaluations import FILES, write
 from tests.support.hub import offline
 from trl_vade.errors import ConfigurationError, EvaluationError
 from trl_vade.evaluation.models import (
@@ -23,19 +24,7 @@ from trl_vade.evaluation.models import (
 )
 
 MIB = 2**20
-FILES = {
-    "config.json": b'{"model_type": "qwen2_5_vl"}',
-    "chat_template.jinja": b"{{ messages }}",
-    "model.safetensors": b"the weights",
-}
 OF_A_RUN = ["trainer_state.json", "vade_posterior.json", "vade_posterior.safetensors", "vade_summary.json"]
-
-
-def write(folder, files):
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    return folder
 
 
 def find(name, backend="transformers", **options):

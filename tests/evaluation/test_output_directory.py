@@ -1,6 +1,5 @@
 """Whose an output directory is: of one evaluation at a time, and of one with the same settings each time."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -9,23 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.results.test_runs import results_file, write_run
-from tests.evaluation.test_models import FILES, write
+from tests.support.evaluations import MODEL, finish, kept, results_file, small_evaluation, write_run
 from trl_vade.errors import ConfigurationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.judge import Judge
-from trl_vade.evaluation.models import EvaluatedModel
 from trl_vade.evaluation.output_directory import keep_settings, owned
 from trl_vade.evaluation.results.runs import run_folder
-from trl_vade.evaluation.settings import Evaluation, Generation, comparable
-
-MODEL = EvaluatedModel("you/model", Path("/models/model"), "c0ffee", "abcd")
-
-
-def small_evaluation(folder):
-    """Of a model in a folder, on two benchmarks with two seeds."""
-    model = write(folder / "models" / "tiny", FILES)
-    return Evaluation(model=str(model), output=folder / "out", tasks=("scienceqa", "chartqa"), seeds=(0, 1))
+from trl_vade.evaluation.settings import Generation, comparable
 
 
 @pytest.fixture
@@ -33,25 +22,7 @@ def evaluation(tmp_path):
     return small_evaluation(tmp_path)
 
 
-def pairs(evaluation):
-    return [(BENCHMARKS[name], seed) for seed in evaluation.seeds for name in evaluation.tasks]
-
-
-def finish(evaluation, output=None, **options):
-    """The files of all runs, as lmms-eval leaves them; the scores differ with the seed."""
-    for benchmark, seed in pairs(evaluation):
-        scores = [1.0, float(seed == 0), 0.0, 1.0]
-        folder = run_folder(output or evaluation.output, benchmark, seed)
-        write_run(folder, benchmark.name, seed, scores=scores, limit=evaluation.limit, **options)
-
-
 # -------------------------------------------------------------------------------------- what a directory is for
-
-
-def kept(evaluation, model=MODEL):
-    evaluation.output.mkdir(parents=True, exist_ok=True)
-    keep_settings(evaluation, model)
-    return json.loads((evaluation.output / "evaluation.json").read_text(encoding="utf-8"))
 
 
 def refusal(evaluation, model=MODEL):

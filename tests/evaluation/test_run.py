@@ -11,10 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.lmms.test_process import write_runner
-from tests.evaluation.results.test_runs import results_file, write_run
-from tests.evaluation.test_output_directory import MODEL, finish, kept, pairs, small_evaluation
-from tests.evaluation.test_settings import install_lmms_eval
+from tests.support.evaluations import (
+    MODEL,
+    RUNNER,
+    finish,
+    install_lmms_eval,
+    kept,
+    logs,
+    pairs,
+    results_file,
+    small_evaluation,
+    write_run,
+    write_runner,
+)
 from tests.support.loopback_judge import LoopbackJudge
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError
@@ -89,19 +98,6 @@ def test_a_relative_directory_is_named_whole(evaluation, monkeypatch, tmp_path):
 
 # ---------------------------------------------------------------------------------------------- whole evaluations
 
-RUNNER = """
-import shutil
-for number, run in enumerate(plan["runs"]):
-    name = Path(run["folder"]).name
-    print("evaluating", name, flush=True)
-    if Path("fails", name).exists():
-        sys.exit(0)  # as lmms-eval does
-    shutil.copytree(Path("made", "runs", name), run["folder"], dirs_exist_ok=True)
-    shutil.copy(sys.argv[1], "last-plan.json")
-    shutil.copytree(plan["tasks"], "last-tasks", dirs_exist_ok=True)
-    done(number)
-"""
-
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
@@ -112,10 +108,6 @@ def here(tmp_path, monkeypatch):
     write_runner(tmp_path, RUNNER)
     (tmp_path / "fails").mkdir()
     return tmp_path
-
-
-def logs(evaluation):
-    return [path.read_text().splitlines() for path in sorted(evaluation.output.glob("logs/*.log"))]
 
 
 def own(evaluation):

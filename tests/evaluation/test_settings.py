@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
+from tests.support.evaluations import install_lmms_eval
 from tests.support.hub import offline
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, HubError, HubOfflineError
@@ -25,16 +26,6 @@ JUDGE = Judge.of("http://127.0.0.1:8000/v1", "Qwen/Qwen2.5-72B-Instruct")
 def make_evaluation(**changes):
     """An evaluation that can work where lmms-eval is installed."""
     return Evaluation(**{"model": "you/model", "output": Path("results"), "tasks": ["chartqa"]} | changes)
-
-
-def install_lmms_eval(site, version="0.7.3"):
-    """A folder for the path in which lmms-eval seems to be installed: its name and its release, and nothing behind."""
-    (site / "lmms_eval" / "tasks").mkdir(parents=True)
-    (site / "lmms_eval" / "__init__.py").touch()
-    about = site / f"lmms_eval-{version}.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: lmms-eval\nVersion: {version}\n")
-    return site
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from datasets import load_dataset
 from transformers import AutoProcessor
 
 from tests.mixture.test_build import Interrupted, content, interrupt_after
-from tests.scripts.test_train_vade import SCRIPTS, load, run
 from tests.support.loopback_hub import LoopbackHub, run_client
 from tests.support.mixture_stand_ins import make_mirror
+from tests.support.scripts import SCRIPTS, load, run
 from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
 from trl_vade.mixture.build import build_mixture
 from trl_vade.mixture.overlap import read_evaluation_sets

@@ -1,38 +1,18 @@
 """The scripts: their arguments here, and each of them run for real, cut short, under the slow marker."""
 
-import importlib.util
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.support.refusals import refused
+from tests.support.scripts import load, run
 from trl_vade.testbed import exact_answer_reward
-
-SCRIPTS = Path(__file__).parents[2] / "scripts"
-
-
-def load(name):
-    specification = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module  # dataclasses look their module up
-    specification.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
 def train_vade():
     return load("train_vade")
-
-
-def run(script, *arguments):
-    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=400)
-    assert finished.returncode == 0, finished.stderr[-3000:]
-    return finished.stdout
 
 
 def test_without_a_recipe_model_or_data_set_the_quickstart_runs(train_vade):

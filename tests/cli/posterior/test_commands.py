@@ -11,7 +11,7 @@ from datasets import ClassLabel, Dataset, DatasetDict
 from huggingface_hub import HfApi
 from typer.testing import CliRunner
 
-from tests.cli.test_main import run, said
+from tests.support.commands import run, said
 from tests.support.hub import offline
 from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
 from trl_vade.cli.main import app

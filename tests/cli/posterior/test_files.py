@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.cli.posterior.test_views import make_table
+from tests.support.posteriors import make_table
 from tests.support.refusals import refused
 from trl_vade.cli.posterior.files import check_ending, export_table, write_step
 from trl_vade.errors import ConfigurationError, VADEError

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.evaluations import write_runner
 from trl_vade.errors import EvaluationError, JudgeError
 from trl_vade.evaluation.lmms.judge_guard import JUDGE_EXIT
 from trl_vade.evaluation.lmms.process import (
@@ -30,22 +31,6 @@ from trl_vade.evaluation.lmms.process import (
 )
 
 REPOSITORY = Path(__file__).parents[3]
-
-BEGIN = """
-import json, os, signal, subprocess, sys, time
-from pathlib import Path
-plan = json.loads(Path(sys.argv[1]).read_text())
-done = lambda number: Path(plan["done"], str(number)).touch()
-"""
-
-
-def write_runner(folder, code):
-    """A package in `folder`: processes that start there find its `evaluation.lmms.runner`, not the real one."""
-    package = folder / "trl_vade" / "evaluation" / "lmms"
-    package.mkdir(parents=True, exist_ok=True)
-    for each in (package, package.parent, package.parent.parent):
-        (each / "__init__.py").touch()
-    (package / "runner.py").write_text(BEGIN + textwrap.dedent(code), encoding="utf-8")
 
 
 @contextmanager

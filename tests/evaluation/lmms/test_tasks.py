@@ -8,7 +8,7 @@ import pytest
 import yaml
 from datasets import Dataset, DatasetDict, load_dataset
 
-from tests.evaluation.test_settings import install_lmms_eval
+from tests.support.evaluations import install_lmms_eval
 from trl_vade.errors import ConfigurationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.lmms import scoring as lmms_scoring

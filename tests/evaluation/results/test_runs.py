@@ -8,82 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.evaluations import SCORES, TEXTS, TIME, results_file, samples_file, save, save_lines, write_run
 from trl_vade.errors import EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.lmms.tasks import THOUGHTFUL
 from trl_vade.evaluation.results.runs import finished_run, question_scores, read_run, run_folder
 from trl_vade.evaluation.results.samples import FAILED_REQUEST
-
-TIME = "20260801_120000"
-SCORES = [1.0, 0.0, 1.0, 1.0]
-TEXTS = ["<answer>4</answer>", "Yes", "no\u2028and \u0085 more", "\u00e9"]
-
-
-def write_run(folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=None, original=None, value=...):
-    """The files of a run in the form in which lmms-eval 0.7.3 wrote those of a small ChartQA; return the results.
-
-    Args:
-        value: of the metric; left out, what the task's aggregation makes of the scores.
-    """
-    benchmark = BENCHMARKS[name]
-    counted = [score for score in scores if score is not None]
-    if value is ...:
-        value = benchmark.scale * math.fsum(counted) / len(counted)
-        value = round(value, 2) if benchmark.scale == 100 else value
-        value = None if benchmark.none_is_zero and value == 0 else value
-    model = folder / "models__Qwen2.5-VL-7B"
-    model.mkdir(parents=True)
-    results = {
-        "results": {
-            benchmark.task: {
-                "alias": benchmark.task,
-                benchmark.key: value,
-                f"{benchmark.metric}_stderr,none": "N/A",
-                f"{benchmark.metric}_stderr_clt,none": 0.25,
-                "relaxed_human_split,none": 0.5,
-            }
-        },
-        "group_subtasks": {benchmark.task: []},
-        "configs": {benchmark.task: {"task": benchmark.task, "generation_kwargs": {"until": ["\n\n"]}}},
-        "versions": {benchmark.task: "Yaml"},
-        "n-samples": {benchmark.task: {"original": original or len(scores), "effective": len(scores)}},
-        "config": {
-            **{"model": "qwen2_5_vl", "limit": None if limit is None else float(limit), "gen_kwargs": "temperature=1"},
-            **{"random_seed": seed, "numpy_seed": seed, "torch_seed": seed, "fewshot_seed": seed},
-        },
-        "date": TIME,
-        "task_hashes": {benchmark.task: "b4be"},
-        "model_name": "models/Qwen2.5-VL-7B",
-    }
-    save(model / f"{TIME}_results.json", results)
-    lines = [line_of(benchmark, *line) for line in zip(range(len(scores)), scores, texts or TEXTS * 9, strict=False)]
-    save_lines(samples_file(folder, name), lines)
-    if benchmark.judged:
-        save(folder / "judge.json", {"calls": 300, "unreadable": 2, "example": "Well..."})
-    return results
-
-
-def line_of(benchmark, number, score, text):
-    for key in reversed(benchmark.score):
-        score = {key: score} if isinstance(key, str) else [score]
-    rest = {"token_counts": [None], "doc_hash": "74", "input": "q?"}
-    return {"doc_id": number, "target": "4", "filtered_resps": text, **rest, benchmark.metric: score}
-
-
-def samples_file(folder, name="chartqa"):
-    return folder / "models__Qwen2.5-VL-7B" / f"{TIME}_samples_vade_{name}.jsonl"
-
-
-def results_file(folder):
-    return folder / "models__Qwen2.5-VL-7B" / f"{TIME}_results.json"
-
-
-def save(path, content):
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
-
-
-def save_lines(path, lines):
-    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
 
 
 def lines_of(path):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evaluation.results.test_runs import write_run
+from tests.support.evaluations import write_run
 from trl_vade.errors import EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.results.runs import Run, read_run, run_folder

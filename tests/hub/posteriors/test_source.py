@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from huggingface_hub import constants
 
-from tests.hub.posteriors.test_repository import example_table, stage
-from tests.hub.posteriors.test_table import RUN, same, trained
 from tests.support.loopback_hub import LoopbackHub, run_client
+from tests.support.posteriors import RUN, example_table, same, stage, trained
 from tests.support.refusals import refused, says
 from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
