@@ -12,27 +12,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 import trl_vade
-from tests.selection.report.test_summary import write_run
-from trl_vade.cli.main import app
+from tests.support.commands import run, said
+from tests.support.finished_run import write_run
+from tests.support.refusals import says
 from trl_vade.cli.plan.command import print_plan
 from trl_vade.cli.training_arguments import PlanArguments
 
 PACKAGE = Path(trl_vade.__file__).parent
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="trl-vade")
-
-
-def said(result, exit_code):
-    """What went to stderr: one message and no traceback."""
-    assert result.exit_code == exit_code, result.output
-    assert isinstance(result.exception, SystemExit), result.exception
-    assert "Traceback" not in result.output
-    return result.stderr
 
 
 COMMANDS = ["plan", "report", "evaluate"]
@@ -48,7 +36,6 @@ def test_the_help_names_every_command_and_how_one_logs_in():
     for command in ("plan", "report", "evaluate", "posterior"):
         assert f"\n  {command} " in text
     assert "hf auth login" in text
-    assert "no command takes a" in text
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -82,7 +69,7 @@ def test_a_command_without_arguments_shows_its_help(arguments):
     "arguments", [["plans"], ["report"], ["report", "a", "b"], ["posterior", "show", "x", "--sort", "y"]]
 )
 def test_a_slip_in_the_command_is_a_usage_error(arguments):
-    assert "Usage: trl-vade" in said(run(*arguments), 2)
+    said(run(*arguments), 2, "Usage: trl-vade")
 
 
 def test_the_help_loads_nothing_heavy():
@@ -97,7 +84,7 @@ def test_it_runs_as_a_module_too():
     command = [sys.executable, "-m", "trl_vade.cli", "report", "no-such-folder"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: no-such-folder is no folder here")
+    assert says(done.stderr, "no-such-folder")
 
 
 # -------------------------------------------------------------------------------------------------------------- plan
@@ -123,17 +110,16 @@ def test_a_plan_is_what_the_script_prints(recipe, capsys):
 
 def test_a_plan_that_cannot_work_says_so_and_ends_with_1(recipe):
     result = run("plan", "--config", recipe, "--plan_rows", 3)
-    text = said(result, 1)
-    assert "Error: This recipe cannot run so. The training set has 3 rows" in text
+    said(result, 1, "3 rows", "per_device_train_batch_size 16", "Add rows")
     assert result.stdout == ""
 
 
 def test_an_argument_that_no_training_has_is_refused_by_name(recipe):
-    assert "--learning_rat_e" in said(run("plan", "--config", recipe, "--plan_rows", 22, "--learning_rat_e", 1), 1)
+    said(run("plan", "--config", recipe, "--plan_rows", 22, "--learning_rat_e", 1), 1, "--learning_rat_e")
 
 
 def test_a_recipe_that_is_not_there_is_said_so(tmp_path):
-    assert "none.yaml" in said(run("plan", "--config", tmp_path / "none.yaml", "--plan_rows", 3), 1)
+    said(run("plan", "--config", tmp_path / "none.yaml", "--plan_rows", 3), 1, tmp_path / "none.yaml")
 
 
 # ------------------------------------------------------------------------------------------------------------ report
@@ -149,18 +135,17 @@ def test_a_report_prints_the_table_and_leaves_both_files(tmp_path):
 
 
 def test_a_report_of_no_run_names_what_is_missing(tmp_path):
-    assert "vade_posterior.safetensors is not in" in said(run("report", tmp_path), 1)
+    said(run("report", tmp_path), 1, "vade_posterior.safetensors", tmp_path)
 
 
 def test_without_matplotlib_the_report_says_what_to_install(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"] + ["matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "trl_vade.selection.report.picture", raising=False)
-    result = run("report", write_run(tmp_path / "out"))
-    assert 'pip install "trl-vade[report]"' in said(result, 1)
+    said(run("report", write_run(tmp_path / "out")), 1, 'pip install "trl-vade[report]"')
 
 
 def test_a_disk_that_refuses_is_a_message_and_no_traceback(tmp_path):
     folder = write_run(tmp_path / "out")
     (folder / "vade_summary.json").mkdir()
-    assert "Error: [Errno 21] Is a directory" in said(run("report", folder), 1)
+    said(run("report", folder), 1, "[Errno 21]", "vade_summary.json")

@@ -28,6 +28,7 @@ from transformers import (
 from trl import GRPOConfig, GRPOTrainer
 from trl.data_utils import prepare_multimodal_messages
 
+from tests.support.prompts import asked, loaded, of_full_size, picture, rows_of, uneven_rows
 from tests.support.rows import make_text_rows
 from tests.support.runs import always_half
 from trl_vade import VADEGRPOTrainer
@@ -38,29 +39,10 @@ from trl_vade.testbed.processor import build_processor, build_tokenizer
 from trl_vade.trainer import preflight
 
 
-def picture(width, height, colour=(200, 30, 30)):
-    return PIL.Image.new("RGB", (width, height), colour)
-
-
 def encoded(image, format="PNG", **options):
     file = io.BytesIO()
     image.save(file, format, **options)
     return {"bytes": file.getvalue(), "path": None}
-
-
-def asked(text):
-    return [{"role": "user", "content": text}]
-
-
-def of_full_size(processor_class=Qwen2_5_VLProcessor):
-    """The testbed's processor with the image processor of Qwen2.5-VL as it comes: patches of 14, merged 2 by 2."""
-    small = build_processor()
-    return processor_class(
-        image_processor=Qwen2VLImageProcessor(),
-        tokenizer=small.tokenizer,
-        video_processor=small.video_processor,
-        chat_template=small.chat_template,
-    )
 
 
 def pixtral():
@@ -131,16 +113,6 @@ def counted_without_a_second_look(dataset, processing_class):
     lengths = prompt_lengths(dataset, counter).tolist()
     assert counter.by_size
     return lengths
-
-
-def rows_of(images, column="images", texts=None):
-    texts = texts or [f"What is the sum of the {'two ' * (i % 4)}bars?" for i in range(len(images))]
-    rows = [{"prompt": asked(text), column: image} for text, image in zip(texts, images, strict=True)]
-    feature = datasets.Image() if column == "image" else datasets.List(datasets.Image())
-    features = datasets.Features(
-        {"prompt": [{"role": datasets.Value("string"), "content": datasets.Value("string")}], column: feature}
-    )
-    return Dataset.from_list(rows, features=features)
 
 
 @pytest.fixture
@@ -367,11 +339,6 @@ def on_disk(dataset, directory):
     return loaded(directory)
 
 
-def loaded(directory):
-    file, cache = str(directory / "rows.parquet"), str(directory / "cache")
-    return datasets.load_dataset("parquet", data_files=file, split="train", cache_dir=cache)
-
-
 @pytest.fixture
 def opened(monkeypatch):
     """The images that were opened; a list that goes on growing."""
@@ -447,11 +414,6 @@ def test_no_row_has_no_length():
 
 
 # ------------------------------------------------------------------------------------------------ before the trainer
-
-
-def uneven_rows():
-    """Five rows whose images become 4, 16, 36, 64 and 100 tokens."""
-    return rows_of([[picture(56 * i, 56 * i)] for i in range(1, 6)], texts=["How many?"] * 5)
 
 
 def is_short(completions, **kwargs):
@@ -579,7 +541,7 @@ def test_a_limit_that_is_no_positive_whole_number_is_refused(make_args, limit):
 TWO_PROCESSES = """
 import sys
 import PIL.Image
-from tests.data.test_prompt_lengths import loaded, of_full_size, uneven_rows
+from tests.support.prompts import loaded, of_full_size, uneven_rows
 from pathlib import Path
 from trl_vade import VADEGRPOConfig
 from trl_vade.errors import ConfigurationError

@@ -1,15 +1,13 @@
 """The `evaluate` modules under eval/metrics: the same verdicts as the rewards, loaded from their folders."""
 
 import math
-from pathlib import Path
 
 import evaluate
 import pytest
 
-from tests.support.verifier_cases import CASES, FORMAT_CASES
+from tests.support.evaluations import METRICS
+from tests.support.verifier_cases import ARROW_CASES, FORMAT_CASES
 from trl_vade.rewards.functions import accuracy_reward, format_reward, relaxed_accuracy_reward
-
-METRICS = Path(__file__).parents[2] / "eval" / "metrics"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,14 +25,6 @@ def accuracy(own_cache, tmp_path_factory):
 
 def reference(kind, case, source=""):
     return {"answer": case.answer, "answer_type": kind, "choices": list(case.choices or ()), "source": source}
-
-
-# A lone surrogate is no text for Arrow, in which evaluate keeps its inputs; long ones and towers of powers take time.
-ARROW_CASES = [
-    (kind, case)
-    for kind, case in CASES
-    if len(case.completion) < 5_000 and case.completion.isprintable() and (kind, case.verdict) != ("expression", 0.0)
-]
 
 
 @pytest.mark.parametrize("relaxed", [False, True])

@@ -1,6 +1,5 @@
 """Whose an output directory is: of one evaluation at a time, and of one with the same settings each time."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -9,23 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.results.test_runs import results_file, write_run
-from tests.evaluation.test_models import FILES, write
+from tests.support.evaluations import MODEL, finish, kept, results_file, small_evaluation, write_run
+from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.judge import Judge
-from trl_vade.evaluation.models import EvaluatedModel
 from trl_vade.evaluation.output_directory import keep_settings, owned
 from trl_vade.evaluation.results.runs import run_folder
-from trl_vade.evaluation.settings import Evaluation, Generation, comparable
-
-MODEL = EvaluatedModel("you/model", Path("/models/model"), "c0ffee", "abcd")
-
-
-def small_evaluation(folder):
-    """Of a model in a folder, on two benchmarks with two seeds."""
-    model = write(folder / "models" / "tiny", FILES)
-    return Evaluation(model=str(model), output=folder / "out", tasks=("scienceqa", "chartqa"), seeds=(0, 1))
+from trl_vade.evaluation.settings import Generation, comparable
 
 
 @pytest.fixture
@@ -33,37 +23,17 @@ def evaluation(tmp_path):
     return small_evaluation(tmp_path)
 
 
-def pairs(evaluation):
-    return [(BENCHMARKS[name], seed) for seed in evaluation.seeds for name in evaluation.tasks]
-
-
-def finish(evaluation, output=None, **options):
-    """The files of all runs, as lmms-eval leaves them; the scores differ with the seed."""
-    for benchmark, seed in pairs(evaluation):
-        scores = [1.0, float(seed == 0), 0.0, 1.0]
-        folder = run_folder(output or evaluation.output, benchmark, seed)
-        write_run(folder, benchmark.name, seed, scores=scores, limit=evaluation.limit, **options)
-
-
 # -------------------------------------------------------------------------------------- what a directory is for
 
 
-def kept(evaluation, model=MODEL):
-    evaluation.output.mkdir(parents=True, exist_ok=True)
-    keep_settings(evaluation, model)
-    return json.loads((evaluation.output / "evaluation.json").read_text(encoding="utf-8"))
-
-
-def refusal(evaluation, model=MODEL):
-    """The message; what the directory is for stays."""
+def belongs_to_another(evaluation, *names, model=MODEL):
+    """It is refused with a message, which names the `names`; what the directory is for stays."""
     path = evaluation.output / "evaluation.json"
     before = path.read_bytes()
-    with pytest.raises(ConfigurationError) as refused:
+    with refused(ConfigurationError, [evaluation.output, *names], ["--output_path"]) as raised:
         keep_settings(evaluation, model)
     assert path.read_bytes() == before
-    message = str(refused.value)
-    assert str(evaluation.output) in message
-    return message
+    return str(raised.value)
 
 
 def test_a_directory_knows_what_it_is_for(evaluation):
@@ -103,33 +73,26 @@ def test_the_judge_may_be_served_elsewhere_and_may_not_be_another(evaluation):
     moved = replace(judged, judge=Judge.of("http://node-2:8000/v1", "judge"))
     assert kept(moved)["judge"]["url"] == "http://node-2:8000/v1"
     other = replace(judged, judge=Judge.of("http://node-2:8000/v1", "another"))
-    assert "judge was {'model': 'judge', 'url': 'http://node-2:8000/v1'} and is {'model': 'another'" in refusal(other)
+    belongs_to_another(other, "judge", "'judge'", "'another'")
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "names"),
     [
-        (
-            {"generation": Generation(temperature=0.7)},
-            "generation was {'temperature': 0.6, 'top_p': 0.95, 'top_k': 0, 'max_new_tokens': 2048} and is "
-            "{'temperature': 0.7, ",
-        ),
-        ({"backend": "vllm"}, "backend was transformers and is vllm"),
-        ({"limit": 3}, "limit was None and is 3"),
-        ({"instruction": "Think."}, "instruction was None and is Think."),
-        ({"system_prompt": "Be brief."}, "system_prompt was None and is Be brief."),
-        ({"model_args": {"max_pixels": 1}}, "model_args was {} and is {'max_pixels': 1}"),
-        ({"data": {"chartqa": Path("mine")}}, "data was {} and is {'chartqa': 'mine'}"),
-        ({"batch_size": 1}, "batch_size was 8 and is 1"),
+        ({"generation": Generation(temperature=0.7)}, ["generation", "'temperature': 0.6", "'temperature': 0.7"]),
+        ({"backend": "vllm"}, ["backend", "transformers", "vllm"]),
+        ({"limit": 3}, ["limit", "None", "3"]),
+        ({"instruction": "Think."}, ["instruction", "None", "Think."]),
+        ({"system_prompt": "Be brief."}, ["system_prompt", "None", "Be brief."]),
+        ({"model_args": {"max_pixels": 1}}, ["model_args", "{}", "{'max_pixels': 1}"]),
+        ({"data": {"chartqa": Path("mine")}}, ["data", "{}", "{'chartqa': 'mine'}"]),
+        ({"batch_size": 1}, ["batch_size", "8", "1"]),
     ],
 )
-def test_another_evaluation_is_refused_with_both_sides_named(evaluation, changes, said):
+def test_another_evaluation_is_refused_with_both_sides_named(evaluation, changes, names):
     kept(evaluation)
     write_run(run_folder(evaluation.output, BENCHMARKS["chartqa"], 1), "chartqa", 1)
-    message = refusal(replace(evaluation, **changes))
-    assert said in message
-    assert "belongs to another evaluation" in message
-    assert "give another folder, or the same settings and at least its tasks and seeds" in message
+    belongs_to_another(replace(evaluation, **changes), *names)
 
 
 def test_where_no_run_is_finished_the_settings_may_be_mended(evaluation):
@@ -150,8 +113,7 @@ def test_what_was_asked_for_and_never_finished_may_be_left_out_and_what_is_finis
     results = results_file(cut)
     results.write_bytes(results.read_bytes()[:-10])  # its command was killed
     for fewer in ({"tasks": ("scienceqa",)}, {"seeds": (0,)}, {"tasks": ("scienceqa",), "seeds": (0,)}):
-        message = refusal(replace(evaluation, **fewer))
-        assert "chartqa with seed 1, which is finished, would be left out" in message
+        message = belongs_to_another(replace(evaluation, **fewer), "chartqa", "seed 1")
         assert "scienceqa" not in message
         assert "seed 0" not in message
     assert kept(replace(evaluation, tasks=("chartqa",), seeds=(1,)))["tasks"] == ["chartqa"]
@@ -165,7 +127,7 @@ def test_rows_that_nothing_was_finished_with_may_be_left_out_with_their_task(eva
     assert kept(without)["data"] == {}
     kept(with_rows)
     write_run(run_folder(evaluation.output, BENCHMARKS["testbed"], 0), "testbed", 0)
-    assert "testbed with seed 0, which is finished, would be left out" in refusal(without)
+    belongs_to_another(without, "testbed", "seed 0")
 
 
 def test_the_same_weights_under_another_name_or_commit_are_the_same_evaluation(evaluation):
@@ -179,7 +141,7 @@ def test_the_same_weights_under_another_name_or_commit_are_the_same_evaluation(e
 def test_runs_of_which_nobody_knows_the_model_are_refused(evaluation):
     """As they are left where the file was deleted to be rid of a refusal."""
     finish(evaluation)
-    with pytest.raises(ConfigurationError, match=r"has runs and no evaluation\.json, so nobody knows of which model"):
+    with refused(ConfigurationError, ["--output_path", evaluation.output, "evaluation.json"]):
         keep_settings(evaluation, MODEL)
     assert not (evaluation.output / "evaluation.json").exists()
     shutil.rmtree(evaluation.output / "runs")
@@ -189,16 +151,14 @@ def test_runs_of_which_nobody_knows_the_model_are_refused(evaluation):
 def test_other_weights_under_the_same_name_are_another_evaluation(evaluation):
     kept(evaluation)
     finish(evaluation)
-    message = refusal(evaluation, replace(MODEL, fingerprint="ffff"))
-    assert "'fingerprint': 'abcd'}" in message
-    assert "'fingerprint': 'ffff'}" in message
+    belongs_to_another(evaluation, "'abcd'", "'ffff'", model=replace(MODEL, fingerprint="ffff"))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"tasks": 7}'])
 def test_a_file_that_was_written_by_something_else_is_refused_and_left_alone(evaluation, content):
     evaluation.output.mkdir()
     (evaluation.output / "evaluation.json").write_text(content)
-    assert "none that this command has written" in refusal(evaluation)
+    belongs_to_another(evaluation, evaluation.output / "evaluation.json")
 
 
 # ------------------------------------------------------------------------------------- one evaluation in a directory
@@ -207,15 +167,14 @@ def test_a_file_that_was_written_by_something_else_is_refused_and_left_alone(eva
 @pytest.mark.parametrize("name", ["results.json", "no\u0308tes"])
 def test_a_file_in_the_place_of_the_directory_is_refused_and_left_alone(tmp_path, name):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(ConfigurationError) as refused, owned(tmp_path / name):
+    with refused(ConfigurationError, ["--output_path", tmp_path / name], ["folder"]), owned(tmp_path / name):
         raise AssertionError("not reached")
-    assert str(refused.value).startswith(f"--output_path {tmp_path / name} is a file. Give a folder")
     assert (tmp_path / name).read_text() == "mine"
 
 
 def test_a_second_evaluation_in_the_same_directory_is_refused_while_the_first_goes_on(tmp_path):
     with owned(tmp_path / "a" / "b"):
-        with pytest.raises(ConfigurationError, match="another evaluation is at work there"), owned(tmp_path / "a/b"):
+        with refused(ConfigurationError, ["--output_path", tmp_path / "a/b"]), owned(tmp_path / "a/b"):
             raise AssertionError("not reached")
         with owned(tmp_path / "other"):
             pass
@@ -228,7 +187,7 @@ def test_the_directory_is_held_as_long_as_the_process_of_lmms_eval_lives(tmp_pat
     wait = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"]
     with owned(tmp_path) as lock:
         child = subprocess.Popen(wait, stdin=subprocess.PIPE, pass_fds=[lock.fileno()])
-    with pytest.raises(ConfigurationError, match="another evaluation is at work"), owned(tmp_path):
+    with refused(ConfigurationError, ["--output_path", tmp_path]), owned(tmp_path):
         raise AssertionError("not reached")
     child.communicate()
     with owned(tmp_path):

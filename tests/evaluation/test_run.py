@@ -11,11 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.lmms.test_process import write_runner
-from tests.evaluation.results.test_runs import results_file, write_run
-from tests.evaluation.test_output_directory import MODEL, finish, kept, pairs, small_evaluation
-from tests.evaluation.test_settings import install_lmms_eval
+from tests.support.evaluations import (
+    MODEL,
+    RUNNER,
+    finish,
+    install_lmms_eval,
+    kept,
+    logs,
+    pairs,
+    results_file,
+    small_evaluation,
+    write_run,
+    write_runner,
+)
 from tests.support.loopback_judge import LoopbackJudge
+from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.judge import Judge
@@ -88,19 +98,6 @@ def test_a_relative_directory_is_named_whole(evaluation, monkeypatch, tmp_path):
 
 # ---------------------------------------------------------------------------------------------- whole evaluations
 
-RUNNER = """
-import shutil
-for number, run in enumerate(plan["runs"]):
-    name = Path(run["folder"]).name
-    print("evaluating", name, flush=True)
-    if Path("fails", name).exists():
-        sys.exit(0)  # as lmms-eval does
-    shutil.copytree(Path("made", "runs", name), run["folder"], dirs_exist_ok=True)
-    shutil.copy(sys.argv[1], "last-plan.json")
-    shutil.copytree(plan["tasks"], "last-tasks", dirs_exist_ok=True)
-    done(number)
-"""
-
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
@@ -111,10 +108,6 @@ def here(tmp_path, monkeypatch):
     write_runner(tmp_path, RUNNER)
     (tmp_path / "fails").mkdir()
     return tmp_path
-
-
-def logs(evaluation):
-    return [path.read_text().splitlines() for path in sorted(evaluation.output.glob("logs/*.log"))]
 
 
 def own(evaluation):
@@ -183,7 +176,7 @@ def test_the_process_of_lmms_eval_holds_the_directory_too(here, evaluation):
         sys.exit(1)
     """
     write_runner(here, code)
-    with pytest.raises(EvaluationError, match=r"  held$"):
+    with refused(EvaluationError, ["held"]):
         evaluate(evaluation)
 
 
@@ -191,7 +184,7 @@ def test_what_was_finished_is_kept_and_only_the_rest_is_done_by_the_same_command
     finish(evaluation, here / "made")
     stumble = here / "fails" / "scienceqa-seed1"
     stumble.touch()
-    with pytest.raises(EvaluationError, match=r"exit code 0 before its runs were done[\s\S]*scienceqa-seed1"):
+    with refused(EvaluationError, ["exit code 0", "scienceqa-seed1"]):
         evaluate(evaluation)
     assert not (evaluation.output / "results.json").exists()
     times = {path: path.stat().st_mtime_ns for path in evaluation.output.rglob("*_results.json")}
@@ -224,15 +217,15 @@ def test_files_that_contradict_each_other_are_no_result(here, evaluation):
     finish(evaluation, here / "made")
     made = results_file(here / "made" / "runs" / "chartqa-seed0")
     made.write_text(made.read_text().replace('"relaxed_overall,none": 0.75', '"relaxed_overall,none": 0.5'))
-    with pytest.raises(EvaluationError, match="the mean of its 4 questions is 75"):
+    with refused(EvaluationError, ["chartqa-seed0", "relaxed_overall,none", "0.5", "75.000000 %"]):
         evaluate(evaluation)
     assert not (evaluation.output / "results.json").exists()
 
 
 def test_a_setting_that_cannot_work_leaves_no_directory(here, evaluation):
-    with pytest.raises(ConfigurationError, match="none twice"):
+    with refused(ConfigurationError, ["--seeds", "0,0"]):
         evaluate(replace(evaluation, seeds=(0, 0)))
-    with pytest.raises(ConfigurationError, match="has no revisions"):
+    with refused(ConfigurationError, ["--revision", "main"]):
         evaluate(replace(evaluation, revision="main"))
     assert not evaluation.output.exists()
 
@@ -250,7 +243,7 @@ def test_a_judge_is_asked_before_anything_starts_and_after_each_run_that_it_judg
         judge.mode = "good"
         judge.calls = 0
         judge.fail_after(6, "dead")  # three questions a time
-        with pytest.raises(JudgeError, match="cannot be used"):
+        with refused(JudgeError, [judge.model, judge.url]):
             evaluate(judged)
         doubtful = run_folder(judged.output, BENCHMARKS["mathverse"], 1)
         assert not (doubtful / "judge.json").exists()

@@ -18,9 +18,9 @@ from scripts.mixture.overlap import read_evaluation_sets
 from scripts.mixture.parts import Recipe
 from scripts.mixture.sources import SOURCES
 from tests.mixture.test_build import Interrupted, content, interrupt_after
-from tests.scripts.test_train_vade import SCRIPTS, run
 from tests.support.loopback_hub import LoopbackHub, run_client
 from tests.support.mixture_stand_ins import make_mirror
+from tests.support.scripts import SCRIPTS, run
 from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
 
 BENCH = ["--evaluation_data", "AI4Math/MathVista@testmini"]

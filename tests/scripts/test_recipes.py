@@ -8,7 +8,7 @@ import yaml
 from trl import ModelConfig, TrlParser
 
 from scripts.mixture import command
-from tests.scripts.test_train_vade import load
+from tests.support.scripts import load
 from trl_vade.cli.plan.counts import make_plan, planned_config
 from trl_vade.cli.plan.launch import read_launch
 from trl_vade.cli.plan.memory import GIB, estimate_memory

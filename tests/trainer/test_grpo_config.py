@@ -1,11 +1,13 @@
-"""`VADEGRPOConfig`: defaults and presets, what is refused and in which words, how a command line is read."""
+"""`VADEGRPOConfig`: defaults and presets, what is refused with which way out, how a command line is read."""
 
+import itertools
 from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
 from trl import GRPOConfig, TrlParser
 
+from tests.support.refusals import refused
 from trl_vade import VADEGRPOConfig
 from trl_vade.errors import ConfigurationError
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
@@ -116,67 +118,60 @@ def test_every_new_field_has_a_help_text_and_stands_in_the_docstring():
 # ------------------------------------------------------------------------------------------------------- refusals
 
 
+NAN, INFINITY = float("nan"), float("inf")
+NO_SWITCH = ["false", 0, 1, np.bool_(True)], ["True", "False"]
+NO_NAME = ["", 3, ["task"]], ["None"]
+REFUSED = {
+    "vade_sampler": (["thomson", None], ["thompson", "greedy", "uniform", *PEER_SAMPLERS]),
+    "vade_information_gain": (["entropy"], ["asymmetric", "symmetric"]),
+    "vade_preset": (["paranoid", None], ["paper", "robust", "frontier"]),
+    "vade_prior": (["beta"], ["flat", "learned"]),
+    "vade_posterior_init": (["warm", "rolout", "", "Prior", "\0"], ["prior", "rollout", "'user/repo'"]),
+    "vade_on_mismatch": (["ignore", ["join"]], ["error", "join", "reset"]),
+    "vade_decay_sampled": (
+        [-0.1, 1.001, 20, NAN, INFINITY, "0.2", True, None, np.float32(0.5)],
+        ["[0, 1]", "0.2", "0.999"],
+    ),
+    "vade_decay_unsampled": ([-0.1, 1.001, None], ["[0, 1]", "0.2", "0.999"]),
+    "vade_outage_guard": NO_SWITCH,
+    "vade_dynamic_sampling": NO_SWITCH,
+    "vade_signal_aware_decay": NO_SWITCH,
+    "vade_cooldown": ([-0.1, 1, 1.0, 3, "0.2", NAN, True], ["[0, 1)", "0.2", "vade_sampler='uniform'"]),
+    "vade_uniform_share": ([-0.1, 1.1, "0.2", None, True], ["[0, 1]"]),
+    "vade_warm_start_discount": (
+        [0, 0.0, -0.1, 1.1, "0.2", None, True, NAN],
+        ["(0, 1]", "0.2", "vade_posterior_init='prior'"],
+    ),
+    "vade_warm_start_min_match": ([-0.1, 1.1, "0.2", None, True, NAN], ["[0, 1]", "0.5"]),
+    "vade_posterior_hub_id": (
+        ["", "a/b/c", "user/name@main", "user/..", 3, ["user/name"]],
+        ["'user/name'", "'name'", "None"],
+    ),
+    "vade_max_refills": ([0, -1, 1.5, True, None, 1001], ["1000", "10", "vade_dynamic_sampling=False"]),
+    "vade_strata": NO_NAME,
+    "vade_stratify_by": NO_NAME,
+    "vade_success_reward": (["", 3, ["accuracy"], len], ["None"]),
+    "vade_success_threshold": (
+        [INFINITY, NAN, 1e39, -1e39, True, [0.5], np.float32(0.5), "half"],
+        ["0.5", "[0, 1]"],
+    ),
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "value", "ways_out"),
-    [
-        ("vade_sampler", "thomson", ["thompson", "greedy", "uniform"]),
-        ("vade_sampler", None, ["thompson", "greedy", "uniform"]),
-        ("vade_information_gain", "entropy", ["asymmetric", "symmetric"]),
-        ("vade_preset", "paranoid", ["paper", "robust", "frontier"]),
-        ("vade_preset", None, ["paper", "robust", "frontier"]),
-        ("vade_prior", "beta", ["flat", "learned"]),
-        ("vade_posterior_init", "warm", ["prior", "rollout"]),
-        ("vade_on_mismatch", "ignore", ["error", "join", "reset"]),
-        ("vade_on_mismatch", ["join"], ["error", "join", "reset"]),
-    ],
+    ("name", "value", "offers"),
+    [(name, value, offers) for name, (values, offers) in REFUSED.items() for value in values],
 )
-def test_an_unknown_choice_is_refused_with_the_known_ones(make_args, name, value, ways_out):
-    with pytest.raises(ConfigurationError) as refusal:
+def test_a_value_that_cannot_be_used_is_refused_with_those_that_can(make_args, name, value, offers):
+    with refused(ConfigurationError, [f"{name}={value!r}"], offers) as refusal:
         make_args(**{name: value})
-    assert name in str(refusal.value)
-    assert repr(value) in str(refusal.value)
-    assert all(way in str(refusal.value) for way in ways_out)
-
-
-@pytest.mark.parametrize("name", ["vade_decay_sampled", "vade_decay_unsampled"])
-@pytest.mark.parametrize("value", [-0.1, 1.001, 20, float("nan"), float("inf"), "0.2", True, None, np.float32(0.5)])
-def test_a_decay_that_is_no_number_in_0_to_1_is_refused_with_the_papers_values(make_args, name, value):
-    with pytest.raises(ConfigurationError) as refusal:
-        make_args(**{name: value})
-    assert f"{name}={value!r}" in str(refusal.value)
-    assert "[0, 1]" in str(refusal.value)
-    assert "0.2 and 0.999" in str(refusal.value)
+    assert len(str(refusal.value)) < 600
 
 
 @pytest.mark.parametrize("name", ["vade_decay_sampled", "vade_decay_unsampled"])
 @pytest.mark.parametrize("value", [0, 1, 0.0, 1.0])
 def test_the_ends_of_the_range_of_a_decay_are_accepted(make_args, name, value):
     assert getattr(make_args(**{name: value}), name) == value
-
-
-@pytest.mark.parametrize("name", ["outage_guard", "dynamic_sampling", "signal_aware_decay"])
-@pytest.mark.parametrize("value", ["false", 0, 1, np.bool_(True)])
-def test_a_switch_that_is_neither_true_nor_false_is_refused(make_args, name, value):
-    with pytest.raises(ConfigurationError, match=rf"vade_{name}=.* neither True nor False.*Set one of the two"):
-        make_args(**{f"vade_{name}": value})
-
-
-@pytest.mark.parametrize("value", [-0.1, 1, 1.0, 3, "0.2", float("nan"), True])
-def test_a_cooldown_that_is_no_part_of_an_epoch_is_refused(make_args, value):
-    with pytest.raises(ConfigurationError, match=r"vade_cooldown=.* no number in \[0, 1\).*the default.*the paper"):
-        make_args(vade_cooldown=value)
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.1, "0.2", None, True])
-def test_a_uniform_share_outside_0_to_1_is_refused(make_args, value):
-    with pytest.raises(ConfigurationError, match=r"vade_uniform_share=.* no number in \[0, 1\].*Set 0 for none"):
-        make_args(vade_uniform_share=value)
-
-
-@pytest.mark.parametrize("value", ["rolout", "", "Prior", "x" * 100_000, "\0"])
-def test_a_word_that_is_neither_known_nor_a_source_is_refused_with_the_known_words(make_args, value):
-    with pytest.raises(ConfigurationError, match=r"vade_posterior_init=.* not known.*prior, rollout.*'user/repo'"):
-        make_args(vade_posterior_init=value)
 
 
 def test_a_source_is_a_repository_or_something_that_is_here(make_args, tmp_path, monkeypatch):
@@ -188,41 +183,21 @@ def test_a_source_is_a_repository_or_something_that_is_here(make_args, tmp_path,
     assert [warm_start_source(make_args(vade_posterior_init=word)) for word in POSTERIOR_INITS] == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("sampler", "reason"),
-    [("uniform", "no choice would rest"), *((peer, "a state of another kind") for peer in PEER_SAMPLERS)],
-)
-def test_a_source_is_refused_where_the_sampler_has_no_use_for_it(make_args, sampler, reason):
-    with pytest.raises(ConfigurationError, match=rf"'user/repo' with vade_sampler='{sampler}'.*{reason}.*'prior', or"):
-        make_args(vade_sampler=sampler, vade_posterior_init="user/repo", vade_strata="task")
-
-
-@pytest.mark.parametrize("value", [0, 0.0, -0.1, 1.1, "0.2", None, True, float("nan")])
-def test_a_discount_that_is_no_share_above_0_is_refused(make_args, value):
-    with pytest.raises(ConfigurationError, match=r"vade_warm_start_discount=.* no number in \(0, 1\].*init='prior'"):
-        make_args(vade_warm_start_discount=value)
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.1, "0.2", None, True, float("nan")])
-def test_a_match_that_is_no_share_is_refused(make_args, value):
-    with pytest.raises(
-        ConfigurationError, match=r"vade_warm_start_min_match=.* no number in \[0, 1\].*or 0 to accept"
+@pytest.mark.parametrize("sampler", ["uniform", *PEER_SAMPLERS])
+@pytest.mark.parametrize(("setting", "value"), [("vade_posterior_init", "user/repo"), ("vade_stratify_by", "task")])
+def test_only_thompson_and_greedy_take_a_source_and_shares(make_args, sampler, setting, value):
+    offers = ["vade_posterior_init='prior'" if value == "user/repo" else "vade_stratify_by=None", "'greedy'"]
+    with refused(
+        ConfigurationError, [f"{setting}={value!r}", f"vade_sampler={sampler!r}"], [*offers, "vade_sampler='thompson'"]
     ):
-        make_args(vade_warm_start_min_match=value)
+        make_args(vade_sampler=sampler, vade_strata="task", **{setting: value})
+    for chooser in ("thompson", "greedy"):
+        assert getattr(make_args(vade_sampler=chooser, **{setting: value}), setting) == value
 
 
 def test_the_ends_of_both_ranges_are_accepted(make_args):
     args = make_args(vade_warm_start_discount=1, vade_warm_start_min_match=0)
     assert (args.vade_warm_start_discount, args.vade_warm_start_min_match) == (1, 0)
-
-
-@pytest.mark.parametrize("value", ["", "a/b/c", "user/name@main", "user/..", 3, ["user/name"]])
-def test_a_posterior_repository_that_can_have_no_such_name_is_refused(make_args, value):
-    with pytest.raises(
-        ConfigurationError, match=r"vade_posterior_hub_id=.* no name of a repository.*or to None"
-    ) as no:
-        make_args(vade_posterior_hub_id=value)
-    assert len(str(no.value)) < 600
 
 
 @pytest.mark.parametrize("value", ["user/name", "name", "Some-User/some_name.v2"])
@@ -235,78 +210,44 @@ def test_a_name_that_a_repository_can_have_is_kept(make_args, value):
 def test_a_token_among_the_arguments_is_refused_and_not_repeated(make_args, config_class, sampler):
     args = make_args(config_class)
     args.vade_sampler, args.hub_token = sampler, "hf_" + "s3cret" * 6
-    with pytest.raises(ConfigurationError, match=r"hub_token is set.*in clear.*HF_TOKEN or run `hf auth") as refusal:
+    with refused(ConfigurationError, ["hub_token", "training_args.bin"], ["HF_TOKEN", "`hf auth login`"]) as raised:
         with_vade_defaults(args)
-    assert "s3cret" not in str(refusal.value)
-    with pytest.raises(ConfigurationError, match="hub_token is set"):
+    assert "s3cret" not in str(raised.value)
+    with refused(ConfigurationError, ["hub_token"]):
         make_args(hub_token=args.hub_token)
     for name in ("token", "use_auth_token"):
-        with pytest.raises(ConfigurationError, match=rf"model_init_kwargs\['{name}'\] is set.*in clear") as refusal:
+        with refused(ConfigurationError, [f"model_init_kwargs['{name}']"], ["HF_TOKEN"]) as raised:
             make_args(model_init_kwargs={name: args.hub_token})
-        assert "s3cret" not in str(refusal.value)
+        assert "s3cret" not in str(raised.value)
     assert make_args(model_init_kwargs={"token": True}).model_init_kwargs == {"token": True}  # that of the login
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, None, 1001])
-def test_a_number_of_refills_that_is_none_is_refused(make_args, value):
-    with pytest.raises(ConfigurationError, match=r"vade_max_refills=.* no whole number from 1 to 1000"):
-        make_args(vade_max_refills=value)
-
-
-@pytest.mark.parametrize("value", ["", 3, ["task"]])
-def test_strata_that_are_no_columns_name_are_refused(make_args, value):
-    with pytest.raises(ConfigurationError, match=r"vade_strata=.* is no name"):
-        make_args(vade_strata=value)
-
-
-@pytest.mark.parametrize("value", ["", 3, ["task"]])
-def test_a_column_to_stratify_by_that_is_no_name_is_refused(make_args, value):
-    with pytest.raises(ConfigurationError, match=r"vade_stratify_by=.* is no name.*or to None"):
-        make_args(vade_stratify_by=value)
-
-
 @pytest.mark.parametrize(
-    ("sampler", "reason"),
-    [("uniform", "every row once an epoch"), *((peer, "rule of its own") for peer in PEER_SAMPLERS)],
-)
-def test_only_thompson_and_greedy_take_shares(make_args, sampler, reason):
-    with pytest.raises(ConfigurationError, match=rf"vade_stratify_by='task' with vade_sampler='{sampler}'.*{reason}"):
-        make_args(vade_sampler=sampler, vade_stratify_by="task", vade_strata="task")
-    for chooser in ("thompson", "greedy"):
-        assert make_args(vade_sampler=chooser, vade_stratify_by="task").vade_stratify_by == "task"
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "names", "offers"),
     [
-        ({"vade_sampler": "mopps", "vade_sampler_kwargs": [1]}, "no dictionary"),
-        ({"vade_sampler_kwargs": {"decay": 0.5}}, "has settings of its own"),
-        ({"vade_sampler": "mopps", "vade_sampler_kwargs": {"seed": 1}}, "gives the sampler itself"),
-        ({"vade_sampler": "sec"}, "vade_strata is not set"),
+        ({"vade_sampler": "mopps", "vade_sampler_kwargs": [1]}, ["vade_sampler_kwargs=[1]"], ["{'decay': 0.5}"]),
+        ({"vade_sampler_kwargs": {"decay": 0.5}}, ["{'decay': 0.5}", "vade_sampler='thompson'"], PEER_SAMPLERS),
+        ({"vade_sampler": "mopps", "vade_sampler_kwargs": {"seed": 1}}, ["{'seed': 1}"], ["vade_strata"]),
+        ({"vade_sampler": "sec"}, ["vade_sampler='sec'"], ["vade_strata"]),
     ],
     ids=str,
 )
-def test_arguments_for_another_rule_that_cannot_work_are_refused(make_args, changes, reason):
-    with pytest.raises(ConfigurationError, match=reason):
+def test_arguments_for_another_rule_that_cannot_work_are_refused(make_args, changes, names, offers):
+    with refused(ConfigurationError, names, offers):
         make_args(**changes)
 
 
-@pytest.mark.parametrize("value", ["", 3, ["accuracy"], len])
-def test_a_success_reward_that_is_no_name_is_refused(make_args, value):
-    with pytest.raises(ConfigurationError, match=r"vade_success_reward=.* is no name.*or to None"):
-        make_args(vade_success_reward=value)
+FOREIGN = {"huge": 10**5000, "o": object(), "b": b"1", "d": {"a": 1}, "n": np.zeros(2)}
+SHOWN_OTHERWISE = [("vade_posterior_init", "x" * 100_000), *(("vade_success_threshold", v) for v in (10**400, "1e39"))]
 
 
-@pytest.mark.parametrize("value", [float("inf"), 1e39, -1e39, 10**400, True, [0.5], np.float32(0.5), "1e39", "inf"])
-def test_a_threshold_that_no_reward_can_reach_is_refused(make_args, value):
-    with pytest.raises(ConfigurationError, match=r"vade_success_threshold=.* is no reward.*Set a finite number"):
-        make_args(vade_success_threshold=value)
-
-
-@pytest.mark.parametrize("name", VADE_DEFAULTS)
-@pytest.mark.parametrize("value", [10**5000, object(), b"1", {"a": 1}, np.zeros(2)], ids=["huge", *"obdn"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*itertools.product(VADE_DEFAULTS, FOREIGN.values()), *SHOWN_OTHERWISE],
+    ids=[*(f"{name}-{kind}" for name in VADE_DEFAULTS for kind in FOREIGN), "text", "number", "text of a number"],
+)
 def test_a_value_of_a_foreign_type_is_refused_by_name_and_in_a_short_message(make_args, name, value):
-    with pytest.raises(ConfigurationError, match=f"^{name}=") as refusal:
+    with refused(ConfigurationError, [name]) as refusal:
         make_args(**{name: value})
     assert len(str(refusal.value)) < 600
 
@@ -314,7 +255,7 @@ def test_a_value_of_a_foreign_type_is_refused_by_name_and_in_a_short_message(mak
 @pytest.mark.parametrize("sampler", [*CHOOSING, "uniform"])
 def test_one_generation_a_group_is_refused_by_every_sampler(make_args, sampler):
     # TRL's own check comes first today; either is a ValueError that names the number.
-    with pytest.raises(ValueError, match=r"\b1\b"):
+    with refused(ValueError, ["1"], ["2"]):
         make_args(vade_sampler=sampler, num_generations=1)
 
 
@@ -322,25 +263,22 @@ def test_one_generation_a_group_is_refused_by_every_sampler(make_args, sampler):
 def test_one_generation_a_group_is_refused_where_trl_lets_it_pass(make_args, value):
     args = make_args(GRPOConfig)
     args.num_generations = value  # set after TRL's own check
-    with pytest.raises(ConfigurationError, match=rf"num_generations={value!r}.*Set num_generations to 2 or more"):
+    with refused(ConfigurationError, [f"num_generations={value!r}"], ["2"]):
         with_vade_defaults(args)
 
 
 @pytest.mark.parametrize("sampler", CHOOSING)
 @pytest.mark.parametrize("name", ["split_batches", "dispatch_batches"])
 def test_split_and_dispatched_batches_are_refused_by_samplers_that_choose(make_args, sampler, name):
-    with pytest.raises(ConfigurationError) as refusal:
+    names, offers = [f"accelerator_config.{name}=True", sampler], [f"accelerator_config.{name}=False", "'uniform'"]
+    with refused(ConfigurationError, names, offers):
         make_args(vade_sampler=sampler, accelerator_config={name: True})
-    for part in (f"accelerator_config.{name}=True", sampler, f"accelerator_config.{name}=False", "'uniform'"):
-        assert part in str(refusal.value)
 
 
 @pytest.mark.parametrize("sampler", CHOOSING)
 def test_the_order_of_the_file_is_refused_by_samplers_that_choose(make_args, sampler):
-    with pytest.raises(ConfigurationError) as refusal:
+    with refused(ConfigurationError, ["shuffle_dataset=False", sampler], ["shuffle_dataset=True", "'uniform'"]):
         make_args(vade_sampler=sampler, shuffle_dataset=False)
-    for part in ("shuffle_dataset=False", sampler, "shuffle_dataset=True", "'uniform'"):
-        assert part in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -439,17 +377,6 @@ def test_a_flag_goes_before_the_value_of_the_recipe(tmp_path):
     assert config.vade_sampler == "uniform"
 
 
-def test_a_threshold_that_is_no_number_is_refused_with_the_setting_and_the_way_out(make_args):
-    with pytest.raises(ValueError, match="vade_success_threshold") as refusal:
-        make_args(vade_success_threshold="half")
-    assert "half" in str(refusal.value)
-
-
-def test_a_threshold_that_nothing_reaches_because_it_is_nan_is_refused(make_args):
-    with pytest.raises(ValueError, match="vade_success_threshold"):
-        make_args(vade_success_threshold=float("nan"))
-
-
 # --------------------------------------------------------------------------------------------- a plain GRPOConfig
 
 
@@ -493,23 +420,24 @@ def test_a_config_that_has_the_fields_is_handed_back_itself(make_args):
 def test_a_field_that_was_set_later_is_looked_at_too(make_args):
     args = make_args()
     args.vade_decay_sampled = 2
-    with pytest.raises(ConfigurationError, match="vade_decay_sampled=2"):
+    with refused(ConfigurationError, ["vade_decay_sampled=2"]):
         with_vade_defaults(args)
 
 
 def test_a_plain_config_that_cannot_work_is_refused(make_args):
-    with pytest.raises(ConfigurationError, match="shuffle_dataset=False"):
+    with refused(ConfigurationError, ["shuffle_dataset=False"]):
         with_vade_defaults(make_args(GRPOConfig, shuffle_dataset=False))
 
 
 def test_initial_rollouts_for_a_posterior_that_nobody_asks_are_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match="no choice rests on"):
+    names = ["vade_posterior_init='rollout'", "vade_sampler='uniform'"]
+    with refused(ConfigurationError, names, ["vade_posterior_init='prior'"]):
         VADEGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, vade_sampler="uniform", vade_posterior_init="rollout")
 
 
 def test_a_seed_for_each_request_of_a_colocated_engine_is_refused(make_args):
     """Measured with vLLM 0.31: every group was one completion, repeated."""
-    with pytest.raises(ConfigurationError, match="all completions of a group would be the same"):
+    with refused(ConfigurationError, ["generation_kwargs", "seed=7", "vllm_mode='colocate'"], ["`seed`"]):
         make_args(use_vllm=True, vllm_mode="colocate", generation_kwargs={"seed": 7})
     make_args(use_vllm=True, vllm_mode="server", generation_kwargs={"seed": 7})
     make_args(use_vllm=True, vllm_mode="colocate", generation_kwargs={"top_k": 7})

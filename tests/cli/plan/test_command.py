@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from tests.support.refusals import refused, says
 from trl_vade.cli.plan import command as planning
 from trl_vade.cli.plan.command import print_plan
 from trl_vade.cli.training_arguments import VADEScriptArguments, load_splits, read_plan_arguments
@@ -48,63 +49,64 @@ def test_the_number_of_processes_can_be_given(recipe, capsys):
 
 
 def test_what_cannot_work_is_one_error_with_the_reason_and_how_it_was_planned(recipe):
-    with pytest.raises(ConfigurationError, match=r"^This recipe cannot run so\. .*has 3 rows.*Planned as launched"):
+    too_few, ways_out = ["3 rows", "per_device_train_batch_size 16"], ["Add rows", "steps_per_generation"]
+    with refused(ConfigurationError, too_few, [*ways_out, "--plan_accelerate scripts/accelerate/fsdp2.yaml"]):
         print_plan(["--config", recipe, "--plan_rows", "3"])
-    with pytest.raises(ConfigurationError, match=r"^This recipe cannot run so\. ") as error:
+    with refused(ConfigurationError, too_few, ways_out) as raised:
         print_plan(["--config", recipe, "--plan_rows", "3", "--plan_processes", "1"])
-    assert "Planned as launched" not in str(error.value)
+    assert "--plan_accelerate" not in str(raised.value)
 
 
 def test_a_plan_downloads_no_data_set(recipe):
-    with pytest.raises(ConfigurationError, match=r"'you/rows' is no folder here, and a plan downloads nothing"):
+    with refused(ConfigurationError, ["dataset_name", "'you/rows'"], ["--plan_rows"]):
         print_plan(["--config", recipe])
 
 
 def test_without_a_data_set_the_plan_asks_for_one(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"No data set is named.*--dataset_name .*--plan_rows"):
+    with refused(ConfigurationError, offers=["--dataset_name", "--plan_rows"]):
         print_plan(["--model_name_or_path", "x", "--output_dir", str(tmp_path), "--use_cpu", "true"])
 
 
 def test_without_a_model_the_hub_is_not_asked_for_one(tmp_path, capsys):
     flags = ["--output_dir", str(tmp_path), "--plan_rows", "64", "--plan_prompt_tokens", "5", "--plan_processes", "1"]
     print_plan(flags)
-    assert "No estimate of GPU memory: no model is named" in capsys.readouterr().out
+    assert says(capsys.readouterr().out, "no model")
 
 
 def test_an_argument_that_no_run_has_is_refused(recipe):
-    with pytest.raises(ConfigurationError, match="--learning_rat_e"):
+    with refused(ConfigurationError, ["--learning_rat_e"]):
         print_plan(["--config", recipe, "--plan_rows", "22", "--learning_rat_e", "1"])
 
 
 def test_a_recipe_that_is_no_yaml_is_named_with_the_line(tmp_path):
     (tmp_path / "broken.yaml").write_text("learning_rate: 1e-6\n  bad: [1,\n")
-    with pytest.raises(ConfigurationError, match=r'The recipe is no YAML: .* in ".*broken\.yaml", line 2'):
+    with refused(ConfigurationError, [tmp_path / "broken.yaml", "line 2"]):
         print_plan(["--config", str(tmp_path / "broken.yaml"), "--plan_rows", "10"])
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("flags", "names", "offers"),
     [
-        (["--plan_processes", "0"], "0 processes train nothing; set --plan_processes"),
-        (["--dataset_name", ".", "--dataset_streaming", "true"], "a stream does not say how many rows.* --plan_rows"),
-        (["--config"], "--config names no file"),
+        (["--plan_processes", "0"], ["--plan_processes", "0"], ["1"]),
+        (["--dataset_name", ".", "--dataset_streaming", "true"], ["dataset_streaming"], ["--plan_rows"]),
+        (["--config"], ["--config"], ["path"]),
     ],
 )
-def test_flags_that_leave_nothing_to_count_are_refused(recipe, flags, says):
-    with pytest.raises(ConfigurationError, match=says):
+def test_flags_that_leave_nothing_to_count_are_refused(recipe, flags, names, offers):
+    with refused(ConfigurationError, names, offers):
         print_plan(["--config", recipe, *flags])
 
 
 @pytest.mark.parametrize(
-    ("line", "flags", "says"),
+    ("line", "flags", "names", "offers"),
     [
-        ('{"prompt": "two"}', ["--dataset_train_split", "foo"], r"'foo' is no split of '.*rows', which has 'train'\."),
-        ("{oops", [], r"rows' cannot be loaded: JSON parse error: .*--plan_rows"),
+        ('{"prompt": "two"}', ["--dataset_train_split", "foo"], ["dataset_train_split", "'foo'"], ["'train'"]),
+        ("{oops", [], ["dataset_name", "JSON parse error"], ["--plan_rows"]),
     ],
 )
-def test_a_local_data_set_that_cannot_be_counted_is_named_with_the_reason(recipe, data_folder, flags, line, says):
+def test_a_local_data_set_that_cannot_be_counted_is_named(recipe, data_folder, flags, line, names, offers):
     (data_folder / "train.jsonl").write_text('{"prompt": "one"}\n' + line)
-    with pytest.raises(ConfigurationError, match=says):
+    with refused(ConfigurationError, [repr(str(data_folder)), *names], offers):
         print_plan(["--config", recipe, "--dataset_name", str(data_folder), *flags])
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from trl import GRPOConfig
 
-from tests.scripts.test_train_vade import load
 from tests.support.rows import make_text_rows
 from tests.support.runs import train
+from tests.support.scripts import load
 from trl_vade import VADEGRPOConfig
 from trl_vade.cli.plan import command as planning
 from trl_vade.cli.plan.counts import make_plan, planned_config

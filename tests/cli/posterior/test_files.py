@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from tests.cli.posterior.test_views import make_table
+from tests.support.posteriors import make_table
+from tests.support.refusals import refused
 from trl_vade.cli.posterior.files import check_ending, export_table, write_step
 from trl_vade.errors import ConfigurationError, VADEError
 from trl_vade.hub.posteriors.table import read_table
@@ -47,14 +48,14 @@ def test_an_export_replaces_the_file_that_is_there(table, tmp_path):
 
 @pytest.mark.parametrize("name", ["table", "table.json", "table.csv.gz", ".csv"])
 def test_other_endings_are_refused(table, tmp_path, name):
-    with pytest.raises(ConfigurationError, match=r"the ending says what is written: give \.parquet, \.csv, \.jsonl"):
+    with refused(ConfigurationError, [tmp_path / name], [".parquet", ".csv", ".jsonl"]):
         export_table(table, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
     assert check_ending(tmp_path / "table.CSV") == ".csv"
 
 
 def test_a_table_without_its_step_has_no_place_in_a_folder_of_steps(table, tmp_path):
-    with pytest.raises(VADEError, match="does not say of which optimiser step it is"):
+    with refused(VADEError, ["step"], ["`trl-vade posterior export`"]):
         write_step(table, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -62,7 +63,7 @@ def test_a_table_without_its_step_has_no_place_in_a_folder_of_steps(table, tmp_p
 def test_a_file_is_no_folder_for_steps(tmp_path):
     facts = {"format_version": 1, "global_step": 1, "generation_batches": 3, "num_samples": 4}
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(VADEError, match="file is a file; give a folder"):
+    with refused(VADEError, [tmp_path / "file"], ["folder", "`trl-vade posterior export`"]):
         write_step(make_table({"a": (1, 1)}, **facts), tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -73,12 +74,10 @@ def test_a_step_is_written_once_and_replaced_by_force(tmp_path):
     path, written = write_step(one, tmp_path / "new")
     assert (path, written) == (tmp_path / "new" / "step-1234567" / "posterior.parquet", True)
     assert write_step(one, tmp_path / "new") == (path, False)
-    with pytest.raises(VADEError, match="is there and holds something else"):
+    with refused(VADEError, [path], ["--force"]):
         write_step(other, tmp_path / "new")
     hashed = make_table({"0123456789abcdef": (1, 1)}, **facts)
-    with pytest.raises(
-        VADEError, match=r"something else: its rows are named by their ids and these, maybe the same, by"
-    ):
+    with refused(VADEError, [path, "ids", "hashes"], ["--force"]):
         write_step(hashed, tmp_path / "new")
     assert write_step(other, tmp_path / "new", force=True) == (path, True)
     assert read_table(path).beta.tolist() == [2.0]

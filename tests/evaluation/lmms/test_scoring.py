@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 from trl.data_utils import prepare_multimodal_messages
 
-from tests.evaluation.test_metrics import ARROW_CASES, METRICS
+from tests.support.evaluations import METRICS
 from tests.support.rows import picture
-from tests.support.verifier_cases import FORMAT_CASES
+from tests.support.verifier_cases import ARROW_CASES, FORMAT_CASES
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.lmms import scoring as lmms_scoring
 from trl_vade.evaluation.lmms.scoring import (

@@ -8,7 +8,8 @@ import pytest
 import yaml
 from datasets import Dataset, DatasetDict, load_dataset
 
-from tests.evaluation.test_settings import install_lmms_eval
+from tests.support.evaluations import install_lmms_eval
+from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.lmms import scoring as lmms_scoring
@@ -154,7 +155,7 @@ def test_the_folder_goes_also_where_the_evaluation_fails(builtin):
 
 def test_without_lmms_eval_there_is_no_folder(monkeypatch):
     monkeypatch.setitem(sys.modules, "lmms_eval", None)
-    with pytest.raises(ConfigurationError, match=r'pip install "trl-vade\[eval\]"'), task_folder([], {}):
+    with refused(ConfigurationError, ["lmms-eval"], ['pip install "trl-vade[eval]"']), task_folder([], {}):
         raise AssertionError("not reached")
 
 
@@ -180,14 +181,11 @@ def save(folder, form, **splits):
     return folder
 
 
-def refusal(name, folder):
-    with pytest.raises(ConfigurationError) as refused:
-        check_rows(BENCHMARKS[name], folder)
-    message = str(refused.value)
+def no_rows(name, folder, *names):
     benchmark = BENCHMARKS[name]
-    assert message.startswith(f"--data {name}={folder}: ")
-    assert f"the split '{benchmark.split}' with a column '{benchmark.column}'" in message
-    return message
+    needed = [f"'{benchmark.split}'", f"'{benchmark.column}'"]
+    with refused(ConfigurationError, [f"--data {name}={folder}", *names], needed):
+        check_rows(benchmark, folder)
 
 
 @pytest.mark.parametrize("form", ["parquet", "saved"])
@@ -200,22 +198,21 @@ def test_rows_with_the_split_and_the_column_are_taken(tmp_path, name, form):
 @pytest.mark.parametrize("form", ["parquet", "saved"])
 def test_rows_without_the_split_or_without_the_column_are_refused_with_what_there_is(tmp_path, form):
     folder = save(tmp_path / "rows", form, train=rows(answer="4", question="2 + 2?"))
-    assert "There are: train: answer, question." in refusal("chartqa", folder)
+    no_rows("chartqa", folder, "train: answer, question")
     other = save(tmp_path / "other", form, test=rows(label="4"))
-    assert "There are: test: label." in refusal("chartqa", other)
+    no_rows("chartqa", other, "test: label")
 
 
 def test_a_split_of_a_rare_name_is_found_in_the_folder_data_alone_which_the_message_says(tmp_path):
     folder = save(tmp_path / "rows", "parquet", testmini=rows(answer="4"))
     check_rows(BENCHMARKS["mathvista"], folder)
     (folder / "data" / "testmini-00000-of-00001.parquet").rename(folder / "testmini-00000-of-00001.parquet")
-    place = "A Parquet file is of this split as data/testmini-00000-of-00001.parquet."
-    assert refusal("mathvista", folder).endswith(f"There are: train: answer. {place}")
+    no_rows("mathvista", folder, "train: answer", "data/testmini-00000-of-00001.parquet")
 
 
 def test_a_single_split_saved_by_itself_has_no_name_and_is_refused(tmp_path):
     rows(answer="4").save_to_disk(tmp_path / "rows")
-    assert "There are: no splits." in refusal("chartqa", tmp_path / "rows")
+    no_rows("chartqa", tmp_path / "rows", "no splits")
 
 
 @pytest.mark.parametrize("content", [{}, {"notes.txt.gz": b"no data"}, {"test-0.parquet": b"PAR1 cut"}])
@@ -223,14 +220,14 @@ def test_a_folder_that_is_no_data_set_is_refused(tmp_path, content):
     (tmp_path / "rows").mkdir()
     for name, data in content.items():
         (tmp_path / "rows" / name).write_bytes(data)
-    assert "`datasets` cannot read this folder (" in refusal("chartqa", tmp_path / "rows")
+    no_rows("chartqa", tmp_path / "rows", "`datasets`", "save_to_disk()")
 
 
 @pytest.mark.parametrize("made", [False, True])
 def test_what_is_no_folder_is_refused(tmp_path, made):
     if made:
         (tmp_path / "rows").touch()
-    assert "there is no such folder" in refusal("chartqa", tmp_path / "rows")
+    no_rows("chartqa", tmp_path / "rows")
 
 
 def test_any_other_byte_or_name_is_another_set_of_rows_and_another_time_or_place_is_not(tmp_path):

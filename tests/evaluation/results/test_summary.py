@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evaluation.results.test_runs import write_run
+from tests.support.evaluations import write_run
+from tests.support.refusals import refused
 from trl_vade.errors import EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.results.runs import Run, read_run, run_folder
@@ -75,20 +76,20 @@ def test_runs_that_gave_the_same_texts_are_told(digests, identical):
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"),
+    ("runs", "names"),
     [
-        ([], "0 runs"),
-        ([a_run("chartqa", 0, 1)], r"seeds \[0\]; there must be one run for each of \[0, 1\]"),
-        ([a_run("chartqa", seed, 1) for seed in (0, 1, 1)], r"seeds \[0, 1, 1\]"),
-        ([a_run("chartqa", 0, 1), a_run("chartqa", 1, 1, questions=5)], "asked 4 or 5 questions"),
+        ([], ["0 runs", "[0, 1]"]),
+        ([a_run("chartqa", 0, 1)], ["chartqa", "[0]", "[0, 1]"]),
+        ([a_run("chartqa", seed, 1) for seed in (0, 1, 1)], ["chartqa", "[0, 1, 1]", "[0, 1]"]),
+        ([a_run("chartqa", 0, 1), a_run("chartqa", 1, 1, questions=5)], ["chartqa", "4 or 5", "--output_path"]),
         (
             [a_run("chartqa", seed, 1, question_digests={0: text}) for seed, text in enumerate("ab")],
-            "asked 4 questions, and not all the same",
+            ["chartqa", "4 questions", "--output_path"],
         ),
     ],
 )
-def test_runs_that_make_no_mean_are_refused(runs, said):
-    with pytest.raises(EvaluationError, match=said):
+def test_runs_that_make_no_mean_are_refused(runs, names):
+    with refused(EvaluationError, names):
         summarise_runs(runs, [0, 1])
 
 
@@ -139,6 +140,6 @@ def test_a_folder_of_the_users_is_not_taken_for_the_data_set_of_the_hub(tmp_path
 
 def test_facts_that_are_not_complete_are_refused_before_anything_is_written(tmp_path):
     facts = {name: value for name, value in FACTS.items() if name != "started"}
-    with pytest.raises(EvaluationError, match="'started' is 'not there'"):
+    with refused(EvaluationError, ["results.json", "'started'"]):
         write_results(tmp_path, facts, [a_run("testbed", seed, 50) for seed in (0, 1)])
     assert not list(tmp_path.iterdir())

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.refusals import refused, says
 from trl_vade.errors import EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE, PAPER
 from trl_vade.evaluation.results.table import card_lines, read_results, results_table
@@ -89,7 +90,8 @@ def test_over_fewer_than_five_the_papers_average_is_over_the_same(names):
         figures = [paper.scores[FIVE.index(name)] for name in names]
         assert row[1:-1] == [f"{figure:.2f}" for figure in figures]
         assert float(row[-1]) == pytest.approx(sum(figures) / len(figures), abs=0.00501)
-    assert f"over {', '.join(names)}, and not over the paper's 5" in " ".join(notes)
+    assert says(" ".join(notes), ", ".join(names))
+    assert says(" ".join(notes), "5")
 
 
 def test_a_single_benchmark_has_no_average_beside_it():
@@ -103,7 +105,7 @@ def test_a_single_benchmark_has_no_average_beside_it():
 def test_a_column_that_the_paper_does_not_have_is_empty_there_and_so_is_the_average():
     rows, notes = cells(results_table(results_of("chartqa", "mathvision_rules")))
     assert rows[2][1:] == ["80.40", "-", "-"]
-    assert "The average is over benchmarks that the paper does not have" in " ".join(notes)
+    assert [note for note in notes if "average" in note and "paper" in note]
 
 
 def test_without_a_benchmark_of_the_paper_none_of_its_rows_is_there():
@@ -140,8 +142,7 @@ def test_the_lines_below_say_what_the_figures_are_of():
 
 def test_the_papers_own_judge_is_not_named_twice():
     table = results_table(results_of("mathverse", judge={"model": "Qwen/Qwen2.5-72B-Instruct-AWQ", "url": "http://h"}))
-    assert "Judge: Qwen/Qwen2.5-72B-Instruct-AWQ." in table
-    assert "The paper's judge" not in table
+    assert table.count("Qwen2.5-72B-Instruct") == 1
 
 
 # ---------------------------------------------------------------------------------- lines of a card
@@ -186,9 +187,7 @@ def test_results_are_read_as_they_were_written(tmp_path):
 
 
 def test_results_that_are_not_there_are_refused_with_what_to_do(tmp_path):
-    with pytest.raises(
-        EvaluationError, match=r"written when every run is finished\. Run the evaluation's command again"
-    ):
+    with refused(EvaluationError, [tmp_path / "results.json"], ["command again"]):
         read_results(tmp_path)
 
 
@@ -196,7 +195,7 @@ def test_no_prefix_of_results_is_taken_for_them(tmp_path):
     content = json.dumps(results_of("chartqa"))
     for length in range(len(content)):
         (tmp_path / "results.json").write_text(content[:length])
-        with pytest.raises(EvaluationError, match="no whole JSON"):
+        with refused(EvaluationError, [tmp_path / "results.json", "JSON"]):
             read_results(tmp_path)
 
 
@@ -224,12 +223,12 @@ def test_a_key_that_is_missing_or_of_another_type_is_refused(tmp_path, path):
         else:
             part[path[-1]] = value
         (tmp_path / "results.json").write_text(json.dumps(results))
-        with pytest.raises(EvaluationError, match=r"results\.json"):
+        with refused(EvaluationError, [tmp_path / "results.json"]):
             read_results(tmp_path)
 
 
 @pytest.mark.parametrize("results", [[], None, {}, {"format": 2}, {"format": "1"}, "text"])
 def test_what_is_of_no_known_format_is_refused(tmp_path, results):
     (tmp_path / "results.json").write_text(json.dumps(results))
-    with pytest.raises(EvaluationError, match=r"its format is .*; it must be 1"):
+    with refused(EvaluationError, [tmp_path / "results.json", "format"], ["1"]):
         read_results(tmp_path)

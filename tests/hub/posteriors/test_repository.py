@@ -9,13 +9,13 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from datasets import Dataset, load_dataset
 from huggingface_hub import DatasetCard
 
-from tests.cli.test_main import run
+from tests.support.commands import run
 from tests.support.loopback_hub import LoopbackHub, run_client
+from tests.support.posteriors import example_table, stage
 from trl_vade.errors import ConfigurationError, VADEError
 from trl_vade.hub.posteriors.facts import size_category
 from trl_vade.hub.posteriors.repository import (
@@ -29,68 +29,15 @@ from trl_vade.hub.posteriors.repository import (
     table_path,
 )
 from trl_vade.hub.posteriors.source import load_posterior
-from trl_vade.hub.posteriors.table import PosteriorTable, read_table, write_table
+from trl_vade.hub.posteriors.table import read_table, write_table
 from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.trainer.initial_posterior import read_warm_start
 
 EXAMPLE = Path(__file__).parents[3] / "model_cards" / "posterior_example.md"
 
 
-def example_table(step=200, size=24, **facts):
-    """A table of `size` of 40 rows, with all facts that a run can have; those given are changed."""
-    row = np.arange(size)
-    alpha, beta = (7 * row % 9) * 0.75, (5 * row % 8) * 0.5
-    return PosteriorTable(
-        sample_id=[f"question-{number}" for number in row],
-        index=row.astype(np.int64),
-        task=["chart" if number % 3 else "math" for number in row],
-        alpha=alpha,
-        beta=beta,
-        visits=1 + row.astype(np.int64) % 4,
-        pass_rate=(alpha + 1) / (alpha + beta + 2),
-        last_step=1 + row.astype(np.int64) % 50,
-        metadata={
-            "format_version": 1,
-            "package_version": "0.1.0",
-            "global_step": step,
-            "generation_batches": 50,
-            "num_samples": 40,
-            "rollouts": 6400,
-            "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
-            "model_repo": "you/qwen-vade",
-            "dataset": "you/your-questions",
-            "dataset_revision": "0123456789abcdef0123456789abcdef01234567",
-            "dataset_fingerprint": "f" * 64,
-            "success_reward": "accuracy_reward",
-            "success_threshold": 0.5,
-            "num_generations": 8,
-            "temperature": 1.0,
-            "sampler": "thompson",
-            "preset": "frontier",
-            "information_gain": "asymmetric",
-            "prior": "flat",
-            "cooldown": 0.2,
-            "decay_sampled": 0.2,
-            "decay_unsampled": 0.999,
-            "signal_aware_decay": True,
-            "seed": 42,
-            "posterior_init": "prior",
-        }
-        | facts,
-    )
-
-
 def example_card():
     return render_posterior_card(example_table(), [50, 100, 200], "you/qwen-vade-posterior")
-
-
-def stage(folder, *tables):
-    """The folder of a repository, card and all, whose newest table is the last one."""
-    for table in tables:
-        stage_posterior(folder, table)
-    steps = [table.metadata["global_step"] for table in tables]
-    (folder / CARD_FILE).write_text(render_posterior_card(tables[-1], steps, "you/posterior"), encoding="utf-8")
-    return folder
 
 
 # ------------------------------------------------------------------------------------------------ names and files

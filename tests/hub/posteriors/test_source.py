@@ -1,7 +1,6 @@
 """A posterior is found wherever it is: here, on the Hub, in the client's cache; and an error says where it was not."""
 
 import json
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,9 @@ import numpy as np
 import pytest
 from huggingface_hub import constants
 
-from tests.hub.posteriors.test_repository import example_table, stage
-from tests.hub.posteriors.test_table import RUN, same, trained
 from tests.support.loopback_hub import LoopbackHub, run_client
+from tests.support.posteriors import RUN, example_table, same, stage, trained
+from tests.support.refusals import refused, says
 from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
 from trl_vade.hub.posteriors.repository import CARD_FILE, render_posterior_card, table_path
@@ -90,48 +89,48 @@ def test_data_files_may_be_written_in_any_way_that_datasets_reads(posterior, fil
 
 
 def test_a_step_that_is_not_there_is_refused_with_those_that_are(posterior):
-    with pytest.raises(SnapshotNotFoundError, match=r"no step-000150/.*its steps are step-000100, step-000200"):
+    with refused(SnapshotNotFoundError, [posterior, "step-000150/posterior.parquet"], ["step-000100", "step-000200"]):
         load_posterior(posterior, step=150)
 
 
 def test_tables_that_were_mixed_up_are_refused(posterior):
     shutil.copy(posterior / table_path(200), posterior / table_path(100))
-    with pytest.raises(SnapshotCorruptError, match="is of optimiser step 200 and not of 100"):
+    with refused(SnapshotCorruptError, [posterior / table_path(100), "200", "100"]):
         load_posterior(posterior, step=100)
 
 
 def test_a_single_table_can_be_named(posterior):
     assert len(load_posterior(posterior / table_path(100))) == 12
-    with pytest.raises(SnapshotCorruptError, match="is of optimiser step 100 and not of 200"):
+    with refused(SnapshotCorruptError, [posterior / table_path(100), "100", "200"]):
         load_posterior(posterior / table_path(100), step=200)
 
 
 def test_the_folder_of_a_step_can_be_named(posterior):
     step = posterior / "step-000100"
     assert len(load_posterior(step)) == len(load_posterior(step, step=100)) == 12
-    with pytest.raises(SnapshotCorruptError, match="is of optimiser step 100 and not of 200"):
+    with refused(SnapshotCorruptError, [step / "posterior.parquet", "100", "200"]):
         load_posterior(step, step=200)
 
 
 def test_a_slip_in_a_path_is_not_taken_for_a_repository(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
-    with pytest.raises(SnapshotNotFoundError, match=r"run is a folder here, and has no checkpoint-99\. .*99@main"):
+    with refused(SnapshotNotFoundError, ["run", "checkpoint-99"], ["run/checkpoint-99@main"]):
         load_posterior("run/checkpoint-99")
     for meant in (("run/checkpoint-99@main",), ("run/checkpoint-99", "main")):
-        with pytest.raises(SnapshotNotFoundError, match="the dataset repository run/checkpoint-99@main"):
+        with refused(SnapshotNotFoundError, ["dataset repository run/checkpoint-99@main"]):
             load_posterior(*meant)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl"])
 def test_an_export_for_other_programs_is_not_read_back(tmp_path, ending):
     (tmp_path / f"rows{ending}").write_text("sample_id,alpha,beta\n")
-    with pytest.raises(ConfigurationError, match=r"only \.parquet can be read back"):
+    with refused(ConfigurationError, [tmp_path / f"rows{ending}"], [".parquet"]):
         load_posterior(tmp_path / f"rows{ending}")
 
 
 def test_a_card_that_could_hang_a_reader_is_refused(posterior):
-    with pytest.raises(SnapshotCorruptError, match="its metadata have aliases"):
+    with refused(SnapshotCorruptError, [posterior / CARD_FILE, "aliases"]):
         load_posterior(with_card(posterior, "configs: &a [*a]"))
 
 
@@ -152,30 +151,30 @@ def test_of_an_output_directory_the_last_save_is_read_and_a_checkpoint_by_its_st
     save_checkpoint(tmp_path, 80)
     save_checkpoint(tmp_path / "checkpoint-40", 40)
     assert [load_posterior(tmp_path, step=step).metadata["global_step"] for step in (None, 80, 40)] == [80, 80, 40]
-    with pytest.raises(SnapshotNotFoundError, match="no posterior of optimiser step 60"):
+    with refused(SnapshotNotFoundError, [tmp_path, "60"], ["step-000060"]):
         load_posterior(tmp_path, step=60)
 
 
 def test_half_a_snapshot_is_called_that(tmp_path):
     save_checkpoint(tmp_path)
     (tmp_path / "vade_posterior.json").unlink()
-    with pytest.raises(SnapshotNotFoundError, match=r"vade_posterior\.json is not in"):
+    with refused(SnapshotNotFoundError, ["vade_posterior.json", tmp_path]):
         load_posterior(tmp_path)
 
 
 def test_a_snapshot_without_keys_says_what_is_missing(tmp_path):
     save_snapshot(tmp_path, trained(ThompsonSampler(10)))
-    with pytest.raises(SnapshotMismatchError, match="no sample_key"):
+    with refused(SnapshotMismatchError, ["sample_key"], ["sample_id"]):
         load_posterior(tmp_path)
 
 
 def test_a_folder_without_a_posterior_says_what_was_looked_for(tmp_path):
-    with pytest.raises(SnapshotNotFoundError, match="no table in a folder such as step-000100, and no vade_"):
+    with refused(SnapshotNotFoundError, [tmp_path], ["step-000100", "vade_posterior.safetensors"]):
         load_posterior(tmp_path)
 
 
 def test_a_folder_has_no_revisions(posterior):
-    with pytest.raises(ConfigurationError, match="no revision main"):
+    with refused(ConfigurationError, [posterior, "revision main"]):
         load_posterior(posterior, "main")
 
 
@@ -186,24 +185,24 @@ def test_a_repository_is_named_with_its_revision():
     assert split_source("you/posterior") == ("you/posterior", None)
     assert split_source("you/posterior@refs/pr/1") == ("you/posterior", "refs/pr/1")
     for wrong in ("you/posterior@", "@main"):
-        with pytest.raises(ConfigurationError, match="nothing on one side"):
+        with refused(ConfigurationError, [wrong], ["user/name@revision"]):
             split_source(wrong)
 
 
 def test_two_revisions_that_differ_are_refused():
-    with pytest.raises(ConfigurationError, match="names the revision step-000100, and revision='main' another"):
+    with refused(ConfigurationError, ["you/posterior@step-000100", "revision='main'"]):
         load_posterior("you/posterior@step-000100", "main")
 
 
 def test_what_is_neither_here_nor_a_name_of_the_hub_is_said_to_be_both(tmp_path):
     for name in (tmp_path / "none", "a/b/c", "../nothing-of-this-name", ""):
-        with pytest.raises(SnapshotNotFoundError, match="neither as a folder nor as a file, and cannot be a"):
+        with refused(SnapshotNotFoundError, [name], ["user/name"]):
             load_posterior(name)
 
 
 def test_offline_without_a_copy_the_error_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(SnapshotNotFoundError, match=r"no folder or file of this name is here; .*HF_HUB_OFFLINE"):
+    with refused(SnapshotNotFoundError, ["you/posterior"], ["HF_HUB_OFFLINE"]):
         load_posterior("you/posterior")
 
 
@@ -294,29 +293,25 @@ def test_a_model_repository_has_its_posterior_at_its_root_or_in_its_checkpoint(o
 
 
 @pytest.mark.parametrize(
-    ("case", "message"),
+    ("case", "words"),
     [
-        ("no such step", r"the dataset repository you/posterior has no step-000150/.* step-000100, step-000200"),
-        ("no such revision", "the dataset repository you/posterior@step-000300 has no revision step-000300"),
-        ("a step of a model", "the model repository you/model has no posterior of optimiser step 80"),
-        (
-            "no such repository",
-            "file of this name is here; the dataset repository you/nothing is not there, or hid",
-        ),
-        ("no such repository", "the model repository you/nothing is not there, or hidden from this login"),
-        ("a hidden repository", "the dataset repository you/secret is not there, or hidden from this login"),
-        ("another data set", "the dataset repository you/questions has no posterior: no table"),
-        ("a data set that the Hub cannot show now", "the dataset repository you/busy cannot be reached"),
+        ("no such step", ["dataset repository you/posterior", "step-000150", "step-000100", "step-000200"]),
+        ("no such revision", ["dataset repository you/posterior@step-000300", "revision step-000300"]),
+        ("a step of a model", ["model repository you/model", "80"]),
+        ("no such repository", ["dataset repository you/nothing", "model repository you/nothing", "login"]),
+        ("a hidden repository", ["dataset repository you/secret", "login"]),
+        ("another data set", ["dataset repository you/questions", "step-000100"]),
+        ("a data set that the Hub cannot show now", ["dataset repository you/busy"]),
     ],
 )
-def test_the_error_says_what_was_looked_for_where(on_the_hub, case, message):
+def test_the_error_says_what_was_looked_for_where(on_the_hub, case, words):
     outcome = on_the_hub[0][case]
-    assert outcome.startswith("SnapshotNotFoundError: No posterior for you/")
-    assert re.search(message, outcome), outcome
+    assert outcome.startswith("SnapshotNotFoundError: ")
+    assert [word for word in words if not says(outcome, word)] == [], outcome
 
 
 def test_while_the_data_set_cannot_be_reached_the_model_of_that_name_does_not_step_in(on_the_hub):
-    assert "the model repository" not in on_the_hub[0]["a data set that the Hub cannot show now"]
+    assert not says(on_the_hub[0]["a data set that the Hub cannot show now"], "model repository")
 
 
 def test_a_damaged_table_is_said_to_be_damaged_and_no_other_is_taken(on_the_hub):
@@ -332,14 +327,12 @@ def test_without_a_network_the_copies_in_the_cache_are_read(on_the_hub, monkeypa
         table = load_posterior(*arguments, **options)
         found = table.metadata
         assert [len(table), found["global_step"], found["source"], found["revision"]] == outcomes[case], case
-    nothing = r"cache has of the dataset repository you/nothing.* Unset HF_HUB_OFFLINE to ask the Hub"
-    with pytest.raises(SnapshotNotFoundError, match=nothing):
+    with refused(SnapshotNotFoundError, ["dataset repository you/nothing"], ["HF_HUB_OFFLINE"]):
         load_posterior("you/nothing")
     cache = Path(folder) / "hf_home" / "hub" / "datasets--you--posterior" / "snapshots"
     shutil.copytree(cache.parent, tmp_path / cache.parent.name, symlinks=True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     for table in tmp_path.rglob("step-000100/posterior.parquet"):
         table.unlink()
-    partly = r"\(HF_HUB_OFFLINE is set\) lacks step-000100/posterior.parquet, which its card names.* Unset HF_HUB_OFF"
-    with pytest.raises(SnapshotNotFoundError, match=partly):
+    with refused(SnapshotNotFoundError, ["step-000100/posterior.parquet"], ["HF_HUB_OFFLINE"]):
         load_posterior("you/posterior", step=100)

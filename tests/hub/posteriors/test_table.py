@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.posteriors import RUN, same, trained
 from trl_vade import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
 from trl_vade.files import encode_document
@@ -23,25 +24,6 @@ from trl_vade.hub.posteriors.table import (
 )
 from trl_vade.hub.uploading import hub_id
 
-RUN = {
-    "dataset_fingerprint": "f" * 64,
-    "success_reward": "is_right",
-    "success_threshold": 0.5,
-    "num_generations": 8,
-    "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
-    "run": {"global_step": 40, "rollouts": 640, "seconds": {"step": 1.5}},
-}
-NUMBERS = ("index", "alpha", "beta", "visits", "pass_rate", "last_step")
-
-
-def trained(sampler, batches=6, rows=4, seed=0):
-    """The sampler after some generation batches of 8 completions a row; row 1 of 0..9 is never scored."""
-    chance = np.random.default_rng(seed)
-    for _ in range(batches):
-        chosen = chance.choice(np.delete(np.arange(sampler.posterior.num_samples), 1), rows, replace=False)
-        sampler.observe(chosen, chance.integers(0, 9, rows), np.full(rows, 8))
-    return sampler
-
 
 @pytest.fixture
 def sampler():
@@ -52,14 +34,6 @@ def sampler():
 def snapshot(sampler, tmp_path):
     save_snapshot(tmp_path / "saved", sampler, metadata=RUN, sample_key=np.arange(-5, 5, dtype=np.int64))
     return load_snapshot(tmp_path / "saved")
-
-
-def same(left, right):
-    assert (left.sample_id, left.task, left.metadata) == (right.sample_id, right.task, right.metadata)
-    for name in NUMBERS:
-        one, other = getattr(left, name), getattr(right, name)
-        assert one.dtype == other.dtype, name
-        np.testing.assert_array_equal(one, other)
 
 
 # ------------------------------------------------------------------------------------------------- from a snapshot

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.selection.report.test_summary import HISTORY, write_run
+from tests.support.finished_run import HISTORY, write_run
 from trl_vade.errors import SnapshotCorruptError
 from trl_vade.selection.report.record import TRAINER_STATE_FILE, read_run
 

@@ -1,0 +1,172 @@
+"""Evaluations without lmms-eval: files of runs in its shape, a process in its place, and a package of its name."""
+
+import json
+import math
+import textwrap
+from pathlib import Path
+
+from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.models import EvaluatedModel
+from trl_vade.evaluation.output_directory import keep_settings
+from trl_vade.evaluation.results.runs import run_folder
+from trl_vade.evaluation.settings import Evaluation
+
+TIME = "20260801_120000"
+SCORES = [1.0, 0.0, 1.0, 1.0]
+TEXTS = ["<answer>4</answer>", "Yes", "no\u2028and \u0085 more", "\u00e9"]
+
+
+def write_run(folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=None, original=None, value=...):
+    """The files of a run in the form in which lmms-eval 0.7.3 wrote those of a small ChartQA; return the results.
+
+    Args:
+        value: of the metric; left out, what the task's aggregation makes of the scores.
+    """
+    benchmark = BENCHMARKS[name]
+    counted = [score for score in scores if score is not None]
+    if value is ...:
+        value = benchmark.scale * math.fsum(counted) / len(counted)
+        value = round(value, 2) if benchmark.scale == 100 else value
+        value = None if benchmark.none_is_zero and value == 0 else value
+    model = folder / "models__Qwen2.5-VL-7B"
+    model.mkdir(parents=True)
+    results = {
+        "results": {
+            benchmark.task: {
+                "alias": benchmark.task,
+                benchmark.key: value,
+                f"{benchmark.metric}_stderr,none": "N/A",
+                f"{benchmark.metric}_stderr_clt,none": 0.25,
+                "relaxed_human_split,none": 0.5,
+            }
+        },
+        "group_subtasks": {benchmark.task: []},
+        "configs": {benchmark.task: {"task": benchmark.task, "generation_kwargs": {"until": ["\n\n"]}}},
+        "versions": {benchmark.task: "Yaml"},
+        "n-samples": {benchmark.task: {"original": original or len(scores), "effective": len(scores)}},
+        "config": {
+            **{"model": "qwen2_5_vl", "limit": None if limit is None else float(limit), "gen_kwargs": "temperature=1"},
+            **{"random_seed": seed, "numpy_seed": seed, "torch_seed": seed, "fewshot_seed": seed},
+        },
+        "date": TIME,
+        "task_hashes": {benchmark.task: "b4be"},
+        "model_name": "models/Qwen2.5-VL-7B",
+    }
+    save(model / f"{TIME}_results.json", results)
+    lines = [line_of(benchmark, *line) for line in zip(range(len(scores)), scores, texts or TEXTS * 9, strict=False)]
+    save_lines(samples_file(folder, name), lines)
+    if benchmark.judged:
+        save(folder / "judge.json", {"calls": 300, "unreadable": 2, "example": "Well..."})
+    return results
+
+
+def line_of(benchmark, number, score, text):
+    for key in reversed(benchmark.score):
+        score = {key: score} if isinstance(key, str) else [score]
+    rest = {"token_counts": [None], "doc_hash": "74", "input": "q?"}
+    return {"doc_id": number, "target": "4", "filtered_resps": text, **rest, benchmark.metric: score}
+
+
+def samples_file(folder, name="chartqa"):
+    return folder / "models__Qwen2.5-VL-7B" / f"{TIME}_samples_vade_{name}.jsonl"
+
+
+def results_file(folder):
+    return folder / "models__Qwen2.5-VL-7B" / f"{TIME}_results.json"
+
+
+def save(path, content):
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def save_lines(path, lines):
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+
+
+FILES = {
+    "config.json": b'{"model_type": "qwen2_5_vl"}',
+    "chat_template.jinja": b"{{ messages }}",
+    "model.safetensors": b"the weights",
+}
+
+
+def write(folder, files):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+MODEL = EvaluatedModel("you/model", Path("/models/model"), "c0ffee", "abcd")
+
+
+def small_evaluation(folder):
+    """Of a model in a folder, on two benchmarks with two seeds."""
+    model = write(folder / "models" / "tiny", FILES)
+    return Evaluation(model=str(model), output=folder / "out", tasks=("scienceqa", "chartqa"), seeds=(0, 1))
+
+
+def pairs(evaluation):
+    return [(BENCHMARKS[name], seed) for seed in evaluation.seeds for name in evaluation.tasks]
+
+
+def finish(evaluation, output=None, **options):
+    """The files of all runs, as lmms-eval leaves them; the scores differ with the seed."""
+    for benchmark, seed in pairs(evaluation):
+        scores = [1.0, float(seed == 0), 0.0, 1.0]
+        folder = run_folder(output or evaluation.output, benchmark, seed)
+        write_run(folder, benchmark.name, seed, scores=scores, limit=evaluation.limit, **options)
+
+
+def kept(evaluation, model=MODEL):
+    evaluation.output.mkdir(parents=True, exist_ok=True)
+    keep_settings(evaluation, model)
+    return json.loads((evaluation.output / "evaluation.json").read_text(encoding="utf-8"))
+
+
+BEGIN = """
+import json, os, signal, subprocess, sys, time
+from pathlib import Path
+plan = json.loads(Path(sys.argv[1]).read_text())
+done = lambda number: Path(plan["done"], str(number)).touch()
+"""
+
+
+def write_runner(folder, code):
+    """A package in `folder`: processes that start there find its `evaluation.lmms.runner`, not the real one."""
+    package = folder / "trl_vade" / "evaluation" / "lmms"
+    package.mkdir(parents=True, exist_ok=True)
+    for each in (package, package.parent, package.parent.parent):
+        (each / "__init__.py").touch()
+    (package / "runner.py").write_text(BEGIN + textwrap.dedent(code), encoding="utf-8")
+
+
+RUNNER = """
+import shutil
+for number, run in enumerate(plan["runs"]):
+    name = Path(run["folder"]).name
+    print("evaluating", name, flush=True)
+    if Path("fails", name).exists():
+        sys.exit(0)  # as lmms-eval does
+    shutil.copytree(Path("made", "runs", name), run["folder"], dirs_exist_ok=True)
+    shutil.copy(sys.argv[1], "last-plan.json")
+    shutil.copytree(plan["tasks"], "last-tasks", dirs_exist_ok=True)
+    done(number)
+"""
+
+
+def logs(evaluation):
+    return [path.read_text().splitlines() for path in sorted(evaluation.output.glob("logs/*.log"))]
+
+
+def install_lmms_eval(site, version="0.7.3"):
+    """A folder for the path in which lmms-eval seems to be installed: its name and its release, and nothing behind."""
+    (site / "lmms_eval" / "tasks").mkdir(parents=True)
+    (site / "lmms_eval" / "__init__.py").touch()
+    about = site / f"lmms_eval-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: lmms-eval\nVersion: {version}\n")
+    return site
+
+
+METRICS = Path(__file__).parents[2] / "eval" / "metrics"

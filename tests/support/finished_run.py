@@ -1,0 +1,49 @@
+"""An output directory of a finished run, whose posterior and selection log come from the real sampler."""
+
+import json
+
+import numpy as np
+
+from trl_vade import ThompsonSampler, save_snapshot
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.outcomes import group_outcomes
+from trl_vade.selection.report.record import TRAINER_STATE_FILE
+
+NAN = float("nan")
+MIXED, SOLVED, UNSCORED = [1, 0], [1, 1], [NAN, NAN]
+# Eight generation batches of two rows x two completions, two optimiser steps each: ratios .5 0 1 1, null, .5 1 .5
+BATCHES = [
+    (MIXED, SOLVED),
+    (SOLVED, SOLVED),
+    (MIXED, MIXED),
+    (MIXED, MIXED),
+    (UNSCORED, UNSCORED),
+    (SOLVED, MIXED),
+    (MIXED, MIXED),
+    (MIXED, SOLVED),
+]
+HISTORY = [
+    {"step": 0, "eval_rewards/accuracy/mean": 0.25, "eval_reward": 1.25},
+    *({"step": step, "reward": 0.5 + step / 100} for step in range(1, 17)),
+    {"step": 5, "eval_rewards/accuracy/mean": 0.5},
+    {"step": 16, "eval_rewards/accuracy/mean": 0.625},
+    {"step": 16, "train_runtime": 100.0},
+]
+
+
+def write_run(directory, sampler=None, *, batches=BATCHES, history=HISTORY, num_rows=6):
+    sampler = sampler or ThompsonSampler(num_rows, seed=2)
+    log, rollouts = SelectionLog(directory), 0
+    for step, groups in enumerate(batches, start=1):
+        rows = sampler.draw(2).sample_index
+        outcomes = group_outcomes(np.array(groups, dtype=np.float64).ravel(), rows, threshold=0.5)
+        sampler.observe(rows, outcomes.successes, outcomes.trials)
+        rollouts += 4
+        log.append(
+            outcomes, step=step, global_step=2 * (step - 1), rollouts=rollouts, predicted_effective_ratio=step / 10
+        )
+    seconds = {"selection": 1.5, "generation": 40.0, "step": 100.0}
+    run = {"global_step": 2 * len(batches), "rollouts": rollouts, "seconds": seconds}
+    save_snapshot(directory, sampler, metadata={"success_reward": "accuracy", "run": run})
+    (directory / TRAINER_STATE_FILE).write_text(json.dumps({"log_history": history}), encoding="utf-8")
+    return directory
