@@ -12,6 +12,8 @@ from trl_vade.testbed.fast_grpo import train
 from trl_vade.testbed.fast_policy import FastPolicy
 from trl_vade.testbed.sft import SFTSettings
 
+pytestmark = pytest.mark.benchmark
+
 # The model of test_testbed_fast_policy.py, in the same place: it is built once.
 BRIEF = SFTSettings(steps=100, batch_size=12)
 
