@@ -49,7 +49,8 @@ def known(sampler, pass_rate):
 
 def test_the_peers_import_numpy_alone():
     code = (
-        "import sys, trl_vade.samplers.peers; heavy = {'torch', 'trl', 'transformers', 'datasets', 'scipy', 'safetensors'};"
+        "import sys, trl_vade.samplers.peers;"
+        "heavy = {'torch', 'trl', 'transformers', 'datasets', 'scipy', 'safetensors'};"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
