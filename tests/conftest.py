@@ -85,6 +85,44 @@ def make_args(tmp_path):
     return make
 
 
+@pytest.fixture(scope="session")
+def _checkpointed(text_model_path, tmp_path_factory):
+    from tests.support.rows import make_text_rows
+    from tests.support.runs import SMALL_RUN, train
+    from trl_vade import VADEGRPOConfig
+
+    saves = {"save_strategy": "steps", "save_steps": 1}
+    steps = {"plain": {"max_steps": 2}, "iterated": {"max_steps": 3, "num_iterations": 2}}
+    runs = {}
+
+    def run(kind):
+        if kind not in runs:
+            folder = str(tmp_path_factory.mktemp(kind))
+            args = VADEGRPOConfig(**SMALL_RUN | saves | steps[kind] | {"output_dir": folder})
+            runs[kind] = train(text_model_path, make_text_rows(), args)
+        return runs[kind]
+
+    return run
+
+
+@pytest.fixture
+def checkpointed_run(_checkpointed, make_args):
+    """Some run on `text_rows` with a checkpoint of each step, copied to where `make_args` points: a function.
+
+    Its argument is "plain", two generation batches of one step each, or "iterated", one of two steps and the first
+    step of another. It returns the trainer, which is for looking at alone, and the folder.
+    """
+    import shutil
+    from pathlib import Path
+
+    def copy(kind="plain"):
+        trainer, folder = _checkpointed(kind), Path(make_args().output_dir)
+        shutil.copytree(trainer.args.output_dir, folder)
+        return trainer, folder
+
+    return copy
+
+
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
     """See `connected_hub`. Another token is `monkeypatch.setenv("HF_TOKEN", ...)`, none is `delenv`; `with offline():`
