@@ -58,6 +58,16 @@ def text_rows():
 
 
 @pytest.fixture
+def ctrl_c():
+    """SIGINT interrupts, as in the foreground: in a background job of a script the shell has it ignored."""
+    import signal
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
 def decoded_images(monkeypatch):
     """The numbers of the `picture`s that datasets has decoded, in order; a list that goes on growing."""
     import datasets
