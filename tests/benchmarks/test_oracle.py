@@ -1,4 +1,4 @@
-"""The oracle: the best batch there is. What it has in common with the peers is tested beside them."""
+"""The oracle: the best batch there is, and a state that can be gone on from."""
 
 import math
 
@@ -8,9 +8,48 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.benchmarks.oracle import OracleSampler
-from tests.samplers.test_peers import known, oracle
-from trl_vade.errors import ObservationError
+from tests.support.refusals import refused
+from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
 from trl_vade.samplers.snapshot import state_digest
+
+
+def oracle(num_samples, **kwargs):
+    # Few values, so that there are ties to break.
+    return OracleSampler(num_samples, num_generations=8, pass_rate=np.arange(num_samples) % 4 / 4, **kwargs)
+
+
+def test_after_loading_the_next_draws_are_the_same():
+    first, second = oracle(23, seed=9), OracleSampler(23, num_generations=8, seed=9)
+    for _ in range(5):
+        first.observe(first.draw(4).sample_index, [1, 0, 8, 3], [8] * 4)
+    second.load_state_dict(first.state_dict())
+    assert state_digest(second) == state_digest(first)
+    for _ in range(3):
+        assert first.draw(4).sample_index.tolist() == second.draw(4).sample_index.tolist()
+    with refused(SnapshotMismatchError, names=["gain", "symmetric"]):
+        oracle(23, seed=9, gain="symmetric").load_state_dict(first.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda: OracleSampler(5, num_generations=1), ["num_generations", 1]),
+        (lambda: OracleSampler(5, num_generations=8, gain="entropy"), ["gain", "entropy"]),
+        (lambda: OracleSampler(5, num_generations=8).draw(1), ["set_pass_rates"]),
+    ],
+)
+def test_each_setting_is_checked(make, names):
+    with refused(ConfigurationError, names=names):
+        make()
+
+
+def test_the_oracle_refuses_a_saved_state_with_what_are_no_pass_rates():
+    sampler = oracle(5)
+    before = state_digest(sampler)
+    for wrong in ([0.5] * 4, [0.5, 0.5, 0.5, 0.5, 1.5], 0.5, [None] * 5, ["0.5"] * 5):
+        with pytest.raises(SnapshotCorruptError):
+            sampler.load_state_dict(sampler.state_dict() | {"memory": {"pass_rate": wrong}})
+        assert state_digest(sampler) == before
 
 
 def test_the_oracle_takes_the_largest_gain():
@@ -30,7 +69,7 @@ def test_the_oracle_takes_the_largest_gain():
 def test_the_oracle_follows_the_pass_rates_and_not_the_outcomes():
     sampler = OracleSampler(3, num_generations=8, pass_rate=[0.5, 0.0, 1.0])
     assert sampler.draw(1).sample_index.tolist() == [0]
-    known(sampler, [0.0, 0.5, 0.5])
+    sampler.observe([0, 1, 2], [0.0, 5e5, 5e5], [1e6] * 3)
     assert sampler.draw(1).sample_index.tolist() == [0]
     told = np.array([1.0, 0.5, 0.0])
     sampler.set_pass_rates(told)

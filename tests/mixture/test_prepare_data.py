@@ -47,6 +47,7 @@ def built(mirror, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_whole_mixture_has_9471_rows(built, cache):
     rows = load_dataset(str(built), cache_dir=cache)
     assert {split: part.num_rows for split, part in rows.items()} == {"train": 8524, "validation": 947}
@@ -69,6 +70,7 @@ def test_built_again_after_an_interruption_it_is_the_same_to_the_byte(built, mir
     assert len(content(built)) == 2 + 2 + len(SOURCES)
 
 
+@pytest.mark.slow
 def test_the_card_has_the_command_and_the_counts(built):
     card = (built / "README.md").read_text()
     assert "python scripts/prepare_data.py --seed 0 --evaluation_data AI4Math/MathVista@testmini" in card
@@ -191,6 +193,7 @@ def hub(tmp_path):
         yield running
 
 
+@pytest.mark.slow
 def test_from_the_hub_and_back_to_it(hub, tmp_path, cache):
     """The real client: streams the pinned revision, builds, pushes; another process reads what arrived."""
     script = [sys.executable, SCRIPTS / "prepare_data.py", "--sources", "tabmwp", "--output_dir", "out"]

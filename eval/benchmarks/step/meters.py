@@ -25,10 +25,11 @@ class Meter:
     all of the GPU, as torch's own figure does not know what a sleeping engine gave back.
     """
 
-    def __init__(self):
+    def __init__(self, clock: Callable[[], float] = time.perf_counter):
         self.phases, self.batches, self._lock = ["other"], [], threading.Lock()
         self.clear()
-        self._last, self._most_in_use = time.perf_counter(), 0
+        self._clock = clock
+        self._last, self._most_in_use = clock(), 0
         self._cuda = torch.cuda.is_available()
         self._stopped = threading.Event()
         self._watcher = threading.Thread(target=self._watch_gpu, daemon=True)
@@ -94,7 +95,7 @@ class Meter:
     def _boundary(self) -> None:
         if self._cuda:
             torch.cuda.synchronize()
-        now, phase = time.perf_counter(), self.phases[-1]
+        now, phase = self._clock(), self.phases[-1]
         self.seconds[phase] += now - self._last
         self._last = now
         if self._cuda:

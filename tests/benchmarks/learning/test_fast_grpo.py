@@ -12,6 +12,8 @@ from eval.benchmarks.learning.fast_policy import FastPolicy
 from trl_vade.testbed import build_dataset, load_testbed_model
 from trl_vade.testbed.sft import SFTSettings
 
+pytestmark = pytest.mark.benchmark
+
 # The model of test_fast_policy.py, in the same place: it is built once.
 BRIEF = SFTSettings(steps=100, batch_size=12)
 

@@ -16,6 +16,8 @@ from eval.benchmarks.learning.rollouts import Rollouts, group_advantages
 from trl_vade.testbed import build_dataset, exact_answer_reward, load_testbed_model
 from trl_vade.testbed.sft import SFTSettings, prompt_messages
 
+pytestmark = pytest.mark.benchmark
+
 # Enough for the form of an answer and for lucky guesses: pass rates of 0 to 0.2, with and without the picture.
 BRIEF = SFTSettings(steps=100, batch_size=12)
 KINDS = ("image", "text", "mixed")

@@ -31,6 +31,8 @@ from trl_vade.testbed.processor import build_processor
 from trl_vade.testbed.scenes import LEVELS, TASKS
 from trl_vade.testbed.sft import IGNORED, SFTSettings
 
+pytestmark = pytest.mark.benchmark
+
 CHAINS = replace(
     REGIMES["staged"], recipe=ChainSFTSettings(max_steps=2, batch_size=8), num_train=48, num_validation=24
 )
