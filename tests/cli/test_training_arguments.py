@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refusals import refused
 from trl_vade import VADEEvalCallback
 from trl_vade.cli.training_arguments import VADEScriptArguments
 from trl_vade.errors import ConfigurationError
@@ -24,5 +25,5 @@ def test_the_options_of_the_benchmarks_are_those_of_the_callback():
 
 @pytest.mark.parametrize(("tasks", "data"), [(["mixture"], ["folder"]), (["mixture"], ["=a"]), ([], ["mixture=a"])])
 def test_rows_for_no_benchmark_are_refused(tasks, data):
-    with pytest.raises(ConfigurationError, match="--lmms_data"):
+    with refused(ConfigurationError, ["--lmms_data", *data], ["TASK=FOLDER", "--lmms_tasks"]):
         VADEScriptArguments("d", lmms_tasks=tasks, lmms_data=data).lmms_options()

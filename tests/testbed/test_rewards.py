@@ -32,5 +32,5 @@ def test_a_batch_is_rewarded_row_by_row():
 
 
 def test_unequal_lengths_are_an_error():
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError):
         exact_answer_reward(["<answer>1</answer>", "<answer>1</answer>"], ["1"])
