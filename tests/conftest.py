@@ -58,6 +58,16 @@ def text_rows():
 
 
 @pytest.fixture
+def ctrl_c():
+    """SIGINT interrupts, as in the foreground: in a background job of a script the shell has it ignored."""
+    import signal
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
 def decoded_images(monkeypatch):
     """The numbers of the `picture`s that datasets has decoded, in order; a list that goes on growing."""
     import datasets
@@ -83,6 +93,44 @@ def make_args(tmp_path):
         return config_class(**({"output_dir": str(tmp_path / "out")} | SMALL_RUN | changes))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def _checkpointed(text_model_path, tmp_path_factory):
+    from tests.support.rows import make_text_rows
+    from tests.support.runs import SMALL_RUN, train
+    from trl_vade import VADEGRPOConfig
+
+    saves = {"save_strategy": "steps", "save_steps": 1}
+    steps = {"plain": {"max_steps": 2}, "iterated": {"max_steps": 3, "num_iterations": 2}}
+    runs = {}
+
+    def run(kind):
+        if kind not in runs:
+            folder = str(tmp_path_factory.mktemp(kind))
+            args = VADEGRPOConfig(**SMALL_RUN | saves | steps[kind] | {"output_dir": folder})
+            runs[kind] = train(text_model_path, make_text_rows(), args)
+        return runs[kind]
+
+    return run
+
+
+@pytest.fixture
+def checkpointed_run(_checkpointed, make_args):
+    """Some run on `text_rows` with a checkpoint of each step, copied to where `make_args` points: a function.
+
+    Its argument is "plain", two generation batches of one step each, or "iterated", one of two steps and the first
+    step of another. It returns the trainer, which is for looking at alone, and the folder.
+    """
+    import shutil
+    from pathlib import Path
+
+    def copy(kind="plain"):
+        trainer, folder = _checkpointed(kind), Path(make_args().output_dir)
+        shutil.copytree(trainer.args.output_dir, folder)
+        return trainer, folder
+
+    return copy
 
 
 @pytest.fixture

@@ -32,7 +32,6 @@ def test_every_error_can_be_caught_as_ours_and_as_the_built_in_one(error, builti
 
 def test_the_tree_in_the_docstring_names_every_exception():
     exceptions = [name for name, value in vars(errors).items() if isinstance(value, type) and name.endswith("Error")]
-    assert len(exceptions) == 18
     assert [name for name in exceptions if f"{name}(" not in errors.__doc__ and f"{name} " not in errors.__doc__] == []
 
 

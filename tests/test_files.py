@@ -1,15 +1,27 @@
-"""A JSON file that can be trusted: what went in comes out, and nothing else does."""
+"""A file is there whole or not at all; a JSON file that can be trusted: what went in comes out, and nothing else does.
+
+Damage at random is in tests/integration/fuzz.py; here are a few damaged files of each sort.
+"""
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotMismatchError
-from trl_vade.files import FORMAT_VERSION, encode_document, parse_document
+from tests.support.refusals import refused
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.files import (
+    FORMAT_VERSION,
+    encode_document,
+    parse_document,
+    replace_durably,
+    save_whole,
+    write_durably,
+)
 
 PATH = Path("folder") / "document.json"
 SCALARS = st.one_of(
@@ -67,24 +79,15 @@ def test_what_is_written_is_what_is_read(fields):
     assert exact(document) == exact({"format_version": FORMAT_VERSION, **fields})
 
 
-@given(FIELDS, FIELDS)
-def test_any_altered_value_is_refused(fields, others):
-    assume(exact(fields) != exact(others))
-    digest = json.loads(encode(fields))["document_sha256"]
-    altered = {"format_version": FORMAT_VERSION, **others, "document_sha256": digest}
-    with pytest.raises(SnapshotCorruptError, match="a value was altered"):
-        parse(json.dumps(altered).encode())
-
-
-@given(FIELDS, st.data())
-def test_a_changed_byte_is_refused_or_changes_nothing(fields, data):
-    content = bytearray(encode(fields))
-    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
-    try:
-        document = parse(bytes(content))
-    except SnapshotError:
-        return
-    assert exact(document) == exact({"format_version": FORMAT_VERSION, **fields})  # a blank in place of a line break
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b'"deep": true', b'"deep": 1'), (b'"b": [', b'"c": ['), (b"0.5", b"0.4"), (b"0.5", b"1e999"), (b"null", b"nul")],
+)
+def test_an_altered_file_is_refused(old, new):
+    content = encode({"café": {"deep": True}, "b": [1, 0.5, None]})
+    assert content.count(old) == 1
+    with refused(SnapshotCorruptError, names=[PATH.name]):
+        parse(content.replace(old, new))
 
 
 @given(
@@ -119,44 +122,41 @@ def test_keys_that_are_no_strings_are_read_as_json_writes_them(key, text):
 )
 def test_what_is_not_strict_json_is_refused_at_any_depth(value):
     for fields in ({"field": value}, {"field": [{"deep": value}]}):
-        with pytest.raises(ConfigurationError, match="cannot be written as strict JSON"):
+        with refused(ConfigurationError, names=["JSON"]):
             encode(fields)
 
 
 def test_a_value_that_holds_itself_is_refused():
     value = []
     value.append(value)
-    with pytest.raises(ConfigurationError, match="strict JSON"):
+    with refused(ConfigurationError, names=["JSON"]):
         encode({"field": value})
 
 
 def test_a_digest_of_its_own_is_needed():
     document = json.loads(encode({"field": 1}))
     document.pop("document_sha256")
-    with pytest.raises(SnapshotCorruptError, match="document_sha256 is None"):
+    with refused(SnapshotCorruptError, names=["document_sha256", None]):
         parse(json.dumps(document).encode())
 
 
 def test_missing_fields_are_named_and_others_may_be_there():
     content = encode({"there": 1, "also": 2})
     assert parse(content, ["there"])["also"] == 2
-    with pytest.raises(SnapshotCorruptError, match=r"missing fields \['step', 'sampler'\]"):
+    with refused(SnapshotCorruptError, names=["step", "sampler"]):
         parse(content, ["step", "there", "sampler"])
 
 
 @pytest.mark.parametrize("fields", [{}, {"all": "other fields"}, {"document_sha256": "wrong"}])
 def test_a_newer_format_asks_for_an_upgrade_whatever_else_it_holds(fields):
     content = json.dumps({"format_version": FORMAT_VERSION + 1, **fields}).encode()
-    with pytest.raises(
-        SnapshotMismatchError, match=rf"format version {FORMAT_VERSION + 1} .*Upgrade trl_vade"
-    ) as error:
+    with refused(SnapshotMismatchError, names=[PATH, FORMAT_VERSION + 1, FORMAT_VERSION], offers=["Upgrade"]):
         parse(content, ["step"])
-    assert str(PATH) in str(error.value)
 
 
 @pytest.mark.parametrize("version", [0, -1, 0.5, "1", None, [1], {}])
 def test_a_format_that_never_was_is_refused_although_it_is_signed(version):
-    with pytest.raises(SnapshotCorruptError, match=r"document\.json is not a description"):
+    with refused(SnapshotCorruptError, names=[PATH]):
         parse(encode({"format_version": version}))
 
 
@@ -165,11 +165,8 @@ def test_a_format_that_never_was_is_refused_although_it_is_signed(version):
     [
         b"",
         b"{",
-        b"[]",
         b"null",
-        b"3",
         b"{}",
-        b'"text"',
         b"\xff\xfe\xff",
         b'{"format_version": 1}',
         b'{"format_version": NaN}',
@@ -178,7 +175,7 @@ def test_a_format_that_never_was_is_refused_although_it_is_signed(version):
     ids=lambda content: content[:40].decode(errors="replace"),
 )
 def test_what_is_no_document_is_refused_with_its_path(content):
-    with pytest.raises(SnapshotCorruptError, match=r"document\.json is not a description of a snapshot"):
+    with refused(SnapshotCorruptError, names=[PATH]):
         parse(content)
 
 
@@ -186,5 +183,46 @@ def test_what_is_no_document_is_refused_with_its_path(content):
 def test_a_number_that_is_not_finite_is_refused_although_it_is_signed(number):
     fields = f'{{"format_version":1,"score":{number.replace("1e999", "Infinity")}}}'
     digest = hashlib.sha256(fields.encode()).hexdigest()
-    with pytest.raises(SnapshotCorruptError, match=r"is not JSON|not JSON compliant"):
+    with refused(SnapshotCorruptError, names=["JSON"]):
         parse(f'{{"format_version": 1, "score": {number}, "document_sha256": "{digest}"}}'.encode())
+
+
+# ------------------------------------------------------------------------------------------------------- the disk
+
+
+def test_a_file_is_written_into_a_folder_that_was_not_there(tmp_path):
+    path = tmp_path / "new" / "folder" / "file.bin"
+    save_whole(path, b"content")
+    assert path.read_bytes() == b"content"
+    assert os.listdir(path.parent) == ["file.bin"]
+
+
+def test_a_file_is_replaced(tmp_path):
+    for content in (b"a longer first content", b"second"):
+        save_whole(tmp_path / "file.bin", content)
+        assert (tmp_path / "file.bin").read_bytes() == content
+    assert os.listdir(tmp_path) == ["file.bin"]
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+def test_a_disk_that_refuses_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, function):
+    save_whole(tmp_path / "file.bin", b"old")
+
+    def refuses(*arguments):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os, function, refuses)
+    with pytest.raises(OSError, match="disk is full"):
+        save_whole(tmp_path / "file.bin", b"new")
+    assert (tmp_path / "file.bin").read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file.bin"]
+
+
+def test_the_content_is_on_the_disk_before_the_name_and_the_name_before_the_return(tmp_path, monkeypatch):
+    """Without either a power cut could leave an empty file under the right name."""
+    events, fsync, replace = [], os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda descriptor: events.append("fsync") or fsync(descriptor))
+    monkeypatch.setattr(os, "replace", lambda *paths: events.append("replace") or replace(*paths))
+    write_durably(tmp_path / "a", b"content")
+    replace_durably(tmp_path / "a", tmp_path / "b")
+    assert events == (["fsync", "replace", "fsync"] if os.name == "posix" else ["fsync", "replace"])

@@ -9,35 +9,35 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 _EXPORTS = {
-    "BetaPosterior": "samplers.posterior",
-    "Draw": "samplers.base",
-    "PromptSampler": "samplers.base",
-    "ThompsonSampler": "samplers.thompson",
-    "UniformSampler": "samplers.thompson",
+    "BetaPosterior": "samplers",
+    "Draw": "samplers",
+    "PromptSampler": "samplers",
+    "ThompsonSampler": "samplers",
+    "UniformSampler": "samplers",
     "VADEEvalCallback": "evaluation.callback",
     "VADEGRPOConfig": "trainer.grpo_config",
     "VADEGRPOTrainer": "trainer.grpo_trainer",
-    "effective_gradient_ratio": "samplers.information",
-    "expected_effective_ratio": "samplers.information",
-    "information_gain": "samplers.information",
+    "effective_gradient_ratio": "samplers",
+    "expected_effective_ratio": "samplers",
+    "information_gain": "samplers",
     "load_posterior": "hub.posteriors.source",
-    "load_snapshot": "samplers.snapshot",
-    "save_snapshot": "samplers.snapshot",
+    "load_snapshot": "samplers",
+    "save_snapshot": "samplers",
 }
 
 if TYPE_CHECKING:
     from .evaluation.callback import VADEEvalCallback as VADEEvalCallback
     from .hub.posteriors.source import load_posterior as load_posterior
-    from .samplers.base import Draw as Draw
-    from .samplers.base import PromptSampler as PromptSampler
-    from .samplers.information import effective_gradient_ratio as effective_gradient_ratio
-    from .samplers.information import expected_effective_ratio as expected_effective_ratio
-    from .samplers.information import information_gain as information_gain
-    from .samplers.posterior import BetaPosterior as BetaPosterior
-    from .samplers.snapshot import load_snapshot as load_snapshot
-    from .samplers.snapshot import save_snapshot as save_snapshot
-    from .samplers.thompson import ThompsonSampler as ThompsonSampler
-    from .samplers.thompson import UniformSampler as UniformSampler
+    from .samplers import BetaPosterior as BetaPosterior
+    from .samplers import Draw as Draw
+    from .samplers import PromptSampler as PromptSampler
+    from .samplers import ThompsonSampler as ThompsonSampler
+    from .samplers import UniformSampler as UniformSampler
+    from .samplers import effective_gradient_ratio as effective_gradient_ratio
+    from .samplers import expected_effective_ratio as expected_effective_ratio
+    from .samplers import information_gain as information_gain
+    from .samplers import load_snapshot as load_snapshot
+    from .samplers import save_snapshot as save_snapshot
     from .trainer.grpo_config import VADEGRPOConfig as VADEGRPOConfig
     from .trainer.grpo_trainer import VADEGRPOTrainer as VADEGRPOTrainer
 

@@ -17,7 +17,6 @@ from .errors import (
 )
 
 FloatArray = NDArray[np.float64]
-
 IntArray = NDArray[np.int64]
 
 MOST_TRIALS = 2.0**53

@@ -1,27 +1,16 @@
 """The loading benchmark: its photographs, and a run of it cut short. Its timings are reported and never tested."""
 
-import importlib.util
 import json
 import statistics
 import sys
 from io import BytesIO
-from pathlib import Path
 
-import pytest
 from PIL import Image
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark_loading.py"
+from eval.benchmarks import loading as benchmark
 
 
-@pytest.fixture(scope="module")
-def benchmark():
-    specification = importlib.util.spec_from_file_location("benchmark_loading", SCRIPT)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-def test_the_files_are_photographs_of_the_size_asked_for_and_all_different(benchmark):
+def test_the_files_are_photographs_of_the_size_asked_for_and_all_different():
     files = list(benchmark.photographs(6, 0.2))
     images = [Image.open(BytesIO(file)) for file in files]
     assert {image.format for image in images} == {"JPEG"}
@@ -31,7 +20,7 @@ def test_the_files_are_photographs_of_the_size_asked_for_and_all_different(bench
     assert files == list(benchmark.photographs(6, 0.2))
 
 
-def test_a_short_run_measures_every_arm_and_decodes_what_each_of_them_says(benchmark, monkeypatch, tmp_path, capsys):
+def test_a_short_run_measures_every_arm_and_decodes_what_each_of_them_says(monkeypatch, tmp_path, capsys):
     import datasets
 
     from trl_vade.data import decoding
@@ -40,7 +29,7 @@ def test_a_short_run_measures_every_arm_and_decodes_what_each_of_them_says(bench
     monkeypatch.setattr(datasets.Image, "decode_example", lambda *a, **k: (count.append(1), decode(*a, **k))[1])
     file = tmp_path / "figures.json"
     flags = ["--rows", "8", "--megapixels", "0.01", "--num_generations", "4", "--threads", "1", "3", "--steps", "0"]
-    monkeypatch.setattr(sys, "argv", ["benchmark_loading.py", *flags, "--repeats", "2", "--output", str(file)])
+    monkeypatch.setattr(sys, "argv", ["loading.py", *flags, "--repeats", "2", "--output", str(file)])
     benchmark.main()
     figures = json.loads(file.read_text())
     assert figures.keys() == {"stock", "getitems", "1 threads", "3 threads", "to begin", "after 0 s"}

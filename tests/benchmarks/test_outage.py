@@ -2,11 +2,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "simulate_outage.py"
+ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments):
-    finished = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, timeout=100)
+    command = [sys.executable, "-m", "eval.benchmarks.outage", *arguments]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=ROOT)
     assert finished.returncode == 0, finished.stderr[-3000:]
     return finished.stdout
 

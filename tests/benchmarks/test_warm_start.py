@@ -1,14 +1,8 @@
 """The warm-start benchmark: its arithmetic, on records made by hand."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
-sys.path.append(str(SCRIPTS))
-
-import benchmark_warm_start as benchmark  # noqa: E402
+from eval.benchmarks import warm_start as benchmark
 
 
 def record(arm, seed, ratio, **changes):

@@ -279,7 +279,7 @@ def test_a_results_file_that_was_half_written_is_one_message_and_nothing_is_publ
     ("number", "exit_code"),
     [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP, 128 + signal.SIGHUP), (signal.SIGINT, 130)],
 )
-def test_a_job_that_is_told_to_end_leaves_no_process_behind_and_can_be_continued(model, number, exit_code):
+def test_a_job_that_is_told_to_end_leaves_no_process_behind_and_can_be_continued(model, ctrl_c, number, exit_code):
     """By a cluster, by a terminal that is closed, by Ctrl-C. lmms-eval's process is in a group of its own, and would
     not hear of it.
     """

@@ -1,4 +1,4 @@
-"""What a colocated vLLM is asked for, as `scripts/benchmark_step.py` counts it: requests, calls, images."""
+"""What a colocated vLLM is asked for, as `eval.benchmarks.step` counts it: requests, calls, images."""
 
 import importlib.util
 import json
@@ -27,7 +27,7 @@ def counts(tmp_path_factory):
     sizes = ["--rows", ROWS, "--generations", GENERATIONS, "--image_tokens", 16, "--warmup", 0, "--batches", 2]
     settings = ["--repeats", 1, "--settings", '{"vade_posterior_init": "rollout"}', "--json", file]
     flags = ["--engine", "colocate", "--shape", "small", *sizes, *settings]
-    command = [sys.executable, "scripts/benchmark_step.py", *map(str, flags)]
+    command = [sys.executable, "-m", "eval.benchmarks.step", *map(str, flags)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
     runs = [json.loads(line) for line in file.read_text().splitlines()]

@@ -15,8 +15,8 @@ import numpy as np
 
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError
 from trl_vade.files import encode_document
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE, load_snapshot, save_snapshot
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import GroupOutcomes
 

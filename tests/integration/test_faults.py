@@ -85,6 +85,7 @@ def test_a_reward_function_that_misbehaves_stops_the_run_or_is_left_out_of_the_p
     )
 
 
+@pytest.mark.slow
 def test_sets_of_rows_with_little_to_choose_from_are_trained_on_and_described(bench):
     row = survived(bench, "rows", 5)
     assert row.note == "the run comes to its end and says what it sees"
@@ -120,6 +121,7 @@ def test_a_run_that_ends_elsewhere_is_told_from_the_undisturbed_one():
         benches.expect_equal({"step": "6", "weights": "a"}, {"step": "6", "weights": "b"})
 
 
+@pytest.mark.slow
 def test_a_kill_that_loses_something_counts(bench):
     """A checkpoint whose weights were overwritten, as no kill does it, is found."""
     runs = KilledRuns(bench, max_steps=2, save_total_limit=None)
@@ -147,6 +149,7 @@ def test_the_report_is_one_command_and_its_status_says_whether_anything_was_lost
     assert "5 tries, 0 lost" in finished.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_is_refused_where_it_should_go_on_counts(bench):
     runs = KilledRuns(bench, max_steps=2, save_total_limit=None)
     runs.look(runs.undisturbed)

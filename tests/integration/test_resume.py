@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from peft import LoraConfig
 
+from tests.support.marks import slow, slow_but
 from tests.support.rows import make_text_rows
 from tests.support.runs import (
     SMALL_RUN,
@@ -24,7 +25,7 @@ CASES = {
     "default": {},
     "uniform": {"vade_sampler": "uniform"},
     "greedy": {"vade_sampler": "greedy"},
-    "across epochs": {"max_steps": 14, "stop": 8},
+    "across epochs": {"max_steps": 10, "stop": 7},
     "at an epoch boundary": {"max_steps": 9, "stop": 6},
     "uniform at an epoch boundary": {"vade_sampler": "uniform", "max_steps": 9, "stop": 6},
     "two loader workers": {"dataloader_num_workers": 2},
@@ -71,9 +72,19 @@ def resumed_from(start, stop, *arguments, **changes):
     return resumed
 
 
-@pytest.mark.parametrize("case", CASES)
+DEFAULT = (
+    "default",
+    "across epochs",
+    "two iterations",
+    "accumulation of two generation batches",
+    "initial rollouts",
+    "adapters",
+)
+
+
+@pytest.mark.parametrize("case", slow_but(DEFAULT, CASES))
 def test_a_resumed_run_is_the_run_that_was_never_stopped(start, case):
-    changes = dict(CASES[case])
+    changes = {"max_steps": 6} | CASES[case]
     stop = changes.pop("stop", 3)
     changes["save_steps"] = stop  # a save takes longer than a step, and each that is made here is gone on from
     whole = whole_run(start, **changes)
@@ -97,11 +108,11 @@ def test_on_the_testbed_too(start, case):
     assert_same_end(resumed_from(start, stop, "testbed", **changes, save_strategy="no"), whole)
 
 
-@pytest.mark.parametrize("peft", [False, True])
+@pytest.mark.parametrize("peft", [False, slow(True)])
 def test_a_run_on_images_resumes_bit_for_bit(start, peft):
-    changes = {"max_steps": 5, "steps_per_generation": 2, "peft": peft}
+    changes = {"max_steps": 4, "steps_per_generation": 2, "peft": peft}
     whole = whole_run(start, "testbed", **changes)
-    start("parts", "testbed", callbacks=[StopAfter(4)], **changes).train()
+    start("parts", "testbed", callbacks=[StopAfter(3)], **changes).train()
     # Inside a generation batch, and between two. The later one first: going on from the other writes it again.
     for stop in (3, 2):
         assert_same_end(resumed_from(start, stop, "testbed", **changes), whole)
@@ -131,6 +142,7 @@ def checkpoints(trainer):
     return sorted(int(path.name.removeprefix("checkpoint-")) for path in paths)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_at_the_end_of_each_epoch_resumes_bit_for_bit(start):
     """Always between generation batches: TRL's sampler leaves out the rows that do not fill one."""
     changes = {"save_strategy": "epoch", "num_iterations": 2, "max_steps": -1, "num_train_epochs": 2}
@@ -158,6 +170,7 @@ def test_the_final_step_is_saved_and_the_run_can_be_made_longer(start):
     assert_same_end(longer, whole)
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_inside_a_generation_batch_resumes_bit_for_bit(
     text_model_path, text_rows, make_args, tmp_path
 ):

@@ -13,17 +13,17 @@ from datasets import load_dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scripts.mixture import parts as mixture_parts
+from scripts.mixture.build import build_mixture
+from scripts.mixture.conversations import Question
+from scripts.mixture.overlap import read_evaluation_sets
+from scripts.mixture.parts import Recipe
+from scripts.mixture.rows import DROPPED, Choice, features, key, prompt_text, row_name
+from scripts.mixture.sources import SOURCES, open_stream
 from tests.support.mixture_stand_ins import ONE_VISION, make_mirror, make_rows, picture, write_card, write_files
 from tests.support.rows import text_of
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, SourceSchemaError, SourceShortageError
-from trl_vade.mixture import parts as mixture_parts
-from trl_vade.mixture.build import build_mixture
-from trl_vade.mixture.conversations import Question
-from trl_vade.mixture.overlap import read_evaluation_sets
-from trl_vade.mixture.parts import Recipe
-from trl_vade.mixture.rows import DROPPED, Choice, features, key, prompt_text, row_name
-from trl_vade.mixture.sources import SOURCES, open_stream
 from trl_vade.rewards.functions import INSTRUCTION
 from trl_vade.rewards.verifiers import judge
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.mixture.conversations import (
+from scripts.mixture.conversations import (
     REASONS,
     Question,
     read_chartqa,
@@ -14,7 +14,7 @@ from trl_vade.mixture.conversations import (
     read_scienceqa,
     read_turn,
 )
-from trl_vade.mixture.question_text import normalised_question, split_question, without_instructions
+from scripts.mixture.question_text import normalised_question, split_question, without_instructions
 from trl_vade.rewards.verifiers import judge
 
 GEO_170K = (

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Pictures
 
+from scripts.mixture.overlap import EvaluationSets, image_fingerprint, read_evaluation_sets, report_rows
 from tests.support.mixture_stand_ins import FINAL, picture, write_card, write_files, write_math_vista
 from trl_vade.errors import ConfigurationError
-from trl_vade.mixture.overlap import EvaluationSets, image_fingerprint, read_evaluation_sets, report_rows
 
 TEXT = Value("string")
 QUESTION = "How many bars are taller than the green one?"

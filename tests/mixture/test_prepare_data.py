@@ -12,22 +12,18 @@ import yaml
 from datasets import load_dataset
 from transformers import AutoProcessor
 
+from scripts.mixture import command as script
+from scripts.mixture.build import build_mixture
+from scripts.mixture.overlap import read_evaluation_sets
+from scripts.mixture.parts import Recipe
+from scripts.mixture.sources import SOURCES
 from tests.mixture.test_build import Interrupted, content, interrupt_after
 from tests.support.loopback_hub import LoopbackHub, run_client
 from tests.support.mixture_stand_ins import make_mirror
-from tests.support.scripts import SCRIPTS, load, run
+from tests.support.scripts import SCRIPTS, run
 from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
-from trl_vade.mixture.build import build_mixture
-from trl_vade.mixture.overlap import read_evaluation_sets
-from trl_vade.mixture.parts import Recipe
-from trl_vade.mixture.sources import SOURCES
 
 BENCH = ["--evaluation_data", "AI4Math/MathVista@testmini"]
-
-
-@pytest.fixture(scope="module")
-def script():
-    return load("prepare_data")
 
 
 @pytest.fixture(scope="session")
@@ -45,12 +41,13 @@ def mirror(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def built(script, mirror, tmp_path_factory):
+def built(mirror, tmp_path_factory):
     folder = tmp_path_factory.mktemp("built")
     script.main(["--mirror", str(mirror), "--output_dir", str(folder), *BENCH])
     return folder
 
 
+@pytest.mark.slow
 def test_the_whole_mixture_has_9471_rows(built, cache):
     rows = load_dataset(str(built), cache_dir=cache)
     assert {split: part.num_rows for split, part in rows.items()} == {"train": 8524, "validation": 947}
@@ -60,7 +57,7 @@ def test_the_whole_mixture_has_9471_rows(built, cache):
 
 
 @pytest.mark.slow
-def test_built_again_after_an_interruption_it_is_the_same_to_the_byte(built, script, mirror, tmp_path, monkeypatch):
+def test_built_again_after_an_interruption_it_is_the_same_to_the_byte(built, mirror, tmp_path, monkeypatch):
     evaluation = read_evaluation_sets(BENCH[1:], mirror=mirror)
     recipe = Recipe(tuple(SOURCES.values()), evaluation=evaluation, mirror=mirror, save_every=300)
     arguments = recipe, tmp_path, script.TEMPLATE, script.command(script.parse(BENCH))
@@ -73,6 +70,7 @@ def test_built_again_after_an_interruption_it_is_the_same_to_the_byte(built, scr
     assert len(content(built)) == 2 + 2 + len(SOURCES)
 
 
+@pytest.mark.slow
 def test_the_card_has_the_command_and_the_counts(built):
     card = (built / "README.md").read_text()
     assert "python scripts/prepare_data.py --seed 0 --evaluation_data AI4Math/MathVista@testmini" in card
@@ -82,10 +80,10 @@ def test_the_card_has_the_command_and_the_counts(built):
 
 def test_the_dry_run_shows_every_source_and_loads_nothing():
     code = (
-        f"import sys; sys.path.insert(0, {str(SCRIPTS)!r}); import prepare_data; prepare_data.main(['--dry_run']);"
+        "import sys; from scripts.mixture.command import main; main(['--dry_run']);"
         "print(*[name for name in ('torch', 'datasets', 'huggingface_hub', 'pyarrow') if name in sys.modules])"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=SCRIPTS.parent)
     assert run.returncode == 0, run.stderr
     *table, loaded = run.stdout.split("\n")[:-1]
     assert loaded == ""
@@ -97,14 +95,14 @@ def test_the_dry_run_shows_every_source_and_loads_nothing():
     assert "train 8,524, validation 947" in text
 
 
-def test_the_dry_run_of_some_sources(script, capsys):
+def test_the_dry_run_of_some_sources(capsys):
     script.main(["--dry_run", "--sources", "geos", "tabmwp"])
     shown = capsys.readouterr().out
     assert "717 rows: math 498, chart 219" in shown
     assert "geo3k" not in shown
 
 
-def test_some_sources_with_another_instruction(script, mirror, tmp_path, capsys, cache):
+def test_some_sources_with_another_instruction(mirror, tmp_path, capsys, cache):
     flags = ["--mirror", str(mirror), "--output_dir", str(tmp_path), "--sources", "tabmwp"]
     flags += ["--instruction", "Be brief."]
     script.main(flags)
@@ -114,7 +112,7 @@ def test_some_sources_with_another_instruction(script, mirror, tmp_path, capsys,
     assert "--sources tabmwp --instruction 'Be brief.'" in (tmp_path / "README.md").read_text()
 
 
-def test_the_command_of_the_card_has_no_folder_of_this_machine(script, tmp_path):
+def test_the_command_of_the_card_has_no_folder_of_this_machine(tmp_path):
     bench = tmp_path / "bench"
     bench.mkdir()
     args = script.parse(
@@ -125,42 +123,42 @@ def test_the_command_of_the_card_has_no_folder_of_this_machine(script, tmp_path)
     )
 
 
-def test_a_source_that_is_named_twice_is_read_once(script):
+def test_a_source_that_is_named_twice_is_read_once():
     assert script.parse(["--sources", "geos", "tabmwp", "geos"]).sources == ["geos", "tabmwp"]
 
 
-def test_private_without_a_push_is_refused(script, capsys):
+def test_private_without_a_push_is_refused(capsys):
     with pytest.raises(SystemExit):
         script.parse(["--private"])
     assert "--push_to_hub" in capsys.readouterr().err
 
 
-def refusal(script, *arguments):
+def refusal(*arguments):
     with pytest.raises(SystemExit) as ended:
         script.main(list(map(str, arguments)))
     return str(ended.value)
 
 
-def test_what_cannot_work_ends_with_its_message(script, mirror, tmp_path):
+def test_what_cannot_work_ends_with_its_message(mirror, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    message = refusal(script, "--mirror", empty, "--output_dir", tmp_path / "out")
+    message = refusal("--mirror", empty, "--output_dir", tmp_path / "out")
     assert message.startswith("No mixture was made. The mirror")
     assert "no folder lmms-lab/LLaVA-OneVision-Data" in message
-    message = refusal(script, "--mirror", mirror, "--output_dir", tmp_path / "o", "--evaluation_data", "no/such_set")
+    message = refusal("--mirror", mirror, "--output_dir", tmp_path / "o", "--evaluation_data", "no/such_set")
     assert "--evaluation_data no/such_set" in message
 
 
-def test_without_a_network_it_says_which_repository_it_could_not_reach(script, tmp_path, caplog):
-    message = refusal(script, "--output_dir", tmp_path / "out", "--sources", "chartqa")
+def test_without_a_network_it_says_which_repository_it_could_not_reach(tmp_path, caplog):
+    message = refusal("--output_dir", tmp_path / "out", "--sources", "chartqa")
     assert "HuggingFaceM4/ChartQA" in message
     assert "nobody looks" in caplog.text
 
 
-def test_a_push_that_fails_leaves_the_files_and_says_how_to_push_them(script, mirror, tmp_path, cache):
+def test_a_push_that_fails_leaves_the_files_and_says_how_to_push_them(mirror, tmp_path, cache):
     folder = tmp_path / "out"
     flags = ["--mirror", mirror, "--output_dir", folder, "--sources", "tabmwp", "--push_to_hub", "you/mixture"]
-    message = refusal(script, *flags)  # the tests are offline
+    message = refusal(*flags)  # the tests are offline
     assert "whole, but not on the Hub" in message
     assert "--push_to_hub you/mixture" in message
     assert len(load_dataset(str(folder), split="train", cache_dir=cache)) == 197
@@ -195,6 +193,7 @@ def hub(tmp_path):
         yield running
 
 
+@pytest.mark.slow
 def test_from_the_hub_and_back_to_it(hub, tmp_path, cache):
     """The real client: streams the pinned revision, builds, pushes; another process reads what arrived."""
     script = [sys.executable, SCRIPTS / "prepare_data.py", "--sources", "tabmwp", "--output_dir", "out"]

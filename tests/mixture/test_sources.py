@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from datasets import ClassLabel, Features, Image, List, Value
 
+from scripts.mixture.sources import SOURCES, check_schema, kind_of, open_stream, state_of_mirror
 from tests.support.mixture_stand_ins import (
     CHART_QA,
     ONE_VISION,
@@ -18,7 +19,6 @@ from tests.support.mixture_stand_ins import (
     write_files,
 )
 from trl_vade.errors import ConfigurationError, SourceSchemaError
-from trl_vade.mixture.sources import SOURCES, check_schema, kind_of, open_stream, state_of_mirror
 
 TEXT = Value("string")
 

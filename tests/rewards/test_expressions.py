@@ -7,16 +7,17 @@ import threading
 
 import pytest
 
+from tests.support.marks import slow
+from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.rewards.expression_worker import as_latex
-from trl_vade.rewards.expressions import WORKERS, ExpressionJudge, equal_expressions, start_worker
+from trl_vade.rewards.expressions import JUDGE, WORKERS, ExpressionJudge, equal_expressions
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def judge():
-    judge = ExpressionJudge()
-    yield judge
-    judge.close()
+    """The one of this process: each worker imports sympy, and one will do for all tests."""
+    return JUDGE
 
 
 def test_equal_expressions_are_equal_and_others_are_not(judge):
@@ -50,7 +51,7 @@ def test_latex_is_left_as_it_is():
     assert as_latex(r"\frac{\pi}{2}\sin(x)+\sqrt{3}") == r"\frac{\pi}{2}\sin(x)+\sqrt{3}"
 
 
-@pytest.mark.parametrize("hostile", ["9^{9^{9^{9}}}", "10^{10^{10}}"])
+@pytest.mark.parametrize("hostile", ["9^{9^{9^{9}}}", slow("10^{10^{10}}")])
 def test_what_would_not_end_is_ended_and_the_next_question_is_answered(judge, hostile):
     before = judge.ended
     assert not judge.are_equal("x+1", hostile)
@@ -58,7 +59,9 @@ def test_what_would_not_end_is_ended_and_the_next_question_is_answered(judge, ho
     assert judge.are_equal("x+1", "1+x")
 
 
-@pytest.mark.parametrize("broken", ["(" * 300, "\\frac{1}{" * 50, "\\left(", "{" * 300, "\x00", "\\unknown{x}"])
+@pytest.mark.parametrize(
+    "broken", [slow("(" * 300), "\\frac{1}{" * 50, "\\left(", slow("{" * 300), "\x00", "\\unknown{x}"]
+)
 def test_what_the_parser_cannot_read_is_not_equal(judge, broken):
     assert not judge.are_equal("x+1", broken)
 
@@ -103,37 +106,33 @@ def test_a_worker_that_was_killed_is_replaced(judge):
 
 def test_a_worker_that_is_killed_again_and_again_is_an_error(judge, monkeypatch):
     def start_and_kill():
-        worker = start_worker()
+        worker = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         worker.kill()
         worker.wait()
         return worker
 
     monkeypatch.setattr("trl_vade.rewards.expressions.start_worker", start_and_kill)
     monkeypatch.setattr(judge, "_idle", [])
-    with pytest.raises(RuntimeError, match="ended twice"):
+    with refused(RuntimeError, names=["twice", "x+2"]):
         judge.are_equal("x+2", "2+x")
 
 
-def test_a_forked_process_starts_a_worker_of_its_own():
+def test_a_forked_process_starts_a_worker_of_its_own_and_none_is_left_when_the_process_ends():
     """A data loader's worker that shared the pipes would read the answers of others."""
     code = (
         "import os; from trl_vade.rewards.expressions import JUDGE;"
         "assert JUDGE.are_equal('x+1', '1+x'); pid = os.fork();"
         "ok = JUDGE.are_equal('x+2', '2+x'); JUDGE.close() if pid == 0 else None; os._exit(not ok) if pid == 0 else "
-        "print(ok, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+        "print(ok, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), JUDGE._idle[0].pid)"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert run.stdout.split() == ["True", "0"], run.stderr
-
-
-def test_no_worker_is_left_when_the_process_ends():
-    code = "from trl_vade.rewards.expressions import JUDGE; JUDGE.are_equal('x+1', '1+x'); print(JUDGE._idle[0].pid)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert run.returncode == 0
-    assert subprocess.run(["kill", "-0", run.stdout.strip()], capture_output=True).returncode != 0
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    *verdicts, worker = run.stdout.split()
+    assert verdicts == ["True", "0"], run.stderr
+    assert subprocess.run(["kill", "-0", worker], capture_output=True).returncode != 0
 
 
 def test_without_math_verify_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigurationError, match=r"trl-vade\[rewards\]"):
+    with refused(ConfigurationError, offers=["trl-vade[rewards]"]):
         ExpressionJudge().are_equal("x+1", "1+x")

@@ -1,53 +1,27 @@
-import inspect
+"""What each peer does by its paper; what it shares with every sampler is in test_every_sampler.py."""
+
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
-from trl_vade.samplers.base import PromptSampler
+from tests.support.refusals import refused
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError
 from trl_vade.samplers.peers import (
     BOTSSampler,
     DifficultyPoolSampler,
     GRESOSampler,
     MoPPSSampler,
-    OracleSampler,
     SECSampler,
 )
-from trl_vade.samplers.peers.base import mean_absolute_advantage, mixed_ratio
-from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
+from trl_vade.samplers.peers.base import mean_absolute_advantage
+from trl_vade.samplers.snapshot import state_digest
 
 
 def sec(num_samples, **kwargs):
     return SECSampler(num_samples, task=[f"kind {i % 3}" for i in range(num_samples)], **kwargs)
-
-
-def oracle(num_samples, **kwargs):
-    # Few values, so that there are ties to break.
-    return OracleSampler(num_samples, num_generations=8, pass_rate=np.arange(num_samples) % 4 / 4, **kwargs)
-
-
-PEERS = {
-    "mopps": MoPPSSampler,
-    "bots": BOTSSampler,
-    "sec": sec,
-    "difficulty_pools": DifficultyPoolSampler,
-    "greso": GRESOSampler,
-    "oracle": oracle,
-}
-every_peer = pytest.mark.parametrize("make", list(PEERS.values()), ids=list(PEERS))
-
-
-def fields(draw):
-    return [draw.sample_index, draw.sampled_pass_rate, draw.information_gain, draw.posterior_mean]
-
-
-def assert_same_draw(ours, theirs):
-    assert [array.tobytes() for array in fields(ours)] == [array.tobytes() for array in fields(theirs)]
 
 
 def run(sampler, num_steps, k=4, seed=0):
@@ -65,140 +39,6 @@ def known(sampler, pass_rate):
     return sampler
 
 
-def test_the_peers_import_numpy_alone():
-    code = (
-        "import sys, trl_vade.samplers.peers; heavy = {'torch', 'trl', 'transformers', 'datasets', 'scipy', 'safetensors'};"
-        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
-
-
-# What all peers have in common
-
-
-@every_peer
-def test_a_peer_is_a_prompt_sampler(make):
-    sampler = make(5)
-    assert isinstance(sampler, PromptSampler)
-    assert str(inspect.signature(sampler.draw)).startswith("(k: int, *, exclude: ")
-    assert {"coverage", "mean_pass_rate"} <= sampler.metrics().keys()
-    assert all(type(value) is float for value in sampler.metrics().values())
-
-
-@every_peer
-def test_a_draw_describes_distinct_rows(make):
-    sampler = run(make(20), 12)
-    mean = sampler.posterior.posterior_mean
-    draw = sampler.draw(7)
-    assert [array.shape for array in fields(draw)] == [(7,)] * 4
-    assert [array.dtype for array in fields(draw)] == [np.int64] + [np.float64] * 3
-    assert len(set(draw.sample_index.tolist())) == 7
-    np.testing.assert_allclose(draw.posterior_mean, mean[draw.sample_index], rtol=1e-14)
-    p = draw.sampled_pass_rate
-    gain = mixed_ratio(p, 8) if isinstance(sampler, OracleSampler) else p * (1 - p) ** 2
-    np.testing.assert_allclose(draw.information_gain, gain, rtol=1e-14)
-    assert not np.shares_memory(draw.sampled_pass_rate, draw.posterior_mean)
-
-
-@every_peer
-@settings(deadline=None, derandomize=True, max_examples=40)
-@given(data=st.data())
-def test_excluded_rows_are_not_chosen_and_all_others_can_be(make, data):
-    num_samples = data.draw(st.integers(1, 12))
-    exclude = data.draw(st.lists(st.integers(0, num_samples - 1), max_size=num_samples))  # repeats are allowed
-    left = set(range(num_samples)) - set(exclude)
-    sampler = make(num_samples, seed=data.draw(st.integers(0, 2**32)))
-    for _ in range(data.draw(st.integers(0, 4))):
-        trials = data.draw(st.lists(st.integers(0, 8), min_size=num_samples, max_size=num_samples))
-        successes = [data.draw(st.integers(0, most)) for most in trials]
-        sampler.observe(range(num_samples), successes, trials)
-        sampler.draw(data.draw(st.integers(1, num_samples)))
-    if left:
-        k = data.draw(st.integers(1, len(left)))
-        rows = sampler.draw(k, exclude=exclude).sample_index.tolist()
-        assert len(set(rows)) == k
-        assert set(rows) <= left
-        assert set(sampler.draw(len(left), exclude=exclude).sample_index.tolist()) == left
-    with pytest.raises(ConfigurationError, match=rf"k is {len(left) + 1}; .* from 1 to {len(left)}"):
-        sampler.draw(len(left) + 1, exclude=exclude)
-
-
-@every_peer
-@pytest.mark.parametrize("k", [0, -1, 6, 2.0, True, None])
-def test_a_refused_draw_changes_nothing(make, k):
-    sampler = run(make(5), 2)
-    before = state_digest(sampler)
-    with pytest.raises(ConfigurationError, match=r"k is .* from 1 to 5"):
-        sampler.draw(k)
-    with pytest.raises(ObservationError, match="sample_index holds"):
-        sampler.draw(1, exclude=[5])
-    assert state_digest(sampler) == before
-
-
-@every_peer
-@pytest.mark.parametrize("wrong", [([0, 0], [1, 1], [8, 8]), ([9], [1], [8]), ([0, 1], [9, 0], [8, 8])])
-def test_a_refused_observation_changes_nothing(make, wrong):
-    sampler = run(make(9), 6)
-    before = state_digest(sampler)
-    with pytest.raises(ObservationError):
-        sampler.observe(*wrong)
-    assert state_digest(sampler) == before
-
-
-@every_peer
-def test_a_step_without_a_score_is_a_step(make):
-    sampler = run(make(9), 6)
-    sampler.observe([], [], [])
-    sampler.observe([3], [0], [0])
-    assert sampler.posterior.step == 8
-    assert len(sampler.draw(9).sample_index) == 9
-
-
-@every_peer
-def test_a_draw_depends_on_the_seed_the_draw_number_and_the_state_alone(make):
-    first, again = make(60, seed=5), make(60, seed=5)
-    np.random.seed(0)
-    before = np.random.get_state()[1].tolist()
-    draws = [first.draw(10) for _ in range(3)]
-    assert np.random.get_state()[1].tolist() == before
-    np.random.seed(1)
-    for draw in draws:
-        assert_same_draw(draw, again.draw(10))
-    chosen = [draw.sample_index.tolist() for draw in draws]
-    assert chosen[0] != chosen[1] != chosen[2]
-    assert make(60, seed=6).draw(10).sample_index.tolist() != chosen[0]
-
-
-@every_peer
-@pytest.mark.parametrize("through", ["memory", "directory"])
-def test_after_loading_the_next_draws_are_the_same(make, through, tmp_path):
-    sampler = run(make(23, seed=9), 13)
-    state = sampler.state_dict()
-    if through == "directory":
-        save_snapshot(tmp_path, sampler)
-        state = load_snapshot(tmp_path).sampler_state
-    loaded = run(make(23, seed=9), 2, seed=5)  # it has done something else before
-    loaded.load_state_dict(state)
-    assert state_digest(loaded) == state_digest(sampler)
-    for step in range(5):
-        draw = sampler.draw(4)
-        assert_same_draw(draw, loaded.draw(4))
-        for each in (sampler, loaded):
-            each.observe(draw.sample_index, [step % 9, 0, 8, 3], [8, 8, 8, 8])
-    assert state_digest(loaded) == state_digest(sampler)
-
-
-@every_peer
-def test_a_saved_state_shares_nothing_with_the_sampler(make):
-    sampler = run(make(11), 5)
-    state = sampler.state_dict()
-    kept = state_digest(sampler)
-    run(sampler, 5)
-    loaded = make(11)
-    loaded.load_state_dict(state)
-    assert state_digest(loaded) == kept
-
-
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
@@ -206,13 +46,10 @@ def test_a_saved_state_shares_nothing_with_the_sampler(make):
         (BOTSSampler, {"decay": 0.3, "target": 0.6}),
         (DifficultyPoolSampler, {}),
         (GRESOSampler, {"target_zero_variance": 0.5}),
-        (OracleSampler, {"num_generations": 4, "gain": "symmetric"}),
     ],
 )
 def test_the_state_says_how_to_build_a_sampler_that_can_load_it(kind, arguments):
     sampler = kind(8, seed=3, **arguments)
-    if kind is OracleSampler:
-        sampler.set_pass_rates(np.arange(8) / 8)
     state = run(sampler, 3).state_dict()
     rebuilt = kind(state["posterior"]["num_samples"], seed=state["seed"], **state["settings"])
     rebuilt.load_state_dict(state)
@@ -220,29 +57,21 @@ def test_the_state_says_how_to_build_a_sampler_that_can_load_it(kind, arguments)
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "both_sides"),
+    ("ours", "theirs", "setting", "both_sides"),
     [
-        *[
-            (make(6), make(5), "num_samples is 5 in the saved state and 6 here")
-            for make in PEERS.values()
-            if make != sec
-        ],
-        *[(make(6, seed=1), make(6, seed=2), "seed is 2 in the saved state and 1 here") for make in PEERS.values()],
-        (BOTSSampler(6), MoPPSSampler(6), "kind is 'mopps' in the saved state and 'bots' here"),
-        (MoPPSSampler(6), MoPPSSampler(6, decay=0.2), "decay is 0.2 in the saved state and 0.5 here"),
-        (MoPPSSampler(6), MoPPSSampler(6, pool_factor=2), "pool_factor is 2 in the saved state and 8 here"),
-        (BOTSSampler(6), BOTSSampler(6, target=0.25), "target is 0.25 in the saved state and 0.5 here"),
-        (sec(6), sec(6, temperature=0.4), "temperature is 0.4 in the saved state and 1.0 here"),
-        (sec(6), SECSampler(6, task=range(6)), "task is '"),
-        (sec(6), sec(7), "task is '"),
-        (GRESOSampler(6), GRESOSampler(6, target_zero_variance=0.5), "target_zero_variance is 0.5"),
-        (oracle(6), oracle(6, gain="symmetric"), "gain is 'symmetric' in the saved state and 'ratio' here"),
+        (MoPPSSampler(6), MoPPSSampler(6, decay=0.2), "decay", (0.2, 0.5)),
+        (MoPPSSampler(6), MoPPSSampler(6, pool_factor=2), "pool_factor", (2, 8)),
+        (BOTSSampler(6), BOTSSampler(6, target=0.25), "target", (0.25, 0.5)),
+        (sec(6), sec(6, temperature=0.4), "temperature", (0.4, 1.0)),
+        (sec(6), SECSampler(6, task=range(6)), "task", ()),
+        (sec(6), sec(7), "task", ()),
+        (GRESOSampler(6), GRESOSampler(6, target_zero_variance=0.5), "target_zero_variance", (0.5,)),
     ],
 )
-def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(ours, theirs, both_sides):
+def test_the_state_under_another_setting_is_refused_by_naming_both_sides(ours, theirs, setting, both_sides):
     run(ours, 2)
     before = state_digest(ours)
-    with pytest.raises(SnapshotMismatchError, match=both_sides):
+    with refused(SnapshotMismatchError, names=[setting, *both_sides]):
         ours.load_state_dict(run(theirs, 5).state_dict())
     assert state_digest(ours) == before
 
@@ -262,70 +91,38 @@ WRONG_MEMORY = {
             ([0.5, 0.5], [0, 0, 0, 0, True]),
         ]
     ],
-    "oracle": [{"pass_rate": p} for p in ([0.5] * 4, [0.5, 0.5, 0.5, 0.5, 1.5], 0.5, [None] * 5, ["0.5"] * 5)],
 }
 
 
-@pytest.mark.parametrize("name", list(PEERS))
-def test_a_damaged_state_is_refused_and_changes_nothing(name):
-    sampler, state = run(PEERS[name](5), 3), run(PEERS[name](5), 8).state_dict()
-    before, posterior = state_digest(sampler), state["posterior"]
-    damaged = [
-        {field: value for field, value in state.items() if field != "seed"},
-        {field: value for field, value in state.items() if field != "memory"},
-        {field: value for field, value in state.items() if field != "kind"},
-        state | {"colour": "red"},
-        state | {"kind": np.zeros(2)},
-        state | {"seed": False},  # equal to 0, the seed here
-        state | {"settings": None},
-        state | {"posterior": posterior | {"alpha": -posterior["alpha"] - 1}},
-        state | {"posterior": None},
-        state | {"memory": None},
-        state | {"memory": {**state["memory"], "colour": "red"}},
-        [],
-        None,
-    ]
-    progress = [field for field in state if field in ("num_draws", "epoch", "position")]
-    damaged += [state | {field: value} for field in progress for value in (-1, 1.0, None, 2**63)]
-    damaged += [state | {"memory": memory} for memory in WRONG_MEMORY.get(name, [])]
-    damaged += [state | {"memory": {}}] if state["memory"] else []
-    for each in damaged:
-        with pytest.raises((SnapshotCorruptError, SnapshotMismatchError)):
-            sampler.load_state_dict(each)
+@pytest.mark.parametrize(("make", "memories"), [(sec, WRONG_MEMORY["sec"]), (GRESOSampler, WRONG_MEMORY["greso"])])
+def test_a_damaged_memory_is_refused_and_changes_nothing(make, memories):
+    sampler, state = run(make(5), 3), run(make(5), 8).state_dict()
+    before = state_digest(sampler)
+    for memory in memories:
+        with pytest.raises(SnapshotCorruptError):
+            sampler.load_state_dict(state | {"memory": memory})
         assert state_digest(sampler) == before
-    sampler.load_state_dict(state)
-
-
-@every_peer
-def test_bad_settings_are_refused_at_construction(make):
-    with pytest.raises(ConfigurationError, match="seed is -1"):
-        make(5, seed=-1)
-    with pytest.raises(ConfigurationError, match="num_samples"):
-        make(0)
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "names"),
     [
-        (lambda: MoPPSSampler(5, decay=1.5), r"decay is 1\.5"),
-        (lambda: MoPPSSampler(5, pool_factor=0), "pool_factor is 0"),
-        (lambda: MoPPSSampler(5, target=2), "target is 2"),
-        (lambda: BOTSSampler(5, decay=-0.1), r"decay is -0\.1"),
-        (lambda: BOTSSampler(5, target=None), "target is None"),
-        (lambda: SECSampler(5, task=["a"]), "task has shape"),
-        (lambda: SECSampler(5, task=None), "task has shape"),
-        (lambda: sec(5, learning_rate=2), "learning_rate is 2"),
-        (lambda: sec(5, temperature=0), "temperature is 0; it must be a finite number above 0"),
-        (lambda: sec(5, temperature=math.inf), "temperature is inf"),
-        (lambda: sec(5, temperature=True), "temperature is True"),
-        (lambda: GRESOSampler(5, target_zero_variance=-1), "target_zero_variance is -1"),
-        (lambda: OracleSampler(5, num_generations=1), "num_generations is 1"),
-        (lambda: OracleSampler(5, num_generations=8, gain="entropy"), "gain is 'entropy'"),
-        (lambda: OracleSampler(5, num_generations=8).draw(1), "call set_pass_rates"),
+        (lambda: MoPPSSampler(5, decay=1.5), ["decay", 1.5]),
+        (lambda: MoPPSSampler(5, pool_factor=0), ["pool_factor", 0]),
+        (lambda: MoPPSSampler(5, target=2), ["target", 2]),
+        (lambda: BOTSSampler(5, decay=-0.1), ["decay", -0.1]),
+        (lambda: BOTSSampler(5, target=None), ["target", None]),
+        (lambda: SECSampler(5, task=["a"]), ["task"]),
+        (lambda: SECSampler(5, task=None), ["task"]),
+        (lambda: sec(5, learning_rate=2), ["learning_rate", 2]),
+        (lambda: sec(5, temperature=0), ["temperature", 0]),
+        (lambda: sec(5, temperature=math.inf), ["temperature", "inf"]),
+        (lambda: sec(5, temperature=True), ["temperature", True]),
+        (lambda: GRESOSampler(5, target_zero_variance=-1), ["target_zero_variance", -1]),
     ],
 )
-def test_each_setting_is_checked(make, message):
-    with pytest.raises(ConfigurationError, match=message):
+def test_each_setting_is_checked(make, names):
+    with refused(ConfigurationError, names=names):
         make()
 
 
@@ -559,56 +356,3 @@ def test_greso_aims_at_the_share_of_groups_without_a_gradient():
         sampler.observe([0], [8], [8])
     assert p() == [0.05, 0.95]
     assert (sampler.metrics()["p_easy"], sampler.metrics()["p_hard"]) == (0.05, 0.95)
-
-
-# The oracle
-
-
-def test_the_oracle_takes_the_largest_gain():
-    pass_rate = [0.0, 0.25, 0.5, 0.9, 1.0]
-    sampler = OracleSampler(5, num_generations=4, pass_rate=pass_rate)
-    draw = sampler.draw(3)
-    assert draw.sample_index.tolist() == [2, 1, 3]
-    assert draw.sampled_pass_rate.tolist() == [0.5, 0.25, 0.9]
-    # 1 - 2/16; 1 - 1/256 - 81/256; 1 - 0.6561 - 0.0001
-    np.testing.assert_allclose(draw.information_gain, [0.875, 0.6796875, 0.3438], rtol=1e-12)
-    symmetric = OracleSampler(5, num_generations=4, pass_rate=pass_rate, gain="symmetric").draw(3)
-    np.testing.assert_allclose(symmetric.information_gain, [0.25, 0.1875, 0.09], rtol=1e-12)
-    asymmetric = OracleSampler(5, num_generations=4, pass_rate=pass_rate, gain="asymmetric").draw(3)
-    assert asymmetric.sample_index.tolist() == [1, 2, 3]  # 9/64, 8/64, 0.009
-
-
-def test_the_oracle_follows_the_pass_rates_and_not_the_outcomes():
-    sampler = OracleSampler(3, num_generations=8, pass_rate=[0.5, 0.0, 1.0])
-    assert sampler.draw(1).sample_index.tolist() == [0]
-    known(sampler, [0.0, 0.5, 0.5])
-    assert sampler.draw(1).sample_index.tolist() == [0]
-    told = np.array([1.0, 0.5, 0.0])
-    sampler.set_pass_rates(told)
-    told[:] = 0.0
-    assert sampler.draw(1).sample_index.tolist() == [1]
-
-
-def test_the_oracle_breaks_ties_by_its_own_stream():
-    # 0.3 and 0.7 have the same ratio in all but the last bit
-    sampler = OracleSampler(20, num_generations=8, pass_rate=[0.3, 0.7] * 10)
-    counts = np.bincount(np.concatenate([sampler.draw(5).sample_index for _ in range(2000)]), minlength=20)
-    assert np.abs(counts - 500).max() < 4.5 * math.sqrt(2000 * 0.25 * 0.75)
-
-
-@pytest.mark.parametrize("wrong", [[0.5] * 4, [0.5] * 4 + [1.5], [0.5] * 4 + [math.nan], [-0.1] * 5, 0.5, ["a"] * 5])
-def test_the_oracle_refuses_what_are_no_pass_rates(wrong):
-    sampler = oracle(5)
-    before = state_digest(sampler)
-    with pytest.raises(ObservationError, match="pass_rate"):
-        sampler.set_pass_rates(wrong)
-    assert state_digest(sampler) == before
-
-
-@settings(deadline=None, derandomize=True, max_examples=60)
-@given(pass_rate=st.lists(st.floats(0, 1), min_size=1, max_size=30), generations=st.integers(2, 16), data=st.data())
-def test_no_other_batch_has_a_larger_ratio(pass_rate, generations, data):
-    k = data.draw(st.integers(1, len(pass_rate)))
-    draw = OracleSampler(len(pass_rate), num_generations=generations, pass_rate=pass_rate).draw(k)
-    best = sorted((1 - p**generations - (1 - p) ** generations for p in pass_rate), reverse=True)[:k]
-    assert draw.information_gain.sum() == pytest.approx(sum(best), abs=1e-9)

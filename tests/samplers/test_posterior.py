@@ -7,7 +7,7 @@ from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorrup
 from trl_vade.samplers.counts import LARGE
 from trl_vade.samplers.posterior import BetaPosterior
 
-exhaustive = settings(deadline=None, derandomize=True, max_examples=40)
+exhaustive = settings(deadline=None, derandomize=True, max_examples=20)
 decays = st.floats(0.0, 1.0)
 
 
@@ -152,7 +152,7 @@ def test_an_unsampled_decay_of_zero_keeps_only_the_current_step():
 def test_lazy_decay_equals_eager_decay_over_hundreds_of_steps(seed, decay_sampled, decay_unsampled):
     posterior = BetaPosterior(12, decay_sampled=decay_sampled, decay_unsampled=decay_unsampled)
     alpha, beta = np.zeros(12), np.zeros(12)
-    for rows, successes, trials in random_steps(seed, 12, 300):
+    for rows, successes, trials in random_steps(seed, 12, 200):
         posterior.observe(rows, successes, trials)
         for row in range(12):  # equations 5 and 6 as written
             group = np.flatnonzero((rows == row) & (trials > 0))

@@ -1,3 +1,5 @@
+"""A sampler as two files, to the byte; damage at random is in tests/integration/fuzz.py, a few damaged files here."""
+
 import hashlib
 import json
 import os
@@ -8,8 +10,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save
 
+from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
 from trl_vade.files import encode_document
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers import snapshot as snapshot_module
 from trl_vade.samplers.snapshot import (
     FORMAT_VERSION,
@@ -19,7 +23,6 @@ from trl_vade.samplers.snapshot import (
     save_snapshot,
     state_digest,
 )
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 
 
 def small_sampler(steps=2):
@@ -176,7 +179,7 @@ def test_a_state_that_is_no_json_has_no_digest():
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, np.float64, b"bytes"])
 def test_metadata_that_is_not_strict_json_is_refused_before_anything_is_written(tmp_path, value):
-    with pytest.raises(ConfigurationError, match="strict JSON"):
+    with refused(ConfigurationError, names=["JSON"]):
         save_snapshot(tmp_path / "new", small_sampler(), metadata={"value": value})
     assert not (tmp_path / "new").exists()
 
@@ -263,62 +266,56 @@ def test_a_half_written_pending_json_is_passed_over(tmp_path):
 def test_a_missing_file_is_named_with_the_one_that_is_there(tmp_path, missing, there):
     save_snapshot(tmp_path, small_sampler())
     (tmp_path / missing).unlink()
-    with pytest.raises(SnapshotNotFoundError, match=f"{missing} is not in .*{there} is there without it"):
+    with refused(SnapshotNotFoundError, names=[missing, there]):
         load_snapshot(tmp_path)
 
 
 def test_an_empty_or_missing_directory_holds_no_snapshot(tmp_path):
     (tmp_path / "file").write_text("")
     for directory in (tmp_path, tmp_path / "nowhere", tmp_path / "file"):
-        with pytest.raises(SnapshotNotFoundError, match=f"{POSTERIOR_FILE} is not in .*nor is {METADATA_FILE}"):
+        with refused(SnapshotNotFoundError, names=[POSTERIOR_FILE, METADATA_FILE, directory]):
             load_snapshot(directory)
 
 
-def test_every_truncation_of_either_file_is_recognised(tmp_path):
+@pytest.mark.parametrize("name", [POSTERIOR_FILE, METADATA_FILE])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:60] + bytes([content[60] ^ 0x10]) + content[61:],
+        lambda content: content[:-7] + bytes([content[-7] ^ 0x10]) + content[-6:],
+    ],
+    ids=["empty", "half", "a byte at the start", "a byte at the end"],
+)
+def test_a_damaged_file_is_recognised(tmp_path, name, damage):
     save_snapshot(tmp_path, small_sampler())
-    for name in (POSTERIOR_FILE, METADATA_FILE):
-        content = (tmp_path / name).read_bytes()
-        for length in range(0, len(content) - 2, 3):
-            (tmp_path / name).write_bytes(content[:length])
-            with pytest.raises(SnapshotCorruptError):
-                load_snapshot(tmp_path)
-        (tmp_path / name).write_bytes(content)
-    load_snapshot(tmp_path)
-
-
-def test_every_flipped_byte_of_the_posterior_is_recognised(tmp_path):
-    save_snapshot(tmp_path, small_sampler())
-    content = (tmp_path / POSTERIOR_FILE).read_bytes()
-    for position in range(len(content)):
-        damaged = bytearray(content)
-        damaged[position] ^= 0x10
-        (tmp_path / POSTERIOR_FILE).write_bytes(damaged)
-        with pytest.raises(SnapshotCorruptError, match="They must agree"):
-            load_snapshot(tmp_path)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(damage(content))
+    with refused(SnapshotCorruptError, names=[name]):
+        load_snapshot(tmp_path)
 
 
 def test_files_of_different_steps_are_recognised(tmp_path):
     save_snapshot(tmp_path / "one", small_sampler(1))
     save_snapshot(tmp_path / "four", small_sampler(4))
     (tmp_path / "one" / POSTERIOR_FILE).replace(tmp_path / "four" / POSTERIOR_FILE)
-    with pytest.raises(SnapshotCorruptError, match=r"step 1, and .* step 4"):
+    with refused(SnapshotCorruptError, names=["step 1", "step 4"]):
         load_snapshot(tmp_path / "four")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "3", "{}", '{"format_version": "1"}', '{"format_version": 0}']
-)
+@pytest.mark.parametrize("text", ["[]", "{}", '{"format_version": "1"}'])
 def test_a_json_that_is_no_description_is_recognised(tmp_path, text):
     save_snapshot(tmp_path, small_sampler())
     (tmp_path / METADATA_FILE).write_text(text)
-    with pytest.raises(SnapshotCorruptError, match="not a description of a snapshot"):
+    with refused(SnapshotCorruptError, names=[METADATA_FILE]):
         load_snapshot(tmp_path)
 
 
 def test_a_json_with_nan_is_refused(tmp_path):
     save_snapshot(tmp_path, small_sampler())
     edit(tmp_path / METADATA_FILE, lambda document: document["metadata"].update(score=float("nan")), sign=False)
-    with pytest.raises(SnapshotCorruptError, match="NaN is not JSON"):
+    with refused(SnapshotCorruptError, names=["NaN", "JSON"]):
         load_snapshot(tmp_path)
 
 
@@ -326,7 +323,7 @@ def test_a_json_with_nan_is_refused(tmp_path):
 def test_a_missing_field_is_named(tmp_path, field):
     save_snapshot(tmp_path, small_sampler())
     edit(tmp_path / METADATA_FILE, lambda document: document.pop(field))
-    with pytest.raises(SnapshotCorruptError, match=rf"missing fields \['{field}'\]"):
+    with refused(SnapshotCorruptError, names=[field]):
         load_snapshot(tmp_path)
 
 
@@ -343,14 +340,6 @@ EDITS = [
 
 
 @pytest.mark.parametrize(("change", "reason"), EDITS)
-def test_an_edited_json_is_recognised(tmp_path, change, reason):
-    save_snapshot(tmp_path, small_sampler())
-    edit(tmp_path / METADATA_FILE, change, sign=False)
-    with pytest.raises(SnapshotCorruptError, match="a value was altered"):
-        load_snapshot(tmp_path)
-
-
-@pytest.mark.parametrize(("change", "reason"), EDITS)
 def test_a_json_that_contradicts_itself_is_recognised_although_it_is_signed(tmp_path, change, reason):
     save_snapshot(tmp_path, small_sampler())
     edit(tmp_path / METADATA_FILE, change)
@@ -363,7 +352,7 @@ def test_an_edit_that_contradicts_nothing_is_recognised_all_the_same(tmp_path, n
     """Before the JSON had a digest of its own, another seed was another run, and nobody knew."""
     save_snapshot(tmp_path, small_sampler())
     edit(tmp_path / METADATA_FILE, lambda document: document["sampler"].update({name: 8}), sign=False)
-    with pytest.raises(SnapshotCorruptError, match="a value was altered"):
+    with refused(SnapshotCorruptError, names=[METADATA_FILE, "document_sha256"]):
         load_snapshot(tmp_path)
 
 
@@ -379,7 +368,7 @@ def test_a_newer_format_asks_for_an_upgrade(tmp_path):
     save_snapshot(tmp_path, small_sampler())
     # It may have any fields at all; the version is judged first.
     (tmp_path / METADATA_FILE).write_text(json.dumps({"format_version": FORMAT_VERSION + 1}))
-    with pytest.raises(SnapshotMismatchError, match="Upgrade trl_vade"):
+    with refused(SnapshotMismatchError, names=[FORMAT_VERSION + 1, FORMAT_VERSION], offers=["Upgrade"]):
         load_snapshot(tmp_path)
 
 
@@ -415,7 +404,7 @@ def test_tensors_that_numpy_cannot_hold_are_refused(tmp_path, entry):
     (tmp_path / POSTERIOR_FILE).write_bytes(data)
     digest = hashlib.sha256(data).hexdigest()
     edit(tmp_path / METADATA_FILE, lambda document: document.update(posterior_sha256=digest))
-    with pytest.raises(SnapshotCorruptError, match="not a safetensors file of numpy arrays"):
+    with refused(SnapshotCorruptError, names=[POSTERIOR_FILE]):
         load_snapshot(tmp_path)
 
 
@@ -423,7 +412,7 @@ def test_a_step_that_is_no_number_at_all_is_no_second_error(tmp_path):
     save_snapshot(tmp_path, small_sampler())
     content = (tmp_path / POSTERIOR_FILE).read_bytes()
     (tmp_path / POSTERIOR_FILE).write_bytes(content.replace(b'"2"', b"1e999"))
-    with pytest.raises(SnapshotCorruptError, match="They must agree"):
+    with refused(SnapshotCorruptError, names=[POSTERIOR_FILE, METADATA_FILE]):
         load_snapshot(tmp_path)
 
 
@@ -431,7 +420,7 @@ def test_a_step_that_is_no_number_at_all_is_no_second_error(tmp_path):
 def test_a_format_version_that_only_equals_one_is_refused(tmp_path, version):
     save_snapshot(tmp_path, small_sampler())
     edit(tmp_path / METADATA_FILE, lambda document: document.update(format_version=version))
-    with pytest.raises(SnapshotCorruptError, match=f"format_version {version}"):
+    with refused(SnapshotCorruptError, names=["format_version", version]):
         load_snapshot(tmp_path)
 
 
@@ -478,7 +467,7 @@ def test_of_a_sampler_that_has_seen_nothing_no_key_is_saved_but_that_there_are_k
     ids=["int32", "float64", "too few", "too many", "a column"],
 )
 def test_keys_that_could_not_be_joined_are_refused_before_anything_is_written(tmp_path, sample_key):
-    with pytest.raises(ConfigurationError, match="a number for each of the 5 rows"):
+    with refused(ConfigurationError, names=["sample_key", sample_key.dtype], offers=[5]):
         save_snapshot(tmp_path / "new", small_sampler(), sample_key=sample_key)
     assert not (tmp_path / "new").exists()
 
@@ -489,7 +478,7 @@ def test_a_file_with_other_keys_is_refused_whatever_its_digest(tmp_path, sample_
     rewrite(tmp_path, sample_key=KEYS[[1, 3]])
     load_snapshot(tmp_path)
     rewrite(tmp_path, sample_key=sample_key)
-    with pytest.raises(SnapshotCorruptError, match="holds a sample_key of"):
+    with refused(SnapshotCorruptError, names=["sample_key", sample_key.dtype]):
         load_snapshot(tmp_path)
 
 

@@ -1,3 +1,5 @@
+"""Thompson and uniform sampling by themselves; what every sampler does alike is in test_every_sampler.py."""
+
 import subprocess
 import sys
 import tempfile
@@ -8,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
 from trl_vade.samplers.strata import Strata
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 from trl_vade.samplers.uniform import stock_order
 
 exhaustive = settings(deadline=None, derandomize=True, max_examples=60)
@@ -41,54 +44,17 @@ def test_the_samplers_import_without_torch():
 
 
 @both
-def test_a_draw_describes_distinct_rows(kind):
-    sampler = run(kind(20), 10)
-    mean = sampler.posterior.posterior_mean
-    draw = sampler.draw(7)
-    assert [array.shape for array in fields(draw)] == [(7,)] * 4
-    assert [array.dtype for array in fields(draw)] == [np.int64] + [np.float64] * 3
-    assert len(set(draw.sample_index.tolist())) == 7
-    assert draw.posterior_mean.tolist() == mean[draw.sample_index].tolist()
-    p = draw.sampled_pass_rate
-    np.testing.assert_allclose(draw.information_gain, p * (1 - p) ** 2, rtol=1e-15)
-
-
-@both
-def test_all_rows_can_be_drawn_at_once(kind):
-    assert sorted(kind(9).draw(9).sample_index.tolist()) == list(range(9))
-
-
-@both
-@pytest.mark.parametrize("k", [0, -1, 6, 2.0, True, None])
-def test_a_draw_of_no_rows_or_too_many_is_refused_and_changes_nothing(kind, k):
-    sampler = kind(5)
-    before = state_digest(sampler)
-    with pytest.raises(ConfigurationError, match=r"k is .* from 1 to 5"):
-        sampler.draw(k)
-    assert state_digest(sampler) == before
-
-
-@both
-@pytest.mark.parametrize("seed", [-1, 2**63, 1.0, None, True])
-def test_a_seed_outside_its_range_is_refused(kind, seed):
-    with pytest.raises(ConfigurationError, match="seed is"):
-        kind(5, seed=seed)
-
-
-@both
 def test_bad_settings_are_refused_at_construction(kind):
-    with pytest.raises(ConfigurationError, match="decay_sampled"):
+    with refused(ConfigurationError, names=["decay_sampled", 1.5]):
         kind(5, decay_sampled=1.5)
-    with pytest.raises(ConfigurationError, match="decay_unsampled"):
+    with refused(ConfigurationError, names=["decay_unsampled", -0.5]):
         kind(5, decay_unsampled=-0.5)
-    with pytest.raises(ConfigurationError, match="num_samples"):
-        kind(0)
 
 
 def test_an_unknown_gain_or_greedy_setting_is_refused():
-    with pytest.raises(ConfigurationError, match="'entropy'"):
+    with refused(ConfigurationError, names=["gain", "entropy"], offers=["symmetric", "asymmetric"]):
         ThompsonSampler(5, gain="entropy")
-    with pytest.raises(ConfigurationError, match="greedy is 1"):
+    with refused(ConfigurationError, names=["greedy", 1]):
         ThompsonSampler(5, greedy=1)
 
 
@@ -232,88 +198,35 @@ def test_outcomes_never_change_a_uniform_choice():
     assert informed.metrics()["mean_pass_rate"] > 0.6
 
 
-def test_writing_to_a_draw_does_not_change_the_order():
-    sampler = UniformSampler(6, seed=4)
-    start = sampler.state_dict()
-    sampler.draw(6).sample_index[:] = 0
-    sampler.load_state_dict(start)
-    assert sampler.draw(6).sample_index.tolist() == stock_order(6, 4, 0).tolist()
-
-
 def test_more_rows_than_torch_shuffles_in_this_way_are_refused():
-    with pytest.raises(ConfigurationError, match=r"num_samples is 214748364; .* to 214748363"):
+    with refused(ConfigurationError, names=["num_samples", 214748364], offers=[214748363]):
         UniformSampler(2**32 // 20)
 
 
 # State
 
 
-@both
-@pytest.mark.parametrize("through", ["memory", "directory"])
-def test_after_loading_the_next_draws_are_the_same(kind, through, tmp_path):
-    sampler = run(kind(23, seed=9), 13)
-    state = sampler.state_dict()
-    if through == "directory":
-        save_snapshot(tmp_path, sampler)
-        state = load_snapshot(tmp_path).sampler_state
-    loaded = run(kind(23, seed=9), 2, seed=5)  # it has done something else before
-    loaded.load_state_dict(state)
-    assert state_digest(loaded) == state_digest(sampler)
-    for step in range(20):
-        draw = sampler.draw(4)
-        assert_same_draw(draw, loaded.draw(4))
-        for each in (sampler, loaded):
-            each.observe(draw.sample_index, [step % 9, 0, 8, 3], [8, 8, 8, 8])
-
-
-@both
-def test_the_state_says_how_to_build_a_sampler_that_can_load_it(kind):
-    sampler = run(kind(8, seed=3, decay_sampled=0.5), 3)
-    state = sampler.state_dict()
-    rebuilt = kind(state["posterior"]["num_samples"], seed=state["seed"], **state["settings"])
-    rebuilt.load_state_dict(state)
-    assert state_digest(rebuilt) == state_digest(sampler)
+STRATIFIED = ThompsonSampler(5, seed=1, stratify=list("ababa"))
 
 
 @pytest.mark.parametrize(
-    ("other", "both_sides"),
+    ("ours", "theirs", "names"),
     [
-        (ThompsonSampler(6, seed=1), "num_samples is 6 in the saved state and 5 here"),
-        (ThompsonSampler(5, seed=2), "seed is 2 in the saved state and 1 here"),
-        (ThompsonSampler(5, seed=1, gain="symmetric"), "gain is 'symmetric' in the saved state and 'asymmetric' here"),
-        (ThompsonSampler(5, seed=1, greedy=True), "greedy is True in the saved state and False here"),
-        (ThompsonSampler(5, seed=1, decay_sampled=0.5), "decay_sampled is 0.5 in the saved state and 0.2 here"),
-        (ThompsonSampler(5, seed=1, decay_unsampled=0.5), "decay_unsampled is 0.5 in the saved state and 0.999 here"),
-        (UniformSampler(5, seed=1), "kind is 'uniform' in the saved state and 'thompson' here"),
-        (ThompsonSampler(5, seed=1, stratify=[0, 0, 1, 1, 1]), r"stratify is '\w{64}' in the saved .* and None here"),
+        (ThompsonSampler(5, seed=1), {"gain": "symmetric"}, ["gain", "symmetric", "asymmetric"]),
+        (ThompsonSampler(5, seed=1), {"greedy": True}, ["greedy", True, False]),
+        (ThompsonSampler(5, seed=1), {"decay_sampled": 0.5}, ["decay_sampled", 0.5, 0.2]),
+        (ThompsonSampler(5, seed=1), {"decay_unsampled": 0.5}, ["decay_unsampled", 0.5, 0.999]),
+        (ThompsonSampler(5, seed=1), {"stratify": [0, 0, 1, 1, 1]}, ["stratify", None]),
+        (STRATIFIED, {}, ["stratify", None]),
+        (STRATIFIED, {"stratify": list("aabbb")}, ["stratify"]),
     ],
 )
-def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(other, both_sides):
-    sampler = run(ThompsonSampler(5, seed=1), 3)
-    before = state_digest(sampler)
-    with pytest.raises(SnapshotMismatchError, match=both_sides):
-        sampler.load_state_dict(other.state_dict())
-    assert state_digest(sampler) == before
-
-
-@pytest.mark.parametrize(
-    ("other", "both_sides"),
-    [
-        (ThompsonSampler(5, seed=1), r"stratify is None in the saved state and '\w{64}' here"),
-        (
-            ThompsonSampler(5, seed=1, stratify=list("aabbb")),
-            r"stratify is '\w{64}' in the saved state and '\w{64}' here",
-        ),
-        (UniformSampler(5, seed=1), "kind is 'uniform' in the saved state and 'thompson' here"),
-    ],
-)
-def test_a_stratified_sampler_refuses_the_state_of_another_one_by_naming_both_sides(other, both_sides):
-    sampler = run(ThompsonSampler(5, seed=1, stratify=list("ababa")), 3)
-    before = state_digest(sampler)
-    with pytest.raises(SnapshotMismatchError, match=both_sides) as refusal:
-        sampler.load_state_dict(other.state_dict())
-    assert "release" not in str(refusal.value)
-    assert state_digest(sampler) == before
+def test_the_state_under_another_setting_is_refused_by_naming_both_sides(ours, theirs, names):
+    before = state_digest(run(ours, 3))
+    with refused(SnapshotMismatchError, names=names) as refusal:
+        ours.load_state_dict(ThompsonSampler(5, seed=1, **theirs).state_dict())
+    assert "release" not in str(refusal.value)  # another release would say the same
+    assert state_digest(ours) == before
 
 
 def test_without_strata_the_state_is_that_of_earlier_releases():
@@ -324,39 +237,15 @@ def test_without_strata_the_state_is_that_of_earlier_releases():
     }
 
 
-@both
-def test_a_damaged_state_is_refused_and_changes_nothing(kind):
-    sampler = run(kind(5), 3)
-    before, state = state_digest(sampler), run(kind(5), 8).state_dict()
-    posterior = state["posterior"]
-    damaged = [
-        {name: value for name, value in state.items() if name != "seed"},
-        state | {"colour": "red"},
-        state | {"seed": np.zeros(2)},
-        state | {"seed": False},  # equal to 0, the seed here
-        state | {"settings": {}},
-        state | {"settings": None},
-        state | {"posterior": posterior | {"alpha": -posterior["alpha"] - 1}},
-        state | {"posterior": None},
-        [],
-    ]
-    progress = [name for name in state if name in ("num_draws", "epoch", "position")]
-    damaged += [state | {name: value} for name in progress for value in (-1, 1.0, None, 2**63)]
-    for each in damaged:
-        with pytest.raises((SnapshotCorruptError, SnapshotMismatchError)):
-            sampler.load_state_dict(each)
-        assert state_digest(sampler) == before
-
-
 def test_a_position_beyond_the_epoch_is_refused():
     sampler = UniformSampler(5)
-    with pytest.raises(SnapshotCorruptError, match="position is 6"):
+    with refused(SnapshotCorruptError, names=["position", 6]):
         sampler.load_state_dict(sampler.state_dict() | {"position": 6})
 
 
 def test_an_epoch_that_would_take_forever_to_find_is_refused():
     sampler = UniformSampler(2)
-    with pytest.raises(SnapshotCorruptError, match="epoch is 1000000000"):
+    with refused(SnapshotCorruptError, names=["epoch", 10**9]):
         sampler.load_state_dict(sampler.state_dict() | {"epoch": 10**9})
     alone = UniformSampler(1)
     alone.load_state_dict(alone.state_dict() | {"epoch": 2**30})  # one row has one order
@@ -462,7 +351,7 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
 
 TestSamplerAgainstDictionary = SamplerAgainstDictionary.TestCase
 TestSamplerAgainstDictionary.settings = settings(
-    deadline=None, derandomize=True, max_examples=40, stateful_step_count=30
+    deadline=None, derandomize=True, max_examples=15, stateful_step_count=30
 )
 
 

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from trl import ModelConfig, TrlParser
 
+from scripts.mixture import command
 from tests.support.scripts import load
 from trl_vade.cli.plan.counts import make_plan, planned_config
 from trl_vade.cli.plan.launch import read_launch
@@ -148,7 +149,7 @@ def test_the_rewards_exist_and_one_of_them_says_what_is_right(name, train_vade):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_data_is_what_prepare_data_makes_by_default(name):
     settings = settings_of(name)
-    assert settings["dataset_name"] == load("prepare_data").parse([]).output_dir
+    assert settings["dataset_name"] == command.parse([]).output_dir
     assert settings["dataset_test_split"] == "validation"
     assert settings["vade_max_prompt_length"] == settings["vllm_max_model_length"] - settings["max_completion_length"]
 

@@ -69,19 +69,6 @@ def test_a_benchmark_that_cannot_work_is_refused_before_a_model_is_loaded(train_
         train_vade.run([*flags, "--lmms_tasks", "mathvistas", "--plan"])
 
 
-def test_a_finished_run_with_other_arguments_is_not_taken_for_this_comparisons(tmp_path):
-    comparison = load("compare_samplers")
-    (tmp_path / "vade_summary.json").write_text('{"rollouts": 1}')
-    asked_for = ["--vade_sampler", "thompson", "--seed", "0", "--output_name", "with a space"]
-    (tmp_path / "arguments.json").write_text(json.dumps(asked_for))
-    assert comparison.run("thompson", 0, tmp_path, ["--output_name", "with a space"]) == {"rollouts": 1}
-    with pytest.raises(SystemExit, match=r"finished run with the arguments .*0.* asks for .*1e-3"):
-        comparison.run("thompson", 0, tmp_path, ["--learning_rate", "1e-3"])
-    (tmp_path / "arguments.json").unlink()
-    with pytest.raises(SystemExit, match="None"):
-        comparison.run("thompson", 0, tmp_path, [])
-
-
 @pytest.mark.slow
 def test_the_quickstart_runs_as_vanilla_grpo_and_resumes(train_vade, tmp_path):
     flags = ["--vade_sampler", "uniform", "--max_steps", 4, "--save_steps", 2, "--eval_steps", 4]
@@ -98,25 +85,3 @@ def test_the_quickstart_runs_as_vanilla_grpo_and_resumes(train_vade, tmp_path):
     resumed = json.loads((tmp_path / "vade_summary.json").read_text())
     for name in ("rollouts", "effective_gradient_ratio", "validation"):
         assert resumed[name] == whole[name]
-
-
-@pytest.mark.slow
-def test_the_comparison_runs_each_sampler_once_for_each_seed_and_not_again(tmp_path):
-    flags = ["--samplers", "thompson", "uniform", "--seeds", 3, "--output_dir", tmp_path, "--", "--max_steps", 2]
-    flags += ["--per_device_train_batch_size", 64, "--eval_strategy", "no", "--eval_on_start", "false"]
-    table = run("compare_samplers.py", *flags)
-    assert "effective gradient ratio" in table
-    before = (tmp_path / "thompson-3" / "vade_summary.json").stat().st_mtime_ns
-    run("compare_samplers.py", *flags)
-    assert (tmp_path / "thompson-3" / "vade_summary.json").stat().st_mtime_ns == before
-    assert set(json.loads((tmp_path / "comparison.json").read_text())) == {"thompson", "uniform"}
-
-
-@pytest.mark.slow
-def test_the_overhead_benchmark_counts_a_decode_for_each_row_of_ours(tmp_path):
-    flags = ["--repeats", 1, "--steps", 2, "--rows", 4, "--num_generations", 4, "--output", tmp_path / "figures.json"]
-    run("benchmark_overhead.py", *flags)
-    figures = json.loads((tmp_path / "figures.json").read_text())
-    # The stock loader decodes the first entry of a list of images once more (datasets 5.2), hence twice 16.
-    assert figures["thompson"]["decodes_per_batch"] == figures["uniform"]["decodes_per_batch"] == [4]
-    assert figures["stock"]["decodes_per_batch"][0] >= 32

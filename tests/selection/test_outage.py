@@ -1,3 +1,5 @@
+"""The guard against reward outages: by hand, by properties, and on healthy runs that must raise no alarm."""
+
 import json
 
 import numpy as np
@@ -6,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.support.marks import slow
+from tests.support.refusals import refused
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.posterior import BetaPosterior
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 from trl_vade.selection.outage import LIMIT, OutageGuard
 
-exhaustive = settings(deadline=None, derandomize=True, max_examples=60)
+exhaustive = settings(deadline=None, derandomize=True, max_examples=25)
 
 
 class Guarded:
@@ -332,7 +336,7 @@ def test_saving_and_loading_before_any_batch_changes_nothing_that_follows(plan):
 def test_the_plans_of_these_properties_do_hold_outages_with_new_rows_and_saves_within_them():
     """They would say nothing if no guard ever acted."""
     seen = {"restored": 0, "new rows": 0, "suspicion": 0}
-    for seed in range(40):
+    for seed in range(20):
         rng, run = np.random.default_rng(seed), Guarded(24)
         kinds = rng.choice(["sound", "all wrong", "all right", "unscored"], size=12)
         plan = [(int(rng.integers(2**32)), kind, int(rng.integers(1, 5))) for kind in kinds]
@@ -410,7 +414,7 @@ class RunWithOutages(RuleBasedStateMachine):
 
 
 TestRunWithOutages = RunWithOutages.TestCase
-TestRunWithOutages.settings = settings(deadline=None, derandomize=True, max_examples=40, stateful_step_count=20)
+TestRunWithOutages.settings = settings(deadline=None, derandomize=True, max_examples=20, stateful_step_count=20)
 
 
 # ------------------------------------------------------------------------------------------------- saving, loading
@@ -446,10 +450,10 @@ def test_a_broken_state_is_refused_and_changes_nothing():
     negative = streak["counts"] | {"alpha": [-1.0] * 8}
     for broken, error, reason in [
         ({"recent": [0.0, 0.0]}, SnapshotMismatchError, "streak"),
-        (state | {"streak": without_rate}, SnapshotMismatchError, r"missing: \['rate'\]"),
-        (state | {"streak": streak | {"counts": negative}}, SnapshotCorruptError, "alpha must be finite"),
+        (state | {"streak": without_rate}, SnapshotMismatchError, "rate"),
+        (state | {"streak": streak | {"counts": negative}}, SnapshotCorruptError, "alpha"),
     ]:
-        with pytest.raises(error, match=reason):
+        with refused(error, names=[reason]):
             run.guard.load_state_dict(broken)
         assert run.guard.state_dict() == state
         assert run.guard.active
@@ -499,14 +503,15 @@ def simulate(sampler, rates, num_groups, generations, num_steps, seed, *, a_step
     return begun, ended
 
 
+@pytest.mark.parametrize("seeds", [(0,), slow((1, 2))], ids=str)
 @pytest.mark.parametrize(("num_rows", "num_groups", "generations", "num_steps"), [(600, 64, 8, 80), (60, 4, 8, 150)])
 @pytest.mark.parametrize("kind", SAMPLERS)
-def test_healthy_runs_raise_no_alarm(kind, num_rows, num_groups, generations, num_steps):
+def test_healthy_runs_raise_no_alarm(kind, num_rows, num_groups, generations, num_steps, seeds):
     """By the counts alone, without the recent verdicts, some of these did.
 
     A policy that learns even faster for the size of its batches can still raise one; see eval/LOG.md.
     """
-    for seed in range(3):
+    for seed in seeds:
         for name, rates in pools(num_rows, np.random.default_rng(seed)).items():
             sampler = SAMPLERS[kind](num_rows, seed=seed)
             growth = (0.1 if num_groups == 64 else 0.03) if name.startswith("improving") else 0.0
@@ -514,21 +519,25 @@ def test_healthy_runs_raise_no_alarm(kind, num_rows, num_groups, generations, nu
             assert run == ([], []), (name, seed)
 
 
+@pytest.mark.parametrize("seeds", [(0,), slow((1, 2))], ids=str)
 @pytest.mark.parametrize("kind", SAMPLERS)
 @pytest.mark.parametrize("num_groups", [2, 3])
-def test_healthy_runs_of_tiny_generation_batches_raise_no_alarm(kind, num_groups):
-    for seed in range(3):
+def test_healthy_runs_of_tiny_generation_batches_raise_no_alarm(kind, num_groups, seeds):
+    for seed in seeds:
         for name, rates in pools(40, np.random.default_rng(seed)).items():
             if not name.startswith("improving"):
                 run = simulate(SAMPLERS[kind](40, seed=seed), rates, num_groups, 4, 200, seed)
                 assert run == ([], []), (name, seed)
 
 
+@pytest.mark.parametrize("seeds", [(0,), slow((1, 2))], ids=str)
 @pytest.mark.parametrize("kind", SAMPLERS)
 @pytest.mark.parametrize("verdict", [0.0, 1.0])
 @pytest.mark.parametrize(("num_rows", "num_groups"), [(600, 64), (60, 4)])
-def test_an_outage_of_twenty_batches_on_a_mixed_pool_is_seen_and_undone_at_once(kind, verdict, num_rows, num_groups):
-    for seed in range(3):
+def test_an_outage_of_twenty_batches_on_a_mixed_pool_is_seen_and_undone_at_once(
+    kind, verdict, num_rows, num_groups, seeds
+):
+    for seed in seeds:
         rates = pools(num_rows, np.random.default_rng(seed))["mixed"]
         begun, ended = simulate(
             SAMPLERS[kind](num_rows, seed=seed),

@@ -344,7 +344,18 @@ class LoopbackHub(Handlers):
         self.roles = {"": None, token: "write", read_token: "read"}
         self.repos, self.requests, self.tokens, self.faults, self.bugs = {}, [], set(), [], []
 
-    def fault(self, pattern, status=None, times=1, applied=False, headers=None, delay=0.0, corrupt=False, until=None):
+    def fault(
+        self,
+        pattern,
+        status=None,
+        times=1,
+        applied=False,
+        headers=None,
+        delay=0.0,
+        corrupt=False,
+        until=None,
+        hold=None,
+    ):
         """The next `times` requests in whose "METHOD /path" the regular expression `pattern` is found go wrong.
 
         They are answered with `status` and `headers` (502 to 504 with a page in HTML, like one of a gateway before
@@ -352,14 +363,15 @@ class LoopbackHub(Handlers):
         takes effect and only the client does not learn of it. With `delay` or `corrupt`, and no status, nothing is
         cut: the answer comes that many seconds after the effect, or the file that is stored or sent is `damaged`; the
         Hub tells the hash of what it stores, or of what it should have sent. `delay` goes with a status, too. With
-        `until`, a request in which that is found is the last before all goes well.
+        `hold`, a threading.Event, the answer comes once that is set, with or without a status. With `until`, a request
+        in which that is found is the last before all goes well.
 
         Returns the fault; its `times` counts down. `faults.clear()` ends all of them.
         """
-        answers = bool(status is None and (delay or corrupt))
+        answers = bool(status is None and (delay or corrupt or hold))
         about = {"applied": applied or answers, "cut": status is None and not answers, "headers": headers or {}}
         about |= {"pattern": pattern, "status": status, "times": times, "until": until}
-        about |= {"delay": delay, "corrupt": corrupt}
+        about |= {"delay": delay, "corrupt": corrupt, "hold": hold}
         self.faults.append(SimpleNamespace(**about))
         return self.faults[-1]
 
@@ -421,6 +433,8 @@ class LoopbackHub(Handlers):
         if fault:
             fault.times -= 1
             await asyncio.sleep(fault.delay)
+            while fault.hold and not fault.hold.is_set():
+                await asyncio.sleep(0.01)
             if fault.cut:
                 return scope["state"]["transport"].abort()
             if fault.status in (502, 503, 504):

@@ -16,7 +16,7 @@ import yaml
 from datasets import ClassLabel, Features, Image, List, Value
 from PIL import Image as Pictures
 
-from trl_vade.mixture.sources import SOURCES
+from scripts.mixture.sources import SOURCES
 
 TEXT = Value("string")
 ONE_VISION = Features(

@@ -28,8 +28,11 @@ from huggingface_hub.utils._http import default_client_factory
 from tests.support.hub import offline
 from tests.support.loopback_hub import LoopbackHub, git_oid, run_client, sha256
 
-# What huggingface_hub 2.4 itself does with each LFS file.
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload raw bytes:DeprecationWarning")
+pytestmark = [
+    pytest.mark.contract,
+    # What huggingface_hub 2.4 itself does with each LFS file.
+    pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload raw bytes:DeprecationWarning"),
+]
 
 HF = Path(sysconfig.get_path("scripts"), "hf")  # the command
 CARD = """---

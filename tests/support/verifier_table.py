@@ -1,4 +1,4 @@
-"""`python tests/verifier_table.py`: the verifier cases as figures: verdicts by type, slowest cases, throughput.
+"""`python -m tests.support.verifier_table`: the verifier cases as figures: verdicts by type, slow cases, throughput.
 
 Wall seconds, the process that compares expressions included; it is started before the clock. The throughput is that of
 plain answers, as most are; the table is full of hostile ones.

@@ -5,18 +5,21 @@ import functools
 import inspect
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
+from tests.support.marks import slow
 from tests.support.runs import always_half, assert_equal_weights, logged, says_a_digit, train, weights
 from trl_vade import BetaPosterior, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.grpo_trainer import StepTimer
 
 
 def overrides():
@@ -93,15 +96,15 @@ def test_trl_still_counts_micro_batches_in_step_and_buffers_inputs():
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
+        slow({}),
         {"max_steps": 14},  # 24 rows are 6 generation batches an epoch: into the third
-        {"num_iterations": 2, "max_steps": 8},
-        {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+        {"num_iterations": 2},
+        slow({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}),
         {"per_device_train_batch_size": 4, "steps_per_generation": 8, "max_steps": 12},
-        {"dataloader_num_workers": 2, "max_steps": 8},
-        {"shuffle_dataset": False},
-        {"loss_type": "grpo", "importance_sampling_level": "sequence"},
-        {"beta": 0.1},
+        slow({"dataloader_num_workers": 2, "max_steps": 8}),
+        {"shuffle_dataset": False, "max_steps": 3},
+        slow({"loss_type": "grpo", "importance_sampling_level": "sequence"}),
+        slow({"beta": 0.1}),
     ],
     ids=lambda changes: "-".join(changes) or "default",
 )
@@ -219,10 +222,10 @@ def test_evaluation_never_touches_the_posterior(text_model_path, text_rows, make
 @pytest.mark.parametrize(
     ("changes", "generation_batches"),
     [
-        ({}, 6),
-        ({"gradient_accumulation_steps": 4, "per_device_train_batch_size": 4}, 6),
+        slow({}, 6),
+        slow({"gradient_accumulation_steps": 4, "per_device_train_batch_size": 4}, 6),
         ({"gradient_accumulation_steps": 4, "per_device_train_batch_size": 4, "num_iterations": 2}, 3),
-        ({"num_iterations": 2}, 3),
+        slow({"num_iterations": 2}, 3),
         ({"steps_per_generation": 2}, 3),
         ({"dataloader_num_workers": 2}, 6),
         ({"gradient_accumulation_steps": 2, "steps_per_generation": 1}, 12),
@@ -357,3 +360,39 @@ def test_trackio_receives_the_metrics(text_model_path, text_rows, make_args, tra
     train(text_model_path, text_rows, args)
     stored = b"".join(path.read_bytes() for path in trackio_dir.rglob("*") if path.is_file())
     assert b"vade/effective_gradient_ratio" in stored
+
+
+# ----------------------------------------------------------------------------------------------- the seconds of steps
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the test sets: as no timing may decide, the real one is replaced for once."""
+    now = SimpleNamespace(seconds=1000.0)
+    monkeypatch.setattr("trl_vade.trainer.grpo_trainer.time", SimpleNamespace(perf_counter=lambda: now.seconds))
+    return now
+
+
+def step(timer, clock, seconds, tmp_path):
+    events = (TrainingArguments(str(tmp_path), use_cpu=True), TrainerState(), TrainerControl())
+    timer.on_step_begin(*events)
+    clock.seconds += seconds
+    timer.on_step_end(*events)
+
+
+def test_the_timer_adds_up_the_steps_and_leaves_out_what_lies_between_them(clock, tmp_path):
+    seconds = {"step": 0.5, "selection": 7.0}
+    timer = StepTimer(lambda: seconds)
+    for duration in (1.0, 2.0, 4.0):
+        step(timer, clock, duration, tmp_path)
+        clock.seconds += 100.0  # an evaluation, say
+    assert seconds == {"step": 7.5, "selection": 7.0}
+
+
+def test_the_timer_goes_on_in_the_dictionary_that_a_resume_put_in_place(clock, tmp_path):
+    holder = {"seconds": {"step": 0.0}}
+    timer = StepTimer(lambda: holder["seconds"])
+    step(timer, clock, 1.0, tmp_path)
+    holder["seconds"] = {"step": 50.0}
+    step(timer, clock, 2.0, tmp_path)
+    assert holder["seconds"] == {"step": 52.0}

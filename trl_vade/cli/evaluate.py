@@ -10,11 +10,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 Tasks = Annotated[str, typer.Option("--tasks", help="Benchmarks, with commas between them; see below.")]
-
 Output = Annotated[
     Path, typer.Option("--output_path", help="Directory of this evaluation; what is finished there is not run again.")
 ]
-
 Backend = Literal["transformers", "vllm", "server"]
 
 

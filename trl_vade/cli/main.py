@@ -45,7 +45,6 @@ app = typer.Typer(
 )
 app.command(name="evaluate", short_help="Evaluate a model on benchmarks.")(cli_evaluate.evaluate)
 app.add_typer(cli_posterior.app, name="posterior", short_help="Look at posteriors; to the Hub and back.")
-
 AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 

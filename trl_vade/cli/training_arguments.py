@@ -1,6 +1,6 @@
 """The arguments of `scripts/train_vade.py` beside those of TRL and of the trainer."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from transformers import HfArgumentParser
 from trl import ScriptArguments
 
 from trl_vade.errors import ConfigurationError
+from trl_vade.trainer.grpo_config import described
 
 TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
 
@@ -16,66 +17,50 @@ TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
 class PlanArguments:
     """What `--plan` is for; without it these do nothing."""
 
-    plan: bool = field(
-        default=False,
-        metadata={"help": "Print what the recipe means (batches, updates, rollouts, GPU memory) and train nothing."},
+    plan: bool = described(
+        False, "Print what the recipe means (batches, updates, rollouts, GPU memory) and train nothing."
     )
-    plan_accelerate: str | None = field(
-        default=None,
-        metadata={
-            "help": "Accelerate configuration that the run will be launched with: gives the number of processes and "
-            "what they share. Without it: WORLD_SIZE processes (1 where it is not set), sharing nothing."
-        },
+    plan_accelerate: str | None = described(
+        None,
+        "Accelerate configuration that the run will be launched with: gives the number of processes and "
+        "what they share. Without it: WORLD_SIZE processes (1 where it is not set), sharing nothing.",
     )
-    plan_processes: int | None = field(default=None, metadata={"help": "Number of processes, in place of that one."})
-    plan_rows: int | None = field(
-        default=None,
-        metadata={"help": "Rows of the training split. Without it the data set is loaded from its folder."},
+    plan_processes: int | None = described(None, "Number of processes, in place of that one.")
+    plan_rows: int | None = described(
+        None, "Rows of the training split. Without it the data set is loaded from its folder."
     )
-    plan_prompt_tokens: int | None = field(
-        default=None,
-        metadata={
-            "help": "Tokens of the longest prompt, image tokens included. Without it: vade_max_prompt_length, else "
-            "vllm_max_model_length - max_completion_length."
-        },
+    plan_prompt_tokens: int | None = described(
+        None,
+        "Tokens of the longest prompt, image tokens included. Without it: vade_max_prompt_length, else "
+        "vllm_max_model_length - max_completion_length.",
     )
-    plan_image_tokens: int = field(
-        default=1024,
-        metadata={"help": "Image tokens of a row, on average: one for 28 x 28 pixels, so 1024 are 896 x 896 pixels."},
+    plan_image_tokens: int = described(
+        1024, "Image tokens of a row, on average: one for 28 x 28 pixels, so 1024 are 896 x 896 pixels."
     )
-    plan_gpu_memory: float = field(
-        default=139.0, metadata={"help": "Memory of a GPU in GiB, as CUDA counts it. An H200 has 139."}
-    )
+    plan_gpu_memory: float = described(139.0, "Memory of a GPU in GiB, as CUDA counts it. An H200 has 139.")
 
 
 @dataclass
 class VADEScriptArguments(PlanArguments, ScriptArguments):
     """What to train on, and by which rewards."""
 
-    reward_funcs: list[str] = field(
-        default_factory=lambda: ["accuracy_reward"],
-        metadata={
-            "help": "Reward functions: names of trl.rewards (accuracy_reward, think_format_reward, ...) or dotted "
-            "import paths (my_package.rewards.my_reward). With several, set --vade_success_reward."
-        },
+    reward_funcs: list[str] = described(
+        ["accuracy_reward"],
+        "Reward functions: names of trl.rewards (accuracy_reward, think_format_reward, ...) or dotted "
+        "import paths (my_package.rewards.my_reward). With several, set --vade_success_reward.",
     )
-    testbed_seed: int = field(default=0, metadata={"help": "Seed of the embedded data set and model."})
-    lmms_tasks: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Benchmarks that lmms-eval runs during the training: testbed, scienceqa, chartqa, ... (as with "
-            "`trl-vade evaluate`, without those that need a judge). Needs the extra `eval`."
-        },
+    testbed_seed: int = described(0, "Seed of the embedded data set and model.")
+    lmms_tasks: list[str] = described(
+        [],
+        "Benchmarks that lmms-eval runs during the training: testbed, scienceqa, chartqa, ... (as with "
+        "`trl-vade evaluate`, without those that need a judge). Needs the extra `eval`.",
     )
-    lmms_steps: int = field(default=100, metadata={"help": "Optimiser steps from one of these to the next."})
-    lmms_limit: int = field(default=64, metadata={"help": "Questions of each benchmark in these."})
-    lmms_data: list[str] = field(
-        default_factory=list,
-        metadata={"help": "TASK=FOLDER with the rows of a benchmark, in place of the Hub; `mixture` needs one."},
+    lmms_steps: int = described(100, "Optimiser steps from one of these to the next.")
+    lmms_limit: int = described(64, "Questions of each benchmark in these.")
+    lmms_data: list[str] = described(
+        [], "TASK=FOLDER with the rows of a benchmark, in place of the Hub; `mixture` needs one."
     )
-    lmms_instruction: str | None = field(
-        default=None, metadata={"help": "Added to every question; `mixture`: that of the training mixture."}
-    )
+    lmms_instruction: str | None = described(None, "Added to every question; `mixture`: that of the training mixture.")
 
     def lmms_options(self) -> dict[str, Any]:
         """What `VADEEvalCallback` takes beside the trainer; empty where no benchmark is asked for.

@@ -20,10 +20,8 @@ logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 128
 """Rows at a time. Their images are in memory together where the data set was shuffled or filtered (Arrow copies)."""
-
 PART = 1 << 20
 """Numbers at a time that are hashed."""
-
 LEFT_BEHIND = 3600.0
 """Seconds after which a file that was not moved into its place is taken for that of a process that was ended."""
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from .key_hashing import READY, keys_of_columns
 
 MOST_WORKERS = 16
-
 FEWEST_ROWS = 100_000
 """From here on processes are worth their start. Measured on two processors: so are they from 50,000 to 100,000 on."""
 

@@ -32,13 +32,10 @@ from .stored_images import THREADS, image_files, with_buffers
 
 LENGTHS_VERSION = 1
 """Of how this module counts; part of the name of the cache file."""
-
 HEADER_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """Of these Pillow tells the size without decoding; others may have another one when they are decoded (ICNS)."""
-
 TURNED = (5, 6, 7, 8)
 """EXIF orientations under which `datasets`, which decodes images upright, swaps height and width."""
-
 FETCHED = {"url", "path", "base64"}
 """What transformers reads an image from, beside the one in memory."""
 

@@ -34,10 +34,8 @@ def find_rows(saved_key: IntArray, sample_key: IntArray) -> tuple[NDArray[np.boo
 
 ROWS_OF_A_TASK = 16
 """Of a thread, of the rows of a batch."""
-
 ROWS_OF_TEXT = 4096
 """Of a batch that holds no images, and goes to a process."""
-
 KEYS_VERSION = 1
 """Of the numbers that `sample_keys` makes of a row's content; part of the name of their cache file."""
 

@@ -141,7 +141,6 @@ class PaperRow:
 
 
 _7B, _3B = "Qwen2.5-VL-7B-Instruct", "Qwen2.5-VL-3B-Instruct"
-
 PAPER = (
     PaperRow(_7B, "-", "base", (69.30, 40.36, 18.55, 84.53, 80.40)),
     PaperRow(_7B, "GRPO", "vanilla", (72.85, 41.36, 20.71, 90.08, 84.12)),

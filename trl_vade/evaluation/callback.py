@@ -25,6 +25,13 @@ from .settings import Evaluation, Generation, check, instruction_text
 logger = get_logger(__name__)
 
 
+_OF_THE_TRAINER = (
+    *("accelerator", "processing_class", "args"),
+    *("chat_template", "chat_template_kwargs", "eos_token_ids"),
+)
+"""The fields of `TrainedPolicy` that a GRPOTrainer (TRL 1.16) has under the same names."""
+
+
 class VADEEvalCallback(TrainerCallback):
     """Run benchmarks by lmms-eval inside the training, on the policy as it is, every so many optimiser steps.
 
@@ -54,32 +61,8 @@ class VADEEvalCallback(TrainerCallback):
         ConfigurationError: it cannot work here; no model was asked.
     """
 
-    def __init__(
-        self,
-        trainer: Any,
-        tasks: Sequence[str],
-        *,
-        every_steps: int,
-        limit: int | None = 64,
-        data: Mapping[str, Path] | None = None,
-        generation: Generation | None = None,
-        batch_size: int = 8,
-        seed: int = 0,
-        instruction: str | None = None,
-        system_prompt: str | None = None,
-    ):
-        self.evaluation = planned(
-            trainer.args,
-            tasks,
-            every_steps=every_steps,
-            limit=limit,
-            data=data,
-            generation=generation,
-            batch_size=batch_size,
-            seed=seed,
-            instruction=instruction,
-            system_prompt=system_prompt,
-        )
+    def __init__(self, trainer: Any, tasks: Sequence[str], *, every_steps: int, **options: Any):
+        self.evaluation = planned(trainer.args, tasks, every_steps=every_steps, **options)
         self.trainer, self.every_steps = trainer, every_steps
         self.benchmarks = find_benchmarks(self.evaluation.tasks)
         _refuse_sharded(trainer.accelerator.state)
@@ -126,9 +109,12 @@ class VADEEvalCallback(TrainerCallback):
             Exception: whatever goes wrong; nothing of the training has changed.
         """
         with unchanged_process(), undisturbed(self.trainer.model):
-            from .in_training import Policy, run_tasks
+            from .in_training import Policy, TrainedPolicy, run_tasks
 
-            policy = Policy(self.trainer, self.evaluation.batch_size, stop=self._told_to_stop)
+            trainer = self.trainer
+            alike = {name: getattr(trainer, name) for name in _OF_THE_TRAINER}
+            trained = TrainedPolicy(model=trainer.model_wrapped, **alike)
+            policy = Policy(trained, self.evaluation.batch_size, stop=self._told_to_stop)
             results = run_tasks(policy, self.evaluation, self.benchmarks)
         return {benchmark.name: _score(benchmark, results) for benchmark in self.benchmarks}
 

@@ -2,14 +2,17 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from lmms_eval.api.model import lmms
 from lmms_eval.evaluator import evaluate
 from lmms_eval.tasks import TaskManager, get_task_dict
 from transformers import GenerationConfig
+from trl import GRPOConfig
 from trl.models import unwrap_model_for_generation
 
 from trl_vade.errors import EvaluationError
@@ -45,22 +48,35 @@ class Interrupted(Exception):
     """The evaluation was ended between two batches, as the training was told to stop."""
 
 
+@dataclass(frozen=True)
+class TrainedPolicy:
+    """The parts of a GRPOTrainer (TRL 1.16) that answer questions; its weights are whole on this process."""
+
+    model: Any  # as it is wrapped for training
+    accelerator: Accelerator
+    processing_class: Any
+    args: GRPOConfig
+    chat_template: str | None
+    chat_template_kwargs: dict[str, Any]
+    eos_token_ids: list[int]
+
+
 class Policy(lmms):
     """A model of lmms-eval 0.7.3 for the trainer's. It is made anew for each evaluation.
 
     Args:
-        trainer: a GRPOTrainer whose weights are whole on this process.
+        trained: what answers.
         batch_size: questions at a time.
         stop: asked before each batch; True ends the evaluation with `Interrupted`.
     """
 
     is_simple = False  # asked by messages
 
-    def __init__(self, trainer: Any, batch_size: int, stop: Callable[[], bool] = lambda: False):
+    def __init__(self, trained: TrainedPolicy, batch_size: int, stop: Callable[[], bool] = lambda: False):
         super().__init__()
-        self.trainer, self.batch_size, self.stop = trainer, batch_size, stop
-        self.accelerator = trainer.accelerator  # lmms-eval would make another
-        self.device = trainer.accelerator.device
+        self.trained, self.batch_size, self.stop = trained, batch_size, stop
+        self.accelerator = trained.accelerator  # lmms-eval would make another
+        self.device = trained.accelerator.device
         self._rank, self._world_size = 0, 1
 
     def clean(self) -> None:
@@ -72,11 +88,11 @@ class Policy(lmms):
 
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
         """Answers to the requests, in their order."""
-        trainer, answers, failure = self.trainer, [], None
-        kwargs = trainer.args.gradient_checkpointing_kwargs
+        trained, answers, failure = self.trained, [], None
+        kwargs = trained.args.gradient_checkpointing_kwargs
         with (
             unwrap_model_for_generation(
-                trainer.model_wrapped, self.accelerator, gradient_checkpointing_kwargs=kwargs
+                trained.model, self.accelerator, gradient_checkpointing_kwargs=kwargs
             ) as model,
             torch.no_grad(),
         ):
@@ -97,36 +113,36 @@ class Policy(lmms):
         raise NotImplementedError("Tasks of several rounds are not for a policy that answers once.")
 
     def _answers(self, model: Any, requests: Sequence[tuple[Any, ...]]) -> list[str]:
-        processor, settings = self.trainer.processing_class, requests[0][2]  # one task's settings are the same
+        processor, settings = self.trained.processing_class, requests[0][2]  # one task's settings are the same
         sees = hasattr(processor, "image_processor")
         rows = [(ask, self.task_dict[task][split][row]) for _, ask, _, row, task, split in requests]
         padding = {"padding": True, "padding_side": "left", "return_tensors": "pt"}
         inputs = processor.apply_chat_template(
             [as_conversation(ask(row), sees) for ask, row in rows],
-            chat_template=self.trainer.chat_template,
+            chat_template=self.trained.chat_template,
             add_generation_prompt=True,
             tokenize=True,
             return_dict=True,
             **({"processor_kwargs": padding} if sees else padding),
-            **self.trainer.chat_template_kwargs,
+            **self.trained.chat_template_kwargs,
         ).to(self.device)
         output = model.generate(**inputs, generation_config=self._generation(model, settings))
         completions = output[:, inputs["input_ids"].shape[1] :]
         return processor.batch_decode(completions, skip_special_tokens=True)
 
     def _generation(self, model: Any, settings: dict[str, Any]) -> GenerationConfig:
-        tokenizer = getattr(self.trainer.processing_class, "tokenizer", self.trainer.processing_class)
+        tokenizer = getattr(self.trained.processing_class, "tokenizer", self.trained.processing_class)
         image_token = getattr(model.config, "image_token_id", None)
         sampling = {name: settings[name] for name in ("temperature", "top_p", "top_k")}
         return GenerationConfig(
             max_new_tokens=settings["max_new_tokens"],
             **(sampling | {"do_sample": True} if settings["temperature"] > 0 else {"do_sample": False}),
             # What is None here is taken from the model's own generation_config, which training does not follow either.
-            repetition_penalty=self.trainer.args.repetition_penalty,
-            min_p=self.trainer.args.min_p,
+            repetition_penalty=self.trained.args.repetition_penalty,
+            min_p=self.trained.args.min_p,
             pad_token_id=tokenizer.pad_token_id,
             bos_token_id=tokenizer.bos_token_id,
-            eos_token_id=self.trainer.eos_token_ids,
+            eos_token_id=self.trained.eos_token_ids,
             suppress_tokens=None if image_token is None else [image_token],  # as TRL 1.16 does
             disable_compile=True,
         )

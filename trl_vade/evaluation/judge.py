@@ -27,7 +27,6 @@ SERVE = (
     "Serve a judge, for example by `vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --port 8000`, and "
     "give --judge_url http://HOST:8000/v1 and --judge_model Qwen/Qwen2.5-72B-Instruct."
 )
-
 _NO_ZERO = "This is an error and not a score: where a judge fails, lmms-eval scores 0 and exits with 0."
 
 
@@ -41,7 +40,6 @@ _GRADE = (
 RIGHT = _GRADE.format(prediction="48 / 4 = 12, so the answer is 12.")  # the control question, of `judge_guard` too
 
 _WRONG = _GRADE.format(prediction="48 / 4 = 13, so the answer is 13.")
-
 _EXTRACT = (
     "Take the final answer out of the response, and write nothing but this answer, as in the example.\n\n"
     "Question: How many sides has a hexagon?\n\nResponse: A hexagon is a polygon of six sides, so there are 6 sides."
@@ -174,9 +172,7 @@ class Judge:
 
 
 _KEY_ADVICE = "Put the server's key into the environment variable JUDGE_API_KEY."
-
 _STATUS_ADVICE = {401: _KEY_ADVICE, 403: _KEY_ADVICE, 404: "Most addresses end in /v1."}
-
 _NOT_OPENAI = "This is no server with OpenAI's interface."
 
 
@@ -215,9 +211,7 @@ def _names(answer: Any) -> list[str]:
 
 # Of the whole text, or of its first or last line: what may stand around a verdict, and before it.
 _AROUND = " \t\r\n*_`#>\"'[](){}$\u201c\u201d\u2018\u2019"
-
 _LEAD = re.compile(r"(?:(?:final|my|your) )?(?:score|answer|judge?ment|verdict|result)[*_`\s]*[:=]", re.IGNORECASE)
-
 _VERDICTS = {"1": 1, "yes": 1, "correct": 1, "0": 0, "no": 0, "incorrect": 0}
 
 

@@ -14,22 +14,18 @@ from .servers import is_address, is_loopback
 
 BACKENDS = {"transformers": "qwen2_5_vl", "vllm": "vllm", "server": "openai"}
 """Ours, and lmms-eval's names for them."""
-
 OWN_ARGUMENTS = (
     *("pretrained", "model", "model_version", "base_url", "api_key", "batch_size", "device", "device_map"),
     *("max_new_tokens", "seed", "system_prompt", "trust_remote_code", "num_concurrent"),
 )
 """What `--model_args` may not set: an option does, it would be a secret in a file, or code would be executed."""
-
 ARGUMENTS = {
     "transformers": ("min_pixels", "max_pixels", "attn_implementation", "use_cache"),
     "server": ("max_retries", "retry_backoff_s", "max_size_in_mb"),
 }
 """What it may set, by backend; all else lmms-eval 0.7.3 passes over, with a line in its log. vLLM has too many."""
-
 WITHOUT_EFFECT = ("min_pixels", "max_pixels", "min_image_pixels", "max_frame_num", "fps", "nframes")
 """For vLLM: they are for video, or for pictures of a few pixels."""
-
 NOT_THE_MODEL = ("evaluation.json", "results.json", "trainer_state.json", "vade_")
 """How files of a run, or of an evaluation, begin that may lie beside a model and are no part of it."""
 

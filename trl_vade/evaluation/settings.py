@@ -25,7 +25,6 @@ LMMS_EVAL = "0.7.3"
 
 LARGEST_SEED = 2**32 - 1
 """numpy's."""
-
 PACKAGES = ("trl-vade", "lmms-eval", "trl", "transformers", "torch", "vllm", "datasets", "evaluate", "math-verify")
 
 

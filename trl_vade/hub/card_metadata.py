@@ -18,28 +18,18 @@ from huggingface_hub.utils import yaml_dump
 from .uploading import hub_id
 
 CARD_FILE = "README.md"
-
 START = "<!-- trl_vade: what follows is written by trl_vade, anew at every save -->"
-
 END = "<!-- trl_vade: end -->"
-
 TAGS = ("trl", "grpo", "vade", "trl-vade")
 
 _INDEX = "model-index"
-
-
 _RESULTS, _RESULTS_END = "<!-- trl_vade: results of ", "<!-- trl_vade: end of the results -->"
-
-
 # Without the condition in the middle, a first mark that lost its end would take all text up to the next end with it.
 _BLOCK = re.compile(rf"{_RESULTS}(\w+ \w+[\w ]*) -->(?:(?!{_RESULTS}).)*?{_RESULTS_END}", re.DOTALL)
-
 _SECTION = re.compile(
     rf"({re.escape(START)}.*?^## Evaluation[ \t]*\r?\n)(.*?)(?=^## |{re.escape(END)})", re.DOTALL | re.MULTILINE
 )
-
 _RAW = re.compile(r"\]\(([^()\s]+/results)\.(?:json|md)\)")
-
 _AVERAGE = re.compile(r"^average@\d+ ")
 
 

@@ -18,12 +18,9 @@ from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects
 
 STAGING_FOLDER = "_hub"
 """In the output directory; transformers pushes nothing that begins with an underscore."""
-
 _UNFINISHED = ".unfinished-"
-
 LARGE = 2**20
 """Bytes; smaller files are copied."""
-
 _AREA = threading.Lock()  # folders are made in one thread and deleted in another, the last one with the area itself
 
 

@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)  # not accelerate's, which is of no use in 
 
 PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Seconds before each further attempt. A `Retry-After` of the Hub that asks for more is kept to, up to `LONGEST`."""
-
 LONGEST = 300.0
 
 Result = TypeVar("Result")

@@ -11,19 +11,14 @@ LONGEST_ANSWER = 1000
 """Characters. What is longer answers no question of ours, and is read by nobody: it is wrong."""
 
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
-
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is a brace that is shown, not one that groups
-
 _LEAD = re.compile(
     r"^[*\s]*(?:(?:so|thus|hence|therefore)[,\s]+)?(?:the\s+)?(?:(?:final|correct|right)\s+)*"
     r"(?:answer|option|choice)\s*(?:is\s*:?|:|=)[*\s]*(?=\S)",
     re.IGNORECASE,
 )
-
 _TAIL = re.compile(r"\b(?:is|are|equals)\s*:?|(?<=[a-z]{3}):(?=\s)|[=≈]", re.IGNORECASE)  # not `B: Paris`, 10:30
-
 _ALTERNATIVES = re.compile(r"\bor\b", re.IGNORECASE)
-
 _WRAPPERS = [
     ("$$", "$$"),
     ("$", "$"),
@@ -34,11 +29,8 @@ _WRAPPERS = [
     ('"', '"'),
     ("'", "'"),
 ]
-
 _NAMED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|bold)\s*\{")
-
 _FULL_WIDTH = {0xFF01 + i: 0x21 + i for i in range(94)}
-
 _PLAIN = _FULL_WIDTH | {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2212: "-", 0x3000: " "}
 
 

@@ -18,14 +18,10 @@ from collections.abc import Callable
 from typing import IO, Any
 
 CPU_SECONDS = 1.0
-
 MEMORY_BYTES = 2 << 30
 
 _FUNCTIONS = re.compile(r"(?<![\\A-Za-z])(sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan)(?![A-Za-z])")
-
 _SYMBOLS = {"π": r"\pi ", "×": r"\times ", "·": r"\cdot ", "÷": r"\div ", "−": "-", "°": r"^\circ ", "∞": r"\infty "}
-
-
 _SYMBOLS |= {"≤": r"\le ", "≥": r"\ge ", "**": "^", "α": r"\alpha ", "β": r"\beta ", "θ": r"\theta ", "∪": r"\cup "}
 
 

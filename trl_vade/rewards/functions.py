@@ -28,7 +28,6 @@ RELAXED_SOURCES = ("ChartQA",)
 Completion = str | list[dict[str, Any]]
 
 _FORM = re.compile(r"\s*<think>(?P<thought>.*)</think>\s*<answer>(?P<answer>.*)</answer>\s*", re.DOTALL)
-
 _TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 
 

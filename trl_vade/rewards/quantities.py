@@ -10,24 +10,16 @@ import unicodedata
 from dataclasses import dataclass
 
 MOST_DIGITS = 60
-
 LARGEST_EXPONENT = 300
-
 RELAXED_TOLERANCE = 0.05
 """ChartQA's relaxed accuracy (arXiv 2203.10244, section 5.1): within 5 % of the reference."""
 
 _SAME = 1e-9  # float noise
-
 _SAME_FRACTION = 5e-4  # a third is written 0.3333
-
 _FACTORS = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
-
 _PLAIN = r"\d+(?:\.\d*)?|\.\d+"
-
 _NUMERAL = rf"[1-9]\d{{0,2}}(?:(?:,\d{{3}})+|(?:[ ]\d{{3}})+)(?:\.\d+)?|{_PLAIN}"
-
 _TIMES = r"×|\*|x|\\times|\\cdot"
-
 _QUANTITY = re.compile(
     rf"""
     (?P<sign>[+-]?)\ ?(?P<currency>[$€£¥]?)\ ?(?P<sign2>-?)
@@ -42,22 +34,13 @@ _QUANTITY = re.compile(
     """,
     re.VERBOSE,
 )
-
 _FRACTION = re.compile(r"\\[dtc]?frac\s*\{\s*([^{}]{1,30}?)\s*\}\s*\{\s*([^{}]{1,30}?)\s*\}")
-
 _NAME = re.compile(r"^[^=<>]{0,60}=\s*")
-
 _ABOUT = re.compile(r"^(?:about|approximately|approx\.?|around|roughly|≈|~|\\approx|\\sim)\s*", re.IGNORECASE)
-
 _UNIT = re.compile(r"[A-Za-zµμΩ°²³$€£¥¢'\"/·.^{}\\ -]{0,40}(?:\^\{?[23]\}?)?")
-
 _NO_UNIT = {"or", "and", "to", "not", "but", "is", "if", "by", "vs", "versus", "plus", "minus", "times", "over", "pi"}
-
-
 _NO_UNIT |= {"sqrt", "dozen", "hundred", "half", "third", "quarter", "point"}
-
 _LETTER_UNITS = set("mglsCFKNVWJ°Ω'\"$€£¥¢")  # a unit of one letter; any other letter is a variable
-
 _UNITS = {
     "degree": "° degree degrees deg circ",
     "centimetre": "cm centimeter centimeters centimetre centimetres",
@@ -82,7 +65,6 @@ _UNITS = {
     "yen": "¥ yen jpy",
     "cent": "¢ cent cents",
 }
-
 _KNOWN_UNITS = {name: unit for unit, names in _UNITS.items() for name in names.split()}
 
 

@@ -1,7 +1,7 @@
 """Whether an answer is right: one rule for each type of answer, and no other way to earn a reward.
 
-Training (`functions`), evaluation (`eval/metrics`) and the making of the data set (`mixture`) all ask `judge`, so they
-cannot disagree.
+Training (`rewards`), evaluation (`eval/metrics`) and the making of the data set (`scripts/mixture`) all ask
+`judge`, so they cannot disagree.
 """
 
 import re
@@ -19,15 +19,10 @@ ANSWER_TYPES = ("choice", "number", "text", "expression")
 
 # ASCII: without it [a-z] in any case is also the Turkish dotted I, which is no letter of a choice.
 _LETTER = re.compile(r"(?:(?:option|choice)\s+)?[(\[{]?\s*([a-z])\s*[)\]}]?\s*[.:)]?", re.IGNORECASE | re.ASCII)
-
 _LETTER_AND_TEXT = re.compile(r"(?:[(\[]\s*([A-Za-z])\s*[)\]]\s*[.:]?|([A-Za-z])\s*[.:)])\s*(\S.*)", re.DOTALL)
-
 _ALTERNATIVES = re.compile(r"\bor\b|\\text\s*\{\s*or\s*\}|\\lor\b|\\vee\b", re.IGNORECASE)
-
 _PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
-
 _FUNCTIONS = "sqrt|sin|cos|tan|log|ln|exp|pi"
-
 _FORMULA = re.compile(
     r"[\\√π^=]"
     r"|[\d)a-z]\s*[+*/<>]\s*[\d(a-z]"
@@ -36,7 +31,6 @@ _FORMULA = re.compile(
     rf"|(?<![a-z])(?:{_FUNCTIONS})\s*\(",
     re.IGNORECASE,
 )
-
 _WORD = re.compile(rf"(?<![\\a-z])(?!\d*(?:{_FUNCTIONS})(?![a-z]))[a-z]{{2,}}", re.IGNORECASE)
 
 

@@ -1,7 +1,12 @@
-"""Which rows next: what is known of their pass rates, and the samplers that draw by it. numpy only."""
+"""Which rows next: what is known of their pass rates, and the samplers that draw by it. numpy and safetensors only."""
 
 from .base import Draw as Draw
 from .base import PromptSampler as PromptSampler
+from .information import effective_gradient_ratio as effective_gradient_ratio
+from .information import expected_effective_ratio as expected_effective_ratio
+from .information import information_gain as information_gain
 from .posterior import BetaPosterior as BetaPosterior
+from .snapshot import load_snapshot as load_snapshot
+from .snapshot import save_snapshot as save_snapshot
 from .thompson import ThompsonSampler as ThompsonSampler
 from .uniform import UniformSampler as UniformSampler

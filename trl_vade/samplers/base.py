@@ -50,7 +50,6 @@ class PromptSampler(Protocol):
 
 
 NOTHING = np.empty(0, dtype=np.int64)
-
 _PHILOX = {
     "bit_generator": "Philox",
     "buffer": np.zeros(4, dtype=np.uint64),

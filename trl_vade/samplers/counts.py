@@ -23,7 +23,7 @@ def count_dtype(num_samples: int) -> np.dtype[Any]:
     """Return the type of the counts of a pool of N rows: float32 where it is large, else float64.
 
     Less memory and a smaller snapshot where these count, at a relative error below 1e-6 over 10,000 steps
-    (`scripts/benchmark_selection.py --precision`). Smaller pools keep what they always had.
+    (`eval.benchmarks.selection --precision`). Smaller pools keep what they always had.
     """
     return np.dtype(np.float32 if num_samples >= LARGE else np.float64)
 
@@ -72,7 +72,7 @@ class RowStore:
     """Four numbers of each of N rows, all 0 for a row never visited: alpha, beta, last_update and visits.
 
     Sparse: V entries a column, in rising order of their rows, which are found by binary search. A step copies the
-    columns where it visits new rows: 6 to 18 ms for a million visited rows (`scripts/benchmark_selection.py`).
+    columns where it visits new rows: 6 to 18 ms for a million visited rows (`eval.benchmarks.selection`).
 
     Dense: N entries a column. So a pool is held from the moment on at which this takes less memory, three quarters
     visited, and one of fewer than `LARGE` rows from the beginning: 3 MB at most, and nothing to search.

@@ -14,14 +14,9 @@ PRIORS = ("flat", "learned")
 
 FEWEST_ROWS = 32
 """Rows with evidence that a fit needs; with fewer it is Beta(1, 1), or, for a stratum, the fit of all rows."""
-
 EVIDENCE = 1.0
 """Rows with fewer effective counts than this say next to nothing, and are left out."""
-
-
 LOWEST_MEAN, HIGHEST_MEAN = 0.05, 0.95
-
-
 LOWEST_STRENGTH, HIGHEST_STRENGTH = 0.5, 8.0
 """Bounds of the mean a / (a + b) and of the strength a + b; Beta(1, 1) has 1/2 and 2. A weaker prior would take the
 first group for the whole truth, a stronger one would hold against several groups."""

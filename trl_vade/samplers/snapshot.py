@@ -36,15 +36,11 @@ from .base import PromptSampler
 from .counts import STATE_ARRAYS
 
 POSTERIOR_FILE = "vade_posterior.safetensors"
-
 METADATA_FILE = "vade_posterior.json"
 
 _PENDING = ".pending"
-
 _PENDING_METADATA_FILE = METADATA_FILE + _PENDING
-
 _FIELDS = ("format_version", "package_version", "step", "posterior_sha256", "sampler", "metadata")
-
 _SAMPLE_KEY = "sample_key"
 
 

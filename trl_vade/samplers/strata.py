@@ -17,7 +17,6 @@ from .top_k import largest
 
 GOLDEN = 0x9E3779B97F4A7C15
 """2**64 times the golden ratio's fractional part: its multiples, modulo 2**64, are the most evenly spread ones."""
-
 PLASTIC = 0xC13FA9A902A6328F
 """2**64 divided by the plastic number: seeds begin apart from each other, and not on each other's sequence."""
 
@@ -108,6 +107,11 @@ class Strata:
             left[chosen] = -np.inf
             chosen = np.concatenate([chosen, largest(left, k - chosen.size)])
         return chosen[np.lexsort((rows[chosen], -value[chosen]))]
+
+
+def best_places(rows: IntArray, value: FloatArray, k: int, strata: Strata | None, quotas: IntArray | None) -> IntArray:
+    """Return (k,) places in `rows` of those with the largest `value`, of all or, with strata, of each one's quota."""
+    return largest(value, k) if strata is None or quotas is None else strata.best(rows, value, quotas)
 
 
 def _best_of(places: IntArray, value: FloatArray, quota: int) -> IntArray:

@@ -16,15 +16,11 @@ from trl_vade.errors import SnapshotCorruptError
 from .base import Draw, PosteriorSampler
 from .counts import LARGE
 from .information import check_gain_kind, gain_of
-from .large_pool.free_rows import BoolArray, FreeRows
-from .large_pool.pool import Choice, LargePool, concatenated
+from .large_pool import BoolArray, Choice, FreeRows, LargePool
 from .posterior import BetaPosterior
 from .prior import Prior, check_prior_kind, learned_prior
-from .strata import Strata, check_same_strata, digest
+from .strata import Strata, best_places, check_same_strata, digest
 from .top_k import largest
-from .uniform import UniformSampler
-
-__all__ = ["ThompsonSampler", "UniformSampler"]
 
 
 class ThompsonSampler(PosteriorSampler):
@@ -147,11 +143,8 @@ class ThompsonSampler(PosteriorSampler):
         k, excluded = self._check_draw(k, exclude)
         generator = self._generator(self._progress["num_draws"])
         num_blind = int(self._settings["uniform_share"] * k + 0.5)
-        pool = self._large_pool(k, excluded, generator)
-        if pool is None:
-            rows, pass_rate, mean = self._from_all(k - num_blind, num_blind, excluded, generator)
-        else:
-            rows, pass_rate, mean = self._from_pool(k - num_blind, num_blind, pool)
+        wanted = k - num_blind, num_blind, excluded, generator
+        rows, pass_rate, mean = self._from_large_pool(*wanted) or self._from_all(*wanted)
         self._progress["num_draws"] += 1
         return Draw(rows, pass_rate, gain_of(pass_rate, self._settings["gain"]), mean)
 
@@ -187,7 +180,9 @@ class ThompsonSampler(PosteriorSampler):
         # A gain is below 1: rows that rest come after all others, those that have rested longest first.
         resting = self._steps_to_rest(rows)
         value -= resting
-        chosen = self._best(rows, value, k) if k else np.empty(0, dtype=np.int64)
+        chosen = np.empty(0, dtype=np.int64)
+        if k:
+            chosen = best_places(rows, value, k, self._stratify, self._quotas(k))
         if num_blind:
             blind = chance.random(a.size)[rows] - resting
             blind[chosen] = -np.inf
@@ -195,30 +190,16 @@ class ThompsonSampler(PosteriorSampler):
         rows = rows[chosen]
         return rows, pass_rate[rows], a[rows] / (a[rows] + b[rows])
 
-    def _from_pool(self, k: int, num_blind: int, pool: LargePool) -> Choice:
-        """The same: pass rates are drawn for candidates, none of which rests."""
-        candidates = rows, pass_rate = pool.candidates(k, self._quotas(k))
-        gain = gain_of(pass_rate, self._settings["gain"])
-        chosen = self._best(rows, gain, k) if k else np.empty(0, dtype=np.int64)
-        rows, pass_rate = rows[chosen], pass_rate[chosen]
-        if num_blind:
-            rows, pass_rate = concatenated((rows, pass_rate), pool.blind(num_blind, candidates, rows))
-        a, b = self.belief(rows)
-        return rows, pass_rate, a / (a + b)
-
-    def _large_pool(self, k: int, excluded: IntArray, chance: np.random.Generator) -> LargePool | None:
+    def _from_large_pool(
+        self, k: int, num_blind: int, excluded: IntArray, chance: np.random.Generator
+    ) -> Choice | None:
+        """The same, faster; None for a small pool, and where the large one cannot be drawn from in this way."""
         # Milliseconds are nothing beside the rollouts of a batch: smaller pools keep the choices that they always had.
         if self.posterior.num_samples < LARGE:
             return None
         rows = FreeRows(self.posterior, self.prior(), self._rests, excluded, chance)
         how = {name: self._settings[name] for name in ("gain", "greedy")}
-        pool = LargePool(rows, **how, strata=self._stratify)
-        return pool if pool.serves(k, self._quotas(k)) else None
-
-    def _best(self, rows: IntArray, value: FloatArray, k: int) -> IntArray:
-        """(k,) places in `rows` of those with the largest `value`, of all or, with strata, of each one's share."""
-        strata, quotas = self._stratify, self._quotas(k)
-        return largest(value, k) if strata is None or quotas is None else strata.best(rows, value, quotas)
+        return LargePool(rows, **how, strata=self._stratify, quotas=self._quotas).draw(k, num_blind)
 
     def _quotas(self, k: int) -> IntArray | None:
         """(S,) the share of each stratum in this draw; None: without strata."""

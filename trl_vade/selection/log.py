@@ -128,7 +128,6 @@ class SelectionLog:
 
 
 _NO_JSON = (json.JSONDecodeError, UnicodeDecodeError)
-
 _DAMAGED = (*_NO_JSON, LookupError, ObservationError, RecursionError, TypeError, ValueError)
 
 

@@ -24,26 +24,20 @@ from trl_vade.samplers.posterior import BetaPosterior, posterior_from
 
 COLLAPSE = 0.1
 """Verdicts of a kind (right, wrong) have collapsed when no more than this share of those expected came."""
-
 ENOUGH = 20.0
 """Verdicts that must have been expected, and not come, before this is called an outage."""
-
 RARE = 0.1
 """No collapse where a smaller share of the verdicts was to be of the kind: the rows are just hard, or easy."""
-
 WINDOW = 64.0
 """How many verdicts the recent ones reach back beyond the last generation batch, about.
 
 Without them, by the counts alone, lucky rows of pass rate 0.01 and a policy that soon solves all raised alarms."""
-
 LIMIT = 100
 """Generation batches after which an outage is taken for the truth."""
-
 EVIDENCE = 1.0
 """Rows with fewer counts than this say nothing about what to expect."""
 
 _KINDS = ("wrong", "right")
-
 _STREAK = ("step", "missing", "rate", "expected", "active", "counts")
 
 

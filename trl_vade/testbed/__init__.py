@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .dataset import build_dataset, load_testbed_dataset
     from .measure import measure_pass_rates
-    from .pools import load_regime
     from .pretrained import load_testbed_model
     from .rewards import exact_answer_reward
 
 _MODULE_OF = {
     "build_dataset": "dataset",
     "load_testbed_dataset": "dataset",
-    "load_regime": "pools",
     "load_testbed_model": "pretrained",
     "measure_pass_rates": "measure",
     "exact_answer_reward": "rewards",
@@ -26,7 +24,6 @@ _MODULE_OF = {
 __all__ = [
     "build_dataset",
     "exact_answer_reward",
-    "load_regime",
     "load_testbed_dataset",
     "load_testbed_model",
     "measure_pass_rates",

@@ -15,7 +15,6 @@ from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 from .presets import ON_MISMATCH, PRESETS, is_adaptive, may_be_source, setting, warm_start_source
 
 MOST_REFILLS = 1000
-
 LARGEST_REWARD = (2 - 2**-23) * 2.0**127
 """The largest finite float32, in which TRL keeps rewards."""
 

@@ -1,6 +1,7 @@
 """`VADEGRPOConfig`: TRL's `GRPOConfig` and the settings of VADE, refused early when they cannot work."""
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -13,6 +14,14 @@ from trl_vade.samplers.registry import SAMPLERS
 
 from .config_checks import validate
 from .presets import ON_MISMATCH, PRESETS
+
+
+def described(default: Any, text: str, choices: Iterable[str] | None = None) -> Any:
+    """Return a dataclass field whose help and choices the command line shows; a list as default is made anew."""
+    metadata = {"help": text} | ({} if choices is None else {"choices": list(choices)})
+    if isinstance(default, list):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 @dataclass
@@ -31,8 +40,8 @@ class VADEGRPOConfig(GRPOConfig):
             Who chooses the rows of a generation batch. `"thompson"`: the rows with the largest information gain of a
             draw from their posteriors (Algorithm 1). `"greedy"`: the same with the posterior mean in place of the draw
             (the paper's ablation). `"uniform"`: a permutation an epoch, which is vanilla GRPO. `"mopps"`, `"bots"`,
-            `"sec"`, `"difficulty_pools"`, `"greso"`: other published rules, see `trl_vade.peers`; of the settings
-            below only `vade_sampler_kwargs` and, for SEC, `vade_strata` reach them.
+            `"sec"`, `"difficulty_pools"`, `"greso"`: other published rules, see `trl_vade.samplers.peers`; of the
+            settings below only `vade_sampler_kwargs` and, for SEC, `vade_strata` reach them.
         vade_sampler_kwargs (`dict` or `None`, *optional*):
             Arguments for the constructor of one of those other rules.
         vade_information_gain (`str` or `None`, *optional*):
@@ -104,105 +113,74 @@ class VADEGRPOConfig(GRPOConfig):
         ConfigurationError: for a setting that cannot work, when the configuration is made.
     """
 
-    vade_preset: str = field(
-        default="frontier",
-        metadata={
-            "help": "What settings left open stand for: paper is the paper to the letter, frontier its gain without "
-            "its faults, robust the symmetric gain.",
-            "choices": list(PRESETS),
-        },
+    vade_preset: str = described(
+        "frontier",
+        "What settings left open stand for: paper is the paper to the letter, frontier its gain without "
+        "its faults, robust the symmetric gain.",
+        PRESETS,
     )
-    vade_sampler: str = field(
-        default="thompson",
-        metadata={"help": "Who chooses the rows of a generation batch.", "choices": list(SAMPLERS)},
+    vade_sampler: str = described("thompson", "Who chooses the rows of a generation batch.", SAMPLERS)
+    vade_sampler_kwargs: dict[str, Any] | str | None = described(
+        None, "Arguments for the constructor of one of the other rules, as JSON (mopps: decay, ...)."
     )
-    vade_sampler_kwargs: dict[str, Any] | str | None = field(
-        default=None,
-        metadata={"help": "Arguments for the constructor of one of the other rules, as JSON (mopps: decay, ...)."},
+    vade_information_gain: str | None = described(
+        None,
+        "Information gain: asymmetric is p(1-p)^2 (eq. 4), symmetric is p(1-p). Default: the preset's.",
+        INFORMATION_GAINS,
     )
-    vade_information_gain: str | None = field(
-        default=None,
-        metadata={
-            "help": "Information gain: asymmetric is p(1-p)^2 (eq. 4), symmetric is p(1-p). Default: the preset's.",
-            "choices": list(INFORMATION_GAINS),
-        },
+    vade_signal_aware_decay: bool | None = described(
+        None, "lambda_1 only for a chosen row that had right and wrong answers. Default: the preset's."
     )
-    vade_signal_aware_decay: bool | None = field(
-        default=None,
-        metadata={"help": "lambda_1 only for a chosen row that had right and wrong answers. Default: the preset's."},
+    vade_cooldown: float | None = described(
+        None, "Share of an epoch within which a row is not chosen again. Default: the preset's."
     )
-    vade_cooldown: float | None = field(
-        default=None,
-        metadata={"help": "Share of an epoch within which a row is not chosen again. Default: the preset's."},
+    vade_decay_sampled: float = described(0.2, "lambda_1 (eq. 5): what a chosen row keeps of its earlier counts.")
+    vade_decay_unsampled: float = described(
+        0.999, "lambda_2 (eq. 6): what a row that was not chosen keeps of its counts."
     )
-    vade_decay_sampled: float = field(
-        default=0.2, metadata={"help": "lambda_1 (eq. 5): what a chosen row keeps of its earlier counts."}
+    vade_prior: str = described("flat", "Belief about a row without evidence: Beta(1,1), or fitted.", PRIORS)
+    vade_strata: str | None = described(None, "Column with each row's task: learned priors, and the arms of sec.")
+    vade_stratify_by: str | None = described(
+        None, "Column with each row's task: each of its values has its share of every generation batch."
     )
-    vade_decay_unsampled: float = field(
-        default=0.999, metadata={"help": "lambda_2 (eq. 6): what a row that was not chosen keeps of its counts."}
+    vade_uniform_share: float = described(0.0, "Share of each generation batch that is chosen blindly.")
+    vade_posterior_init: str = described(
+        "prior",
+        "prior: Beta(1,1) for every row. rollout: one pass of rollouts over all rows first (Algorithm 1). "
+        "Else the posterior of another run: user/repo or user/repo@revision on the Hub, or a folder.",
     )
-    vade_prior: str = field(
-        default="flat",
-        metadata={"help": "Belief about a row without evidence: Beta(1,1), or fitted.", "choices": list(PRIORS)},
+    vade_warm_start_discount: float = described(
+        0.2, "Share of the counts of another run's posterior that is taken over, in (0, 1]."
     )
-    vade_strata: str | None = field(
-        default=None, metadata={"help": "Column with each row's task: learned priors, and the arms of sec."}
+    vade_warm_start_min_match: float = described(
+        0.5, "Another run's posterior is refused where a smaller share of its rows is found here."
     )
-    vade_stratify_by: str | None = field(
-        default=None,
-        metadata={"help": "Column with each row's task: each of its values has its share of every generation batch."},
+    vade_dynamic_sampling: bool = described(
+        False, "DAPO: drop groups without a gradient and refill the generation batch from the next draw."
     )
-    vade_uniform_share: float = field(
-        default=0.0, metadata={"help": "Share of each generation batch that is chosen blindly."}
+    vade_max_refills: int = described(
+        10, "Refills of one generation batch at most; then it goes on with what there is."
     )
-    vade_posterior_init: str = field(
-        default="prior",
-        metadata={
-            "help": "prior: Beta(1,1) for every row. rollout: one pass of rollouts over all rows first (Algorithm 1). "
-            "Else the posterior of another run: user/repo or user/repo@revision on the Hub, or a folder."
-        },
+    vade_success_reward: str | None = described(
+        None, "Name of the reward function that decides success; needed when there are several."
     )
-    vade_warm_start_discount: float = field(
-        default=0.2, metadata={"help": "Share of the counts of another run's posterior that is taken over, in (0, 1]."}
+    vade_success_threshold: float | str | None = described(
+        0.5, "Success is a reward of at least this. None takes rewards in [0, 1] as fractions."
     )
-    vade_warm_start_min_match: float = field(
-        default=0.5,
-        metadata={"help": "Another run's posterior is refused where a smaller share of its rows is found here."},
+    vade_max_prompt_length: int | None = described(
+        None, "Rows with a longer prompt (tokens, those of its images included) are dropped first."
     )
-    vade_dynamic_sampling: bool = field(
-        default=False,
-        metadata={"help": "DAPO: drop groups without a gradient and refill the generation batch from the next draw."},
+    vade_on_mismatch: str = described(
+        "error",
+        "On resume from a posterior of other rows or settings: error refuses it, join takes the counts of "
+        "the rows that both have, reset starts the posterior again.",
+        ON_MISMATCH,
     )
-    vade_max_refills: int = field(
-        default=10, metadata={"help": "Refills of one generation batch at most; then it goes on with what there is."}
+    vade_outage_guard: bool = described(
+        True, "Keep the counts of before a reward outage, and put them back when it ends."
     )
-    vade_success_reward: str | None = field(
-        default=None,
-        metadata={"help": "Name of the reward function that decides success; needed when there are several."},
-    )
-    vade_success_threshold: float | str | None = field(
-        default=0.5,
-        metadata={"help": "Success is a reward of at least this. None takes rewards in [0, 1] as fractions."},
-    )
-    vade_max_prompt_length: int | None = field(
-        default=None,
-        metadata={"help": "Rows with a longer prompt (tokens, those of its images included) are dropped first."},
-    )
-    vade_on_mismatch: str = field(
-        default="error",
-        metadata={
-            "help": "On resume from a posterior of other rows or settings: error refuses it, join takes the counts of "
-            "the rows that both have, reset starts the posterior again.",
-            "choices": list(ON_MISMATCH),
-        },
-    )
-    vade_outage_guard: bool = field(
-        default=True,
-        metadata={"help": "Keep the counts of before a reward outage, and put them back when it ends."},
-    )
-    vade_posterior_hub_id: str | None = field(
-        default=None,
-        metadata={"help": "Data-set repository on the Hub that every checkpoint's posterior is published to."},
+    vade_posterior_hub_id: str | None = described(
+        None, "Data-set repository on the Hub that every checkpoint's posterior is published to."
     )
 
     _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "vade_sampler_kwargs"]  # JSON on the command line

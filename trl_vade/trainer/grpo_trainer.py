@@ -6,6 +6,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,6 +41,7 @@ from .presets import is_adaptive
 from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
+from .publishing.run_facts import RunFacts, live_run
 from .sampler_choice import make_sampler
 
 
@@ -247,4 +249,11 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):
         """TRL's card, and what VADE has to say."""
         super().create_model_card(model_name, dataset_name, tags)
-        write_model_card(self, dataset_name, draw=self.hub_model_id is not None)  # a second: not for nobody
+        if self.is_world_process_zero():
+            write_model_card(
+                Path(self.args.output_dir),
+                lambda: (RunFacts.of(self, dataset_name), live_run(self)),
+                posterior_repo=self.publication.posterior_repo,
+                revision=self.publication.revision,
+                draw=self.hub_model_id is not None,  # a second: not for nobody
+            )

@@ -5,9 +5,9 @@ from typing import Any
 from trl import GRPOConfig
 
 from trl_vade.errors import ConfigurationError, abbreviated
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.registry import PEER_SAMPLERS
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 
 from .presets import setting
 
@@ -41,7 +41,7 @@ def make_sampler(
             raise ConfigurationError(
                 f"vade_sampler_kwargs={abbreviated(setting(args, 'sampler_kwargs'))} does not fit "
                 f"vade_sampler={kind!r} ({error}). Its arguments are those of "
-                f"trl_vade.peers.{PEER_SAMPLERS[kind].__name__}."  # type: ignore[attr-defined]
+                f"trl_vade.samplers.peers.{PEER_SAMPLERS[kind].__name__}."  # type: ignore[attr-defined]
             ) from error
     decays = {name: setting(args, name) for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")}
     if kind == "uniform":

@@ -7,12 +7,14 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from eval.benchmarks.learning.fast_grpo import train
+from eval.benchmarks.learning.fast_policy import FastPolicy
 from trl_vade.testbed import build_dataset, load_testbed_model
-from trl_vade.testbed.fast_grpo import train
-from trl_vade.testbed.fast_policy import FastPolicy
 from trl_vade.testbed.sft import SFTSettings
 
-# The model of test_testbed_fast_policy.py, in the same place: it is built once.
+pytestmark = pytest.mark.benchmark
+
+# The model of test_fast_policy.py, in the same place: it is built once.
 BRIEF = SFTSettings(steps=100, batch_size=12)
 
 

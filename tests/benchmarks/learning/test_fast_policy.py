@@ -9,12 +9,14 @@ import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from eval.benchmarks.learning.encoded_rows import EncodedRows
+from eval.benchmarks.learning.fast_policy import FastPolicy
+from eval.benchmarks.learning.packing import grow_tree
+from eval.benchmarks.learning.rollouts import Rollouts, group_advantages
 from trl_vade.testbed import build_dataset, exact_answer_reward, load_testbed_model
-from trl_vade.testbed.encoded_rows import EncodedRows
-from trl_vade.testbed.fast_policy import FastPolicy
-from trl_vade.testbed.packing import grow_tree
-from trl_vade.testbed.rollouts import Rollouts, group_advantages
 from trl_vade.testbed.sft import SFTSettings, prompt_messages
+
+pytestmark = pytest.mark.benchmark
 
 # Enough for the form of an answer and for lucky guesses: pass rates of 0 to 0.2, with and without the picture.
 BRIEF = SFTSettings(steps=100, batch_size=12)

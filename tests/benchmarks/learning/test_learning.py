@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
-sys.path.append(str(SCRIPTS))
+from eval.benchmarks.learning import arms, curves, one_run, tables
 
-from learning import arms, curves, one_run, tables  # noqa: E402
+ROOT = Path(__file__).parents[3]
 
 
 def record(score, arm="uniform", seed=0, learning_rate=1e-4, stage="main", **figures):
@@ -135,8 +134,8 @@ def test_every_arm_makes_a_sampler(arm):
 
 
 def run(*arguments):
-    command = [sys.executable, str(SCRIPTS / "benchmark_learning.py"), *map(str, arguments)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    command = [sys.executable, "-m", "eval.benchmarks.learning", *map(str, arguments)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=ROOT)
     assert finished.returncode == 0, finished.stderr[-3000:]
     return finished.stdout
 

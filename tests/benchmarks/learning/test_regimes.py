@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from trl_vade.testbed import pools
-from trl_vade.testbed.chains import (
+from eval.benchmarks.learning import pools
+from eval.benchmarks.learning.chains import (
     DIGITS,
     MAX_COMPLETION_LENGTH,
     MODULUS,
@@ -22,14 +22,16 @@ from trl_vade.testbed.chains import (
     finetune_chains,
     iter_chains,
 )
+from eval.benchmarks.learning.fast_policy import FastPolicy
+from eval.benchmarks.learning.pools import load_regime
+from eval.benchmarks.learning.regimes import REGIMES
 from trl_vade.testbed.dataset import FEATURES
-from trl_vade.testbed.fast_policy import FastPolicy
 from trl_vade.testbed.model import build_model
-from trl_vade.testbed.pools import load_regime
 from trl_vade.testbed.processor import build_processor
-from trl_vade.testbed.regimes import REGIMES
 from trl_vade.testbed.scenes import LEVELS, TASKS
 from trl_vade.testbed.sft import IGNORED, SFTSettings
+
+pytestmark = pytest.mark.benchmark
 
 CHAINS = replace(
     REGIMES["staged"], recipe=ChainSFTSettings(max_steps=2, batch_size=8), num_train=48, num_validation=24
@@ -86,7 +88,7 @@ def test_chains_repeat_are_dealt_in_turn_and_keep_to_their_side():
 
 
 def test_chains_that_are_used_up_are_an_error(monkeypatch):
-    monkeypatch.setattr("trl_vade.testbed.chains.DIGITS", 1)
+    monkeypatch.setattr("eval.benchmarks.learning.chains.DIGITS", 1)
     with pytest.raises(ValueError, match="ask for fewer rows"):
         list(islice(iter_chains("train", 0, (1,)), 6))
 

@@ -2,20 +2,15 @@
 
 import copy
 import json
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
-sys.path.append(str(SCRIPTS))
-
-import benchmark_selection as benchmark  # noqa: E402
-from selecting import precision, tables, workers  # noqa: E402
-from selecting.contenders import CONTENDERS, Loop  # noqa: E402
-from selecting.evidence import STEP, evidence, num_visited  # noqa: E402
+from eval.benchmarks.selection import __main__ as benchmark
+from eval.benchmarks.selection import precision, tables, workers
+from eval.benchmarks.selection.contenders import CONTENDERS, Loop
+from eval.benchmarks.selection.evidence import STEP, evidence, num_visited
 
 OURS, NUMPY = CONTENDERS["ours"], CONTENDERS["numpy"]
 REDRAWS = [CONTENDERS[name] for name in ("numpy", "numpy gamma", "loop")]

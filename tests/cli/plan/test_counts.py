@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from trl import GRPOConfig
 
+from tests.support.marks import slow_but
 from tests.support.rows import make_text_rows
 from tests.support.runs import train
 from tests.support.scripts import load
@@ -59,7 +60,16 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", RUNS)
+DEFAULT = (
+    "more steps than rows",
+    "half an epoch more",
+    "an update that ends inside a generation batch, and an epoch that ends inside an update",
+    "a generation batch used twice, cut short",
+    "rollouts of every row first",
+)
+
+
+@pytest.mark.parametrize("name", slow_but(DEFAULT, RUNS))
 def test_a_plan_counts_what_the_run_then_counts(name, text_model_path, make_args):
     count, settings = RUNS[name]
     args = make_args(**settings)

@@ -195,7 +195,7 @@ def tables(draw):
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(tables())
 def test_what_is_written_is_read(tmp_path_factory, table):
     path = tmp_path_factory.getbasetemp() / "any.parquet"
@@ -327,22 +327,24 @@ def test_a_file_that_was_cut_short_is_refused(written, keep):
         read_table(path)
 
 
-@pytest.mark.parametrize("bit", [0x01, 0x10])
-def test_a_byte_that_was_damaged_on_the_way_never_gives_other_rows_or_facts(snapshot, tmp_path, bit):
-    """What is damaged is refused, or was of no account, or has lost all facts: as if another tool had written it."""
+def test_a_byte_that_was_damaged_on_the_way_never_gives_other_rows_or_facts(snapshot, tmp_path):
+    """What is damaged is refused, or was of no account, or has lost all facts: as if another tool had written it.
+
+    The fuzz of tests/integration has no Parquet.
+    """
     path = tmp_path / "posterior.parquet"
     write_table(posterior_table(snapshot, task=[None, *"aabbbabab"]), path)
     content, whole = path.read_bytes(), read_table(path)
-    refused = 0
+    num_refused = 0
     for place in range(4, len(content), 13):
-        path.write_bytes(content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :])
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
         try:
             read = read_table(path)
         except (SnapshotCorruptError, SnapshotMismatchError):  # the latter where the version itself was damaged
-            refused += 1
+            num_refused += 1
         else:
             same(read, whole if read.metadata else replace(whole, metadata={}))
-    assert refused > 0.5 * (len(content) - 4) / 13
+    assert num_refused > 0.5 * (len(content) - 4) / 13
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.support.finished_run import BATCHES, HISTORY, NAN, UNSCORED, write_run
+from tests.support.marks import slow
+from tests.support.refusals import refused
 from trl_vade import ThompsonSampler, UniformSampler
 from trl_vade.errors import SnapshotError, VADEError
 from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE
@@ -97,7 +99,7 @@ def test_refills_are_no_generation_batches_and_have_a_line_of_their_own(tmp_path
     for number, line in zip((1, 2, 1), (lines[1], lines[2], lines[7]), strict=True):
         line["refill"] = number
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    summary = write_report(tmp_path)
+    summary = summarise(read_run(tmp_path))
     assert (summary["generation_batches"], summary["refills"]) == (5, 3)
     assert ("refills", "3") in summary_rows(summary)
     assert len(summary["effective_gradient_ratio"]) == 8
@@ -143,13 +145,10 @@ def read_picture(output_dir):
         return np.asarray(picture.convert("RGB")).astype(int)
 
 
-def test_the_summary_file_is_strict_json_and_holds_what_is_returned(output_dir):
+def test_the_summary_file_is_strict_json_and_the_picture_has_a_drawing_in_each_quarter(output_dir):
+    (output_dir / REPORT_FILE).write_bytes(b"an earlier one")
     summary = write_report(output_dir)
     assert strict_json(output_dir / SUMMARY_FILE) == summary == summarise(read_run(output_dir))
-
-
-def test_the_picture_is_large_enough_to_read_and_has_a_drawing_in_each_quarter(output_dir):
-    write_report(output_dir)
     pixels = read_picture(output_dir)
     height, width, _ = pixels.shape
     assert 600 <= height <= 2000
@@ -180,8 +179,22 @@ def test_many_strata_and_numpy_labels_are_drawn(tmp_path):
     assert read_picture(directory).size
 
 
-@pytest.mark.parametrize("batches", [BATCHES[:1], BATCHES[:2], BATCHES * 3, [(UNSCORED, UNSCORED)] * 2])
-@pytest.mark.parametrize("strata", [None, ["a 1", "a 2", "b 1", "b 2", "c 1", "c 2"]])
+SIX = ["a 1", "a 2", "b 1", "b 2", "c 1", "c 2"]
+
+
+@pytest.mark.parametrize(
+    ("batches", "strata"),
+    [
+        (BATCHES[:1], None),
+        ([(UNSCORED, UNSCORED)] * 2, SIX),
+        slow(BATCHES[:1], SIX),
+        slow(BATCHES[:2], None),
+        slow(BATCHES[:2], SIX),
+        slow(BATCHES * 3, None),
+        slow(BATCHES * 3, SIX),
+        slow([(UNSCORED, UNSCORED)] * 2, None),
+    ],
+)
 def test_short_long_and_unscored_runs_are_drawn(tmp_path, batches, strata):
     directory = write_run(tmp_path, batches=batches)
     write_report(directory, strata)
@@ -189,7 +202,7 @@ def test_short_long_and_unscored_runs_are_drawn(tmp_path, batches, strata):
 
 
 @pytest.mark.parametrize(
-    "history", [[], [{"step": 0, "eval_rewards/accuracy/mean": 0.5}], [{"step": 1, "reward": 1.0}]]
+    "history", [[], slow([{"step": 0, "eval_rewards/accuracy/mean": 0.5}]), slow([{"step": 1, "reward": 1.0}])]
 )
 def test_a_run_without_rewards_or_validation_is_drawn_without_a_warning(tmp_path, history):
     directory = write_run(tmp_path, history=history)
@@ -201,15 +214,7 @@ def test_a_run_without_rewards_or_validation_is_drawn_without_a_warning(tmp_path
 
 def test_a_validation_in_which_nothing_was_scored_is_left_out(tmp_path):
     directory = write_run(tmp_path, history=[{"step": 4, "eval_rewards/accuracy/mean": None}, *HISTORY])
-    write_report(directory)
-    assert [entry["score"] for entry in strict_json(directory / SUMMARY_FILE)["validation"]] == [0.25, 0.5, 0.625]
-
-
-def test_a_report_can_be_written_again(output_dir):
-    first = write_report(output_dir)
-    (output_dir / REPORT_FILE).unlink()
-    assert write_report(output_dir) == first
-    assert read_picture(output_dir).size
+    assert [entry["score"] for entry in summarise(read_run(directory))["validation"]] == [0.25, 0.5, 0.625]
 
 
 # -------------------------------------------------------------------------------------------------- missing files
@@ -218,29 +223,26 @@ def test_a_report_can_be_written_again(output_dir):
 @pytest.mark.parametrize("name", [POSTERIOR_FILE, METADATA_FILE])
 def test_a_missing_posterior_is_named(output_dir, name):
     (output_dir / name).unlink()
-    with pytest.raises(SnapshotError, match=name.replace(".", r"\.")):
+    with refused(SnapshotError, names=[name]):
         write_report(output_dir)
 
 
 def test_a_missing_trainer_state_is_named_with_the_call_that_writes_it(output_dir):
     (output_dir / TRAINER_STATE_FILE).unlink()
-    with pytest.raises(VADEError) as error:
+    with refused(VADEError, names=[output_dir / TRAINER_STATE_FILE], offers=["trainer.save_state()"]):
         write_report(output_dir)
-    assert str(output_dir / TRAINER_STATE_FILE) in str(error.value)
-    assert "trainer.save_state()" in str(error.value)
 
 
 @pytest.mark.parametrize("emptied", [False, True])
 def test_a_missing_or_empty_selection_log_is_named(output_dir, emptied):
     path = output_dir / SELECTION_LOG_FILE
     path.write_text("") if emptied else path.unlink()
-    with pytest.raises(VADEError) as error:
+    with refused(VADEError, names=[path]):
         write_report(output_dir)
-    assert str(path) in str(error.value)
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(SnapshotError, match="nowhere"):
+    with refused(SnapshotError, names=["nowhere"]):
         write_report(tmp_path / "nowhere")
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from trl_vade.data.row_keys import find_rows
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 from trl_vade.trainer.checkpoint.mismatch import joined_state
 
 # Each example writes a snapshot to the disk.

@@ -13,12 +13,14 @@ from tests.support.rows import numbered_rows
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.checkpoint import preemption
 from trl_vade.trainer.checkpoint.completeness import JIT_MARK, missing_part
 from trl_vade.trainer.checkpoint.preemption import LastCheckpoint
 
 PROGRAM = """
-import os, sys
+import os, signal, sys
 sys.path.insert(0, {root!r})
+signal.signal(signal.SIGINT, signal.default_int_handler)  # see `ctrl_c` in conftest.py
 from tests.support.rows import numbered_rows
 from tests.support.runs import says_a_digit
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
@@ -36,13 +38,15 @@ VADEGRPOTrainer({model!r}, reward, VADEGRPOConfig(**{args!r}), numbered_rows(24,
 print("came to the end")
 """
 
+pytestmark = pytest.mark.usefixtures("ctrl_c")
+
 ARGS = SMALL_RUN | {"save_strategy": "steps", "save_steps": 100, "disable_tqdm": False}
 
 
 def run(model, output_dir, signals, **changes):
     args = ARGS | {"output_dir": str(output_dir)} | changes
     program = PROGRAM.format(root=str(Path(__file__).parents[3]), model=model, args=args, signals=signals)
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +57,8 @@ def whole(text_model_path, tmp_path_factory):
     return SelectionLog(trainer.args.output_dir).read()
 
 
-@pytest.mark.parametrize(
-    ("number", "ending"), [(signal.SIGTERM, -15), pytest.param(signal.SIGINT, -2, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "ending"), [(signal.SIGTERM, -15), (signal.SIGINT, -2)])
 def test_a_signal_is_answered_by_a_checkpoint_and_then_takes_its_course(
     text_model_path, tmp_path, whole, number, ending
 ):
@@ -68,23 +71,40 @@ def test_a_signal_is_answered_by_a_checkpoint_and_then_takes_its_course(
     assert SelectionLog(tmp_path / "parts").read() == whole[:3]
 
 
-def test_a_run_stopped_by_a_signal_resumes_as_if_it_had_not_been(text_model_path, text_rows, make_args, tmp_path):
-    changes = {"save_strategy": "steps", "save_steps": 100, "num_iterations": 2, "max_steps": 8}
+@pytest.fixture
+def terminated():
+    """SIGTERM ends this process as an exception that a test can expect."""
+
+    def end(number, frame):
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(("number", "ending"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_run_stopped_by_a_signal_resumes_as_if_it_had_not_been(
+    text_model_path, text_rows, make_args, tmp_path, terminated, caplog, number, ending
+):
+    changes = {"save_strategy": "steps", "save_steps": 100, "num_iterations": 2}
     whole = train(text_model_path, text_rows, make_args(output_dir=str(tmp_path / "whole"), **changes))
     args = make_args(output_dir=str(tmp_path / "parts"), **changes)
     calls = []
 
     def interrupted(completions, limit, **kwargs):
         calls.append(1)
-        if len(calls) == 3:
-            os.kill(os.getpid(), signal.SIGINT)
+        if len(calls) == 2:
+            os.kill(os.getpid(), number)
         return says_a_digit(completions, limit)
 
     interrupted.__name__ = "says_a_digit"  # the same success signal, or the resume is refused
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(ending):
         VADEGRPOTrainer(text_model_path, interrupted, args, text_rows).train()
+    assert f"{number.name} received" in caplog.text
+    assert [path.name for path in (tmp_path / "parts").glob("checkpoint-*")] == ["checkpoint-3"]
     resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
-    resumed.train(resume_from_checkpoint=True)  # of step 5: inside the third generation batch
+    resumed.train(resume_from_checkpoint=True)  # of step 3: inside the second generation batch
     assert_equal_weights(weights(resumed), weights(whole))
     assert SelectionLog(tmp_path / "parts").read() == SelectionLog(tmp_path / "whole").read()
 
@@ -155,3 +175,24 @@ def test_a_signal_is_not_forgotten_when_the_run_ends_in_an_error_which_is_said(w
     with pytest.raises(KeyboardInterrupt):
         fail()
     assert "OSError: the disk is full" in caplog.text
+
+
+def test_where_ctrl_c_is_ignored_this_is_said_once(watched, caplog):
+    """As in a background job of a script, `python train.py &`."""
+    type(preemption.logger).warning_once.cache_clear()
+    last, args = watched
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # `ctrl_c` puts back what was there before
+    for _ in range(2):
+        with last.watching(args):
+            pass
+    (said,) = [record.getMessage() for record in caplog.records if "SIGINT" in record.getMessage()]
+    assert "ignored" in said
+    assert "SIGTERM" in said  # the way out
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_where_ctrl_c_interrupts_nothing_is_said(watched, caplog):
+    last, args = watched
+    with last.watching(args):
+        pass
+    assert caplog.text == ""

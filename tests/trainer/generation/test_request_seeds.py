@@ -5,6 +5,7 @@ import random
 import pytest
 from trl.generation.vllm_client import VLLMClient
 
+from tests.support.marks import slow
 from tests.support.runs import WORDS, assert_equal_weights, logged, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer
 
@@ -75,12 +76,12 @@ def start_on_server(text_model_path, text_rows, make_args, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
-        {"vade_sampler": "uniform"},
+        slow({}),
+        slow({"vade_sampler": "uniform"}),
         {"vade_sampler": "uniform", "shuffle_dataset": False},  # the stock trainer: no posterior
-        {"vade_posterior_init": "rollout"},
+        slow({"vade_posterior_init": "rollout"}),
         {"vade_dynamic_sampling": True, "vade_max_refills": 2},
-        {"gradient_accumulation_steps": 2, "steps_per_generation": 1},
+        slow({"gradient_accumulation_steps": 2, "steps_per_generation": 1}),
         {"eval_strategy": "steps", "eval_steps": 1},
     ],
     ids=lambda changes: ", ".join(changes) or "default",

@@ -26,7 +26,7 @@ from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, tr
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.report.summary import summarise
 from trl_vade.trainer.publishing.model_card import CURVES_FILE, START, complete_model_card, write_model_card
-from trl_vade.trainer.publishing.run_facts import live_run
+from trl_vade.trainer.publishing.run_facts import RunFacts, live_run
 
 EXAMPLE = Path(__file__).parents[3] / "model_cards" / "model_example.md"
 FACTS = {
@@ -481,6 +481,17 @@ def card_of(trainer):
     return Path(trainer.args.output_dir, "README.md").read_text(encoding="utf-8")
 
 
+def write_card(trainer, draw=True):
+    """As the trainer does it, but for whether it draws: that depends on a repository."""
+    write_model_card(
+        Path(trainer.args.output_dir),
+        lambda: (RunFacts.of(trainer), live_run(trainer)),
+        posterior_repo=trainer.publication.posterior_repo,
+        revision=trainer.publication.revision,
+        draw=draw,
+    )
+
+
 def test_before_training_the_card_is_trls_and_what_is_known(text_model_path, text_rows, make_args):
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(), text_rows)
     GRPOTrainer.create_model_card(trainer, model_name="out", dataset_name="you/rows")
@@ -502,13 +513,13 @@ def test_the_card_of_a_run_that_is_pushed_to_a_branch_names_it(trained, monkeypa
     monkeypatch.setattr(trained, "hub_model_id", "you/run")
     GRPOTrainer.create_model_card(trained)
     with trained.publication.on_branch("seed-3"):
-        write_model_card(trained, draw=False)
+        write_card(trained, draw=False)
     assert 'load_posterior("you/run@seed-3")' in card_of(trained)
 
 
 def test_after_training_the_card_shows_what_was_measured(trained):
     trained.create_model_card(model_name="out")
-    write_model_card(trained)  # the trainer draws only where the card goes to the Hub
+    write_card(trained)  # the trainer draws only where the card goes to the Hub
     text = card_of(trained)
     summary = summarise(live_run(trained))
     assert f"| rollouts | {summary['rollouts']} |" in text
@@ -534,7 +545,7 @@ def test_without_matplotlib_there_is_no_picture_and_no_link_to_one(trained, monk
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # Python's own way to say that there is none
     monkeypatch.delitem(sys.modules, "trl_vade.selection.report.picture", raising=False)
     GRPOTrainer.create_model_card(trained)
-    write_model_card(trained)
+    write_card(trained)
     assert CURVES_FILE not in card_of(trained)
     assert "| rollouts | 32 |" in card_of(trained)
     assert not caplog.records
@@ -546,7 +557,7 @@ def test_a_picture_that_cannot_be_drawn_is_said_and_the_card_is_written_without_
     (folder / CURVES_FILE).mkdir()  # nothing can be put in its place
     try:
         GRPOTrainer.create_model_card(trained)
-        write_model_card(trained)
+        write_card(trained)
     finally:
         (folder / CURVES_FILE).rmdir()
     assert CURVES_FILE not in card_of(trained)
@@ -557,6 +568,6 @@ def test_a_picture_that_cannot_be_drawn_is_said_and_the_card_is_written_without_
 def test_a_card_that_cannot_be_completed_ends_no_run(trained, caplog):
     path = Path(trained.args.output_dir, "README.md")
     path.write_text("---\n- no mapping\n---\n# Mine\n")
-    write_model_card(trained, draw=False)
+    write_card(trained, draw=False)
     assert path.read_text() == "---\n- no mapping\n---\n# Mine\n"
     assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -15,7 +15,7 @@ from trl_vade.hub.dataset_origin import hub_origin
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.report.record import read_run
 from trl_vade.selection.report.summary import summarise
-from trl_vade.trainer.publishing.run_facts import live_run, run_facts
+from trl_vade.trainer.publishing.run_facts import RunFacts, live_run
 from trl_vade.version import __version__
 
 
@@ -25,7 +25,7 @@ def facts_of(text_model_path, text_rows, make_args):
 
     def make(rewards=says_a_digit, dataset=None, **changes):
         trainer = VADEGRPOTrainer(text_model_path, rewards, make_args(**changes), text_rows)
-        return run_facts(trainer, dataset=dataset)
+        return RunFacts.of(trainer, dataset).values
 
     return make
 
@@ -41,7 +41,7 @@ def trained(text_model_path, tmp_path_factory):
 
 
 def test_a_run_says_what_it_was_asked_and_what_it_has_done(trained):
-    facts = run_facts(trained)
+    facts = RunFacts.of(trained).values
     counted = {"global_step": 3, "generation_batches": 3, "rollouts": 48, "num_samples": 24}
     success = {"success_reward": "says_a_digit", "success_threshold": 0.5, "num_generations": 4, "temperature": 1.0}
     chosen = {"sampler": "thompson", "preset": "frontier", "information_gain": "asymmetric", "cooldown": 0.2}
@@ -95,7 +95,7 @@ def test_a_run_without_a_posterior_has_no_facts_of_one(facts_of):
 def test_a_warm_start_is_named_by_its_repository_and_never_by_a_folder_of_this_machine(trained, tmp_path, monkeypatch):
     for source, shown in ((str(tmp_path), "a local posterior"), ("you/rates@step-000100", "you/rates@step-000100")):
         monkeypatch.setattr(trained.args, "vade_posterior_init", source)
-        facts = run_facts(trained)
+        facts = RunFacts.of(trained).values
         assert (facts["posterior_init"], facts["warm_start_discount"]) == (shown, 0.2)
 
 

@@ -27,14 +27,11 @@ from .model_shape import ModelShape, Tower
 TILE = 4096 * 32768
 """Numbers in a tile of logits. TRL 1.16 projects onto the vocabulary in these (`TOKEN_CHUNK_SIZE` x
 `_CHUNKED_LOGPROB_CHUNK_SIZE`), so the logits of a whole micro-batch never exist."""
-
 SAVED = {"text": (24, 8), "vision": (30, 8)}
 """Bytes that autograd saves in a block for each token, a number of its hidden and of its intermediate size, computing
 in 16 bits. A test counts them. The vision tower's rotary embedding computes in float32."""
-
 IN_FLIGHT = (4, 4)
 """The same for gradients of activations, which live while a block runs backward: two of each size."""
-
 LIVE_PARAMETERS = 1_000_000_000
 """Parameters that DeepSpeed's ZeRO-3 gathers at most by default (`stage3_max_live_parameters`)."""
 

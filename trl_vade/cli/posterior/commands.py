@@ -15,7 +15,6 @@ LOGIN = (
     "user/repo or user/repo@revision. The Hub's login is that of `hf auth login`, or HF_TOKEN; no command takes a "
     "token."
 )
-
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -24,17 +23,12 @@ app = typer.Typer(
 )
 
 Sort = Literal["pass_rate", "visits", "last_step", "alpha", "beta", "index", "sample_id"]
-
 Source = Annotated[
     str, typer.Argument(metavar="SOURCE", help="A folder, a .parquet file, or user/repo[@revision] on the Hub.")
 ]
-
 Revision = Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit on the Hub.")]
-
 Step = Annotated[int | None, typer.Option("--step", min=0, help="Optimiser step; the newest one without it.")]
-
 Rows = Annotated[int, typer.Option("--rows", min=0, help="Most rows in a table.")]
-
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON for other programs, with nothing around it.")]
 
 

@@ -14,7 +14,6 @@ FACTS = (
     *("success_threshold", "num_generations", "posterior_init", "warm_start_discount"),
     *("global_step", "generation_batches", "rollouts"),
 )
-
 MOST_SIGNS = {"sample_id": 60, "task": 20}
 """Of a value in a table of rows: in 80 columns a longer one would fill a page."""
 

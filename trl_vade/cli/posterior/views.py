@@ -13,9 +13,7 @@ from trl_vade.hub.posteriors.histogram import bin_counts
 from trl_vade.hub.posteriors.table import PLACE, PosteriorTable
 
 SORTS = ("pass_rate", "visits", "last_step", "alpha", "beta", "index", "sample_id")
-
 COLUMNS = ("sample_id", "index", "task", "alpha", "beta", "visits", "pass_rate", "last_step")
-
 ROUNDING = 1e-9
 """Differences of pass rates are taken as equal to a threshold that they miss by less."""
 

@@ -23,7 +23,6 @@ JUDGE_EXIT = 42
 
 # What the server says of one request: another attempt would end in the same.
 _FINAL = (400, 401, 403, 404, 413, 422)
-
 _QUESTION = (400, 413, 422)  # and what it may say of one question alone: a response too long for the judge's context
 
 

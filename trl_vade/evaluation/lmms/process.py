@@ -21,15 +21,11 @@ from .judge_guard import JUDGE_EXIT
 _EXCEPTION = re.compile(
     r"(\(\w+ pid=\d+\) )?(ERROR \S+ \S+ \S+ )?[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|OfflineModeIsEnabled)\b"
 )
-
 _UNFETCHED = re.compile(r"Couldn't (reach|find)|DatasetNotFoundError|OfflineModeIsEnabled|LocalEntryNotFoundError")
-
 LOG_CAUSES = 5
 """Exceptions before these lines, in an error: the cause may have been long ago."""
-
 LOG_LINES = 15
 """Of the log, in an error."""
-
 PATIENCE = 10.0
 """Seconds that the process has to end by itself, after its last run and after SIGTERM."""
 
@@ -90,7 +86,6 @@ def _life_line() -> Iterator[int]:
 
 
 _SECRET = re.compile(r"(^|_)TOKEN(_|$)|SECRET|PASSWORD|API_KEY|ACCESS_KEY", re.IGNORECASE)
-
 _FOREIGN = re.compile(r"(LOCAL_|NODE_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE|(MASTER|TORCHELASTIC|ACCELERATE|LMMS)_.*")
 
 _FIXED = {"PYTHONSAFEPATH": "1", "PYTHON_DOTENV_DISABLED": "1"}

@@ -70,9 +70,7 @@ def mathvision_rules(row: Row, results: Sequence[str]) -> Row:
 
 RULES_SECONDS = 10.0
 """That the rules may take over one answer; they need milliseconds."""
-
 _RULES_LOCK = threading.Lock()
-
 _RULES_WORKERS: list[Any] = []
 
 

@@ -25,9 +25,7 @@ def _words(**words: str) -> dict[str, Any]:
 
 
 _LETTER = "Answer with the option's letter from the given choices."
-
 _SCIENCEQA = _words(format="default", pre_prompt="", post_prompt=f"\n{_LETTER}")
-
 THOUGHTFUL = {
     "chartqa": _words(pre_prompt="", post_prompt=""),
     "scienceqa": _SCIENCEQA,

@@ -22,7 +22,6 @@ from ..benchmarks import BENCHMARKS, Benchmark
 logger = logging.getLogger(__name__)
 
 FOLDER = ".eval_results"
-
 _Entries = Mapping[str, Sequence[Mapping[str, Any]]]
 
 

@@ -31,17 +31,12 @@ from .leaderboards import FOLDER, index_lines, index_places, leaderboard_entries
 from .weights import EvaluatedWeights, Refused, model_key
 
 RAW_FOLDER = "vade_evaluation"
-
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "JUDGE_API_KEY", "OPENAI_API_KEY", "VADE_SERVER_API_KEY")
 """Variables of the environment whose values are in no file that is sent."""
-
 LEAST_SECRET = 8
 """Signs of a value that is taken for a secret: the key of a local server is "EMPTY" or "none", words of many texts."""
-
 _TOKEN = re.compile(rb"hf_[A-Za-z0-9]{20,}")
-
 _PLACE = re.compile(r'(^|[=,:;"])(/[^/,;"\n]+/[^,;"\n]*)')  # not /no_think, nor what is after http:
-
 _Results = Mapping[str, Any]
 
 

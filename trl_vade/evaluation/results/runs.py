@@ -24,11 +24,8 @@ from .samples import foreign_extractions, parse, question_digests, read_samples,
 
 UNREADABLE_SHARE = 0.01
 """Up to this share of the judge's answers may be no verdict. lmms-eval scores each of them as a wrong answer."""
-
-
 # MathVerse's task writes `submissions/mathverse_testmini_results.json` below the same folder: no results file.
 _RESULTS_NAME = re.compile(r"\d{8}_\d{6}_results\.json")
-
 _Json = dict[str, Any]
 
 

@@ -13,16 +13,13 @@ from trl_vade.errors import EvaluationError, abbreviated
 from ..benchmarks import Benchmark
 
 _Json = dict[str, Any]
-
 LONGEST_ANSWER = 3
 """Words of an extracted answer that need not be in the response: "12", "B", "3/11 of it"."""
-
 FAILED_REQUEST = "[LMMS_EVAL_REQUEST_FAILED"
 """How the answer begins that lmms-eval's API backends make up after a request's last failure (models/chat/openai.py).
 """
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
-
 _LAST_WORDS = re.compile(r"\nAnswer [^\n]*\Z")
 
 

@@ -15,14 +15,9 @@ from ..benchmarks import BENCHMARKS, FIVE, PAPER, PaperRow
 
 FORMAT = 1
 """Of `results.json`."""
-
 PAPER_JUDGE = "Qwen2.5-72B-Instruct"
-
 _Types = Mapping[str, tuple[type, ...]]
-
-
 _NUMBER, _TEXT, _NONE = (int, float), (str,), (type(None),)
-
 _TOP: _Types = {
     "format": (int,),
     "model": (dict,),
@@ -41,17 +36,11 @@ _TOP: _Types = {
     "benchmarks": (dict,),
     "average": (dict,),
 }
-
 _MODEL: _Types = {"name": _TEXT, "revision": (str, *_NONE), "fingerprint": _TEXT}
-
 _GENERATION: _Types = {"temperature": _NUMBER, "top_p": _NUMBER, "top_k": (int,), "max_new_tokens": (int,)}
-
 _JUDGE: _Types = {"model": _TEXT, "url": _TEXT}
-
 _MEAN: _Types = {"mean": _NUMBER, "stderr": (*_NUMBER, *_NONE)}
-
 _AVERAGE: _Types = {"of": (list,), **_MEAN}
-
 _BENCHMARK: _Types = {
     **dict.fromkeys(("title", "task", "metric"), _TEXT),
     "dataset": (str, *_NONE),
@@ -60,7 +49,6 @@ _BENCHMARK: _Types = {
     "identical_runs": (bool,),
     "runs": (list,),
 }
-
 _RUN: _Types = {
     **dict.fromkeys(("seed", "questions", "unscored", "unreadable_verdicts"), (int,)),
     "score": _NUMBER,

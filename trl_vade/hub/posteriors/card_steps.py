@@ -13,7 +13,6 @@ from .repository import LATEST, steps_in
 
 MOST_BYTES = 2**20
 """Of a card that are read. Its metadata come first, and have about 200 bytes for each step."""
-
 MOST_LEVELS = 16
 """Of lists and mappings in each other; `configs` needs 5."""
 

@@ -14,7 +14,6 @@ from trl_vade.files import encode_document, parse_document
 from trl_vade.samplers.posterior import beta_mean
 
 FORMAT_VERSION = 1
-
 AGAIN = "The file was damaged or edited: take another copy, or an earlier step."
 
 TYPES = {
@@ -27,14 +26,11 @@ TYPES = {
     "pass_rate": pa.float64(),
     "last_step": pa.int64(),
 }
-
 _NEEDED = ("sample_id", "alpha", "beta")
-
 _ROWS_DIGEST = "rows_sha256"
 
 MOST_STEPS = 10**12
 """Bound of the optimiser steps: every one that can be written has a folder whose name is one of a step."""
-
 _BOUNDS = {"global_step": (0, MOST_STEPS), "generation_batches": (0, 2**53), "num_samples": (1, 2**53)}
 
 

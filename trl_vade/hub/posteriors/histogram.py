@@ -11,9 +11,7 @@ from trl_vade.checks import IntArray
 from .table import PosteriorTable
 
 NUM_BINS = 10
-
 EDGES = np.arange(NUM_BINS + 1) / NUM_BINS  # linspace has 0.30000000000000004: a rate of 0.3 would be below it
-
 MOST_TASKS = 8
 """In the picture; where there are more, the rarest of them are one entry."""
 

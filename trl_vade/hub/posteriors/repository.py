@@ -28,11 +28,8 @@ from .histogram import bin_counts, bin_names, draw_pass_rates
 from .table import PosteriorTable, read_table, write_table
 
 TABLE_FILE = "posterior.parquet"
-
 PICTURE_FILE = "pass_rates.png"
-
 CARD_FILE = "README.md"
-
 LATEST = "latest"
 """Name of the configuration that is the newest step."""
 

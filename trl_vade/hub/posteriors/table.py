@@ -49,7 +49,6 @@ from .columns import (
 )
 
 METADATA_KEY = b"trl_vade"
-
 PLACE = ("source", "revision")
 """Facts of where a table was read from, which `load_posterior` adds. They are no facts of the run: not written."""
 

@@ -34,23 +34,20 @@ import numpy as np
 
 from trl_vade.checks import FloatArray, IntArray
 
-from ..strata import Strata
+from ..information import gain_of
+from ..strata import Strata, best_places
 from .free_rows import BoolArray, FreeRows
 from .window import Window, beta_density, find_window, highest_density, largest_density, wanted_inside
 
 Candidates = tuple[IntArray, FloatArray]  # (J,) each: rows, the pass rates drawn for them
-
 Choice = tuple[IntArray, FloatArray, FloatArray]  # (K,) each: rows, pass rates drawn for them, expected ones
 
 MOST_PROPOSED = 0.1
 """Where a larger part of the visited rows would be proposed, to draw all of them is as fast."""
-
 SAMPLE = 2048
 """Rows that are looked at to guess how wide a window has to be."""
-
 ROWS_OF_A_PART = 4000
 """In the time that a stratum takes, so many rows can be drawn one by one."""
-
 NOWHERE: Window = (1.0, 0.0)
 
 
@@ -73,31 +70,58 @@ class LargePool:
         gain: "asymmetric" or "symmetric".
         greedy: whether the expected pass rates stand for drawn ones.
         strata: each of which has its share.
+        quotas: k -> (S,) the share of each stratum; None without strata.
     """
 
-    def __init__(self, rows: FreeRows, *, gain: str, greedy: bool, strata: Strata | None) -> None:
-        self._rows, self._gain, self._greedy, self._strata = rows, gain, greedy, strata
+    def __init__(
+        self,
+        rows: FreeRows,
+        *,
+        gain: str,
+        greedy: bool,
+        strata: Strata | None = None,
+        quotas: Callable[[int], IntArray | None] = lambda k: None,
+    ) -> None:
+        self._rows, self._gain, self._greedy, self._strata, self._quotas = rows, gain, greedy, strata, quotas
         self._chance = rows.chance
         self._windows: dict[int, Window] = {}  # by the number of the part
 
-    def serves(self, k: int, quotas: IntArray | None) -> bool:
+    def draw(self, k: int, num_blind: int = 0) -> Choice | None:
+        """Return the best `k` rows, of each stratum its share, and then `num_blind` others, drawn uniformly.
+
+        None where they cannot be drawn in this way, or not faster than by a draw of all rows.
+        """
+        if not self._serves(k + num_blind):
+            return None
+        quotas = self._quotas(k)
+        candidates = rows, pass_rate = self._candidates(k, quotas)
+        gain = gain_of(pass_rate, self._gain)
+        chosen = best_places(rows, gain, k, self._strata, quotas) if k else np.empty(0, dtype=np.int64)
+        rows, pass_rate = rows[chosen], pass_rate[chosen]
+        if num_blind:
+            rows, pass_rate = _concatenated((rows, pass_rate), self._blind(num_blind, candidates, rows))
+        a, b = self._rows.belief(rows)
+        return rows, pass_rate, a / (a + b)
+
+    def _serves(self, k: int) -> bool:
         """Whether k rows can be drawn in this way, since as many may be chosen, and are drawn faster."""
         # A greedy draw takes fresh rows in their order, which is wrong where their priors differ.
         if self._greedy and self._rows.prior.stratum is not None:
             return False
+        quotas = self._quotas(k)
         if quotas is not None and np.count_nonzero(quotas) * ROWS_OF_A_PART > self._rows.size:
             return False
         return bool(self._rows.num_fresh >= k or self._rows.size - self._rows.taken.size >= k)
 
-    def candidates(self, k: int, quotas: IntArray | None) -> Candidates:
+    def _candidates(self, k: int, quotas: IntArray | None) -> Candidates:
         """Return J rows and their pass rates. The best k are among them; with `quotas`, (S,), the best of each stratum
         instead, and of all strata the best for the places that one of them cannot fill."""
         nothing = np.empty(0, dtype=np.int64), np.empty(0)
-        return concatenated(
+        return _concatenated(
             nothing, *(self._best_of(part, wanted) for part, wanted in self._parts(k, quotas) if wanted)
         )
 
-    def blind(self, count: int, candidates: Candidates, chosen: IntArray) -> Candidates:
+    def _blind(self, count: int, candidates: Candidates, chosen: IntArray) -> Candidates:
         """Return `count` rows drawn uniformly, none of them among those `chosen`, and the pass rates that they had."""
         size = self._rows.size
 
@@ -141,12 +165,12 @@ class LargePool:
         if span is None:
             return self._others_of(part, np.empty(0, dtype=np.int64), NOWHERE)
         self._windows[part.number] = lo, hi = span
-        rows, pass_rate = concatenated(self._fresh_inside(part, span), self._visited_inside(part, span))
+        rows, pass_rate = _concatenated(self._fresh_inside(part, span), self._visited_inside(part, span))
         may = self._rows.are_free(rows)
         rows, pass_rate = rows[may], pass_rate[may]
         if np.count_nonzero((lo <= pass_rate) & (pass_rate <= hi)) >= k:
             return rows, pass_rate
-        return concatenated((rows, pass_rate), self._others_of(part, rows, span))
+        return _concatenated((rows, pass_rate), self._others_of(part, rows, span))
 
     def _expected_density(self, part: Part) -> Callable[[FloatArray], FloatArray]:
         """Pass rates, (P,) -> how many rows of the part are to be expected there, by unit of pass rate.
@@ -232,7 +256,7 @@ class LargePool:
         return pass_rate
 
 
-def concatenated(*parts: Candidates) -> Candidates:
+def _concatenated(*parts: Candidates) -> Candidates:
     """Return the rows of all parts, and their pass rates."""
     rows, pass_rates = zip(*parts, strict=True)
     return np.concatenate(rows), np.concatenate(pass_rates)

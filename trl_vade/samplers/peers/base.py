@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trl_vade.checks import FloatArray, IntArray, as_vector, check_fields
-from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotError, abbreviated
+from trl_vade.checks import FloatArray, IntArray, check_fields
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError, abbreviated
 
 from ..base import Draw, PosteriorSampler
 from ..information import information_gain
@@ -37,12 +37,6 @@ def mean_absolute_advantage(successes: FloatArray, trials: FloatArray) -> FloatA
     return 2.0 * spread / (deviation + 1e-4)
 
 
-def mixed_ratio(pass_rate: FloatArray, num_generations: int) -> FloatArray:
-    """Return 1 - p^G - (1 - p)^G, the chance that G completions are neither all right nor all wrong, for each p."""
-    mixed: FloatArray = 1.0 - pass_rate**num_generations - (1.0 - pass_rate) ** num_generations
-    return mixed
-
-
 def saved_numbers(
     name: str, values: Any, kind: type[int] | type[float], *, low: float, high: float, size: int
 ) -> list[Any]:
@@ -65,17 +59,6 @@ def check_positive(name: str, value: float) -> float:
             "scaling."
         )
     return float(value)
-
-
-def check_pass_rates(pass_rate: ArrayLike, num_samples: int) -> FloatArray:
-    """Return (N,) pass rates as a new array, or raise `ObservationError` unless they are N numbers in [0, 1]."""
-    p = as_vector("pass_rate", pass_rate, kinds="biuf").astype(np.float64)
-    if p.size != num_samples or not ((p >= 0) & (p <= 1)).all():
-        raise ObservationError(
-            f"pass_rate is {abbreviated(p.tolist())}; it must hold {num_samples} probabilities in [0, 1], one for "
-            "each row. Pass how likely a completion of each row is to be right."
-        )
-    return p
 
 
 BoolArray = NDArray[np.bool_]

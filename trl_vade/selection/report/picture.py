@@ -14,9 +14,7 @@ from .record import Run
 
 # One hue a task and one shade a level reads better than twelve unrelated colours.
 HUES = ("Blues", "Oranges", "Greens", "Purples", "Reds", "Greys")
-
 WINDOW = 5  # generation batches in the running mean, and in one column of the shares
-
 FEW_ENTRIES = 40  # a history of so few entries is drawn as it is
 
 

@@ -14,7 +14,6 @@ from trl_vade.errors import SnapshotNotFoundError, VADEError
 from .record import Run, read_run
 
 SUMMARY_FILE = "vade_summary.json"
-
 REPORT_FILE = "vade_report.png"
 
 

@@ -48,6 +48,12 @@ class LastCheckpoint(TrainerCallback):
         self._received = None
         self._training = True
         self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        if self._before[signal.SIGINT] == signal.SIG_IGN:
+            logger.warning_once(
+                "SIGINT (Ctrl-C) is ignored in this process, as in every background job of a script: it stops the "
+                "training with a last checkpoint, and the process then goes on as if the training had ended. Send "
+                "SIGTERM to end it."
+            )
         try:
             yield
         except Exception as error:

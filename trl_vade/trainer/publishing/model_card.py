@@ -6,7 +6,7 @@ the recipe, the data, what was measured, where the posterior is, how to use the 
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from trl_vade.hub.uploading import branch_of
 from trl_vade.selection.report.record import Run
 from trl_vade.selection.report.summary import summarise
 
-from .run_facts import live_run, run_facts
+from .run_facts import RunFacts
 
 logger = get_logger(__name__)
 
@@ -37,39 +37,38 @@ _SETTINGS = (
 
 
 def write_model_card(
-    trainer: Any,
-    dataset_name: str | None = None,
+    folder: Path,
+    look: Callable[[], tuple[RunFacts, Run | None]],
     *,
-    results: Sequence[Mapping[str, Any]] | None = None,
+    posterior_repo: str | None = None,
+    revision: str | None = None,
     draw: bool = True,
 ) -> None:
-    """Complete the card that TRL has just written into the output directory of `trainer`; main process only.
+    """Complete the card that TRL has just written into `folder`; on the main process only.
 
     It runs at every save and must not end a run: whatever goes wrong is logged, and the card is written without that
     part, or stays as TRL wrote it.
 
     Args:
-        trainer: a `VADEGRPOTrainer`.
-        dataset_name: Hub id of the training data, where the caller knows it.
-        results: of benchmarks; see `complete_model_card`.
+        folder: the output directory.
+        look: what there is to say of the run, which may raise; see `run_facts`.
+        posterior_repo, revision: see `complete_model_card`.
         draw: whether to draw the training curves, which takes most of the time (half a second or more).
     """
-    if not trainer.is_world_process_zero():
-        return
-    folder = Path(trainer.args.output_dir)
     try:
-        run = live_run(trainer)
+        facts, run = look()
+        curves = _draw_curves(run, folder) if run and draw else None
+        summary = summarise(run) if run else None
         complete_model_card(
             folder / CARD_FILE,
-            run_facts(trainer, dataset=dataset_name),
-            curves=_draw_curves(run, folder) if run and draw else None,
-            posterior_repo=trainer.publication.posterior_repo,
-            hub_model_id=trainer.hub_model_id,
-            results=results,
-            summary=summarise(run) if run else None,
-            vision=getattr(trainer.model.config, "vision_config", None) is not None,
-            adapter=hasattr(trainer.model, "peft_config"),
-            revision=trainer.publication.revision,
+            facts.values,
+            curves=curves,
+            posterior_repo=posterior_repo,
+            hub_model_id=facts.hub_model_id,
+            summary=summary,
+            vision=facts.vision,
+            adapter=facts.adapter,
+            revision=revision,
         )
     except Exception as error:  # of whatever kind: a run is worth more than its card
         logger.warning(f"The model card is without the part on VADE ({type(error).__name__}: {error}).")
@@ -92,7 +91,7 @@ def complete_model_card(
 
     Args:
         path: a README.md, as TRL or an earlier call wrote it.
-        facts: of the run; see `run_facts`.
+        facts: the values of `RunFacts`.
         curves: file name of the picture of the training curves in the same folder; None: there is none.
         posterior_repo: Hub id of the data-set repository with the posterior; None: it is in the model's own.
         hub_model_id: of the model's repository; None: it has none.

@@ -37,7 +37,7 @@ from trl_vade.hub.uploading import HubTarget, ensure_repo, offline, push_command
 from trl_vade.samplers.snapshot import load_snapshot
 
 from ..main_process import on_main_process, wait_for_main_process
-from .run_facts import run_facts
+from .run_facts import RunFacts
 from .uploads import RequestedUpload
 
 logger = get_logger(__name__)
@@ -61,7 +61,7 @@ class Publication:
 
     def __init__(self, args: Any):
         self.revision: str | None = args.hub_revision
-        self._output_dir = Path(args.output_dir)
+        self._args, self._output_dir = args, Path(args.output_dir)
         self._queue = PushQueue()  # used on the main process only
         self._posterior_target: HubTarget | None = None
         self._names: RowNames | None = None
@@ -108,7 +108,7 @@ class Publication:
 
     def push(
         self,
-        trainer: Any,
+        facts: RunFacts,
         wanted: list[RequestedUpload],
         checkpoint: str | os.PathLike[str] | None = None,
         *,
@@ -119,14 +119,13 @@ class Publication:
         What goes wrong here is a push that failed: it is said, and `finish` raises it on all processes.
 
         Args:
-            trainer: whose push it is.
+            facts: of the run whose push it is.
             wanted: of one call of the parent.
             checkpoint: the folder that is pushed; None: the model as it is now.
             private: of a repository that is made.
         """
-        args, step = trainer.args, trainer.state.global_step
-        uploads = [one.upload for one in wanted]
-        target = replace(model_target(args, private), repo_id=trainer.hub_model_id, revision=wanted[0].revision)
+        args, uploads = self._args, [one.upload for one in wanted]
+        target = replace(model_target(args, private), repo_id=facts.hub_model_id, revision=wanted[0].revision)
         parts = {upload.path_in_repo: upload.folder for upload in uploads if upload.path_in_repo}
         push = Push(
             target,
@@ -136,7 +135,7 @@ class Publication:
             mirror=tuple(parts),
             command="; ".join(push_command(target, folder, path) for path, folder in parts.items()),
         )
-        name = f"{'model' if checkpoint is None else 'checkpoint'}-{step:06d}"
+        name = f"{'model' if checkpoint is None else 'checkpoint'}-{facts.global_step:06d}"
         folder = None if checkpoint is None else Path(checkpoint)
         tries = itertools.count()  # after the first, the output directory may be of a later save than the checkpoint
 
@@ -146,17 +145,16 @@ class Publication:
 
         return self._queue.put(push, wanted[0].token, prepare)
 
-    def push_posterior(self, trainer: Any) -> None:
+    def push_posterior(self, facts: RunFacts) -> None:
         """Put the posterior that is saved in the output directory into the queue for its own repository."""
-        target, step = self._posterior_target, trainer.state.global_step
-        if target is None or trainer.selection is None or not trainer.is_world_process_zero():
-            return
-        if not trainer.selection.sampler.posterior.step:  # no row was scored: datasets 5.2 reads no table without any
+        target, step = self._posterior_target, facts.global_step
+        # Where no row was scored: datasets 5.2 reads no table without any.
+        if target is None or not facts.writes or not facts.values.get("generation_batches"):
             return
 
         @functools.cache  # what the output directory has at this step, whenever it can be set aside
         def read() -> PosteriorTable:
-            return self._table(trainer, step)
+            return self._table(facts)
 
         def prepare(push: Push) -> Push:
             table = self._tables[step] = read()
@@ -174,13 +172,15 @@ class Publication:
         push = Push(target, None, f"Posterior at step {step}", own=True, tag=step_name(step), command=saved)
         self._queue.put(push, None, prepare)
 
-    def _table(self, trainer: Any, step: int) -> PosteriorTable:
+    def _table(self, facts: RunFacts) -> PosteriorTable:
         """The posterior of a step, which is read while the output directory has it."""
         snapshot = load_snapshot(self._output_dir)
-        names = self._names_of_rows(trainer, snapshot.sampler_state["posterior"]["sample_index"])
-        table = posterior_table(snapshot, **names, facts=run_facts(trainer))
-        if table.metadata["global_step"] != step:
-            raise HubError(f"the posterior in {self._output_dir} is not any more that of optimiser step {step}")
+        names = self._names_of_rows(facts, snapshot.sampler_state["posterior"]["sample_index"])
+        table = posterior_table(snapshot, **names, facts=facts.values)
+        if table.metadata["global_step"] != facts.global_step:
+            raise HubError(
+                f"the posterior in {self._output_dir} is not any more that of optimiser step {facts.global_step}"
+            )
         return table
 
     def _card(self, step: int, folder: Path, target: HubTarget) -> Render:
@@ -200,11 +200,11 @@ class Publication:
 
         return card
 
-    def _names_of_rows(self, trainer: Any, visited: NDArray[np.int64]) -> dict[str, Any]:
+    def _names_of_rows(self, facts: RunFacts, visited: NDArray[np.int64]) -> dict[str, Any]:
         """The identity of each of these rows, and its task where there is a column for it."""
-        rows, args = trainer.train_dataset, trainer.args
+        args = self._args
         if self._names is None:  # which takes a look at all rows
-            self._names = RowNames(rows, trainer.selection.sample_keys[0])
+            self._names = RowNames(facts.rows, facts.sample_keys)
         column = next((name for name in (args.vade_stratify_by, args.vade_strata) if name), "task")
         return names_and_tasks(self._names, visited, column)
 

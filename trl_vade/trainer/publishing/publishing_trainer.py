@@ -13,6 +13,7 @@ from trl_vade.hub.uploading import ensure_repo, offline, with_retries
 
 from ..main_process import on_main_process
 from .publication import Publication, model_target
+from .run_facts import RunFacts
 from .uploads import captured_uploads
 
 
@@ -58,10 +59,12 @@ class PublishingTrainer(GRPOTrainer):
         """Push once the parent has written all that it writes; `entropy_ctrl_state.json` comes last (TRL 1.16)."""
         self._wanted = None
         super()._save_checkpoint(model, trial)
+        posterior = self.publication.posterior_repo and self.args.hub_strategy != HubStrategy.END
+        facts = RunFacts.of(self) if self._wanted or posterior else None
         if self._wanted:
-            self.publication.push(self, *self._wanted)
-        if self.args.hub_strategy != HubStrategy.END:
-            self.publication.push_posterior(self)
+            self.publication.push(facts, *self._wanted)
+        if posterior:
+            self.publication.push_posterior(facts)
 
     def _push_from_checkpoint(self, checkpoint_folder):
         """Note what the parent would push; on the main process, unless hub_strategy="end"."""
@@ -87,8 +90,9 @@ class PublishingTrainer(GRPOTrainer):
                 self.hub_model_id = model_target(self.args).repo_id
         with captured_uploads() as wanted, self.publication.on_branch(call.arguments.get("revision")):
             super().push_to_hub(*positional, **named)
-        entry = self.publication.push(self, wanted, private=private) if wanted else None
-        self.publication.push_posterior(self)
+        facts = RunFacts.of(self)
+        entry = self.publication.push(facts, wanted, private=private) if wanted else None
+        self.publication.push_posterior(facts)
         if not call.arguments.get("blocking", True):
             return entry and entry.future
         self.publication.wait() if self._training else self.publication.finish()

@@ -1,9 +1,13 @@
-"""What a run is, as one plain dict of JSON values: for the cards, and for the metadata of a shared posterior."""
+"""What a run is, at one moment: for the cards, for the metadata of a shared posterior, and for the pushes."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import numpy as np
 from accelerate.logging import get_logger
+from numpy.typing import NDArray
 
 from trl_vade.errors import VADEError
 from trl_vade.hub.dataset_origin import hub_origin
@@ -29,23 +33,59 @@ RECIPE = (
 """Fields of the arguments; `num_processes` is added."""
 
 _THOMPSON = ("preset", "information_gain", "cooldown", "prior", "uniform_share", "stratify_by", "strata")
-
 _EVERY_SAMPLER = ("dynamic_sampling", "max_prompt_length")
 
 
-def run_facts(trainer: Any, *, dataset: str | None = None) -> dict[str, Any]:
-    """Return what is known of the run of `trainer`, as it is now. No process waits for another one.
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run at one moment: all that its cards and its pushes take of the trainer.
 
-    Every value is strict JSON. A fact that is not known is None. Those of the posterior (`generation_batches`,
-    `num_samples`, `rollouts`, what `mismatch.posterior_identity` says, decays) are absent without a selection.
-    The settings are VADE's, with the preset's values in place of what was left open, and None for a sampler that they
-    do not reach. `generation_batches` are the steps of the posterior: refills of dynamic sampling count, too, and
-    a warm start.
-
-    Args:
-        trainer: a `VADEGRPOTrainer`.
-        dataset: the Hub id of the training data where the caller knows it. Without it, `hub_origin` says what it can.
+    Attributes:
+        values: strict JSON, of which a fact that is not known is None; the metadata of a shared posterior. Those of
+            the posterior (`generation_batches`, `num_samples`, `rollouts`, what `mismatch.posterior_identity` says,
+            decays) are absent without a selection. The settings are VADE's, with the preset's values in place of what
+            was left open, and None for a sampler that they do not reach. `generation_batches` are the steps of the
+            posterior: refills of dynamic sampling count, too, and a warm start.
+        hub_model_id: the model's repository, where it has one.
+        vision: whether the model takes pictures.
+        adapter: whether what is saved is a PEFT adapter of the base model.
+        writes: whether this process is the one that writes and pushes.
+        rows: the training set.
+        sample_keys: (N,) of the rows; None without a selection.
     """
+
+    values: Mapping[str, Any]
+    hub_model_id: str | None
+    vision: bool
+    adapter: bool
+    writes: bool
+    rows: Any
+    sample_keys: NDArray[np.int64] | None
+
+    @classmethod
+    def of(cls, trainer: Any, dataset: str | None = None) -> "RunFacts":
+        """Look at the run of `trainer`, a `VADEGRPOTrainer`, as it is now. No process waits for another one.
+
+        `dataset` is the Hub id of the training data where the caller knows it; else `hub_origin` says what it can.
+        """
+        return cls(
+            values=_values(trainer, dataset),
+            hub_model_id=trainer.hub_model_id,
+            vision=getattr(trainer.model.config, "vision_config", None) is not None,
+            adapter=hasattr(trainer.model, "peft_config"),
+            writes=trainer.is_world_process_zero(),
+            rows=trainer.train_dataset,
+            sample_keys=trainer.selection and trainer.selection.sample_keys[0],
+        )
+
+    @property
+    def global_step(self) -> int:
+        """The optimiser step."""
+        step: int = self.values["global_step"]
+        return step
+
+
+def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
     args = trainer.args
     name, revision = hub_origin(trainer.train_dataset, dataset)
     return {

@@ -1,0 +1,151 @@
+"""Does choosing prompts pay? Score by rollouts of VADE, vanilla GRPO, DAPO's dynamic sampling and other rules.
+
+    python -m eval.benchmarks.learning                                  # everything; hours on two cores
+    python -m eval.benchmarks.learning --regimes staged --seeds 0 1     # a part of it
+    python -m eval.benchmarks.learning --only report --results eval/learning.jsonl    # tables and pictures again
+
+The policy is a tiny, real Qwen2.5-VL (0.3 M parameters), trained by GRPO in the fast loop of `fast_grpo.py`; its
+regimes are described in `regimes.py`, the arms in `arms.py`. Every arm has the same rollouts to spend, initial passes
+and refills included. Stages:
+
+    tune     main arms at several learning rates, on seeds of their own: each arm goes on at its best one
+    main     the main arms, on fresh seeds
+    more     the oracle on the same seeds; ablations and other rules on some of them, at the learning rate of `paper`
+             for its own ablations, of `frontier` for all others
+    trainer  main arms through `VADEGRPOTrainer` itself
+    report   tables on the standard output, pictures beside the results
+
+A seed is a base policy, a pool, the sampler's draws and the sampled completions. A run that is in the results file is
+not run again, so an interrupted benchmark is taken up where it was.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from .arms import MAIN, MORE
+from .curves import at_best_rates, best_rates, read, tuning
+from .worker import build, work
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run of a regime."""
+
+    batches: int  # generation batches' worth of rollouts
+    evaluate_every: int  # of them
+    rates: tuple[float, ...]  # learning rates to try
+    tuning_seeds: int  # from FIRST_TUNING_SEED on
+    seeds: int  # of the main arms, from FIRST_SEED on
+    more: tuple[str, ...] = tuple(MORE)
+    trainer_seeds: int = 0  # of the main arms through the trainer, which takes several times as long
+
+
+REGIMES = {
+    "paper_like": Plan(60, 3, (1e-4, 2e-4, 4e-4, 8e-4), 3, 8, more=("oracle",)),
+    "staged": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, trainer_seeds=2),
+    "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8),
+    "hard_pictures": Plan(120, 10, (1e-4, 2e-4), 2, 5, more=("oracle",)),
+    "no_headroom": Plan(120, 10, (1e-4, 2e-4, 4e-4), 2, 5, more=("oracle",)),
+}
+FIRST_TUNING_SEED = 100
+FIRST_SEED = 10  # those before were used to find out what the regimes should be
+STAGES = ("tune", "main", "more", "trainer", "report")
+KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
+
+
+def tasks_of(stage, options, done):
+    """All runs of a stage; those after `tune` need its results."""
+    tasks = []
+    for regime in options.regimes:
+        plan = REGIMES[regime]
+        best = best_rates(tuning(done), regime)
+        if stage != "tune" and not best:
+            sys.exit(f"{options.results} has no tuning runs for {regime}: run the stage tune first.")
+        main_seeds = options.seeds or range(FIRST_SEED, FIRST_SEED + plan.seeds)
+        seeds = {
+            "tune": options.tuning_seeds or range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + plan.tuning_seeds),
+            "main": main_seeds,
+            "more": options.more_seeds,
+            "trainer": options.trainer_seeds or range(FIRST_SEED, FIRST_SEED + plan.trainer_seeds),
+        }[stage]
+        arms = [arm for arm in (plan.more if stage == "more" else MAIN) if arm in (options.arms or MAIN | MORE)]
+        for arm in arms:
+            rates = (options.rates or plan.rates) if stage == "tune" else [rate_of(arm, best)]
+            for rate in rates:
+                for seed in main_seeds if arm == "oracle" else seeds:
+                    batches = options.batches or plan.batches
+                    tasks.append(dict(zip(KEY, (stage, regime, arm, rate, seed, batches), strict=True)))
+    return tasks
+
+
+def rate_of(arm, best):
+    """The learning rate of an arm: its own where it was tuned, else that of the main arm it is closest to."""
+    closest = arm if arm in best or arm in MAIN else "paper" if arm.startswith("paper") else "frontier"
+    if closest not in best:
+        sys.exit(
+            f"There are no tuning runs of {closest}, whose learning rate {arm} takes: run the stage tune with it."
+        )
+    return best[closest]
+
+
+def run_stage(stage, options):
+    done = read(options.results)
+    finished = {tuple(record[name] for name in KEY) for record in done}
+    tasks = [task for task in tasks_of(stage, options, done) if tuple(task.values()) not in finished]
+    print(f"{stage}: {len(tasks)} runs to do", flush=True)
+    if not tasks:
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.workers, mp_context=context) as pool, options.results.open("a") as file:
+        # Base policies and pools first: of two workers that build the same one, one would work in vain.
+        list(pool.map(build, sorted({(task["seed"], task["regime"]) for task in tasks})))
+        futures = [pool.submit(work, **task, evaluate_every=REGIMES[task["regime"]].evaluate_every) for task in tasks]
+        for number, future in enumerate(as_completed(futures), start=1):
+            record = future.result()
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            about = f"{record['regime']}, {record['arm']}, lr {record['learning_rate']:g}, seed {record['seed']}"
+            print(
+                f"{stage} {number}/{len(tasks)}: {about}: {record['score'][-1]:.3f}, {record['seconds']} s", flush=True
+            )
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog="python -m eval.benchmarks.learning",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--results", type=Path, default=Path("vade-learning.jsonl"))
+    parser.add_argument("--only", nargs="+", choices=STAGES, default=list(STAGES), help="stages")
+    parser.add_argument("--regimes", nargs="+", choices=list(REGIMES), default=list(REGIMES))
+    parser.add_argument("--arms", nargs="+", choices=[*MAIN, *MORE], help="default: all of the stage")
+    parser.add_argument("--rates", nargs="+", type=float, help="learning rates to try; default: the regime's")
+    parser.add_argument("--batches", type=int, help="generation batches' worth of rollouts; default: the regime's")
+    parser.add_argument("--tuning_seeds", nargs="+", type=int, help="default: the regime's")
+    parser.add_argument("--seeds", nargs="+", type=int, help="of the main arms; default: the regime's")
+    parser.add_argument("--more_seeds", nargs="+", type=int, default=[10, 11, 12])
+    parser.add_argument("--trainer_seeds", nargs="+", type=int, help="default: the regime's")
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    for stage in options.only:
+        if stage == "report":
+            from .pictures import draw
+            from .tables import tables
+
+            records = at_best_rates(read(options.results))
+            print(tables(records))
+            for path in draw(records, options.results.parent):
+                print(f"Picture: {path}")
+        else:
+            run_stage(stage, options)
+
+
+if __name__ == "__main__":
+    main()

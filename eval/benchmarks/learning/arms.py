@@ -1,0 +1,59 @@
+"""The arms of the learning benchmark: who chooses the rows, as settings of `VADEGRPOConfig`."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from trl_vade.trainer.grpo_config import VADE_DEFAULTS
+from trl_vade.trainer.sampler_choice import make_sampler
+
+from ..oracle import OracleSampler
+
+PAPER, FRONTIER = {"vade_preset": "paper"}, {"vade_preset": "frontier"}
+
+MAIN: dict[str, dict[str, Any]] = {
+    "uniform": {"vade_sampler": "uniform"},
+    "dapo": {"vade_sampler": "uniform", "vade_dynamic_sampling": True},
+    "paper": PAPER,
+    "robust": {"vade_preset": "robust"},
+    "frontier": FRONTIER,
+}
+MORE: dict[str, dict[str, Any]] = {
+    "oracle": {},
+    "frontier + dapo": FRONTIER | {"vade_dynamic_sampling": True},
+    "paper + initial pass": PAPER | {"vade_posterior_init": "rollout"},
+    # The paper's ablations (Table 2).
+    "paper, symmetric": PAPER | {"vade_information_gain": "symmetric"},
+    "paper, greedy": PAPER | {"vade_sampler": "greedy"},
+    "paper, last update": PAPER | {"vade_decay_sampled": 0.0, "vade_decay_unsampled": 1.0},
+    # The frontier preset less one of its changes (with the other gain it is the robust preset), or with one more.
+    "frontier, lambda_1 always": FRONTIER | {"vade_signal_aware_decay": False},
+    "frontier, no cooldown": FRONTIER | {"vade_cooldown": 0.0},
+    "frontier, lambda_2 0.99": FRONTIER | {"vade_decay_unsampled": 0.99},
+    "frontier, learned prior": FRONTIER | {"vade_prior": "learned"},
+    "frontier, prior by level": FRONTIER | {"vade_prior": "learned", "vade_strata": "level"},
+    "frontier, share 0.25": FRONTIER | {"vade_uniform_share": 0.25},
+    # Other published rules.
+    "mopps": {"vade_sampler": "mopps"},
+    "bots": {"vade_sampler": "bots"},
+    "sec": {"vade_sampler": "sec", "vade_strata": "level"},
+    "difficulty pools": {"vade_sampler": "difficulty_pools"},
+    "greso": {"vade_sampler": "greso"},
+}
+ARMS = MAIN | MORE
+
+
+def settings(arm: str, seed: int) -> SimpleNamespace:
+    """All settings of VADE under `arm`, as the trainer has them."""
+    return SimpleNamespace(**{**VADE_DEFAULTS, **ARMS[arm], "seed": seed})
+
+
+def sampler_of(
+    arm: str, num_samples: int, *, num_groups: int, num_generations: int, seed: int, labels: list[str]
+) -> Any:
+    """A fresh sampler; the one that a trainer with these settings would make."""
+    if arm == "oracle":
+        sampler = OracleSampler(num_samples, num_generations=num_generations, seed=seed)
+        sampler.sees_pass_rates = True  # the loop tells it
+        return sampler
+    args = settings(arm, seed)
+    return make_sampler(args, num_samples, num_groups=num_groups, strata=labels if args.vade_strata else None)

@@ -1,0 +1,153 @@
+"""One run of the learning benchmark: an arm on a regime, and the figures that are kept of it."""
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+from .arms import sampler_of, settings
+from .fast_grpo import train
+from .fast_policy import FastPolicy
+from .pools import load_regime
+from .regimes import REGIMES
+
+NUM_GROUPS, NUM_GENERATIONS = 32, 8
+ROLLOUTS_A_BATCH = NUM_GROUPS * NUM_GENERATIONS
+IMPOSSIBLE, MASTERED = 0.02, 0.98
+BINS = 10
+
+
+def run(
+    regime: str, arm: str, learning_rate: float, seed: int, batches: int, *, evaluate_every: int
+) -> dict[str, Any]:
+    """Train with `arm` until `batches` generation batches' worth of rollouts are spent; return the record.
+
+    Evaluations are `evaluate_every` generation batches' worth of rollouts apart.
+    """
+    start = time.perf_counter()
+    torch.set_num_threads(1)
+    directory, pool, validation = load_regime(regime, seed, progress=False)
+    model = AutoModelForImageTextToText.from_pretrained(directory).eval()
+    processor = AutoProcessor.from_pretrained(directory)
+    policy, judge = (
+        FastPolicy(
+            model,
+            processor,
+            rows,
+            temperature=REGIMES[regime].temperature,
+            max_completion_length=REGIMES[regime].max_completion_length,
+        )
+        for rows in (pool, validation)
+    )
+    args = settings(arm, seed)
+    sampler = sampler_of(
+        arm, len(pool), num_groups=NUM_GROUPS, num_generations=NUM_GENERATIONS, seed=seed, labels=labels(pool)
+    )
+    history = train(
+        policy,
+        sampler,
+        steps=batches,
+        max_rollouts=batches * ROLLOUTS_A_BATCH,
+        num_groups=NUM_GROUPS,
+        num_generations=NUM_GENERATIONS,
+        learning_rate=learning_rate,
+        seed=seed,
+        validation=judge,
+        evaluate_every=evaluate_every,
+        initial_pass=args.vade_posterior_init == "rollout",
+        dynamic_sampling=args.vade_dynamic_sampling,
+        max_refills=args.vade_max_refills,
+    )
+    seconds = time.perf_counter() - start
+    return {
+        "regime": regime,
+        "arm": arm,
+        "learning_rate": learning_rate,
+        "seed": seed,
+        "batches": batches,
+        "seconds": round(seconds, 1),
+        **figures(history),
+    }
+
+
+def labels(rows: Any) -> list[str]:
+    """Task and level of each row: what SEC chooses among."""
+    return [f"{task} {level}" for task, level in zip(rows["task"], rows["level"], strict=True)]
+
+
+def figures(history: dict[str, dict[str, list[Any]]]) -> dict[str, Any]:
+    """What is kept of a run: curves at its evaluations, means over the steps between two of them."""
+    steps, at = history["steps"], history["evaluations"]
+    pool = np.array(at["pool_pass_rates"])  # (evaluations, N)
+    mixed = 1 - pool**NUM_GENERATIONS - (1 - pool) ** NUM_GENERATIONS
+    # An initial pass lies between two evaluations without a step.
+    windows = [n for n, (first, last) in enumerate(zip(at["step"], at["step"][1:], strict=False)) if first < last]
+    before, after = pool[0], pool[-1]
+    bands = {
+        "impossible": before < IMPOSSIBLE,
+        "frontier": (before >= IMPOSSIBLE) & (before <= MASTERED),
+        "mastered": before > MASTERED,
+    }
+    record: dict[str, Any] = {
+        "rollouts": at["rollouts"],
+        "score": rounded(at["score"]),
+        "greedy": rounded(at["greedy"]),
+        "uniform_ratio": rounded(mixed.mean(axis=1)),
+        "window": [],
+        "ratio": [], "lift": [], "grad_norm": [], "updates": at["step"], "refills": sum(steps["refills"]),
+        "chosen_impossible": [], "chosen_mastered": [],
+        "band_share": {name: round(float(rows.mean()), 4) for name, rows in bands.items()},
+        "band_before": {name: mean(before[rows]) for name, rows in bands.items()},
+        "band_after": {name: mean(after[rows]) for name, rows in bands.items()},
+    }  # fmt: skip
+    for number in windows:
+        inside = slice(at["step"][number], at["step"][number + 1])
+        record["window"].append((at["rollouts"][number] + at["rollouts"][number + 1]) / 2)
+        chosen = np.concatenate(steps["sample_index"][inside])
+        successes = np.concatenate(steps["successes"][inside])
+        ratio = np.mean((successes > 0) & (successes < NUM_GENERATIONS))
+        rates = (pool[number] + pool[number + 1])[chosen] / 2
+        record["ratio"].append(round(float(ratio), 4))
+        record["lift"].append(round(float(ratio / mixed[number : number + 2].mean()), 4))
+        record["grad_norm"].append(round(float(np.mean(steps["grad_norm"][inside])), 4))
+        record["chosen_impossible"].append(round(float(np.mean(rates < IMPOSSIBLE)), 4))
+        record["chosen_mastered"].append(round(float(np.mean(rates > MASTERED)), 4))
+    return record | visits(steps["sample_index"], pool.shape[1]) | calibration(steps)
+
+
+def visits(chosen: list[np.ndarray], num_rows: int) -> dict[str, float]:
+    """How the slots are spread over the rows."""
+    counts = np.sort(np.bincount(np.concatenate(chosen), minlength=num_rows))[::-1]
+    return {
+        "coverage": round(float(np.mean(counts > 0)), 4),
+        "top_tenth": round(float(counts[: num_rows // 10].sum() / counts.sum()), 4),
+    }
+
+
+def calibration(steps: dict[str, list[Any]]) -> dict[str, Any]:
+    """The belief before the rollouts against what came: reliability by bins, and the Brier score beside that of the
+    mean of all that came before, which a belief about rows has to beat."""
+    belief = np.concatenate(steps["posterior_mean"])
+    came = np.concatenate(steps["successes"]) / NUM_GENERATIONS
+    sizes = np.array([len(batch) for batch in steps["successes"]])
+    sums = np.array([float(np.sum(batch)) / NUM_GENERATIONS for batch in steps["successes"]])
+    so_far = np.concatenate([[0.5], np.cumsum(sums)[:-1] / np.cumsum(sizes)[:-1]])
+    bin_of = np.minimum((belief * BINS).astype(int), BINS - 1)
+    count = np.bincount(bin_of, minlength=BINS)
+    return {
+        "brier": round(float(np.mean((belief - came) ** 2)), 5),
+        "brier_of_the_mean": round(float(np.mean((np.repeat(so_far, sizes) - came) ** 2)), 5),
+        "bin_count": count.tolist(),
+        "bin_belief": rounded(np.bincount(bin_of, belief, BINS) / np.maximum(count, 1)),
+        "bin_came": rounded(np.bincount(bin_of, came, BINS) / np.maximum(count, 1)),
+    }
+
+
+def mean(values: np.ndarray) -> float | None:
+    return round(float(values.mean()), 4) if values.size else None
+
+
+def rounded(values: Any) -> list[float]:
+    return [round(float(value), 4) for value in values]

@@ -1,0 +1,209 @@
+"""What a generation batch costs, by phase: wall seconds, peak GPU memory, counts. Methods are wrapped from outside."""
+
+import functools
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import datasets
+import torch
+from transformers import Qwen2VLImageProcessor, TrainerCallback
+from transformers.image_utils import make_flat_list_of_images
+
+GIB = 2**30
+
+
+class Meter:
+    """
+    Seconds, memory and counts of the generation batch that is going on.
+
+    Phases nest, and time is the innermost one's alone, so they add up to the whole. With CUDA each boundary waits for
+    the GPU, and the peak since the last boundary is the innermost phase's too. `in use` is what the driver counts for
+    all of the GPU, as torch's own figure does not know what a sleeping engine gave back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter):
+        self.phases, self.batches, self._lock = ["other"], [], threading.Lock()
+        self.clear()
+        self._clock = clock
+        self._last, self._most_in_use = clock(), 0
+        self._cuda = torch.cuda.is_available()
+        self._stopped = threading.Event()
+        self._watcher = threading.Thread(target=self._watch_gpu, daemon=True)
+        if self._cuda:
+            self._watcher.start()
+
+    def stop(self) -> None:
+        """End the thread that looks at the GPU's memory."""
+        self._stopped.set()
+        if self._cuda:
+            self._watcher.join()
+
+    def clear(self) -> None:
+        self.seconds, self.counts = defaultdict(float), Counter()
+        self.memory = defaultdict(lambda: {"allocated": 0.0, "reserved": 0.0, "in use": 0.0})
+
+    def close_batch(self) -> None:
+        """End the generation batch, keep what it cost, and begin the next one."""
+        self._boundary()
+        figures = {"seconds": dict(self.seconds), "counts": dict(self.counts), "memory": dict(self.memory)}
+        self.batches.append(figures)
+        self.clear()
+
+    def enter(self, phase: str) -> None:
+        self._boundary()
+        self.phases.append(phase)
+
+    def leave(self) -> None:
+        self._boundary()
+        self.phases.pop()
+
+    def count(self, what: str, number: int = 1) -> None:
+        with self._lock:  # images are decoded, and requests are sent, in threads
+            self.counts[what] += number
+
+    def wrap(self, owner: Any, name: str, phase: str, when: Callable[[], bool] = lambda: True) -> None:
+        """Let `owner.name` be the phase `phase` from now on, where `when()` is true as it is called."""
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def timed(*args, **kwargs):
+            if not when():
+                return original(*args, **kwargs)
+            self.enter(phase)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self.leave()
+
+        setattr(owner, name, timed)
+
+    def tally(self, owner: Any, name: str, note: Callable[..., None]) -> None:
+        """Call `note` with the arguments of each call of `owner.name`, before it."""
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def noted(*args, **kwargs):
+            note(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        setattr(owner, name, noted)
+
+    def _boundary(self) -> None:
+        if self._cuda:
+            torch.cuda.synchronize()
+        now, phase = self._clock(), self.phases[-1]
+        self.seconds[phase] += now - self._last
+        self._last = now
+        if self._cuda:
+            peaks = {
+                "allocated": torch.cuda.max_memory_allocated() / GIB,
+                "reserved": torch.cuda.max_memory_reserved() / GIB,
+                "in use": max(self._most_in_use, self._in_use()) / GIB,
+            }
+            self.memory[phase] = {name: max(peak, self.memory[phase][name]) for name, peak in peaks.items()}
+            torch.cuda.reset_peak_memory_stats()
+            self._most_in_use = 0
+
+    @staticmethod
+    def _in_use() -> int:
+        free, total = torch.cuda.mem_get_info()
+        return total - free
+
+    def _watch_gpu(self) -> None:
+        while not self._stopped.wait(0.02):
+            self._most_in_use = max(self._most_in_use, self._in_use())
+
+
+class EachBatch(TrainerCallback):
+    """Closes a generation batch with the last of its optimiser steps, and ends the run after `batches` of them.
+
+    The Trainer is told of one batch more than that: ours decodes the images of the batch to come while this one is
+    trained on, and the stock loader reads one item ahead, so the last batch that counts is like the others.
+    """
+
+    def __init__(self, meter: Meter, updates: int, batches: int):
+        self.meter, self.updates, self.batches = meter, updates, batches
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.meter.enter("other")
+
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        self.meter.enter("optimise")
+
+    def on_optimizer_step(self, args, state, control, **kwargs):
+        self.meter.leave()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step % self.updates == 0:
+            self.meter.close_batch()
+            control.should_training_stop = len(self.meter.batches) == self.batches
+
+
+def watch(trainer: Any, meter: Meter) -> None:
+    """Let `meter` follow `trainer`, stock or ours, whichever engine it generates with."""
+    meter.wrap(trainer, "get_batch_samples", "rows")
+    if (selection := getattr(trainer, "selection", None)) is not None:
+        meter.wrap(selection, "choose", "rows")
+        meter.wrap(selection, "prefetch", "rows")
+        meter.wrap(selection, "record", "observe")
+    meter.wrap(trainer, "_tokenize_prompts", "tokenise")
+    meter.wrap(trainer, "_generate_single_turn", "generate")
+    meter.wrap(trainer, "_calculate_rewards", "rewards")
+    meter.wrap(trainer, "_prepare_inputs", "inputs")
+    meter.wrap(trainer, "_get_per_token_logps_and_entropies", "score", when=lambda: not torch.is_grad_enabled())
+    meter.wrap(trainer, "training_step", "update")
+    if trainer.use_vllm:
+        meter.wrap(trainer.vllm_generation, "sync_weights", "sync")
+    _count_requests(trainer, meter)
+
+    def encodes(module, args, kwargs, *, engine=False):
+        grid = kwargs.get("grid_thw", args[1] if len(args) > 1 else None)
+        by_engine = engine or "generate" in meter.phases
+        meter.count("encoded by the engine" if by_engine else "encoded by the trainer", len(grid))
+
+    trainer.model.model.visual.register_forward_pre_hook(encodes, with_kwargs=True)
+    if trainer.use_vllm and trainer.vllm_mode == "colocate":
+        worker = trainer.vllm_generation.llm.llm_engine.model_executor.driver_worker
+        note = functools.partial(encodes, engine=True)
+        worker.model_runner.get_model().visual.register_forward_pre_hook(note, with_kwargs=True)
+
+
+def _count_requests(trainer: Any, meter: Meter) -> None:
+    if not trainer.use_vllm:
+        meter.tally(trainer.model, "generate", lambda *args, **kwargs: meter.count("requests"))
+        return
+    if trainer.vllm_mode == "server":
+        client = trainer.vllm_generation.vllm_client
+        meter.tally(client.session, "post", lambda url, **kw: meter.count(f"POST {url.removeprefix(client.base_url)}"))
+        return
+    llm = trainer.vllm_generation.llm
+    meter.tally(llm.llm_engine, "add_request", lambda *args, **kwargs: meter.count("requests"))
+    generate = llm.generate
+
+    def noting_prompts(*args, **kwargs):
+        outputs = generate(*args, **kwargs)
+        meter.count("calls")
+        meter.count("prompt tokens in the engine", sum(len(output.prompt_token_ids) for output in outputs))
+        return outputs
+
+    llm.generate = noting_prompts
+
+
+@contextmanager
+def images_counted(meter: Meter) -> Iterator[None]:
+    """Count the images that are decoded and those that go through an image processor, wherever in this process."""
+    decode, process = datasets.Image.decode_example, Qwen2VLImageProcessor.preprocess
+    meter.tally(datasets.Image, "decode_example", lambda *args, **kwargs: meter.count("decoded"))
+    meter.tally(
+        Qwen2VLImageProcessor,
+        "preprocess",
+        lambda self, images, *args, **kwargs: meter.count("processed", len(make_flat_list_of_images(images))),
+    )
+    try:
+        yield
+    finally:
+        datasets.Image.decode_example, Qwen2VLImageProcessor.preprocess = decode, process

@@ -1,0 +1,141 @@
+"""The command `scripts/prepare_data.py`."""
+
+import argparse
+import logging
+import shlex
+import sys
+from pathlib import Path
+
+from trl_vade.cli.tables import print_columns
+from trl_vade.errors import VADEError
+
+from .sources import SOURCES, VALIDATION_SHARE
+
+TEMPLATE = Path(__file__).parents[2] / "model_cards" / "mixture.md"
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Make the paper's training mixture from its sources on the Hub.", allow_abbrev=False
+    )
+    parser.add_argument("--output_dir", default="data/vade-mixture", help="a new folder, or one of an earlier build")
+    parser.add_argument("--seed", type=int, default=0, help="decides which rows are taken, the split and the order")
+    parser.add_argument(
+        "--sources", nargs="+", choices=sorted(SOURCES), metavar="TASK", help=f"some of: {', '.join(SOURCES)}"
+    )
+    parser.add_argument(
+        "--instruction",
+        help="the end of each prompt, in place of the default one (which asks for a letter where there are choices); "
+        "an empty text for none",
+    )
+    parser.add_argument("--allow_fewer", action="store_true", help="go on where a source has too few usable rows")
+    parser.add_argument("--mirror", type=Path, help="folder with copies of the repositories, each under its name")
+    parser.add_argument(
+        "--evaluation_data",
+        nargs="+",
+        default=[],
+        metavar="NAME[:CONFIG][@SPLIT]",
+        help="evaluation sets, of the Hub or in folders, whose rows must not be in the mixture",
+    )
+    parser.add_argument("--overlap_min_words", type=int, default=6, help="shorter questions are not compared")
+    parser.add_argument("--dry_run", action="store_true", help="print the table of sources and load nothing")
+    parser.add_argument("--push_to_hub", metavar="REPO", help="upload the result to this data set of the Hub")
+    parser.add_argument("--private", action="store_true", help="of a data set that is new on the Hub")
+    args = parser.parse_args(arguments)
+    if args.private and args.push_to_hub is None:
+        parser.error("--private is about a data set on the Hub: give --push_to_hub as well, or leave it out")
+    args.sources = list(dict.fromkeys(args.sources or SOURCES))
+    return args
+
+
+def show_sources(tasks: list[str]) -> None:
+    """Print what would be read, with totals."""
+    chosen = [SOURCES[task] for task in tasks]
+    head = ["source", "task", "domain", "licence", "rows"]
+    rows = [[source.name, source.task, source.domain, source.licence, f"{source.count:,}"] for source in chosen]
+    print_columns("The mixture (arXiv 2511.18902, Table 3)", head, rows, text=4)
+    for place in dict.fromkeys(f"{source.repo}, revision {source.revision}" for source in chosen):
+        print(f"From {place}")
+    total = sum(source.count for source in chosen)
+    validation = max(1, round(VALIDATION_SHARE * total))
+    domains = {source.domain: sum(s.count for s in chosen if s.domain == source.domain) for source in chosen}
+    print(f"{total:,} rows: {', '.join(f'{domain} {count:,}' for domain, count in domains.items())}")
+    print(f"train {total - validation:,}, validation {validation:,}")
+
+
+def command(args: argparse.Namespace) -> str:
+    """The command for the card: what decides the rows, and no folder of this machine."""
+    parts = ["python", "scripts/prepare_data.py", "--seed", str(args.seed)]
+    parts += [] if args.sources == list(SOURCES) else ["--sources", *args.sources]
+    parts += [] if args.instruction is None else ["--instruction", args.instruction]
+    parts += ["--allow_fewer"] if args.allow_fewer else []
+    if args.evaluation_data:
+        names = [Path(name).resolve().name if Path(name).is_dir() else name for name in args.evaluation_data]
+        parts += ["--evaluation_data", *names, "--overlap_min_words", str(args.overlap_min_words)]
+    return shlex.join(parts)
+
+
+def build(args: argparse.Namespace) -> dict:
+    """Make the mixture that `args` ask for, and return its manifest."""
+    from .build import build_mixture
+    from .overlap import read_evaluation_sets
+    from .parts import Recipe
+
+    evaluation = None
+    if args.evaluation_data:
+        evaluation = read_evaluation_sets(args.evaluation_data, min_words=args.overlap_min_words, mirror=args.mirror)
+    else:
+        logging.getLogger(__name__).warning(
+            "No --evaluation_data: rows of benchmarks may be in the mixture, nobody looks."
+        )
+    recipe = Recipe(
+        tuple(SOURCES[task] for task in args.sources),
+        seed=args.seed,
+        instruction=args.instruction,
+        evaluation=evaluation,
+        mirror=args.mirror,
+        allow_fewer=args.allow_fewer,
+    )
+    return build_mixture(recipe, args.output_dir, TEMPLATE, command(args))
+
+
+def push(output_dir: str, repo_id: str, private: bool = False) -> str:
+    """Upload the data set in `output_dir`, in one commit, and return its address; the token is that of the login."""
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    # The name with its owner: `repo_id` may be without one.
+    repo = api.create_repo(repo_id, repo_type="dataset", private=private or None, exist_ok=True).repo_id
+    api.upload_folder(
+        repo_id=repo,
+        repo_type="dataset",
+        folder_path=output_dir,
+        allow_patterns=["README.md", "mixture.json", "data/*.parquet"],
+        commit_message="The training mixture of VADE, by trl_vade",
+    )
+    return f"{api.endpoint}/datasets/{repo}"
+
+
+def main(arguments: list[str]) -> None:
+    """Run the script. What cannot work ends with its message and exit code 1."""
+    args = parse(arguments)
+    if args.dry_run:
+        show_sources(args.sources)
+        return
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        manifest = build(args)
+    except (VADEError, OSError) as error:  # OSError: no such repository, no network, a full disk
+        sys.exit("\n".join([f"No mixture was made. {error}", *getattr(error, "__notes__", [])]))
+    splits = ", ".join(f"{split} {count:,}" for split, count in manifest["splits"].items())
+    print(f"{args.output_dir}: {splits}. load_dataset({str(args.output_dir)!r}) reads it; see its README.md.")
+    if args.push_to_hub is None:
+        return
+    try:
+        print(push(args.output_dir, args.push_to_hub, args.private))
+    except Exception as error:  # no login, no network, no right to write: many kinds, and the local files are whole
+        again = shlex.join([sys.executable, sys.argv[0], *arguments])
+        sys.exit(
+            f"The files in {args.output_dir} are whole, but not on the Hub: {error}\nRun it again to push them "
+            f"(the sources are not read again): {again}"
+        )

@@ -1,0 +1,118 @@
+"""The question in a text of a data set: without the data set's own instructions, and apart from its choices.
+
+The formats are those of the LLaVA-OneVision-Data family, as far as public rows, prompts and build scripts show them
+(Geo170K, geo3k, MathV360K, the Cauldron, LLaVA); `tests/mixture/test_conversations.py` has them word for word.
+"""
+
+import re
+import string
+import unicodedata
+
+LONGEST_QUESTION = 20_000
+"""Characters; what is longer is no question, and is not searched."""
+
+LONGEST_INSTRUCTION = 400
+
+_END = r"(?:[.:](?=\s|$)|(?=\n|$))"
+
+_INSTRUCTION = "|".join(
+    [
+        r"First perform reasoning\b[^\n]*?Answer: ?xxx\.?",  # Geo170K
+        r"Hint: ?Please answer the question\b[^\n]*? at the end\.?",  # MathV360K
+        r"Answer the math\w* geometry problem\b[^\n]*? letter\.?",  # geo3k, which writes "mathemtical"
+        r"Answer with (?:only )?the (?:option'?s? )?letter\b[^\n.]*\.?",  # the Cauldron; LLaVA
+        r"(?:Please )?answer (?:with )?(?:\"?yes\"? or \"?no\"?)[^\n.]*\.?",  # the Cauldron, FigureQA
+        r"Answer the question (?:using|with|in)\b[^\n.]*\.?",  # LLaVA: "... using a single word or phrase."
+        r"Please (?:first |directly )?(?:conduct reasoning|answer|provide\b[^\n]*?\banswer)\b[^\n]*?" + _END,
+        r"(?:Provide|Give) a (?:short|brief|very brief)\b[^\n.]*\.?",
+        r"Short answer[.:]?",
+        r"Answer:",
+    ]
+)
+
+_HEAD = re.compile(rf"(?:{_INSTRUCTION})\s*", re.IGNORECASE)
+
+_TAIL = re.compile(rf"(?:^|\s+)(?:{_INSTRUCTION})$", re.IGNORECASE)
+
+_MARK = re.compile(r"(?:^|(?<=[.!?])[ \t]|(?<=\n))[ \t]*Question:[ \t]*")
+
+_HEADER = re.compile(r"(?:^|\s)(?:Choices|Options):\s*", re.IGNORECASE)
+
+_FIRST_LABEL = re.compile(r"\(A\)|A([:.)])")
+
+_FIRST_LINE = re.compile(r"\n[ \t]*(?=\(A\)|A[:.)])")
+
+
+def split_question(text: str) -> tuple[str, list[str] | None] | None:
+    """Question and choices (None where it has none) of a text; None where it has no question that can be read.
+
+    Choices are labelled A, B, ... as `(A) x`, `A: x`, `A. x` or `A) x`: a line each, or all on one line after
+    "Choices:".
+    """
+    if len(text) > LONGEST_QUESTION:
+        return None
+    text = without_instructions(text.replace("\r\n", "\n"))
+    header = None
+    for header in _HEADER.finditer(text):  # noqa: B007  the last one
+        pass
+    if header is None:
+        question, choices = _lines_at_the_end(text)
+    else:
+        question, choices = text[: header.start()], _labelled(text[header.end() :])
+        if choices is None:
+            return None
+    question = without_instructions(question)
+    if not normalised_question(question) or (choices and not all(choices)):
+        return None
+    return question, choices
+
+
+def without_instructions(text: str) -> str:
+    """`text` without image markers, "Question:" marks, and the known instructions in front of it and behind it."""
+    text = re.sub(r"[ \t]*<image>[ \t]*", " ", text).strip()
+    for _ in range(10):
+        before = text
+        head = _HEAD.match(text)
+        if head:
+            text = text[head.end() :]
+        text = _MARK.sub("", text).strip()
+        end = max(text.rfind("\n") + 1, len(text) - LONGEST_INSTRUCTION)
+        text = (text[:end] + _TAIL.sub("", text[end:], count=1)).rstrip()
+        if text == before:
+            break
+    return text
+
+
+def normalised_question(text: str) -> str:
+    """What two copies of a question share: its letters and digits, in NFKC, without case, apart by one space."""
+    return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
+
+
+def _lines_at_the_end(text: str) -> tuple[str, list[str] | None]:
+    """Question and choices of a text whose last lines are `A. x`, `B. x` ..., without a header."""
+    first = None
+    for first in _FIRST_LINE.finditer(text):  # noqa: B007  the last one
+        pass
+    choices = None if first is None else _labelled(text[first.end() :], lines=True)
+    return (text, None) if first is None or choices is None else (text[: first.start()], choices)
+
+
+def _labelled(text: str, *, lines: bool = False) -> list[str] | None:
+    """The texts of two or more choices; None where there are fewer. `lines`: only where each begins a line."""
+    first = _FIRST_LABEL.match(text)
+    if first is None:
+        return None
+    label = r"{}" + re.escape(first[1]) if first[1] else r"\({}\)"
+    by_line = re.search(r"\n[ \t]*" + label.format("B"), text) is not None
+    if lines and not by_line:
+        return None
+    between = r"\n[ \t]*" if by_line else r"\s+"
+    texts, start = [], first.end()
+    for letter in string.ascii_uppercase[1:]:
+        found = re.compile(between + label.format(letter)).search(text, start)
+        if found is None:
+            break
+        texts.append(text[start : found.start()])
+        start = found.end()
+    texts.append(text[start:])
+    return [" ".join(choice.split()) for choice in texts] if len(texts) > 1 else None

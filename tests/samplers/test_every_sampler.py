@@ -1,0 +1,306 @@
+"""What every sampler of the package does alike: one battery, a sampler that comes later is a line in `SAMPLERS`."""
+
+import inspect
+import tempfile
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.support.refusals import refused
+from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.samplers.base import PromptSampler
+from trl_vade.samplers.information import information_gain
+from trl_vade.samplers.peers import (
+    BOTSSampler,
+    DifficultyPoolSampler,
+    GRESOSampler,
+    MoPPSSampler,
+    SECSampler,
+)
+from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
+from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
+
+
+def labels(num_samples):
+    return [f"kind {i % 3}" for i in range(num_samples)]
+
+
+ROBUST = {"gain": "symmetric", "signal_aware_decay": True, "cooldown": 3}
+SAMPLERS = {
+    "thompson": ThompsonSampler,
+    "greedy": partial(ThompsonSampler, greedy=True),
+    "robust": partial(ThompsonSampler, **ROBUST),
+    "robust, learned prior, strata, uniform share": lambda n, **more: ThompsonSampler(
+        n, prior="learned", strata=labels(n), stratify=labels(n)[::-1], uniform_share=0.3, **ROBUST, **more
+    ),
+    "uniform": UniformSampler,
+    "mopps": partial(MoPPSSampler, pool_factor=2),
+    "bots": BOTSSampler,
+    "sec": lambda n, **more: SECSampler(n, task=labels(n), **more),
+    "difficulty pools": DifficultyPoolSampler,
+    "greso": GRESOSampler,
+}
+WITHOUT_LABELS = [name for name in SAMPLERS if name != "sec" and "strata" not in name]
+every_sampler = pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
+
+
+def fields(draw):
+    return [draw.sample_index, draw.sampled_pass_rate, draw.information_gain, draw.posterior_mean]
+
+
+def bits(draw):
+    return [array.tobytes() for array in fields(draw)]
+
+
+def run(sampler, num_steps, k=4, seed=0):
+    """Draw and observe as a training run does; row i is solved with a probability of about i / N."""
+    rng = np.random.default_rng(seed)
+    for _ in range(num_steps):
+        rows = sampler.draw(k).sample_index
+        sampler.observe(rows, rng.binomial(8, rows / sampler.posterior.num_samples), np.full(k, 8))
+    return sampler
+
+
+# ---------------------------------------------------------------------------------------------------------- draws
+
+
+@every_sampler
+def test_it_is_a_prompt_sampler_with_figures_to_log(make):
+    sampler = make(5)
+    assert isinstance(sampler, PromptSampler)
+    assert str(inspect.signature(sampler.draw)).startswith("(k: int, *, exclude: ")
+    sampler.observe([0, 2, 3], [8, 0, 0], [8, 8, 0])  # row 3 got no score
+    figures = sampler.metrics()
+    assert all(type(value) is float for value in figures.values())
+    assert figures["coverage"] == 2 / 5
+    assert 0 < figures["mean_pass_rate"] < 1
+
+
+@every_sampler
+def test_a_draw_describes_distinct_rows_and_belongs_to_the_caller(make):
+    sampler = run(make(20), 12)
+    a, b = sampler.belief()
+    draw, before = sampler.peek(7), bits(sampler.peek(7))
+    assert [array.shape for array in fields(draw)] == [(7,)] * 4
+    assert [array.dtype for array in fields(draw)] == [np.int64] + [np.float64] * 3
+    rows = draw.sample_index
+    assert len(set(rows.tolist())) == 7
+    assert set(rows.tolist()) <= set(range(20))
+    if isinstance(sampler, ThompsonSampler | UniformSampler):
+        np.testing.assert_allclose(draw.posterior_mean, (a / (a + b))[rows], rtol=1e-14)
+    else:  # a peer draws by its own belief, and the report compares the samplers by one and the same
+        np.testing.assert_allclose(draw.posterior_mean, sampler.posterior.posterior_mean[rows], rtol=1e-14)
+    kind = sampler.state_dict()["settings"].get("gain", "asymmetric")
+    np.testing.assert_allclose(draw.information_gain, information_gain(draw.sampled_pass_rate, kind), rtol=1e-14)
+    for array in fields(draw):
+        array[:] = 0
+    assert bits(sampler.draw(7)) == before
+
+
+@every_sampler
+@settings(max_examples=25)
+@given(num_samples=st.integers(1, 12), data=st.data())
+def test_rows_left_out_are_not_chosen_and_all_others_can_be(make, num_samples, data):
+    exclude = data.draw(st.lists(st.integers(0, num_samples - 1), max_size=num_samples))  # repeats are allowed
+    left = set(range(num_samples)) - set(exclude)
+    sampler = make(num_samples, seed=data.draw(st.integers(0, 2**32)))
+    for _ in range(data.draw(st.integers(0, 3))):
+        trials = data.draw(st.lists(st.integers(0, 8), min_size=num_samples, max_size=num_samples))
+        sampler.observe(range(num_samples), [data.draw(st.integers(0, most)) for most in trials], trials)
+        sampler.draw(data.draw(st.integers(1, num_samples)))
+    if left:
+        k = data.draw(st.integers(1, len(left)))
+        rows = sampler.draw(k, exclude=exclude).sample_index.tolist()
+        assert len(set(rows)) == k
+        assert set(rows) <= left
+        assert set(sampler.draw(len(left), exclude=exclude).sample_index.tolist()) == left
+    with refused(ConfigurationError, names=["k", len(left) + 1], offers=[len(left)]):
+        sampler.draw(len(left) + 1, exclude=exclude)
+
+
+@every_sampler
+def test_a_data_set_of_one_row_is_drawn_again_and_again(make):
+    sampler = make(1)
+    for successes in (0, 8, 4):
+        assert sampler.draw(1).sample_index.tolist() == [0]
+        sampler.observe([0], [successes], [8])
+    resumed = make(1)
+    resumed.load_state_dict(sampler.state_dict())
+    assert bits(resumed.draw(1)) == bits(sampler.draw(1))
+
+
+@every_sampler
+@pytest.mark.parametrize("k", [0, -1, 6, 2.0, True, None])
+def test_a_refused_draw_or_look_changes_nothing(make, k):
+    sampler = run(make(5), 2)
+    before = state_digest(sampler)
+    for verb in (sampler.draw, sampler.peek):
+        with refused(ConfigurationError, names=["k", k], offers=[5]):
+            verb(k)
+    with refused(ObservationError, names=["sample_index", 5]):
+        sampler.draw(1, exclude=[5])
+    assert state_digest(sampler) == before
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_draw_depends_on_the_seed_the_draw_number_and_the_state_alone(name):
+    make = SAMPLERS[name]
+    first, again = make(60, seed=5), make(60, seed=5)
+    np.random.seed(0)
+    before = np.random.get_state()[1].tolist()
+    draws = [first.draw(10) for _ in range(3)]
+    assert np.random.get_state()[1].tolist() == before
+    np.random.seed(1)
+    for draw in draws:
+        assert bits(draw) == bits(again.draw(10))
+    chosen = [draw.sample_index.tolist() for draw in draws]
+    other = make(60, seed=6).draw(10).sample_index.tolist()
+    if name == "greedy":  # without chance
+        assert chosen[0] == chosen[1] == chosen[2] == other
+    else:
+        assert chosen[0] != chosen[1] != chosen[2]
+        assert chosen[0] != other
+
+
+@every_sampler
+@settings(max_examples=15)
+@given(num_samples=st.integers(3, 12), data=st.data())
+def test_a_look_at_the_next_draw_gives_it_and_changes_nothing(make, num_samples, data):
+    """State and draws are those of a twin that never looks ahead, epochs that end in between included."""
+    looks, never_looks = make(num_samples), make(num_samples)
+    for _ in range(data.draw(st.integers(1, 5))):
+        k = data.draw(st.integers(1, num_samples))
+        for size in data.draw(st.lists(st.integers(1, num_samples), max_size=2)):
+            looks.peek(size)
+        seen = looks.peek(k)
+        assert state_digest(looks) == state_digest(never_looks)
+        drawn, theirs = looks.draw(k), never_looks.draw(k)
+        assert bits(seen) == bits(drawn) == bits(theirs)
+        successes = data.draw(st.lists(st.integers(0, 8), min_size=k, max_size=k))
+        looks.observe(drawn.sample_index, successes, np.full(k, 8))
+        looks.peek(k)
+        never_looks.observe(drawn.sample_index, successes, np.full(k, 8))
+    assert state_digest(looks) == state_digest(never_looks)
+
+
+# ------------------------------------------------------------------------------------------------------- outcomes
+
+
+@every_sampler
+@pytest.mark.parametrize("wrong", [([0, 0], [1, 1], [8, 8]), ([9], [1], [8]), ([0, 1], [9, 0], [8, 8])])
+def test_a_refused_observation_changes_nothing(make, wrong):
+    sampler = run(make(9), 6)
+    before = state_digest(sampler)
+    with pytest.raises(ObservationError):
+        sampler.observe(*wrong)
+    assert state_digest(sampler) == before
+
+
+@every_sampler
+def test_a_step_without_a_score_is_a_step(make):
+    sampler = run(make(9), 6)
+    sampler.observe([], [], [])
+    sampler.observe([3], [0], [0])
+    assert sampler.posterior.step == 8
+    assert len(sampler.draw(9).sample_index) == 9
+
+
+# ---------------------------------------------------------------------------------------------------------- state
+
+
+@every_sampler
+@settings(max_examples=8)
+@example(steps=13, before=2, through_files=True)
+@given(steps=st.integers(0, 20), before=st.integers(0, 4), through_files=st.booleans())
+def test_after_loading_the_next_draws_are_the_same(make, steps, before, through_files):
+    sampler = run(make(23, seed=9), steps)
+    state = sampler.state_dict()
+    kept = state_digest(sampler)
+    if through_files:
+        with tempfile.TemporaryDirectory() as directory:
+            save_snapshot(directory, sampler)
+            state = load_snapshot(directory).sampler_state
+    loaded = run(make(23, seed=9), before, seed=5)  # it has done something else before
+    loaded.load_state_dict(state)
+    assert state_digest(loaded) == kept
+    for step in range(6):
+        draw = sampler.draw(4)
+        assert bits(draw) == bits(loaded.draw(4))
+        for each in (sampler, loaded):
+            each.observe(draw.sample_index, [step % 9, 0, 8, 3], [8, 8, 8, 8])
+    assert state_digest(loaded) == state_digest(sampler)
+    again = make(23, seed=9)
+    again.load_state_dict(state)  # which shares nothing with the sampler that went on
+    assert state_digest(again) == kept
+
+
+@pytest.mark.parametrize("name", WITHOUT_LABELS)
+def test_the_state_says_how_to_build_a_sampler_that_can_load_it(name):
+    decays = {"decay_sampled": 0.5} if SAMPLERS[name](1).kind in ("thompson", "uniform") else {}
+    sampler = run(SAMPLERS[name](8, seed=3, **decays), 3)
+    state = sampler.state_dict()
+    rebuilt = type(sampler)(state["posterior"]["num_samples"], seed=state["seed"], **state["settings"])
+    rebuilt.load_state_dict(state)
+    assert state_digest(rebuilt) == state_digest(sampler)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(name):
+    ours = run(SAMPLERS[name](6, seed=1), 2)
+    before = state_digest(ours)
+    with refused(SnapshotMismatchError, names=["seed", 2, 1]):
+        ours.load_state_dict(run(SAMPLERS[name](6, seed=2), 5).state_dict())
+    size = ["num_samples", 5, 6] if name in WITHOUT_LABELS else []  # the labels of five rows are other labels
+    with refused(SnapshotMismatchError, names=size):
+        ours.load_state_dict(run(SAMPLERS[name](5, seed=1), 5).state_dict())
+    for other, make in SAMPLERS.items():
+        theirs = make(6, seed=1)
+        if type(theirs) is not type(ours):
+            other_fields = theirs.state_dict().keys() != ours.state_dict().keys()  # then these are what is named
+            with refused(SnapshotMismatchError, names=[] if other_fields else ["kind", theirs.kind, ours.kind]):
+                ours.load_state_dict(theirs.state_dict())
+        elif other != name:
+            with pytest.raises(SnapshotMismatchError):  # another setting; which one, the files of the samplers test
+                ours.load_state_dict(theirs.state_dict())
+    assert state_digest(ours) == before
+
+
+@every_sampler
+def test_a_damaged_state_is_refused_and_changes_nothing(make):
+    sampler, state = run(make(5), 3), run(make(5), 8).state_dict()
+    before, posterior = state_digest(sampler), state["posterior"]
+    damaged = [
+        *({name: value for name, value in state.items() if name != missing} for missing in state),
+        state | {"colour": "red"},
+        state | {"kind": None},
+        state | {"seed": np.zeros(2)},
+        state | {"seed": False},  # equal to 0, the seed here
+        state | {"settings": {"colour": "red"}},
+        state | {"settings": None},
+        state | {"posterior": posterior | {"alpha": -posterior["alpha"] - 1}},
+        state | {"posterior": None},
+        [],
+        None,
+    ]
+    progress = [name for name in state if name in ("num_draws", "epoch", "position")]
+    damaged += [state | {name: value} for name in progress for value in (-1, 1.0, None, 2**63)]
+    if "memory" in state:
+        damaged += [state | {"memory": None}, state | {"memory": {**state["memory"], "colour": "red"}}]
+        damaged += [state | {"memory": {}}] * bool(state["memory"])
+    for each in damaged:
+        with pytest.raises((SnapshotCorruptError, SnapshotMismatchError)):
+            sampler.load_state_dict(each)
+        assert state_digest(sampler) == before
+    sampler.load_state_dict(state)
+
+
+@every_sampler
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.0, None, True])
+def test_a_seed_outside_its_range_or_a_data_set_without_rows_is_refused(make, seed):
+    with refused(ConfigurationError, names=["seed", seed]):
+        make(5, seed=seed)
+    with refused(ConfigurationError, names=["num_samples", 0]):
+        make(0)
