@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.refusals import refused
-from trl_vade import VADEEvalCallback
 from trl_vade.cli.training_arguments import VADEScriptArguments
 from trl_vade.errors import ConfigurationError
+from trl_vade.evaluation.callback import planned
 
 
 def test_without_benchmarks_there_is_nothing_to_evaluate():
@@ -18,7 +18,7 @@ def test_without_benchmarks_there_is_nothing_to_evaluate():
 def test_the_options_of_the_benchmarks_are_those_of_the_callback():
     given = {"lmms_tasks": ["mixture"], "lmms_steps": 5, "lmms_data": ["mixture=a=b"], "lmms_instruction": "mixture"}
     options = VADEScriptArguments("d", **given).lmms_options()
-    assert options.keys() <= inspect.signature(VADEEvalCallback).parameters.keys()
+    assert options.keys() <= inspect.signature(planned).parameters.keys()
     assert options["data"] == {"mixture": Path("a=b")}
     assert (options["every_steps"], options["limit"]) == (5, 64)
 
