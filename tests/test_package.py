@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import trl_vade
+from tests.support.refusals import refused
 
 
 @pytest.mark.parametrize("name", trl_vade.__all__)
@@ -35,10 +36,10 @@ def test_a_star_import_brings_every_public_name():
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_it():
-    with pytest.raises(AttributeError, match="module 'trl_vade' has no attribute 'VADETrainer'"):
+    with refused(AttributeError, ["'trl_vade'", "'VADETrainer'"]):
         _ = trl_vade.VADETrainer
     assert not hasattr(trl_vade, "VADETrainer")
-    with pytest.raises(ImportError, match="VADETrainer"):
+    with refused(ImportError, ["'VADETrainer'"]):
         exec("from trl_vade import VADETrainer")
 
 

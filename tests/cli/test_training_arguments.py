@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refusals import refused
 from trl_vade.cli.training_arguments import VADEScriptArguments
 from trl_vade.errors import ConfigurationError
 from trl_vade.evaluation.callback import planned
@@ -14,7 +15,7 @@ def test_without_benchmarks_there_is_nothing_to_evaluate():
     assert VADEScriptArguments("d").lmms_options() == {}
 
 
-def test_the_options_of_the_benchmarks_are_those_of_the_callbacks_plan():
+def test_the_options_of_the_benchmarks_are_those_of_the_callback():
     given = {"lmms_tasks": ["mixture"], "lmms_steps": 5, "lmms_data": ["mixture=a=b"], "lmms_instruction": "mixture"}
     options = VADEScriptArguments("d", **given).lmms_options()
     assert options.keys() <= inspect.signature(planned).parameters.keys()
@@ -24,5 +25,5 @@ def test_the_options_of_the_benchmarks_are_those_of_the_callbacks_plan():
 
 @pytest.mark.parametrize(("tasks", "data"), [(["mixture"], ["folder"]), (["mixture"], ["=a"]), ([], ["mixture=a"])])
 def test_rows_for_no_benchmark_are_refused(tasks, data):
-    with pytest.raises(ConfigurationError, match="--lmms_data"):
+    with refused(ConfigurationError, ["--lmms_data", *data], ["TASK=FOLDER", "--lmms_tasks"]):
         VADEScriptArguments("d", lmms_tasks=tasks, lmms_data=data).lmms_options()

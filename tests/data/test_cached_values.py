@@ -16,6 +16,7 @@ from datasets import (
     load_dataset,
 )
 
+from tests.support.refusals import refused
 from trl_vade.data import cached_values as row_values
 from trl_vade.data.cached_values import by_batch, file_state
 
@@ -135,7 +136,7 @@ def test_a_disk_that_refuses_costs_the_file_and_not_the_numbers(rows, monkeypatc
     monkeypatch.setattr(os, "replace", full)
     assert squares(rows).tolist() == [n**2 for n in range(300)]
     assert files_of(rows) == []
-    assert "cannot be written ([Errno 28] No space left on device)" in caplog.text
+    assert "[Errno 28] No space left on device" in caplog.text
 
 
 def test_what_a_process_that_was_ended_left_is_cleared_up_when_it_is_old(rows):
@@ -153,10 +154,10 @@ def test_an_error_on_the_way_leaves_nothing_behind(rows):
             raise ValueError("the second batch")
         return np.zeros(len(numbers), dtype=np.int64)
 
-    with pytest.raises(ValueError, match="the second batch"):
+    with refused(ValueError, ["the second batch"]):
         row_values.row_values(rows, by_batch(rows, fails), depends_on=None, what=TITLE)
     assert files_of(rows) == []
-    with pytest.raises(RuntimeError, match="2 values came of 300 rows"):
+    with refused(RuntimeError, [TITLE, "2", "300"]):
         row_values.row_values(rows, [np.arange(2)], depends_on=None, what=TITLE)
 
 

@@ -14,6 +14,7 @@ from datasets.features import Json
 from datasets.table import Table
 from PIL import Image as Pictures
 
+from tests.support.refusals import refused
 from tests.support.rows import ids, numbered_rows, picture
 from trl_vade.data import decoding
 from trl_vade.data.decoding import THREADS, RowDecoder
@@ -296,30 +297,29 @@ def with_damage(number, image):
 
 
 @pytest.mark.parametrize(
-    ("image", "said"),
+    ("image", "names"),
     [
-        ({"bytes": b"not a picture", "path": None}, r"\(13 bytes\) cannot be decoded: UnidentifiedImageError"),
-        ({"bytes": file_of(gradient(), "JPEG")["bytes"][:400], "path": None}, r"\(400 bytes\).*OSError: Trunc"),
-        ({"bytes": None, "path": "/nowhere/a.png"}, r"\('/nowhere/a.png'\) cannot be decoded: FileNotFoundError"),
+        ({"bytes": b"not a picture", "path": None}, ["13 bytes", "UnidentifiedImageError"]),
+        ({"bytes": file_of(gradient(), "JPEG")["bytes"][:400], "path": None}, ["400 bytes", "OSError"]),
+        ({"bytes": None, "path": "/nowhere/a.png"}, ["'/nowhere/a.png'", "FileNotFoundError"]),
     ],
     ids=["no picture", "cut short", "no file"],
 )
-def test_an_image_that_cannot_be_decoded_is_an_error_that_names_its_row(image, said):
+def test_an_image_that_cannot_be_decoded_is_an_error_that_names_its_row(image, names):
     decoder = RowDecoder(with_damage(4, image))
-    where = r"^Row 4 \(id 'photo-4'\), column 'image': the image "
-    with pytest.raises(ImageDecodeError, match=where + said) as caught:
+    where = ["Row 4", "'photo-4'", "column 'image'"]
+    with refused(ImageDecodeError, [*where, *names], ["leave the row out"]) as caught:
         decoder.load([1, 4, 2])
     assert isinstance(caught.value, VADEError)
     assert isinstance(caught.value, OSError)
     assert caught.value.__cause__ is not None
-    assert "leave the row out" in str(caught.value)
     assert threads_end()
     assert len(decoder.load([1, 2])) == 2
 
 
 def test_in_a_list_the_place_is_named_and_without_ids_the_row_alone():
     dataset = rows_of("images", List(Image()), [[MODES[0]], [MODES[1], {"bytes": b"?", "path": None}]])
-    with pytest.raises(ImageDecodeError, match=r"^Row 1, column 'images', entry 1: the image \(1 bytes\)"):
+    with refused(ImageDecodeError, ["Row 1", "column 'images'", "entry 1", "1 bytes"]):
         RowDecoder(dataset).load([0, 1])
 
 
@@ -330,5 +330,5 @@ def test_a_row_that_fails_ahead_is_an_error_when_it_is_loaded_and_not_before():
     decoder.prefetch([4])
     decoder.forget()
     decoder.prefetch([4])
-    with pytest.raises(ImageDecodeError, match="Row 4"):
+    with refused(ImageDecodeError, ["Row 4"]):
         decoder.load([4])

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.refusals import refused
 from trl_vade.data import key_processes
 from trl_vade.data.key_hashing import row_key
 from trl_vade.data.key_processes import FEWEST_ROWS, MOST_WORKERS, KeyWorker, keys_of_tables, number_of_workers
@@ -47,16 +48,14 @@ def test_a_process_that_is_ended_is_an_error_and_no_wait(monkeypatch, after):
 
     workers, start = [], KeyWorker.__init__
     monkeypatch.setattr(KeyWorker, "__init__", lambda worker: workers.append(worker) or start(worker))
-    with pytest.raises(RuntimeError, match=r"trl_vade.data.key_hashing\) .*exit code is -9 .*want of memory"):
+    with refused(RuntimeError, ["trl_vade.data.key_hashing", "-9", "memory"]):
         list(keys_of_tables(killing(), 2))
     assert all(worker._process.poll() is not None for worker in workers)
 
 
 def test_a_process_that_does_not_start_says_so(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/echo")
-    with pytest.raises(
-        RuntimeError, match=r"said b'-m trl_vade.data.key_hashing\\n', and is to say .* exit code is 0"
-    ):
+    with refused(RuntimeError, [r"b'-m trl_vade.data.key_hashing\n'", "0"]):
         list(keys_of_tables(tables(1), 1))
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.hub import offline
+from tests.support.refusals import says
 from trl_vade.errors import HubOfflineError
 from trl_vade.hub import push_queue
 from trl_vade.hub import uploading as hub_module
@@ -86,7 +87,7 @@ def test_a_failed_push_is_said_with_the_command_and_its_files_stay(hub, push, ca
     with caplog.at_level(logging.WARNING):
         queue.put(failing)
         settle(queue)
-    assert "Not on the Hub: 'Step 1'" in caplog.text
+    assert says(caplog.text, "'Step 1'")
     assert f"hf upload you/run {failing.folder} ." in caplog.text
     assert (failing.folder / "step.txt").read_text() == "1"
     assert [(pushed, error.status) for pushed, error in queue.failures()] == [(failing, 500)]
@@ -188,7 +189,7 @@ def test_a_push_that_could_not_be_staged_is_a_failure_until_one_covers_it(hub, p
     entry = queue.put(Push(RUN, None, "Step 1"), None, no_space)
     queue.again()
     assert [failing.message for failing, _ in queue.failures()] == ["Step 1"]
-    assert "It could not be set aside: OSError: " in str(entry.future.exception())
+    assert says(str(entry.future.exception()), "[Errno 28]")
     queue.put(push(2))
     settle(queue)
     assert queue.failures() == []
@@ -235,7 +236,8 @@ def test_a_kept_folder_that_was_deleted_is_taken_as_sent_by_hand(hub, push, capl
     queue.put(push(2))
     settle(queue)
     assert (titles(hub), queue.failures()) == (["Step 2"], [])
-    assert f"{failing.folder} is gone, so 'Step 1' is taken as sent by hand" in caplog.text
+    assert says(caplog.text, str(failing.folder))
+    assert says(caplog.text, "by hand")
 
 
 def test_a_kept_folder_may_be_deleted_while_the_next_one_is_sent(hub, push):
@@ -271,8 +273,8 @@ def test_a_late_push_that_cannot_be_cut_down_is_not_sent_as_it_is(hub, push, mon
     settle(queue)
     [(failing, error)] = queue.failures()
     assert (files(hub), failing.message) == ({"step.txt": "2"}, "Step 1")
-    assert "could not be cut down" in str(error)
-    assert "By hand: hf upload you/run checkpoint-1 last-checkpoint" in failing.kept()
+    assert says(str(error), "[Errno 5]")
+    assert says(failing.kept(), "hf upload you/run checkpoint-1 last-checkpoint")
 
 
 def test_a_late_push_that_waits_for_another_attempt_is_not_sent_when_it_cannot_be_cut_down(hub, push, monkeypatch):
@@ -294,7 +296,7 @@ def test_a_late_push_that_waits_for_another_attempt_is_not_sent_when_it_cannot_b
     queue.put(push(2, own=True, render=put_another))
     settle(queue)
     assert titles(hub) == ["Step 2", "Step 3"]
-    assert ["could not be cut down" in str(error) for _, error in queue.failures()] == [True]
+    assert [says(str(error), "[Errno 5]") for _, error in queue.failures()] == [True]
 
 
 def test_a_refused_repository_takes_no_patience_from_another_one(hub, push, monkeypatch):

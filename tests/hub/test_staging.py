@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from tests.support.refusals import refused
 from trl_vade.hub import staging
 from trl_vade.hub.staging import LARGE, Upload, break_hard_links, discard, keep_only, new_folder, stage, unsent_folders
 
@@ -95,7 +96,7 @@ def test_a_disk_that_is_full_leaves_nothing_half_staged(run, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(staging.shutil, "copy2", refuse)
-    with pytest.raises(OSError, match="No space left"):
+    with refused(OSError, ["[Errno 28]"]):
         stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
     assert contents(run) == before
 
@@ -165,7 +166,7 @@ def test_folders_are_staged_while_others_are_discarded(run):
 
 def test_a_checkpoint_that_is_not_there_any_more_is_an_error(run):
     shutil.rmtree(run / "checkpoint-4")
-    with pytest.raises(FileNotFoundError, match="checkpoint-4"):
+    with refused(FileNotFoundError, [repr(str(run / "checkpoint-4"))]):
         stage("checkpoint-000004", run, uploads(run), run / "checkpoint-4")
     assert unsent_folders(run) == []
 
@@ -191,7 +192,7 @@ def test_a_folder_that_may_not_be_read_is_passed_over_and_no_other_fault(run, mo
         patched.setattr(os, "scandir", refuse(errno.EACCES))
         assert "model.safetensors" in contents(stage("one", run, uploads(run), run / "checkpoint-4"))
         patched.setattr(os, "scandir", refuse(errno.EIO))
-        with pytest.raises(OSError, match="lost"):
+        with refused(OSError, ["[Errno 5]", "lost"]):
             stage("two", run, uploads(run), run / "checkpoint-4")
 
 

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from tests.lmms import stand_ins
+from tests.support.refusals import refused, says
 from tests.support.runs import assert_equal_weights, logged, weights
 
 pytestmark = [
@@ -138,7 +139,8 @@ def test_an_evaluation_that_fails_is_logged_and_the_training_goes_on_as_it_was(m
     monkeypatch.setattr(lmms_scoring, "row_messages", broken)
     trainer.train()
     assert trainer.state.global_step == 2
-    assert "The evaluation at step 1 failed: RuntimeError: no such column" in caplog.text
+    assert says(caplog.text, "step 1")
+    assert says(caplog.text, "no such column")
     assert logged(trainer, "lmms/testbed") == []
     assert checkpointed()
     assert all(checkpointed())
@@ -156,7 +158,8 @@ def test_one_that_fails_while_it_generates_leaves_gradient_checkpointing_on(make
     trainer.add_callback(VADEEvalCallback(trainer, ["testbed"], every_steps=1, limit=4))
     monkeypatch.setattr(Policy, "_answers", broken)
     trainer.train()
-    assert "The evaluation at step 1 failed: RuntimeError: out of memory" in caplog.text
+    assert says(caplog.text, "step 1")
+    assert says(caplog.text, "out of memory")
     assert trainer.model.is_gradient_checkpointing
 
 
@@ -199,7 +202,7 @@ def test_a_signal_during_an_evaluation_ends_it_and_the_last_checkpoint_is_writte
     assert trainer.state.global_step == 2
     assert (Path(trainer.args.output_dir) / "checkpoint-2" / "vade_posterior.safetensors").is_file()
     assert logged(trainer, "lmms/testbed") == []
-    assert "The evaluation at step 2 was ended: this process is told to stop." in caplog.text
+    assert says(caplog.text, "step 2")
 
 
 def test_two_processes_of_the_script_train_on_while_the_first_evaluates(tmp_path):
@@ -235,18 +238,18 @@ def test_two_processes_of_the_script_train_on_while_the_first_evaluates(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("tasks", "options", "says"),
+    ("tasks", "options", "names"),
     [
-        (["mathvista"], {}, "a language model judges the answers there"),
-        (["mathvision_rules"], {}, "Python's eval"),
-        (["chartqas"], {}, "is no benchmark here"),
-        (["testbed"], {"every_steps": 0}, "every_steps is 0"),
-        (["mixture"], {}, "--data mixture=FOLDER"),
+        (["mathvista"], {}, ["mathvista"]),
+        (["mathvision_rules"], {}, ["mathvision_rules", "eval"]),
+        (["chartqas"], {}, ["chartqas", "chartqa"]),
+        (["testbed"], {"every_steps": 0}, ["every_steps", "0"]),
+        (["mixture"], {}, ["--data mixture=FOLDER"]),
     ],
 )
-def test_what_cannot_work_is_refused_when_it_is_made(make_trainer, tasks, options, says):
+def test_what_cannot_work_is_refused_when_it_is_made(make_trainer, tasks, options, names):
     from trl_vade.errors import ConfigurationError
     from trl_vade.evaluation.callback import VADEEvalCallback
 
-    with pytest.raises(ConfigurationError, match=says):
+    with refused(ConfigurationError, names):
         VADEEvalCallback(make_trainer(), tasks, **{"every_steps": 1, **options})

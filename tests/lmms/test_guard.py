@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.loopback_judge import LoopbackJudge
+from tests.support.refusals import refused
 from trl_vade.evaluation.judge import Judge
 from trl_vade.evaluation.lmms.judge_guard import JudgeGuard
 
@@ -222,8 +223,9 @@ def test_a_checkpoint_that_lacks_weights_is_no_model(load, tmp_path):
     tensors = load_file(folder / "model.safetensors")
     del tensors[next(name for name in tensors if "layers.0.mlp" in name)]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(EvaluationError, match=r"lack 1 tensors .*layers\.0\.mlp"):
+    with refused(EvaluationError, ["1"]) as raised:
         load(folder)
+    assert "layers.0.mlp" in str(raised.value)
 
 
 def test_of_the_models_own_settings_of_generation_its_ends_alone_are_left(load, tmp_path):

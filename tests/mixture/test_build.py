@@ -13,14 +13,23 @@ from datasets import load_dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.mixture import parts as mixture_parts
 from scripts.mixture.build import build_mixture
 from scripts.mixture.conversations import Question
 from scripts.mixture.overlap import read_evaluation_sets
 from scripts.mixture.parts import Recipe
 from scripts.mixture.rows import DROPPED, Choice, features, key, prompt_text, row_name
 from scripts.mixture.sources import SOURCES, open_stream
-from tests.support.mixture_stand_ins import ONE_VISION, make_mirror, make_rows, picture, write_card, write_files
+from tests.support.mixture_stand_ins import (
+    ONE_VISION,
+    Interrupted,
+    content,
+    interrupt_after,
+    make_mirror,
+    make_rows,
+    picture,
+    write_card,
+    write_files,
+)
 from tests.support.rows import text_of
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, SourceSchemaError, SourceShortageError
@@ -37,10 +46,6 @@ def some(counts=COUNTS):
 
 def build(folder, mirror, counts=COUNTS, **changes):
     return build_mixture(Recipe(some(counts), mirror=mirror, **changes), folder, TEMPLATE, "the command")
-
-
-def content(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def rows_of(folder):
@@ -156,23 +161,6 @@ def test_without_evaluation_sets_the_rows_stay_and_the_card_says_that_nobody_loo
     assert manifest["sources"][0]["usable"] == kinds["good"] + kinds["overlap_image"] + kinds["overlap_question"]
     assert manifest["overlap"] is None
     assert "**No check was made.**" in (tmp_path / "README.md").read_text()
-
-
-class Interrupted(BaseException):
-    """Ctrl-C, at a row of the test's choice."""
-
-
-def interrupt_after(monkeypatch, rows):
-    class Bar(mixture_parts.tqdm):
-        left = rows
-
-        def update(self, n=1):
-            Bar.left -= n
-            if Bar.left < 0:
-                raise Interrupted
-            return super().update(n)
-
-    monkeypatch.setattr(mixture_parts, "tqdm", Bar)
 
 
 def test_a_second_build_is_equal_to_the_byte_also_where_it_was_interrupted(

@@ -17,9 +17,8 @@ from scripts.mixture.build import build_mixture
 from scripts.mixture.overlap import read_evaluation_sets
 from scripts.mixture.parts import Recipe
 from scripts.mixture.sources import SOURCES
-from tests.mixture.test_build import Interrupted, content, interrupt_after
 from tests.support.loopback_hub import LoopbackHub, run_client
-from tests.support.mixture_stand_ins import make_mirror
+from tests.support.mixture_stand_ins import Interrupted, content, interrupt_after, make_mirror
 from tests.support.scripts import SCRIPTS, run
 from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
 

@@ -16,6 +16,7 @@ import yaml
 from datasets import ClassLabel, Features, Image, List, Value
 from PIL import Image as Pictures
 
+from scripts.mixture import parts as mixture_parts
 from scripts.mixture.sources import SOURCES
 
 TEXT = Value("string")
@@ -227,3 +228,24 @@ def write_math_vista(folder, evaluation):
     ]
     write_files(folder / "data", MATH_VISTA, rows, "testmini", files=1)
     write_card(folder, {"default": {"testmini": "data/testmini-*"}})
+
+
+def content(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class Interrupted(BaseException):
+    """Ctrl-C, at a row of the test's choice."""
+
+
+def interrupt_after(monkeypatch, rows):
+    class Bar(mixture_parts.tqdm):
+        left = rows
+
+        def update(self, n=1):
+            Bar.left -= n
+            if Bar.left < 0:
+                raise Interrupted
+            return super().update(n)
+
+    monkeypatch.setattr(mixture_parts, "tqdm", Bar)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.refusals import refused
 from trl_vade.testbed import exact_answer_reward
 
 
@@ -32,5 +33,5 @@ def test_a_batch_is_rewarded_row_by_row():
 
 
 def test_unequal_lengths_are_an_error():
-    with pytest.raises(ValueError, match="shorter"):
+    with refused(ValueError, ["zip()"]):
         exact_answer_reward(["<answer>1</answer>", "<answer>1</answer>"], ["1"])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.refusals import refused
 from trl_vade.errors import SnapshotCorruptError
 from trl_vade.hub.posteriors.card_steps import MOST_BYTES, steps_of_card
 from trl_vade.hub.posteriors.repository import table_path
@@ -55,14 +56,14 @@ def test_a_card_that_names_nothing_is_no_error(named, metadata):
         (b"configs: &a [*a]", "aliases"),
         (b"configs:\n- &a\n  data_files: *a", "aliases"),
         (b"a: &a [x, x, x]\nb: &b [*a, *a, *a]\nconfigs: [*b, *b]", "aliases"),
-        (b"configs: " + b"[" * 400 + b"]" * 400, "more than 16 lists inside each other"),
-        (b"configs: " + b"[" * 100_000, "more than 16 lists inside each other"),
-        (b"configs: " + b"{a: " * 17 + b"1" + b"}" * 17, "more than 16 lists inside each other"),
-        (b"configs: [" + b"x" * MOST_BYTES, r"do not end within 1,048,576 bytes"),
+        (b"configs: " + b"[" * 400 + b"]" * 400, "16"),
+        (b"configs: " + b"[" * 100_000, "16"),
+        (b"configs: " + b"{a: " * 17 + b"1" + b"}" * 17, "16"),
+        (b"configs: [" + b"x" * MOST_BYTES, "1,048,576"),
     ],
 )
 def test_what_could_hang_a_reader_is_refused_with_the_reason(named, metadata, what):
-    with pytest.raises(SnapshotCorruptError, match=rf"README\.md: its metadata .*{what}"):
+    with refused(SnapshotCorruptError, ["README.md", what]):
         named(metadata)
 
 
