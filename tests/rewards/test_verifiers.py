@@ -17,9 +17,9 @@ from trl_vade.rewards.verifiers import ANSWER_TYPES, infer_type, judge
 MOST_SECONDS = 2.0
 
 
-# Each of these takes the worker to its limit, which is a second; a tower of powers, 9^{9^{9^{9}}}, is in the default run.
+# Each of these takes the worker to its limit, which is a second. One more, 9^{9^{9^{9}}}, is in the default run.
 TO_THE_LIMIT = (
-    *("<answer>" + "(" * 900, "<answer>" + "{" * 480, "<answer>((((9!", "<answer>" + "-" * 900),
+    *("<answer>" + "(" * 900, "<answer>" + "{" * 480 + "2", "<answer>((((9!", "<answer>" + "-" * 900),
     *(r"\boxed{999999999999!", r"\boxed{2^{2^{2^{2^", r"\boxed{10^{10^{10}"),
 )
 
