@@ -424,7 +424,7 @@ def test_the_oracle_breaks_ties_by_its_own_stream():
 def test_the_oracle_refuses_what_are_no_pass_rates(wrong):
     sampler = oracle(5)
     before = state_digest(sampler)
-    with pytest.raises(ObservationError, match="pass_rate"):
+    with refused(ObservationError, names=["pass_rate"]):
         sampler.set_pass_rates(wrong)
     assert state_digest(sampler) == before
 

@@ -292,12 +292,12 @@ def test_a_step_is_replaced_by_an_update_of_it_and_by_nothing_that_knows_less(hu
     hashed = [f"{row:016x}" for row in range(13)]
     facts = {name: value for name, value in whole.metadata.items() if name not in ("rewards", "sampler", "dataset")}
     for less, lost in (
-        (replace(whole, sample_id=hashed), r"13 of its 13 rows by their names \(such as 'question-0'\)"),
-        (example_table(7, size=12), "1 of its 13 rows by their names"),
-        (replace(whole, task=None), "the tasks"),
-        (replace(whole, metadata=facts), r"2 facts \(dataset, sampler\)"),
+        (replace(whole, sample_id=hashed), ["13 of its 13 rows", "question-0"]),
+        (example_table(7, size=12), ["1 of its 13 rows"]),
+        (replace(whole, task=None), ["tasks"]),
+        (replace(whole, metadata=facts), ["2 facts", "dataset", "sampler"]),
     ):
-        with pytest.raises(VADEError, match=rf"has step-000007 already, and replacing it would lose {lost}.*--force"):
+        with refused(VADEError, names=["step-000007", *lost], offers=["--force"]):
             publish_posterior(less, "you/posterior")
     assert load_posterior("you/posterior").sample_id == whole.sample_id
     publish_posterior(replace(whole, sample_id=hashed, task=None), "you/posterior", force=True)
@@ -350,7 +350,7 @@ def test_each_line_of_a_card_on_a_branch_loads_what_is_on_the_branch(hub):
 
 
 def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub):
-    with pytest.raises(ConfigurationError, match="no rows, so there is nothing to publish"):
+    with refused(ConfigurationError, names=["no rows"]):
         publish_posterior(example_table(size=0), "you/posterior")
     assert hub.requests == []
 
