@@ -68,6 +68,28 @@ def ctrl_c():
 
 
 @pytest.fixture
+def plain_pictures(monkeypatch):
+    """In place of a picture a few bytes, other ones for other figures: to draw takes longer than to train here.
+
+    What the pictures show is tested in test_summary.py, test_histogram.py and test_model_card.py.
+    """
+    import hashlib
+    from pathlib import Path
+
+    def write(path, *figures):
+        Path(path).write_bytes(b"\x89PNG " + hashlib.sha256(repr(figures).encode()).digest())
+
+    monkeypatch.setattr(
+        "trl_vade.selection.report.picture.draw_report",
+        lambda run, path, strata: write(path, run.sampler, run.selections, strata),
+    )
+    monkeypatch.setattr(
+        "trl_vade.hub.posteriors.repository.draw_pass_rates",
+        lambda table, path: write(path, table.pass_rate.tolist(), table.task, table.metadata.get("global_step")),
+    )
+
+
+@pytest.fixture
 def decoded_images(monkeypatch):
     """The numbers of the `picture`s that datasets has decoded, in order; a list that goes on growing."""
     import datasets

@@ -76,6 +76,7 @@ def test_the_right_to_write_comes_back(tmp_path):
     assert may_write(protected) is before
 
 
+@pytest.mark.slow
 def test_a_reward_function_that_misbehaves_stops_the_run_or_is_left_out_of_the_posterior(bench):
     row = survived(bench, "reward", 7)
     assert row.note == (

@@ -3,6 +3,7 @@
 import pytest
 from datasets import Dataset
 
+from tests.support.refusals import refused
 from tests.support.runs import logged
 from trl_vade.errors import ConfigurationError
 from trl_vade.rewards.functions import accuracy_reward, format_reward, relaxed_accuracy_reward, text_of
@@ -28,7 +29,7 @@ def test_a_completion_with_tool_calls_is_read_over_its_turns():
 
 
 def test_what_is_no_completion_is_refused():
-    with pytest.raises(ConfigurationError, match="A completion is 7"):
+    with refused(ConfigurationError, names=["completion", 7]):
         accuracy_reward([7], ["7"])
 
 
@@ -60,7 +61,9 @@ def test_a_row_whose_answer_cannot_be_read_is_no_trial_and_is_said():
 
 
 def test_an_unknown_type_is_refused_by_name():
-    with pytest.raises(ConfigurationError, match=r"answer_type='integer' .* choice, number, text, expression"):
+    with refused(
+        ConfigurationError, names=["answer_type", "integer"], offers=["choice", "number", "text", "expression"]
+    ):
         accuracy_reward(["42"], ["42"], ["integer"])
 
 

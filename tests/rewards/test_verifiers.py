@@ -19,7 +19,7 @@ MOST_SECONDS = 2.0
 
 # Each of these takes the worker to its limit, which is a second; the default run has a tower of powers.
 TO_THE_LIMIT = (
-    *("<answer>" + "(" * 900, "<answer>" + "{" * 480, "<answer>((((9!", "<answer>" + "-" * 900),
+    *("<answer>" + "(" * 900, "<answer>" + "{" * 480 + "2", "<answer>((((9!", "<answer>" + "-" * 900),
     *(r"\boxed{999999999999!", r"\boxed{2^{2^{2^{2^", r"\boxed{10^{10^{10}"),
 )
 

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
 from trl_vade.samplers.counts import LARGE
 from trl_vade.samplers.posterior import BetaPosterior
@@ -83,7 +84,7 @@ def test_a_row_never_solved_is_written_off_only_with_signal_aware_decay():
 
 @pytest.mark.parametrize("value", ["false", 0, None])
 def test_a_signal_aware_decay_that_is_no_bool_is_refused(value):
-    with pytest.raises(ConfigurationError, match="signal_aware_decay"):
+    with refused(ConfigurationError, names=["signal_aware_decay", value]):
         BetaPosterior(3, signal_aware_decay=value)
 
 
@@ -257,10 +258,10 @@ def test_no_array_is_shared_with_the_caller():
 @pytest.mark.parametrize(
     ("sample_index", "successes", "trials", "reason"),
     [
-        ([1, 2, 1], [0, 0, 0], [8, 8, 8], r"\[1\] more than once"),
+        ([1, 2, 1], [0, 0, 0], [8, 8, 8], "[1]"),
         ([1, 1], [0, 0], [0, 0], "more than once"),
-        ([5], [0], [8], r"\[0, 5\)"),
-        ([-1], [0], [8], r"holds \[-1\]"),
+        ([5], [0], [8], "[0, 5)"),
+        ([-1], [0], [8], "[-1]"),
         ([2**63], [0], [8], "9223372036854775808"),
         ([1.0], [0], [8], "integers"),
         ([True], [0], [8], "integers"),
@@ -268,26 +269,26 @@ def test_no_array_is_shared_with_the_caller():
         (1, 0, 8, "vector"),
         ([[1]], [[0]], [[8]], "vector"),
         ([[1], [1, 2]], [0], [8], "cannot be read"),
-        ([1], [-1], [8], "successes -1.0"),
-        ([1], [0], [-8], "trials -8.0"),
+        ([1], [-1], [8], "-1.0"),
+        ([1], [0], [-8], "-8.0"),
         ([1], [9], [8], "successes 9.0"),
         ([1, 2], [0, np.nan], [8, 8], "Entry 1"),
         ([1], [0], [np.nan], "trials nan"),
         ([1], [0], [np.inf], "trials inf"),
-        ([1], [0], [2.0**54], r"2\*\*53"),
+        ([1], [0], [2.0**54], "2**53"),
         ([1], [np.inf], [np.inf], "finite"),
         ([1], ["many"], [8], "numbers"),
         ([1], [1 + 1j], [8], "numbers"),
         ([1], [None], [8], "numbers"),
-        ([1, 2], [0], [8], r"\(2,\)"),
-        ([1, 2], [0, 0], [8], r"\(1,\)"),
+        ([1, 2], [0], [8], "(2,)"),
+        ([1, 2], [0, 0], [8], "(1,)"),
         ([1], [[0]], [[8]], "vector"),
     ],
 )
 def test_impossible_observations_are_refused_and_change_nothing(sample_index, successes, trials, reason):
     posterior = observed()
     before = posterior.state_dict()
-    with pytest.raises(ObservationError, match=reason):
+    with refused(ObservationError, names=[reason]):
         posterior.observe(sample_index, successes, trials)
     assert_same_state(posterior.state_dict(), before)
 
@@ -300,36 +301,36 @@ def test_counts_of_rows_that_do_not_exist_are_refused(sample_index):
 
 @pytest.mark.parametrize("num_samples", [0, -1, 2.0, True, "3", None])
 def test_a_posterior_without_rows_is_refused(num_samples):
-    with pytest.raises(ConfigurationError, match="num_samples is"):
+    with refused(ConfigurationError, names=["num_samples", num_samples]):
         BetaPosterior(num_samples)
 
 
 @pytest.mark.parametrize("name", ["decay_sampled", "decay_unsampled"])
 @pytest.mark.parametrize("value", [-0.1, 1.1, np.nan, np.inf, None, "0.2", True])
 def test_decays_outside_zero_and_one_are_refused(name, value):
-    with pytest.raises(ConfigurationError, match=rf"{name} is .*\[0, 1\]"):
+    with refused(ConfigurationError, names=[name, value], offers=["[0, 1]"]):
         BetaPosterior(3, **{name: value})
 
 
 @pytest.mark.parametrize(
     ("name", "value", "both_sides"),
     [
-        ("num_samples", 6, "num_samples is 6 in the saved state and 5 here"),
-        ("decay_sampled", 0.5, "decay_sampled is 0.5 in the saved state and 0.2 here"),
-        ("decay_unsampled", 0.9, "decay_unsampled is 0.9 in the saved state and 0.999 here"),
+        ("num_samples", 6, (6, 5)),
+        ("decay_sampled", 0.5, (0.5, 0.2)),
+        ("decay_unsampled", 0.9, (0.9, 0.999)),
     ],
 )
 def test_a_state_of_another_posterior_is_refused_by_naming_both_sides(name, value, both_sides):
     posterior = observed()
     before = posterior.state_dict()
-    with pytest.raises(SnapshotMismatchError, match=both_sides):
+    with refused(SnapshotMismatchError, names=[name, *both_sides]):
         posterior.load_state_dict(before | {name: value})
     assert_same_state(posterior.state_dict(), before)
 
 
 def test_zero_and_minus_zero_are_different_settings():
     state = BetaPosterior(3, decay_sampled=0.0).state_dict()
-    with pytest.raises(SnapshotMismatchError, match=r"decay_sampled is -0\.0 in the saved state and 0\.0 here"):
+    with refused(SnapshotMismatchError, names=["decay_sampled", -0.0, 0.0]):
         BetaPosterior(3, decay_sampled=0.0).load_state_dict(state | {"decay_sampled": -0.0})
 
 
@@ -337,9 +338,9 @@ def test_a_state_with_other_fields_is_refused_by_naming_both_sides():
     posterior = observed()
     before = posterior.state_dict()
     without_visits = {name: value for name, value in before.items() if name != "visits"}
-    with pytest.raises(SnapshotMismatchError, match=r"missing: \['visits'\], unknown: \['colour'\]"):
+    with refused(SnapshotMismatchError, names=["visits", "colour"]):
         posterior.load_state_dict(without_visits | {"colour": "red"})
-    with pytest.raises(SnapshotCorruptError, match="a list"):
+    with refused(SnapshotCorruptError, names=["a list"]):
         posterior.load_state_dict(list(before))
     assert_same_state(posterior.state_dict(), before)
 
@@ -347,35 +348,35 @@ def test_a_state_with_other_fields_is_refused_by_naming_both_sides():
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("step", -1, "saved step is -1"),
+        ("step", -1, "step is -1"),
         ("step", 2.0, "whole number"),
         ("step", 2**63, "whole number"),
-        ("step", 1, "last_update must be"),
-        ("sample_index", np.array([0, 3, 1]), "rise strictly"),
-        ("sample_index", np.array([0, 1, 1]), "rise strictly"),
-        ("sample_index", np.array([0, 1, 5]), r"sample_index must be in \[0, 5\)"),
-        ("sample_index", np.array([-1, 1, 3]), r"sample_index must be in \[0, 5\)"),
+        ("step", 1, "last_update"),
+        ("sample_index", np.array([0, 3, 1]), "sample_index"),
+        ("sample_index", np.array([0, 1, 1]), "sample_index"),
+        ("sample_index", np.array([0, 1, 5]), "[0, 5)"),
+        ("sample_index", np.array([-1, 1, 3]), "[0, 5)"),
         ("sample_index", np.array([0, 1, 3], dtype=np.int32), "int32"),
         ("sample_index", [0, 1, 3], "a list"),
-        ("alpha", np.array([1.0, 2.0]), r"\(2,\)"),
-        ("alpha", np.array([[1.0, 2.0, 3.0]]), r"\(1, 3\)"),
+        ("alpha", np.array([1.0, 2.0]), "(2,)"),
+        ("alpha", np.array([[1.0, 2.0, 3.0]]), "(1, 3)"),
         ("alpha", np.array([1, 2, 3]), "int64"),
-        ("alpha", np.array([1.0, -2.0, 3.0]), "alpha must be finite and not negative"),
-        ("alpha", np.array([1.0, np.nan, 3.0]), "alpha must be finite and not negative"),
-        ("beta", np.array([1.0, np.inf, 3.0]), "beta must be finite and not negative"),
-        ("last_update", np.array([0, 2, 2]), "last_update must be"),
-        ("last_update", np.array([1, 2, 3]), "last_update must be"),
-        ("alpha", np.array([1.0, 1e17, 3.0]), r"at most 2\*\*53 a visit"),
-        ("beta", np.array([1.0, 2.0, 1.7e308]), r"at most 2\*\*53 a visit"),  # its draws would be NaN
+        ("alpha", np.array([1.0, -2.0, 3.0]), "alpha"),
+        ("alpha", np.array([1.0, np.nan, 3.0]), "alpha"),
+        ("beta", np.array([1.0, np.inf, 3.0]), "beta"),
+        ("last_update", np.array([0, 2, 2]), "last_update"),
+        ("last_update", np.array([1, 2, 3]), "last_update"),
+        ("alpha", np.array([1.0, 1e17, 3.0]), "2**53"),
+        ("beta", np.array([1.0, 2.0, 1.7e308]), "2**53"),  # its draws would be NaN
         ("step", 2**53 + 1, "whole number"),  # the next steps must fit into int64
-        ("visits", np.array([0, 1, 2]), "visits must be"),
-        ("visits", np.array([2, 1, 2]), "visits must be"),
+        ("visits", np.array([0, 1, 2]), "visits"),
+        ("visits", np.array([2, 1, 2]), "visits"),
     ],
 )
 def test_broken_numbers_in_a_state_are_refused_and_change_nothing(name, value, reason):
     posterior = observed()
     before = posterior.state_dict()
-    with pytest.raises(SnapshotCorruptError, match=reason):
+    with refused(SnapshotCorruptError, names=[reason]):
         posterior.load_state_dict(before | {name: value})
     assert_same_state(posterior.state_dict(), before)
 
@@ -432,7 +433,7 @@ def test_counts_of_another_precision_are_rounded_in_a_large_pool_and_refused_in_
     rounded = BetaPosterior(LARGE)
     rounded.load_state_dict(state)
     np.testing.assert_allclose(rounded.alpha, large.alpha, rtol=1e-6)
-    with pytest.raises(SnapshotCorruptError, match=r"alpha is float32 .*must be a float64 vector"):
+    with refused(SnapshotCorruptError, names=["alpha", "float32"], offers=["float64"]):
         small.load_state_dict(large.state_dict() | {"num_samples": LARGE - 1})
 
 

@@ -328,22 +328,22 @@ def test_a_missing_field_is_named(tmp_path, field):
 
 
 EDITS = [
-    (lambda document: document.update(step=3), "says step 3, its sampler 2"),
-    (lambda document: document["sampler"]["posterior"].update(step=3), "says step 2, its sampler 3"),
-    (lambda document: document["sampler"]["posterior"].pop("step"), "says step 2, its sampler None"),
-    (lambda document: document["sampler"].update(posterior=None), "lacks the sampler's posterior"),
-    (lambda document: document.update(sampler=[]), "lacks the sampler's posterior"),
-    (lambda document: document.update(metadata=None), "lacks .* the metadata"),
-    (lambda document: document.update(posterior_sha256="0" * 64), "belongs to 000000000000"),
-    (lambda document: document["sampler"]["posterior"].update(alpha=[9.0, 9.0]), r"holds \['alpha'\], which belong"),
+    (lambda document: document.update(step=3), ["step 3", 2]),
+    (lambda document: document["sampler"]["posterior"].update(step=3), ["step 2", 3]),
+    (lambda document: document["sampler"]["posterior"].pop("step"), ["step 2", None]),
+    (lambda document: document["sampler"].update(posterior=None), ["posterior"]),
+    (lambda document: document.update(sampler=[]), ["posterior"]),
+    (lambda document: document.update(metadata=None), ["metadata"]),
+    (lambda document: document.update(posterior_sha256="0" * 64), ["000000000000"]),
+    (lambda document: document["sampler"]["posterior"].update(alpha=[9.0, 9.0]), ["alpha", POSTERIOR_FILE]),
 ]
 
 
-@pytest.mark.parametrize(("change", "reason"), EDITS)
-def test_a_json_that_contradicts_itself_is_recognised_although_it_is_signed(tmp_path, change, reason):
+@pytest.mark.parametrize(("change", "names"), EDITS)
+def test_a_json_that_contradicts_itself_is_recognised_although_it_is_signed(tmp_path, change, names):
     save_snapshot(tmp_path, small_sampler())
     edit(tmp_path / METADATA_FILE, change)
-    with pytest.raises(SnapshotCorruptError, match=reason):
+    with refused(SnapshotCorruptError, names=names):
         load_snapshot(tmp_path)
 
 
@@ -373,19 +373,19 @@ def test_a_newer_format_asks_for_an_upgrade(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"),
+    ("data", "names"),
     [
-        (save({"alpha": np.zeros(2)}, metadata={"step": "2"}), r"holds \['alpha'\]; it must hold"),
-        (b"no tensors", "is not a safetensors file"),
+        (save({"alpha": np.zeros(2)}, metadata={"step": "2"}), ["alpha"]),
+        (b"no tensors", ["safetensors"]),
     ],
     ids=["other tensors", "no tensors"],
 )
-def test_a_file_that_save_snapshot_did_not_write_is_refused_whatever_its_digest(tmp_path, data, reason):
+def test_a_file_that_save_snapshot_did_not_write_is_refused_whatever_its_digest(tmp_path, data, names):
     save_snapshot(tmp_path, small_sampler())
     (tmp_path / POSTERIOR_FILE).write_bytes(data)
     digest = hashlib.sha256(data).hexdigest()
     edit(tmp_path / METADATA_FILE, lambda document: document.update(posterior_sha256=digest))
-    with pytest.raises(SnapshotCorruptError, match=f"{POSTERIOR_FILE} {reason}"):
+    with refused(SnapshotCorruptError, names=[POSTERIOR_FILE, *names]):
         load_snapshot(tmp_path)
 
 

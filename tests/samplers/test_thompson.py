@@ -351,7 +351,7 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
 
 TestSamplerAgainstDictionary = SamplerAgainstDictionary.TestCase
 TestSamplerAgainstDictionary.settings = settings(
-    deadline=None, derandomize=True, max_examples=15, stateful_step_count=30
+    deadline=None, derandomize=True, max_examples=10, stateful_step_count=30
 )
 
 

@@ -14,6 +14,7 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.refusals import refused
 from tests.support.rows import numbered_rows
 from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit, train
 from trl_vade import ThompsonSampler, VADEGRPOTrainer
@@ -94,7 +95,7 @@ def test_too_few_rows_in_common_are_another_data_set(matched, accepted):
     if accepted:
         assert len(join(table, numbered_rows(30), min_match=0.5).sample_index) == matched
         return
-    with pytest.raises(SnapshotMismatchError, match=rf"of its 10 rows {matched} are among .* {10 * matched}% ") as no:
+    with refused(SnapshotMismatchError, names=[10, matched, f"{10 * matched}%"]) as no:
         join(table, numbered_rows(30), min_match=0.5, source="user/repo")
     for part in ("'user/repo'", "vade_warm_start_min_match=0.5", "'row-0'", "vade_posterior_init='prior'"):
         assert part in str(no.value)
@@ -107,7 +108,7 @@ def test_a_small_part_of_a_large_posteriors_rows_is_enough_where_all_rows_here_a
 
 
 def test_an_empty_posterior_is_refused_unless_anything_is_accepted():
-    with pytest.raises(SnapshotMismatchError, match="of its 0 rows 0 are among the 5"):
+    with refused(SnapshotMismatchError, names=[0, 5]):
         join(table_of([], [], []), numbered_rows(5), min_match=0.01)
     assert join(table_of([], [], []), numbered_rows(5), min_match=0).sample_index.tolist() == []
 
@@ -165,7 +166,7 @@ def test_a_sampler_that_goes_on_from_its_state_knows_which_rows_need_no_rest():
 def test_a_saved_step_that_no_run_can_have_taken_over_is_refused(value):
     sampler = taught([3, 8])
     before = state_digest(sampler)
-    with pytest.raises(SnapshotCorruptError, match="The saved taken_over is"):
+    with refused(SnapshotCorruptError, names=["taken_over"]):
         sampler.load_state_dict(sampler.state_dict() | {"taken_over": value})
     assert state_digest(sampler) == before
 
@@ -267,19 +268,19 @@ def test_a_resume_repeats_the_run_and_needs_no_source(text_model_path, text_rows
     resumed.train(resume_from_checkpoint=True)
     assert_same_end(resumed, whole)
     again = VADEGRPOTrainer(text_model_path, says_a_digit, parts, text_rows)
-    with pytest.raises(SnapshotNotFoundError, match="source"):  # begun anew, it needs what is gone
+    with refused(SnapshotNotFoundError, names=["source"]):  # begun anew, it needs what is gone
         again.train()
 
 
 def test_a_source_that_is_not_there_is_refused_before_the_model_is_loaded(text_rows, make_args):
     args = make_args(vade_posterior_init="/not/there")
-    with pytest.raises(SnapshotNotFoundError, match="/not/there"):
+    with refused(SnapshotNotFoundError, names=["/not/there"]):
         VADEGRPOTrainer("/no/model/either", says_a_digit, args, text_rows)
 
 
 def test_rows_of_another_data_set_are_refused_before_the_model_is_loaded(warm_args):
     others = Dataset.from_list([{"prompt": [{"role": "user", "content": f"{i}"}], "limit": 1} for i in range(24)])
-    with pytest.raises(SnapshotMismatchError, match="0 are among the 24"):
+    with refused(SnapshotMismatchError, names=[0, 24]):
         VADEGRPOTrainer("/no/model", says_a_digit, warm_args(), others)
 
 

@@ -16,6 +16,7 @@ from huggingface_hub import DatasetCard
 from tests.support.commands import run
 from tests.support.loopback_hub import LoopbackHub, run_client
 from tests.support.posteriors import example_table, stage
+from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, VADEError
 from trl_vade.hub.posteriors.facts import size_category
 from trl_vade.hub.posteriors.repository import (
@@ -34,6 +35,12 @@ from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.trainer.initial_posterior import read_warm_start
 
 EXAMPLE = Path(__file__).parents[3] / "model_cards" / "posterior_example.md"
+
+
+@pytest.fixture
+def hub(hub, plain_pictures):
+    """The stand-in; the tests of staged folders have the real picture."""
+    return hub
 
 
 def example_card():
@@ -63,7 +70,7 @@ def test_a_staged_folder_has_the_table_and_the_picture_as_the_repository_has_the
 
 def test_a_table_that_lost_its_step_cannot_be_staged(tmp_path):
     write_table(replace(example_table(), metadata={}), tmp_path / "anonymous.parquet")
-    with pytest.raises(ConfigurationError, match="no global_step"):
+    with refused(ConfigurationError, names=["global_step"]):
         stage_posterior(tmp_path, read_table(tmp_path / "anonymous.parquet"))
 
 
@@ -177,6 +184,7 @@ print(json.dumps([addresses, sizes]))
 """
 
 
+@pytest.mark.slow
 def test_two_steps_go_to_the_hub_and_load_dataset_reads_both(tmp_path):
     for step, size in ((100, 12), (200, 24)):
         write_table(example_table(step, size=size), tmp_path / f"{step}.parquet")
@@ -231,12 +239,12 @@ def test_a_step_is_replaced_by_an_update_of_it_and_by_nothing_that_knows_less(hu
     hashed = [f"{row:016x}" for row in range(13)]
     facts = {name: value for name, value in whole.metadata.items() if name not in ("rewards", "sampler", "dataset")}
     for less, lost in (
-        (replace(whole, sample_id=hashed), r"13 of its 13 rows by their names \(such as 'question-0'\)"),
-        (example_table(7, size=12), "1 of its 13 rows by their names"),
-        (replace(whole, task=None), "the tasks"),
-        (replace(whole, metadata=facts), r"2 facts \(dataset, sampler\)"),
+        (replace(whole, sample_id=hashed), ["13 of its 13 rows", "question-0"]),
+        (example_table(7, size=12), ["1 of its 13 rows"]),
+        (replace(whole, task=None), ["tasks"]),
+        (replace(whole, metadata=facts), ["2 facts", "dataset", "sampler"]),
     ):
-        with pytest.raises(VADEError, match=rf"has step-000007 already, and replacing it would lose {lost}.*--force"):
+        with refused(VADEError, names=["step-000007", *lost], offers=["--force"]):
             publish_posterior(less, "you/posterior")
     assert load_posterior("you/posterior").sample_id == whole.sample_id
     publish_posterior(replace(whole, sample_id=hashed, task=None), "you/posterior", force=True)
@@ -289,7 +297,7 @@ def test_each_line_of_a_card_on_a_branch_loads_what_is_on_the_branch(hub):
 
 
 def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub):
-    with pytest.raises(ConfigurationError, match="no rows, so there is nothing to publish"):
+    with refused(ConfigurationError, names=["no rows"]):
         publish_posterior(example_table(size=0), "you/posterior")
     assert hub.requests == []
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.posteriors import RUN, same, trained
+from tests.support.refusals import refused
 from trl_vade import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
 from trl_vade.files import encode_document
@@ -79,25 +80,25 @@ def test_names_and_tasks_are_given_for_all_rows_and_kept_for_those_visited(snaps
 def test_a_snapshot_that_does_not_say_which_rows_it_is_about_needs_their_names(sampler, tmp_path):
     save_snapshot(tmp_path, sampler)
     snapshot = load_snapshot(tmp_path)
-    with pytest.raises(SnapshotMismatchError, match=r"no sample_key.* Pass sample_id"):
+    with refused(SnapshotMismatchError, names=["sample_key"], offers=["sample_id"]):
         posterior_table(snapshot)
     assert len(posterior_table(snapshot, sample_id=range(10))) > 0
 
 
 @pytest.mark.parametrize("column", ["sample_id", "task"])
 def test_a_column_of_another_length_is_refused(snapshot, column):
-    with pytest.raises(ConfigurationError, match=rf"{column} has 9 entries; .* 10 rows"):
+    with refused(ConfigurationError, names=[column, 9, 10]):
         posterior_table(snapshot, **{column: ["a"] * 9})
 
 
 def test_two_rows_of_one_name_are_refused(snapshot):
-    with pytest.raises(ConfigurationError, match="have the name of another one"):
+    with refused(ConfigurationError, names=["name"]):
         posterior_table(snapshot, sample_id=["a"] * 10)
 
 
 def test_two_rows_of_one_key_are_damage(sampler, tmp_path):
     save_snapshot(tmp_path, sampler, sample_key=np.zeros(10, dtype=np.int64))
-    with pytest.raises(SnapshotCorruptError, match="have the name of another one"):
+    with refused(SnapshotCorruptError, names=["name"]):
         posterior_table(load_snapshot(tmp_path))
 
 
@@ -164,7 +165,7 @@ def test_other_samplers_have_a_table_too(tmp_path):
 
 def test_a_step_that_is_no_number_is_damage(snapshot):
     for step in ("40", -1, 1.5):
-        with pytest.raises(SnapshotCorruptError, match="global_step is"):
+        with refused(SnapshotCorruptError, names=["global_step"]):
             posterior_table(replace(snapshot, metadata={"run": {"global_step": step}}))
 
 
@@ -254,69 +255,69 @@ def written(snapshot, tmp_path):
 @pytest.mark.parametrize(
     ("column", "change", "rule"),
     [
-        ("alpha", lambda values: [-1.0, *values[1:]], "alpha must be in"),
-        ("beta", lambda values: [float("nan"), *values[1:]], "beta must be in"),
-        ("alpha", lambda values: [float("inf"), *values[1:]], "alpha must be in"),
-        ("beta", lambda values: [1e300, *values[1:]], "beta must be in"),
-        ("visits", lambda values: [0, *values[1:]], "visits must be in"),
-        ("visits", lambda values: [2**60, *values[1:]], "visits must be in"),
-        ("visits", lambda values: [7, *values[1:]], "visits must be at most last_step"),
-        ("sample_id", lambda values: ["another", *values[1:]], "the rows are not those that its metadata was written"),
-        ("task", lambda values: ["another", *values[1:]], "the rows are not those that its metadata was written with"),
-        ("pass_rate", lambda values: [values[0] + 1e-5, *values[1:]], "pass_rate must be"),
-        ("pass_rate", lambda values: [float("nan"), *values[1:]], "pass_rate must be"),
-        ("sample_id", lambda values: [values[1], *values[1:]], "sample_id must be another one"),
-        ("index", lambda values: [values[1], *values[1:]], "index must be another one"),
-        ("index", lambda values: [-1, *values[1:]], r"index must be in \[0, 10\)"),
-        ("index", lambda values: [*values[:-1], 10], r"index must be in \[0, 10\)"),
-        ("last_step", lambda values: [7, *values[1:]], r"last_step must be in \[0, 6\]"),
-        ("alpha", lambda values: [None, *values[1:]], "the column alpha has double, 1 nulls"),
-        ("sample_id", lambda values: [None, *values[1:]], "the column sample_id has string, 1 nulls"),
-        ("alpha", lambda values: list(map(str, values)), "the column alpha has string"),
-        ("visits", lambda values: list(map(float, values)), "the column visits has double"),
-        ("sample_id", lambda values: list(range(len(values))), "the column sample_id has int64"),
+        ("alpha", lambda values: [-1.0, *values[1:]], "alpha"),
+        ("beta", lambda values: [float("nan"), *values[1:]], "beta"),
+        ("alpha", lambda values: [float("inf"), *values[1:]], "alpha"),
+        ("beta", lambda values: [1e300, *values[1:]], "beta"),
+        ("visits", lambda values: [0, *values[1:]], "visits"),
+        ("visits", lambda values: [2**60, *values[1:]], "visits"),
+        ("visits", lambda values: [7, *values[1:]], "visits"),
+        ("sample_id", lambda values: ["another", *values[1:]], "metadata"),
+        ("task", lambda values: ["another", *values[1:]], "metadata"),
+        ("pass_rate", lambda values: [values[0] + 1e-5, *values[1:]], "pass_rate"),
+        ("pass_rate", lambda values: [float("nan"), *values[1:]], "pass_rate"),
+        ("sample_id", lambda values: [values[1], *values[1:]], "sample_id"),
+        ("index", lambda values: [values[1], *values[1:]], "index"),
+        ("index", lambda values: [-1, *values[1:]], "index"),
+        ("index", lambda values: [*values[:-1], 10], "index"),
+        ("last_step", lambda values: [7, *values[1:]], "last_step"),
+        ("alpha", lambda values: [None, *values[1:]], "alpha has double, 1 nulls"),
+        ("sample_id", lambda values: [None, *values[1:]], "sample_id has string, 1 nulls"),
+        ("alpha", lambda values: list(map(str, values)), "alpha has string"),
+        ("visits", lambda values: list(map(float, values)), "visits has double"),
+        ("sample_id", lambda values: list(range(len(values))), "sample_id has int64"),
     ],
 )
 def test_what_no_run_can_have_left_is_refused_by_name(written, column, change, rule):
     sound = pq.read_table(written())
     values = sound[column].to_pylist() if column != "task" else ["math"] * len(sound)
     path = written(**{column: pa.array(change(values))})
-    with pytest.raises(SnapshotCorruptError, match=rf"hand made\.parquet.*{rule}"):
+    with refused(SnapshotCorruptError, names=["hand made.parquet", rule]):
         read_table(path)
 
 
 @pytest.mark.parametrize("column", ["sample_id", "index", "alpha", "beta", "visits", "pass_rate", "last_step"])
 def test_a_column_that_is_missing_is_refused(written, column):
-    with pytest.raises(SnapshotCorruptError, match=f"the column {column} is there twice or not at all"):
+    with refused(SnapshotCorruptError, names=[f"column {column}"]):
         read_table(written(drop=[column]))
 
 
 @pytest.mark.parametrize(
     ("metadata", "rule"),
     [
-        (b"\xff", "the metadata trl_vade is damaged"),
-        (b'{"format_version": NaN}', "is damaged .*NaN is not JSON"),
-        (b"[" * 100_000, "is damaged"),
-        (b"[1]", "is damaged .*a list in place of an object"),
-        (b'{"format_version": 1, "global_step": 40}', "is damaged .*a value was altered"),
-        ({"format_version": None}, "is damaged"),
-        ({"format_version": True}, "is damaged .*format_version True"),
-        ({"format_version": 0}, "is damaged .*format_version 0"),
+        (b"\xff", "trl_vade"),
+        (b'{"format_version": NaN}', "NaN"),
+        (b"[" * 100_000, "damaged"),
+        (b"[1]", "a list"),
+        (b'{"format_version": 1, "global_step": 40}', "document_sha256"),
+        ({"format_version": None}, "damaged"),
+        ({"format_version": True}, "format_version True"),
+        ({"format_version": 0}, "format_version 0"),
         ({"global_step": "100"}, "global_step is '100'"),
-        ({"global_step": 10**12 + 1}, "global_step is 1000000000001; it must be a whole number from 0 to 10000000000"),
+        ({"global_step": 10**12 + 1}, "1000000000001"),
         ({"generation_batches": -1}, "generation_batches is -1"),
-        ({"generation_batches": 10**30}, "generation_batches is 1000"),
+        ({"generation_batches": 10**30}, "generation_batches"),
         ({"num_samples": 0}, "num_samples is 0"),
     ],
 )
 def test_a_description_that_no_run_can_have_written_is_refused(written, metadata, rule):
-    with pytest.raises(SnapshotCorruptError, match=rf"hand made\.parquet.*{rule}"):
+    with refused(SnapshotCorruptError, names=["hand made.parquet", rule]):
         read_table(written(metadata))
 
 
 def test_a_table_of_a_newer_release_asks_for_it(written):
     path = written({"format_version": 2}, drop=["index"])
-    with pytest.raises(SnapshotMismatchError, match=r"format version 2 and .* up to 1.*Upgrade trl_vade"):
+    with refused(SnapshotMismatchError, names=[2, 1], offers=["Upgrade"]):
         read_table(path)
 
 
@@ -324,7 +325,7 @@ def test_a_table_of_a_newer_release_asks_for_it(written):
 def test_a_file_that_was_cut_short_is_refused(written, keep):
     path = written()
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(SnapshotCorruptError, match=r"hand made\.parquet cannot be read as Parquet"):
+    with refused(SnapshotCorruptError, names=["hand made.parquet", "Parquet"]):
         read_table(path)
 
 
@@ -337,7 +338,7 @@ def test_a_byte_that_was_damaged_on_the_way_never_gives_other_rows_or_facts(snap
     write_table(posterior_table(snapshot, task=[None, *"aabbbabab"]), path)
     content, whole = path.read_bytes(), read_table(path)
     num_refused = 0
-    for place in range(4, len(content), 13):
+    for place in range(4, len(content), 23):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
         try:
             read = read_table(path)
@@ -345,11 +346,11 @@ def test_a_byte_that_was_damaged_on_the_way_never_gives_other_rows_or_facts(snap
             num_refused += 1
         else:
             same(read, whole if read.metadata else replace(whole, metadata={}))
-    assert num_refused > 0.5 * (len(content) - 4) / 13
+    assert num_refused > 0.5 * (len(content) - 4) / 23
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(SnapshotNotFoundError, match=r"none\.parquet is not there"):
+    with refused(SnapshotNotFoundError, names=["none.parquet"]):
         read_table(tmp_path / "none.parquet")
 
 
@@ -383,18 +384,18 @@ def test_of_a_strangers_table_names_and_counts_are_enough(tmp_path):
 
 def test_a_strangers_table_is_checked_as_well(tmp_path):
     pq.write_table(pa.table({"sample_id": ["a", "b"], "alpha": [-2.0, 1.0], "beta": [0.0, 1.0]}), tmp_path / "t")
-    with pytest.raises(SnapshotCorruptError, match="alpha must be in"):
+    with refused(SnapshotCorruptError, names=["alpha"]):
         read_table(tmp_path / "t")
     pq.write_table(pa.table({"sample_id": ["a", "b"], "alpha": [2.0, 1.0]}), tmp_path / "t")
-    with pytest.raises(SnapshotCorruptError, match="the column beta is there twice or not at all"):
+    with refused(SnapshotCorruptError, names=["column beta"]):
         read_table(tmp_path / "t")
 
 
 def test_what_could_not_be_read_again_is_not_written(snapshot, tmp_path):
     table = posterior_table(snapshot)
-    with pytest.raises(SnapshotCorruptError, match="alpha must be in"):
+    with refused(SnapshotCorruptError, names=["alpha"]):
         write_table(replace(table, alpha=table.alpha - 100), tmp_path / "t")
     for value in (float("nan"), object()):
-        with pytest.raises(ConfigurationError, match="strict JSON"):
+        with refused(ConfigurationError, names=["JSON"]):
             write_table(replace(table, metadata={**table.metadata, "note": value}), tmp_path / "t")
     assert list(tmp_path.glob("t*")) == []

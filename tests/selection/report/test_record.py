@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.support.finished_run import HISTORY, write_run
+from tests.support.refusals import refused
 from trl_vade.errors import SnapshotCorruptError
 from trl_vade.selection.report.record import TRAINER_STATE_FILE, read_run
 
@@ -23,7 +24,7 @@ def test_a_trainer_state_that_is_cut_off_is_named_wherever_that_is(tmp_path):
 @pytest.mark.parametrize("content", [b"{}", b"[1]", b'{"log_history": 3}', b'{"log_history": [3]}', b"\xff" * 9])
 def test_a_trainer_state_without_a_history_is_no_state(tmp_path, content):
     (write_run(tmp_path) / TRAINER_STATE_FILE).write_bytes(content)
-    with pytest.raises(SnapshotCorruptError, match=r"trainer_state\.json is damaged"):
+    with refused(SnapshotCorruptError, names=["trainer_state.json"]):
         read_run(tmp_path)
 
 

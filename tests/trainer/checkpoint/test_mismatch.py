@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.refusals import refused
 from trl_vade.data.row_keys import find_rows
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
 from trl_vade.samplers import ThompsonSampler, UniformSampler
@@ -125,7 +126,7 @@ def test_rows_that_stay_keep_their_counts_and_rows_that_come_start_from_the_prio
     was = {int(key): row for row, key in enumerate(keys)}
     scored = [key for key in here.tolist() if key in was and before.posterior.visits[was[key]]]
     if not scored and before.posterior.visits.any():
-        with pytest.raises(SnapshotMismatchError, match="None of the"):
+        with refused(SnapshotMismatchError, names=["None of the"]):
             join(snapshot, here)
         return
     after, num_found = join(snapshot, here)
@@ -153,7 +154,7 @@ def test_a_snapshot_without_keys_cannot_be_joined(learned, tmp_path):
 
 def test_a_data_set_without_any_scored_row_is_another_one(learned, tmp_path):
     snapshot = saved(tmp_path, learned, [100, 101, 102, 103])
-    with pytest.raises(SnapshotMismatchError, match="None of the 3 rows that were scored"):
+    with refused(SnapshotMismatchError, names=["None of the 3 rows"]):
         join(snapshot, [103, 104, 105])  # 103 is there, and nothing is known of it
 
 
@@ -237,12 +238,12 @@ def test_neither_the_snapshot_nor_the_fresh_state_is_written_into(learned, tmp_p
 def test_saved_numbers_that_no_run_can_have_made_are_refused(learned, tmp_path):
     snapshot = saved(tmp_path, learned, [100, 101, 102, 103])
     snapshot.sampler_state["posterior"]["alpha"][0] = np.nan
-    with pytest.raises(SnapshotCorruptError, match="alpha must be finite"):
+    with refused(SnapshotCorruptError, names=["alpha"]):
         join(snapshot, [100, 101, 102, 103])
 
 
 def test_two_saved_rows_with_one_key_are_refused(learned, tmp_path):
     """Or the counts of one of them would be lost without a word."""
     snapshot = saved(tmp_path, learned, [100, 101, 102, 103])
-    with pytest.raises(SnapshotCorruptError, match="sample_index must rise strictly"):
+    with refused(SnapshotCorruptError, names=["sample_index"]):
         join(replace(snapshot, sample_key=np.array([100, 100, 102])), [100, 101, 102, 103])

@@ -31,6 +31,9 @@ COMMIT = "POST /api/models/you/run/commit"
 PUSHING = {"push_to_hub": True, "hub_model_id": RUN, "save_strategy": "steps", "save_steps": 2, "max_steps": 4}
 
 
+pytestmark = pytest.mark.usefixtures("plain_pictures")
+
+
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
     monkeypatch.setattr(hub_module, "PATIENCE", (0.0, 0.0))
