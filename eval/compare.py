@@ -49,7 +49,7 @@ def read_evaluations(folders: Sequence[Path], names: Sequence[str] | None = None
         raise ConfigurationError(
             f"--names is {abbreviated(names)}; it must be {len(folders)} different names, with commas."
         )
-    found = [{**read_results(folder), "folder": str(folder)} for folder in folders]
+    found = [{**read_results(folder).content, "folder": str(folder)} for folder in folders]
     models = [one["model"]["name"] for one in found]
     if names is None:  # one that repeats with its place, counted as `--reference` does, and its directory's name
         names = [f"{n} ({i}, {folders[i].resolve().name})" if models.count(n) > 1 else n for i, n in enumerate(models)]

@@ -143,7 +143,7 @@ def test_from_nothing_all_runs_are_done_seed_by_seed_in_one_process(here, evalua
     assert [f"{run.benchmark.name}-seed{run.seed}" for run in seen] == names
     runs = [read_run(run_folder(evaluation.output, *pair), *pair, None) for pair in pairs(evaluation)]
     shutil.copytree(evaluation.output, here / "again")
-    facts = {name: value for name, value in results.items() if name not in ("format", "benchmarks", "average")}
+    facts = {name: value for name, value in results.content.items() if name not in ("format", "benchmarks", "average")}
     assert write_results(evaluation.output, facts, runs) == results
     assert (evaluation.output / "results.json").read_bytes() == (here / "again" / "results.json").read_bytes()
 

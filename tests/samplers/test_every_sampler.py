@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PromptSampler
 from trl_vade.samplers.information import information_gain
 from trl_vade.samplers.peers import (
@@ -21,7 +22,6 @@ from trl_vade.samplers.peers import (
     SECSampler,
 )
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
-from trl_vade.samplers.thompson import ThompsonSampler, UniformSampler
 
 
 def labels(num_samples):

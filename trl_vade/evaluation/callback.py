@@ -49,7 +49,8 @@ class VADEEvalCallback(TrainerCallback):
         trainer: the trainer that it is added to.
         tasks: names of `benchmarks.BENCHMARKS`, none that needs a judge: its death would hold the training up.
         every_steps: optimiser steps between evaluations; the first is after so many.
-        limit: questions of each benchmark, always the same.
+        options: those of `planned`, by name:
+        limit: questions of each benchmark, always the same; 64.
         data: by benchmark, a folder with its rows, in place of the Hub; `mixture` needs one.
         generation: how answers are sampled; by default greedily, with the trainer's `max_completion_length`.
         batch_size: questions at a time, on each process.

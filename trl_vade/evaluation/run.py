@@ -19,13 +19,14 @@ from .models import BACKENDS, EvaluatedModel, find_model, model_arguments
 from .output_directory import keep_settings, owned
 from .results.runs import Run, finished_run, read_run, run_folder
 from .results.summary import write_results
+from .results.table import Results
 from .servers import no_proxy_variables
 from .settings import Evaluation, check, comparable
 
 Progress = Callable[[Run], None]
 
 
-def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> dict[str, Any]:
+def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Results:
     """Evaluate, and return what `results.json` then holds; see `summary.write_results`.
 
     Args:

@@ -16,7 +16,7 @@ from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.models import fingerprint
 from trl_vade.evaluation.publishing.leaderboards import declared_tasks
 from trl_vade.evaluation.publishing.publish import publish_results
-from trl_vade.evaluation.results.table import results_table
+from trl_vade.evaluation.results.table import Results
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.failures import HTTP_ERROR
 
@@ -81,7 +81,7 @@ def evaluated(output, scores=None, seeds=(0, 1), time="20261122_120000", weights
     }
     results |= changes
     write(output / "results.json", json.dumps(results))
-    write(output / "results.md", results_table(results))
+    write(output / "results.md", Results(results).table())
     write(output / "evaluation.json", json.dumps({"tasks": list(scores), "seeds": list(seeds)}))
     write(output / "logs" / "20261122.log", "what lmms-eval printed")
     write(output / ".lock", "")

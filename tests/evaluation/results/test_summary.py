@@ -118,7 +118,8 @@ def test_results_are_written_from_the_folders_of_the_runs_and_read_again(tmp_pat
             write_run(folder, name, seed, scores=[1.0, float(seed)])
             runs.append(read_run(folder, BENCHMARKS[name], seed, None))
     results = write_results(tmp_path, FACTS, runs)
-    assert read_results(tmp_path) == results == {"format": 1, **FACTS, **summarise_runs(runs, [0, 1]), **results}
+    assert read_results(tmp_path) == results
+    assert results.content == {"format": 1, **FACTS, **summarise_runs(runs, [0, 1]), **results.content}
     mathvista = results["benchmarks"]["mathvista"]
     assert (mathvista["mean"], mathvista["stderr"], mathvista["questions"]) == (75.0, 25.0, 2)
     assert (mathvista["metric"], mathvista["dataset"]) == ("llm_as_judge_eval", "AI4Math/MathVista")

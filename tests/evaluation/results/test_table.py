@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.refusals import refused, says
 from trl_vade.errors import EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE, PAPER
-from trl_vade.evaluation.results.table import card_lines, read_results, results_table
+from trl_vade.evaluation.results.table import Results, read_results
 
 
 def results_of(*names, seeds=(0, 1), model="Qwen2.5-VL-7B-Instruct", limit=None, judge=None, **parts):
@@ -50,8 +50,12 @@ def cells(table):
 # ---------------------------------------------------------------------------------- the table
 
 
+def as_results(content):
+    return Results.checked(content, "of the test")
+
+
 def test_all_five_stand_beside_the_papers_rows_of_the_models_size():
-    rows, notes = cells(results_table(results_of(*FIVE)))
+    rows, notes = cells(as_results(results_of(*FIVE)).table())
     assert rows[0] == ["Model", *(BENCHMARKS[name].title for name in FIVE), "Average"]
     model = ["Qwen2.5-VL-7B-Instruct"]
     assert rows[1] == [*model, *(f"{mean}.00 ± 0.50" for mean in (10, 20, 30, 40, 50)), "30.00 ± 0.50"]
@@ -77,14 +81,14 @@ def test_all_five_stand_beside_the_papers_rows_of_the_models_size():
     ],
 )
 def test_the_papers_rows_are_of_the_size_that_the_models_name_says(model, sizes):
-    rows, _ = cells(results_table(results_of("chartqa", model=model)))
+    rows, _ = cells(as_results(results_of("chartqa", model=model)).table())
     assert {row[0].split("-")[2] for row in rows[2:]} == sizes
     assert len(rows[2:]) == 7 * len(sizes)
 
 
 @given(st.lists(st.sampled_from(FIVE), min_size=2, max_size=4, unique=True))
 def test_over_fewer_than_five_the_papers_average_is_over_the_same(names):
-    rows, notes = cells(results_table(results_of(*names, model="x")))
+    rows, notes = cells(as_results(results_of(*names, model="x")).table())
     assert rows[0][-1] == f"Average of these {len(names)}"
     for row, paper in zip(rows[2:], PAPER, strict=True):
         figures = [paper.scores[FIVE.index(name)] for name in names]
@@ -95,27 +99,27 @@ def test_over_fewer_than_five_the_papers_average_is_over_the_same(names):
 
 
 def test_a_single_benchmark_has_no_average_beside_it():
-    rows, notes = cells(results_table(results_of("chartqa", model="x")))
+    rows, notes = cells(as_results(results_of("chartqa", model="x")).table())
     assert rows[0] == ["Model", "ChartQA (test)"]
     assert rows[2][1:] == ["80.40"]
     assert "average" not in " ".join(notes[1:]).replace("average@4", "")
-    assert [line["benchmark"] for line in card_lines(results_of("chartqa"))] == ["ChartQA (test)"]
+    assert [line["benchmark"] for line in as_results(results_of("chartqa")).card_lines()] == ["ChartQA (test)"]
 
 
 def test_a_column_that_the_paper_does_not_have_is_empty_there_and_so_is_the_average():
-    rows, notes = cells(results_table(results_of("chartqa", "mathvision_rules")))
+    rows, notes = cells(as_results(results_of("chartqa", "mathvision_rules")).table())
     assert rows[2][1:] == ["80.40", "-", "-"]
     assert [note for note in notes if "average" in note and "paper" in note]
 
 
 def test_without_a_benchmark_of_the_paper_none_of_its_rows_is_there():
-    rows, notes = cells(results_table(results_of("testbed", "mixture")))
+    rows, notes = cells(as_results(results_of("testbed", "mixture")).table())
     assert len(rows) == 2
     assert "paper" not in " ".join(notes)
 
 
 def test_one_run_has_no_standard_error():
-    rows, notes = cells(results_table(results_of("chartqa", seeds=(7,))))
+    rows, notes = cells(as_results(results_of("chartqa", seeds=(7,))).table())
     assert rows[1][1:] == ["10.00"]
     assert notes[0] == "* Per cent, average@1: one run, seed 7."
 
@@ -124,7 +128,7 @@ def test_the_lines_below_say_what_the_figures_are_of():
     judge = {"model": "my-judge", "url": "http://secret-host:8000/v1"}
     runs = [{"seed": seed, "unscored": 2, "unreadable_verdicts": 3} for seed in (0, 1)]
     parts = {"testbed": {"dataset": None, "identical_runs": True, "runs": runs}}
-    table = results_table(results_of("chartqa", "testbed", limit=8, judge=judge, **parts))
+    table = Results(results_of("chartqa", "testbed", limit=8, judge=judge, **parts)).table()
     _, notes = cells(table)
     assert notes[:6] == [
         "* Per cent, average@2: mean ± standard error of the mean over 2 runs (seeds 0, 1).",
@@ -141,7 +145,9 @@ def test_the_lines_below_say_what_the_figures_are_of():
 
 
 def test_the_papers_own_judge_is_not_named_twice():
-    table = results_table(results_of("mathverse", judge={"model": "Qwen/Qwen2.5-72B-Instruct-AWQ", "url": "http://h"}))
+    table = as_results(
+        results_of("mathverse", judge={"model": "Qwen/Qwen2.5-72B-Instruct-AWQ", "url": "http://h"})
+    ).table()
     assert table.count("Qwen2.5-72B-Instruct") == 1
 
 
@@ -150,7 +156,7 @@ def test_the_papers_own_judge_is_not_named_twice():
 
 def test_a_card_has_a_line_for_each_benchmark_and_one_for_their_average():
     results = results_of("mathverse", "testbed", testbed={"mean": 12.3456, "dataset": None})
-    assert card_lines(results) == [
+    assert as_results(results).card_lines() == [
         {
             **{"benchmark": "MathVerse (testmini)", "metric": "average@2 gpt_eval_score", "value": 10.0},
             **{"stderr": 0.5, "runs": 2, "dataset": "CaraJ/MathVerse-lmmseval"},
@@ -168,7 +174,7 @@ def test_a_card_has_a_line_for_each_benchmark_and_one_for_their_average():
 
 
 def test_a_card_says_that_not_all_questions_were_asked():
-    lines = card_lines(results_of("chartqa", "testbed", limit=8, seeds=(0,)))
+    lines = as_results(results_of("chartqa", "testbed", limit=8, seeds=(0,))).card_lines()
     assert [line["metric"] for line in lines] == [
         "average@1 relaxed_overall, first 8 questions",
         "average@1 exact_answer, first 8 questions",
@@ -183,7 +189,7 @@ def test_a_card_says_that_not_all_questions_were_asked():
 def test_results_are_read_as_they_were_written(tmp_path):
     results = results_of("chartqa", judge={"model": "j", "url": "u"})
     (tmp_path / "results.json").write_text(json.dumps(results))
-    assert read_results(tmp_path) == results
+    assert read_results(tmp_path).content == results
 
 
 def test_results_that_are_not_there_are_refused_with_what_to_do(tmp_path):

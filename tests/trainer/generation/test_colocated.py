@@ -113,7 +113,7 @@ def test_seeds_are_a_function_of_the_seed_and_the_place_in_the_run(trainer):
     for place, name, value in [
         (trainer.args, "seed", 6),
         (trainer.state, "global_step", 1),
-        (trainer.selection, "rollouts", 12),
+        (trainer.selection.feedback, "rollouts", 12),
         (trainer.model, "training", False),
         (trainer.accelerator, "process_index", 1),
     ]:

@@ -18,6 +18,7 @@ from trl_vade.errors import HubError
 from trl_vade.hub.uploading import HubTarget, with_retries
 
 from ..benchmarks import BENCHMARKS, Benchmark
+from ..results.table import Results
 
 logger = logging.getLogger(__name__)
 
@@ -25,14 +26,12 @@ FOLDER = ".eval_results"
 _Entries = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-def leaderboard_entries(
-    api: HfApi, results: Mapping[str, Any], target: HubTarget, raw: str
-) -> dict[str, list[dict[str, Any]]]:
+def leaderboard_entries(api: HfApi, results: Results, target: HubTarget, raw: str) -> dict[str, list[dict[str, Any]]]:
     """The entries of an evaluation for the leaderboards of its benchmarks' data sets.
 
     Args:
         api: the Hub's client.
-        results: the content of results.json. Limited ones, and those on a folder of the user's, have no entries.
+        results: of the evaluation. Limited ones, and those on a folder of the user's, have no entries.
         target: the branch of the model's repository, which the entries name as their source.
         raw: the folder of the raw results in it.
 
@@ -177,18 +176,18 @@ def index_places(names: Iterable[str]) -> list[dict[str, Any]]:
     return lines
 
 
-def index_lines(results: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Lines for `card_metadata.with_index`, of `table.card_lines` without that of the average: the index has no
+def index_lines(results: Results) -> list[dict[str, Any]]:
+    """Lines for `card_metadata.with_index`, of `Results.card_lines` without that of the average: the index has no
     way to say what it is of.
     """
-    named = zip(results["benchmarks"].items(), lines, strict=False)
+    named = zip(results["benchmarks"].items(), results.card_lines(), strict=False)
     return [
         {**line, "benchmark": _title(results, name), "dataset": line["dataset"] or part["task"]}
         for (name, part), line in named
     ]
 
 
-def _title(results: Mapping[str, Any], name: str) -> str:
+def _title(results: Results, name: str) -> str:
     title, folder = str(results["benchmarks"][name]["title"]), results["data"].get(name)
     if name == "testbed":
         return f"{title}, the embedded data set"

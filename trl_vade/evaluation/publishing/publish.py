@@ -15,7 +15,7 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,7 +26,7 @@ from trl_vade.errors import EvaluationError, HubError
 from trl_vade.hub.card_metadata import CARD_FILE, results_of_others, with_index, with_results
 from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo, with_retries
 
-from ..results.table import card_lines, read_results, results_table
+from ..results.table import Results, read_results
 from .leaderboards import FOLDER, index_lines, index_places, leaderboard_entries, merged_files
 from .weights import EvaluatedWeights, Refused, model_key
 
@@ -37,7 +37,6 @@ LEAST_SECRET = 8
 """Signs of a value that is taken for a secret: the key of a local server is "EMPTY" or "none", words of many texts."""
 _TOKEN = re.compile(rb"hf_[A-Za-z0-9]{20,}")
 _PLACE = re.compile(r'(^|[=,:;"])(/[^/,;"\n]+/[^,;"\n]*)')  # not /no_think, nor what is after http:
-_Results = Mapping[str, Any]
 
 
 def publish_results(
@@ -95,7 +94,7 @@ def publish_results(
         raise kind(message, status=error.status, may_pass=error.may_pass, retry_after=after) from error
 
 
-def _publish(results: _Results, target: HubTarget, model_folder: Path | None, own: Sequence[str], staged: Path) -> str:
+def _publish(results: Results, target: HubTarget, model_folder: Path | None, own: Sequence[str], staged: Path) -> str:
     evaluated = EvaluatedWeights(results, model_folder)
     target, api = ensure_repo(target), HfApi()
     there = with_retries(lambda: api.list_repo_files(target.repo_id, revision=target.revision), target)
@@ -124,7 +123,7 @@ def _publish(results: _Results, target: HubTarget, model_folder: Path | None, ow
     return str(commit_folder(target, layout, message=message, render=render, mirror=[FOLDER]).commit_url)
 
 
-def _how_to_publish_later(output: Path, results: _Results, target: HubTarget, model_folder: Path | None) -> str:
+def _how_to_publish_later(output: Path, results: Results, target: HubTarget, model_folder: Path | None) -> str:
     model = str(model_folder or results["model"]["name"])
     words = ["trl-vade", "evaluate", model, "--output_path", str(output), "--push_to_hub", target.repo_id]
     words += ["--hub_revision", target.revision] if target.revision else []
@@ -134,7 +133,7 @@ def _how_to_publish_later(output: Path, results: _Results, target: HubTarget, mo
     )
 
 
-def _raw_files(output: Path, results: _Results, own: Sequence[str]) -> Iterable[str]:
+def _raw_files(output: Path, results: Results, own: Sequence[str]) -> Iterable[str]:
     """The files to publish, by their path in `output`: those of the results' runs, without the samples of `own`."""
     yield from ("results.json", "results.md", "evaluation.json")
     for name, part in results["benchmarks"].items():
@@ -202,7 +201,7 @@ def _command(command: str) -> str:
         return str(_without_places(command))
 
 
-def _raw_folder(results: _Results, there: Iterable[str], staged: Path) -> str:
+def _raw_folder(results: Results, there: Iterable[str], staged: Path) -> str:
     """The folder of the raw results: that of the same runs, where they were published before, else a new one.
 
     The runs' files have the time in their names: an output directory that has grown since is known again. Another
@@ -220,10 +219,10 @@ def _raw_folder(results: _Results, there: Iterable[str], staged: Path) -> str:
     return f"{RAW_FOLDER}/{date[0] if date else 'undated'}-{model_key(results)[:8]}-{digest[:8]}"
 
 
-def _completed(card: bytes | None, results: _Results, target: HubTarget, section: str) -> str:
+def _completed(card: bytes | None, results: Results, target: HubTarget, section: str) -> str:
     """The card with the results; `card` is what there is, None where there is none."""
     name, model, limited = target.repo_id.split("/")[-1], model_key(results), results["limit"] is not None
-    names, lines = list(results["benchmarks"]), [] if limited else index_lines(results, card_lines(results))
+    names, lines = list(results["benchmarks"]), [] if limited else index_lines(results)
     try:
         content = f"# Model Card for {name}\n" if card is None else card.decode("utf-8-sig")
         former = [*results_of_others(content, model), *([] if limited else names)]
@@ -234,12 +233,12 @@ def _completed(card: bytes | None, results: _Results, target: HubTarget, section
     return with_results(content, section, model=model, names=names, limited=limited)
 
 
-def _section(results: _Results, raw: str, own: Sequence[str]) -> str:
+def _section(results: Results, raw: str, own: Sequence[str]) -> str:
     command, fence = _command(results["command"]), "```"
     while fence in command:
         fence += "`"
     warning = f"**Only the first {results['limit']} questions of each benchmark: these are no scores of it.**"
-    parts = [*([] if results["limit"] is None else [warning]), results_table(results)]
+    parts = [*([] if results["limit"] is None else [warning]), results.table()]
     but = " but those to questions of the user's own" if set(own) & results["benchmarks"].keys() else ""
     parts += [f"Every answer{but}, settings and versions: [{raw}]({raw}/results.json). The command:"]
     return "\n\n".join([*parts, f"{fence}bash\n{command}\n{fence}"])

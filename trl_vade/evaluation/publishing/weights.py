@@ -5,7 +5,6 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
@@ -15,6 +14,7 @@ from trl_vade.errors import VADEError
 from trl_vade.hub.uploading import HubTarget
 
 from ..models import fingerprint
+from ..results.table import Results
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class EvaluatedWeights:
     """The model that was evaluated: that of a folder, else of a commit on the Hub, else an unknown one.
 
     Args:
-        results: the content of results.json, with the `name` and the `revision` of its `model`.
+        results: of the evaluation, which name its model and its revision.
         folder: the model that was evaluated. None: the commit in the results tells the weights; where there is none,
             nothing is compared.
 
@@ -42,7 +42,7 @@ class EvaluatedWeights:
         Refused: the folder is not as it was when it was evaluated.
     """
 
-    def __init__(self, results: Mapping[str, Any], folder: Path | None):
+    def __init__(self, results: Results, folder: Path | None):
         self._name, self._revision = results["model"]["name"], results["model"]["revision"]
         self._folder = folder
         self._known: dict[tuple[str, int], str] = {}
@@ -97,7 +97,7 @@ class EvaluatedWeights:
             ) from error
 
 
-def model_key(results: Mapping[str, Any]) -> str:
+def model_key(results: Results) -> str:
     """The fingerprint in the results, as a path and a comment of HTML can have it."""
     return re.sub(r"\W", "", results["model"]["fingerprint"], flags=re.ASCII) or "unknown"
 

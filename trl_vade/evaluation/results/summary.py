@@ -15,7 +15,7 @@ from trl_vade.files import save_whole
 
 from ..benchmarks import BENCHMARKS
 from .runs import Run
-from .table import FORMAT, check_results, results_table
+from .table import FORMAT, Results
 
 _Json = dict[str, Any]
 
@@ -93,7 +93,7 @@ def _summary(runs: Sequence[Run]) -> _Json:
     }
 
 
-def write_results(output: Path, facts: Mapping[str, Any], runs: Sequence[Run]) -> _Json:
+def write_results(output: Path, facts: Mapping[str, Any], runs: Sequence[Run]) -> Results:
     """Write `results.md` and then `results.json`, each whole or not at all, into `output`; return the latter.
 
     Args:
@@ -105,12 +105,11 @@ def write_results(output: Path, facts: Mapping[str, Any], runs: Sequence[Run]) -
         OSError: the disk refused.
     """
     runs = [replace(run, results_file=Path(os.path.relpath(run.results_file, output))) for run in runs]
-    results = {"format": FORMAT, **facts, **summarise_runs(runs, facts["seeds"])}
+    content = {"format": FORMAT, **facts, **summarise_runs(runs, facts["seeds"])}
     for name in facts["data"]:
-        if name in results["benchmarks"]:
-            results["benchmarks"][name]["dataset"] = None
-    check_results(results, "What is to be written to results.json")
-    content = json.dumps(results, indent=2, allow_nan=False) + "\n"
-    save_whole(output / "results.md", (results_table(results) + "\n").encode("utf-8"))
-    save_whole(output / "results.json", content.encode("utf-8"))
+        if name in content["benchmarks"]:
+            content["benchmarks"][name]["dataset"] = None
+    results = Results.checked(content, "What is to be written to results.json")
+    save_whole(output / "results.md", f"{results.table()}\n".encode())
+    save_whole(output / "results.json", f"{json.dumps(content, indent=2, allow_nan=False)}\n".encode())
     return results

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -57,8 +58,58 @@ _RUN: _Types = {
 }
 
 
-def read_results(output: Path) -> dict[str, Any]:
-    """The `results.json` of the output directory `output`.
+@dataclass(frozen=True)
+class Results:
+    """What `results.json` holds, checked; `results["seeds"]` is a part of it. See `read_results`, `write_results`."""
+
+    content: Mapping[str, Any]
+
+    @classmethod
+    def checked(cls, content: Any, what: str) -> "Results":
+        """Return `content` if it has the keys and types of `results.json`, format 1.
+
+        Raises:
+            EvaluationError: it has not; `what` says in the message where it is from.
+        """
+        _check_all(content, what)
+        return cls(content)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.content[name]
+
+    def table(self) -> str:
+        """Return a table in Markdown with the paper's rows below this model's, and what the figures are of."""
+        benchmarks, average = self["benchmarks"], self["average"]
+        whole = set(average["of"]) == set(FIVE)
+        head = ["Model", *(benchmark["title"] for benchmark in benchmarks.values())]
+        head.append("Average" if whole else f"Average of these {len(average['of'])}")
+        rows = [[self["model"]["name"], *map(_with_error, benchmarks.values()), _with_error(average)]]
+        rows += [_paper_cells(row, list(benchmarks)) for row in _paper_rows(self)]
+        if len(benchmarks) == 1:  # it is its own average
+            head, rows = head[:-1], [row[:-1] for row in rows]
+        return "\n".join([markdown_table(head, rows), "", *(f"* {line}" for line in _notes(self))])
+
+    def card_lines(self) -> list[dict[str, Any]]:
+        """Return the figures for a model card, a line a benchmark and one for their average; values in per cent.
+
+        "metric" says how many runs are averaged and, with a limit, that not all questions were asked. "dataset",
+        "config" and "split" are None where the questions were in a folder of the user's.
+        """
+        asked = "" if self["limit"] is None else f", first {self['limit']} questions"
+        runs = len(self["seeds"])
+        lines = []
+        for name, part in self["benchmarks"].items():
+            known = BENCHMARKS.get(name) if part["dataset"] is not None else None
+            line = _card_line(part["title"], f"average@{runs} {part['metric']}{asked}", part, runs)
+            place = {"dataset": part["dataset"], "config": known and known.config, "split": known and known.split}
+            lines.append({**line, **place})
+        if len(lines) > 1:
+            lines.append(_card_line("Average", f"average@{runs}{asked}", self["average"], runs))
+        return lines
+
+
+def read_results(output: Path) -> Results:
+    """Read the `results.json` of the output directory `output`.
 
     Raises:
         EvaluationError: it is not there, or is not what `write_results` of this release writes.
@@ -66,7 +117,7 @@ def read_results(output: Path) -> dict[str, Any]:
     """
     path = output / "results.json"
     try:
-        results: dict[str, Any] = json.loads(path.read_bytes().decode("utf-8"))
+        content = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
         raise EvaluationError(
             f"There is no {path}; it is written when every run is finished. Run the evaluation's command again: "
@@ -77,12 +128,10 @@ def read_results(output: Path) -> dict[str, Any]:
             f"{path} is no whole JSON ({error}); it is written in one step, so something else changed it. Run the "
             "evaluation's command again: finished runs are kept."
         ) from error
-    check_results(results, str(path))
-    return results
+    return Results.checked(content, str(path))
 
 
-def check_results(results: Any, what: str) -> None:
-    """Raise `EvaluationError` unless `results` has the keys and types of `results.json`, format 1."""
+def _check_all(results: Any, what: str) -> None:
     if not isinstance(results, dict) or results.get("format") != FORMAT:
         found = results.get("format") if isinstance(results, dict) else results
         raise EvaluationError(
@@ -128,24 +177,11 @@ def _check_same(what: str, found: Sequence[Any], expected: Sequence[Any]) -> Non
         )
 
 
-def results_table(results: Mapping[str, Any]) -> str:
-    """The results as a table in Markdown with the paper's rows below this model's, and what the figures are of."""
-    benchmarks, average = results["benchmarks"], results["average"]
-    whole = set(average["of"]) == set(FIVE)
-    head = ["Model", *(benchmark["title"] for benchmark in benchmarks.values())]
-    head.append("Average" if whole else f"Average of these {len(average['of'])}")
-    rows = [[results["model"]["name"], *map(_with_error, benchmarks.values()), _with_error(average)]]
-    rows += [_paper_cells(row, list(benchmarks)) for row in _paper_rows(results)]
-    if len(benchmarks) == 1:  # it is its own average
-        head, rows = head[:-1], [row[:-1] for row in rows]
-    return "\n".join([markdown_table(head, rows), "", *(f"* {line}" for line in _notes(results))])
-
-
 def _with_error(part: Mapping[str, Any]) -> str:
     return f"{part['mean']:.2f}" if part["stderr"] is None else f"{part['mean']:.2f} ± {part['stderr']:.2f}"
 
 
-def _paper_rows(results: Mapping[str, Any]) -> list[PaperRow]:
+def _paper_rows(results: Results) -> list[PaperRow]:
     """Rows of the paper's table to compare with: of the model's size if its name says one of the paper's two."""
     if not any(name in FIVE for name in results["benchmarks"]):
         return []
@@ -162,7 +198,7 @@ def _paper_cells(row: PaperRow, names: Sequence[str]) -> list[str]:
     return [f"{row.model}, {method} (paper)", *cells, average]
 
 
-def _notes(results: Mapping[str, Any]) -> list[str]:
+def _notes(results: Results) -> list[str]:
     """What the figures are of, a sentence or two each."""
     benchmarks, seeds, judge = results["benchmarks"], results["seeds"], results["judge"]
     runs = f"over {len(seeds)} runs (seeds {', '.join(map(str, seeds))})" if len(seeds) > 1 else f"seed {seeds[0]}"
@@ -182,7 +218,7 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
     return notes + _paper_notes(results)
 
 
-def _column_note(name: str, results: Mapping[str, Any]) -> str:
+def _column_note(name: str, results: Results) -> str:
     part = results["benchmarks"][name]
     folder = "the embedded data set" if name == "testbed" else f"the user's folder {results['data'].get(name)}"
     place = part["dataset"] or folder
@@ -191,7 +227,7 @@ def _column_note(name: str, results: Mapping[str, Any]) -> str:
     return f"{part['title']}: `{part['metric']}` over {part['questions']} questions of {place}{left_out}."
 
 
-def _paper_notes(results: Mapping[str, Any]) -> list[str]:
+def _paper_notes(results: Results) -> list[str]:
     names = list(results["benchmarks"])
     if not any(name in FIVE for name in names):
         return []
@@ -205,26 +241,6 @@ def _paper_notes(results: Mapping[str, Any]) -> list[str]:
             f"The averages, the paper's as well, are over {', '.join(names)}, and not over the paper's {len(FIVE)}."
         )
     return notes
-
-
-def card_lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The figures for a model card, a line a benchmark and one for their average; values in per cent.
-
-    "metric" says how many runs are averaged and, with a limit, that not all questions were asked. "dataset", "config"
-    and "split" are None where the questions were in a folder of the user's.
-    """
-    asked = "" if results["limit"] is None else f", first {results['limit']} questions"
-    average_at = f"average@{len(results['seeds'])}"
-    lines = []
-    for name, part in results["benchmarks"].items():
-        known = BENCHMARKS.get(name) if part["dataset"] is not None else None
-        line = _card_line(part["title"], f"{average_at} {part['metric']}{asked}", part, len(results["seeds"]))
-        place = {"dataset": part["dataset"], "config": known and known.config, "split": known and known.split}
-        lines.append({**line, **place})
-    average = results["average"]
-    if len(lines) > 1:
-        lines.append(_card_line("Average", f"{average_at}{asked}", average, len(results["seeds"])))
-    return lines
 
 
 def _card_line(title: str, metric: str, part: Mapping[str, Any], runs: int) -> dict[str, Any]:
