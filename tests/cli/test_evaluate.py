@@ -145,10 +145,6 @@ def test_what_cannot_work_is_one_message_and_exit_code_1(options, words):
     assert "hf_secret" not in text
 
 
-def test_an_unknown_benchmark_is_refused_with_those_there_are():
-    refused(tasks="mathvistas,chartqa", words=["--tasks", "mathvistas", "mathvista", "mathverse"])
-
-
 def test_without_a_judge_the_papers_benchmarks_say_what_they_need():
     said(
         run("evaluate", "you/model", "--output_path", "out"), 1, "mathvista", "mathverse", "mathvision", "--judge_url"
@@ -166,10 +162,6 @@ def test_a_model_that_is_nowhere_is_said_to_be(model):
     text = said(command(model="./no/such/model"), 1, "./no/such/model")
     assert "\nError: " in text  # on a line of its own, below the bar
     assert not Path("out").exists()
-
-
-def test_a_folder_has_no_revisions(model):
-    said(command("--revision", "main", model=model), 1, "--revision", "main", model)
 
 
 def test_a_part_of_the_questions_is_not_published(model, hub):

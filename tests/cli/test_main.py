@@ -114,10 +114,6 @@ def test_a_plan_that_cannot_work_says_so_and_ends_with_1(recipe):
     assert result.stdout == ""
 
 
-def test_an_argument_that_no_training_has_is_refused_by_name(recipe):
-    said(run("plan", "--config", recipe, "--plan_rows", 22, "--learning_rat_e", 1), 1, "--learning_rat_e")
-
-
 def test_a_recipe_that_is_not_there_is_said_so(tmp_path):
     said(run("plan", "--config", tmp_path / "none.yaml", "--plan_rows", 3), 1, tmp_path / "none.yaml")
 
