@@ -34,6 +34,7 @@ from PIL import Image as Pictures
 from trl_vade import UniformSampler
 from trl_vade.data import decoding
 from trl_vade.data.decoding import RowDecoder
+from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 
@@ -74,14 +75,9 @@ def seconds(function, *arguments):
 def left_to_wait(dataset, options, step):
     """Wall seconds of `prefetch`, and of `choose` `step` seconds later."""
     with tempfile.TemporaryDirectory() as directory:
-        selection = OnTimeSelection(
-            UniformSampler(len(dataset)),
-            dataset,
-            num_groups=len(dataset),
-            num_generations=options.num_generations,
-            accelerator=Accelerator(cpu=True),
-            log=SelectionLog(directory),
-        )
+        generations, log = options.num_generations, SelectionLog(directory)
+        feedback = Feedback(UniformSampler(len(dataset)), num_generations=generations, log=log)
+        selection = OnTimeSelection(feedback, dataset, num_groups=len(dataset), accelerator=Accelerator(cpu=True))
         begin = seconds(selection.prefetch)
         time.sleep(step)
         return begin, seconds(selection.choose)

@@ -17,6 +17,7 @@ from trl_vade import BetaPosterior, ThompsonSampler, UniformSampler, VADEGRPOTra
 from trl_vade.errors import SnapshotMismatchError
 from trl_vade.samplers.snapshot import Snapshot, state_digest
 from trl_vade.selection.batch_metrics import log_metrics
+from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.outcomes import group_outcomes
@@ -33,15 +34,15 @@ def make_selection(tmp_path):
         dataset=None, sampler=None, *, num_groups=2, num_generations=4, accelerator=None, kind=OnTimeSelection, **more
     ):
         dataset = numbered_rows(6) if dataset is None else dataset
-        return kind(
+        accelerator = accelerator or Accelerator(cpu=True)
+        feedback = Feedback(
             sampler or UniformSampler(len(dataset), seed=3),
-            dataset,
-            num_groups=num_groups,
             num_generations=num_generations,
-            accelerator=accelerator or Accelerator(cpu=True),
             log=SelectionLog(tmp_path / "out"),
+            writes=accelerator.is_main_process,
             **more,
         )
+        return kind(feedback, dataset, num_groups=num_groups, accelerator=accelerator)
 
     return make
 

@@ -24,6 +24,7 @@ from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, Snapsho
 from trl_vade.hub.posteriors.repository import stage_posterior
 from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
 from trl_vade.samplers.snapshot import load_snapshot, state_digest
+from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.report.record import read_run
@@ -172,24 +173,19 @@ def test_a_saved_step_that_no_run_can_have_taken_over_is_refused(value):
 
 
 def test_a_warm_start_is_a_step_and_a_line_but_no_generation_batch(tmp_path):
-    selection = OnTimeSelection(
-        ThompsonSampler(6),
-        numbered_rows(6),
-        num_groups=2,
-        num_generations=4,
-        accelerator=Accelerator(cpu=True),
-        log=SelectionLog(tmp_path),
-    )
-    selection.feedback.warm_start(join(table_of([], [], []), numbered_rows(6)).outcomes, "nothing")
-    assert (selection.sampler.posterior.step, selection.feedback.log.read()) == (0, [])
+    sampler = ThompsonSampler(6)
+    feedback = Feedback(sampler, num_generations=4, log=SelectionLog(tmp_path))
+    feedback.warm_start(join(table_of([], [], []), numbered_rows(6)).outcomes, "nothing")
+    assert (sampler.posterior.step, feedback.log.read()) == (0, [])
     warm = join(table_of(["row-1", "row-4"], [3, 0], [1, 4]), numbered_rows(6), source="user/repo@abc")
-    selection.feedback.warm_start(warm.outcomes, warm.source)
-    (line,) = selection.feedback.log.read()
+    feedback.warm_start(warm.outcomes, warm.source)
+    (line,) = feedback.log.read()
     assert (line["warm_start"], line["step"], line["rollouts"]) == ("user/repo@abc", 1, 0)
     assert line["effective_gradient_ratio"] is line["predicted_effective_ratio"] is None
-    assert selection.sampler.metrics()["coverage"] == 2 / 6
+    assert sampler.metrics()["coverage"] == 2 / 6
     # an outage is told by verdicts of this run
-    assert selection.feedback.state_dict()["outage"]["recent"] == [0.0, 0.0]
+    assert feedback.state_dict()["outage"]["recent"] == [0.0, 0.0]
+    selection = OnTimeSelection(feedback, numbered_rows(6), num_groups=2, accelerator=Accelerator(cpu=True))
     selection.choose()
     assert selection.in_flight.posterior_step == 1
 

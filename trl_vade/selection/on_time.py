@@ -14,16 +14,14 @@ from accelerate import Accelerator
 from accelerate.logging import get_logger
 from accelerate.utils import broadcast
 from datasets import Dataset
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trl_vade.data.decoding import Rows
 from trl_vade.data.loading import RowLoader
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
-from trl_vade.samplers.base import PosteriorSampler
 
 from .batch_metrics import MOST_STRATA, InFlight
 from .feedback import Feedback
-from .log import SelectionLog
 from .notices import pool_notices
 from .outcomes import GroupOutcomes
 
@@ -38,45 +36,17 @@ class OnTimeSelection:
     replicas stay equal without a further message.
 
     Args:
-        sampler: this process's replica.
+        feedback: the way back to the sampler, with the log of the choices and the running totals.
         dataset: N training rows.
         num_groups: K, rows in a generation batch.
-        num_generations: G, completions of each row.
         accelerator: of the trainer.
-        log: where the main process writes down each choice and its outcome.
-        outage_guard: whether to keep the counts of before a reward outage; see `outage`.
-        stratify: (N,) labels: figures of each stratum are recorded, too. That it has its share is the sampler's work.
-
-    Attributes:
-        feedback: the way back to the sampler; it has the log of the choices and the running totals.
     """
 
-    def __init__(
-        self,
-        sampler: PosteriorSampler,
-        dataset: Dataset,
-        *,
-        num_groups: int,
-        num_generations: int,
-        accelerator: Accelerator,
-        log: SelectionLog,
-        outage_guard: bool = True,
-        stratify: ArrayLike | None = None,
-    ):
-        self.sampler = sampler
-        self.dataset = dataset
-        self.num_groups = num_groups
-        self.num_generations = num_generations
-        self.accelerator = accelerator
-        self.feedback = Feedback(
-            sampler,
-            num_generations=num_generations,
-            log=log,
-            writes=accelerator.is_main_process,
-            outage_guard=outage_guard,
-            stratify=stratify,
-        )
-        self.loader = RowLoader(dataset, num_generations=num_generations, accelerator=accelerator)
+    def __init__(self, feedback: Feedback, dataset: Dataset, *, num_groups: int, accelerator: Accelerator):
+        self.feedback, self.sampler = feedback, feedback.sampler
+        self.dataset, self.num_groups, self.accelerator = dataset, num_groups, accelerator
+        self.num_generations = feedback.num_generations
+        self.loader = RowLoader(dataset, num_generations=self.num_generations, accelerator=accelerator)
         self._in_flight: InFlight | None = None
         self._seconds_before = 0.0  # spent on selection before the last generation batch was chosen
 

@@ -15,6 +15,7 @@ from trl import GRPOTrainer
 
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.batch_metrics import log_metrics
+from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.outcomes import group_outcomes, refuse_infinite, success_column
@@ -127,17 +128,17 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         num_groups = args.generation_batch_size // args.num_generations
         plain = rows.with_format(None)  # labels, whatever format the rows are handed out in
         strata, stratify = (name and plain[name][:] for name in (args.vade_strata, args.vade_stratify_by))
-        return OnTimeSelection(
+        feedback = Feedback(
             make_sampler(args, len(rows), num_groups=num_groups, strata=strata, stratify=stratify),
-            # As the stock loader does: with `remove_unused_columns` a reward function sees no other columns.
-            self._remove_unused_columns(rows, description="training"),
-            num_groups=num_groups,
             num_generations=args.num_generations,
-            accelerator=self.accelerator,
             log=SelectionLog(args.output_dir),
+            writes=self.accelerator.is_main_process,
             outage_guard=args.vade_outage_guard,
             stratify=stratify,
         )
+        # As the stock loader does: with `remove_unused_columns` a reward function sees no other columns.
+        visible = self._remove_unused_columns(rows, description="training")
+        return OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=self.accelerator)
 
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
