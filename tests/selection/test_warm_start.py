@@ -355,7 +355,7 @@ from pathlib import Path
 from datasets import Dataset
 from trl_vade import VADEGRPOConfig
 from trl_vade.errors import VADEError
-from trl_vade.selection.warm_start import read_warm_start
+from trl_vade.trainer.initial_posterior import read_warm_start
 
 folder, source = Path(sys.argv[1]), sys.argv[2]
 if os.environ["RANK"] != "0":
