@@ -5,7 +5,8 @@ import torch
 from transformers import AutoConfig, Qwen2_5_VLForConditionalGeneration
 
 from tests.support.refusals import refused
-from trl_vade.testbed.shapes import PARAMETERS, qwen2_5_vl_config
+from tests.support.shapes import PARAMETERS
+from trl_vade.testbed.shapes import qwen2_5_vl_config
 
 
 def on_meta(size):

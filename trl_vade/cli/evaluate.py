@@ -9,19 +9,18 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-Tasks = Annotated[str, typer.Option("--tasks", help="Benchmarks, with commas between them; see below.")]
-Output = Annotated[
-    Path, typer.Option("--output_path", help="Directory of this evaluation; what is finished there is not run again.")
-]
-Backend = Literal["transformers", "vllm", "server"]
-
 
 def evaluate(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A folder, a model of the Hub, `testbed`, or a served model's name.")
     ],
-    output_path: Output,
-    tasks: Tasks = "mathvista,mathverse,mathvision,scienceqa,chartqa",
+    output_path: Annotated[
+        Path,
+        typer.Option("--output_path", help="Directory of this evaluation; what is finished there is not run again."),
+    ],
+    tasks: Annotated[
+        str, typer.Option(help="Benchmarks, with commas between them; see below.")
+    ] = "mathvista,mathverse,mathvision,scienceqa,chartqa",
     seeds: Annotated[str, typer.Option("--seeds", help="One run each, with commas between them.")] = "0,1,2,3",
     limit: Annotated[
         int | None, typer.Option("--limit", help="The first so many questions of each benchmark, to try things out.")
@@ -30,7 +29,9 @@ def evaluate(
         list[str] | None, typer.Option("--data", metavar="TASK=FOLDER", help="Rows of a benchmark in a folder.")
     ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit of MODEL.")] = None,
-    backend: Annotated[Backend, typer.Option("--backend", help="What generates.")] = "transformers",
+    backend: Annotated[
+        Literal["transformers", "vllm", "server"], typer.Option("--backend", help="What generates.")
+    ] = "transformers",
     server_url: Annotated[
         str | None, typer.Option("--server_url", help="Of an OpenAI-compatible server, for --backend server.")
     ] = None,
@@ -69,8 +70,7 @@ def evaluate(
         typer.Option("--publish_samples", help="Also questions and answers of the rows of --data, which are yours."),
     ] = False,
     publish_limited: Annotated[
-        bool,
-        typer.Option("--publish_limited", help="Also with --limit: files and table, but not the card's index."),
+        bool, typer.Option("--publish_limited", help="Also with --limit: files and table, but not the card's index.")
     ] = False,
 ) -> None:
     """Evaluate a model on benchmarks by lmms-eval: average@4, with standard errors and the paper's rows beside.

@@ -85,9 +85,7 @@ BENCHMARKS = {
             split="testmini",
         ),
         Benchmark(
-            *("mathvision", "MathVision (test)", "llm_as_judge_eval", 1.0),
-            judged=True,
-            dataset="MathLLMs/MathVision",
+            *("mathvision", "MathVision (test)", "llm_as_judge_eval", 1.0), judged=True, dataset="MathLLMs/MathVision"
         ),
         Benchmark(
             *("scienceqa", "ScienceQA (test)", "exact_match", 1.0),

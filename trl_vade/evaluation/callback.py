@@ -5,6 +5,7 @@ import random
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,6 @@ from .settings import Evaluation, Generation, check, instruction_text
 logger = get_logger(__name__)
 
 
-_OF_THE_TRAINER = (
-    *("accelerator", "processing_class", "args"),
-    *("chat_template", "chat_template_kwargs", "eos_token_ids"),
-)
-"""The fields of `TrainedPolicy` that a GRPOTrainer (TRL 1.16) has under the same names."""
-
-
 class VADEEvalCallback(TrainerCallback):
     """Run benchmarks by lmms-eval inside the training, on the policy as it is, every so many optimiser steps.
 
@@ -49,14 +43,7 @@ class VADEEvalCallback(TrainerCallback):
         trainer: the trainer that it is added to.
         tasks: names of `benchmarks.BENCHMARKS`, none that needs a judge: its death would hold the training up.
         every_steps: optimiser steps between evaluations; the first is after so many.
-        options: those of `planned`, by name:
-        limit: questions of each benchmark, always the same; 64.
-        data: by benchmark, a folder with its rows, in place of the Hub; `mixture` needs one.
-        generation: how answers are sampled; by default greedily, with the trainer's `max_completion_length`.
-        batch_size: questions at a time, on each process.
-        seed: of the answers, where they are sampled; the same each time.
-        instruction: added to every question; "mixture": that of the training mixture.
-        system_prompt: said before every question.
+        options: `limit`, `data`, `generation`, `batch_size`, `seed`, `instruction` and `system_prompt`; see `planned`.
 
     Raises:
         ConfigurationError: it cannot work here; no model was asked.
@@ -112,9 +99,7 @@ class VADEEvalCallback(TrainerCallback):
         with unchanged_process(), undisturbed(self.trainer.model):
             from .in_training import Policy, TrainedPolicy, run_tasks
 
-            trainer = self.trainer
-            alike = {name: getattr(trainer, name) for name in _OF_THE_TRAINER}
-            trained = TrainedPolicy(model=trainer.model_wrapped, **alike)
+            trained = TrainedPolicy(**{part.name: getattr(self.trainer, part.name) for part in fields(TrainedPolicy)})
             policy = Policy(trained, self.evaluation.batch_size, stop=self._told_to_stop)
             results = run_tasks(policy, self.evaluation, self.benchmarks)
         return {benchmark.name: _score(benchmark, results) for benchmark in self.benchmarks}
@@ -171,6 +156,17 @@ def planned(
     system_prompt: str | None = None,
 ) -> Evaluation:
     """What `VADEEvalCallback` will do in a training with these `args`; no model is needed to know that it cannot.
+
+    Args:
+        args: of the trainer.
+        tasks, every_steps: see `VADEEvalCallback`.
+        limit: questions of each benchmark, always the same.
+        data: by benchmark, a folder with its rows, in place of the Hub; `mixture` needs one.
+        generation: how answers are sampled; by default greedily, with the trainer's `max_completion_length`.
+        batch_size: questions at a time.
+        seed: of the answers, where they are sampled; the same each time.
+        instruction: added to every question; "mixture": that of the training mixture.
+        system_prompt: said before every question.
 
     Raises:
         ConfigurationError: it cannot work.

@@ -50,9 +50,9 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True)
 class TrainedPolicy:
-    """The parts of a GRPOTrainer (TRL 1.16) that answer questions; its weights are whole on this process."""
+    """The parts of a GRPOTrainer (TRL 1.16), by its names, that answer questions; its weights are whole here."""
 
-    model: Any  # as it is wrapped for training
+    model_wrapped: Any
     accelerator: Accelerator
     processing_class: Any
     args: GRPOConfig
@@ -92,7 +92,7 @@ class Policy(lmms):
         kwargs = trained.args.gradient_checkpointing_kwargs
         with (
             unwrap_model_for_generation(
-                trained.model, self.accelerator, gradient_checkpointing_kwargs=kwargs
+                trained.model_wrapped, self.accelerator, gradient_checkpointing_kwargs=kwargs
             ) as model,
             torch.no_grad(),
         ):

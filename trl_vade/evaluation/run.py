@@ -40,10 +40,7 @@ def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Result
     """
     benchmarks = check(evaluation)
     model = find_model(
-        evaluation.model,
-        backend=evaluation.backend,
-        revision=evaluation.revision,
-        server_url=evaluation.server_url,
+        evaluation.model, backend=evaluation.backend, revision=evaluation.revision, server_url=evaluation.server_url
     )
     arguments = model_arguments(
         model,

@@ -158,13 +158,6 @@ class BetaPosterior:
         return beta_mean(*self.counts())
 
     @property
-    def posterior_variance(self) -> FloatArray:
-        """(N,) variances of the pass rates in (0, 1/12]; 1/12 is that of a row without evidence."""
-        alpha, beta = self.counts()
-        mean = beta_mean(alpha, beta)
-        return mean * (1.0 - mean) / (alpha + beta + 3.0)
-
-    @property
     def visits(self) -> IntArray:
         """(N,) number of steps in which the row had at least one trial, a new array."""
         return self._store.read(None, "visits")[0].copy()

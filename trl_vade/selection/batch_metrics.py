@@ -102,9 +102,7 @@ class StratumMetrics:
         return np.bincount(stratum, weights=values, minlength=len(self.names)).astype(np.float64)
 
 
-def _outcomes(
-    rounds: Sequence[tuple[InFlight, GroupOutcomes]],
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _outcomes(rounds: Sequence[tuple[InFlight, GroupOutcomes]]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Pass rates, NaN where no completion was scored, and whether there is a gradient, of all groups of the rounds."""
     pass_rate = np.concatenate([outcomes.pass_rate for _, outcomes in rounds])
     return pass_rate, np.concatenate([outcomes.has_gradient for _, outcomes in rounds])

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.information import mixed_group_probability
@@ -73,11 +73,6 @@ class Feedback:
     def outage(self) -> bool:
         """Whether a reward outage is on."""
         return self._guard is not None and self._guard.active
-
-    @property
-    def drawn(self) -> NDArray[np.int64]:
-        """The rows of the last generation batch, refills included."""
-        return np.concatenate([in_flight.sample_index for in_flight, _ in self.rounds])
 
     def observe(self, in_flight: InFlight, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
         """Feed the outcomes of a round to the sampler, and write them down.
@@ -160,10 +155,9 @@ class Feedback:
     def _write(self, outcomes: GroupOutcomes, global_step: int, predicted: float | None, **more: Any) -> None:
         self._num_scored += 1
         if self._writes:
-            step = self.sampler.posterior.step
             self.log.append(
                 outcomes,
-                step=step,
+                step=self.sampler.posterior.step,
                 global_step=global_step,
                 rollouts=self.rollouts,
                 predicted_effective_ratio=predicted,

@@ -29,8 +29,7 @@ logger = get_logger(__name__)
 
 
 class OnTimeSelection:
-    """
-    Chooses the rows of each generation batch, loads this process's share, and hands their scores to `Feedback`.
+    """Chooses the rows of each generation batch, loads this process's share, and hands the scores to `Feedback`.
 
     Every process holds a replica of the sampler. Process 0's choice is broadcast; the scores arrive gathered, so the
     replicas stay equal without a further message.
@@ -78,10 +77,11 @@ class OnTimeSelection:
 
         None where the data set has too few other rows, and in a reward outage, in which no row would have a gradient.
         """
-        drawn, size = self.feedback.drawn, self._divisible(missing)
+        rounds, size = self.feedback.rounds, self._divisible(missing)
+        drawn = np.concatenate([in_flight.sample_index for in_flight, _ in rounds])
         if self.feedback.outage or size > len(self.dataset) - len(drawn):
             return None
-        return self._draw(size, refill=len(self.feedback.rounds), exclude=drawn)
+        return self._draw(size, refill=len(rounds), exclude=drawn)
 
     def initial_batches(self) -> Iterator[Rows]:
         """Every row once (Algorithm 1, lines 1-4), K at a time.

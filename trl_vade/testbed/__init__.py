@@ -8,10 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .dataset import build_dataset, load_testbed_dataset
-    from .measure import measure_pass_rates
-    from .pretrained import load_testbed_model
-    from .rewards import exact_answer_reward
+    from .dataset import build_dataset as build_dataset
+    from .dataset import load_testbed_dataset as load_testbed_dataset
+    from .measure import measure_pass_rates as measure_pass_rates
+    from .pretrained import load_testbed_model as load_testbed_model
+    from .rewards import exact_answer_reward as exact_answer_reward
 
 _MODULE_OF = {
     "build_dataset": "dataset",
@@ -21,13 +22,7 @@ _MODULE_OF = {
     "exact_answer_reward": "rewards",
 }
 
-__all__ = [
-    "build_dataset",
-    "exact_answer_reward",
-    "load_testbed_dataset",
-    "load_testbed_model",
-    "measure_pass_rates",
-]
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:

@@ -61,9 +61,6 @@ def build_model(processor: Qwen2_5_VLProcessor, seed: int = 0) -> Qwen2_5_VLForC
         model = Qwen2_5_VLForConditionalGeneration(build_config(processor))
     tokenizer = processor.tokenizer
     model.generation_config = GenerationConfig(
-        do_sample=True,
-        temperature=1.0,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        do_sample=True, temperature=1.0, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )
     return model

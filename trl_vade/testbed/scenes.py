@@ -123,11 +123,7 @@ def _math(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
         middle = 18 if level == 1 else 4 + 28 * at
         left, top = middle + _integer(rng, -JITTER, JITTER), 14 + _integer(rng, -JITTER, JITTER)
         drawing.digit(pen, value, INKS[_integer(rng, 0, len(INKS) - 1)], left, top, 4)
-    question = (
-        "Which digit is this?",
-        "What is the sum of the two digits?",
-        "What is the product of the two digits?",
-    )
+    question = ("Which digit is this?", "What is the sum of the two digits?", "What is the product of the two digits?")
     answer = int(np.prod(values)) if level == 3 else sum(values)
     return question[level - 1], str(answer), image
 

@@ -100,8 +100,7 @@ def _finetune(
         weight_decay=0.01,
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer,
-        lambda step: min(1.0, (step + 1) / settings.warmup_steps, 1.05 - step / settings.steps),
+        optimizer, lambda step: min(1.0, (step + 1) / settings.warmup_steps, 1.05 - step / settings.steps)
     )
     turn = settings.first_share * settings.steps * settings.batch_size
     scenes: Iterator[Scene] = iter_scenes(

@@ -5,28 +5,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import Qwen2_5_VLConfig
 
-PARAMETERS = {"3b": 3_754_622_976, "7b": 8_292_166_656}
-"""All parameters, a tied one once: what the index files of the published weights count, too."""
-
+_NAMES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+_NAMES += ("intermediate_size", "max_window_layers", "vocab_size")
 _TEXT: dict[str, dict[str, Any]] = {
-    "3b": {
-        "hidden_size": 2048,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 2,
-        "intermediate_size": 11008,
-        "max_window_layers": 70,
-        "vocab_size": 151936,
-    },
-    "7b": {
-        "hidden_size": 3584,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-        "intermediate_size": 18944,
-        "max_window_layers": 28,
-        "vocab_size": 152064,
-    },
+    "3b": dict(zip(_NAMES, (2048, 36, 16, 2, 11008, 70, 151936), strict=True)),
+    "7b": dict(zip(_NAMES, (3584, 28, 28, 4, 18944, 28, 152064), strict=True)),
 }
 
 

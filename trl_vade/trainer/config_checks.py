@@ -15,6 +15,8 @@ from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 from .presets import ON_MISMATCH, PRESETS, is_adaptive, may_be_source, setting, warm_start_source
 
 MOST_REFILLS = 1000
+LONGEST_PROMPT = 10**9
+"""Tokens; a number beyond is a slip."""
 LARGEST_REWARD = (2 - 2**-23) * 2.0**127
 """The largest finite float32, in which TRL keeps rewards."""
 
@@ -89,13 +91,6 @@ def _validate_own(args: GRPOConfig) -> None:
             f"vade_uniform_share={abbreviated(share)} is no number in [0, 1]. It is the share of each generation "
             "batch that is chosen blindly. Set 0 for none."
         )
-    reward = setting(args, "success_reward")
-    if reward is not None and (not isinstance(reward, str) or not reward):
-        raise ConfigurationError(
-            f"vade_success_reward={abbreviated(reward)} is no name. Set it to the name of the reward function that "
-            "says whether the answer is right, as it appears in the logs (not the function itself), or to None where "
-            "there is only one."
-        )
     threshold = setting(args, "success_threshold")
     if threshold is not None and (not is_number(threshold) or not abs(threshold) <= LARGEST_REWARD):
         raise ConfigurationError(
@@ -103,18 +98,16 @@ def _validate_own(args: GRPOConfig) -> None:
             "finite float32 numbers. Set a finite number (0.5 for rewards of 0 and 1), or None to take rewards in [0, "
             "1] as fractions."
         )
-    strata = setting(args, "strata")
-    if strata is not None and (not isinstance(strata, str) or not strata):
-        raise ConfigurationError(
-            f"vade_strata={abbreviated(strata)} is no name. Set it to the column of the training set that holds each "
-            "row's task or source, or to None."
-        )
-    stratify_by = setting(args, "stratify_by")
-    if stratify_by is not None and (not isinstance(stratify_by, str) or not stratify_by):
-        raise ConfigurationError(
-            f"vade_stratify_by={abbreviated(stratify_by)} is no name. Set it to the column of the training set whose "
-            "values (tasks, domains, sources) are each to have their share of a generation batch, or to None."
-        )
+    for name, meaning in (
+        ("success_reward", "reward function that says whether the answer is right, as it appears in the logs"),
+        ("strata", "column of the training set that holds each row's task or source"),
+        ("stratify_by", "column whose values (tasks, domains, sources) each have their share of a generation batch"),
+    ):
+        value = setting(args, name)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise ConfigurationError(
+                f"vade_{name}={abbreviated(value)} is no name. Set it to the name of the {meaning}, or to None."
+            )
     for name in ("outage_guard", "signal_aware_decay", "dynamic_sampling"):
         if not isinstance(setting(args, name), bool):
             raise ConfigurationError(
@@ -127,6 +120,13 @@ def _validate_own(args: GRPOConfig) -> None:
             f"vade_max_refills={abbreviated(refills)} is no whole number from 1 to {MOST_REFILLS}. It is how often a "
             "generation batch is refilled at most; each refill costs rollouts. Set 10, or vade_dynamic_sampling=False "
             "for none."
+        )
+    length = setting(args, "max_prompt_length")
+    whole = isinstance(length, int) and not isinstance(length, bool)
+    if length is not None and not (whole and 1 <= length <= LONGEST_PROMPT):
+        raise ConfigurationError(
+            f"vade_max_prompt_length={abbreviated(length)} is no whole number from 1 to {LONGEST_PROMPT}. It is how "
+            "many tokens the prompt of a row may have, those of its images included. Set 8192, as the paper, or None."
         )
     _validate_sampler_kwargs(args)
     _validate_hub(args)

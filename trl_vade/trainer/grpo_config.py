@@ -191,7 +191,6 @@ class VADEGRPOConfig(GRPOConfig):
         if isinstance(self.vade_success_threshold, str):
             self.vade_success_threshold = _threshold(self.vade_success_threshold)
         validate(self)
-        _check_prompt_length(self)
 
 
 def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
@@ -207,7 +206,6 @@ def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
         for name, default in VADE_DEFAULTS.items():
             setattr(args, name, getattr(args, name, default))
     validate(args)
-    _check_prompt_length(args)
     return args
 
 
@@ -222,20 +220,6 @@ def _threshold(text: str) -> float | None:
             f"vade_success_threshold={abbreviated(text)} is no number. Set the reward from which an answer counts as "
             "right (0.5 for rewards of 0 and 1), or none to take rewards in [0, 1] as fractions."
         ) from error
-
-
-LONGEST_PROMPT = 10**9
-"""Tokens; a number beyond is a slip."""
-
-
-def _check_prompt_length(args: GRPOConfig) -> None:
-    length = args.vade_max_prompt_length
-    whole = isinstance(length, int) and not isinstance(length, bool)
-    if length is not None and not (whole and 1 <= length <= LONGEST_PROMPT):
-        raise ConfigurationError(
-            f"vade_max_prompt_length={abbreviated(length)} is no whole number from 1 to {LONGEST_PROMPT}. It is how "
-            "many tokens the prompt of a row may have, those of its images included. Set 8192, as the paper, or None."
-        )
 
 
 VADE_DEFAULTS = {f.name: f.default for f in fields(VADEGRPOConfig) if f.name.startswith("vade_")}

@@ -120,6 +120,10 @@ def _check_stratify_by(column: str, rows: Dataset) -> None:
         )
 
 
+STOCK_ONLY = (
+    "a stream (IterableDataset), fewer rows than a generation batch takes, shuffle_dataset=False, "
+    "accelerator_config.split_batches or dispatch_batches, or several reward functions without vade_success_reward"
+)
 NOT_REFILLED = {
     "tools": "a completion with tool calls is more than its tokens (what the tools answered, masks, images), and TRL "
     "1.16 has no place where it could be put together again without calling them once more",
@@ -149,9 +153,7 @@ def refuse_refills(args: GRPOConfig, arguments: Mapping[str, Any], *, chosen_her
     if not chosen_here:
         raise ConfigurationError(
             "vade_dynamic_sampling=True with settings under which vade_sampler='uniform' is the stock trainer, where "
-            "nobody could draw the rows of a refill: a stream (IterableDataset), fewer rows than a generation batch "
-            "takes, shuffle_dataset=False, accelerator_config.split_batches or dispatch_batches, or several reward "
-            "functions without vade_success_reward. Change these, or set vade_dynamic_sampling=False."
+            f"nobody could draw the rows of a refill: {STOCK_ONLY}. Change these, or set vade_dynamic_sampling=False."
         )
 
 
@@ -160,9 +162,8 @@ def refuse_publication(args: GRPOConfig, *, chosen_here: bool) -> None:
     if args.vade_posterior_hub_id is not None and not chosen_here:
         raise ConfigurationError(
             f"vade_posterior_hub_id={args.vade_posterior_hub_id!r} with settings under which vade_sampler='uniform' "
-            "is the stock trainer and keeps no posterior: a stream (IterableDataset), fewer rows than a generation "
-            "batch takes, shuffle_dataset=False, split or dispatched batches, or several reward functions without "
-            "vade_success_reward. Change these, or set vade_posterior_hub_id=None."
+            f"is the stock trainer and keeps no posterior: {STOCK_ONLY}. Change these, or set "
+            "vade_posterior_hub_id=None."
         )
 
 

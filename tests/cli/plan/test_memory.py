@@ -7,6 +7,7 @@ import torch
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2Config
 
 from tests.support.refusals import refused
+from tests.support.shapes import PARAMETERS
 from trl_vade import VADEGRPOConfig
 from trl_vade.cli.plan import memory_formulas as parts
 from trl_vade.cli.plan.launch import Launch
@@ -14,7 +15,7 @@ from trl_vade.cli.plan.memory import GIB, MemoryEstimate, estimate_memory, why_n
 from trl_vade.cli.plan.memory_formulas import Lengths, NumberSizes, Part
 from trl_vade.cli.plan.model_shape import ModelShape, Tower, model_shape, read_model_shape
 from trl_vade.errors import ConfigurationError
-from trl_vade.testbed.shapes import PARAMETERS, qwen2_5_vl_config
+from trl_vade.testbed.shapes import qwen2_5_vl_config
 
 # A model of round numbers: a million parameters, of which three blocks have 0.2 million each.
 SHAPE = ModelShape(

@@ -8,15 +8,13 @@ import yaml
 
 from trl_vade.errors import ConfigurationError
 
-SHARDINGS = ("none", "fsdp2", "zero2", "zero3")
-
 
 @dataclass(frozen=True)
 class Launch:
     """How a run is launched."""
 
     processes: int = 1
-    sharding: str = "none"  # one of SHARDINGS; "none": every process holds everything (plain DDP)
+    sharding: str = "none"  # fsdp2, zero2, zero3; "none": every process holds everything (plain DDP)
     mixed_precision: str | None = None  # "bf16", "fp16" or "no"; None leaves it to the recipe
 
 

@@ -83,8 +83,7 @@ def push(
         typer.Option("--private/--public", help="Of a repository that is made; else as your settings say."),
     ] = None,
     revision: Annotated[
-        str | None,
-        typer.Option("--revision", help="Branch, made where it is missing; tags are set on main alone."),
+        str | None, typer.Option("--revision", help="Branch, made where it is missing; tags are set on main alone.")
     ] = None,
     dataset: Annotated[
         str | None,

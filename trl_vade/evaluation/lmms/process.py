@@ -31,12 +31,7 @@ PATIENCE = 10.0
 
 
 def run_plan(
-    plan: Mapping[str, Any],
-    log: Path,
-    finished: Callable[[int], None],
-    *,
-    environment: Mapping[str, str],
-    lock: int,
+    plan: Mapping[str, Any], log: Path, finished: Callable[[int], None], *, environment: Mapping[str, str], lock: int
 ) -> None:
     """Do a plan of `runner` and return when all its runs are done.
 

@@ -20,22 +20,10 @@ PAPER_JUDGE = "Qwen2.5-72B-Instruct"
 _Types = Mapping[str, tuple[type, ...]]
 _NUMBER, _TEXT, _NONE = (int, float), (str,), (type(None),)
 _TOP: _Types = {
-    "format": (int,),
-    "model": (dict,),
-    "backend": _TEXT,
-    "seeds": (list,),
-    "limit": (int, *_NONE),
-    "generation": (dict,),
-    "system_prompt": (str, *_NONE),
-    "instruction": (str, *_NONE),
-    "data": (dict,),
-    "judge": (dict, *_NONE),
-    "command": _TEXT,
-    "versions": (dict,),
-    "started": _TEXT,
-    "finished": _TEXT,
-    "benchmarks": (dict,),
-    "average": (dict,),
+    **dict.fromkeys(("backend", "command", "started", "finished"), _TEXT),
+    **dict.fromkeys(("model", "generation", "data", "versions", "benchmarks", "average"), (dict,)),
+    **dict.fromkeys(("system_prompt", "instruction"), (str, *_NONE)),
+    **{"format": (int,), "seeds": (list,), "limit": (int, *_NONE), "judge": (dict, *_NONE)},
 }
 _MODEL: _Types = {"name": _TEXT, "revision": (str, *_NONE), "fingerprint": _TEXT}
 _GENERATION: _Types = {"temperature": _NUMBER, "top_p": _NUMBER, "top_k": (int,), "max_new_tokens": (int,)}

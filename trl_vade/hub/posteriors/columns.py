@@ -169,10 +169,5 @@ def _first_of_its_kind(values: Any) -> Any:
 
 def _whole(path: Any, facts: Mapping[str, Any], name: str, minimum: int, maximum: int | None = None) -> int:
     return check_whole_number(
-        f"{path}: {name}",
-        facts.get(name),
-        minimum=minimum,
-        maximum=maximum,
-        advice=AGAIN,
-        error=SnapshotCorruptError,
+        f"{path}: {name}", facts.get(name), minimum=minimum, maximum=maximum, advice=AGAIN, error=SnapshotCorruptError
     )

@@ -84,16 +84,7 @@ class PeerSampler(PosteriorSampler):
         self._cached_order: tuple[int, IntArray] = (-1, np.empty(0, dtype=np.int64))  # epoch, (N,)
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Return `k` rows, chosen as the class says.
-
-        Args:
-            k: a whole number in [1, N - M].
-            exclude: (M,) rows that are not to be chosen.
-
-        Raises:
-            ConfigurationError: `k` is outside its range.
-            ObservationError: a row to exclude is outside [0, N).
-        """
+        """Return `k` rows, chosen as the class says; arguments and errors are those of `ThompsonSampler.draw`."""
         k, excluded = self._check_draw(k, exclude)
         free = np.ones(self.posterior.num_samples, dtype=np.bool_)
         free[excluded] = False
@@ -106,12 +97,7 @@ class PeerSampler(PosteriorSampler):
         return {**super().state_dict(), "memory": self._recall()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned: the next draws are bit-identical. On an error nothing changes.
-
-        Raises:
-            SnapshotMismatchError: another kind of sampler, seed, setting, N or set of fields; both sides are named.
-            SnapshotCorruptError: numbers that no run can have saved.
-        """
+        """See `PosteriorSampler.load_state_dict`."""
         before = super().state_dict()
         if not isinstance(state, Mapping) or "memory" not in state:
             check_fields("sampler", state, [*before, "memory"])

@@ -202,10 +202,9 @@ class Publication:
 
     def _names_of_rows(self, facts: RunFacts, visited: NDArray[np.int64]) -> dict[str, Any]:
         """The identity of each of these rows, and its task where there is a column for it."""
-        args = self._args
         if self._names is None:  # which takes a look at all rows
             self._names = RowNames(facts.rows, facts.sample_keys)
-        column = next((name for name in (args.vade_stratify_by, args.vade_strata) if name), "task")
+        column = self._args.vade_stratify_by or self._args.vade_strata or "task"
         return names_and_tasks(self._names, visited, column)
 
     def wait(self) -> None:
