@@ -1,6 +1,6 @@
 """A posterior's repository: its folder, its card, and that both `datasets` and a real client read it.
 
-`python tests/test_posterior_repo.py` writes model_cards/posterior_example.md anew.
+`python -m tests.hub.posteriors.test_repository` writes model_cards/posterior_example.md anew.
 """
 
 import json
@@ -79,7 +79,7 @@ def test_a_table_that_lost_its_step_cannot_be_staged(tmp_path):
 
 def test_the_card_is_the_example_word_for_word():
     written = EXAMPLE.read_text(encoding="utf-8") if EXAMPLE.exists() else ""
-    assert written == example_card(), "if this is meant: python tests/test_posterior_repo.py"
+    assert written == example_card(), "if this is meant: python -m tests.hub.posteriors.test_repository"
 
 
 def test_the_cards_metadata_names_every_step_and_the_newest_as_the_default():
