@@ -24,7 +24,13 @@ def test_the_contracts_on_imports_are_kept():
     assert run.returncode == 0, run.stdout  # in a process of its own: it silences the loggers of the one that it is in
 
 
-@pytest.mark.parametrize("module", ["trl_vade", "trl_vade.samplers", "trl_vade.samplers.peers", "trl_vade.testbed"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("trl_vade", "trl_vade.samplers", "trl_vade.samplers.peers", "trl_vade.testbed"),
+        "trl_vade.selection.feedback",  # which a rollout worker's process is to hold
+    ],
+)
 def test_importing_it_loads_nothing_heavy(module):
     assert loaded_by(f"import {module}") == []
 

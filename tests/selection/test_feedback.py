@@ -1,0 +1,80 @@
+"""`Feedback` by itself, as a process without a trainer holds it: outcomes in, figures, log and totals out."""
+
+import numpy as np
+import pytest
+
+from trl_vade.samplers import ThompsonSampler
+from trl_vade.samplers.snapshot import state_digest
+from trl_vade.selection.batch_metrics import InFlight
+from trl_vade.selection.feedback import Feedback
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.outcomes import group_outcomes
+
+
+@pytest.fixture
+def make(tmp_path):
+    def feedback(**more):
+        return Feedback(ThompsonSampler(9, seed=5), num_generations=4, log=SelectionLog(tmp_path), **more)
+
+    return feedback
+
+
+def score(feedback, rewards, **more):
+    """Draw as many rows as there are groups of four rewards, and observe these."""
+    rewards = np.asarray(rewards, dtype=np.float64)
+    rows = feedback.sampler.draw(len(rewards)).sample_index
+    in_flight = InFlight.of(rows, feedback.sampler, 4, **more)
+    return feedback.observe(in_flight, group_outcomes(rewards.ravel(), rows, threshold=0.5), 0)
+
+
+MIXED, RIGHT = [1, 0, 0, 0], [1, 1, 1, 1]
+
+
+def test_outcomes_reach_the_sampler_the_log_and_the_figures(make):
+    feedback = make()
+    metrics = score(feedback, [MIXED, RIGHT])
+    assert (metrics["effective_gradient_ratio"], metrics["rollouts"], metrics["staleness"]) == (0.5, 8.0, 0.0)
+    assert (feedback.sampler.posterior.step, feedback.rollouts) == (1, 8)
+    (line,) = feedback.log.read()
+    assert sorted(line["successes"]) == [1, 4]
+
+
+def test_a_round_that_was_drawn_before_the_last_one_was_scored_is_stale(make):
+    feedback = make()
+    rows = feedback.sampler.draw(1).sample_index
+    early = InFlight.of(rows, feedback.sampler, 4)
+    score(feedback, [MIXED])
+    outcomes = group_outcomes(np.array(MIXED, dtype=np.float64), rows, threshold=0.5)
+    assert feedback.observe(early, outcomes, 0)["staleness"] == 1.0
+
+
+def test_the_rounds_of_a_batch_count_together_and_the_next_batch_begins_anew(make):
+    feedback = make()
+    score(feedback, [RIGHT, RIGHT])
+    assert score(feedback, [MIXED], refill=1)["effective_gradient_ratio"] == pytest.approx(1 / 3)
+    assert score(feedback, [MIXED])["effective_gradient_ratio"] == 1.0
+
+
+def test_a_process_that_does_not_write_learns_the_same_and_says_nothing(make, caplog):
+    loud, quiet = make(), make(writes=False)
+    for _ in range(10):
+        score(quiet, [RIGHT])
+    assert (quiet.log.read(), caplog.text) == ([], "")
+    for _ in range(10):
+        score(loud, [RIGHT])
+    assert state_digest(loud.sampler) == state_digest(quiet.sampler)
+    assert len(loud.log.read()) == 10
+    assert "No group has had a gradient" in caplog.text
+
+
+def test_the_totals_go_on_where_they_were_saved(make):
+    first = make()
+    score(first, [MIXED, RIGHT])
+    sampler, totals = first.sampler.state_dict(), first.state_dict()
+    score(first, [MIXED])
+    second = make()
+    second.sampler.load_state_dict(sampler)
+    second.load_state_dict(totals)
+    assert (second.rollouts, second.outage, len(second.log.read())) == (8, False, 1)
+    score(second, [MIXED])
+    assert state_digest(second.sampler) == state_digest(first.sampler)
