@@ -1,8 +1,6 @@
 """`eval/compare.py` on small output directories in lmms-eval's shape; its intervals where the truth is known."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,25 +9,15 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy import stats
 
+from eval import compare
 from tests.support.refusals import refused, says
 from trl_vade.errors import ConfigurationError, EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.results.runs import read_run, run_folder
 from trl_vade.evaluation.results.summary import write_results
 
-SCRIPT = Path(__file__).parents[2] / "eval" / "compare.py"
 VERSIONS = {"lmms-eval": "0.7.3", "transformers": "5.0.0", "torch": "2.9.0", "vllm": "0.12.0", "datasets": "4.0.0"}
 JUDGE = {"model": "Qwen2.5-72B-Instruct", "url": "http://localhost:8000/v1"}
-
-
-def load_script():
-    specification = importlib.util.spec_from_file_location("compare_evaluations", SCRIPT)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-compare = load_script()
 
 
 def question(number):

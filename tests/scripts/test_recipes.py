@@ -8,7 +8,6 @@ import yaml
 from trl import ModelConfig, TrlParser
 
 from scripts.mixture import command
-from tests.support.scripts import load
 from trl_vade.cli.plan.counts import make_plan, planned_config
 from trl_vade.cli.plan.launch import read_launch
 from trl_vade.cli.plan.memory import GIB, estimate_memory
@@ -25,7 +24,9 @@ NAMES = [f"qwen2_5_vl_{size}_{algorithm}_{arm}" for size in SIZES for algorithm 
 
 @pytest.fixture(scope="module")
 def train_vade():
-    return load("train_vade")
+    from scripts import train_vade
+
+    return train_vade
 
 
 def text_of(name):

@@ -6,13 +6,15 @@ import pytest
 import yaml
 
 from tests.support.refusals import refused
-from tests.support.scripts import load, run
+from tests.support.scripts import run
 from trl_vade.testbed import exact_answer_reward
 
 
 @pytest.fixture(scope="module")
 def train_vade():
-    return load("train_vade")
+    from scripts import train_vade
+
+    return train_vade
 
 
 def test_without_a_recipe_model_or_data_set_the_quickstart_runs(train_vade):

@@ -11,7 +11,6 @@ from tests.support.marks import slow_but
 from tests.support.refusals import refused
 from tests.support.rows import make_text_rows
 from tests.support.runs import train
-from tests.support.scripts import load
 from trl_vade import VADEGRPOConfig
 from trl_vade.cli.plan import command as planning
 from trl_vade.cli.plan.counts import make_plan, planned_config
@@ -26,7 +25,9 @@ ONE_EPOCH = {"max_steps": -1, "num_train_epochs": 1}
 
 @pytest.fixture(scope="module")
 def train_vade():
-    return load("train_vade")
+    from scripts import train_vade
+
+    return train_vade
 
 
 def rows(count):

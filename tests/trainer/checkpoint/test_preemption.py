@@ -18,8 +18,7 @@ from trl_vade.trainer.checkpoint.completeness import JIT_MARK, missing_part
 from trl_vade.trainer.checkpoint.preemption import LastCheckpoint
 
 PROGRAM = """
-import os, signal, sys
-sys.path.insert(0, {root!r})
+import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # see `ctrl_c` in conftest.py
 from tests.support.rows import numbered_rows
 from tests.support.runs import says_a_digit
@@ -45,8 +44,10 @@ ARGS = SMALL_RUN | {"save_strategy": "steps", "save_steps": 100, "disable_tqdm":
 
 def run(model, output_dir, signals, **changes):
     args = ARGS | {"output_dir": str(output_dir)} | changes
-    program = PROGRAM.format(root=str(Path(__file__).parents[3]), model=model, args=args, signals=signals)
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    program = PROGRAM.format(model=model, args=args, signals=signals)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[3]
+    )
 
 
 @pytest.fixture(scope="module")
