@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import HfApi, snapshot_download
@@ -24,7 +25,7 @@ from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.push_queue import PushQueue
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.trainer.checkpoint.completeness import JIT_MARK, complete_checkpoints
-from trl_vade.trainer.publishing import publication
+from trl_vade.trainer.publishing import publication, publishing_trainer
 
 RUN, BELIEFS = "you/run", "datasets/you/beliefs"
 COMMIT = "POST /api/models/you/run/commit"
@@ -248,6 +249,17 @@ def test_a_failed_push_is_followed_by_the_next_and_the_run_ends_well(hub, run, c
     run(hub_strategy="checkpoint")
     assert step_of(hub.repos[RUN].files(), "last-checkpoint/") == 4
     assert "Not on the Hub: 'Training in progress, step 2'" in caplog.text
+
+
+def test_a_look_at_the_run_that_fails_is_a_push_that_failed_and_ends_no_save(hub, run, monkeypatch, tmp_path):
+    def failing(trainer):
+        raise OSError("the cache cannot be read")
+
+    monkeypatch.setattr(publishing_trainer, "RunFacts", SimpleNamespace(of=failing))
+    with refused(HubError, names=["Posterior at step 2", "Posterior at step 4", "the cache cannot be read"]):
+        run(hub_strategy="checkpoint", vade_posterior_hub_id="you/beliefs")
+    assert {path.name for path in (tmp_path / "out").glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-4"}
+    assert_whole(hub.repos[RUN].files(), "last-checkpoint", 4)
 
 
 @pytest.mark.slow

@@ -108,7 +108,8 @@ class Publication:
 
     def push(
         self,
-        facts: RunFacts,
+        step: int,
+        repo_id: str | None,
         wanted: list[RequestedUpload],
         checkpoint: str | os.PathLike[str] | None = None,
         *,
@@ -119,13 +120,14 @@ class Publication:
         What goes wrong here is a push that failed: it is said, and `finish` raises it on all processes.
 
         Args:
-            facts: of the run whose push it is.
+            step: optimiser step of the run.
+            repo_id: of the model, as the trainer knows it.
             wanted: of one call of the parent.
             checkpoint: the folder that is pushed; None: the model as it is now.
             private: of a repository that is made.
         """
         args, uploads = self._args, [one.upload for one in wanted]
-        target = replace(model_target(args, private), repo_id=facts.hub_model_id, revision=wanted[0].revision)
+        target = replace(model_target(args, private), repo_id=repo_id, revision=wanted[0].revision)
         parts = {upload.path_in_repo: upload.folder for upload in uploads if upload.path_in_repo}
         push = Push(
             target,
@@ -135,7 +137,7 @@ class Publication:
             mirror=tuple(parts),
             command="; ".join(push_command(target, folder, path) for path, folder in parts.items()),
         )
-        name = f"{'model' if checkpoint is None else 'checkpoint'}-{facts.global_step:06d}"
+        name = f"{'model' if checkpoint is None else 'checkpoint'}-{step:06d}"
         folder = None if checkpoint is None else Path(checkpoint)
         tries = itertools.count()  # after the first, the output directory may be of a later save than the checkpoint
 
@@ -145,16 +147,18 @@ class Publication:
 
         return self._queue.put(push, wanted[0].token, prepare)
 
-    def push_posterior(self, facts: RunFacts) -> None:
-        """Put the posterior that is saved in the output directory into the queue for its own repository."""
-        target, step = self._posterior_target, facts.global_step
-        # Where no row was scored: datasets 5.2 reads no table without any.
-        if target is None or not facts.writes or not facts.values.get("generation_batches"):
+    def push_posterior(self, step: int, look: Callable[[], RunFacts]) -> None:
+        """Put the posterior that is saved in the output directory into the queue for its own repository.
+
+        A `look` at the run that raises is a push that failed, and ends no save.
+        """
+        target = self._posterior_target
+        if target is None:
             return
 
         @functools.cache  # what the output directory has at this step, whenever it can be set aside
         def read() -> PosteriorTable:
-            return self._table(facts)
+            return self._table(look(), step)
 
         def prepare(push: Push) -> Push:
             table = self._tables[step] = read()
@@ -172,15 +176,13 @@ class Publication:
         push = Push(target, None, f"Posterior at step {step}", own=True, tag=step_name(step), command=saved)
         self._queue.put(push, None, prepare)
 
-    def _table(self, facts: RunFacts) -> PosteriorTable:
+    def _table(self, facts: RunFacts, step: int) -> PosteriorTable:
         """The posterior of a step, which is read while the output directory has it."""
         snapshot = load_snapshot(self._output_dir)
         names = self._names_of_rows(facts, snapshot.sampler_state["posterior"]["sample_index"])
         table = posterior_table(snapshot, **names, facts=facts.values)
-        if table.metadata["global_step"] != facts.global_step:
-            raise HubError(
-                f"the posterior in {self._output_dir} is not any more that of optimiser step {facts.global_step}"
-            )
+        if table.metadata["global_step"] != step:
+            raise HubError(f"the posterior in {self._output_dir} is not any more that of optimiser step {step}")
         return table
 
     def _card(self, step: int, folder: Path, target: HubTarget) -> Render:

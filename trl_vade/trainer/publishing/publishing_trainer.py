@@ -59,12 +59,15 @@ class PublishingTrainer(GRPOTrainer):
         """Push once the parent has written all that it writes; `entropy_ctrl_state.json` comes last (TRL 1.16)."""
         self._wanted = None
         super()._save_checkpoint(model, trial)
-        posterior = self.publication.posterior_repo and self.args.hub_strategy != HubStrategy.END
-        facts = RunFacts.of(self) if self._wanted or posterior else None
         if self._wanted:
-            self.publication.push(facts, *self._wanted)
-        if posterior:
-            self.publication.push_posterior(facts)
+            self.publication.push(self.state.global_step, self.hub_model_id, *self._wanted)
+        if self.args.hub_strategy != HubStrategy.END:
+            self._push_posterior()
+
+    def _push_posterior(self):
+        """On the main process, where a row was scored: datasets 5.2 reads no table without any."""
+        if self.is_world_process_zero() and self.selection and self.selection.sampler.posterior.step:
+            self.publication.push_posterior(self.state.global_step, lambda: RunFacts.of(self))
 
     def _push_from_checkpoint(self, checkpoint_folder):
         """Note what the parent would push; on the main process, unless hub_strategy="end"."""
@@ -90,9 +93,10 @@ class PublishingTrainer(GRPOTrainer):
                 self.hub_model_id = model_target(self.args).repo_id
         with captured_uploads() as wanted, self.publication.on_branch(call.arguments.get("revision")):
             super().push_to_hub(*positional, **named)
-        facts = RunFacts.of(self)
-        entry = self.publication.push(facts, wanted, private=private) if wanted else None
-        self.publication.push_posterior(facts)
+        step, entry = self.state.global_step, None
+        if wanted:
+            entry = self.publication.push(step, self.hub_model_id, wanted, private=private)
+        self._push_posterior()
         if not call.arguments.get("blocking", True):
             return entry and entry.future
         self.publication.wait() if self._training else self.publication.finish()

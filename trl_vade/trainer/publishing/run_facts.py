@@ -49,7 +49,6 @@ class RunFacts:
         hub_model_id: the model's repository, where it has one.
         vision: whether the model takes pictures.
         adapter: whether what is saved is a PEFT adapter of the base model.
-        writes: whether this process is the one that writes and pushes.
         rows: the training set.
         sample_keys: (N,) of the rows; None without a selection.
     """
@@ -58,7 +57,6 @@ class RunFacts:
     hub_model_id: str | None
     vision: bool
     adapter: bool
-    writes: bool
     rows: Any
     sample_keys: NDArray[np.int64] | None
 
@@ -73,16 +71,9 @@ class RunFacts:
             hub_model_id=trainer.hub_model_id,
             vision=getattr(trainer.model.config, "vision_config", None) is not None,
             adapter=hasattr(trainer.model, "peft_config"),
-            writes=trainer.is_world_process_zero(),
             rows=trainer.train_dataset,
             sample_keys=trainer.selection and trainer.selection.sample_keys[0],
         )
-
-    @property
-    def global_step(self) -> int:
-        """The optimiser step."""
-        step: int = self.values["global_step"]
-        return step
 
 
 def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
