@@ -93,7 +93,7 @@ class OnTimeSelection:
         for start in range(0, num_rows, self.num_groups):
             size = self._divisible(min(self.num_groups, num_rows - start))
             sample_index = np.arange(start, start + size, dtype=np.int64) % num_rows
-            self._in_flight = InFlight.of(sample_index, self.sampler, self.num_generations, initialising=True)
+            self._in_flight = self.feedback.in_flight(sample_index, initialising=True)
             yield self.loader.load(sample_index)
 
     def record(self, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
@@ -127,7 +127,7 @@ class OnTimeSelection:
         with self.feedback.timed("selection"):
             draw = self.sampler.draw(size, exclude=exclude)
             sample_index = self._from_main_process(draw.sample_index)
-            self._in_flight = InFlight.of(sample_index, self.sampler, self.num_generations, refill=refill)
+            self._in_flight = self.feedback.in_flight(sample_index, refill=refill)
             return self.loader.load(sample_index)
 
     def _divisible(self, size: int) -> int:

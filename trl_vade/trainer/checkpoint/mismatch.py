@@ -20,8 +20,7 @@ def posterior_identity(trainer: Any) -> dict[str, Any]:
     """What a posterior is about; a run with another one cannot go on from it."""
     return {
         "dataset_fingerprint": trainer.selection.fingerprint,
-        "success_reward": trainer.reward_func_names[trainer._success_column],
-        "success_threshold": trainer.args.vade_success_threshold,
+        **trainer.selection.feedback.signal.facts,
         "num_generations": trainer.num_generations,
     }
 
@@ -37,13 +36,14 @@ def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
 
 def resume_joined(trainer: Any, snapshot: Snapshot, reason: SnapshotError) -> None:
     """Go on with the counts of the rows that are in both data sets."""
-    ours = posterior_identity(trainer)
-    if any(snapshot.metadata.get(name) != ours[name] for name in ("success_reward", "success_threshold")):
+    signal = trainer.selection.feedback.signal.facts
+    if any(snapshot.metadata.get(name) != signal[name] for name in signal):
         raise SnapshotMismatchError(
             f"{reason} vade_on_mismatch='join' cannot mend this: pass rates under another success signal are no "
             "evidence for this one. Set vade_on_mismatch='reset' to start the posterior again."
         ) from reason
     selection = trainer._make_selection()
+    selection.feedback.adopt_signal(snapshot.metadata)
     keys = selection.sample_keys[0]
     try:
         state, num_found = joined_state(snapshot, selection.sampler.state_dict(), keys)
