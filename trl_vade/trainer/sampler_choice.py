@@ -1,5 +1,6 @@
 """The sampler, and the signal that it learns from, that a trainer's settings ask for."""
 
+from collections.abc import Callable
 from typing import Any
 
 from accelerate.logging import get_logger
@@ -69,7 +70,7 @@ def cooldown_steps(share: float, num_samples: int, num_groups: int) -> int:
     return round(share * num_samples / num_groups)
 
 
-def make_signal(args: GRPOConfig, reward_names: list[str]) -> RewardSignal:
+def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], Any] = logger.warning) -> RewardSignal:
     """Return what makes outcomes of the rewards; log the choice where several rewards leave it open.
 
     Raises:
@@ -97,4 +98,4 @@ def make_signal(args: GRPOConfig, reward_names: list[str]) -> RewardSignal:
         if name is None:
             chosen = "rows are chosen by the spread of their total rewards, since no name alone tells success"
         logger.warning_once(f"Of {', '.join(reward_names)}, {chosen}. Set vade_success_reward to choose otherwise.")
-    return RewardSignal(name, reward_names, threshold=threshold, bounds=args.vade_success_bounds, say=logger.warning)
+    return RewardSignal(name, reward_names, threshold=threshold, bounds=args.vade_success_bounds, say=say)
