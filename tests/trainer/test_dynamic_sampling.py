@@ -418,11 +418,11 @@ def test_the_weighted_sum_decides_and_not_the_success_signal(text_model_path, te
     args = make_refill_args(vade_success_reward="alternating", vade_max_refills=1, max_steps=1)
     cancelled, _ = refilled(text_model_path, text_rows, args, [alternating, against])
     assert logged(cancelled, "vade/refills") == [1.0]
-    assert logged(cancelled, "vade/effective_gradient_ratio") == [1.0]  # of the declared signal
+    assert logged(cancelled, "vade/effective_gradient_ratio") == [0.0]
     args = make_refill_args(vade_success_reward="dead", vade_max_refills=1, max_steps=1)
     other, _ = refilled(text_model_path, text_rows, args, [alternating, dead])
     assert logged(other, "vade/refills") == [0.0]
-    assert logged(other, "vade/effective_gradient_ratio") == [0.0]
+    assert logged(other, "vade/effective_gradient_ratio") == [1.0]
 
 
 @pytest.mark.parametrize(

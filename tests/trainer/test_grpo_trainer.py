@@ -128,15 +128,6 @@ def test_uniform_on_an_iterable_data_set_is_the_stock_trainer(text_model_path, t
     assert_equal_weights(weights(ours), weights(stock))
 
 
-def test_uniform_with_several_rewards_needs_no_success_signal_and_says_what_it_leaves_out(
-    text_model_path, text_rows, make_args, caplog
-):
-    args = make_args(vade_sampler="uniform", max_steps=1)
-    ours = train(text_model_path, text_rows, args, reward=[says_a_digit, always_half])
-    assert ours.selection is None
-    assert "vade_success_reward" in caplog.text
-
-
 # ------------------------------------------------------------------------------------------------------- drop-in
 
 
@@ -204,7 +195,8 @@ def test_the_declared_success_signal_decides_and_not_the_sum(text_model_path, te
     trainer = train(text_model_path, text_rows, args, reward=[says_a_digit, never])
     assert trainer.selection.sampler.posterior.alpha.sum() == 0
     assert trainer.selection.sampler.posterior.beta.sum() > 0
-    assert set(logged(trainer, "vade/effective_gradient_ratio")) == {0.0}
+    assert set(logged(trainer, "vade/selected_pass_rate")) == {0.0}
+    assert max(logged(trainer, "vade/effective_gradient_ratio")) > 0.0  # the rewards of a group differ all the same
 
 
 def test_evaluation_never_touches_the_posterior(text_model_path, text_rows, make_args):

@@ -93,7 +93,8 @@ def _validate_own(args: GRPOConfig) -> None:
             "batch that is chosen blindly. Set 0 for none."
         )
     threshold = setting(args, "success_threshold")
-    if threshold not in (None, AUTO, SPREAD) and not is_reward(threshold):
+    by_name = threshold is None or (isinstance(threshold, str) and threshold in (AUTO, SPREAD))
+    if not by_name and not is_reward(threshold):
         raise ConfigurationError(
             f"vade_success_threshold={abbreviated(threshold)} is no reward that an answer could reach: rewards are "
             "finite float32 numbers. Set a finite number (0.5 for rewards of 0 and 1), None for fractions of a "
