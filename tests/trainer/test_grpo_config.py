@@ -100,7 +100,7 @@ def test_a_preset_leaves_no_setting_open_and_names_no_other():
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 23
+    assert len(new) == 24
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
@@ -135,6 +135,7 @@ REFUSED = {
     "vade_decay_unsampled": ([-0.1, 1.001, None], ["[0, 1]", "0.2", "0.999"]),
     "vade_outage_guard": NO_SWITCH,
     "vade_dynamic_sampling": NO_SWITCH,
+    "vade_overwrite_output_dir": NO_SWITCH,
     "vade_signal_aware_decay": NO_SWITCH,
     "vade_cooldown": ([-0.1, 1, 1.0, 3, "0.2", NAN, True], ["[0, 1)", "0.2", "vade_sampler='uniform'"]),
     "vade_uniform_share": ([-0.1, 1.1, "0.2", None, True], ["[0, 1]"]),
@@ -330,7 +331,15 @@ def test_every_setting_is_read_from_flags():
     config = parse(
         *("--vade_sampler", "greedy", "--vade_information_gain", "symmetric", "--vade_posterior_init", "rollout"),
         *("--vade_decay_sampled", "0.5", "--vade_decay_unsampled", "1", "--vade_success_reward", "accuracy"),
-        *("--vade_on_mismatch", "join", "--vade_outage_guard", "false", "--vade_preset", "paper"),
+        *(
+            "--vade_on_mismatch",
+            "join",
+            "--vade_outage_guard",
+            "false",
+            "--vade_overwrite_output_dir",
+            "--vade_preset",
+            "paper",
+        ),
         *("--vade_signal_aware_decay", "true", "--vade_cooldown", "0.1", "--vade_uniform_share", "0.25"),
         *("--vade_prior", "learned", "--vade_strata", "task", "--vade_dynamic_sampling", "--vade_max_refills", "4"),
         *("--vade_stratify_by", "source", "--vade_posterior_hub_id", "user/name"),
@@ -346,6 +355,7 @@ def test_every_setting_is_read_from_flags():
     assert (config.vade_decay_sampled, config.vade_decay_unsampled) == (0.5, 1.0)
     assert (config.vade_posterior_init, config.vade_success_reward) == ("rollout", "accuracy")
     assert (config.vade_on_mismatch, config.vade_outage_guard) == ("join", False)
+    assert config.vade_overwrite_output_dir is True
 
 
 def test_arguments_for_another_rule_are_read_as_json_from_a_flag():

@@ -105,6 +105,10 @@ class VADEGRPOConfig(GRPOConfig):
         vade_outage_guard (`bool`, *optional*, defaults to `True`):
             When all verdicts of a generation batch turn against the posterior at once (a judge that is down answers 0
             to everything), keep the counts of before, and put them back when the verdicts return.
+        vade_overwrite_output_dir (`bool`, *optional*, defaults to `False`):
+            Whether a run may replace the one that `output_dir` holds. If `True`, `train` first deletes the checkpoints
+            of that run, its trainer state and its `vade_` files, and the log names them. If `False`, it refuses such a
+            folder. A run that resumes from a checkpoint of the folder deletes nothing.
         vade_posterior_hub_id (`str` or `None`, *optional*):
             Data-set repository on the Hub, `"user/name"` or `"name"`, to which the posterior of every checkpoint is
             published. The token is that of the login or of HF_TOKEN. `None`: it is not published.
@@ -178,6 +182,9 @@ class VADEGRPOConfig(GRPOConfig):
     )
     vade_outage_guard: bool = described(
         True, "Keep the counts of before a reward outage, and put them back when it ends."
+    )
+    vade_overwrite_output_dir: bool = described(
+        False, "Delete the run that output_dir holds when this one starts. Else such a folder is refused."
     )
     vade_posterior_hub_id: str | None = described(
         None, "Data-set repository on the Hub that every checkpoint's posterior is published to."

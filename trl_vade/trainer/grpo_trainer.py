@@ -21,6 +21,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.outcomes import group_outcomes, refuse_infinite, success_column
 
 from .checkpoint.completeness import CheckpointFiles, resolve_checkpoint
+from .checkpoint.output_folder import claim_output_dir
 from .checkpoint.posterior import PosteriorState
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import ResumingTrainer
@@ -76,9 +77,11 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
             trainer.
 
     Raises:
-        ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work.
+        ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work. By
+            `train`, for an `output_dir` that holds another run (see `vade_overwrite_output_dir`).
     """
 
+    _claimed: str | None = None  # the output directory, once this trainer has begun a run in it
     _tag_names = ["trl", "grpo", "vade"]
     _name = "VADE"
     _paper = {
@@ -143,6 +146,9 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)
+        if self._claimed != self.args.output_dir:
+            claim_output_dir(self.args, checkpoint)
+            self._claimed = self.args.output_dir
         if self.selection is not None and is_adaptive(self.args):
             self.selection.describe_rows()
         elif self.selection is not None:
