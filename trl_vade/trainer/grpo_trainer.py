@@ -44,6 +44,7 @@ from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
 from .publishing.run_facts import RunFacts, live_run
+from .run_start import start_run
 from .sampler_choice import make_sampler
 
 
@@ -66,6 +67,9 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     `trl.GRPOTrainer` whose prompts are chosen, on time, by a Thompson sampler over the pass rates of the training rows
     (VADE, arXiv 2511.18902, Algorithm 1).
 
+    Each call of `train` is a run of its own, with a new posterior, unless it resumes. If `train_dataset` was replaced
+    since the call before, the posterior keeps the counts of the rows that stayed.
+
     The arguments are those of `GRPOTrainer`. `args` may be a [`VADEGRPOConfig`], a plain `GRPOConfig` or `None`; VADE's
     defaults apply where its fields are missing.
 
@@ -82,6 +86,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     """
 
     _claimed: str | None = None  # the output directory, once this trainer has begun a run in it
+    _has_begun = False  # whether it has begun a run with its selection
     _tag_names = ["trl", "grpo", "vade"]
     _name = "VADE"
     _paper = {
@@ -113,6 +118,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         refuse_publication(args, chosen_here=declared and on_time)
         self.publication = Publication(args)
         super().__init__(*call.args[1:], **call.kwargs)
+        self._rows = self.train_dataset  # that the selection is of; the user may put another data set in its place
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
@@ -149,12 +155,17 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         if self._claimed != self.args.output_dir:
             claim_output_dir(self.args, checkpoint)
             self._claimed = self.args.output_dir
-        if self.selection is not None and is_adaptive(self.args):
-            self.selection.describe_rows()
-        elif self.selection is not None:
+        if self.selection is not None and not is_adaptive(self.args):
             self.args.ignore_data_skip = False  # skipped tickets cost nothing, and uniform keeps to the stock's epochs
         with self._last_checkpoint.watching(self.args), loading_ahead(self):
             return super().train(checkpoint, *positional, **named)
+
+    @functools.wraps(GRPOTrainer._inner_training_loop)
+    def _inner_training_loop(self, *positional: Any, **named: Any):
+        """Begin a run with its own rows and posterior; a trial of a hyperparameter search has set its seed by now."""
+        call = inspect.signature(GRPOTrainer._inner_training_loop).bind(self, *positional, **named).arguments
+        start_run(self, resumed=call.get("resume_from_checkpoint") is not None, trial=call.get("trial"))
+        return super()._inner_training_loop(*positional, **named)
 
     @functools.wraps(GRPOTrainer._run_epoch)
     def _run_epoch(self, *positional: Any, **named: Any):
