@@ -30,6 +30,7 @@ from .generation.corrections import correct_generation, without_missing_images
 from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior, read_warm_start
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
+from .own_loaders import brings_own_loader
 from .preflight import (
     declares_success,
     drop_overlong,
@@ -77,8 +78,9 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         selection (`OnTimeSelection` or `None`):
             The sampler with its posterior (`trainer.selection.sampler.posterior`) and the running totals. `None` where
             rows have no index or a fixed order (iterable data set, `shuffle_dataset=False`, split or dispatched
-            batches) or success is undeclared: only `vade_sampler="uniform"` accepts these, and is then the stock
-            trainer.
+            batches, a subclass with a sampler or loader of its own) or success is undeclared: only
+            `vade_sampler="uniform"` accepts these, and is then the stock trainer. Else the items of
+            `get_train_dataloader()`, which a subclass's `_prepare_inputs` receives, are numbers that stand in for rows.
 
     Raises:
         ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work. By
@@ -103,21 +105,24 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
 
     @functools.wraps(GRPOTrainer.__init__)  # the signature is the parent's, whatever the installed TRL gives it
     def __init__(self, *positional: Any, **named: Any):
-        call = inspect.signature(GRPOTrainer.__init__).bind(self, *positional, **named)
-        arguments = call.arguments
+        signature = inspect.signature(GRPOTrainer.__init__)
+        # A class between this one and GRPOTrainer may take arguments of its own, and fewer of them by their places.
+        others = {name: named.pop(name) for name in named.keys() - signature.parameters}
+        arguments = signature.bind(self, *positional, **named).arguments
+        del arguments["self"]
         arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
         # TRL adds an environment's own rewards to the names.
         named_later = arguments.get("environment_factory") is not None
         rewards = [] if named_later else reward_names(arguments.get("reward_funcs"))
         declared = named_later or declares_success(args, rewards)
         drop_overlong(arguments, args)
-        on_time = selects_on_time(args, arguments.get("train_dataset"))
+        on_time = selects_on_time(args, arguments.get("train_dataset")) and not brings_own_loader(type(self), args)
         refuse_refills(args, arguments, chosen_here=declared and on_time)
         success = rewards[0] if len(rewards) == 1 else args.vade_success_reward
         self._warm_start = read_warm_start(args, arguments.get("train_dataset"), success_reward=success)
         refuse_publication(args, chosen_here=declared and on_time)
         self.publication = Publication(args)
-        super().__init__(*call.args[1:], **call.kwargs)
+        super().__init__(**arguments, **others)
         self._rows = self.train_dataset  # that the selection is of; the user may put another data set in its place
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)

@@ -122,7 +122,8 @@ def _check_stratify_by(column: str, rows: Dataset) -> None:
 
 STOCK_ONLY = (
     "a stream (IterableDataset), fewer rows than a generation batch takes, shuffle_dataset=False, "
-    "accelerator_config.split_batches or dispatch_batches, or several reward functions without vade_success_reward"
+    "accelerator_config.split_batches or dispatch_batches, a subclass with a sampler or loader of its own, or several "
+    "reward functions without vade_success_reward"
 )
 NOT_REFILLED = {
     "tools": "a completion with tool calls is more than its tokens (what the tools answered, masks, images), and TRL "
