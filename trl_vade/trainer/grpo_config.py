@@ -1,6 +1,5 @@
 """`VADEGRPOConfig`: TRL's `GRPOConfig` and the settings of VADE, refused early when they cannot work."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -201,17 +200,13 @@ class VADEGRPOConfig(GRPOConfig):
 
 
 def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
-    """Return `args` itself if it has VADE's fields, else a copy that has them at their defaults; validated either way.
+    """Set those of VADE's fields that `args` lacks to their defaults, validate all, and return `args`.
 
-    A field can have been set after the configuration was made.
-
-    A plain `GRPOConfig` (or a subclass of the user's own) keeps its class: building a new configuration from it would
-    run `__post_init__` twice, which TRL 1.16 refuses (`generation_batch_size` and `steps_per_generation` both set).
+    A field can have been set after the configuration was made. A plain `GRPOConfig` stays the object and class that
+    it is, as in the stock trainer: what the caller changes in it before training counts.
     """
-    if not isinstance(args, VADEGRPOConfig):
-        args = copy.copy(args)
-        for name, default in VADE_DEFAULTS.items():
-            setattr(args, name, getattr(args, name, default))
+    for name, default in VADE_DEFAULTS.items():
+        setattr(args, name, getattr(args, name, default))
     validate(args)
     return args
 
