@@ -8,7 +8,8 @@
 
 Without `--config`, `--model_name_or_path` and `--dataset_name` it runs `scripts/recipes/quickstart.yaml`: a tiny, real
 Qwen2.5-VL on a data set drawn on the spot. At the end it prints a table and leaves `vade_summary.json` and
-`vade_report.png` in the output directory, beside the model and its posterior.
+`vade_report.png` in the output directory, beside the model and its posterior. `{vade_sampler}` in the name of that
+directory stands for the sampler. A directory that holds another run is refused.
 
 `--plan` reads the model's config.json and no weights, looks at no GPU, and needs no launcher;
 `trl-vade plan` prints the same.
@@ -31,14 +32,20 @@ from trl_vade.cli.training_arguments import (
     read_plan_arguments,
     refuse_plan_in_recipe,
 )
-from trl_vade.errors import ConfigurationError, HubError, VADEError
+from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, HubError, VADEError
 from trl_vade.evaluation.callback import planned
+from trl_vade.trainer.checkpoint.completeness import resolve_checkpoint
+from trl_vade.trainer.checkpoint.output_folder import refuse_another_run
 
 SCRIPTS = Path(__file__).parent
 QUICKSTART = SCRIPTS / "recipes" / "quickstart.yaml"
 
 
 def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
+    training_args.output_dir = training_args.output_dir.replace("{vade_sampler}", training_args.vade_sampler)
+    asked = training_args.resume_from_checkpoint
+    resume = resolve_checkpoint(asked == "true" if asked in ("true", "false") else asked, training_args.output_dir)
+    refuse_another_run(training_args, resume)
     lmms_options = script_args.lmms_options()
     if lmms_options:
         try:
@@ -79,9 +86,8 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
         trainer.add_callback(VADEEvalCallback(trainer, **lmms_options))
 
     # 3. Train. `--resume_from_checkpoint true` goes on from the newest checkpoint, with its posterior.
-    resume = training_args.resume_from_checkpoint
     with suppress(HubError):  # all is saved here; what is not on the Hub is tried again below
-        trainer.train(resume_from_checkpoint=resume == "true" if resume in ("true", "false") else resume)
+        trainer.train(resume_from_checkpoint=resume)
 
     # 4. Keep what was learned: weights, posterior, state.
     with suppress(HubError):
@@ -146,7 +152,7 @@ def run(arguments: list[str]) -> None:
         parsed = TrlParser((VADEScriptArguments, VADEGRPOConfig, ModelConfig)).parse_args_and_config(arguments)
         refuse_plan_in_recipe(parsed[0], plan_args)
         main(*parsed)
-    except ConfigurationError as error:
+    except (CheckpointIncompleteError, ConfigurationError) as error:
         sys.exit(str(error))
 
 

@@ -107,7 +107,7 @@ def _allowed(name: str, value: Any) -> bool:
         return isinstance(value, str) and (value in CHOICES[name] or "/" in value or os.path.exists(value))
     if name in CHOICES:
         return (value is None or isinstance(value, str)) and value in CHOICES[name]
-    if name in ("vade_outage_guard", "vade_dynamic_sampling"):
+    if name in ("vade_outage_guard", "vade_dynamic_sampling", "vade_overwrite_output_dir"):
         return value is True or value is False
     if name == "vade_signal_aware_decay":
         return value is True or value is False or value is None

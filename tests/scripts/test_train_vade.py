@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.support.refusals import refused
-from tests.support.scripts import run
+from tests.support.scripts import run, start
 from trl_vade.testbed import exact_answer_reward
 
 
@@ -69,6 +69,40 @@ def test_a_benchmark_that_cannot_work_is_refused_before_a_model_is_loaded(train_
         train_vade.run([*flags, "--lmms_tasks", "chartqa", "--lmms_steps", "0"])
     with refused(SystemExit, ["mathvistas"], ["mathvista", "chartqa"]):
         train_vade.run([*flags, "--lmms_tasks", "mathvistas", "--plan"])
+
+
+def test_a_checkpoint_to_resume_from_is_looked_for_before_a_model_is_loaded(train_vade, tmp_path, monkeypatch):
+    monkeypatch.setattr(train_vade, "load_splits", None)  # what comes next would call it
+    with refused(SystemExit, [tmp_path], ["resume_from_checkpoint"]):
+        train_vade.run(["--output_dir", str(tmp_path), "--resume_from_checkpoint", "true"])
+
+
+@pytest.mark.slow
+def test_a_quickstart_of_each_sampler_has_a_folder_of_its_own_which_a_second_run_must_not_touch(
+    train_vade, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--max_steps", "2", "--save_steps", "1", "--eval_strategy", "steps", "--eval_steps", "2"]
+    flags += ["--per_device_train_batch_size", "64", "--disable_tqdm", "true", "--eval_on_start", "false"]
+    run("train_vade.py", *flags)
+    run("train_vade.py", *flags, "--vade_sampler", "uniform")
+    for sampler in ("thompson", "uniform"):
+        folder = tmp_path / f"vade-quickstart-{sampler}"
+        assert json.loads((folder / "vade_summary.json").read_text())["sampler"] == sampler
+        assert {path.name for path in folder.glob("checkpoint-*")} == {"checkpoint-1", "checkpoint-2"}
+
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    again = start("train_vade.py", *flags)
+    assert again.returncode == 1
+    assert "Traceback" not in again.stderr
+    assert again.stderr.count("vade-quickstart-thompson holds a run") == 1
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+    # In this process: more of their own would import everything once more.
+    train_vade.run([*flags, "--max_steps", "3", "--resume_from_checkpoint", "true"])
+    assert (tmp_path / "vade-quickstart-thompson" / "checkpoint-3").is_dir()
+    train_vade.run([*flags, "--max_steps", "1", "--vade_overwrite_output_dir"])
+    assert [path.name for path in (tmp_path / "vade-quickstart-thompson").glob("checkpoint-*")] == ["checkpoint-1"]
 
 
 @pytest.mark.slow

@@ -263,9 +263,9 @@ def test_a_resume_repeats_the_run_and_needs_no_source(text_model_path, text_rows
     resumed = VADEGRPOTrainer(text_model_path, says_a_digit, parts, text_rows)
     resumed.train(resume_from_checkpoint=True)
     assert_same_end(resumed, whole)
-    again = VADEGRPOTrainer(text_model_path, says_a_digit, parts, text_rows)
+    anew = {"vade_overwrite_output_dir": True, "output_dir": str(tmp_path / "parts")}
     with refused(SnapshotNotFoundError, names=["source"]):  # begun anew, it needs what is gone
-        again.train()
+        VADEGRPOTrainer("/no/model", says_a_digit, warm_args(**changes | anew), text_rows)
 
 
 def test_a_source_that_is_not_there_is_refused_before_the_model_is_loaded(text_rows, make_args):

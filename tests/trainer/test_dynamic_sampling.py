@@ -411,7 +411,7 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(
 # ------------------------------------------------------------------------------------------- what has a gradient
 
 
-def test_the_weighted_sum_decides_and_not_the_success_signal(text_model_path, text_rows, make_refill_args):
+def test_the_weighted_sum_decides_and_not_the_success_signal(text_model_path, text_rows, make_refill_args, tmp_path):
     def against(completions, **kwargs):
         return [1.0 - reward for reward in alternating(completions)]
 
@@ -419,7 +419,8 @@ def test_the_weighted_sum_decides_and_not_the_success_signal(text_model_path, te
     cancelled, _ = refilled(text_model_path, text_rows, args, [alternating, against])
     assert logged(cancelled, "vade/refills") == [1.0]
     assert logged(cancelled, "vade/effective_gradient_ratio") == [0.0]
-    args = make_refill_args(vade_success_reward="dead", vade_max_refills=1, max_steps=1)
+    other_folder = {"output_dir": str(tmp_path / "other")}
+    args = make_refill_args(vade_success_reward="dead", vade_max_refills=1, max_steps=1, **other_folder)
     other, _ = refilled(text_model_path, text_rows, args, [alternating, dead])
     assert logged(other, "vade/refills") == [0.0]
     assert logged(other, "vade/effective_gradient_ratio") == [1.0]
@@ -465,14 +466,18 @@ def test_a_group_whose_completions_with_an_advantage_are_masked_has_no_gradient(
     assert groups_with_gradient(rewards, np.ones(1), trained=trained).tolist() == [expected]
 
 
-def test_truncated_completions_give_no_gradient_where_they_are_masked(text_model_path, text_rows, make_refill_args):
+def test_truncated_completions_give_no_gradient_where_they_are_masked(
+    text_model_path, text_rows, make_refill_args, tmp_path
+):
     endless = {"generation_kwargs": {"suppress_tokens": [0, 2]}, "vade_max_refills": 1, "max_steps": 1}
     args = make_refill_args(mask_truncated_completions=True, **endless)
     masked, _ = refilled(text_model_path, text_rows, args, alternating)
     assert logged(masked, "vade/refills") == [1.0]
-    plain, _ = refilled(text_model_path, text_rows, make_refill_args(**endless), alternating)
+    args = make_refill_args(output_dir=str(tmp_path / "plain"), **endless)
+    plain, _ = refilled(text_model_path, text_rows, args, alternating)
     assert logged(plain, "vade/refills") == [0.0]
-    args = make_refill_args(mask_truncated_completions=True, max_completion_length=24, max_steps=2)
+    changes = {"max_completion_length": 24, "max_steps": 2, "output_dir": str(tmp_path / "ended")}
+    args = make_refill_args(mask_truncated_completions=True, **changes)
     ended, trained = refilled(text_model_path, text_rows, args, alternating)
     assert max(logged(ended, "completions/clipped_ratio")) < 0.9
     for batch in trained.batches:

@@ -136,6 +136,7 @@ REFUSED = {
     "vade_decay_unsampled": ([-0.1, 1.001, None], ["[0, 1]", "0.2", "0.999"]),
     "vade_outage_guard": NO_SWITCH,
     "vade_dynamic_sampling": NO_SWITCH,
+    "vade_overwrite_output_dir": NO_SWITCH,
     "vade_signal_aware_decay": NO_SWITCH,
     "vade_cooldown": ([-0.1, 1, 1.0, 3, "0.2", NAN, True], ["[0, 1)", "0.2", "vade_sampler='uniform'"]),
     "vade_uniform_share": ([-0.1, 1.1, "0.2", None, True], ["[0, 1]"]),
@@ -316,8 +317,15 @@ def test_batches_that_are_explicitly_not_split_or_dispatched_are_accepted(make_a
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("none", None), ("None", None), ("null", None), ("0.7", 0.7), ("1", 1.0), ("1e-3", 0.001), ("-1", -1.0)]
-    + [("auto", "auto"), ("Spread", "spread")],
+    [
+        ("none", None),
+        ("None", None),
+        ("null", None),
+        ("0.7", 0.7),
+        ("1", 1.0),
+        ("-1e-3", -0.001),
+        ("Spread", "spread"),
+    ],
 )
 def test_the_threshold_is_read_from_a_flag(text, value):
     config = parse(f"--vade_success_threshold={text}")
@@ -336,7 +344,15 @@ def test_every_setting_is_read_from_flags():
     config = parse(
         *("--vade_sampler", "greedy", "--vade_information_gain", "symmetric", "--vade_posterior_init", "rollout"),
         *("--vade_decay_sampled", "0.5", "--vade_decay_unsampled", "1", "--vade_success_reward", "accuracy"),
-        *("--vade_on_mismatch", "join", "--vade_outage_guard", "false", "--vade_preset", "paper"),
+        *(
+            "--vade_on_mismatch",
+            "join",
+            "--vade_outage_guard",
+            "false",
+            "--vade_overwrite_output_dir",
+            "--vade_preset",
+            "paper",
+        ),
         *("--vade_signal_aware_decay", "true", "--vade_cooldown", "0.1", "--vade_uniform_share", "0.25"),
         *("--vade_prior", "learned", "--vade_strata", "task", "--vade_dynamic_sampling", "--vade_max_refills", "4"),
         *("--vade_stratify_by", "source", "--vade_posterior_hub_id", "user/name"),
@@ -352,6 +368,7 @@ def test_every_setting_is_read_from_flags():
     assert (config.vade_decay_sampled, config.vade_decay_unsampled) == (0.5, 1.0)
     assert (config.vade_posterior_init, config.vade_success_reward) == ("rollout", "accuracy")
     assert (config.vade_on_mismatch, config.vade_outage_guard) == ("join", False)
+    assert config.vade_overwrite_output_dir is True
 
 
 def test_arguments_for_another_rule_are_read_as_json_from_a_flag():
@@ -391,13 +408,12 @@ def test_a_flag_goes_before_the_value_of_the_recipe(tmp_path):
 # --------------------------------------------------------------------------------------------- a plain GRPOConfig
 
 
-def test_a_plain_config_gets_the_defaults_in_a_copy_and_stays_what_it_was(make_args):
+def test_a_plain_config_gets_the_defaults_and_is_otherwise_as_it_was(make_args):
     plain = make_args(GRPOConfig)
     before = dict(vars(plain))
     ours = with_vade_defaults(plain)
-    assert ours is not plain
+    assert ours is plain
     assert type(ours) is GRPOConfig
-    assert vars(plain) == before
     assert (ours.vade_sampler, ours.vade_decay_sampled, ours.vade_success_threshold) == ("thompson", 0.2, "auto")
     assert {name: value for name, value in vars(ours).items() if not name.startswith("vade_")} == before
 

@@ -131,13 +131,31 @@ def test_uniform_on_an_iterable_data_set_is_the_stock_trainer(text_model_path, t
 # ------------------------------------------------------------------------------------------------------- drop-in
 
 
-def test_a_plain_config_gets_the_defaults_of_vade_and_stays_what_it_was(text_model_path, text_rows, make_args):
+def test_a_plain_config_gets_the_defaults_of_vade_and_is_the_trainers_own(text_model_path, text_rows, make_args):
     args = make_args(GRPOConfig, max_steps=2)
-    trainer = train(text_model_path, text_rows, args)
-    assert trainer.args.vade_sampler == "thompson"
-    assert type(trainer.args) is GRPOConfig
-    assert not hasattr(args, "vade_sampler")
-    assert trainer.selection.sampler.posterior.step == 2
+    before = args.to_dict()
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    assert trainer.args is args
+    assert type(args) is GRPOConfig
+    assert args.vade_sampler == "thompson"
+    args.max_steps = 4  # as in stock, what is changed before training counts
+    trainer.train()
+    assert trainer.selection.sampler.posterior.step == 4
+    trainer.save_model()
+    assert torch.load(f"{args.output_dir}/training_args.bin", weights_only=False).vade_sampler == "thompson"
+    assert args.to_dict() == before | {"max_steps": 4}
+
+
+def test_a_plain_config_serves_two_trainers_and_a_stock_one_after_them(
+    text_model_path, text_rows, make_args, tmp_path
+):
+    args = make_args(GRPOConfig, max_steps=2)
+    for number in range(2):
+        args.output_dir = str(tmp_path / str(number))
+        assert train(text_model_path, text_rows, args).selection.sampler.posterior.step == 2
+    shared = train(text_model_path, text_rows, args, trainer_class=GRPOTrainer)
+    own = train(text_model_path, text_rows, make_args(GRPOConfig, max_steps=2), trainer_class=GRPOTrainer)
+    assert_equal_weights(weights(shared), weights(own))
 
 
 def test_without_args_the_trainer_makes_its_own(text_model_path, text_rows, tmp_path, monkeypatch):

@@ -112,7 +112,7 @@ def report(
 
     \b
     Example:
-      trl-vade report vade-quickstart
+      trl-vade report vade-quickstart-thompson
     """
     from trl_vade.selection.report.summary import REPORT_FILE, SUMMARY_FILE, summary_rows, write_report
 

@@ -123,7 +123,7 @@ def _validate_own(args: GRPOConfig) -> None:
             raise ConfigurationError(
                 f"vade_{name}={abbreviated(value)} is no name. Set it to the name of the {meaning}, or to None."
             )
-    for name in ("outage_guard", "signal_aware_decay", "dynamic_sampling"):
+    for name in ("outage_guard", "signal_aware_decay", "dynamic_sampling", "overwrite_output_dir"):
         if not isinstance(setting(args, name), bool):
             raise ConfigurationError(
                 f"vade_{name}={abbreviated(setting(args, name))} is neither True nor False; a text such as 'false' "

@@ -1,6 +1,5 @@
 """`VADEGRPOConfig`: TRL's `GRPOConfig` and the settings of VADE, refused early when they cannot work."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -113,6 +112,10 @@ class VADEGRPOConfig(GRPOConfig):
         vade_outage_guard (`bool`, *optional*, defaults to `True`):
             When all verdicts of a generation batch turn against the posterior at once (a judge that is down answers 0
             to everything), keep the counts of before, and put them back when the verdicts return.
+        vade_overwrite_output_dir (`bool`, *optional*, defaults to `False`):
+            Whether a run may replace the one that `output_dir` holds. If `True`, `train` first deletes the checkpoints
+            of that run, its trainer state and its `vade_` files, and the log names them. If `False`, it refuses such a
+            folder. A run that resumes from a checkpoint of the folder deletes nothing.
         vade_posterior_hub_id (`str` or `None`, *optional*):
             Data-set repository on the Hub, `"user/name"` or `"name"`, to which the posterior of every checkpoint is
             published. The token is that of the login or of HF_TOKEN. `None`: it is not published.
@@ -192,6 +195,9 @@ class VADEGRPOConfig(GRPOConfig):
     vade_outage_guard: bool = described(
         True, "Keep the counts of before a reward outage, and put them back when it ends."
     )
+    vade_overwrite_output_dir: bool = described(
+        False, "Delete the run that output_dir holds when this one starts. Else such a folder is refused."
+    )
     vade_posterior_hub_id: str | None = described(
         None, "Data-set repository on the Hub that every checkpoint's posterior is published to."
     )
@@ -207,17 +213,13 @@ class VADEGRPOConfig(GRPOConfig):
 
 
 def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
-    """Return `args` itself if it has VADE's fields, else a copy that has them at their defaults; validated either way.
+    """Set those of VADE's fields that `args` lacks to their defaults, validate all, and return `args`.
 
-    A field can have been set after the configuration was made.
-
-    A plain `GRPOConfig` (or a subclass of the user's own) keeps its class: building a new configuration from it would
-    run `__post_init__` twice, which TRL 1.16 refuses (`generation_batch_size` and `steps_per_generation` both set).
+    A field can have been set after the configuration was made. A plain `GRPOConfig` stays the object and class that
+    it is, as in the stock trainer: what the caller changes in it before training counts.
     """
-    if not isinstance(args, VADEGRPOConfig):
-        args = copy.copy(args)
-        for name, default in VADE_DEFAULTS.items():
-            setattr(args, name, getattr(args, name, default))
+    for name, default in VADE_DEFAULTS.items():
+        setattr(args, name, getattr(args, name, default))
     validate(args)
     return args
 

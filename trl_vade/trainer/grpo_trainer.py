@@ -20,6 +20,7 @@ from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 
 from .checkpoint.completeness import CheckpointFiles, resolve_checkpoint
+from .checkpoint.output_folder import claim_output_dir
 from .checkpoint.posterior import PosteriorState
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import ResumingTrainer
@@ -28,6 +29,7 @@ from .generation.corrections import correct_generation, without_missing_images
 from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior, read_warm_start
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
+from .own_loaders import brings_own_loader
 from .preflight import (
     drop_overlong,
     refuse_publication,
@@ -41,6 +43,7 @@ from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
 from .publishing.run_facts import RunFacts, live_run
+from .run_start import start_run
 from .sampler_choice import make_sampler, make_signal
 
 
@@ -63,6 +66,9 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     `trl.GRPOTrainer` whose prompts are chosen, on time, by a Thompson sampler over the pass rates of the training rows
     (VADE, arXiv 2511.18902, Algorithm 1).
 
+    Each call of `train` is a run of its own, with a new posterior, unless it resumes. If `train_dataset` was replaced
+    since the call before, the posterior keeps the counts of the rows that stayed.
+
     The arguments are those of `GRPOTrainer`. `args` may be a [`VADEGRPOConfig`], a plain `GRPOConfig` or `None`; VADE's
     defaults apply where its fields are missing.
 
@@ -70,12 +76,17 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         selection (`OnTimeSelection` or `None`):
             The sampler with its posterior (`trainer.selection.sampler.posterior`) and the running totals. `None` where
             rows have no index or a fixed order (iterable data set, `shuffle_dataset=False`, split or dispatched
-            batches): only `vade_sampler="uniform"` accepts these, and is then the stock trainer.
+            batches, a subclass with a sampler or loader of its own): only `vade_sampler="uniform"` accepts these, and is
+            then the stock trainer. Else the items of `get_train_dataloader()`, which a subclass's `_prepare_inputs`
+            receives, are numbers that stand in for rows.
 
     Raises:
-        ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work.
+        ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work. By
+            `train`, for an `output_dir` that holds another run (see `vade_overwrite_output_dir`).
     """
 
+    _claimed: str | None = None  # the output directory, once this trainer has begun a run in it
+    _has_begun = False  # whether it has begun a run with its selection
     _tag_names = ["trl", "grpo", "vade"]
     _name = "VADE"
     _paper = {
@@ -92,18 +103,22 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
 
     @functools.wraps(GRPOTrainer.__init__)  # the signature is the parent's, whatever the installed TRL gives it
     def __init__(self, *positional: Any, **named: Any):
-        call = inspect.signature(GRPOTrainer.__init__).bind(self, *positional, **named)
-        arguments = call.arguments
+        signature = inspect.signature(GRPOTrainer.__init__)
+        # A class between this one and GRPOTrainer may take arguments of its own, and fewer of them by their places.
+        others = {name: named.pop(name) for name in named.keys() - signature.parameters}
+        arguments = signature.bind(self, *positional, **named).arguments
+        del arguments["self"]
         arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
         names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
         success = make_signal(args, names).facts["success_reward"] if names else None
         drop_overlong(arguments, args)
-        on_time = selects_on_time(args, arguments.get("train_dataset"))
+        on_time = selects_on_time(args, arguments.get("train_dataset")) and not brings_own_loader(type(self), args)
         refuse_refills(args, arguments, chosen_here=on_time)
         self._warm_start = read_warm_start(args, arguments.get("train_dataset"), success_reward=success)
         refuse_publication(args, chosen_here=on_time)
         self.publication = Publication(args)
-        super().__init__(*call.args[1:], **call.kwargs)
+        super().__init__(**arguments, **others)
+        self._rows = self.train_dataset  # that the selection is of; the user may put another data set in its place
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
@@ -137,12 +152,20 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)
-        if self.selection is not None and is_adaptive(self.args):
-            self.selection.describe_rows()
-        elif self.selection is not None:
+        if self._claimed != self.args.output_dir:
+            claim_output_dir(self.args, checkpoint)
+            self._claimed = self.args.output_dir
+        if self.selection is not None and not is_adaptive(self.args):
             self.args.ignore_data_skip = False  # skipped tickets cost nothing, and uniform keeps to the stock's epochs
         with self._last_checkpoint.watching(self.args), loading_ahead(self):
             return super().train(checkpoint, *positional, **named)
+
+    @functools.wraps(GRPOTrainer._inner_training_loop)
+    def _inner_training_loop(self, *positional: Any, **named: Any):
+        """Begin a run with its own rows and posterior; a trial of a hyperparameter search has set its seed by now."""
+        call = inspect.signature(GRPOTrainer._inner_training_loop).bind(self, *positional, **named).arguments
+        start_run(self, resumed=call.get("resume_from_checkpoint") is not None, trial=call.get("trial"))
+        return super()._inner_training_loop(*positional, **named)
 
     @functools.wraps(GRPOTrainer._run_epoch)
     def _run_epoch(self, *positional: Any, **named: Any):

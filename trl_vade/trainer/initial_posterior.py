@@ -120,7 +120,8 @@ def _keys(args: GRPOConfig, dataset: Dataset) -> NDArray[np.int64]:
 
 def _may_resume(args: GRPOConfig) -> bool:
     asked = str(args.resume_from_checkpoint).lower() not in ("none", "false")
-    return asked or (Path(args.output_dir).is_dir() and get_last_checkpoint(args.output_dir) is not None)
+    kept = Path(args.output_dir).is_dir() and not args.vade_overwrite_output_dir
+    return asked or (kept and get_last_checkpoint(args.output_dir) is not None)
 
 
 def initialise_posterior(trainer: Any) -> None:

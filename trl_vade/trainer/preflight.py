@@ -114,8 +114,8 @@ def _check_stratify_by(column: str, rows: Dataset) -> None:
 
 
 STOCK_ONLY = (
-    "a stream (IterableDataset), fewer rows than a generation batch takes, shuffle_dataset=False, or "
-    "accelerator_config.split_batches or dispatch_batches"
+    "a stream (IterableDataset), fewer rows than a generation batch takes, shuffle_dataset=False, "
+    "accelerator_config.split_batches or dispatch_batches, or a subclass with a sampler or loader of its own"
 )
 NOT_REFILLED = {
     "tools": "a completion with tool calls is more than its tokens (what the tools answered, masks, images), and TRL "

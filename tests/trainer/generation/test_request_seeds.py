@@ -127,7 +127,8 @@ def test_no_refill_is_drawn_with_the_noise_of_another_round_and_none_is_drawn_tw
 
 
 def test_another_seed_of_the_run_asks_for_other_samples_of_the_same_rows(start_on_server):
-    first, again, second = (start_on_server(max_steps=1, seed=seed, **STOCK) for seed in (3, 3, 4))
+    runs = enumerate((3, 3, 4))
+    first, again, second = (start_on_server(f"run {i}", max_steps=1, seed=seed, **STOCK) for i, seed in runs)
     for trainer in (first, again, second):
         trainer.train()
     assert first.seen == again.seen

@@ -75,7 +75,7 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
                 f"its name out of {CheckpointFiles.__name__} in {TRAINER_STATE_NAME}."
             )
         return str(asked)
-    candidates = complete or [p for p in _checkpoints(output_dir) if missing_part(p, but_for=_OWN_FILES) is None]
+    candidates = complete or [p for p in checkpoints(output_dir) if missing_part(p, but_for=_OWN_FILES) is None]
     downloaded = Path(output_dir) / LAST_CHECKPOINT
     if missing_part(downloaded, but_for=_OWN_FILES) is None:
         candidates = [downloaded, *candidates]
@@ -85,7 +85,7 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
             "resume_from_checkpoint, or name the output_dir of the run that is to go on."
         )
     chosen = max(candidates, key=_step)
-    for path in _checkpoints(output_dir):
+    for path in checkpoints(output_dir):
         if _step(path) > _step(chosen):
             logger.warning(
                 f"{path} is left out: {missing_part(path)}, so the run was stopped while it wrote it, or the file "
@@ -94,9 +94,15 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
     return str(chosen)
 
 
+def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
+    """Return the checkpoint folders of a run, complete or not, in the order of their steps."""
+    folders = Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+    return sorted((path for path in folders if path.is_dir() and _step(path) >= 0), key=_step)
+
+
 def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
-    """The complete checkpoints of a run, in the order of their steps."""
-    return [path for path in _checkpoints(output_dir) if missing_part(path) is None]
+    """Return those of `checkpoints` that are complete."""
+    return [path for path in checkpoints(output_dir) if missing_part(path) is None]
 
 
 @contextmanager
@@ -166,11 +172,6 @@ def missing_part(checkpoint: Path, *, but_for: str | None = None) -> str | None:
             if path.stat().st_size != size:
                 return f"{name} in it has {path.stat().st_size} bytes, and had {size} when it was saved"
     return None
-
-
-def _checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
-    folders = Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
-    return sorted((path for path in folders if path.is_dir() and _step(path) >= 0), key=_step)
 
 
 def _step(path: Path) -> int:

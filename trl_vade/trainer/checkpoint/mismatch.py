@@ -36,38 +36,31 @@ def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
 
 def resume_joined(trainer: Any, snapshot: Snapshot, reason: SnapshotError) -> None:
     """Go on with the counts of the rows that are in both data sets."""
+    trainer.selection.feedback.adopt_signal(snapshot.metadata)
     signal = trainer.selection.feedback.signal.facts
     if any(snapshot.metadata.get(name) != signal[name] for name in signal):
         raise SnapshotMismatchError(
             f"{reason} vade_on_mismatch='join' cannot mend this: pass rates under another success signal are no "
             "evidence for this one. Set vade_on_mismatch='reset' to start the posterior again."
         ) from reason
-    selection = trainer._make_selection()
-    selection.feedback.adopt_signal(snapshot.metadata)
-    keys = selection.sample_keys[0]
     try:
-        state, num_found = joined_state(snapshot, selection.sampler.state_dict(), keys)
+        num_found = join(trainer, snapshot)
     except SnapshotMismatchError as error:
         raise SnapshotMismatchError(
             f"{reason} vade_on_mismatch='join' cannot mend this: {error} Set vade_on_mismatch='reset' to start the "
             "posterior again."
         ) from error
-    selection.sampler.load_state_dict(state)
-    _begin_anew(trainer, selection)
-    run = snapshot.metadata["run"]
-    if run["outage"].get("streak"):
-        logger.warning("The checkpoint was saved during a reward outage: the joined counts are those of the outage.")
-    selection.feedback.load_state_dict(run | {"outage": {}})
+    num_rows = len(trainer.train_dataset)
     logger.warning(
         f"vade_on_mismatch='join': {reason} Going on with the counts of {num_found} of the {len(snapshot.sample_key)} "
-        f"rows that were scored there; the other {len(keys) - num_found} of the {len(keys)} rows here start from the "
+        f"rows that were scored there; the other {num_rows - num_found} of the {num_rows} rows here start from the "
         "prior. The next generation batch is chosen anew, so this run does not repeat the one that was stopped."
     )
 
 
 def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: SnapshotError) -> None:
     """Go on with the weights alone."""
-    _begin_anew(trainer, trainer._make_selection())
+    begin_anew(trainer, trainer._make_selection())
     logger.warning(
         f"vade_on_mismatch='reset': {reason} The posterior starts again, as vade_posterior_init says "
         f"({trainer.args.vade_posterior_init}), for all {len(trainer.train_dataset)} rows, and the rollouts are "
@@ -75,9 +68,26 @@ def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: Snapsh
     )
 
 
-def _begin_anew(trainer: Any, selection: Any) -> None:
-    """Choose a generation batch at the next step, and keep the log of the choices so far under another name."""
-    trainer.selection, trainer._step, trainer._buffered_inputs = selection, 0, None
+def join(trainer: Any, snapshot: Snapshot) -> int:
+    """Begin anew with the counts and totals of `snapshot`, and return the number of its rows that are here.
+
+    Raises:
+        SnapshotMismatchError, SnapshotCorruptError: as `joined_state`; the trainer is as it was.
+    """
+    selection, run = trainer._make_selection(), snapshot.metadata["run"]
+    selection.feedback.adopt_signal(snapshot.metadata)
+    state, num_found = joined_state(snapshot, selection.sampler.state_dict(), selection.sample_keys[0])
+    selection.sampler.load_state_dict(state)
+    begin_anew(trainer, selection)
+    if run["outage"].get("streak"):
+        logger.warning("The counts are of a moment within a reward outage, so they are those of the outage.")
+    selection.feedback.load_state_dict(run | {"outage": {}})
+    return num_found
+
+
+def begin_anew(trainer: Any, selection: Any) -> None:
+    """Let `trainer` choose by `selection`, and keep the log of the choices so far under another name."""
+    trainer.selection = selection
     if trainer.accelerator.is_main_process:
         kept = selection.feedback.log.set_aside()
         if kept:

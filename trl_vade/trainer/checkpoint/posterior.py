@@ -96,6 +96,7 @@ def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
                 f"{error} Or set vade_on_mismatch: {join}'reset' starts the posterior again; the weights and the "
                 "optimiser come from the checkpoint in any case."
             ) from error
+        trainer._step, trainer._buffered_inputs = 0, None  # the next step generates
     else:
         _load_generation_batch(trainer, checkpoint, digests)
 

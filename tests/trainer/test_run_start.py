@@ -1,0 +1,225 @@
+"""What each `train()` begins with: the rows that the trainer has by then, and a posterior that is about this run."""
+
+from types import SimpleNamespace
+
+import pytest
+from transformers.trainer_utils import HPSearchBackend
+from trl import GRPOConfig, GRPOTrainer
+
+from tests.support.refusals import refused
+from tests.support.rows import numbered_rows
+from tests.support.runs import assert_equal_weights, says_a_digit, weights
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.errors import ConfigurationError
+from trl_vade.selection.log import SelectionLog
+
+
+class Asked:
+    """`says_a_digit`, and the ids of the rows that it was asked about, of each generation batch."""
+
+    __name__ = "says_a_digit"
+
+    def __init__(self):
+        self.batches = []
+
+    def __call__(self, completions, limit, id, **kwargs):
+        self.batches.append(id[::4])
+        return says_a_digit(completions, limit)
+
+    @property
+    def rows(self):
+        return {int(name.removeprefix("row-")) for batch in self.batches for name in batch}
+
+
+@pytest.fixture
+def begin(text_model_path, text_rows, make_args):
+    """A function that returns a trainer on 24 rows, and the rows that it is asked about."""
+
+    def make(sampler="thompson", **changes):
+        asked, stock = Asked(), sampler == "stock"
+        args = make_args(GRPOConfig) if stock else make_args(VADEGRPOConfig, vade_sampler=sampler, **changes)
+        return (GRPOTrainer if stock else VADEGRPOTrainer)(text_model_path, asked, args, text_rows), asked
+
+    return make
+
+
+def counts(trainer):
+    posterior = trainer.selection.sampler.posterior
+    return posterior.alpha.tolist(), posterior.beta.tolist(), posterior.visits.tolist()
+
+
+# --------------------------------------------------------------------------------------------------- other rows
+
+
+@pytest.mark.parametrize("sampler", ["stock", "uniform", "thompson"])
+def test_rows_that_are_put_in_place_before_training_are_those_that_are_trained_on(begin, text_rows, sampler):
+    trainer, asked = begin(sampler)
+    trainer.train_dataset = text_rows.select(range(12, 24))
+    trainer.train()
+    assert asked.rows <= set(range(12, 24))
+    assert sum(map(len, asked.batches)) == 24
+
+
+def test_uniform_takes_replaced_rows_as_the_stock_trainer_does(begin, text_rows):
+    runs = []
+    for sampler in ("stock", "uniform"):
+        trainer, asked = begin(sampler)
+        for rows in (range(12, 24), range(4, 16), range(4, 16)):
+            trainer.train_dataset = text_rows.select(rows)
+            trainer.train()
+        runs.append((asked.batches, weights(trainer)))
+    assert runs[0][0] == runs[1][0]
+    assert_equal_weights(runs[0][1], runs[1][1])
+
+
+@pytest.mark.parametrize("sampler", ["thompson", "mopps", "uniform"])
+def test_rows_that_stay_keep_their_counts_and_the_log_says_how_many(begin, text_rows, caplog, sampler):
+    trainer, asked = begin(sampler, vade_decay_unsampled=1.0)
+    trainer.train()
+    before, rollouts = trainer.selection.sampler.posterior, trainer.selection.feedback.rollouts
+    stay = [row for row in range(8, 24) if before.visits[row]]
+    trainer.train_dataset = text_rows.select(range(23, 7, -1))
+    trainer.args.max_steps = 1
+    trainer.train()
+    after = trainer.selection.sampler.posterior
+    rested = [row for row in range(8, 24) if f"row-{row}" not in asked.batches[-1]]
+    assert [after.alpha[23 - row] for row in rested] == [before.alpha[row] for row in rested]
+    assert [after.visits[23 - row] for row in rested] == [before.visits[row] for row in rested]
+    assert trainer.selection.feedback.rollouts == rollouts + 16
+    assert f"{len(stay)} of the" in caplog.text
+
+
+def test_rows_of_another_kind_start_from_the_prior(begin):
+    trainer, _ = begin()
+    trainer.train()
+    trainer.train_dataset = numbered_rows(12, limit=lambda i: i).map(lambda row: {"id": "other-" + row["id"]})
+    trainer.args.max_steps = 1
+    trainer.train()
+    assert trainer.selection.sampler.posterior.step == 1
+
+
+def test_replaced_rows_are_looked_at_as_those_of_the_beginning(begin, text_rows):
+    trainer, _ = begin()
+    trainer.train_dataset = text_rows.select(range(3))
+    with refused(ConfigurationError, ["train_dataset", "3 rows"], ["per_device_train_batch_size"]):
+        trainer.train()
+    trainer.train_dataset = text_rows.to_iterable_dataset()
+    with refused(ConfigurationError, ["train_dataset", "IterableDataset"]):
+        trainer.train()
+
+
+def test_uniform_refuses_to_become_the_stock_trainer_on_the_way(begin, text_rows):
+    trainer, _ = begin("uniform")
+    trainer.train_dataset = text_rows.to_iterable_dataset()
+    with refused(ConfigurationError, ["train_dataset", "IterableDataset"], ["VADEGRPOTrainer"]):
+        trainer.train()
+
+
+def test_the_columns_of_replaced_rows_are_looked_at_too(begin, text_rows):
+    trainer, _ = begin(vade_strata="limit", vade_prior="learned")
+    trainer.train_dataset = text_rows.remove_columns("limit")
+    with refused(ConfigurationError, ["vade_strata='limit'"], ["None"]):
+        trainer.train()
+
+
+def test_replaced_rows_that_are_too_long_are_dropped(begin, text_rows):
+    trainer, asked = begin(vade_max_prompt_length=40)
+    long = [{"role": "user", "content": "say a digit " * 30}]
+    trainer.train_dataset = text_rows.map(
+        lambda row, number: {"prompt": long if number < 8 else row["prompt"]}, with_indices=True
+    )
+    trainer.train()
+    assert len(trainer.train_dataset) == 16
+    assert not asked.rows & set(range(8))
+
+
+def test_a_resume_on_replaced_rows_is_a_mismatch(begin, text_rows):
+    trainer, _ = begin(save_strategy="steps", save_steps=1, max_steps=2)
+    trainer.train()
+    trainer.train_dataset = text_rows.select(range(12))
+    with refused(ValueError, ["24 training rows", "12"], ["vade_on_mismatch", "join"]):
+        trainer.train(resume_from_checkpoint=True)
+
+
+# ------------------------------------------------------------------------------------------------- another train()
+
+
+def test_two_trainings_in_a_row_are_those_of_the_stock_trainer(begin):
+    runs = []
+    for sampler in ("stock", "uniform"):
+        trainer, asked = begin(sampler)
+        for steps in (4, 8):
+            trainer.args.max_steps = steps
+            trainer.train()
+        runs.append((asked.batches, weights(trainer)))
+    assert runs[0][0] == runs[1][0]
+    assert_equal_weights(runs[0][1], runs[1][1])
+
+
+def test_another_training_on_the_same_rows_begins_anew_and_keeps_the_log_of_the_first(begin):
+    trainer, asked = begin()
+    trainer.train()
+    log = SelectionLog(trainer.args.output_dir)
+    first = log.read()
+    trainer.args.max_steps = 2
+    trainer.train()
+    assert asked.batches[6] == asked.batches[0]  # nothing is known, so the first draw is the same one
+    assert trainer.selection.sampler.posterior.step == 2
+    assert trainer.selection.feedback.rollouts == 2 * 16
+    assert [line["step"] for line in log.read()] == [1, 2]
+    [kept] = log.path.parent.glob("vade_selection_until_*.jsonl")
+    log.path = kept
+    assert log.read() == first
+
+
+def test_a_resume_in_the_same_trainer_goes_on(begin):
+    trainer, _ = begin(save_strategy="steps", save_steps=1, max_steps=2)
+    trainer.train()
+    trainer.args.max_steps = 3
+    trainer.train(resume_from_checkpoint=True)
+    assert trainer.selection.sampler.posterior.step == 3
+    assert len(trainer.selection.feedback.log.read()) == 3
+
+
+@pytest.fixture
+def try_seeds(begin, monkeypatch):
+    """A function that runs a trial for each seed, as `run_hp_search_optuna` of transformers 5.23 calls the trainer.
+
+    It returns the trainer, the rows of all generation batches, and the weights at the end of each trial.
+    """
+    monkeypatch.setattr("transformers.integrations.hp_params", lambda trial: trial.params)  # it asks for optuna
+
+    def run(sampler, *seeds):
+        trainer, asked = begin(sampler)
+        model, first = trainer.model, weights(trainer)
+        trainer.model_init = lambda: model.load_state_dict(first) and model  # TRL has changed its forward
+        trainer.hp_search_backend, trainer.hp_name, ends = HPSearchBackend.OPTUNA, None, []
+        trainer.hp_space = lambda trial: trial.params
+        for number, seed in enumerate(seeds):
+            trainer.train(trial=SimpleNamespace(number=number, params={"seed": seed}))
+            ends.append(weights(trainer))
+        return trainer, asked.batches, ends
+
+    return run
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "thompson"])
+def test_the_trials_of_a_hyperparameter_search_can_be_compared(try_seeds, sampler):
+    trainer, batches, ends = try_seeds(sampler, 3, 3, 5)
+    assert batches[:6] == batches[6:12]
+    assert batches[:6] != batches[12:]
+    assert_equal_weights(ends[0], ends[1])
+    assert trainer.selection.sampler.posterior.step == 6
+    assert len(list(trainer.selection.feedback.log.path.parent.glob("*_until_*"))) == 2
+    if sampler == "uniform":
+        _, stock, theirs = try_seeds("stock", 3, 3, 5)
+        assert batches == stock
+        for mine, other in zip(ends, theirs, strict=True):
+            assert_equal_weights(mine, other)
+
+
+def test_a_first_trial_has_the_seed_of_its_trial(try_seeds, begin):
+    _, batches, _ = try_seeds("uniform", 5)
+    trainer, asked = begin("uniform", seed=5, vade_overwrite_output_dir=True)
+    trainer.train()
+    assert batches == asked.batches
