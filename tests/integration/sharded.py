@@ -54,6 +54,9 @@ args = VADEGRPOConfig(
     max_steps=4,
     num_iterations=2,  # so that checkpoint-3 lies inside a generation batch
     learning_rate=1e-2,
+    beta=0.5,
+    sync_ref_model=True,
+    ref_model_sync_steps=3,
     use_cpu=True,
     logging_steps=1,
     save_strategy="steps",
@@ -83,6 +86,7 @@ with open(f"{output_dir}/rank-{PartialState().process_index}.json", "w") as file
             "rollouts": trainer.selection.feedback.rollouts,
             "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
             "loss": [e["loss"] for e in trainer.state.log_history if "loss" in e],
+            "kl": [e["kl"] for e in trainer.state.log_history if "kl" in e],
         },
         file,
     )

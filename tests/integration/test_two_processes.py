@@ -14,6 +14,7 @@ from tests.support.loopback_hub import client_environment
 from trl_vade import load_snapshot
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.checkpoint.reference_model import REFERENCE_FILE
 
 pytestmark = pytest.mark.slow
 
@@ -70,16 +71,20 @@ def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(vision_
     assert any(left != right for left, right in zip(*has_images, strict=True))
 
 
-@pytest.mark.parametrize(("scenario", "inside"), [("default", False), ("iterations", True)])
+@pytest.mark.parametrize(("scenario", "inside"), [("default", False), ("iterations", True), ("synced", False)])
 def test_two_processes_resume_bit_for_bit(text_model_path, tmp_path, scenario, inside):
     whole = run(text_model_path, tmp_path, scenario)
     lines = SelectionLog(tmp_path).read()
+    reference = tmp_path / "checkpoint-6" / REFERENCE_FILE
+    synced = reference.read_bytes() if scenario == "synced" else None
     assert len(list((tmp_path / "checkpoint-3").glob("vade_generation_batch_*"))) == (2 if inside else 0)
     resumed = run(text_model_path, tmp_path, scenario, "3")
     assert SelectionLog(tmp_path).read() == lines
     for mine, theirs in zip(resumed, whole, strict=True):
-        for name in ("alpha", "visits", "weights", "rollouts"):
+        for name in ("alpha", "visits", "weights", "reference", "rollouts"):
             assert mine[name] == theirs[name]
+    if synced:
+        assert reference.read_bytes() == synced != (tmp_path / "checkpoint-3" / REFERENCE_FILE).read_bytes()
 
 
 @pytest.mark.parametrize("scenario", ["same", "same-refilled"])

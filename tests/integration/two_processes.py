@@ -91,6 +91,7 @@ args = VADEGRPOConfig(
     vade_posterior_init={"rollout": "rollout", "warm": "you/beliefs"}.get(scenario, "prior"),
     vade_sampler="uniform" if scenario == "images" else "thompson",
     log_completions=scenario == "images",
+    **{"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 2} if scenario == "synced" else {},
     optim="sgd" if scenario == "same" else "adamw_torch",
     learning_rate=0.1 if scenario == "same" else 1e-2,
     use_cpu=True,
@@ -143,6 +144,9 @@ with open(f"{output_dir}/rank-{rank}.json", "w") as file:
             "refills": [e["vade/refills"] for e in trainer.state.log_history if "vade/refills" in e],
             "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
             "weights": [p.double().sum().item() for p in trainer.model.parameters()],
+            "reference": [p.double().sum().item() for p in trainer.ref_model.parameters()]
+            if trainer.ref_model
+            else [],
         },
         file,
     )

@@ -23,6 +23,7 @@ from trl_vade.selection.outcomes import group_outcomes, refuse_infinite, success
 from .checkpoint.completeness import CheckpointFiles, resolve_checkpoint
 from .checkpoint.posterior import PosteriorState
 from .checkpoint.preemption import LastCheckpoint
+from .checkpoint.reference_model import refuse_reference_sync
 from .checkpoint.resuming import ResumingTrainer
 from .dynamic_sampling import Refill
 from .generation.corrections import correct_generation, without_missing_images
@@ -98,6 +99,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         call = inspect.signature(GRPOTrainer.__init__).bind(self, *positional, **named)
         arguments = call.arguments
         arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
+        refuse_reference_sync(args, arguments)
         # TRL adds an environment's own rewards to the names.
         named_later = arguments.get("environment_factory") is not None
         rewards = [] if named_later else reward_names(arguments.get("reward_funcs"))
