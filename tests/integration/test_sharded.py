@@ -1,6 +1,7 @@
 """Two processes that share the weights of a Qwen2.5-VL (FSDP2, the project's own configuration), over gloo."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,9 +19,9 @@ pytestmark = pytest.mark.slow
 CONFIGURATION = Path(__file__).parents[2] / "scripts" / "accelerate" / "fsdp2.yaml"
 
 
-def launch(model, output_dir, *checkpoint):
+def launch(model, output_dir, *checkpoint, options=()):
     # Port 0: accelerate looks for a free one.
-    launcher = ["--config_file", str(CONFIGURATION), "--num_processes", "2", "--main_process_port", "0"]
+    launcher = ["--config_file", str(CONFIGURATION), "--num_processes", "2", "--main_process_port", "0", *options]
     script = [str(Path(__file__).with_name("sharded.py")), model, str(output_dir), *checkpoint]
     command = [sys.executable, "-m", "accelerate.commands.launch", *launcher, *script]
     return subprocess.run(command, capture_output=True, text=True, timeout=240)
@@ -102,3 +103,17 @@ def test_rows_with_and_without_images_are_refused_where_weights_are_sharded(visi
     stopped = launch(vision_model_path, tmp_path, "mixed")
     assert stopped.returncode != 0
     assert "ConfigurationError: This generation batch has rows with images and rows without" in stopped.stderr
+
+
+def test_the_reference_model_begins_as_the_policy_whatever_transformers_loads_it(runs):
+    """The processes load as transformers before 5.18 did."""
+    _, (reports, *_), _ = runs
+    assert [report["kl"][0] for report in reports] == [0.0, 0.0]
+
+
+def test_a_reference_model_without_weights_on_a_process_is_refused(vision_model_path, tmp_path):
+    """As it is with transformers before 5.18 and a configuration that people have; the KL would be 4 at step 1."""
+    stopped = launch(vision_model_path, tmp_path, options=["--fsdp_cpu_ram_efficient_loading", "true"])
+    assert stopped.returncode != 0
+    message = r"ConfigurationError: The reference model .*all zero.*fsdp_cpu_ram_efficient_loading.*false"
+    assert re.search(message, stopped.stderr), stopped.stderr[-3000:]

@@ -26,6 +26,7 @@ from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.reference_model import refuse_reference_sync
 from .checkpoint.resuming import ResumingTrainer
 from .dynamic_sampling import Refill
+from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior, read_warm_start
@@ -112,6 +113,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         refuse_publication(args, chosen_here=declared and on_time)
         self.publication = Publication(args)
         super().__init__(*call.args[1:], **call.kwargs)
+        refuse_differing_weights(self)
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
