@@ -23,8 +23,10 @@ from .checkpoint.completeness import CheckpointFiles, resolve_checkpoint
 from .checkpoint.output_folder import claim_output_dir
 from .checkpoint.posterior import PosteriorState
 from .checkpoint.preemption import LastCheckpoint
+from .checkpoint.reference_model import refuse_reference_sync
 from .checkpoint.resuming import ResumingTrainer
 from .dynamic_sampling import Refill
+from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior, read_warm_start
@@ -109,6 +111,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         arguments = signature.bind(self, *positional, **named).arguments
         del arguments["self"]
         arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
+        refuse_reference_sync(args, arguments)
         names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
         success = make_signal(args, names).facts["success_reward"] if names else None
         drop_overlong(arguments, args)
@@ -119,6 +122,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         self.publication = Publication(args)
         super().__init__(**arguments, **others)
         self._rows = self.train_dataset  # that the selection is of; the user may put another data set in its place
+        refuse_differing_weights(self)
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
