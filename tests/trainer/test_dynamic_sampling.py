@@ -185,6 +185,23 @@ def test_where_every_group_has_a_gradient_nothing_changes(text_model_path, text_
     assert set(logged(runs[1], "vade/refills")) == {0.0}
 
 
+@pytest.mark.parametrize("reward", [alternating, alternating_if_live])  # a batch without a refill, and with some
+def test_a_judge_that_writes_into_the_prompts_changes_nothing_that_is_trained_on(
+    text_model_path, text_rows, make_refill_args, reward
+):
+    def judge(prompts, completions, **columns):
+        for prompt, completion in zip(prompts, completions, strict=True):
+            prompt += completion
+        return reward(completions, **columns)
+
+    trained = [
+        refilled(text_model_path, text_rows, make_refill_args(max_steps=2), each)[1] for each in (reward, judge)
+    ]
+    for plain, judged in zip(trained[0].batches, trained[1].batches, strict=True):
+        assert plain[0]["prompt_ids"].equal(judged[0]["prompt_ids"])
+        assert plain[0]["completion_ids"].equal(judged[0]["completion_ids"])
+
+
 def test_images_are_refilled_too(vision_model_path, make_refill_args):
     args = make_refill_args(max_steps=3, per_device_train_batch_size=8, num_generations=2, vade_max_refills=2)
     counted = Counted(first_letter)

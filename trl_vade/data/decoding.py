@@ -17,6 +17,8 @@ from datasets.features import Json
 
 from trl_vade.errors import ImageDecodeError
 
+from .own_values import own_values
+
 Rows = list[dict[str, Any]]
 
 THREADS = 4
@@ -25,7 +27,7 @@ THREADS = 4
 
 class RowDecoder:
     """
-    Hands out rows by their numbers, once each, and can begin with those of the next batch.
+    Hands out rows by their numbers, each decoded once, and can begin with those of the next batch.
 
     A data set with a transform or a format of the user's, with a kind of media beside images, or without images is
     left to `__getitems__` on the thread that asks: a user's function need not be safe in threads.
@@ -64,16 +66,31 @@ class RowDecoder:
     def load(self, rows: list[int]) -> Rows:
         """Return the rows, equal to `dataset.__getitems__(rows)`; those that are ready or begun are not begun again.
 
+        A row that is asked for several times is decoded once, and each time has its values to itself.
+
         Raises:
             ImageDecodeError: an image of theirs cannot be decoded.
         """
+        decoded = self._decode(list(dict.fromkeys(rows)))
+        fresh = dict(decoded)
+        return [fresh.pop(row) if row in fresh else self._again(row, decoded[row]) for row in rows]
+
+    def _decode(self, rows: list[int]) -> dict[int, dict[str, Any]]:
+        """The rows, all different, by their numbers."""
         if not self.in_threads:
-            return self.dataset.__getitems__(rows)
+            return dict(zip(rows, self.dataset.__getitems__(rows), strict=True))
         self._begun = self._begin(rows)
         try:
-            return [self._begun[row].result() for row in rows]
+            return {row: self._begun[row].result() for row in rows}
         finally:
             self.forget()
+
+    def _again(self, number: int, row: dict[str, Any]) -> dict[str, Any]:
+        """`row` once more, with values of its own."""
+        try:
+            return own_values(row)
+        except TypeError:
+            return self.dataset.__getitems__([number])[0]
 
     def forget(self) -> None:
         """Give up what was begun; return when no thread is at it any more."""

@@ -51,17 +51,14 @@ class RowLoader:
     def load(self, sample_index: NDArray[np.int64]) -> Rows:
         """This process's slice of the K*G completions' rows, in TRL's order; each distinct row is decoded once.
 
-        The items of a group are separate dictionaries, as from TRL's loader (a `rollout_func` writes into them), that
-        share their values.
+        As from TRL's loader, the items of a group share no values: see `own_values`.
         """
-        group = self._groups(len(sample_index))
-        distinct = self.decoder.load(sample_index[group[0] : group[-1] + 1].tolist())
-        return self._as_one_modality(with_image_lists([dict(distinct[g - group[0]]) for g in group]))
+        rows = sample_index[self._groups(len(sample_index))].tolist()
+        return self._as_one_modality(with_image_lists(self.decoder.load(rows)))
 
     def prefetch(self, sample_index: NDArray[np.int64]) -> None:
         """Begin to decode what `load` would return of this process's slice, in the background; see `RowDecoder`."""
-        group = self._groups(len(sample_index))
-        self.decoder.prefetch(sample_index[group[0] : group[-1] + 1].tolist())
+        self.decoder.prefetch(sample_index[self._groups(len(sample_index))].tolist())
 
     def _groups(self, num_groups: int) -> NDArray[np.int64]:
         """The group of each completion in this process's slice of K groups, (K*G / processes,)."""
