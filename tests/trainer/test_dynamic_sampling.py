@@ -187,7 +187,7 @@ def test_where_every_group_has_a_gradient_nothing_changes(text_model_path, text_
 
 @pytest.mark.parametrize("reward", [alternating, alternating_if_live])  # a batch without a refill, and with some
 def test_a_judge_that_writes_into_the_prompts_changes_nothing_that_is_trained_on(
-    text_model_path, text_rows, make_refill_args, reward
+    text_model_path, text_rows, make_refill_args, tmp_path, reward
 ):
     def judge(prompts, completions, **columns):
         for prompt, completion in zip(prompts, completions, strict=True):
@@ -195,7 +195,8 @@ def test_a_judge_that_writes_into_the_prompts_changes_nothing_that_is_trained_on
         return reward(completions, **columns)
 
     trained = [
-        refilled(text_model_path, text_rows, make_refill_args(max_steps=2), each)[1] for each in (reward, judge)
+        refilled(text_model_path, text_rows, make_refill_args(max_steps=2, output_dir=str(tmp_path / name)), each)[1]
+        for name, each in (("plain", reward), ("judged", judge))
     ]
     for plain, judged in zip(trained[0].batches, trained[1].batches, strict=True):
         assert plain[0]["prompt_ids"].equal(judged[0]["prompt_ids"])
