@@ -408,6 +408,11 @@ def test_a_flag_goes_before_the_value_of_the_recipe(tmp_path):
 # --------------------------------------------------------------------------------------------- a plain GRPOConfig
 
 
+@pytest.mark.parametrize("sampler", ["thompson", "uniform", "mopps"])
+def test_no_arguments_at_all_are_right_for_every_sampler(make_args, sampler):
+    assert make_args(vade_sampler=sampler, vade_sampler_kwargs={}).vade_sampler_kwargs == {}
+
+
 def test_a_plain_config_gets_the_defaults_and_is_otherwise_as_it_was(make_args):
     plain = make_args(GRPOConfig)
     before = dict(vars(plain))

@@ -205,7 +205,7 @@ def _validate_initial(args: GRPOConfig) -> None:
 def _validate_sampler_kwargs(args: GRPOConfig) -> None:
     """Arguments for a peer's constructor; what they may be, it says itself when the trainer makes it."""
     sampler, kwargs = setting(args, "sampler"), setting(args, "sampler_kwargs")
-    if kwargs is None:
+    if kwargs is None or kwargs == {}:
         return
     if not isinstance(kwargs, dict) or not all(isinstance(name, str) for name in kwargs):
         raise ConfigurationError(

@@ -13,6 +13,8 @@ from trl_vade.errors import SnapshotError, SnapshotMismatchError
 from trl_vade.samplers.posterior import posterior_from
 from trl_vade.samplers.snapshot import Snapshot
 
+from ..loader import generate_every
+
 logger = get_logger(__name__)
 
 
@@ -55,6 +57,20 @@ def resume_joined(trainer: Any, snapshot: Snapshot, reason: SnapshotError) -> No
         f"vade_on_mismatch='join': {reason} Going on with the counts of {num_found} of the {len(snapshot.sample_key)} "
         f"rows that were scored there; the other {num_rows - num_found} of the {num_rows} rows here start from the "
         "prior. The next generation batch is chosen anew, so this run does not repeat the one that was stopped."
+    )
+
+
+def resume_stock(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
+    """Go on with the rows that the stock trainer would go on with from its own checkpoint; for `uniform`.
+
+    Its loader begins at the first permutation in whatever epoch, and skips the batches of the epoch (TRL 1.16).
+    """
+    begin_anew(trainer, trainer._make_selection())
+    for _ in range(trainer._batches_to_skip // generate_every(trainer)):
+        trainer.selection.sampler.draw(trainer.selection.num_groups)
+    logger.warning(
+        f"{checkpoint} was saved by the stock trainer: vade_sampler='uniform' goes on with the rows that it would "
+        "take. The posterior starts from nothing, and the rollouts are counted from 0."
     )
 
 

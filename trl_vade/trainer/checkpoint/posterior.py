@@ -10,13 +10,20 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 from trl.trainer.utils import get_config_model_id
 
-from trl_vade.errors import ReplicaDivergenceError, SnapshotCorruptError, SnapshotError, SnapshotMismatchError
+from trl_vade.errors import (
+    ReplicaDivergenceError,
+    SnapshotCorruptError,
+    SnapshotError,
+    SnapshotMismatchError,
+    SnapshotNotFoundError,
+)
 from trl_vade.hub.uploading import hub_id
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 
 from ..initial_posterior import initial_posterior_facts
+from ..presets import is_adaptive
 from .generation_batch import MicroBatches, file_name, load_generation_batch, save_generation_batch
-from .mismatch import compare_rows, posterior_identity, resume_joined, start_again
+from .mismatch import compare_rows, posterior_identity, resume_joined, resume_stock, start_again
 
 logger = get_logger(__name__)
 
@@ -75,6 +82,7 @@ def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
     """Let `trainer` go on from the posterior and, where it was in use, from the generation batch of `checkpoint`.
 
     Where they are about another run, `vade_on_mismatch` decides; a run never starts again from the prior silently.
+    From a checkpoint of the stock trainer `uniform` goes on, since no choice of its rests on a posterior.
 
     Raises:
         SnapshotError: the posterior is missing, damaged, of another save than the trainer's state, or about something
@@ -86,7 +94,12 @@ def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
         digests = _go_on(trainer, checkpoint, snapshot)
     except SnapshotError as error:
         about_another_run = snapshot is not None and isinstance(error, SnapshotMismatchError)
-        if policy == "reset":
+        of_stock = (
+            isinstance(error, SnapshotNotFoundError) and "PosteriorState" not in trainer.state.stateful_callbacks
+        )
+        if of_stock and not is_adaptive(trainer.args):
+            resume_stock(trainer, checkpoint)
+        elif policy == "reset":
             start_again(trainer, checkpoint, error)
         elif policy == "join" and about_another_run:
             resume_joined(trainer, snapshot, error)

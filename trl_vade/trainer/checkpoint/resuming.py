@@ -1,9 +1,11 @@
 """`GRPOTrainer` whose checkpoints hold the posterior and a synced reference model, and whose resume has all of it."""
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
 
+from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
@@ -45,6 +47,7 @@ class ResumingTrainer(GRPOTrainer):
 
     selection: OnTimeSelection | None
     _weights_left_out = False
+    _batches_to_skip = 0  # of the epoch that a resume goes on in, which the loader has gone through
 
     def _save_checkpoint(self, model, trial):
         """A save that fails says which checkpoint to go on from."""
@@ -85,6 +88,12 @@ class ResumingTrainer(GRPOTrainer):
         if self._weights_left_out:
             load_saved_weights(self.model, self.state.best_model_checkpoint)
 
+    @functools.wraps(GRPOTrainer._init_training_state)
+    def _init_training_state(self, *positional: Any, **named: Any):
+        """Keep the number of batches that the parent will skip."""
+        epochs, self._batches_to_skip = super()._init_training_state(*positional, **named)
+        return epochs, self._batches_to_skip
+
     def _load_optimizer_and_scheduler(self, checkpoint):
         """Runs on every process, with every backend: go on from the reference model and posterior of `checkpoint`."""
         super()._load_optimizer_and_scheduler(checkpoint)
@@ -94,3 +103,8 @@ class ResumingTrainer(GRPOTrainer):
             load_reference_model(self, checkpoint)
         if self.selection is not None:
             resume_posterior(self, checkpoint)
+        for (
+            callback
+        ) in self.callback_handler.callbacks:  # transformers 5.23 saves none that the checkpoint did not have
+            if isinstance(callback, ExportableState):
+                self.state.stateful_callbacks.setdefault(type(callback).__name__, callback.state())
