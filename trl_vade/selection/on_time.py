@@ -23,7 +23,7 @@ from trl_vade.data.workers import Workers
 
 from .batch_metrics import MOST_STRATA, InFlight
 from .feedback import Feedback
-from .notices import pool_notices
+from .notices import TRANSFORM_NOTICE, pool_notices
 from .outcomes import GroupOutcomes
 
 logger = get_logger(__name__)
@@ -61,8 +61,13 @@ class OnTimeSelection:
         self._in_flight: InFlight | None = None
         self._seconds_before = 0.0  # spent on selection before the last generation batch was chosen
 
+    def describe_loading(self) -> None:
+        """Say where rows are loaded otherwise than stock TRL would."""
+        if self.dataset.format["type"] == "custom":
+            logger.warning(TRANSFORM_NOTICE)
+
     def describe_rows(self) -> None:
-        """Say what there is to say of the data set, before it is trained on."""
+        """Say what there is to say of the data set for a sampler that chooses, before it is trained on."""
         for notice in pool_notices(len(self.dataset), self.num_groups, self.sample_keys[1]):
             logger.warning(notice)
         strata = self.feedback.strata

@@ -149,10 +149,12 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)
-        if self.selection is not None and is_adaptive(self.args):
-            self.selection.describe_rows()
-        elif self.selection is not None:
-            self.args.ignore_data_skip = False  # skipped tickets cost nothing, and uniform keeps to the stock's epochs
+        if self.selection is not None:
+            self.selection.describe_loading()
+            if is_adaptive(self.args):
+                self.selection.describe_rows()
+            else:  # skipped tickets cost nothing, and uniform keeps to the stock's epochs
+                self.args.ignore_data_skip = False
         with self._last_checkpoint.watching(self.args), loading_ahead(self):
             return super().train(checkpoint, *positional, **named)
 
