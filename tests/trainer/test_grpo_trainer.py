@@ -406,3 +406,15 @@ def test_the_timer_goes_on_in_the_dictionary_that_a_resume_put_in_place(clock, t
     holder["seconds"] = {"step": 50.0}
     step(timer, clock, 2.0, tmp_path)
     assert holder["seconds"] == {"step": 52.0}
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "thompson"])
+@pytest.mark.parametrize("transform", [True, False])
+def test_a_transform_is_said_to_run_once_for_each_row_as_a_run_starts(
+    text_model_path, text_rows, make_args, caplog, sampler, transform
+):
+    rows = text_rows.with_transform(dict) if transform else text_rows
+    train(text_model_path, rows, make_args(vade_sampler=sampler, max_steps=1))
+    said = [record.getMessage() for record in caplog.records if "transform" in record.getMessage()]
+    assert len(said) == int(transform)
+    assert all("once for each chosen row" in notice for notice in said)

@@ -23,6 +23,13 @@ def pool_notices(num_rows: int, num_groups: int, num_copies: int) -> list[str]:
     return notices
 
 
+TRANSFORM_NOTICE = (
+    "The training rows have a transform (`Dataset.set_transform`). It runs once for each chosen row, and each "
+    "completion gets a copy of its result; stock TRL runs it once for each completion. This differs only where the "
+    "transform draws at random: the completions of a group then share one draw."
+)
+
+
 class GradientWatch:
     """Notices stretches of generation batches in which no group had a gradient, or the signal never differed.
 

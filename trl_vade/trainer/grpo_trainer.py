@@ -13,6 +13,7 @@ import torch
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
+from trl_vade.data.workers import Workers
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.batch_metrics import log_metrics
 from trl_vade.selection.feedback import Feedback
@@ -151,7 +152,12 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         )
         # As the stock loader does: with `remove_unused_columns` a reward function sees no other columns.
         visible = self._remove_unused_columns(rows, description="training")
-        return OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=self.accelerator)
+        workers = Workers(
+            args.dataloader_num_workers,
+            persistent=args.dataloader_persistent_workers,
+            seed=args.seed + self.accelerator.process_index,
+        )
+        return OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=self.accelerator, workers=workers)
 
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):

@@ -40,8 +40,10 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
             trainer.selection = trainer._make_selection()
         elif not resumed and (trainer._has_begun or trial is not None):
             begin_anew(trainer, trainer._make_selection())
-        if is_adaptive(trainer.args) and (replaced or not trainer._has_begun):
-            trainer.selection.describe_rows()
+        if replaced or not trainer._has_begun:
+            trainer.selection.describe_loading()
+            if is_adaptive(trainer.args):
+                trainer.selection.describe_rows()
     trainer._has_begun = True
 
 
