@@ -49,6 +49,14 @@ def vision_model_path(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def agent_model_path(tmp_path_factory):
+    """Directory of the tiny text model that calls tools; see `make_agent_model`."""
+    from tests.support.agents import make_agent_model
+
+    return make_agent_model(tmp_path_factory.mktemp("agent_model"))
+
+
 @pytest.fixture
 def text_rows():
     """The 24 questions of `make_text_rows`."""

@@ -93,41 +93,6 @@ def test_trl_still_counts_micro_batches_in_step_and_buffers_inputs():
 # ---------------------------------------------------------------------------------- uniform is the stock trainer
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        slow({}),
-        {"max_steps": 14},  # 24 rows are 6 generation batches an epoch: into the third
-        {"num_iterations": 2},
-        slow({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}),
-        {"per_device_train_batch_size": 4, "steps_per_generation": 8, "max_steps": 12},
-        slow({"dataloader_num_workers": 2, "max_steps": 8}),
-        {"shuffle_dataset": False, "max_steps": 3},
-        slow({"loss_type": "grpo", "importance_sampling_level": "sequence"}),
-        slow({"beta": 0.1}),
-    ],
-    ids=lambda changes: "-".join(changes) or "default",
-)
-def test_uniform_trains_bit_for_bit_as_the_stock_trainer(text_model_path, text_rows, make_args, changes):
-    stock = train(text_model_path, text_rows, make_args(GRPOConfig, **changes), trainer_class=GRPOTrainer)
-    ours = train(text_model_path, text_rows, make_args(vade_sampler="uniform", **changes))
-    assert_equal_weights(weights(ours), weights(stock))
-    timed = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
-    for mine, theirs in zip(ours.state.log_history, stock.state.log_history, strict=True):
-        plain = {key: value for key, value in mine.items() if not key.startswith("vade/")}
-        assert {k: v for k, v in plain.items() if k not in timed} == {
-            k: v for k, v in theirs.items() if k not in timed
-        }
-
-
-def test_uniform_on_an_iterable_data_set_is_the_stock_trainer(text_model_path, text_rows, make_args):
-    stream = text_rows.to_iterable_dataset()
-    stock = train(text_model_path, stream, make_args(GRPOConfig, max_steps=3), trainer_class=GRPOTrainer)
-    ours = train(text_model_path, stream, make_args(vade_sampler="uniform", max_steps=3))
-    assert ours.selection is None
-    assert_equal_weights(weights(ours), weights(stock))
-
-
 # ------------------------------------------------------------------------------------------------------- drop-in
 
 

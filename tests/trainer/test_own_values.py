@@ -5,15 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from tests.support.agents import Board, board_rows, make_agent_model
+from tests.support.agents import Board, board_rows
 from tests.support.as_stock import Situation, assert_as_stock, play
 from tests.support.marks import slow_but
 from tests.support.rows import text_of
-
-
-@pytest.fixture(scope="session")
-def agent_model_path(tmp_path_factory):
-    return make_agent_model(tmp_path_factory.mktemp("agent_model"))
 
 
 def scores(completions, numbers):
@@ -21,17 +16,17 @@ def scores(completions, numbers):
     return [float((len(text_of(each)) + number) % 2) for each, number in zip(completions, numbers, strict=True)]
 
 
-def with_boards(seen):
+def with_boards(side):
     """An environment that keeps the row's list, and whose tool takes pieces off it."""
 
     def pieces(environments, completions, **columns):
-        seen.append([len(each.board) + each.moves for each in environments])
+        side.seen.append([len(each.board) + each.moves for each in environments])
         return scores(completions, [len(each.board) for each in environments])
 
     return {"reward_funcs": pieces, "environment_factory": Board}
 
 
-def with_second_turn(seen):
+def with_second_turn(side):
     """A rollout function that plays on in the prompts that it was handed."""
 
     def rollout(prompts, trainer):
@@ -39,29 +34,29 @@ def with_second_turn(seen):
         completion_ids, _ = trainer._generate_single_turn(prompt_ids, None, {}, trainer.num_generations)
         for prompt in prompts:
             prompt.append({"role": "user", "content": "say"})
-        seen.append([len(prompt) for prompt in prompts])
+        side.seen.append([len(prompt) for prompt in prompts])
         logprobs = [[0.0] * len(ids) for ids in completion_ids]
         return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": logprobs}
 
-    return {"rollout_func": rollout, "reward_funcs": lambda completions, **columns: scores(completions, seen[-1])}
+    return {"rollout_func": rollout, "reward_funcs": lambda completions, **columns: scores(completions, side.seen[-1])}
 
 
-def with_judge(seen):
+def with_judge(side):
     """A judge that writes each completion behind its prompt."""
 
     def judge(prompts, completions, **columns):
         for prompt, completion in zip(prompts, completions, strict=True):
             prompt += completion
-        seen.append([len(prompt) for prompt in prompts])
-        return scores(completions, seen[-1])
+        side.seen.append([len(prompt) for prompt in prompts])
+        return scores(completions, side.seen[-1])
 
     return {"reward_funcs": judge}
 
 
-def with_consumed_list(seen):
+def with_consumed_list(side):
     def consume(completions, board, **columns):
         taken = [entries.pop(0) for entries in board]
-        seen.append([len(entries) + 1 for entries in board])
+        side.seen.append([len(entries) + 1 for entries in board])
         return scores(completions, taken)
 
     return {"reward_funcs": consume}
@@ -70,12 +65,12 @@ def with_consumed_list(seen):
 def with_drawing(draw):
     """A reward that draws into the picture and counts the marks that it finds there."""
 
-    def given(seen):
+    def given(side):
         def count_marks(completions, image, **columns):
             for number, each in enumerate(image):
                 draw(each, number)
             marks = [int((np.asarray(each) == (1, 2, 3)).all(-1).sum()) for each in image]
-            seen.append(marks)
+            side.seen.append(marks)
             return scores(completions, marks)
 
         return {"reward_funcs": count_marks}

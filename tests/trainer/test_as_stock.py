@@ -1,0 +1,112 @@
+"""With the uniform sampler the trainer is stock TRL, to the bit, in whatever situation users bring it into."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.support.as_stock import Situation, assert_as_stock, plain_history, play, tables
+from tests.support.marks import slow
+from tests.support.runs import assert_equal_weights, weights
+from tests.support.situations import SITUATIONS
+
+SLOW = {
+    "loader workers",
+    "persistent workers",
+    "several epochs",
+    "a used output directory",
+    "the best model at the end",
+    "early stopping",
+    "three iterations",
+    "rewards not scaled",
+    "loss dr_grpo",
+    "loss bnpo",
+    "images that a transform opens",
+    "images in the table of completions",
+    "LoRA on images",
+}
+
+
+@pytest.fixture(scope="module")
+def base(text_model_path, tmp_path_factory):
+    return play(Situation(), text_model_path, tmp_path_factory.mktemp("base"), stock=True)
+
+
+def differ(left, right):
+    """Whether the weights of two trainers differ; those of an adapter have other names."""
+    try:
+        assert_equal_weights(weights(left), weights(right))
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", [slow(name) if name in SLOW else name for name in SITUATIONS])
+def test_it_is_stock_trl_to_the_bit(request, base, tmp_path, name):
+    situation = SITUATIONS[name]
+    model = request.getfixturevalue(situation.model)
+    stock = play(situation, model, tmp_path / "stock", stock=True)
+    assert situation.as_base or differ(stock[0], base[0])  # else the situation acts on nothing
+    assert not situation.logs or any(situation.logs in entry for entry in stock[0].state.log_history)
+    assert bool(tables(stock[0])) is stock[0].args.log_completions
+    ours = play(situation, model, tmp_path / "ours")
+    assert (ours[0].selection is not None) is situation.selected
+    assert_as_stock(ours, stock)
+
+
+def test_every_situation_is_one_of_the_table():
+    assert set(SITUATIONS) >= SLOW
+    assert len(SITUATIONS) >= 120
+
+
+@pytest.mark.parametrize("first", ["ours", "stock"])
+def test_stock_trl_goes_on_from_a_checkpoint_of_either(text_model_path, tmp_path, base, first):
+    whole = Situation({"save_strategy": "steps", "save_steps": 1})
+    play(whole, text_model_path, tmp_path, stock=first == "stock")
+
+    def resumed(make, side):
+        trainer = make()
+        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+        return trainer
+
+    stock, _ = play(replace(whole, drive=resumed), text_model_path, tmp_path, stock=True)
+    assert_equal_weights(weights(stock), weights(base[0]))
+    assert plain_history(stock)[:-1] == plain_history(base[0])[:-1]  # a resumed run has another mean loss in the last
+
+
+# --------------------------------------------------------------------------------------------- would it see a change?
+
+
+def one_bit_more_in_a_weight(trainer):
+    with torch.no_grad():
+        weight = next(trainer.model.parameters()).view(-1)[:1]
+        weight.copy_(torch.nextafter(weight, weight + 1))
+
+
+def one_bit_more_in_the_log(trainer):
+    trainer.state.log_history[0]["entropy"] += 1e-15
+
+
+def a_key_less_in_the_log(trainer):
+    del trainer.state.log_history[1]["reward_std"]
+
+
+def an_entry_less_in_the_log(trainer):
+    trainer.state.log_history.pop()
+
+
+CHANGES = [one_bit_more_in_a_weight, one_bit_more_in_the_log, a_key_less_in_the_log, an_entry_less_in_the_log]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_least_difference_is_seen(text_model_path, tmp_path, base, change):
+    ours = play(Situation(), text_model_path, tmp_path)
+    assert_as_stock(ours, base)
+    change(ours[0])
+    with pytest.raises(AssertionError):
+        assert_as_stock(ours, base)
+
+
+def test_another_seed_is_seen(text_model_path, tmp_path, base):
+    with pytest.raises(AssertionError):
+        assert_as_stock(play(Situation(), text_model_path, tmp_path, seed=4), base)
