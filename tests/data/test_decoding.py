@@ -5,7 +5,6 @@ import threading
 import time
 import weakref
 from concurrent.futures import wait
-from io import BytesIO
 
 import datasets
 import pytest
@@ -14,28 +13,12 @@ from datasets.features import Json
 from datasets.table import Table
 from PIL import Image as Pictures
 
+from tests.support.pictures import FORMATS, MODES, file_of, gradient, turned
 from tests.support.refusals import refused
 from tests.support.rows import ids, numbered_rows, picture
 from trl_vade.data import decoding
 from trl_vade.data.decoding import THREADS, RowDecoder
 from trl_vade.errors import ImageDecodeError, VADEError
-
-
-def file_of(image, format="PNG", **options):
-    file = BytesIO()
-    image.save(file, format, **options)
-    return {"bytes": file.getvalue(), "path": None}
-
-
-def gradient(mode="RGB", size=(23, 17)):
-    return Pictures.linear_gradient("L").resize(size).convert(mode)
-
-
-def turned():
-    """A JPEG whose EXIF data say that it lies on its side."""
-    exif = Pictures.Exif()
-    exif[Pictures.ExifTags.Base.Orientation] = 6
-    return file_of(gradient(), "JPEG", exif=exif)
 
 
 def rows_of(column, feature, values, **more):
@@ -48,8 +31,6 @@ def rows_of(column, feature, values, **more):
     )
 
 
-MODES = [file_of(gradient(mode)) for mode in ("RGB", "L", "RGBA", "P", "1", "LA")]
-FORMATS = [file_of(gradient(), format) for format in ("JPEG", "WEBP", "TIFF", "BMP", "GIF", "PPM")]
 CONTENT = List({"type": Value("string"), "text": Value("string"), "image": Image()})
 
 
@@ -155,6 +136,38 @@ def test_a_row_that_is_asked_for_twice_is_decoded_once(decoded_images):
     rows = RowDecoder(numbered_rows(4, image=picture)).load([3, 1, 3])
     assert ids(rows) == ["row-3", "row-1", "row-3"]
     assert sorted(decoded_images) == [1, 3]
+    rows[0]["image"].putpixel((0, 0), (9, 9, 9))
+    assert [row["image"].getpixel((0, 0))[0] for row in rows] == [9, 1, 3]
+
+
+class Clip:
+    """What a transform may make, and only it can make again."""
+
+
+def test_a_row_that_cannot_be_copied_is_loaded_again_for_each_time_that_it_is_asked_for():
+    dataset = numbered_rows(4).with_transform(lambda batch: batch | {"clip": [Clip() for _ in batch["id"]]})
+    rows = RowDecoder(dataset).load([3, 1, 3, 3])
+    assert ids(rows) == ["row-3", "row-1", "row-3", "row-3"]
+    assert len({id(row["clip"]) for row in rows}) == 4
+    assert {type(row["clip"]) for row in rows} == {Clip}
+
+
+def test_an_animated_picture_is_decoded_again_so_that_each_has_its_frames():
+    film = file_of(gradient(), "GIF", save_all=True, append_images=[gradient().rotate(180)])
+    one, other = RowDecoder(rows_of("image", Image(), [film])).load([0, 0])
+    one["image"].seek(1)
+    assert other["image"].tell() == 0
+    assert one["image"] != other["image"]
+    other["image"].seek(1)
+    assert one["image"] == other["image"]
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_in_a_format_of_arrays_each_time_has_its_own(kind):
+    dataset = numbered_rows(4, board=lambda i: [i, i, i]).with_format(kind)
+    one, other, third = RowDecoder(dataset).load([2, 2, 1])
+    one["board"][0] = 9
+    assert (other["board"].tolist(), third["board"].tolist()) == ([2, 2, 2], [1, 1, 1])
 
 
 def test_the_first_image_of_a_list_is_decoded_once_and_no_longer_twice(decoded_images):

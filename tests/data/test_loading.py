@@ -30,6 +30,15 @@ def test_the_items_of_a_group_can_be_written_into_one_by_one():
     assert all("answer" not in row for row in rows[1:])
 
 
+def test_the_items_of_a_group_share_no_list_no_dictionary_and_no_picture():
+    rows = load(numbered_rows(6, image=picture, board=lambda i: [i], info=lambda i: {"a": [i]}), [5, 2])
+    rows[0]["board"].pop()
+    rows[0]["info"]["a"].append(1)
+    rows[0]["image"].putpixel((0, 0), (99, 0, 0))
+    assert [(row["board"], row["info"]["a"]) for row in rows[1:]] == [([5], [5])] * 3 + [([2], [2])] * 4
+    assert [row["image"].getpixel((0, 0))[0] for row in rows[1:]] == [5] * 3 + [2] * 4
+
+
 # -------------------------------------------------------------------------------------------- nothing decoded twice
 
 

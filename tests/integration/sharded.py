@@ -2,6 +2,8 @@
 
 usage: sharded.py MODEL_DIRECTORY OUTPUT_DIRECTORY [CHECKPOINT | mixed]
 
+Models are loaded as by transformers before 5.18, which vLLM 0.31 asks for.
+
 Every process writes what it saw to `rank-<n>.json` in the output directory. With CHECKPOINT (a step), the run goes on
 from that checkpoint of the output directory. With `mixed`, one row in four has no image.
 """
@@ -19,6 +21,8 @@ from datasets import Dataset
 from PIL import Image
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
+from transformers.modeling_utils import is_fsdp_enabled, is_local_dist_rank_0
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 
@@ -46,6 +50,18 @@ def rows_with_images():
     return Dataset.from_list(rows).cast_column("images", datasets.List(datasets.Image()))
 
 
+initialize_missing_keys = PreTrainedModel._initialize_missing_keys
+
+
+def with_zeros_for_what_process_0_loads(self, *arguments, **named):
+    """As transformers 5.17 does in `_move_missing_keys_from_meta_to_device`."""
+    if is_fsdp_enabled() and not is_local_dist_rank_0():
+        for parameter in self.parameters():
+            parameter.data = torch.zeros_like(parameter)
+    initialize_missing_keys(self, *arguments, **named)
+
+
+PreTrainedModel._initialize_missing_keys = with_zeros_for_what_process_0_loads
 args = VADEGRPOConfig(
     output_dir=output_dir,
     per_device_train_batch_size=4,
@@ -54,6 +70,9 @@ args = VADEGRPOConfig(
     max_steps=4,
     num_iterations=2,  # so that checkpoint-3 lies inside a generation batch
     learning_rate=1e-2,
+    beta=0.5,
+    sync_ref_model=True,
+    ref_model_sync_steps=3,
     use_cpu=True,
     logging_steps=1,
     save_strategy="steps",
@@ -83,6 +102,7 @@ with open(f"{output_dir}/rank-{PartialState().process_index}.json", "w") as file
             "rollouts": trainer.selection.feedback.rollouts,
             "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
             "loss": [e["loss"] for e in trainer.state.log_history if "loss" in e],
+            "kl": [e["kl"] for e in trainer.state.log_history if "kl" in e],
         },
         file,
     )

@@ -1,6 +1,7 @@
 """Two processes that share the weights of a Qwen2.5-VL (FSDP2, the project's own configuration), over gloo."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,15 +12,16 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from trl_vade import load_snapshot
 from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.checkpoint.reference_model import REFERENCE_FILE
 
 pytestmark = pytest.mark.slow
 
 CONFIGURATION = Path(__file__).parents[2] / "scripts" / "accelerate" / "fsdp2.yaml"
 
 
-def launch(model, output_dir, *checkpoint):
+def launch(model, output_dir, *checkpoint, options=()):
     # Port 0: accelerate looks for a free one.
-    launcher = ["--config_file", str(CONFIGURATION), "--num_processes", "2", "--main_process_port", "0"]
+    launcher = ["--config_file", str(CONFIGURATION), "--num_processes", "2", "--main_process_port", "0", *options]
     script = [str(Path(__file__).with_name("sharded.py")), model, str(output_dir), *checkpoint]
     command = [sys.executable, "-m", "accelerate.commands.launch", *launcher, *script]
     return subprocess.run(command, capture_output=True, text=True, timeout=240)
@@ -35,19 +37,24 @@ def saved_weights(directory):
     return load_file(directory / "model.safetensors")
 
 
+def saved_reference(directory):
+    return (directory / REFERENCE_FILE).read_bytes()
+
+
 @pytest.fixture(scope="module")
 def runs(vision_model_path, tmp_path_factory):
-    """Four steps, and the last of them again from checkpoint-3: reports of both, logs of both, weights of both."""
+    """Four steps, and the last of them again from checkpoint-3: of both the reports, logs, weights and references."""
     directory = tmp_path_factory.mktemp("sharded")
     seen = []
     for checkpoint in ([], ["3"]):
         reports = run(vision_model_path, directory, *checkpoint)
-        seen.append((reports, SelectionLog(directory).read(), saved_weights(directory / "checkpoint-4")))
+        last = directory / "checkpoint-4"
+        seen.append((reports, SelectionLog(directory).read(), saved_weights(last), saved_reference(last)))
     return directory, *seen
 
 
 def test_each_process_holds_half_of_the_weights_vision_blocks_included(runs):
-    _, (reports, _, _), _ = runs
+    _, (reports, *_), _ = runs
     for report in reports:
         assert report["distributed_type"] == "FSDP"
         assert report["is_sharded"]
@@ -56,7 +63,7 @@ def test_each_process_holds_half_of_the_weights_vision_blocks_included(runs):
 
 
 def test_sharded_processes_share_one_choice_and_learn_the_same(runs):
-    _, ((first, second), lines, _), _ = runs
+    _, ((first, second), lines, *_), _ = runs
     assert first["alpha"] == second["alpha"]
     assert first["visits"] == second["visits"]
     assert set(first["staleness"]) == {0.0}
@@ -66,18 +73,20 @@ def test_sharded_processes_share_one_choice_and_learn_the_same(runs):
 
 
 def test_a_sharded_run_resumes_bit_for_bit_inside_a_generation_batch(runs):
-    directory, (whole, lines, weights), (resumed, resumed_lines, resumed_weights) = runs
+    directory, (whole, lines, weights, reference), (resumed, resumed_lines, resumed_weights, resumed_reference) = runs
     assert len(list((directory / "checkpoint-3").glob("vade_generation_batch_*"))) == 2
     assert resumed_lines == lines
     for mine, theirs in zip(resumed, whole, strict=True):
         for name in ("alpha", "visits", "rollouts", "loss"):
             assert mine[name] == theirs[name]
+        assert mine["kl"][-1] == theirs["kl"][-1] > 0
+    assert resumed_reference == reference == saved_reference(directory / "checkpoint-3")
     assert resumed_weights.keys() == weights.keys()
     assert all(resumed_weights[name].equal(weights[name]) for name in weights)
 
 
 def test_a_sharded_checkpoint_is_whole_and_loads_without_the_trainer(runs, vision_model_path):
-    directory, (reports, _, weights), _ = runs
+    directory, (reports, _, weights, _), _ = runs
     model, loading = Qwen2_5_VLForConditionalGeneration.from_pretrained(
         directory / "checkpoint-4", output_loading_info=True
     )
@@ -94,3 +103,17 @@ def test_rows_with_and_without_images_are_refused_where_weights_are_sharded(visi
     stopped = launch(vision_model_path, tmp_path, "mixed")
     assert stopped.returncode != 0
     assert "ConfigurationError: This generation batch has rows with images and rows without" in stopped.stderr
+
+
+def test_the_reference_model_begins_as_the_policy_whatever_transformers_loads_it(runs):
+    """The processes load as transformers before 5.18 did."""
+    _, (reports, *_), _ = runs
+    assert [report["kl"][0] for report in reports] == [0.0, 0.0]
+
+
+def test_a_reference_model_without_weights_on_a_process_is_refused(vision_model_path, tmp_path):
+    """As it is with transformers before 5.18 and a configuration that people have; the KL would be 4 at step 1."""
+    stopped = launch(vision_model_path, tmp_path, options=["--fsdp_cpu_ram_efficient_loading", "true"])
+    assert stopped.returncode != 0
+    message = r"ConfigurationError: The reference model .*all zero.*fsdp_cpu_ram_efficient_loading.*false"
+    assert re.search(message, stopped.stderr), stopped.stderr[-3000:]

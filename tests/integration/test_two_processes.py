@@ -14,6 +14,7 @@ from tests.support.loopback_hub import client_environment
 from trl_vade import load_snapshot
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.checkpoint.reference_model import REFERENCE_FILE
 
 pytestmark = pytest.mark.slow
 
@@ -70,16 +71,20 @@ def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(vision_
     assert any(left != right for left, right in zip(*has_images, strict=True))
 
 
-@pytest.mark.parametrize(("scenario", "inside"), [("default", False), ("iterations", True)])
+@pytest.mark.parametrize(("scenario", "inside"), [("default", False), ("iterations", True), ("synced", False)])
 def test_two_processes_resume_bit_for_bit(text_model_path, tmp_path, scenario, inside):
     whole = run(text_model_path, tmp_path, scenario)
     lines = SelectionLog(tmp_path).read()
+    reference = tmp_path / "checkpoint-6" / REFERENCE_FILE
+    synced = reference.read_bytes() if scenario == "synced" else None
     assert len(list((tmp_path / "checkpoint-3").glob("vade_generation_batch_*"))) == (2 if inside else 0)
     resumed = run(text_model_path, tmp_path, scenario, "3")
     assert SelectionLog(tmp_path).read() == lines
     for mine, theirs in zip(resumed, whole, strict=True):
-        for name in ("alpha", "visits", "weights", "rollouts"):
+        for name in ("alpha", "visits", "weights", "reference", "rollouts"):
             assert mine[name] == theirs[name]
+    if synced:
+        assert reference.read_bytes() == synced != (tmp_path / "checkpoint-3" / REFERENCE_FILE).read_bytes()
 
 
 @pytest.mark.parametrize("scenario", ["same", "same-refilled"])
@@ -140,6 +145,16 @@ def test_a_replica_that_differs_stops_the_run_at_the_next_save_by_name(text_mode
     message = r"ReplicaDivergenceError: .* at step 3: process 0 has the digest [0-9a-f]{12}, .* \{1: '[0-9a-f]{12}'\}"
     assert re.search(message, stopped.stderr), stopped.stderr[-3000:]
     assert not (tmp_path / "checkpoint-3" / "trainer_state.json").exists()
+
+
+def test_reference_models_that_differ_stop_the_run_before_it_begins(text_model_path, tmp_path):
+    """The policy's weights would be those of process 0 on both, and each would have another KL."""
+    stopped = launch(text_model_path, tmp_path, "copies")
+    assert stopped.returncode != 0
+    for rank in (0, 1):
+        message = rf"rank{rank}\]: .*ConfigurationError: The reference model differs between processes.*revision"
+        assert re.search(message, stopped.stderr), stopped.stderr[-3000:]
+    assert not list(tmp_path.glob("checkpoint-*"))
 
 
 def test_one_process_pushes_and_another_run_of_two_starts_from_what_it_published(hub, text_model_path, tmp_path):

@@ -17,6 +17,7 @@ from accelerate import PartialState
 from datasets import Dataset
 from PIL import Image
 from transformers import TrainerCallback
+from trl.trainer import grpo_trainer
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.samplers.snapshot import state_digest
@@ -73,6 +74,17 @@ class Perturb(TrainerCallback):
             trainer.selection.sampler.observe([0], [1], [1])
 
 
+def with_another_weight(*arguments, **named):
+    """As on a machine whose cache has another copy of the model."""
+    loaded = create_model_from_path(*arguments, **named)
+    if PartialState().process_index == 1:
+        next(loaded.parameters()).data[0, 0] += 1.0
+    return loaded
+
+
+create_model_from_path = grpo_trainer.create_model_from_path
+if scenario == "copies":
+    grpo_trainer.create_model_from_path = with_another_weight
 PUSHING = {
     "push_to_hub": True,
     "hub_model_id": "you/run",
@@ -91,6 +103,7 @@ args = VADEGRPOConfig(
     vade_posterior_init={"rollout": "rollout", "warm": "you/beliefs"}.get(scenario, "prior"),
     vade_sampler="uniform" if scenario == "images" else "thompson",
     log_completions=scenario == "images",
+    **{"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 2} if scenario in ("synced", "copies") else {},
     optim="sgd" if scenario == "same" else "adamw_torch",
     learning_rate=0.1 if scenario == "same" else 1e-2,
     use_cpu=True,
@@ -143,6 +156,9 @@ with open(f"{output_dir}/rank-{rank}.json", "w") as file:
             "refills": [e["vade/refills"] for e in trainer.state.log_history if "vade/refills" in e],
             "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
             "weights": [p.double().sum().item() for p in trainer.model.parameters()],
+            "reference": [p.double().sum().item() for p in trainer.ref_model.parameters()]
+            if trainer.ref_model
+            else [],
         },
         file,
     )

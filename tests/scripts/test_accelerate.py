@@ -57,6 +57,12 @@ def test_fsdp2_shards_each_block_and_saves_whole_checkpoints():
     assert configuration.fsdp_config["fsdp_offload_params"] is False
 
 
+@pytest.mark.parametrize("name", ["fsdp2", "fsdp2_multi_node"])
+def test_every_process_loads_the_weights(name):
+    """With `true` transformers before 5.18 gives a reference model of zeros to all but one of them."""
+    assert load(name).fsdp_config["fsdp_cpu_ram_efficient_loading"] is False
+
+
 def test_the_blocks_left_to_the_model_include_qwen2_5_vls_vision_blocks():
     assert "fsdp_transformer_layer_cls_to_wrap" not in load("fsdp2").fsdp_config
     blocks = set(Qwen2_5_VLForConditionalGeneration._no_split_modules)

@@ -100,3 +100,18 @@ def test_fractions_without_a_spread_are_neither_all_right_nor_all_wrong():
 def test_a_completion_without_a_score_is_no_wrong_answer():
     notice = notices_of(*[outcomes([1, 1, NAN], [NAN, 1, 1])] * PATIENCE)[-1]
     assert "every answer is right" in notice
+
+
+def test_without_a_success_nothing_is_said_of_right_and_wrong_answers():
+    watch = GradientWatch(of_spreads=True)
+    notice = [watch.observe(outcomes(WRONG, WRONG)) for _ in range(PATIENCE)][-1]
+    assert "the answers of each group all get the same reward" in notice
+
+
+@pytest.mark.parametrize(("group", "verdict"), [([0.1, 0.2, 0.3], "wrong"), ([0.7, 0.8, 0.9], "right")])
+def test_rewards_that_differ_on_one_side_of_the_threshold_name_the_threshold_and_no_missing_gradient(group, verdict):
+    notices = notices_of(*[outcomes(group)] * PATIENCE)
+    assert notices[:-1] == [None] * (PATIENCE - 1)
+    for part in (verdict, "vade_success_threshold", f"{PATIENCE} generation batches"):
+        assert part in notices[-1]
+    assert notices_of(*[outcomes(group)] * (PATIENCE - 1), outcomes(MIXED), outcomes(group))[-1] is None

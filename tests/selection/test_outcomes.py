@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.support.refusals import refused
 from trl_vade import BetaPosterior, effective_gradient_ratio
-from trl_vade.errors import ConfigurationError, ObservationError
-from trl_vade.selection.outcomes import group_outcomes, refuse_infinite, success_column
+from trl_vade.errors import ObservationError
+from trl_vade.selection.outcomes import group_outcomes, spread_outcomes
 
 NAN = float("nan")
 
@@ -73,8 +73,11 @@ def test_a_reward_that_equals_the_threshold_is_a_success_after_trl_stored_it_as_
     assert outcomes.successes.tolist() == [4]
 
 
-def test_a_spread_of_rewards_on_one_side_of_the_threshold_is_no_gradient_of_the_success_signal():
-    assert outcomes_of([0.1, 0.2, 0.3], [0.6, 0.9, 1.0]).has_gradient.tolist() == [False, False]
+def test_rewards_that_differ_are_a_gradient_on_whichever_side_of_the_threshold_they_lie():
+    outcomes = outcomes_of([0.1, 0.2, 0.3], [0.6, 0.9, 1.0], [0.7, 0.7, 0.7], [0.4, 0.5, 0.5])
+    assert outcomes.has_gradient.tolist() == [True, True, False, True]
+    assert outcomes.is_mixed.tolist() == [False, False, False, True]
+    assert outcomes.effective_gradient_ratio == 0.75
 
 
 def test_rewards_outside_0_and_1_are_fine_with_a_threshold():
@@ -103,12 +106,35 @@ def test_fractions_that_differ_by_rounding_only_have_no_gradient():
     assert outcomes_of(one_third, threshold=None).has_gradient.tolist() == [False]
 
 
-@pytest.mark.parametrize("rewards", [[0.5, 1.5], [-0.5, 0.5], [0.5, float("inf")]])
-def test_fractions_outside_0_and_1_are_refused_with_the_function_its_range_and_two_ways_out(rewards):
-    with pytest.raises(ObservationError) as refusal:
-        outcomes_of(rewards, threshold=None, name="length_penalty")
-    for part in ("'length_penalty'", f"{min(rewards):g} to {max(rewards):g}", "[0, 1]", "vade_success_threshold"):
-        assert part in str(refusal.value)
+def test_fractions_lie_between_their_bounds():
+    outcomes = outcomes_of([-2.0, 0.0, 4.0], [2.0, 5.0, -9.0], threshold=None, bounds=(-2.0, 4.0))
+    assert outcomes.successes.tolist() == pytest.approx([4 / 3, 5 / 3])
+    assert outcomes.trials.tolist() == [3, 3]
+
+
+def test_a_group_of_equal_fractions_is_not_mixed():
+    outcomes = outcomes_of([0.5] * 4, [0.25, 0.5, 0.5, 0.5], threshold=None)
+    assert outcomes.is_mixed.tolist() == [False, True]
+
+
+# -------------------------------------------------------------------------------------------------------- spreads
+
+
+def test_the_spreads_of_five_groups_worked_out_by_hand():
+    total = np.array([[1, 0, 0, 1], [2, 2, 2, 2], [1, 2, 3, 4], [1, 0, NAN, NAN], [1, NAN, NAN, NAN]], dtype=float)
+    outcomes = spread_outcomes(total, np.arange(5))
+    assert outcomes.trials.tolist() == [4, 4, 4, 2, 0]
+    assert outcomes.successes.tolist() == pytest.approx([4 * 4 / 6, 0, 4, 2, 0])
+    assert outcomes.has_gradient.tolist() == [True, False, True, True, False]
+    assert outcomes.is_mixed.tolist() == [True, False, True, True, False]  # also where all differ
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=9))
+def test_the_spread_of_rewards_of_0_and_1_is_the_unbiased_2p_1_minus_p(rewards):
+    size, p = len(rewards), np.mean(rewards)
+    outcomes = spread_outcomes(np.array([rewards], dtype=float), np.array([3]))
+    assert outcomes.pass_rate.tolist() == pytest.approx([2 * p * (1 - p) * size / (size - 1)])
+    assert outcomes.sample_index.tolist() == [3]
 
 
 @pytest.mark.parametrize(("num_rewards", "num_groups"), [(7, 2), (1, 2), (8, 0), (9, 4)])
@@ -130,10 +156,9 @@ def generation_batches(draw):
 
 
 @given(generation_batches(), st.floats(0.0, 1.0))
-def test_under_a_threshold_the_ratio_is_that_of_the_core(batch, threshold):
+def test_under_a_threshold_a_group_is_mixed_where_it_has_right_and_wrong_answers(batch, threshold):
     outcomes = group_outcomes(*batch, threshold=threshold)
-    core = effective_gradient_ratio(outcomes.successes, outcomes.trials)
-    np.testing.assert_equal(outcomes.effective_gradient_ratio, core)
+    assert outcomes.is_mixed.tolist() == ((outcomes.successes > 0) & (outcomes.successes < outcomes.trials)).tolist()
 
 
 @given(generation_batches(), st.one_of(st.none(), st.floats(0.0, 1.0)))
@@ -155,68 +180,3 @@ def test_the_order_of_the_completions_in_a_group_says_nothing(batch, threshold, 
     assert left.successes == pytest.approx(right.successes)
     assert left.trials.tolist() == right.trials.tolist()
     assert left.has_gradient.tolist() == right.has_gradient.tolist()
-
-
-# ------------------------------------------------------------------------------------------- the success function
-
-
-def test_a_single_reward_function_decides_success_without_being_named():
-    assert success_column(["accuracy"], None) == 0
-
-
-@pytest.mark.parametrize(("declared", "column"), [("format", 0), ("accuracy", 1), ("length", 2)])
-def test_the_named_reward_function_decides_success(declared, column):
-    assert success_column(["format", "accuracy", "length"], declared) == column
-
-
-def test_several_reward_functions_and_no_name_are_refused_with_their_names():
-    with pytest.raises(ConfigurationError) as refusal:
-        success_column(["format", "accuracy"], None)
-    for part in ("2 reward functions", "format, accuracy", "Set vade_success_reward"):
-        assert part in str(refusal.value)
-
-
-@pytest.mark.parametrize("names", [["format"], ["format", "accuracy"]])
-def test_a_name_that_no_reward_function_has_is_refused_with_the_names_there_are(names):
-    with pytest.raises(ConfigurationError) as refusal:
-        success_column(names, "acuracy")
-    for part in ("vade_success_reward='acuracy'", ", ".join(names), "Set it to one of these names"):
-        assert part in str(refusal.value)
-
-
-def test_a_name_that_two_reward_functions_share_is_refused():
-    with refused(ConfigurationError, names=[2], offers=["rename one"]):
-        success_column(["accuracy", "format", "accuracy"], "accuracy")
-
-
-# ------------------------------------------------------------------------------------------------ infinite rewards
-
-
-def test_infinite_rewards_are_counted_by_the_function_that_gave_them():
-    inf = float("inf")
-    rewards = np.array([[1.0, inf, 0.0], [NAN, -inf, 0.0], [0.5, inf, inf], [1.0, 2.0, 0.0]], dtype=np.float32)
-    with pytest.raises(ObservationError) as refusal:
-        refuse_infinite(rewards, ["accuracy", "length", "format"])
-    assert "batch of 4 completions: 'length' 3, 'format' 1." in str(refusal.value)
-    for part in ("'accuracy'", "nan"):
-        assert part not in str(refusal.value)
-    for part in ("None where a completion cannot be scored", "Nothing was updated", "resume from the last checkpoint"):
-        assert part in str(refusal.value)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@given(rewards=st.lists(st.one_of(st.just(NAN), st.floats(width=32)), min_size=1, max_size=6))
-def test_rewards_are_refused_if_and_only_if_one_is_infinite(dtype, rewards):
-    column = np.array(rewards, dtype=dtype)[:, None]
-    if np.isinf(column).any():
-        with pytest.raises(ObservationError, match=rf"'mine' {sum(abs(each) == float('inf') for each in rewards)}\."):
-            refuse_infinite(column, ["mine"])
-    else:
-        refuse_infinite(column, ["mine"])
-
-
-def test_a_threshold_would_hide_an_infinite_reward():
-    """Why there is a check of its own: to the posterior it is a success like any other, to TRL's advantage a NaN."""
-    assert outcomes_of([float("inf"), 0.0]).successes.tolist() == [1]
-    rewards = torch.tensor([float("inf"), 0.0])
-    assert (rewards - rewards.mean()).isnan().any()

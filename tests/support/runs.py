@@ -27,14 +27,14 @@ SMALL_RUN = {
 WORDS = [str(number) for number in range(10)] + ["say", "a", "digit", "not", "below", "above"]
 
 
-def make_text_model(path):
-    """Write a random two-layer Qwen2 with a 24-word tokenizer to `path`; it loads in well under a second."""
+def make_text_model(path, words=WORDS):
+    """Write a random two-layer Qwen2 with a tokenizer of `words` to `path`; it loads in well under a second."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "[UNK]"]
-    vocabulary = {token: number for number, token in enumerate([*special, *WORDS])}
+    vocabulary = {token: number for number, token in enumerate([*special, *words])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(

@@ -185,6 +185,24 @@ def test_where_every_group_has_a_gradient_nothing_changes(text_model_path, text_
     assert set(logged(runs[1], "vade/refills")) == {0.0}
 
 
+@pytest.mark.parametrize("reward", [alternating, alternating_if_live])  # a batch without a refill, and with some
+def test_a_judge_that_writes_into_the_prompts_changes_nothing_that_is_trained_on(
+    text_model_path, text_rows, make_refill_args, tmp_path, reward
+):
+    def judge(prompts, completions, **columns):
+        for prompt, completion in zip(prompts, completions, strict=True):
+            prompt += completion
+        return reward(completions, **columns)
+
+    trained = [
+        refilled(text_model_path, text_rows, make_refill_args(max_steps=2, output_dir=str(tmp_path / name)), each)[1]
+        for name, each in (("plain", reward), ("judged", judge))
+    ]
+    for plain, judged in zip(trained[0].batches, trained[1].batches, strict=True):
+        assert plain[0]["prompt_ids"].equal(judged[0]["prompt_ids"])
+        assert plain[0]["completion_ids"].equal(judged[0]["completion_ids"])
+
+
 def test_images_are_refilled_too(vision_model_path, make_refill_args):
     args = make_refill_args(max_steps=3, per_device_train_batch_size=8, num_generations=2, vade_max_refills=2)
     counted = Counted(first_letter)
@@ -418,12 +436,12 @@ def test_the_weighted_sum_decides_and_not_the_success_signal(text_model_path, te
     args = make_refill_args(vade_success_reward="alternating", vade_max_refills=1, max_steps=1)
     cancelled, _ = refilled(text_model_path, text_rows, args, [alternating, against])
     assert logged(cancelled, "vade/refills") == [1.0]
-    assert logged(cancelled, "vade/effective_gradient_ratio") == [1.0]  # of the declared signal
+    assert logged(cancelled, "vade/effective_gradient_ratio") == [0.0]
     other_folder = {"output_dir": str(tmp_path / "other")}
     args = make_refill_args(vade_success_reward="dead", vade_max_refills=1, max_steps=1, **other_folder)
     other, _ = refilled(text_model_path, text_rows, args, [alternating, dead])
     assert logged(other, "vade/refills") == [0.0]
-    assert logged(other, "vade/effective_gradient_ratio") == [0.0]
+    assert logged(other, "vade/effective_gradient_ratio") == [1.0]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from trl_vade.trainer.sampler_choice import make_sampler
 
 CHOOSING = ("thompson", "greedy", "mopps")
 NOT_OF_A_PRESET = {
+    "vade_success_bounds",
     *("vade_sampler_kwargs", "vade_strata", "vade_stratify_by", "vade_success_reward", "vade_max_prompt_length"),
     "vade_posterior_hub_id",
 }
@@ -51,7 +52,7 @@ def test_the_defaults_are_the_frontier_preset(make_args):
     assert args.vade_posterior_hub_id is None
     assert (args.vade_dynamic_sampling, args.vade_max_refills) == (False, 10)
     assert args.vade_success_reward is None
-    assert args.vade_success_threshold == 0.5
+    assert args.vade_success_threshold == "auto"
     assert args.vade_on_mismatch == "error"
     assert args.vade_outage_guard is True
 
@@ -100,7 +101,7 @@ def test_a_preset_leaves_no_setting_open_and_names_no_other():
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 24
+    assert len(new) == 25
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
@@ -154,7 +155,11 @@ REFUSED = {
     "vade_success_reward": (["", 3, ["accuracy"], len], ["None"]),
     "vade_success_threshold": (
         [INFINITY, NAN, 1e39, -1e39, True, [0.5], np.float32(0.5), "half"],
-        ["0.5", "[0, 1]"],
+        ["0.5", "fractions", "spread", "auto"],
+    ),
+    "vade_success_bounds": (
+        [[], [0], [1, 0], [1, 1], [0, 1, 2], [0, INFINITY], [0, NAN], "01", 3, [0, True]],
+        ["None"],
     ),
 }
 
@@ -312,7 +317,15 @@ def test_batches_that_are_explicitly_not_split_or_dispatched_are_accepted(make_a
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("none", None), ("None", None), ("null", None), ("0.7", 0.7), ("1", 1.0), ("1e-3", 0.001), ("-1", -1.0)],
+    [
+        ("none", None),
+        ("None", None),
+        ("null", None),
+        ("0.7", 0.7),
+        ("1", 1.0),
+        ("-1e-3", -0.001),
+        ("Spread", "spread"),
+    ],
 )
 def test_the_threshold_is_read_from_a_flag(text, value):
     config = parse(f"--vade_success_threshold={text}")
@@ -406,7 +419,7 @@ def test_a_plain_config_gets_the_defaults_and_is_otherwise_as_it_was(make_args):
     ours = with_vade_defaults(plain)
     assert ours is plain
     assert type(ours) is GRPOConfig
-    assert (ours.vade_sampler, ours.vade_decay_sampled, ours.vade_success_threshold) == ("thompson", 0.2, 0.5)
+    assert (ours.vade_sampler, ours.vade_decay_sampled, ours.vade_success_threshold) == ("thompson", 0.2, "auto")
     assert {name: value for name, value in vars(ours).items() if not name.startswith("vade_")} == before
 
 

@@ -27,9 +27,40 @@ def test_fewer_rows_than_a_generation_batch_are_refused(text_rows, make_args):
         make_trainer(says_a_digit, make_args(), text_rows.select(range(3)))
 
 
-def test_several_rewards_without_a_success_signal_are_refused(text_rows, make_args):
-    with refused(ConfigurationError, ["says_a_digit", "always_half"], ["vade_success_reward"]):
-        make_trainer([says_a_digit, always_half], make_args(), text_rows)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"vade_sampler": "mopps"},
+        {"vade_information_gain": "symmetric"},
+        {"vade_success_threshold": 0.5},
+        {"vade_success_threshold": None},
+        {"vade_success_threshold": None, "vade_success_bounds": [0, 2]},
+    ],
+    ids=str,
+)
+def test_settings_about_success_are_refused_where_no_reward_says_success(text_rows, make_args, changes):
+    names = ["says_a_digit", "always_half", *(f"{name}" for name in changes)]
+    with refused(ConfigurationError, names, ["vade_success_reward"]):
+        make_trainer([says_a_digit, always_half], make_args(**changes), text_rows)
+
+
+class Game:
+    """An environment with a reward of its own."""
+
+    def reset(self, **row):
+        return None
+
+    def get_reward(self):
+        return 1.0
+
+
+@pytest.mark.parametrize("factory", [Game, {"game": Game}], ids=["one", "several"])
+def test_the_rewards_of_environments_are_known_before_a_model_is_loaded(text_rows, make_args, factory):
+    args = make_args(vade_success_reward="Gmae")
+    with refused(ConfigurationError, ["vade_success_reward='Gmae'"], ["says_a_digit", "Game"]):
+        make_trainer(says_a_digit, args, text_rows, environment_factory=factory)
+    with refused(ConfigurationError, ["vade_sampler", "mopps"], ["says_a_digit", "Game"]):
+        make_trainer(says_a_digit, make_args(vade_sampler="mopps"), text_rows, environment_factory=factory)
 
 
 @pytest.mark.parametrize("sampler", ["thompson", "uniform"])
@@ -53,16 +84,15 @@ def test_dynamic_sampling_is_refused_where_a_batch_cannot_be_put_together_again(
 
 @pytest.mark.parametrize(
     "changes",
-    [{"shuffle_dataset": False}, {"accelerator_config": {"dispatch_batches": True}}, "stream", "two rewards"],
+    [{"shuffle_dataset": False}, {"accelerator_config": {"dispatch_batches": True}}, "stream"],
 )
 def test_dynamic_sampling_is_refused_where_uniform_is_the_stock_trainer(text_rows, make_args, changes):
     settings = changes if isinstance(changes, dict) else {}
     args = make_args(vade_dynamic_sampling=True, vade_sampler="uniform", **settings)
     rows = text_rows.to_iterable_dataset() if changes == "stream" else text_rows
-    rewards = [says_a_digit, always_half] if changes == "two rewards" else says_a_digit
     names = ["vade_dynamic_sampling=True", "vade_sampler='uniform'"]
     with refused(ConfigurationError, names, ["vade_dynamic_sampling=False"]):
-        make_trainer(rewards, args, rows)
+        make_trainer(says_a_digit, args, rows)
 
 
 def test_plain_config_that_cannot_work_is_refused_too(text_rows, make_args):

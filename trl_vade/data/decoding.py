@@ -17,6 +17,9 @@ from datasets.features import Json
 
 from trl_vade.errors import ImageDecodeError
 
+from .own_values import own_values
+from .workers import RowWorkers, Workers, load_rows
+
 Rows = list[dict[str, Any]]
 
 THREADS = 4
@@ -25,58 +28,98 @@ THREADS = 4
 
 class RowDecoder:
     """
-    Hands out rows by their numbers, once each, and can begin with those of the next batch.
+    Hands out rows by their numbers, each decoded once, and can begin with those of the next batch.
 
-    A data set with a transform or a format of the user's, with a kind of media beside images, or without images is
-    left to `__getitems__` on the thread that asks: a user's function need not be safe in threads.
+    A data set with a transform or a format of the user's, or with a kind of media beside images, is left to
+    `__getitems__`, since a user's function need not be safe in threads: in worker processes where some are asked for,
+    else on the thread that asks. Rows without either, and without images, are read on the thread that asks.
 
     There are threads only while there is something to decode: none idles, and none has to be closed. An error belongs
     to its row: it is raised where the row is loaded, and a row that is never loaded has none.
 
     Args:
         dataset: N rows.
+        workers: the processes for rows that threads must not load.
     """
 
-    def __init__(self, dataset: Dataset):
+    def __init__(self, dataset: Dataset, workers: Workers | None = None):
         self.dataset = dataset
         self._begun: dict[int, Future[dict[str, Any]]] = {}
+        self._workers = None
+        slow = not self._is_plain or any(_decoders(dict(dataset.features)))
+        if workers is not None and workers.number and slow and not self.in_threads:
+            self._workers = RowWorkers(dataset, workers)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether rows can be begun before they are needed."""
+        return self.in_threads or self._workers is not None
 
     @property
     def in_threads(self) -> bool:
         """Whether the threads decode this data set."""
-        format = self.dataset.format
-        plain = format["type"] is None and not format["format_kwargs"]
-        plain = plain and format["columns"] == self.dataset.column_names
         decoders = list(_decoders(dict(self.dataset.features)))
         images = [decoder for decoder in decoders if isinstance(decoder, Image)]
-        return plain and bool(images) and all(isinstance(decoder, Image | Json) for decoder in decoders)
+        return self._is_plain and bool(images) and all(isinstance(decoder, Image | Json) for decoder in decoders)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether rows are handed out as they are, all columns and without a transform or a format."""
+        format = self.dataset.format
+        plain = format["type"] is None and not format["format_kwargs"]
+        return plain and format["columns"] == self.dataset.column_names
 
     @functools.cached_property
     def _table(self) -> Dataset:
         """The data set in Arrow's format; made once, since it copies the list of the table's parts."""
         return self.dataset.with_format("arrow")
 
-    def prefetch(self, rows: list[int]) -> None:
-        """Begin with `rows`, (K,) numbers, in place of those begun before, and return at once."""
-        if self.in_threads:
+    def prefetch(self, rows: list[int], draw: int = 0) -> None:
+        """Begin with `rows`, (K,) numbers, in place of those begun before, and return at once.
+
+        Args:
+            draw: the number of the draw; see `RowWorkers`.
+        """
+        if self._workers is not None:
+            self._workers.begin(list(dict.fromkeys(rows)), draw)
+        elif self.in_threads:
             self._begun = self._begin(rows)
 
-    def load(self, rows: list[int]) -> Rows:
+    def load(self, rows: list[int], draw: int = 0) -> Rows:
         """Return the rows, equal to `dataset.__getitems__(rows)`; those that are ready or begun are not begun again.
+
+        A row that is asked for several times is decoded once, and each time has its values to itself.
 
         Raises:
             ImageDecodeError: an image of theirs cannot be decoded.
         """
+        decoded = self._decode(list(dict.fromkeys(rows)), draw)
+        fresh = dict(decoded)
+        return [fresh.pop(row) if row in fresh else self._again(row, decoded[row]) for row in rows]
+
+    def _decode(self, rows: list[int], draw: int) -> dict[int, dict[str, Any]]:
+        """The rows, all different, by their numbers."""
+        if self._workers is not None:
+            return dict(zip(rows, self._workers.load(rows, draw), strict=True))
         if not self.in_threads:
-            return self.dataset.__getitems__(rows)
+            return dict(zip(rows, load_rows(self.dataset, rows), strict=True))
         self._begun = self._begin(rows)
         try:
-            return [self._begun[row].result() for row in rows]
+            return {row: self._begun[row].result() for row in rows}
         finally:
             self.forget()
 
+    def _again(self, number: int, row: dict[str, Any]) -> dict[str, Any]:
+        """`row` once more, with values of its own."""
+        try:
+            return own_values(row)
+        except TypeError:
+            return load_rows(self.dataset, [number])[0]
+
     def forget(self) -> None:
-        """Give up what was begun; return when no thread is at it any more."""
+        """Give up what was begun; return when no thread and no process is at it any more."""
+        if self._workers is not None:
+            self._workers.forget()
         wait([task for task in self._begun.values() if not task.cancel()])
         self._begun = {}
 

@@ -12,6 +12,7 @@ from trl.distributed import DistributedBackend
 from trl_vade.errors import ConfigurationError
 
 from .decoding import RowDecoder, Rows
+from .workers import Workers
 
 
 def with_image_lists(rows: Rows) -> Rows:
@@ -36,32 +37,36 @@ class RowLoader:
         dataset: N training rows.
         num_generations: G, completions of each row.
         accelerator: of the trainer.
+        workers: processes that load rows; see `RowDecoder`.
 
     Attributes:
         decoder: the rows, with their images decoded.
         images_on_all_processes: whether every process had an image in the batch loaded last.
     """
 
-    def __init__(self, dataset: Dataset, *, num_generations: int, accelerator: Accelerator):
-        self.decoder = RowDecoder(dataset)
+    def __init__(
+        self, dataset: Dataset, *, num_generations: int, accelerator: Accelerator, workers: Workers | None = None
+    ):
+        self.decoder = RowDecoder(dataset, workers)
         self.num_generations = num_generations
         self.accelerator = accelerator
         self.images_on_all_processes = True
 
-    def load(self, sample_index: NDArray[np.int64]) -> Rows:
+    def load(self, sample_index: NDArray[np.int64], draw: int = 0) -> Rows:
         """This process's slice of the K*G completions' rows, in TRL's order; each distinct row is decoded once.
 
-        The items of a group are separate dictionaries, as from TRL's loader (a `rollout_func` writes into them), that
-        share their values.
-        """
-        group = self._groups(len(sample_index))
-        distinct = self.decoder.load(sample_index[group[0] : group[-1] + 1].tolist())
-        return self._as_one_modality(with_image_lists([dict(distinct[g - group[0]]) for g in group]))
+        As from TRL's loader, the items of a group share no values: see `own_values`.
 
-    def prefetch(self, sample_index: NDArray[np.int64]) -> None:
+        Args:
+            sample_index: (K,) the rows.
+            draw: the number of the draw; see `RowWorkers`.
+        """
+        rows = sample_index[self._groups(len(sample_index))].tolist()
+        return self._as_one_modality(with_image_lists(self.decoder.load(rows, draw)))
+
+    def prefetch(self, sample_index: NDArray[np.int64], draw: int = 0) -> None:
         """Begin to decode what `load` would return of this process's slice, in the background; see `RowDecoder`."""
-        group = self._groups(len(sample_index))
-        self.decoder.prefetch(sample_index[group[0] : group[-1] + 1].tolist())
+        self.decoder.prefetch(sample_index[self._groups(len(sample_index))].tolist(), draw)
 
     def _groups(self, num_groups: int) -> NDArray[np.int64]:
         """The group of each completion in this process's slice of K groups, (K*G / processes,)."""

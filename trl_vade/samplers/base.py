@@ -36,7 +36,13 @@ class PromptSampler(Protocol):
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
         """Choose `k` distinct rows, none of them in `exclude`, (M,)."""
 
-    def observe(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
+    def observe(
+        self,
+        sample_index: ArrayLike,
+        successes: ArrayLike,
+        trials: ArrayLike,
+        mixed: ArrayLike | None = None,
+    ) -> None:
         """Learn from the scores of one generation batch; arrays (K,)."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -104,13 +110,22 @@ class PosteriorSampler:
         finally:
             self._progress = before
 
-    def observe(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
+    def observe(
+        self,
+        sample_index: ArrayLike,
+        successes: ArrayLike,
+        trials: ArrayLike,
+        mixed: ArrayLike | None = None,
+    ) -> None:
         """Take one step of the posterior; see `BetaPosterior.observe`."""
-        self.posterior.observe(sample_index, successes, trials)
+        self.posterior.observe(sample_index, successes, trials, mixed)
 
     def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
         """Take one step of the posterior from evidence of another run, see `observe`: no row was trained on."""
         self.observe(sample_index, successes, trials)
+
+    def use_spreads(self) -> None:
+        """Take the outcomes from now on for spreads, the share of pairs of completions whose rewards differ."""
 
     def prior(self) -> Prior:
         """Return the belief about rows without evidence, as it is now."""

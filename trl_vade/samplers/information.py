@@ -12,14 +12,17 @@ from trl_vade.checks import FloatArray, check_outcomes, check_whole_number
 from trl_vade.errors import ConfigurationError, ObservationError
 
 INFORMATION_GAINS = ("asymmetric", "symmetric")
+"""Of a pass rate."""
+SPREAD_GAIN = "spread"
+"""Of a spread, the share of pairs of completions whose rewards differ."""
 
 
 def check_gain_kind(kind: str) -> None:
     """Raise `ConfigurationError` unless `kind` names an information gain."""
-    if kind not in ("asymmetric", "symmetric"):
+    if kind not in (*INFORMATION_GAINS, SPREAD_GAIN):
         raise ConfigurationError(
-            f"The information gain is {kind!r}; it must be 'asymmetric', p(1 - p)^2, the paper's rule, or "
-            "'symmetric', p(1 - p). Set one of the two."
+            f"The information gain is {kind!r}; it must be 'asymmetric', p(1 - p)^2, the paper's rule, 'symmetric', "
+            "p(1 - p), or for a belief about spreads 'spread', s / 2. Set one of these."
         )
 
 
@@ -28,14 +31,15 @@ def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArr
 
         asymmetric   p (1 - p)^2    (eq. 4)  largest at p = 1/3, where it is 4/27: hard rows before easy ones
         symmetric    p (1 - p)               largest at p = 1/2, where it is 1/4: the variance of one reward
+        spread       s / 2                   of a spread s; rewards of 0 and 1 have s = 2p (1 - p): the symmetric gain
 
-    Both are 0 at p = 0 and p = 1, where all rewards of a group are equal and GRPO has no gradient.
+    The first two are 0 at p = 0 and p = 1, where all rewards of a group are equal and GRPO has no gradient.
 
     Source: arXiv 2511.18902, equation 4; the symmetric form is its ablation.
 
     Args:
-        pass_rate: p in [0, 1], of any shape.
-        kind: "asymmetric" or "symmetric".
+        pass_rate: p (or s) in [0, 1], of any shape.
+        kind: "asymmetric", "symmetric" or "spread".
 
     Returns:
         The gains, in the shape of `pass_rate`.
@@ -57,6 +61,8 @@ def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArr
 
 def gain_of(pass_rate: FloatArray, kind: str) -> FloatArray:
     """`information_gain` of pass rates that are known to be some, a new array."""
+    if kind == SPREAD_GAIN:
+        return 0.5 * pass_rate
     failure = 1.0 - pass_rate
     gain: FloatArray = pass_rate * failure
     if kind == "asymmetric":
@@ -114,6 +120,25 @@ def mixed_group_probability(a: FloatArray, b: FloatArray, num_generations: int) 
         smaller *= (unlikely + j) / (total + j)
     # -expm1 is 1 - larger without the loss when `larger` is close to 1. For G = 1 rounding could leave -1e-17.
     return np.maximum(-np.expm1(log_larger) - smaller, 0.0)
+
+
+def spread_group_probability(a: FloatArray, b: FloatArray, num_generations: int) -> FloatArray:
+    """Return the probability that G rewards are not all equal, for a spread s ~ Beta(a, b); a and b of one shape.
+
+    It is that of rewards with two values, one of which comes with probability p: s = 2 p (1 - p). Then p^G + (1 - p)^G
+    is a polynomial in s, P_n = P_(n-1) - (s / 2) P_(n-2) from P_0 = 2, P_1 = 1, and the moments of s are known. With
+    more values, s above 1/2, it is too low by up to 2^(1 - G/2).
+    """
+    older, newer = np.array([2.0]), np.array([1.0])  # coefficients of s^0, s^1, ...
+    for _ in range(num_generations - 1):
+        shifted = np.concatenate([[0.0], -0.5 * older])
+        shifted[: newer.size] += newer
+        older, newer = newer, shifted
+    all_equal, moment = np.zeros_like(a), np.ones_like(a)
+    for power, coefficient in enumerate(newer):
+        all_equal += coefficient * moment
+        moment = moment * (a + power) / (a + b + power)
+    return np.clip(1.0 - all_equal, 0.0, 1.0)
 
 
 def effective_gradient_ratio(successes: ArrayLike, trials: ArrayLike) -> float:

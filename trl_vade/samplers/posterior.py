@@ -42,7 +42,7 @@ class BetaPosterior:
         num_samples: N, at least 1.
         decay_sampled: lambda_1 in [0, 1], the share of the old counts that a selected row keeps in a step.
         decay_unsampled: lambda_2 in [0, 1], the same for every other row. 0.999 halves the counts in 693 steps.
-        signal_aware_decay: apply lambda_1 only to a selected row with 0 < successes < trials, else lambda_2. The paper
+        signal_aware_decay: apply lambda_1 only to a selected row whose group was mixed, else lambda_2. The paper
             forgets a selected row fast because training on it moves its pass rate; a group without a gradient trained
             nothing, so its evidence may add up. Without this a row that is never solved stays at about Beta(1, 11).
 
@@ -70,20 +70,27 @@ class BetaPosterior:
         # alpha and beta are held as they were at the row's last_update; reading decays them to now.
         self._store = RowStore(self._num_samples)
 
-    def observe(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
+    def observe(
+        self,
+        sample_index: ArrayLike,
+        successes: ArrayLike,
+        trials: ArrayLike,
+        mixed: ArrayLike | None = None,
+    ) -> None:
         """Take one step t: learn from the groups given, and let the counts of every other row decay.
 
             selected      alpha <- lambda_1 alpha + successes    beta <- lambda_1 beta + trials - successes    (eq. 5)
             not selected  alpha <- lambda_2 alpha                beta <- lambda_2 beta                         (eq. 6)
 
         A row with no trials counts as not selected, and a step without any row still decays all N. With signal-aware
-        decay a selected row without a mixed outcome keeps lambda_2 of its counts. Equation 6 costs nothing here: it is
-        applied when a row is read, so a step writes K rows and not N.
+        decay a selected row whose group was not mixed keeps lambda_2 of its counts. Equation 6 costs nothing here: a
+        row gets it when it is read, so a step writes K rows and not N.
 
         Args:
             sample_index: (K,) integers, distinct rows in [0, N).
             successes: (K,) in [0, trials]; fractions are allowed.
             trials: (K,) completions that got a score, finite and not negative.
+            mixed: (K,) bool, which groups had outcomes that differ; None: those with 0 < successes < trials.
 
         Raises:
             ObservationError: anything else; the posterior is then unchanged.
@@ -101,11 +108,18 @@ class BetaPosterior:
                 f"sample_index names {values[occurrences > 1][:8].tolist()} more than once; the rows of a step must "
                 "be distinct, since a second update would decay the first. Add up their successes and trials."
             )
+        trained = (successes > 0) & (successes < trials)
+        if mixed is not None:
+            trained = as_vector("mixed", mixed, kinds="b")
+            if trained.shape != rows.shape:
+                raise ObservationError(
+                    f"mixed has shape {trained.shape} and sample_index {rows.shape}; they must be equal, one "
+                    "entry a row."
+                )
         scored = trials > 0
-        rows, successes, trials = rows[scored], successes[scored], trials[scored]
+        rows, successes, trials, trained = rows[scored], successes[scored], trials[scored], trained[scored]
         alpha, beta = self.counts(rows)  # read before the step advances: equation 5 starts from the counts at t - 1
-        trained = (successes > 0) & (successes < trials) if self._signal_aware_decay else np.True_
-        kept = np.where(trained, self._decay_sampled, self._decay_unsampled)
+        kept = np.where(trained | (not self._signal_aware_decay), self._decay_sampled, self._decay_unsampled)
         self._store.write(
             rows,
             alpha=kept * alpha + successes,

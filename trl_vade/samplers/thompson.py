@@ -15,7 +15,7 @@ from trl_vade.errors import SnapshotCorruptError
 
 from .base import Draw, PosteriorSampler
 from .counts import LARGE
-from .information import check_gain_kind, gain_of
+from .information import SPREAD_GAIN, check_gain_kind, gain_of
 from .large_pool import BoolArray, Choice, FreeRows, LargePool
 from .posterior import BetaPosterior
 from .prior import Prior, check_prior_kind, learned_prior
@@ -48,7 +48,8 @@ class ThompsonSampler(PosteriorSampler):
     Args:
         num_samples: N, at least 1.
         seed: in [0, 2**63).
-        gain: "asymmetric" p(1 - p)^2, or "symmetric" p(1 - p), an ablation of the paper.
+        gain: "asymmetric" p(1 - p)^2; "symmetric" p(1 - p), an ablation of the paper; "spread" s / 2, where outcomes
+            are spreads and not pass rates.
         greedy: use the expected pass rate in place of a sampled one, an ablation of the paper. Ties are common then:
             a fresh greedy sampler takes the rows in their order.
         decay_sampled, decay_unsampled, signal_aware_decay: of the `BetaPosterior`.
@@ -117,6 +118,10 @@ class ThompsonSampler(PosteriorSampler):
         """
         self.observe(sample_index, successes, trials)
         self._taken_over = self.posterior.step
+
+    def use_spreads(self) -> None:
+        """See `PosteriorSampler.use_spreads`; the gain is then s / 2."""
+        self._settings["gain"] = SPREAD_GAIN
 
     def prior(self) -> Prior:
         """Return the belief about rows without evidence, as it is now."""
@@ -195,7 +200,7 @@ class ThompsonSampler(PosteriorSampler):
     ) -> Choice | None:
         """The same, faster; None for a small pool, and where the large one cannot be drawn from in this way."""
         # Milliseconds are nothing beside the rollouts of a batch: smaller pools keep the choices that they always had.
-        if self.posterior.num_samples < LARGE:
+        if self.posterior.num_samples < LARGE or self._settings["gain"] == SPREAD_GAIN:
             return None
         rows = FreeRows(self.posterior, self.prior(), self._rests, excluded, chance)
         how = {name: self._settings[name] for name in ("gain", "greedy")}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trl_vade.samplers.base import PosteriorSampler
-from trl_vade.samplers.information import mixed_group_probability
+from trl_vade.samplers.information import mixed_group_probability, spread_group_probability
 
 from .outcomes import GroupOutcomes
 
@@ -19,7 +19,7 @@ class InFlight:
     """The K rows of a round between their choice and their scores."""
 
     sample_index: NDArray[np.int64]  # (K,)
-    posterior_mean: NDArray[np.float64]  # (K,) belief before the rollouts
+    posterior_mean: NDArray[np.float64]  # (K,) expected pass rate, or spread, before the rollouts
     predicted_gradient: NDArray[np.float64]  # (K,) probability that the group has one, before the rollouts
     posterior_step: int  # rounds in the posterior when the rows were chosen
     initialising: bool = False  # Algorithm 1, lines 1-4: collected, and observed together as one step
@@ -27,11 +27,17 @@ class InFlight:
 
     @classmethod
     def of(
-        cls, sample_index: NDArray[np.int64], sampler: PosteriorSampler, num_generations: int, **more: Any
+        cls,
+        sample_index: NDArray[np.int64],
+        sampler: PosteriorSampler,
+        num_generations: int,
+        *,
+        spread: bool = False,
+        **more: Any,
     ) -> "InFlight":
-        """The rows with what `sampler` believes of them now; `more` are further fields."""
+        """The rows with what `sampler` believes of them now, pass rates or spreads; `more` are further fields."""
         a, b = sampler.belief(sample_index)
-        predicted = mixed_group_probability(a, b, num_generations)
+        predicted = (spread_group_probability if spread else mixed_group_probability)(a, b, num_generations)
         return cls(sample_index, a / (a + b), predicted, sampler.posterior.step, **more)
 
 

@@ -5,21 +5,21 @@ It knows no trainer and no accelerator, so a rollout worker's process can hold o
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from trl_vade.samplers.base import PosteriorSampler
-from trl_vade.samplers.information import mixed_group_probability
 
 from .batch_metrics import InFlight, StratumMetrics, batch_metrics
 from .log import SelectionLog
 from .notices import GradientWatch
 from .outage import OutageGuard
 from .outcomes import GroupOutcomes
+from .signal import RewardSignal
 
 logger = logging.getLogger(__name__)  # not accelerate's, which needs its processes
 
@@ -34,6 +34,7 @@ class Feedback:
         writes: whether this process writes the log, and says what there is to say; one of all processes does.
         outage_guard: whether to keep the counts of before a reward outage; see `outage`.
         stratify: (N,) labels: figures of each stratum are recorded, too.
+        signal: makes outcomes of rewards; its state is saved with the totals. None: outcomes are of pass rates.
 
     Attributes:
         rollouts: completions scored so far.
@@ -50,7 +51,9 @@ class Feedback:
         writes: bool = True,
         outage_guard: bool = True,
         stratify: ArrayLike | None = None,
+        signal: RewardSignal | None = None,
     ):
+        self.signal = signal or RewardSignal("reward", ["reward"], threshold=0.5)
         self.sampler, self.num_generations, self.log = sampler, num_generations, log
         self.strata = None if stratify is None else StratumMetrics(stratify)
         self.rollouts = 0
@@ -69,6 +72,10 @@ class Feedback:
         yield
         self.seconds[what] += time.perf_counter() - start - (self.seconds["selection"] - selection)
 
+    def in_flight(self, sample_index: NDArray[np.int64], **more: Any) -> InFlight:
+        """Return the rows with what is believed of them now; `more` are further fields."""
+        return InFlight.of(sample_index, self.sampler, self.num_generations, spread=self.signal.is_spread, **more)
+
     @property
     def outage(self) -> bool:
         """Whether a reward outage is on."""
@@ -81,16 +88,23 @@ class Feedback:
             The metrics of its generation batch, refills included; none for a round of `finish_initialisation`.
         """
         self.rollouts += len(outcomes.sample_index) * self.num_generations
+        if self.signal.is_spread:
+            self.sampler.use_spreads()
         if in_flight.initialising:
             self._initial.append(outcomes)
             return {}
         staleness = self._num_scored - in_flight.posterior_step
         self._observe(outcomes, global_step, float(in_flight.predicted_gradient.mean()), in_flight.refill)
         self.rounds = [*(self.rounds if in_flight.refill else []), (in_flight, outcomes)]
-        return {
+        of_rows = {
             **self.sampler.metrics(),
             **batch_metrics(self.rounds),
             **(self.strata.of(self.rounds, self.sampler) if self.strata else {}),
+        }
+        if self.signal.is_spread:
+            of_rows = {name.replace("pass_rate", "spread"): value for name, value in of_rows.items()}
+        return {
+            **of_rows,
             "outage": float(self.outage),
             "staleness": float(staleness),
             "rollouts": float(self.rollouts),
@@ -99,15 +113,20 @@ class Feedback:
     def finish_initialisation(self) -> None:
         """Observe the outcomes of the initial rounds as one step: alpha = r, beta = G - r for every row."""
         num_rows = self.sampler.posterior.num_samples
-        successes, trials, has_gradient = np.zeros(num_rows), np.zeros(num_rows), np.zeros(num_rows, dtype=bool)
+        successes, trials, (has_gradient, mixed) = (
+            np.zeros(num_rows),
+            np.zeros(num_rows),
+            np.zeros((2, num_rows), bool),
+        )
         for outcomes in self._initial:
             np.add.at(successes, outcomes.sample_index, outcomes.successes)
             np.add.at(trials, outcomes.sample_index, outcomes.trials)
             has_gradient[outcomes.sample_index[outcomes.has_gradient]] = True
+            mixed[outcomes.sample_index[outcomes.is_mixed]] = True
         self._initial = []
         every_row = np.arange(num_rows, dtype=np.int64)
-        predicted = mixed_group_probability(*self.sampler.belief(every_row), self.num_generations).mean()
-        self._observe(GroupOutcomes(every_row, successes, trials, has_gradient), 0, float(predicted))
+        predicted = self.in_flight(every_row).predicted_gradient.mean()
+        self._observe(GroupOutcomes(every_row, successes, trials, has_gradient, mixed), 0, float(predicted))
 
     def warm_start(self, evidence: GroupOutcomes, source: str) -> None:
         """Observe what another run has shown of some rows as one step, before the first draw.
@@ -120,10 +139,17 @@ class Feedback:
         self.sampler.take_over(evidence.sample_index, evidence.successes, evidence.trials)
         self._write(evidence, 0, None, warm_start=source)
 
+    def adopt_signal(self, metadata: Mapping[str, Any]) -> None:
+        """Let signal and sampler go on with what the run of a snapshot's `metadata` had learned of its rewards."""
+        self.signal.adopt(metadata, metadata.get("run", {}).get("signal", {}))
+        if self.signal.is_spread:
+            self.sampler.use_spreads()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the running totals, for the snapshot's metadata; the sampler's own state is saved beside them."""
         outage = self._guard.state_dict() if self._guard else {}
-        return {"rollouts": self.rollouts, "seconds": dict(self.seconds), "outage": outage}
+        totals = {"rollouts": self.rollouts, "seconds": dict(self.seconds), "signal": self.signal.state_dict()}
+        return {**totals, "outage": outage}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`, after the sampler's state was loaded; drop what the log holds of later batches."""
@@ -142,6 +168,7 @@ class Feedback:
 
     def _observe(self, outcomes: GroupOutcomes, global_step: int, predicted: float, refill: int = 0) -> None:
         more = {"refill": refill} if refill else {}
+        self._watch.of_spreads = self.signal.is_spread
         if not refill or outcomes.has_gradient.any():  # the watch counts generation batches
             self._say(self._watch.observe(outcomes))
         groups = (outcomes.sample_index, outcomes.successes, outcomes.trials)
@@ -149,7 +176,7 @@ class Feedback:
             self._say(self._guard.before_observing(*groups))
             if self._guard.restored_to is not None:
                 more["restored_to"] = self._guard.restored_to
-        self.sampler.observe(*groups)
+        self.sampler.observe(*groups, outcomes.is_mixed)
         self._write(outcomes, global_step, predicted, **more)
 
     def _write(self, outcomes: GroupOutcomes, global_step: int, predicted: float | None, **more: Any) -> None:

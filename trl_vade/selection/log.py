@@ -26,8 +26,9 @@ class SelectionLog:
 
     A line holds `step` (generation batches from 1: the posterior's steps), `global_step` (optimiser steps finished
     when the batch was scored), `rollouts` (so far), `predicted_effective_ratio`, `effective_gradient_ratio` (null
-    where no completion was scored), and of each group `sample_index`, `successes` and `trials`. A line that ends a
-    reward outage also holds `restored_to`, the step whose counts were put back before it was observed.
+    where no completion was scored), and of each group `sample_index`, `successes` and `trials`. Where these do not
+    tell which groups were mixed (fractions, spreads) it also holds `mixed`. A line that ends a reward outage also
+    holds `restored_to`, the step whose counts were put back before it was observed.
 
     With dynamic sampling each refill of a generation batch is a step and a line of its own, which also holds `refill`,
     its number from 1. A warm start is the first step and line, with the source of its evidence as `warm_start`, counts
@@ -52,6 +53,8 @@ class SelectionLog:
             "successes": outcomes.successes.tolist(),
             "trials": outcomes.trials.tolist(),
         }
+        if (outcomes.is_mixed != ((outcomes.successes > 0) & (outcomes.successes < outcomes.trials))).any():
+            line["mixed"] = outcomes.is_mixed.tolist()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "w" if step == 1 else "a", encoding="utf-8") as file:
@@ -138,6 +141,6 @@ def _parse(text: bytes, last_step: int) -> dict[str, Any]:
     if type(step) is not int or not last_step < step <= 2**53:
         raise ValueError(f"step {step!r} after step {last_step}")
     successes, _ = check_outcomes(line["successes"], line["trials"])
-    if rows.shape != successes.shape:
+    if rows.shape != successes.shape or len(line.get("mixed", rows)) != rows.size:
         raise ValueError(f"{rows.size} rows and {successes.size} outcomes")
     return line

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from trl_vade.data.decoding import Rows
 from trl_vade.data.loading import RowLoader
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
+from trl_vade.data.workers import Workers
 
 from .batch_metrics import MOST_STRATA, InFlight
 from .feedback import Feedback
-from .notices import pool_notices
+from .notices import TRANSFORM_NOTICE, pool_notices
 from .outcomes import GroupOutcomes
 
 logger = get_logger(__name__)
@@ -39,18 +40,34 @@ class OnTimeSelection:
         dataset: N training rows.
         num_groups: K, rows in a generation batch.
         accelerator: of the trainer.
+        workers: processes that load rows; see `RowDecoder`.
     """
 
-    def __init__(self, feedback: Feedback, dataset: Dataset, *, num_groups: int, accelerator: Accelerator):
+    def __init__(
+        self,
+        feedback: Feedback,
+        dataset: Dataset,
+        *,
+        num_groups: int,
+        accelerator: Accelerator,
+        workers: Workers | None = None,
+    ):
         self.feedback, self.sampler = feedback, feedback.sampler
         self.dataset, self.num_groups, self.accelerator = dataset, num_groups, accelerator
         self.num_generations = feedback.num_generations
-        self.loader = RowLoader(dataset, num_generations=self.num_generations, accelerator=accelerator)
+        self.loader = RowLoader(
+            dataset, num_generations=self.num_generations, accelerator=accelerator, workers=workers
+        )
         self._in_flight: InFlight | None = None
         self._seconds_before = 0.0  # spent on selection before the last generation batch was chosen
 
+    def describe_loading(self) -> None:
+        """Say where rows are loaded otherwise than stock TRL would."""
+        if self.dataset.format["type"] == "custom":
+            logger.warning(TRANSFORM_NOTICE)
+
     def describe_rows(self) -> None:
-        """Say what there is to say of the data set, before it is trained on."""
+        """Say what there is to say of the data set for a sampler that chooses, before it is trained on."""
         for notice in pool_notices(len(self.dataset), self.num_groups, self.sample_keys[1]):
             logger.warning(notice)
         strata = self.feedback.strata
@@ -67,9 +84,9 @@ class OnTimeSelection:
 
     def prefetch(self) -> None:
         """Begin to decode the rows that `choose` would draw now, in the background: nothing else comes of it."""
-        if self.loader.decoder.in_threads:
+        if self.loader.decoder.is_ahead:
             with self.feedback.timed("selection"):
-                self.loader.prefetch(self.sampler.peek(self.num_groups).sample_index)
+                self.loader.prefetch(self.sampler.peek(self.num_groups).sample_index, self.sampler.posterior.step)
 
     def refill(self, missing: int) -> Rows | None:
         """Draw `missing` rows more for the batch that was scored last, none a second time, from the posterior as it is
@@ -93,8 +110,8 @@ class OnTimeSelection:
         for start in range(0, num_rows, self.num_groups):
             size = self._divisible(min(self.num_groups, num_rows - start))
             sample_index = np.arange(start, start + size, dtype=np.int64) % num_rows
-            self._in_flight = InFlight.of(sample_index, self.sampler, self.num_generations, initialising=True)
-            yield self.loader.load(sample_index)
+            self._in_flight = self.feedback.in_flight(sample_index, initialising=True)
+            yield self.loader.load(sample_index, self.sampler.posterior.step)
 
     def record(self, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
         """Feed the scores of the rows in flight back; return what is to be logged of their batch, refills included."""
@@ -127,8 +144,8 @@ class OnTimeSelection:
         with self.feedback.timed("selection"):
             draw = self.sampler.draw(size, exclude=exclude)
             sample_index = self._from_main_process(draw.sample_index)
-            self._in_flight = InFlight.of(sample_index, self.sampler, self.num_generations, refill=refill)
-            return self.loader.load(sample_index)
+            self._in_flight = self.feedback.in_flight(sample_index, refill=refill)
+            return self.loader.load(sample_index, self.sampler.posterior.step)
 
     def _divisible(self, size: int) -> int:
         """The least number of rows from `size` on whose completions divide among the processes."""

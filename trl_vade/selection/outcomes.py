@@ -1,13 +1,12 @@
 """Gathered rewards and the rows they belong to -> successes and trials of every group."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.errors import ConfigurationError, ObservationError
+from trl_vade.errors import ObservationError
 
 # Rewards this close are one value: a float32 reward of 0.1 read twice must not look like a spread.
 SAME_REWARD = 1e-6
@@ -18,68 +17,36 @@ class GroupOutcomes:
     """What one generation batch of K groups has shown."""
 
     sample_index: NDArray[np.int64]  # (K,) data set row of each group
-    successes: NDArray[np.float64]  # (K,) in [0, trials]; fractions of successes where the threshold is None
+    successes: NDArray[np.float64]  # (K,) in [0, trials]; of fractions, or of a spread, their sum
     trials: NDArray[np.float64]  # (K,) completions that got a score, 0..G
-    has_gradient: NDArray[np.bool_]  # (K,) True where the scores of the group are not all equal
+    has_gradient: NDArray[np.bool_]  # (K,) True where the total rewards of the group are not all equal
+    mixed: NDArray[np.bool_] | None = None  # (K,) True where the signal differs; None: where 0 < successes < trials
 
     @property
     def effective_gradient_ratio(self) -> float:
-        """Share of the scored groups whose success signal has a spread; NaN when no group was scored.
-
-        With a threshold this is `information.effective_gradient_ratio(successes, trials)`. With fractions it is not:
-        a group of eight 0.5 has 4 successes of 8 trials and no spread.
-        """
+        """Share of the scored groups whose rewards differ; NaN when no group was scored."""
         scored = self.trials > 0
         return float(self.has_gradient[scored].mean()) if scored.any() else float("nan")
 
     @property
+    def is_mixed(self) -> NDArray[np.bool_]:
+        """(K,) where the signal differs among the completions of a group."""
+        return (self.successes > 0) & (self.successes < self.trials) if self.mixed is None else self.mixed
+
+    @property
     def pass_rate(self) -> NDArray[np.float64]:
-        """(K,) successes over trials; NaN where no completion was scored."""
+        """(K,) successes over trials, or the spread; NaN where no completion was scored."""
         with np.errstate(invalid="ignore"):
             return self.successes / self.trials
 
 
-def success_column(reward_names: Sequence[str], declared: str | None) -> int:
-    """Column, in TRL's (K*G, F) reward table, of the reward function that decides success.
-
-    Raises:
-        ConfigurationError: if `declared` is no reward function's name, is the name of several, or is missing although
-            there are several reward functions.
-    """
-    names = list(reward_names)
-    if declared is None:
-        if len(names) == 1:
-            return 0
-        raise ConfigurationError(
-            f"There are {len(names)} reward functions ({', '.join(names)}) and vade_success_reward is not set. A "
-            "row's pass rate needs one success signal; a weighted sum of rewards is not one. Set vade_success_reward "
-            "to the name of the function that says whether the answer is right."
-        )
-    if names.count(declared) != 1:
-        raise ConfigurationError(
-            f"vade_success_reward={declared!r} is the name of {names.count(declared)} of the reward functions "
-            f"({', '.join(names)}). Set it to one of these names; where two functions share one, rename one of them."
-        )
-    return names.index(declared)
-
-
-def refuse_infinite(rewards: NDArray[np.floating], names: Sequence[str]) -> None:
-    """Raise `ObservationError` if a reward, (K*G, F), is infinite.
-
-    The advantage of its group would be NaN, and with the next update every weight of the model (TRL 1.16).
-    """
-    infinite = np.isinf(rewards).sum(axis=0).tolist()
-    if any(infinite):
-        counts = ", ".join(f"{name!r} {count}" for name, count in zip(names, infinite, strict=True) if count)
-        raise ObservationError(
-            f"Infinite rewards in a generation batch of {len(rewards)} completions: {counts}. A reward must be a "
-            "finite number, or None where a completion cannot be scored; an infinite one turns the weights into NaN. "
-            "Nothing was updated: mend the reward function, and resume from the last checkpoint."
-        )
-
-
 def group_outcomes(
-    rewards: NDArray[np.float64], sample_index: NDArray[np.int64], *, threshold: float | None, name: str = "reward"
+    rewards: NDArray[np.float64],
+    sample_index: NDArray[np.int64],
+    *,
+    threshold: float | None,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    has_gradient: NDArray[np.bool_] | None = None,
 ) -> GroupOutcomes:
     """Count successes and trials of every group.
 
@@ -88,37 +55,53 @@ def group_outcomes(
     Args:
         rewards: (K*G,) the success signal of every completion, gathered over ranks, groups of G side by side.
         sample_index: (K,) the row of each group, in the same order.
-        threshold: success is a reward of at least this; None takes rewards in [0, 1] as fractions of a success.
-        name: of the reward function, for the error.
+        threshold: success is a reward of at least this; None takes rewards as fractions of a success.
+        bounds: the rewards that are no success and a whole one; a reward outside is taken for the nearer bound.
+        has_gradient: (K,) where the total rewards differ; None: this reward is the only one.
 
     Raises:
-        ObservationError: if there are not equally many rewards a group, or, with `threshold=None`, a reward is
-            outside [0, 1].
+        ObservationError: there are not equally many rewards a group.
     """
-    num_groups = len(sample_index)
-    if num_groups == 0 or rewards.size % num_groups:
-        raise ObservationError(f"{rewards.size} rewards cannot be split into {num_groups} groups of equal size.")
-    grouped = rewards.astype(np.float64).reshape(num_groups, -1)  # (K, G)
+    grouped = in_groups(rewards, sample_index)  # (K, G)
     scored = ~np.isnan(grouped)
     if threshold is not None:
         # TRL keeps rewards in float32: a reward of 0.7 arrives below the float64 0.7 and must still reach it.
-        signal = np.where(scored, grouped.astype(np.float32) >= np.float32(threshold), 0.0)
+        signal = np.where(scored, grouped.astype(np.float32) >= np.float32(threshold), np.nan)
     else:
-        signal = np.where(scored, grouped, 0.0)
-        if ((signal < 0.0) | (signal > 1.0)).any():
-            raise ObservationError(
-                f"The reward function {name!r} gave {signal.min():g} to {signal.max():g}. With "
-                "vade_success_threshold=None its rewards are fractions of a success and must lie in [0, 1]. Scale "
-                "them, or set vade_success_threshold to the reward from which an answer counts as right."
-            )
-    lowest = np.where(scored, signal, np.inf).min(axis=1)
-    highest = np.where(scored, signal, -np.inf).max(axis=1)
+        signal = np.clip((grouped - bounds[0]) / (bounds[1] - bounds[0]), 0.0, 1.0)
     return GroupOutcomes(
         sample_index=np.asarray(sample_index, dtype=np.int64),
-        successes=signal.sum(axis=1),
+        successes=np.nansum(signal, axis=1),
         trials=scored.sum(axis=1).astype(np.float64),
-        has_gradient=highest - lowest > SAME_REWARD,
+        has_gradient=_differ(grouped) if has_gradient is None else has_gradient,
+        mixed=_differ(signal),
     )
+
+
+def spread_outcomes(total: NDArray[np.float64], sample_index: NDArray[np.int64]) -> GroupOutcomes:
+    """Count the spread of every group as its successes: of G trials, G times the share of pairs that differ.
+
+    For rewards of 0 and 1 and a pass rate p the share is 2p (1 - p) on average.
+
+    Args:
+        total: (K, G) total reward of each completion, NaN where it has none.
+        sample_index: (K,) the row of each group.
+    """
+    scored = (~np.isnan(total)).sum(axis=1).astype(np.float64)
+    largest = np.nanmax(np.abs(total), axis=1, initial=1.0)  # (K,)
+    differ = np.abs(total[:, :, None] - total[:, None, :]) > SAME_REWARD * largest[:, None, None]  # false for NaN
+    pairs = scored * (scored - 1.0)
+    trials = np.where(pairs > 0, scored, 0.0)
+    successes = trials * differ.sum(axis=(1, 2)) / np.maximum(pairs, 1.0)
+    return GroupOutcomes(np.asarray(sample_index, dtype=np.int64), successes, trials, successes > 0, successes > 0)
+
+
+def in_groups(rewards: NDArray[np.float64], sample_index: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return (K, G, ...) of (K*G, ...), the rewards of each row's completions, or raise `ObservationError`."""
+    num_groups = len(sample_index)
+    if num_groups == 0 or len(rewards) % num_groups:
+        raise ObservationError(f"{len(rewards)} rewards cannot be split into {num_groups} groups of equal size.")
+    return rewards.astype(np.float64).reshape(num_groups, -1, *rewards.shape[1:])
 
 
 def groups_with_gradient(
@@ -140,6 +123,21 @@ def groups_with_gradient(
             before they are summed.
         trained: (K, G) completions that are not masked; None for all.
     """
+    total = total_rewards(rewards, weights, normalise=normalise)
+    differ = _differ(total)
+    if trained is not None and differ.any():
+        away = np.abs(total[differ] - np.nanmean(total[differ], axis=1, keepdims=True))  # (differing groups, G)
+        differ[differ] = (trained[differ] & (away > SAME_REWARD * np.nanmax(away, axis=1, keepdims=True))).any(axis=1)
+    return differ
+
+
+def total_rewards(
+    rewards: NDArray[np.float64], weights: NDArray[np.float64], *, normalise: bool = False
+) -> NDArray[np.float64]:
+    """Return (K, G) the sums that advantages are made of, NaN where no reward function gave a score.
+
+    Args: see `groups_with_gradient`.
+    """
     unscored = np.isnan(rewards).all(axis=2)  # (K, G)
     if normalise:
         with warnings.catch_warnings(), np.errstate(invalid="ignore"):
@@ -148,12 +146,7 @@ def groups_with_gradient(
             spread = np.nanstd(rewards, axis=1, keepdims=True)
         scale = np.where(_differ(rewards)[:, None], spread + 1e-4, np.inf)  # (K, 1, F)
         rewards = centred / scale
-    total = np.where(unscored, np.nan, np.nansum(rewards * weights, axis=2))
-    differ = _differ(total)
-    if trained is not None and differ.any():
-        away = np.abs(total[differ] - np.nanmean(total[differ], axis=1, keepdims=True))  # (differing groups, G)
-        differ[differ] = (trained[differ] & (away > SAME_REWARD * np.nanmax(away, axis=1, keepdims=True))).any(axis=1)
-    return differ
+    return np.where(unscored, np.nan, np.nansum(rewards * weights, axis=2))
 
 
 def _differ(values: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -11,6 +11,7 @@ from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 from trl_vade.samplers.information import INFORMATION_GAINS
 from trl_vade.samplers.prior import PRIORS
 from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
+from trl_vade.selection.signal import AUTO, SPREAD
 
 from .presets import ON_MISMATCH, PRESETS, is_adaptive, may_be_source, setting, warm_start_source
 
@@ -92,11 +93,25 @@ def _validate_own(args: GRPOConfig) -> None:
             "batch that is chosen blindly. Set 0 for none."
         )
     threshold = setting(args, "success_threshold")
-    if threshold is not None and (not is_number(threshold) or not abs(threshold) <= LARGEST_REWARD):
+    by_name = threshold is None or (isinstance(threshold, str) and threshold in (AUTO, SPREAD))
+    if not by_name and not is_reward(threshold):
         raise ConfigurationError(
             f"vade_success_threshold={abbreviated(threshold)} is no reward that an answer could reach: rewards are "
-            "finite float32 numbers. Set a finite number (0.5 for rewards of 0 and 1), or None to take rewards in [0, "
-            "1] as fractions."
+            "finite float32 numbers. Set a finite number (0.5 for rewards of 0 and 1), None for fractions of a "
+            "success, 'spread', or 'auto'."
+        )
+    bounds = setting(args, "success_bounds")
+    if bounds is not None and (
+        threshold not in (None, AUTO)
+        or not isinstance(bounds, list | tuple)
+        or len(bounds) != 2
+        or not all(map(is_reward, bounds))
+        or bounds[0] >= bounds[1]
+    ):
+        raise ConfigurationError(
+            f"vade_success_bounds={abbreviated(bounds)} with vade_success_threshold={threshold!r}. It is for "
+            "fractions of a success: the reward that is none and, larger, the reward that is a whole one. Set two "
+            "such numbers and vade_success_threshold=None, or vade_success_bounds=None."
         )
     for name, meaning in (
         ("success_reward", "reward function that says whether the answer is right, as it appears in the logs"),
@@ -220,6 +235,11 @@ def _validate_stratified(args: GRPOConfig) -> None:
         f"vade_stratify_by={column!r} with vade_sampler={sampler!r}, {reason}. Set vade_stratify_by=None, or "
         "vade_sampler='thompson' or 'greedy'."
     )
+
+
+def is_reward(value: Any) -> bool:
+    """Whether TRL can keep it as a reward."""
+    return is_number(value) and abs(value) <= LARGEST_REWARD
 
 
 def is_number(value: Any) -> bool:

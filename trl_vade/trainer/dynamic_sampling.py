@@ -24,6 +24,7 @@ from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
 from trl_vade.data.decoding import Rows
+from trl_vade.data.own_values import own_values
 from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
 
 logger = get_logger(__name__)
@@ -151,6 +152,7 @@ class Refill:
         raise _Scored(Round(sample_index, has_gradient, rewards, rollouts))
 
     def _score(self, rows: Rows, prepare: Callable[[Rows], dict[str, Any]]) -> Round:
+        rows = list(map(_copied, rows))  # a reward function may write into them, and they are prepared for training
         # TRL logs the lengths of all that it generates: of a batch once, when it is prepared, and not of each round.
         self._rows, self._metrics = rows, self._trainer._metrics["train"]
         self._trainer._metrics["train"] = defaultdict(list)
@@ -205,6 +207,14 @@ class Refill:
         trainer.state.num_input_tokens_seen = tokens_seen
         trainer._metrics["train"]["num_tokens"] = [tokens_seen]
         return prepared
+
+
+def _copied(row: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a row, or the row itself where it has values that cannot be copied."""
+    try:
+        return own_values(row)
+    except TypeError:
+        return row
 
 
 class UnfilledBatchWatch:

@@ -10,6 +10,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers.information import INFORMATION_GAINS
 from trl_vade.samplers.prior import PRIORS
 from trl_vade.samplers.registry import SAMPLERS
+from trl_vade.selection.signal import AUTO, SPREAD
 
 from .config_checks import validate
 from .presets import ON_MISMATCH, PRESETS
@@ -38,9 +39,12 @@ class VADEGRPOConfig(GRPOConfig):
         vade_sampler (`str`, *optional*, defaults to `"thompson"`):
             Who chooses the rows of a generation batch. `"thompson"`: the rows with the largest information gain of a
             draw from their posteriors (Algorithm 1). `"greedy"`: the same with the posterior mean in place of the draw
-            (the paper's ablation). `"uniform"`: a permutation an epoch, which is vanilla GRPO. `"mopps"`, `"bots"`,
-            `"sec"`, `"difficulty_pools"`, `"greso"`: other published rules, see `trl_vade.samplers.peers`; of the
-            settings below only `vade_sampler_kwargs` and, for SEC, `vade_strata` reach them.
+            (the paper's ablation). `"uniform"`: a permutation an epoch, which is vanilla GRPO, bit for bit, with four
+            exceptions: vision placeholders cannot be sampled; a transform of the data set runs once for each chosen
+            row and not for each completion, which differs where it draws at random; an infinite reward is refused;
+            generation with vLLM is corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"`, `"greso"`: other
+            published rules, see `trl_vade.samplers.peers`; of the settings below only `vade_sampler_kwargs` and, for
+            SEC, `vade_strata` reach them.
         vade_sampler_kwargs (`dict` or `None`, *optional*):
             Arguments for the constructor of one of those other rules.
         vade_information_gain (`str` or `None`, *optional*):
@@ -87,11 +91,18 @@ class VADEGRPOConfig(GRPOConfig):
         vade_max_refills (`int`, *optional*, defaults to `10`):
             Refills of one generation batch at most; then it goes on with what there is, and says so.
         vade_success_reward (`str` or `None`, *optional*, defaults to `None`):
-            Name of the reward function that decides success, as it appears in the logs. Needed when there are several;
-            the weighted sum of rewards is never used as a success signal.
-        vade_success_threshold (`float` or `None`, *optional*, defaults to `0.5`):
-            A completion succeeds when that reward is at least this. `None` takes the reward itself, which must then
-            lie in [0, 1], as a fraction of a success.
+            Name of the reward function that decides success, as it appears in the logs. `None`: the only one, or the
+            only one whose name says so (accuracy, correct, answer, exact, match, solve, verify; not format, length,
+            ...). Where no name tells, rows are known by the spread of their total rewards.
+        vade_success_threshold (`float`, `str` or `None`, *optional*, defaults to `"auto"`):
+            A completion succeeds when that reward is at least this. `None` takes the reward as a fraction of a
+            success. `"spread"` counts no successes: a row is known by its spread, the share of pairs of a group's
+            completions whose rewards differ, and chosen by the largest drawn spread. `"auto"`: success, from halfway
+            between them on, where the rewards have two values; else `"spread"` (fractions for the other rules and
+            where `vade_information_gain` is set).
+        vade_success_bounds (`list` of two `float`, *optional*):
+            For fractions: the reward that is no success and the one that is a whole success. `None`: 0 and 1, or the
+            lowest and the highest reward of the first 10 generation batches where some lie outside.
         vade_max_prompt_length (`int` or `None`, *optional*):
             Rows whose prompt has more tokens than this, image tokens counted as the processor makes them, are dropped
             from the training and evaluation sets before anything is trained, and the log says how many. The paper:
@@ -168,7 +179,12 @@ class VADEGRPOConfig(GRPOConfig):
         None, "Name of the reward function that decides success; needed when there are several."
     )
     vade_success_threshold: float | str | None = described(
-        0.5, "Success is a reward of at least this. None takes rewards in [0, 1] as fractions."
+        AUTO,
+        "Success is a reward of at least this. none: rewards are fractions of a success. spread: rows are known by "
+        "how often two rewards differ. auto: success where the rewards have two values, else spread.",
+    )
+    vade_success_bounds: list[float] | None = described(
+        None, "With vade_success_threshold none: the rewards that are no success and a whole one, e.g. 0 1."
     )
     vade_max_prompt_length: int | None = described(
         None, "Rows with a longer prompt (tokens, those of its images included) are dropped first."
@@ -211,8 +227,10 @@ def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
     return args
 
 
-def _threshold(text: str) -> float | None:
+def _threshold(text: str) -> float | str | None:
     """Read `--vade_success_threshold` from the command line."""
+    if text.lower() in (AUTO, SPREAD):
+        return text.lower()
     if text.lower() in ("none", "null"):
         return None
     try:
@@ -220,7 +238,7 @@ def _threshold(text: str) -> float | None:
     except ValueError as error:
         raise ConfigurationError(
             f"vade_success_threshold={abbreviated(text)} is no number. Set the reward from which an answer counts as "
-            "right (0.5 for rewards of 0 and 1), or none to take rewards in [0, 1] as fractions."
+            "right (0.5 for rewards of 0 and 1), none for fractions of a success, spread, or auto."
         ) from error
 
 

@@ -13,26 +13,27 @@ import torch
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
+from trl_vade.data.workers import Workers
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.batch_metrics import log_metrics
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
-from trl_vade.selection.outcomes import group_outcomes, refuse_infinite, success_column
 
 from .checkpoint.completeness import CheckpointFiles, resolve_checkpoint
 from .checkpoint.output_folder import claim_output_dir
 from .checkpoint.posterior import PosteriorState
 from .checkpoint.preemption import LastCheckpoint
+from .checkpoint.reference_model import refuse_reference_sync
 from .checkpoint.resuming import ResumingTrainer
 from .dynamic_sampling import Refill
+from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior, read_warm_start
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
 from .own_loaders import brings_own_loader
 from .preflight import (
-    declares_success,
     drop_overlong,
     refuse_publication,
     refuse_refills,
@@ -46,7 +47,7 @@ from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
 from .publishing.run_facts import RunFacts, live_run
 from .run_start import start_run
-from .sampler_choice import make_sampler
+from .sampler_choice import make_sampler, make_signal
 
 
 class StepTimer(TrainerCallback):
@@ -78,9 +79,9 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         selection (`OnTimeSelection` or `None`):
             The sampler with its posterior (`trainer.selection.sampler.posterior`) and the running totals. `None` where
             rows have no index or a fixed order (iterable data set, `shuffle_dataset=False`, split or dispatched
-            batches, a subclass with a sampler or loader of its own) or success is undeclared: only
-            `vade_sampler="uniform"` accepts these, and is then the stock trainer. Else the items of
-            `get_train_dataloader()`, which a subclass's `_prepare_inputs` receives, are numbers that stand in for rows.
+            batches, a subclass with a sampler or loader of its own): only `vade_sampler="uniform"` accepts these, and is
+            then the stock trainer. Else the items of `get_train_dataloader()`, which a subclass's `_prepare_inputs`
+            receives, are numbers that stand in for rows.
 
     Raises:
         ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work. By
@@ -111,26 +112,24 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         arguments = signature.bind(self, *positional, **named).arguments
         del arguments["self"]
         arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
-        # TRL adds an environment's own rewards to the names.
-        named_later = arguments.get("environment_factory") is not None
-        rewards = [] if named_later else reward_names(arguments.get("reward_funcs"))
-        declared = named_later or declares_success(args, rewards)
+        refuse_reference_sync(args, arguments)
+        names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
+        success = make_signal(args, names).facts["success_reward"] if names else None
         drop_overlong(arguments, args)
         on_time = selects_on_time(args, arguments.get("train_dataset")) and not brings_own_loader(type(self), args)
-        refuse_refills(args, arguments, chosen_here=declared and on_time)
-        success = rewards[0] if len(rewards) == 1 else args.vade_success_reward
+        refuse_refills(args, arguments, chosen_here=on_time)
         self._warm_start = read_warm_start(args, arguments.get("train_dataset"), success_reward=success)
-        refuse_publication(args, chosen_here=declared and on_time)
+        refuse_publication(args, chosen_here=on_time)
         self.publication = Publication(args)
         super().__init__(**arguments, **others)
         self._rows = self.train_dataset  # that the selection is of; the user may put another data set in its place
+        refuse_differing_weights(self)
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
         self.add_callback(CheckpointFiles())
         self.selection = self._refill = None
-        if on_time and declares_success(args, self.reward_func_names):
-            self._success_column = success_column(self.reward_func_names, args.vade_success_reward)
+        if on_time:
             self.selection = self._make_selection()
             self._refill = Refill(self) if args.vade_dynamic_sampling else None
         if self.selection is not None:
@@ -149,10 +148,16 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
             writes=self.accelerator.is_main_process,
             outage_guard=args.vade_outage_guard,
             stratify=stratify,
+            signal=make_signal(args, self.reward_func_names),
         )
         # As the stock loader does: with `remove_unused_columns` a reward function sees no other columns.
         visible = self._remove_unused_columns(rows, description="training")
-        return OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=self.accelerator)
+        workers = Workers(
+            args.dataloader_num_workers,
+            persistent=args.dataloader_persistent_workers,
+            seed=args.seed + self.accelerator.process_index,
+        )
+        return OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=self.accelerator, workers=workers)
 
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
@@ -259,12 +264,11 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
             return self._refill.replay.rewards_of(completion_ids_list)
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.selection is not None and self.model.training:
-            refuse_infinite(rewards.cpu().numpy(), self.reward_func_names)
-            outcomes = group_outcomes(
-                rewards[:, self._success_column].double().cpu().numpy(),
+            outcomes = self.selection.feedback.signal.outcomes(
+                rewards.double().cpu().numpy(),
                 self.selection.in_flight.sample_index,
-                threshold=self.args.vade_success_threshold,
-                name=self.reward_func_names[self._success_column],
+                weights=self.reward_weights.double().cpu().numpy(),
+                normalise=self.multi_objective_aggregation == "normalize_then_sum",
             )
             log_metrics(self.selection.record(outcomes, self.state.global_step), to=self._metrics["train"])
         return rewards

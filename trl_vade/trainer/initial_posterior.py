@@ -61,7 +61,7 @@ def warm_start_of(trainer: Any) -> WarmStart:
     early: WarmStart | None = trainer._warm_start
     if early is not None:
         return early
-    selection, reward = trainer.selection, trainer.reward_func_names[trainer._success_column]
+    selection, reward = trainer.selection, trainer.selection.feedback.signal.facts["success_reward"]
     rows = trainer.train_dataset
     return _reported(on_main_process(lambda: _read(trainer.args, rows, lambda: selection.sample_keys[0], reward)))
 

@@ -13,7 +13,6 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
 from trl_vade.errors import ConfigurationError, abbreviated
-from trl_vade.selection.outcomes import success_column
 
 from .grpo_config import VADEGRPOConfig, with_vade_defaults
 from .presets import is_adaptive, setting
@@ -29,30 +28,24 @@ def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
     return with_vade_defaults(args)
 
 
-def reward_names(reward_funcs: Any) -> list[str]:
-    """The names that TRL will log the reward functions under, known before it loads any reward model."""
-    functions = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
+def reward_names(reward_funcs: Any, environment_factory: Any = None) -> list[str] | None:
+    """The names that TRL will log the rewards under, known before it loads any reward model.
+
+    None where they are not known yet: an environment that a function makes may have a reward of its own.
+    """
     names = []
-    for function in functions:
+    for function in reward_funcs if isinstance(reward_funcs, list) else [reward_funcs] if reward_funcs else []:
         if isinstance(function, str | nn.Module):
             model_id = function if isinstance(function, str) else get_config_model_id(function.config)
             names.append(model_id.split("/")[-1])
         else:
             names.append(get_callable_name(function))
+    factories = environment_factory.values() if isinstance(environment_factory, dict) else [environment_factory]
+    for factory in dict.fromkeys(each for each in factories if each is not None):
+        if not isinstance(factory, type):
+            return None
+        names += [factory.__name__] if hasattr(factory, "get_reward") else []
     return names
-
-
-def declares_success(args: GRPOConfig, reward_names: list[str]) -> bool:
-    """Whether it is clear which reward means success. A choosing sampler refuses what is not; uniform does without."""
-    if is_adaptive(args) or args.vade_success_reward is not None:
-        success_column(reward_names, args.vade_success_reward)
-    elif len(reward_names) > 1:
-        logger.warning(
-            f"vade_sampler='uniform' with {len(reward_names)} reward functions and no vade_success_reward: this is "
-            "stock GRPO, without a posterior and without vade/ metrics. Set vade_success_reward to have them."
-        )
-        return False
-    return True
 
 
 def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
@@ -122,8 +115,7 @@ def _check_stratify_by(column: str, rows: Dataset) -> None:
 
 STOCK_ONLY = (
     "a stream (IterableDataset), fewer rows than a generation batch takes, shuffle_dataset=False, "
-    "accelerator_config.split_batches or dispatch_batches, a subclass with a sampler or loader of its own, or several "
-    "reward functions without vade_success_reward"
+    "accelerator_config.split_batches or dispatch_batches, or a subclass with a sampler or loader of its own"
 )
 NOT_REFILLED = {
     "tools": "a completion with tool calls is more than its tokens (what the tools answered, masks, images), and TRL "
@@ -141,7 +133,7 @@ def refuse_refills(args: GRPOConfig, arguments: Mapping[str, Any], *, chosen_her
     Args:
         args: with VADE's fields.
         arguments: of the trainer.
-        chosen_here: whether rows are chosen by us, and success is declared.
+        chosen_here: whether rows are chosen by us.
     """
     if not args.vade_dynamic_sampling:
         return
@@ -159,7 +151,7 @@ def refuse_refills(args: GRPOConfig, arguments: Mapping[str, Any], *, chosen_her
 
 
 def refuse_publication(args: GRPOConfig, *, chosen_here: bool) -> None:
-    """Refuse to publish a posterior where there is none: rows are not chosen by us, or success is undeclared."""
+    """Refuse to publish a posterior where there is none, since rows are not chosen by us."""
     if args.vade_posterior_hub_id is not None and not chosen_here:
         raise ConfigurationError(
             f"vade_posterior_hub_id={args.vade_posterior_hub_id!r} with settings under which vade_sampler='uniform' "

@@ -40,8 +40,10 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
             trainer.selection = trainer._make_selection()
         elif not resumed and (trainer._has_begun or trial is not None):
             begin_anew(trainer, trainer._make_selection())
-        if is_adaptive(trainer.args) and (replaced or not trainer._has_begun):
-            trainer.selection.describe_rows()
+        if replaced or not trainer._has_begun:
+            trainer.selection.describe_loading()
+            if is_adaptive(trainer.args):
+                trainer.selection.describe_rows()
     trainer._has_begun = True
 
 
@@ -69,7 +71,8 @@ def _keep_counts(trainer: Any, earlier: OnTimeSelection) -> None:
         begin_anew(trainer, trainer._make_selection())
         return
     state.pop("epoch", None)  # uniform begins at the first permutation, as in stock
-    snapshot = Snapshot(state, {"run": earlier.feedback.state_dict()}, "", earlier.sample_keys[0][scored])
+    about = {**earlier.feedback.signal.facts, "run": earlier.feedback.state_dict()}
+    snapshot = Snapshot(state, about, "", earlier.sample_keys[0][scored])
     try:
         number = join(trainer, snapshot)
     except SnapshotMismatchError:

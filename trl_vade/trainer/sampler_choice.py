@@ -1,15 +1,20 @@
-"""The sampler that a trainer's settings ask for."""
+"""The sampler, and the signal that it learns from, that a trainer's settings ask for."""
 
+from collections.abc import Callable
 from typing import Any
 
+from accelerate.logging import get_logger
 from trl import GRPOConfig
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.registry import PEER_SAMPLERS
+from trl_vade.selection.signal import AUTO, SPREAD, RewardSignal, success_name
 
 from .presets import setting
+
+logger = get_logger(__name__)
 
 
 def make_sampler(
@@ -63,3 +68,34 @@ def make_sampler(
 def cooldown_steps(share: float, num_samples: int, num_groups: int) -> int:
     """Return `share` of an epoch of `num_samples` rows in generation batches of `num_groups`, rounded."""
     return round(share * num_samples / num_groups)
+
+
+def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], Any] = logger.warning) -> RewardSignal:
+    """Return what makes outcomes of the rewards; log the choice where several rewards leave it open.
+
+    Raises:
+        ConfigurationError: the declared name is none of the rewards, or the settings need a success and no name tells
+            which reward says it.
+    """
+    name, threshold = success_name(reward_names, args.vade_success_reward), args.vade_success_threshold
+    of_pass_rates = {f"vade_{each}": getattr(args, f"vade_{each}") for each in ("information_gain", "success_bounds")}
+    of_pass_rates = {each: value for each, value in of_pass_rates.items() if value is not None}
+    if args.vade_sampler in PEER_SAMPLERS:
+        of_pass_rates["vade_sampler"] = args.vade_sampler
+    if threshold not in (AUTO, SPREAD):
+        of_pass_rates["vade_success_threshold"] = threshold
+    if of_pass_rates and (name is None or threshold == SPREAD):
+        raise ConfigurationError(
+            f"{abbreviated(of_pass_rates)} is about successes, and rows would be known by the spread of their "
+            f"rewards: vade_success_threshold={threshold!r}, vade_success_reward={args.vade_success_reward!r}, and "
+            f"reward functions {', '.join(reward_names)}. Set vade_success_reward to the name of the function that "
+            "says whether the answer is right, and vade_success_threshold to 'auto' or a number."
+        )
+    if threshold == AUTO and of_pass_rates:
+        threshold = None  # fractions: for rewards of two values the same successes
+    if args.vade_success_reward is None and len(reward_names) > 1:
+        chosen = f"the reward of {name!r} says success: its name tells so"
+        if name is None:
+            chosen = "rows are chosen by the spread of their total rewards, since no name alone tells success"
+        logger.warning_once(f"Of {', '.join(reward_names)}, {chosen}. Set vade_success_reward to choose otherwise.")
+    return RewardSignal(name, reward_names, threshold=threshold, bounds=args.vade_success_bounds, say=say)

@@ -32,6 +32,11 @@ MORE: dict[str, dict[str, Any]] = {
     "frontier, learned prior": FRONTIER | {"vade_prior": "learned"},
     "frontier, prior by level": FRONTIER | {"vade_prior": "learned", "vade_strata": "level"},
     "frontier, share 0.25": FRONTIER | {"vade_uniform_share": 0.25},
+    # What the sampler is told of the rewards. By default it is the success of two values, and else the spread.
+    "spread": FRONTIER | {"vade_success_threshold": "spread"},
+    "fractions": FRONTIER | {"vade_success_threshold": None},
+    "threshold 0.5": FRONTIER | {"vade_success_threshold": 0.5},
+    "threshold 1": FRONTIER | {"vade_success_threshold": 1.0},
     # Other published rules.
     "mopps": {"vade_sampler": "mopps"},
     "bots": {"vade_sampler": "bots"},

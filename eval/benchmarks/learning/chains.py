@@ -11,7 +11,9 @@ With just the digits that are summed up, the tiny model learned each length by i
 """
 
 import hashlib
+import operator
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
@@ -85,6 +87,19 @@ class Chain:
     def validation(self) -> bool:
         """Whether the chain belongs to the validation side, for every seed and size: one in `VALIDATION_SHARE`."""
         return hashlib.blake2b(self.digits.encode(), digest_size=8).digest()[0] % VALIDATION_SHARE == 0
+
+
+def graded_reward(completions: Sequence[str], answers: Sequence[str]) -> list[float]:
+    """Return the share of each answer's running sums that come right before the first wrong one, in [0, 1].
+
+    An answer of another length counts as long as the longer of the two.
+    """
+    rewards = []
+    for completion, answer in zip(completions, answers, strict=True):
+        given = "".join(re.findall("<answer>(.*?)</answer>", completion, flags=re.DOTALL)[:1]).strip()
+        right = accumulate((a == b for a, b in zip(given, answer, strict=False)), operator.and_)
+        rewards.append(sum(right) / max(len(given), len(answer)))
+    return rewards
 
 
 def wrong_answer(answer: str) -> str:

@@ -1,8 +1,9 @@
 """GRPO on a `FastPolicy` in one process: what a learning benchmark runs hundreds of times.
 
-The sampler is passed in, and needs `draw(k, exclude=None)`, whose result has `sample_index` and `posterior_mean`, both
-(K,), and `observe(sample_index, successes, trials)`. One with a true attribute `sees_pass_rates` is an oracle: its
-`set_pass_rates(p)` gets the exact pass rates of the pool, (N,), every few steps.
+The sampler is passed in. It needs `draw(k, exclude=None)`, whose result has `sample_index` and `posterior_mean`, both
+(K,), and `observe(sample_index, successes, trials)`, with `mixed` where a `signal` is given. A sampler with a true
+attribute `sees_pass_rates` is an oracle: its `set_pass_rates(p)` gets the exact pass rates of the pool, (N,), every
+few steps.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from trl_vade.selection.signal import RewardSignal
 
 from .fast_policy import FastPolicy
 from .rollouts import Rollouts
@@ -24,6 +27,7 @@ STEP_FIGURES = (
     "loss",
     "grad_norm",
     "sample_index",
+    "has_spread",
     "successes",
     "posterior_mean",
 )
@@ -48,6 +52,7 @@ def train(
     oracle_every: int = 5,
     max_grad_norm: float = 1.0,
     num_threads: int = 1,
+    signal: RewardSignal | None = None,
     on_step: Callable[[int, History], None] | None = None,
 ) -> History:
     """Train `policy.model` in place; return what happened, the same to the bit for the same arguments on one machine.
@@ -76,6 +81,7 @@ def train(
         oracle_every: Steps between two looks of an oracle.
         max_grad_norm: The gradients are scaled down to it.
         num_threads: Of torch, put back at the end. On busy cores two threads that wait for each other are slower.
+        signal: What the sampler is told of the rewards; None: the right answers.
         on_step: Called with the number of steps done, 1 to `steps`, and the history.
 
     Returns:
@@ -84,8 +90,8 @@ def train(
             `gradient_ratio`: share of the M groups with a spread.
             `refills`: draws beyond the first.
             `loss`, `grad_norm`: of the update, the norm before clipping.
-            `sample_index`, `successes`, `posterior_mean`: (M,) each, in the order drawn; what the sampler expected
-                stands beside what came, of `num_generations`.
+            `sample_index`, `has_spread`, `successes`, `posterior_mean`: (M,) each, in the order drawn; what the
+                sampler expected stands beside what came, of `num_generations`.
         `history["evaluations"]`, one entry an evaluation:
             `step`, `rollouts`: done so far.
             `score`: mean probability of a right answer over the validation rows.
@@ -120,8 +126,8 @@ def train(
             if getattr(sampler, "sees_pass_rates", False) and step % oracle_every == 0:
                 sampler.set_pass_rates(policy.pass_rates() if pool_rates is None else pool_rates.copy())
             refills = max_refills if dynamic_sampling else 0
-            batch, generated, posterior_mean = _generation_batch(
-                policy, sampler, num_groups, num_generations, refills, generator
+            batch, generated, told, posterior_mean = _generation_batch(
+                policy, sampler, num_groups, num_generations, refills, generator, signal
             )
             figures = policy.update(batch, optimizer, max_grad_norm)
             everything = Rollouts.concatenate(generated)
@@ -131,7 +137,8 @@ def train(
                 "gradient_ratio": float(everything.has_spread.mean()),
                 "refills": len(generated) - 1,
                 "sample_index": everything.sample_index,
-                "successes": everything.successes,
+                "has_spread": everything.has_spread,
+                "successes": told,
                 "posterior_mean": posterior_mean,
             }
             _append(history["steps"], figures)
@@ -174,9 +181,15 @@ def _generation_batch(
     num_generations: int,
     max_refills: int,
     generator: torch.Generator,
-) -> tuple[Rollouts, list[Rollouts], NDArray[np.float64]]:
-    """Draw, sample, score and observe until the batch is full; return it, all rounds, and the posterior means."""
+    signal: RewardSignal | None,
+) -> tuple[Rollouts, list[Rollouts], NDArray[np.float64], NDArray[np.float64]]:
+    """Draw, sample, score and observe until the batch is full.
+
+    Returns:
+        The batch, all rounds, and of all groups the successes that the sampler was told and its posterior means.
+    """
     rounds: list[Rollouts] = []
+    told: list[NDArray[np.float64]] = []
     means: list[NDArray[np.float64]] = []
     missing = num_groups
     while True:
@@ -187,7 +200,7 @@ def _generation_batch(
         else:
             draw = sampler.draw(missing)
         part = policy.sample(draw.sample_index, num_generations, generator)
-        sampler.observe(part.sample_index, part.successes, np.full(len(part.successes), float(num_generations)))
+        told.append(_observe(part, sampler, signal))
         rounds.append(part)
         means.append(np.array(draw.posterior_mean, dtype=np.float64))
         missing -= int(part.has_spread.sum())
@@ -198,4 +211,17 @@ def _generation_batch(
     spread = everything.has_spread
     # Groups with a gradient first, in the order drawn; then, where it takes them, those without.
     chosen = np.concatenate([np.flatnonzero(spread), np.flatnonzero(~spread)])[:num_groups]
-    return everything.take(chosen), rounds, np.concatenate(means)
+    return everything.take(chosen), rounds, np.concatenate(told), np.concatenate(means)
+
+
+def _observe(part: Rollouts, sampler: Any, signal: RewardSignal | None) -> NDArray[np.float64]:
+    """Tell the sampler what came of the groups, and return the successes that it was told."""
+    trials = np.full(len(part.sample_index), float(part.rewards.shape[1]))
+    if signal is None:
+        sampler.observe(part.sample_index, part.successes, trials)
+        return part.successes
+    outcomes = signal.outcomes(part.rewards.flatten()[:, None].double().numpy(), part.sample_index, weights=np.ones(1))
+    if signal.is_spread:
+        sampler.use_spreads()
+    sampler.observe(part.sample_index, outcomes.successes, trials, outcomes.is_mixed)
+    return outcomes.successes

@@ -5,6 +5,7 @@ quickstart's settings: loss type `dapo`, rewards scaled by the group's standard 
 Axis letters: N rows, K prompts drawn, G completions of each, T tokens at most, P tokens of the longest prompt.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import datasets
@@ -32,6 +33,7 @@ class FastPolicy:
         rows: `prompt` (messages with text), `answer`, and optionally `images`, which may be empty.
         temperature: of sampling and of the update, > 0.
         max_completion_length: T, tokens.
+        reward: texts and right answers -> rewards.
     """
 
     def __init__(
@@ -42,8 +44,10 @@ class FastPolicy:
         *,
         temperature: float = 1.0,
         max_completion_length: int = 12,
+        reward: Callable[[list[str], list[str]], list[float]] = exact_answer_reward,
     ) -> None:
         self.model = model
+        self._reward = reward
         self.temperature = temperature
         self.max_completion_length = max_completion_length
         self.rows = EncodedRows(model, processor, rows)
@@ -222,7 +226,7 @@ class FastPolicy:
                 self._texts[key] = self._tokenizer.decode(key, skip_special_tokens=True)
             texts.append(self._texts[key])
         answers = [self.rows.answers[row] for row in index for _ in range(num_generations)]
-        return torch.tensor(exact_answer_reward(texts, answers))
+        return torch.tensor(self._reward(texts, answers))
 
     def _zero_what_was_skipped(self, rollouts: Rollouts) -> None:
         """Give a gradient of 0 to what the skipped groups would have used: Adam's momentum moves it in a dead step."""

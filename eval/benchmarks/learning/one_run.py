@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from trl_vade.trainer.sampler_choice import make_signal
+
 from .arms import sampler_of, settings
 from .fast_grpo import train
 from .fast_policy import FastPolicy
@@ -38,6 +40,7 @@ def run(
             rows,
             temperature=REGIMES[regime].temperature,
             max_completion_length=REGIMES[regime].max_completion_length,
+            reward=REGIMES[regime].reward,
         )
         for rows in (pool, validation)
     )
@@ -59,6 +62,7 @@ def run(
         initial_pass=args.vade_posterior_init == "rollout",
         dynamic_sampling=args.vade_dynamic_sampling,
         max_refills=args.vade_max_refills,
+        signal=None if arm == "oracle" else make_signal(args, ["reward"], say=lambda message: None),
     )
     seconds = time.perf_counter() - start
     return {
@@ -106,8 +110,7 @@ def figures(history: dict[str, dict[str, list[Any]]]) -> dict[str, Any]:
         inside = slice(at["step"][number], at["step"][number + 1])
         record["window"].append((at["rollouts"][number] + at["rollouts"][number + 1]) / 2)
         chosen = np.concatenate(steps["sample_index"][inside])
-        successes = np.concatenate(steps["successes"][inside])
-        ratio = np.mean((successes > 0) & (successes < NUM_GENERATIONS))
+        ratio = np.mean(np.concatenate(steps["has_spread"][inside]))
         rates = (pool[number] + pool[number + 1])[chosen] / 2
         record["ratio"].append(round(float(ratio), 4))
         record["lift"].append(round(float(ratio / mixed[number : number + 2].mean()), 4))

@@ -5,15 +5,16 @@ anything was compared on them, and stand whether or not selection wins. All are 
 parameters) and rows of the testbed, built locally from a seed; the seed changes pool and model.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from trl_vade.testbed.rewards import exact_answer_reward
 from trl_vade.testbed.scenes import LEVELS
 from trl_vade.testbed.sft import SFTSettings
 
-from .chains import MAX_COMPLETION_LENGTH, TASK, ChainSFTSettings
+from .chains import MAX_COMPLETION_LENGTH, TASK, ChainSFTSettings, graded_reward
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Regime:
         temperature: Of sampling, in training and in the score. At 1 the tiny policies still err now and then on what
             they know; at 0.6 their pass rates lie near 0 and 1, as those of large models do.
         num_validation: Rows to validate on, taken in the same way from the other side of the split.
+        reward: Texts and right answers -> rewards in training; the score is always the share of right answers.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Regime:
     num_train: int = 512
     num_validation: int = 256
     temperature: float = 1.0
+    reward: Callable[[Sequence[str], Sequence[str]], list[float]] = exact_answer_reward
 
     @property
     def max_completion_length(self) -> int:
@@ -83,6 +86,14 @@ _ALL = (
         recipe=ChainSFTSettings(),
         parts=_parts(**{TASK: (1, 1, 1, 1, 1, 1, 1, 1)}),
         temperature=0.6,
+    ),
+    Regime(
+        name="graded",
+        description="`staged` with graded rewards: the share of a chain's steps that are right before the first slip.",
+        recipe=ChainSFTSettings(),
+        parts=_parts(**{TASK: (1, 1, 1, 1, 1, 1, 1, 1)}),
+        temperature=0.6,
+        reward=graded_reward,
     ),
     Regime(
         name="many_impossible",

@@ -93,6 +93,7 @@ def history():
     return {
         "steps": {
             "sample_index": [np.array([0, 1]), np.array([1, 2])],
+            "has_spread": [np.array([False, False]), np.array([False, True])],
             "successes": [np.array([0.0, 8.0]), np.array([8.0, 4.0])],
             "posterior_mean": [np.array([0.5, 0.5]), np.array([0.9, 0.5])],
             "grad_norm": [1.0, 3.0],

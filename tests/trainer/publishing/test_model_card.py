@@ -184,7 +184,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=1
         optional={
             "rewards": st.lists(NAMES, min_size=1, max_size=3),
             "success_reward": NAMES,
-            "success_threshold": st.none() | st.floats(-10, 10),
+            "success_threshold": st.none() | st.just("spread") | st.floats(-10, 10),
             "stratify_by": st.none() | NAMES,
             "sampler": st.sampled_from(["thompson", "greedy", "uniform", "bots"]),
             "dataset": st.none(),
@@ -327,6 +327,8 @@ def test_a_run_without_a_posterior_promises_none(completed):
     [
         ({"success_threshold": None}, "`accuracy_reward`, from 0 to 1"),
         ({"success_threshold": 0.7}, "0.7"),
+        ({"success_threshold": "spread"}, "the spread of `accuracy_reward`"),
+        ({"success_threshold": "spread", "success_reward": None}, "the spread of the total reward"),
         ({"dataset": None}, "none on the Hub"),
         ({"sampler": "greso"}, "`greso`"),
         ({"sampler_kwargs": {"decay": "a|b"}}, r'| `vade_sampler_kwargs` | {"decay": "a\|b"} |'),

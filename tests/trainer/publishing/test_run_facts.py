@@ -86,8 +86,7 @@ def test_settings_that_do_not_reach_the_sampler_are_no_facts(facts_of):
 
 
 def test_a_run_without_a_posterior_has_no_facts_of_one(facts_of):
-    two = [always_half, says_a_digit]  # which of them means success is not said: only vanilla GRPO accepts that
-    facts = facts_of(two, vade_sampler="uniform")
+    facts = facts_of([always_half, says_a_digit], vade_sampler="uniform", shuffle_dataset=False)
     assert facts["rewards"] == ["always_half", "says_a_digit"]
     assert not facts.keys() & {"generation_batches", "num_samples", "rollouts", "success_reward", "decay_sampled"}
 

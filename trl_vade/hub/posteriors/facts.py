@@ -89,6 +89,8 @@ def _began_with(facts: dict[str, Any]) -> str:
 
 def _success(facts: dict[str, Any]) -> str:
     reward, threshold = _code("", facts.get("success_reward")), _number(facts.get("success_threshold"))
+    if facts.get("success_threshold") == "spread":
+        return f"none: rows are known by the spread of {reward or 'the total reward'}, and `pass_rate` is that spread"
     return f"{reward} of at least {threshold}" if reward and threshold else reward
 
 

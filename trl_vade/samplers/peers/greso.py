@@ -41,9 +41,11 @@ class GRESOSampler(PeerSampler):
         self._p, self._aim = np.array([0.5, 0.5]), target_zero_variance * np.array([1 / 3, 2 / 3])  # easy, hard each
         self._streak = np.zeros(self.posterior.num_samples, dtype=np.int64)  # (N,) z where easy, -z where hard, or 0
 
-    def observe(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
+    def observe(
+        self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
+    ) -> None:
         """Take one step of the posterior, the streaks, p_easy and p_hard; see `BetaPosterior.observe`."""
-        super().observe(sample_index, successes, trials)
+        super().observe(sample_index, successes, trials, mixed)
         wins, tries = check_outcomes(successes, trials)
         rows, mean = self.posterior.check_rows(sample_index)[tries > 0], wins[tries > 0] / tries[tries > 0]
         easy, hard, before = mean >= 0.98, mean <= 0.11, self._streak[rows]

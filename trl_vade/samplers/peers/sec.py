@@ -50,9 +50,11 @@ class SECSampler(PeerSampler):
         }
         super().__init__(posterior, seed, settings)
 
-    def observe(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
+    def observe(
+        self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
+    ) -> None:
         """Take one step of the posterior and of Q; see `BetaPosterior.observe`."""
-        super().observe(sample_index, successes, trials)
+        super().observe(sample_index, successes, trials, mixed)
         arms, (wins, tries) = self._arm[self.posterior.check_rows(sample_index)], check_outcomes(successes, trials)
         total = np.bincount(arms, weights=tries * mean_absolute_advantage(wins, tries), minlength=self._q.size)
         reward = total / np.maximum(np.bincount(arms, weights=tries, minlength=self._q.size), 1e-300)

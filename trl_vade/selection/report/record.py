@@ -40,8 +40,9 @@ class Run:
 
     @property
     def validation(self) -> list[dict[str, float]]:
-        """`step`, `rollouts` (spent on training until then) and `score` (mean success reward) of each evaluation."""
-        key = f"eval_rewards/{self.snapshot.metadata['success_reward']}/mean"
+        """`step`, `rollouts` (spent until then) and `score` (mean success or total reward) of each evaluation."""
+        name = self.snapshot.metadata["success_reward"]
+        key = f"eval_rewards/{name}/mean" if name else "eval_reward"
         scored = [entry for entry in self.history if entry.get(key) is not None and not math.isnan(entry[key])]
         return [
             {"step": entry["step"], "rollouts": self.rollouts_before(entry["step"]), "score": entry[key]}
@@ -77,7 +78,8 @@ class Run:
                 states[posterior.step] = posterior.state_dict()
             if "restored_to" in line:  # the end of a reward outage put these counts back
                 posterior.load_state_dict({**states[line["restored_to"]], "step": posterior.step})
-            posterior.observe(np.array(line["sample_index"], dtype=np.int64), line["successes"], line["trials"])
+            rows = np.array(line["sample_index"], dtype=np.int64)
+            posterior.observe(rows, line["successes"], line["trials"], line.get("mixed"))
         return posterior
 
 

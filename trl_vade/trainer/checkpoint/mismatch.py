@@ -22,8 +22,7 @@ def posterior_identity(trainer: Any) -> dict[str, Any]:
     """What a posterior is about; a run with another one cannot go on from it."""
     return {
         "dataset_fingerprint": trainer.selection.fingerprint,
-        "success_reward": trainer.reward_func_names[trainer._success_column],
-        "success_threshold": trainer.args.vade_success_threshold,
+        **trainer.selection.feedback.signal.facts,
         "num_generations": trainer.num_generations,
     }
 
@@ -39,8 +38,9 @@ def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
 
 def resume_joined(trainer: Any, snapshot: Snapshot, reason: SnapshotError) -> None:
     """Go on with the counts of the rows that are in both data sets."""
-    ours = posterior_identity(trainer)
-    if any(snapshot.metadata.get(name) != ours[name] for name in ("success_reward", "success_threshold")):
+    trainer.selection.feedback.adopt_signal(snapshot.metadata)
+    signal = trainer.selection.feedback.signal.facts
+    if any(snapshot.metadata.get(name) != signal[name] for name in signal):
         raise SnapshotMismatchError(
             f"{reason} vade_on_mismatch='join' cannot mend this: pass rates under another success signal are no "
             "evidence for this one. Set vade_on_mismatch='reset' to start the posterior again."
@@ -91,6 +91,7 @@ def join(trainer: Any, snapshot: Snapshot) -> int:
         SnapshotMismatchError, SnapshotCorruptError: as `joined_state`; the trainer is as it was.
     """
     selection, run = trainer._make_selection(), snapshot.metadata["run"]
+    selection.feedback.adopt_signal(snapshot.metadata)
     state, num_found = joined_state(snapshot, selection.sampler.state_dict(), selection.sample_keys[0])
     selection.sampler.load_state_dict(state)
     begin_anew(trainer, selection)

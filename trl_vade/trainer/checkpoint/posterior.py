@@ -130,6 +130,7 @@ def _load_snapshot(trainer: Any, checkpoint: str | os.PathLike[str]) -> Snapshot
 
 def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot) -> list[str] | None:
     """The usual resume, which changes nothing where it raises; returns the digests of the generation batch in use."""
+    trainer.selection.feedback.adopt_signal(snapshot.metadata)
     ours = posterior_identity(trainer)
     saved = {name: snapshot.metadata.get(name) for name, value in ours.items() if snapshot.metadata.get(name) != value}
     if saved:

@@ -1,4 +1,4 @@
-"""`GRPOTrainer` whose checkpoints hold the posterior, and whose resume has all of it and the model's weights."""
+"""`GRPOTrainer` whose checkpoints hold the posterior and a synced reference model, and whose resume has all of it."""
 
 import functools
 import os
@@ -14,6 +14,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 
 from .completeness import explaining_failed_saves
 from .posterior import resume_posterior, save_posterior
+from .reference_model import load_reference_model, save_reference_model
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
@@ -60,9 +61,12 @@ class ResumingTrainer(GRPOTrainer):
         self.accelerator.wait_for_everyone()
 
     def save_model(self, output_dir=None, _internal_call=False):
-        """Every kind of save passes here, before any upload: write the posterior first."""
+        """Every kind of save passes here, before any upload: write the posterior and the reference model first."""
+        folder = output_dir or self.args.output_dir
         if self.selection is not None:
-            save_posterior(self, output_dir or self.args.output_dir, checkpoint=_internal_call)
+            save_posterior(self, folder, checkpoint=_internal_call)
+        if self.args.sync_ref_model and _internal_call and Path(folder) != Path(self.args.output_dir):
+            save_reference_model(self, folder)
         super().save_model(output_dir, _internal_call)
 
     def _issue_warnings_after_load(self, load_result):
@@ -91,9 +95,13 @@ class ResumingTrainer(GRPOTrainer):
         return epochs, self._batches_to_skip
 
     def _load_optimizer_and_scheduler(self, checkpoint):
-        """Runs on every process, with every backend, on resume only: go on from the posterior of `checkpoint`."""
+        """Runs on every process, with every backend: go on from the reference model and posterior of `checkpoint`."""
         super()._load_optimizer_and_scheduler(checkpoint)
-        if self.selection is not None and checkpoint is not None:
+        if checkpoint is None:
+            return
+        if self.args.sync_ref_model:
+            load_reference_model(self, checkpoint)
+        if self.selection is not None:
             resume_posterior(self, checkpoint)
         for (
             callback

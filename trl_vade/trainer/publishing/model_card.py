@@ -21,6 +21,7 @@ from trl_vade.hub.posteriors.facts import initial_posterior_kind
 from trl_vade.hub.uploading import branch_of
 from trl_vade.selection.report.record import Run
 from trl_vade.selection.report.summary import summarise
+from trl_vade.selection.signal import SPREAD
 
 from .run_facts import RunFacts
 
@@ -184,8 +185,10 @@ def _data(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("num_samples"):
         lines.append(f"Training rows: {facts['num_samples']:,} (fingerprint `{facts['dataset_fingerprint'][:12]}`)")
     lines.append(f"Rewards: {_names(facts['rewards'])}")
-    if facts.get("success_reward"):
-        name = f"`{facts['success_reward']}`"
+    name = f"`{facts['success_reward']}`" if facts.get("success_reward") else "the total reward"
+    if threshold == SPREAD:
+        lines.append(f"Signal: the spread of {name}, the share of pairs of a group's completions in which it differs")
+    elif facts.get("success_reward"):
         right = f"an answer is right when {name} is at least {threshold:g}" if threshold is not None else None
         lines.append(f"Success: {right or f'the value of {name}, from 0 to 1, is a fraction of a success'}")
     return lines

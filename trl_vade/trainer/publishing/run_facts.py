@@ -13,6 +13,7 @@ from trl_vade.errors import VADEError
 from trl_vade.hub.dataset_origin import hub_origin
 from trl_vade.hub.posteriors.table import FORMAT_VERSION
 from trl_vade.hub.uploading import hub_id, is_hub_id
+from trl_vade.samplers.information import SPREAD_GAIN
 from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.selection.report.record import Run
@@ -139,6 +140,7 @@ def _posterior_facts(trainer: Any) -> dict[str, Any]:
     posterior = trainer.selection.sampler.posterior
     return {
         **posterior_identity(trainer),
+        **({"information_gain": SPREAD_GAIN} if trainer.selection.feedback.signal.is_spread else {}),
         "num_samples": posterior.num_samples,
         "generation_batches": posterior.step,
         "rollouts": trainer.selection.feedback.rollouts,

@@ -1,0 +1,232 @@
+"""The rewards of a generation batch say how a row goes: by successes, by fractions, or by their spread."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.refusals import refused
+from trl_vade.errors import ConfigurationError, ObservationError
+from trl_vade.selection.signal import AUTO, LEARNING, SPREAD, RewardSignal, success_name
+
+NAN, INF = float("nan"), float("inf")
+
+
+class Told(list):
+    """The messages of a signal, and the signal itself."""
+
+    def __init__(self, name="reward", names=("reward",), **settings):
+        super().__init__()
+        self.signal = RewardSignal(name, names, say=self.append, **settings)
+
+    def see(self, *groups, weights=(1.0,)):
+        """The outcomes of groups of completions, each a reward or the rewards of several functions."""
+        rewards = np.array(groups, dtype=np.float64)
+        rewards = rewards.reshape(len(groups) * len(groups[0]), -1)
+        return self.signal.outcomes(rewards, np.arange(len(groups)), weights=np.array(weights))
+
+
+# ------------------------------------------------------------------------------------------- the success function
+
+
+@pytest.mark.parametrize(
+    ("names", "declared", "found"),
+    [
+        (["length"], None, "length"),
+        (["accuracy_reward", "think_format_reward"], None, "accuracy_reward"),
+        (["format_reward", "ExactMatch"], None, "ExactMatch"),
+        (["is_solved", "answer_format_reward"], None, "is_solved"),
+        (["MathVerifier", "length_penalty", "style"], None, "MathVerifier"),
+        (["accuracy_reward", "correct_steps"], None, None),
+        (["format", "length"], None, None),
+        (["format", "accuracy", "length"], "length", "length"),
+    ],
+)
+def test_the_name_that_alone_says_success_is_found(names, declared, found):
+    assert success_name(names, declared) == found
+
+
+@pytest.mark.parametrize("names", [["format"], ["format", "accuracy"]])
+def test_a_name_that_no_reward_function_has_is_refused_with_the_names_there_are(names):
+    with refused(ConfigurationError, names=["vade_success_reward='acuracy'", *names], offers=["one of these names"]):
+        success_name(names, "acuracy")
+
+
+def test_a_name_that_two_reward_functions_share_is_refused():
+    with refused(ConfigurationError, names=[2], offers=["rename one"]):
+        success_name(["accuracy", "format", "accuracy"], "accuracy")
+
+
+# ----------------------------------------------------------------------------------------------------- what is open
+
+
+@pytest.mark.parametrize(("wrong", "right"), [(0, 1), (-1, 1), (0, 2), (0.1, 0.9), (-5, -2)])
+def test_of_two_values_the_higher_one_is_success(wrong, right):
+    told = Told()
+    outcomes = told.see([right, wrong, wrong, wrong], [right, right, wrong, NAN])
+    assert outcomes.successes.tolist() == [1, 2]
+    assert outcomes.trials.tolist() == [4, 3]
+    assert told.signal.threshold == (wrong + right) / 2
+    assert not told.signal.is_spread
+    assert not told
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_first_batch_of_one_value_leaves_the_threshold_open(value):
+    told = Told()
+    assert told.see([value] * 4).successes.tolist() == [4 * value]
+    assert told.see([1 - value] * 4, [value] * 4).successes.tolist() == [4 - 4 * value, 4 * value]
+    assert told.signal.threshold == 0.5
+    told.see([0.3, 0.2, 0.1, 0.4])
+    assert told.signal.is_spread
+
+
+def test_rewards_of_more_than_two_values_are_known_by_their_spread_and_that_is_said_once():
+    told = Told()
+    outcomes = told.see([0.05, 0.05, 0.2, 0.1], [0.1, 0.1, 0.1, 0.1])
+    assert outcomes.successes.tolist() == pytest.approx([4 * 5 / 6, 0])
+    assert told.signal.facts == {"success_reward": "reward", "success_threshold": SPREAD, "success_bounds": None}
+    told.see([0.05, 0.05, 0.2, 0.1])
+    assert len(told) == 1
+    for part in ("'reward'", "0.05 to 0.2", "vade_success_threshold"):
+        assert part in told[0]
+
+
+def test_two_values_that_came_in_the_first_batches_stay_the_two():
+    told = Told()
+    for _ in range(LEARNING + 1):
+        told.see([0, 1])
+    assert told.see([0.6, 0.4]).successes.tolist() == [1]
+    assert told.signal.threshold == 0.5
+
+
+def test_without_a_success_the_spread_is_that_of_the_weighted_total():
+    told = Told(None, ["format", "length"])
+    rewards = [[(0, 2), (1, 1), (2, 0)], [(0, 0), (1, 0), (NAN, NAN)]]
+    assert told.see(*rewards, weights=(1, 1)).successes.tolist() == [0, 2]
+    assert told.see(*rewards, weights=(1, 0)).successes.tolist() == [3, 2]
+    assert told.signal.facts["success_reward"] is None
+
+
+def test_the_spread_of_a_declared_reward_looks_at_no_other():
+    told = Told("accuracy", ["format", "accuracy"], threshold=SPREAD)
+    outcomes = told.see([(0, 0.5), (1, 0.5)], [(0, 0.1), (0, 0.7)], weights=(1, 1))
+    assert outcomes.successes.tolist() == [0, 2]
+    assert outcomes.has_gradient.tolist() == [True, True]
+
+
+def test_rewards_that_are_all_different_are_said_to_tell_no_row_from_another():
+    told = Told(threshold=SPREAD)
+    told.see([0.1, 0.2, 0.3], [0.4, 0.5, 0.6])
+    assert len(told) == 1
+    assert "vade_success_threshold" in told[0]
+
+
+# -------------------------------------------------------------------------------------------------------- gradients
+
+
+def test_a_group_has_a_gradient_where_its_total_rewards_differ_whatever_means_success():
+    told = Told("accuracy", ["format", "accuracy"], threshold=0.5)
+    outcomes = told.see([(0, 0), (1, 0)], [(1, 0), (0, 1)], [(1, 1), (1, 1)], weights=(1, 1))
+    assert outcomes.has_gradient.tolist() == [True, False, False]
+    assert outcomes.is_mixed.tolist() == [False, True, False]
+
+
+# -------------------------------------------------------------------------------------- a threshold beside the rewards
+
+
+@pytest.mark.parametrize(("rewards", "says"), [([0.05, 0.1, 0.2], "below"), ([5, 6, 7], "at or above")])
+def test_a_threshold_that_all_graded_rewards_miss_or_meet_is_said_at_the_first_batch(rewards, says):
+    told = Told(threshold=0.5)
+    assert told.see(rewards).has_gradient.tolist() == [True]
+    assert len(told) == 1
+    for part in (says, "vade_success_threshold=0.5", f"{rewards[0]:g} to {rewards[-1]:g}"):
+        assert part in told[0]
+    told.see(rewards)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("rewards", [[0, 0, 0], [1, 1, 1], [0, 1, 1], [0.2, 0.4, 0.9]])
+def test_right_and_wrong_answers_are_no_reason_to_say_anything_of_the_threshold(rewards):
+    told = Told(threshold=0.5)
+    told.see(rewards)
+    assert not told
+
+
+# -------------------------------------------------------------------------------------------------------- fractions
+
+
+def test_fractions_between_0_and_1_are_taken_as_they_are():
+    told = Told(threshold=None)
+    assert told.see([0.25, 0.5, 0.75]).successes.tolist() == [1.5]
+    assert told.signal.bounds == (0, 1)
+    assert not told
+
+
+def test_bounds_of_other_fractions_are_learned_from_the_first_batches_and_then_kept():
+    told = Told(threshold=None)
+    assert told.see([0, 10, 5]).successes.tolist() == [1.5]
+    assert told.see([20, 10, 0]).successes.tolist() == [1.5]
+    assert len(told) == 1
+    assert "vade_success_bounds" in told[0]
+    for _ in range(LEARNING):
+        told.see([0, 10, 5])
+    assert told.see([40, 10, -20]).successes.tolist() == [1.5]
+    assert told.signal.bounds == (0, 20)
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize(("reward", "fraction"), [(-3.0, 0.0), (7.0, 1.0), (0.5, 0.5)])
+def test_a_first_batch_of_one_reward_lies_at_the_end_that_its_sign_says(reward, fraction):
+    assert Told(threshold=None).see([reward, reward]).successes.tolist() == [2 * fraction]
+
+
+def test_a_reward_outside_bounds_that_were_given_is_refused():
+    told = Told(threshold=None, bounds=[0, 10])
+    assert told.see([0, 10, 5]).successes.tolist() == [1.5]
+    with refused(ObservationError, names=["'reward'", "5 to 11"], offers=["vade_success_bounds"]):
+        told.see([5, 11, 5])
+
+
+# ---------------------------------------------------------------------------------------------------- a run goes on
+
+
+@given(
+    st.sampled_from([AUTO, None, 0.5]),
+    st.lists(st.lists(st.sampled_from([0.0, 1.0, 0.25, -3.0]), min_size=4, max_size=4), min_size=2, max_size=6),
+    st.integers(1, 5),
+)
+def test_a_resumed_run_sees_its_rewards_as_the_run_that_was_never_stopped(threshold, groups, stop):
+    whole, stopped, resumed = (Told(threshold=threshold) for _ in range(3))
+    for group in groups[:stop]:
+        stopped.see(group)
+        whole.see(group)
+    resumed.signal.adopt(stopped.signal.facts, stopped.signal.state_dict())
+    for group in groups[stop:]:
+        left, right = whole.see(group), resumed.see(group)
+        assert left.successes.tolist() == right.successes.tolist()
+        assert left.is_mixed.tolist() == right.is_mixed.tolist()
+    assert whole.signal.facts == resumed.signal.facts
+
+
+def test_a_run_of_a_release_without_a_saved_signal_goes_on_with_its_threshold():
+    told = Told()
+    told.signal.adopt({"success_reward": "reward", "success_threshold": 0.5}, {})
+    assert told.see([0.2, 0.6, 0.8, 0.1]).successes.tolist() == [2]
+
+
+def test_a_threshold_that_was_set_is_not_taken_from_a_saved_run():
+    told = Told(threshold=0.7)
+    told.signal.adopt({"success_threshold": SPREAD}, {"open": False})
+    assert told.signal.threshold == 0.7
+
+
+# ------------------------------------------------------------------------------------------------ infinite rewards
+
+
+@pytest.mark.parametrize("name", ["accuracy", None])
+def test_infinite_rewards_are_counted_by_the_function_that_gave_them(name):
+    told = Told(name, ["accuracy", "length", "format"])
+    rewards = [[(1, INF, 0), (NAN, -INF, 0), (0.5, INF, INF), (1, 2, 0)]]
+    with refused(ObservationError, names=["'length' 3", "'format' 1"], offers=["None where", "last checkpoint"]):
+        told.see(*rewards, weights=(1, 1, 1))

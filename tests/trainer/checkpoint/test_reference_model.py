@@ -1,0 +1,152 @@
+"""A reference model that follows the policy (`sync_ref_model`) is saved with each checkpoint, and goes on from it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from peft import LoraConfig
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from tests.support.marks import slow_but
+from tests.support.refusals import refused
+from tests.support.rows import make_text_rows
+from tests.support.runs import SMALL_RUN, assert_equal_weights, assert_same_end, says_a_digit, train, weights
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
+from trl_vade.trainer.checkpoint.completeness import resolve_checkpoint
+from trl_vade.trainer.checkpoint.reference_model import REFERENCE_FILE
+
+STEPS = 12
+SYNCED = {"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 3, "ref_model_mixup_alpha": 0.5}
+TIMES = {"step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
+
+
+def settings(folder, **changes):
+    saves = {"save_strategy": "steps", "save_steps": 1, "max_steps": STEPS}
+    return VADEGRPOConfig(**SMALL_RUN | SYNCED | saves | {"output_dir": str(folder)} | changes)
+
+
+def log_of(trainer):
+    """All that was logged but for times."""
+    entries = trainer.state.log_history
+    return [{k: v for k, v in e.items() if k not in TIMES and "seconds" not in k and "time" not in k} for e in entries]
+
+
+@pytest.fixture(scope="module")
+def whole(text_model_path, tmp_path_factory):
+    """A run of twelve steps with a checkpoint of each, whose reference model took over four times."""
+    return train(text_model_path, make_text_rows(), settings(tmp_path_factory.mktemp("whole")))
+
+
+@pytest.fixture
+def copied(whole, tmp_path):
+    """The output directory of `whole`, for a test to change and to go on in."""
+    return Path(shutil.copytree(whole.args.output_dir, tmp_path / "copied"))
+
+
+def go_on(model, folder, checkpoint, rewards=says_a_digit, **changes):
+    trainer = VADEGRPOTrainer(model, rewards, settings(folder, **changes), make_text_rows())
+    trainer.train(resume_from_checkpoint=str(folder / f"checkpoint-{checkpoint}"))
+    return trainer
+
+
+@pytest.mark.parametrize("stop", slow_but(["2", "6", "7"], map(str, range(1, STEPS + 1))))
+def test_each_checkpoint_goes_on_with_the_reference_model_that_it_was_saved_with(whole, copied, text_model_path, stop):
+    resumed = go_on(text_model_path, copied, int(stop), save_strategy="no")
+    assert_same_end(resumed, whole)
+    assert_equal_weights(resumed.ref_model.state_dict(), whole.ref_model.state_dict())
+    ours, theirs = log_of(resumed)[:-1], log_of(whole)[:-1]
+    assert ours == theirs  # the last entry is of the whole call
+
+
+def test_the_reference_model_of_the_run_is_neither_the_base_model_nor_the_policy(whole, text_model_path):
+    """Else the test above would pass with whatever reference model."""
+    base, reference = AutoModelForCausalLM.from_pretrained(text_model_path).state_dict(), whole.ref_model.state_dict()
+    assert not any(reference[name].equal(base[name]) for name in base if name.endswith("proj.weight"))
+    assert not any(reference[name].equal(weights(whole)[name]) for name in base if name.endswith("proj.weight"))
+
+
+def test_the_stock_trainer_in_ours_resumes_it_too(text_model_path, tmp_path):
+    """Rows in file order: none is chosen here, and there is no posterior."""
+    run = {"vade_sampler": "uniform", "shuffle_dataset": False, "max_steps": 5}
+    whole = train(text_model_path, make_text_rows(), settings(tmp_path, **run))
+    assert whole.selection is None
+    resumed = go_on(text_model_path, tmp_path, 4, **run)
+    assert_equal_weights(resumed.ref_model.state_dict(), whole.ref_model.state_dict())
+    assert_equal_weights(weights(resumed), weights(whole))
+
+
+def test_tied_weights_are_saved_once_and_loaded_in_both_places(text_model_path, tmp_path):
+    tied = tmp_path / "tied"
+    shutil.copytree(text_model_path, tied)
+    config = AutoConfig.from_pretrained(text_model_path, tie_word_embeddings=True)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tied)
+    whole = train(str(tied), make_text_rows(), settings(tmp_path / "run", max_steps=5))
+    saved = load_file(tmp_path / "run" / "checkpoint-4" / REFERENCE_FILE)
+    assert "model.embed_tokens.weight" in saved
+    assert "lm_head.weight" not in saved
+    resumed = go_on(str(tied), tmp_path / "run", 4, max_steps=5)
+    assert resumed.ref_model.lm_head.weight is resumed.ref_model.model.embed_tokens.weight
+    assert_equal_weights(resumed.ref_model.state_dict(), whole.ref_model.state_dict())
+
+
+def test_the_checkpoint_still_is_a_folder_of_the_policy(whole, copied):
+    checkpoint = copied / f"checkpoint-{STEPS}"
+    assert_equal_weights(AutoModelForCausalLM.from_pretrained(checkpoint).state_dict(), weights(whole))
+    # vLLM 0.31 loads every *.safetensors beside a config.json as weights of the model.
+    of_the_model = {"model.safetensors", "vade_posterior.safetensors"}
+    assert {path.name for path in checkpoint.glob("*.safetensors")} == of_the_model
+    assert not (copied / REFERENCE_FILE).exists()
+
+
+def test_no_reference_model_is_written_where_it_stays_the_base_model(text_model_path, tmp_path):
+    train(text_model_path, make_text_rows(), settings(tmp_path, sync_ref_model=False, max_steps=1))
+    assert not (tmp_path / "checkpoint-1" / REFERENCE_FILE).exists()
+
+
+def test_old_checkpoints_are_deleted_with_their_reference_models(text_model_path, tmp_path):
+    train(text_model_path, make_text_rows(), settings(tmp_path, save_total_limit=1, max_steps=3))
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-3"]
+
+
+@pytest.mark.parametrize("damage", ["missing", "short"])
+def test_a_checkpoint_whose_reference_model_is_not_whole_is_refused_or_passed_over(copied, text_model_path, damage):
+    file = copied / f"checkpoint-{STEPS}" / REFERENCE_FILE
+    file.unlink() if damage == "missing" else file.write_bytes(file.read_bytes()[:-1])
+    before = str(copied / f"checkpoint-{STEPS - 1}")
+    with refused(CheckpointIncompleteError, [REFERENCE_FILE], [before]):
+        go_on(text_model_path, copied, STEPS)
+    assert resolve_checkpoint(True, copied) == before
+
+
+def test_a_checkpoint_of_a_run_without_sync_is_refused_with_what_to_set(text_model_path, tmp_path):
+    train(text_model_path, make_text_rows(), settings(tmp_path, sync_ref_model=False, max_steps=1))
+    with refused(CheckpointIncompleteError, ["sync_ref_model=True", REFERENCE_FILE], ["sync_ref_model=False"]):
+        go_on(text_model_path, tmp_path, 1)
+
+
+@pytest.mark.parametrize("damage", ["no safetensors", "of another model"])
+def test_a_reference_model_that_cannot_be_this_one_is_refused_and_changes_nothing(text_model_path, tmp_path, damage):
+    train(text_model_path, make_text_rows(), settings(tmp_path, max_steps=3))
+    file = tmp_path / "checkpoint-3" / REFERENCE_FILE
+    if damage == "no safetensors":
+        file.write_bytes(b"\0" * file.stat().st_size)
+    else:
+        saved = load_file(file)
+        name = "model.norm.weight"
+        saved["model.nurm.weight"] = saved.pop(name)
+        save_file(saved, file)
+    with refused(CheckpointIncompleteError, [REFERENCE_FILE]):
+        go_on(text_model_path, tmp_path, 3)
+
+
+def test_adapters_have_no_reference_model_to_follow_them(text_rows, make_args):
+    args = make_args(**SYNCED)
+    with refused(ConfigurationError, ["sync_ref_model=True", "peft_config"], ["sync_ref_model=False"]):
+        VADEGRPOTrainer("no/such-model", says_a_digit, args, text_rows, peft_config=LoraConfig())
+
+
+def test_a_reference_model_that_nothing_asks_is_refused_before_the_model_is_loaded(text_rows, make_args):
+    with refused(ConfigurationError, ["sync_ref_model=True", "beta=0.0"], ["sync_ref_model=False", "beta"]):
+        VADEGRPOTrainer("no/such-model", says_a_digit, make_args(**SYNCED | {"beta": 0.0}), text_rows)

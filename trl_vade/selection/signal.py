@@ -1,0 +1,242 @@
+"""What the rewards of a group say of its row: how many answers succeeded, or how often two answers differ."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trl_vade.errors import ConfigurationError, ObservationError
+
+from .outcomes import GroupOutcomes, group_outcomes, groups_with_gradient, in_groups, spread_outcomes, total_rewards
+
+SPREAD = "spread"
+"""As a threshold: a row is known by the share of pairs of its completions whose rewards differ."""
+AUTO = "auto"
+"""As a threshold: halfway between two values where the rewards have two, else `SPREAD`."""
+SAYS_SUCCESS = re.compile("accura|correct|answer|exact|match|solve|verif")
+SAYS_FORM = re.compile("format|length|tag|style|penal|punish|repeti")
+LEARNING = 10
+"""Generation batches in which two values, or the bounds of fractions, are learned."""
+FLAT_SPREAD = 0.99
+"""From this mean spread on, spreads hardly tell one row from another."""
+
+Threshold = float | str | None
+
+
+def success_name(reward_names: Sequence[str], declared: str | None) -> str | None:
+    """Return the name of the reward function that says success, or None where no name tells.
+
+    Where none is declared it is the only one, or the only one whose name says success (accuracy, correct, answer,
+    exact, match, solve, verify) and not form (format, length, ...).
+
+    Raises:
+        ConfigurationError: `declared` is no reward function's name, or the name of several.
+    """
+    names = list(reward_names)
+    if declared is None:
+        told = [name for name in names if SAYS_SUCCESS.search(name.lower()) and not SAYS_FORM.search(name.lower())]
+        told = names if len(names) == 1 else told
+        return told[0] if len(told) == 1 else None
+    if names.count(declared) != 1:
+        raise ConfigurationError(
+            f"vade_success_reward={declared!r} is the name of {names.count(declared)} of the reward functions "
+            f"({', '.join(names)}). Set it to one of these names; where two functions share one, rename one of them."
+        )
+    return declared
+
+
+class RewardSignal:
+    """Turn the rewards of generation batches into successes and trials of their rows.
+
+    Args:
+        name: of the reward function that is looked at; None: the total reward, of which only spreads are known.
+        names: of all F reward functions, in the order of TRL's reward table.
+        threshold: success is a reward of at least this; None takes the reward as a fraction of a success; or `SPREAD`,
+            or `AUTO`.
+        bounds: the rewards that are no success and a whole one, for fractions. None: [0, 1], or, where a reward of the
+            first `LEARNING` generation batches lies outside, the lowest and the highest of these.
+        say: called with each message for the user, once.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        names: Sequence[str],
+        *,
+        threshold: Threshold = AUTO,
+        bounds: Sequence[float] | None = None,
+        say: Callable[[str], Any] = lambda message: None,
+    ):
+        self._given = None if bounds is None else (float(bounds[0]), float(bounds[1]))
+        self._name, self._names, self._say = name, list(names), say
+        self._threshold = SPREAD if name is None else threshold
+        self._values: set[float] = set()  # that came while the threshold is open; three are as good as more
+        self._seen: tuple[float, float] | None = None  # lowest and highest reward while bounds are learned
+        self._batches = 0
+        self._said: set[str] = set()
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether the successes are spreads, and not those of answers."""
+        return self._threshold == SPREAD
+
+    @property
+    def threshold(self) -> Threshold:
+        """The threshold, or None for fractions, or `SPREAD`, as known now."""
+        if self._threshold != AUTO:
+            return self._threshold
+        return sum(self._values) / 2 if len(self._values) == 2 else 0.5
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The rewards that are no success and a whole one, as known now."""
+        if self._given or self._seen is None:
+            return self._given or (0.0, 1.0)
+        low, high = self._seen
+        if low == high or (low >= 0.0 and high <= 1.0):
+            return min(low, 0.0), max(high, 1.0)
+        return low, high
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the evidence is about, as JSON values; evidence of another signal is none of this one."""
+        bounds = None if self._given is None else list(self._given)
+        return {"success_reward": self._name, "success_threshold": self.threshold, "success_bounds": bounds}
+
+    def outcomes(
+        self,
+        rewards: NDArray[np.float64],
+        sample_index: NDArray[np.int64],
+        *,
+        weights: NDArray[np.float64],
+        normalise: bool = False,
+    ) -> GroupOutcomes:
+        """Count successes and trials of every group, and note which has a gradient; learn what is left open.
+
+        Args:
+            rewards: (K*G, F) of all processes, groups of G side by side; NaN where a reward function gave none.
+            sample_index: (K,) the row of each group.
+            weights: (F,) `reward_weights`.
+            normalise: see `outcomes.groups_with_gradient`.
+
+        Raises:
+            ObservationError: an infinite reward, one outside bounds that were given, or groups of unequal size.
+        """
+        self._refuse_infinite(rewards)
+        grouped = in_groups(rewards, sample_index)
+        scores = None if self._name is None else rewards[:, self._names.index(self._name)]
+        if scores is not None and not np.isnan(scores).all():
+            self._learn(scores[~np.isnan(scores)])
+        if self.is_spread:
+            total = total_rewards(grouped, weights, normalise=normalise) if scores is None else None
+            outcomes = spread_outcomes(in_groups(scores, sample_index) if total is None else total, sample_index)
+            self._say_where_all_differ(outcomes)
+        else:
+            outcomes = group_outcomes(scores, sample_index, threshold=self.threshold, bounds=self.bounds)
+        self._batches += 1
+        return replace(outcomes, has_gradient=groups_with_gradient(grouped, weights, normalise=normalise))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was learned, as JSON values."""
+        seen = None if self._seen is None else list(self._seen)
+        open_, values = self._threshold == AUTO, sorted(self._values)
+        return {"open": open_, "values": values, "seen": seen, "batches": self._batches}
+
+    def adopt(self, facts: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        """Go on with what a saved run had learned; a threshold that was set stays.
+
+        Args:
+            facts: of the saved run.
+            state: its `state_dict`; empty for a run of a release without it.
+        """
+        if self._threshold == AUTO and not state.get("open"):
+            self._threshold = facts.get("success_threshold")
+        self._values = {float(value) for value in state.get("values", [])}
+        seen = state.get("seen")
+        self._seen = None if seen is None else (float(seen[0]), float(seen[1]))
+        self._batches = int(state.get("batches", LEARNING))
+
+    def _learn(self, scores: NDArray[np.float64]) -> None:
+        """Learn values and bounds from the scores of the first batches, and say what cannot work with them."""
+        low, high = float(scores.min()), float(scores.max())
+        gave = f"The reward function {self._name!r} gave {low:g} to {high:g}"
+        if self._threshold == AUTO:
+            self._find_values(scores, gave)
+        elif self._threshold is None:
+            self._find_bounds(low, high, gave)
+        elif not self.is_spread and not self._batches and np.unique(scores).size > 2:
+            met = scores.astype(np.float32) >= np.float32(self._threshold)
+            if met.min() == met.max():
+                self._once(
+                    "threshold",
+                    f"{gave} in the first generation batch, all {'at or above' if met[0] else 'below'} "
+                    f"vade_success_threshold={self._threshold:g}. Every answer counts as "
+                    f"{'right' if met[0] else 'wrong'}, so selection rests on a constant. Set vade_success_threshold "
+                    "to a reward that a part of the answers reaches, or leave it out.",
+                )
+
+    def _find_values(self, scores: NDArray[np.float64], gave: str) -> None:
+        self._values |= set(np.unique(scores)[:3].tolist())
+        if len(self._values) > 2:
+            self._threshold, self._values = SPREAD, set()
+            self._once(
+                "graded",
+                f"{gave}, and more than two values. Rows are chosen by the spread of their rewards, the share of "
+                "pairs of completions whose rewards differ. If some reward means a right answer, set "
+                "vade_success_threshold to it.",
+            )
+        elif len(self._values) == 2 and self._batches >= LEARNING:
+            self._threshold, self._values = self.threshold, set()
+
+    def _find_bounds(self, low: float, high: float, gave: str) -> None:
+        if self._given is not None:
+            if low < self._given[0] or high > self._given[1]:
+                raise ObservationError(
+                    f"{gave}, and vade_success_bounds={list(self._given)}: a fraction of a success must lie between "
+                    "its bounds. Set wider ones, or leave them out to have them learned."
+                )
+        elif self._batches < LEARNING:
+            self._seen = (low, high) if self._seen is None else (min(low, self._seen[0]), max(high, self._seen[1]))
+            if self._seen[0] < 0.0 or self._seen[1] > 1.0:
+                self._once(
+                    "learned",
+                    f"{gave}, outside [0, 1]. Rewards count as fractions of a success between the lowest and the "
+                    f"highest of the first {LEARNING} generation batches. Set vade_success_bounds to fix the two.",
+                )
+        elif low < self.bounds[0] or high > self.bounds[1]:
+            self._once(
+                "clipped",
+                f"{gave}, and the bounds learned from the first {LEARNING} generation batches are "
+                f"{self.bounds[0]:g} and {self.bounds[1]:g}. A reward outside counts as the nearer bound. Set "
+                "vade_success_bounds to wider ones.",
+            )
+
+    def _say_where_all_differ(self, outcomes: GroupOutcomes) -> None:
+        known = outcomes.trials > 0
+        if known.any() and outcomes.pass_rate[known].mean() >= FLAT_SPREAD:
+            self._once(
+                "flat",
+                "Nearly all completions of each group have rewards of their own, so the spread of the rewards is the "
+                "same for all rows and tells selection nothing. Set vade_success_threshold to the reward of a right "
+                f"answer, or to None for fractions of a success; and with several reward functions "
+                f"({', '.join(self._names)}), vade_success_reward to the one that says success.",
+            )
+
+    def _refuse_infinite(self, rewards: NDArray[np.float64]) -> None:
+        """The advantage of a group would be NaN, and with the next update every weight of the model (TRL 1.16)."""
+        infinite = np.isinf(rewards).sum(axis=0).tolist()
+        if any(infinite):
+            counts = ", ".join(f"{name!r} {n}" for name, n in zip(self._names, infinite, strict=True) if n)
+            raise ObservationError(
+                f"Infinite rewards in a generation batch of {len(rewards)} completions: {counts}. A reward must be a "
+                "finite number, or None where a completion cannot be scored; an infinite one turns the weights into "
+                "NaN. Nothing was updated: mend the reward function, and resume from the last checkpoint."
+            )
+
+    def _once(self, topic: str, message: str) -> None:
+        if topic not in self._said:
+            self._said.add(topic)
+            self._say(message)

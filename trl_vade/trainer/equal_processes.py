@@ -1,0 +1,58 @@
+"""That all processes hold the models that only answer (the reference model, reward models) with the same weights.
+
+The policy's weights come from the main process, whatever the others have loaded; these models' weights do not. With
+accelerate's `fsdp_cpu_ram_efficient_loading: true` transformers before 5.18, which vLLM 0.31 asks for, leaves zeros on
+every process but the first of a machine, and TRL 1.16 (`prepare_fsdp`) shards them: a KL of 4.17 at step 1 was seen,
+and nothing said so. A machine of a cluster may also have another copy of the model.
+"""
+
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
+
+from trl_vade.errors import ConfigurationError
+
+
+def refuse_differing_weights(trainer: Any) -> None:
+    """Compare the weights of `trainer`'s reference and reward models between the processes, all of which take part.
+
+    Replicas must have the same sum of bytes. Of shards, which differ, one that is zero throughout stands out.
+
+    Raises:
+        ConfigurationError: on all processes.
+    """
+    rewards = zip(trainer.reward_func_names, trainer.reward_funcs, strict=True)
+    models = {"The reference model": trainer.ref_model} | {
+        f"The reward model {name}": model for name, model in rewards
+    }
+    for name, model in models.items():
+        if not isinstance(getattr(model, "module", model), PreTrainedModel):  # TRL may have wrapped it
+            continue
+        found = dict(enumerate(gather_object([weights_here(model)])))
+        if len(set(found.values()) - {None}) > 1:
+            raise ConfigurationError(
+                f"{name} differs between processes; their weights are {found}, and must be the same. With FSDP and "
+                "transformers before 5.18, zeros come from accelerate's setting fsdp_cpu_ram_efficient_loading: true. "
+                "Set it to false (it saves no memory), or install transformers 5.18. Otherwise the machines have "
+                "different copies of the model: name its revision, or delete the older copy."
+            )
+
+
+def weights_here(model: torch.nn.Module) -> str | None:
+    """What this process holds of `model`: zeros, a shard, or a replica with the sum of its bytes; None for nothing."""
+    parameters = list(model.parameters())
+    parts = [getattr(parameter, "ds_tensor", parameter) for parameter in parameters]  # of DeepSpeed ZeRO-3
+    parts = [(part.to_local() if isinstance(part, DTensor) else part).detach() for part in parts]
+    if not any(part.numel() for part in parts):
+        return None
+    # Whole numbers: their sum is the same in any order, on any kind of GPU.
+    total = sum(int(part.reshape(-1).view(torch.uint8).sum(dtype=torch.int64)) for part in parts)
+    if total == 0:
+        return "all zero"
+    is_sharded = any(isinstance(p, DTensor) or hasattr(p, "ds_id") for p in parameters)
+    is_sharded |= any(isinstance(module, FullyShardedDataParallel) for module in model.modules())
+    return "a shard" if is_sharded else f"of checksum {total}"
