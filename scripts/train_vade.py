@@ -18,6 +18,7 @@ directory stands for the sampler. A directory that holds another run is refused.
 import importlib
 import sys
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 from trl import ModelConfig, TrlParser, get_peft_config, get_quantization_config
@@ -29,7 +30,9 @@ from trl_vade.cli.training_arguments import (
     TESTBED,
     VADEScriptArguments,
     load_splits,
+    pick_split,
     read_plan_arguments,
+    refuse_contradictions,
     refuse_plan_in_recipe,
 )
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, HubError, VADEError
@@ -46,6 +49,8 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
     asked = training_args.resume_from_checkpoint
     resume = resolve_checkpoint(asked == "true" if asked in ("true", "false") else asked, training_args.output_dir)
     refuse_another_run(training_args, resume)
+    refuse_contradictions(training_args)
+    rewards = [load_reward(name) for name in script_args.reward_funcs]
     lmms_options = script_args.lmms_options()
     if lmms_options:
         try:
@@ -62,8 +67,9 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
             from trl_vade.testbed import load_testbed_model
 
             model_args.model_name_or_path = str(load_testbed_model(seed=script_args.testbed_seed))
-    train_dataset = dataset[script_args.dataset_train_split]
-    eval_dataset = dataset[script_args.dataset_test_split] if training_args.eval_strategy != "no" else None
+    train_dataset, eval_dataset = pick_split(dataset, "dataset_train_split", script_args), None
+    if training_args.eval_strategy != "no":
+        eval_dataset = pick_split(dataset, "dataset_test_split", script_args)
 
     # 2. The trainer. A model given by name is loaded by TRL, with these arguments.
     training_args.model_init_kwargs = {
@@ -74,7 +80,7 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
     }
     trainer = VADEGRPOTrainer(
         model=model_args.model_name_or_path,
-        reward_funcs=[load_reward(name) for name in script_args.reward_funcs],
+        reward_funcs=rewards,
         args=training_args,
         train_dataset=train_dataset,
         eval_dataset=eval_dataset,
@@ -108,7 +114,7 @@ def load_reward(name: str):
     try:
         return getattr(importlib.import_module(module or "trl.rewards"), function)
     except (ImportError, AttributeError) as error:
-        raise ValueError(
+        raise ConfigurationError(
             f"--reward_funcs {name}: {error}. Give a name of trl.rewards (accuracy_reward, think_format_reward, ...) "
             "or the import path of a function (my_package.rewards.my_reward)."
         ) from error
@@ -134,11 +140,23 @@ def report(output_dir: str, train_dataset) -> None:
 
 
 def command_line(arguments: list[str]) -> list[str]:
-    """The arguments, with the quickstart recipe where they name neither a recipe nor a model nor a data set."""
-    named = {argument.split("=")[0] for argument in arguments}
-    if named & {"--config", "--model_name_or_path", "--dataset_name", "--help", "-h"}:
+    """The arguments, with the quickstart recipe where they name neither a recipe nor a model nor a data set.
+
+    Who switches the recipe's evaluation off switches off the one at the start, too.
+    """
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    if {"--config", "--model_name_or_path", "--dataset_name", "--help", "-h"} & {*words}:
         return arguments
-    return ["--config", str(QUICKSTART), *arguments]
+    off = ("--eval_strategy", "no") in pairwise(words) and "--eval_on_start" not in words
+    return ["--config", str(QUICKSTART), *arguments, *(["--eval_on_start", "false"] if off else [])]
+
+
+def parse(arguments: list[str]) -> tuple:
+    """Read arguments and recipe; an unknown option, and what TRL refuses at this stage, is a `ConfigurationError`."""
+    try:
+        return TrlParser((VADEScriptArguments, VADEGRPOConfig, ModelConfig)).parse_args_and_config(arguments)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def run(arguments: list[str]) -> None:
@@ -149,7 +167,7 @@ def run(arguments: list[str]) -> None:
         if plan_args.plan:
             print_plan(arguments)
             return
-        parsed = TrlParser((VADEScriptArguments, VADEGRPOConfig, ModelConfig)).parse_args_and_config(arguments)
+        parsed = parse(arguments)
         refuse_plan_in_recipe(parsed[0], plan_args)
         main(*parsed)
     except (CheckpointIncompleteError, ConfigurationError) as error:

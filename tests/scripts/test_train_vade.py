@@ -23,6 +23,15 @@ def test_without_a_recipe_model_or_data_set_the_quickstart_runs(train_vade):
     assert train_vade.command_line(["--vade_sampler", "uniform"]) == [*quickstart, "--vade_sampler", "uniform"]
 
 
+def test_a_quickstart_without_evaluation_evaluates_nothing_at_its_start_either(train_vade):
+    assert train_vade.command_line(["--eval_strategy", "no"])[-4:] == [
+        "--eval_strategy",
+        "no",
+        "--eval_on_start",
+        "false",
+    ]
+
+
 @pytest.mark.parametrize("own", ["--config", "--model_name_or_path", "--dataset_name=mine", "--help"])
 def test_the_quickstart_stays_out_of_a_run_of_the_users_own(train_vade, own):
     assert train_vade.command_line([own, "x"]) == [own, "x"]
@@ -75,6 +84,102 @@ def test_a_checkpoint_to_resume_from_is_looked_for_before_a_model_is_loaded(trai
     monkeypatch.setattr(train_vade, "load_splits", None)  # what comes next would call it
     with refused(SystemExit, [tmp_path], ["resume_from_checkpoint"]):
         train_vade.run(["--output_dir", str(tmp_path), "--resume_from_checkpoint", "true"])
+
+
+@pytest.fixture
+def stops_at_the_data(train_vade, tmp_path, monkeypatch):
+    """A function that runs the script with these flags up to where the data is loaded."""
+
+    class Data(Exception):
+        pass
+
+    def load_splits(arguments):
+        raise Data
+
+    def start(*flags):
+        with pytest.raises(Data):
+            train_vade.run(["--output_dir", str(tmp_path), *flags])
+
+    monkeypatch.setattr(train_vade, "load_splits", load_splits)
+    return start
+
+
+@pytest.mark.parametrize(
+    ("flags", "names", "offers"),
+    [
+        (
+            "--eval_on_start true --eval_strategy no",
+            ["eval_on_start", "eval_strategy"],
+            ["eval_on_start=False", "steps"],
+        ),
+        ("--save_strategy best", ["save_strategy", "best"], ["metric_for_best_model"]),
+        ("--load_best_model_at_end true --eval_strategy no", ["load_best_model_at_end"], ["save_strategy"]),
+        ("--logging_steps 0", ["logging_steps"], []),
+        ("--report_to nosuch", ["nosuch"], ["tensorboard"]),
+        ("--num_generations 7", ["num_generations", "7"], []),
+        ("--per_device_eval_batch_size 6", ["6", "4"], []),
+        ("--reward_funcs my.reward", ["--reward_funcs", "my.reward"], ["think_format_reward"]),
+        ("--config /no/such.yaml", ["/no/such.yaml"], []),
+        ("--vade_samplr uniform", ["--vade_samplr"], []),
+    ],
+)
+def test_options_that_cannot_work_end_in_one_message_before_anything_is_loaded(
+    train_vade, stops_at_the_data, tmp_path, flags, names, offers
+):
+    with refused(SystemExit, names, offers):
+        train_vade.run(["--output_dir", str(tmp_path), *flags.split()])
+
+
+def test_a_logger_that_is_not_installed_is_refused_before_anything_is_loaded(
+    train_vade, stops_at_the_data, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("transformers.integrations.integration_utils.is_wandb_available", lambda: False)
+    with refused(SystemExit, ["wandb"], ["pip install wandb"]):
+        train_vade.run(["--output_dir", str(tmp_path), "--report_to", "wandb"])
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--eval_strategy no",
+        "--eval_strategy=no",
+        "--eval_strategy no --eval_on_start false",
+        "--eval_on_start false",
+        "--save_strategy no",
+        "--save_strategy no --eval_strategy no",
+        "--logging_strategy no",
+        "--log_completions true",
+        "--load_best_model_at_end true",
+        "--save_total_limit 0",
+        "--vade_sampler uniform",
+    ],
+)
+def test_what_the_quickstart_switches_on_can_be_switched_off(stops_at_the_data, flags):
+    stops_at_the_data(*flags.split())
+
+
+@pytest.mark.parametrize("option", ["dataset_train_split", "dataset_test_split"])
+def test_a_split_that_is_not_there_is_refused_with_those_that_are(train_vade, tmp_path, monkeypatch, option):
+    monkeypatch.setattr(train_vade, "load_splits", lambda arguments: {"train": [], "validation": []})
+    monkeypatch.setattr("trl_vade.testbed.load_testbed_model", lambda seed: "/no/model")
+    with refused(SystemExit, [f"--{option}", "nosuch"], ["train", "validation"]):
+        train_vade.run(["--output_dir", str(tmp_path), f"--{option}", "nosuch"])
+
+
+@pytest.mark.slow
+def test_the_quickstart_without_evaluation_trains(train_vade, tmp_path):
+    flags = [
+        "--max_steps",
+        "1",
+        "--per_device_train_batch_size",
+        "64",
+        "--eval_strategy",
+        "no",
+        "--disable_tqdm",
+        "true",
+    ]
+    train_vade.run([*flags, "--output_dir", str(tmp_path)])
+    assert json.loads((tmp_path / "vade_summary.json").read_text())["validation"] == []
 
 
 @pytest.mark.slow

@@ -49,8 +49,10 @@ def test_no_override_is_long_or_shares_a_third_of_its_lines_with_its_parent(name
         lines = [line.strip() for line in inspect.getsource(function.__code__).splitlines()[1:]]
         return [line for line in lines if line and not line.startswith(("#", '"""'))]
 
-    ours = overrides()[name]
-    mine, theirs = code_of(ours), code_of(inspect.unwrap(getattr(GRPOTrainer, name)))
+    parent = getattr(GRPOTrainer, name)
+    # What else an override wears is passed through: the one whose signature is the parent's is the override itself.
+    ours = inspect.unwrap(overrides()[name], stop=lambda function: getattr(function, "__wrapped__", parent) is parent)
+    mine, theirs = code_of(ours), code_of(inspect.unwrap(parent))
     # The call of the parent is the rule, and where the parent calls its own parent the line is the same.
     own = [line for line in mine if "super()" not in line]
     shared = sum(block.size for block in difflib.SequenceMatcher(None, own, theirs, False).get_matching_blocks())

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from transformers import HfArgumentParser
-from trl import ScriptArguments
+from transformers.integrations import get_reporting_integration_callbacks
+from trl import GRPOConfig, ScriptArguments
 
 from trl_vade.errors import ConfigurationError
 from trl_vade.trainer.grpo_config import described
@@ -98,6 +99,43 @@ def refuse_plan_in_recipe(script_args: VADEScriptArguments, plan_args: PlanArgum
                 f"The recipe sets {option.name}={getattr(script_args, option.name)!r}. A plan's options decide how "
                 f"the recipe is read, so they are flags of the command: give --{option.name} there."
             )
+
+
+def refuse_contradictions(args: GRPOConfig) -> None:
+    """Refuse before a model is loaded what the Trainer refuses after it (transformers 5.23).
+
+    Raises:
+        ConfigurationError: a logger is unknown or not installed, or settings contradict each other.
+    """
+    if args.eval_on_start and args.eval_strategy == "no":
+        raise ConfigurationError(
+            "eval_on_start=True with eval_strategy='no': without evaluations no evaluation data is loaded. Set "
+            "eval_on_start=False, or eval_strategy='steps'."
+        )
+    if args.save_strategy == "best" and args.metric_for_best_model is None:
+        raise ConfigurationError(
+            "save_strategy='best' without metric_for_best_model: it is not known which checkpoint is the best. Set "
+            "metric_for_best_model (eval_reward, say), or save_strategy='steps'."
+        )
+    try:
+        for logger in get_reporting_integration_callbacks(args.report_to):
+            logger()
+    except (ImportError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(f"report_to={args.report_to}: {error}") from error
+
+
+def pick_split(dataset: Any, option: str, script_args: ScriptArguments) -> Any:
+    """Return the split that `option` names.
+
+    Raises:
+        ConfigurationError: the data set has none of this name.
+    """
+    name = getattr(script_args, option)
+    if name not in dataset:
+        raise ConfigurationError(
+            f"--{option} {name}: the data set has the splits {', '.join(dataset)}. Name one of these."
+        )
+    return dataset[name]
 
 
 def load_splits(script_args: VADEScriptArguments) -> Any:

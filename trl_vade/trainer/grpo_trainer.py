@@ -33,6 +33,7 @@ from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior, read_warm_start
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
 from .own_loaders import brings_own_loader
+from .plain_config import saying_where_settings_go
 from .preflight import (
     drop_overlong,
     refuse_publication,
@@ -46,6 +47,7 @@ from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
 from .publishing.run_facts import RunFacts, live_run
+from .row_types import refuse_unnumbered
 from .run_start import start_run
 from .sampler_choice import make_sampler, make_signal
 
@@ -104,6 +106,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
             }"""),
     }
 
+    @saying_where_settings_go
     @functools.wraps(GRPOTrainer.__init__)  # the signature is the parent's, whatever the installed TRL gives it
     def __init__(self, *positional: Any, **named: Any):
         signature = inspect.signature(GRPOTrainer.__init__)
@@ -115,6 +118,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         refuse_reference_sync(args, arguments)
         names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
         success = make_signal(args, names).facts["success_reward"] if names else None
+        refuse_unnumbered(args, arguments)
         drop_overlong(arguments, args)
         on_time = selects_on_time(args, arguments.get("train_dataset")) and not brings_own_loader(type(self), args)
         refuse_refills(args, arguments, chosen_here=on_time)
@@ -132,7 +136,6 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         if on_time:
             self.selection = self._make_selection()
             self._refill = Refill(self) if args.vade_dynamic_sampling else None
-        if self.selection is not None:
             self.add_callback(PosteriorState(POSTERIOR_FILE))
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds))
 
@@ -159,6 +162,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         )
         return OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=self.accelerator, workers=workers)
 
+    @saying_where_settings_go
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)

@@ -15,7 +15,7 @@ from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
 from trl_vade.errors import ConfigurationError, abbreviated
 
 from .grpo_config import VADEGRPOConfig, with_vade_defaults
-from .presets import is_adaptive, setting
+from .presets import is_adaptive
 
 logger = get_logger(__name__)
 
@@ -50,13 +50,7 @@ def reward_names(reward_funcs: Any, environment_factory: Any = None) -> list[str
 
 def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
     """Whether rows are chosen by us; False for what only the stock trainer does, which a choosing sampler refuses."""
-    if not isinstance(train_dataset, Dataset):
-        if is_adaptive(args):
-            raise ConfigurationError(
-                f"train_dataset is {type(train_dataset).__name__} and vade_sampler={setting(args, 'sampler')!r}: "
-                "choosing rows needs a data set whose rows have numbers. Load it without streaming "
-                "(datasets.Dataset), or set vade_sampler='uniform'."
-            )
+    if not isinstance(train_dataset, Dataset):  # which a choosing sampler has refused (`row_types`)
         return False
     num_groups = args.generation_batch_size // args.num_generations
     if is_adaptive(args) and len(train_dataset) < num_groups:

@@ -11,6 +11,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 from .checkpoint.mismatch import begin_anew, join
 from .preflight import drop_overlong, selects_on_time
 from .presets import is_adaptive
+from .row_types import refuse_unnumbered
 
 logger = get_logger(__name__)
 
@@ -51,6 +52,7 @@ def _look_at_rows(trainer: Any) -> None:
     """Refuse or shorten a data set that was put in place, as the constructor does with the first one."""
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
+    refuse_unnumbered(trainer.args, given)
     drop_overlong(given, trainer.args)
     rows = given["train_dataset"]
     if trainer.selection is not None and not selects_on_time(trainer.args, rows):
