@@ -28,6 +28,7 @@ from .checkpoint.resuming import ResumingTrainer
 from .dynamic_sampling import Refill
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
+from .generation.engine_processor import engine_with_trainers_processor
 from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior, read_warm_start
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
@@ -112,7 +113,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         self._warm_start = read_warm_start(args, arguments.get("train_dataset"), success_reward=success)
         refuse_publication(args, chosen_here=declared and on_time)
         self.publication = Publication(args)
-        super().__init__(*call.args[1:], **call.kwargs)
+        with engine_with_trainers_processor(self, args):
+            super().__init__(*call.args[1:], **call.kwargs)
         refuse_differing_weights(self)
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
