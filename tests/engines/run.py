@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import AutoConfig, TrainerCallback
+from transformers import AutoConfig, AutoProcessor, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from tests.engines.on_cpu import DIFFERENCE
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
 from trl_vade.testbed.rewards import exact_answer_reward
-from trl_vade.trainer.generation import colocated
+from trl_vade.trainer.generation import colocated, engine_processor
 from trl_vade.trainer.generation.corrections import vision_token_ids
 
 SETTINGS = {
@@ -154,6 +154,8 @@ def main() -> None:
     parser.add_argument("--server", metavar="URL")
     parser.add_argument("--mixed", action="store_true", help="rows without an image among the others")
     parser.add_argument("--without", nargs="*", default=[], metavar="CORRECTION@FIRST-LAST")
+    parser.add_argument("--pixels", type=int, help="of each image, by a processor that the trainer is given")
+    parser.add_argument("--folders-processor", action="store_true", help="leave the engine the model folder's own")
     parser.add_argument("--ask-for-placeholders", action="store_true", help="give them a bias of 100")
     parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON")
     options = parser.parse_args()
@@ -173,6 +175,11 @@ def main() -> None:
     placeholders = vision_token_ids(AutoConfig.from_pretrained(model))
     if options.ask_for_placeholders:  # as JSON on the command line has it: keys are strings
         engine["generation_kwargs"] = {"logit_bias": {str(token): 100.0 for token in placeholders}}
+    processor = None
+    if options.pixels:
+        processor = AutoProcessor.from_pretrained(model, min_pixels=options.pixels, max_pixels=options.pixels)
+    if options.folders_processor:
+        engine_processor.image_settings = lambda processing_class, folder, **loading: {}
     settings = SETTINGS | engine | {"max_steps": options.steps, "save_steps": 3} | options.settings
     vade = options.trainer == "vade"
     train_rows, eval_rows = rows(options.mixed)
@@ -182,6 +189,7 @@ def main() -> None:
         (VADEGRPOConfig if vade else GRPOConfig)(str(options.folder), **settings),
         train_rows,
         eval_dataset=eval_rows,
+        processing_class=processor,
         callbacks=[watch],
     )
     if options.engine == "hf":

@@ -6,11 +6,13 @@ mended it.
 """
 
 import importlib.util
+import urllib.request
 
 import pytest
 
 from tests.engines.launch import differences, start
 from tests.engines.server import running_server
+from tests.support.refusals import refused
 
 pytestmark = [
     pytest.mark.vllm,
@@ -80,6 +82,26 @@ def test_a_colocated_engine_answers_another_prompt_without_single_tokens(colocat
 
 def test_a_correction_that_is_put_back_is_all_it_takes(colocated):
     assert differences(colocated[1].steps)[10] <= SAME
+
+
+@pytest.mark.parametrize("pixels", [16 * 784, 784], ids=["larger", "smaller"])
+def test_a_colocated_engine_sees_images_in_the_size_of_the_trainers_processor(tmp_path, pixels):
+    """The model folder's processor makes 4 tokens of an image, the trainer's 16 or 1."""
+    noted = start(tmp_path, "colocate", "--mixed", "--steps", 2, "--pixels", pixels)[0]
+    assert max(differences(noted.steps)) <= 10 * SAME  # measured 1.7e-5 with 16, for which the weights were not made
+
+
+def test_a_server_with_another_picture_size_is_refused_and_lives_on(tmp_path, server):
+    """Without that vLLM 0.31 ends itself, and the next test finds no server."""
+    with refused(RuntimeError, ["EngineError", "[4]", "[16]"], ["--mm-processor-kwargs"]):
+        start(tmp_path, "server", "--server", server, "--steps", 1, "--pixels", 16 * 784)
+    assert urllib.request.urlopen(f"{server}/health", timeout=30).status == 200
+
+
+def test_a_colocated_engine_loads_the_model_folders_processor_by_itself(tmp_path):
+    """The fault that is put right in the former."""
+    noted = start(tmp_path, "colocate", "--steps", 1, "--pixels", 16 * 784, "--folders-processor")[0]
+    assert min(differences(noted.steps)) > DIFFERENT
 
 
 def test_no_placeholder_is_generated_even_where_the_user_asks_for_them(colocated, served):

@@ -92,9 +92,6 @@ def test_trl_still_counts_micro_batches_in_step_and_buffers_inputs():
     assert "self._step % generate_every == 0 or self._buffered_inputs is None" in source
 
 
-# ---------------------------------------------------------------------------------- uniform is the stock trainer
-
-
 # ------------------------------------------------------------------------------------------------------- drop-in
 
 

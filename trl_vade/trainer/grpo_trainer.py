@@ -29,6 +29,7 @@ from .checkpoint.resuming import ResumingTrainer
 from .dynamic_sampling import Refill
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
+from .generation.engine_processor import engine_with_trainers_processor
 from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior, read_warm_start
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
@@ -125,7 +126,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         self._warm_start = read_warm_start(args, arguments.get("train_dataset"), success_reward=success)
         refuse_publication(args, chosen_here=on_time)
         self.publication = Publication(args)
-        super().__init__(**arguments, **others)
+        with engine_with_trainers_processor(self, args):
+            super().__init__(**arguments, **others)
         self._rows = self.train_dataset  # that the selection is of; the user may put another data set in its place
         refuse_differing_weights(self)
         correct_generation(self)

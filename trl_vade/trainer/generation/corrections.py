@@ -10,7 +10,8 @@ from packaging.specifiers import SpecifierSet
 
 from trl_vade.errors import EngineError
 
-from .colocated import correct_colocated_requests
+from .colocated import correct_colocated_requests, image_token_of_qwen
+from .engine_processor import refuse_other_processor_of_server
 from .request_seeds import seed_server_requests
 
 logger = get_logger(__name__)
@@ -33,6 +34,12 @@ CORRECTIONS = (
     Correction("image tokens are expanded twice in colocate mode", "huggingface/trl#6294, #6401", ">=1.16,<1.17"),
     Correction("vision embeddings outlive a weight sync", "huggingface/trl#7198", ">=1.16,<1.17"),
     Correction("vision placeholders can be generated", "grpo_trainer.py: only suppress_tokens", ">=1.16,<1.17"),
+    Correction(
+        "a colocated engine has the model folder's processor", "vllm_generation.py: _init_vllm", ">=1.16,<1.17"
+    ),
+    Correction(
+        "a server with another processor is not noticed", "vllm_generation.py: _place_features", ">=1.16,<1.17"
+    ),
     Correction("a colocated prompt is sent once for each completion", "vllm_generation.py: n = 1", ">=1.16,<1.17"),
     Correction(
         "a row without images is None where others have some", "huggingface/transformers#46043", ">=1.16,<1.17"
@@ -51,8 +58,10 @@ def correct_generation(trainer: Any) -> None:
         reset_vision_embeddings(trainer)
     if trainer.vllm_mode == "colocate":
         correct_colocated_requests(trainer)
-    else:
-        seed_server_requests(trainer)
+        return
+    seed_server_requests(trainer)
+    if image_token_of_qwen(trainer.model.config) is not None:
+        refuse_other_processor_of_server(trainer)
 
 
 def version_notice(trl_version: str) -> str | None:
