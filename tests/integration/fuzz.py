@@ -64,8 +64,9 @@ def fuzz_config(tries: int, seed: int) -> Result:
         read, threshold = dict(values), values.get("vade_success_threshold")
         if way == "constructor" and isinstance(threshold, str):  # as on the command line
             with contextlib.suppress(ValueError):
-                number = None if threshold.lower() in ("none", "null") else float(threshold)
-                read["vade_success_threshold"] = number
+                words = {"none": None, "null": None, "auto": "auto", "spread": "spread"}
+                word = threshold.lower()
+                read["vade_success_threshold"] = words[word] if word in words else float(threshold)
         everything = {**VADE_DEFAULTS, **read}
         fine = all(_allowed(name, value) for name, value in everything.items()) and _go_together(everything)
         try:
@@ -99,6 +100,7 @@ CHOICES = {
     "vade_posterior_init": ["prior", "rollout"],  # or a source
     "vade_on_mismatch": ["error", "join", "reset"],
 }
+BOUNDS = [None, [0, 1], (0.5, 1.0), [1, 0], [0, 1, 2], [0.0, float("nan")], [-1e39, 1]]
 
 
 def _allowed(name: str, value: Any) -> bool:
@@ -123,12 +125,20 @@ def _allowed(name: str, value: Any) -> bool:
     if name == "vade_max_prompt_length":
         return value is None or (number and isinstance(value, int) and 1 <= value <= 10**9)
     if name == "vade_success_threshold":
-        return value is None or (number and abs(value) <= float(np.finfo(np.float32).max))
+        return value is None or _is_reward(value) or (isinstance(value, str) and value in ("auto", "spread"))
+    if name == "vade_success_bounds":
+        pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_reward, value))
+        return value is None or (pair and value[0] < value[1])
     if name == "vade_warm_start_discount":
         return number and 0 < value <= 1
     if name == "vade_cooldown":
         return value is None or (number and 0 <= value < 1)
     return number and 0 <= value <= 1
+
+
+def _is_reward(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= float(np.finfo(np.float32).max)
 
 
 def _names_a_repository(value: str) -> bool:
@@ -145,13 +155,18 @@ def _go_together(settings: dict[str, Any]) -> bool:
         not (sampler == "uniform" and settings["vade_posterior_init"] == "rollout")
         and (settings["vade_posterior_init"] in CHOICES["vade_posterior_init"] or sampler in ("thompson", "greedy"))
         and not (sampler == "sec" and settings["vade_strata"] is None)
-        and (settings["vade_sampler_kwargs"] is None or sampler in PEERS)
+        and (settings["vade_sampler_kwargs"] is None or not settings["vade_sampler_kwargs"] or sampler in PEERS)
+        and (settings["vade_success_bounds"] is None or settings["vade_success_threshold"] in (None, "auto"))
         and (settings["vade_stratify_by"] is None or sampler in ("thompson", "greedy"))
     )
 
 
 def _setting(dice: random.Random, name: str) -> Any:
-    likely = CHOICES.get(name, [0, 1, 0.0, 0.2, 0.5, 1.0, "accuracy", None, True, False, "none", "0.5", "NULL", "1e3"])
+    likely = (
+        BOUNDS
+        if name == "vade_success_bounds"
+        else CHOICES.get(name, [0, 1, 0.0, 0.2, 0.5, 1.0, "accuracy", None, True, False, "none", "0.5", "NULL", "1e3"])
+    )
     if dice.random() < 0.4:
         return dice.choice(likely)
     return dice.choice([*STRANGE_SETTINGS, dice.uniform(-2, 2), dice.randrange(-3, 3), chr(dice.randrange(1, 9999))])

@@ -205,14 +205,14 @@ def _validate_initial(args: GRPOConfig) -> None:
 def _validate_sampler_kwargs(args: GRPOConfig) -> None:
     """Arguments for a peer's constructor; what they may be, it says itself when the trainer makes it."""
     sampler, kwargs = setting(args, "sampler"), setting(args, "sampler_kwargs")
-    if kwargs is None or kwargs == {}:
+    if kwargs is None:
         return
     if not isinstance(kwargs, dict) or not all(isinstance(name, str) for name in kwargs):
         raise ConfigurationError(
             f"vade_sampler_kwargs={abbreviated(kwargs)} is no dictionary of names and values. Set it to the arguments "
             "of the sampler, such as {'decay': 0.5}, or to None."
         )
-    if sampler not in PEER_SAMPLERS:
+    if kwargs and sampler not in PEER_SAMPLERS:
         raise ConfigurationError(
             f"vade_sampler_kwargs={abbreviated(kwargs)} with vade_sampler={sampler!r}, which has settings of its own "
             f"(vade_*). It is for {', '.join(PEER_SAMPLERS)}. Set it to None."

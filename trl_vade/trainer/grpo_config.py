@@ -229,10 +229,9 @@ def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
 
 def _threshold(text: str) -> float | str | None:
     """Read `--vade_success_threshold` from the command line."""
-    if text.lower() in (AUTO, SPREAD):
-        return text.lower()
-    if text.lower() in ("none", "null"):
-        return None
+    words = {"none": None, "null": None, AUTO: AUTO, SPREAD: SPREAD}
+    if text.lower() in words:
+        return words[text.lower()]
     try:
         return float(text)
     except ValueError as error:
