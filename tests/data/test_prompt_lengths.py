@@ -37,7 +37,7 @@ from trl_vade.data.loading import with_image_lists
 from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
 from trl_vade.errors import ConfigurationError, ImageDecodeError
 from trl_vade.testbed.processor import build_processor, build_tokenizer
-from trl_vade.trainer import preflight
+from trl_vade.trainer import overlong
 
 
 def encoded(image, format="PNG", **options):
@@ -427,10 +427,10 @@ def vade_trainer(path, args, rows, **arguments):
 
 @pytest.fixture
 def logs(monkeypatch):
-    """What preflight logs."""
+    """What is logged of long prompts."""
     lines = []
     for level in ("info", "warning"):
-        monkeypatch.setattr(preflight.logger, level, lambda text, level=level: lines.append(f"{level}: {text}"))
+        monkeypatch.setattr(overlong.logger, level, lambda text, level=level: lines.append(f"{level}: {text}"))
     return lines
 
 
@@ -547,7 +547,7 @@ from tests.support.prompts import loaded, of_full_size, uneven_rows
 from pathlib import Path
 from trl_vade import VADEGRPOConfig
 from trl_vade.errors import ConfigurationError
-from trl_vade.trainer.preflight import drop_overlong
+from trl_vade.trainer.overlong import drop_overlong
 
 opened, real = [], PIL.Image.open
 PIL.Image.open = lambda *arguments, **named: opened.append(1) or real(*arguments, **named)

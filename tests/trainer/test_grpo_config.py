@@ -16,7 +16,7 @@ from trl_vade.samplers.snapshot import state_digest
 from trl_vade.samplers.thompson import ThompsonSampler
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS, with_vade_defaults
 from trl_vade.trainer.presets import PRESETS, is_adaptive, setting, warm_start_source
-from trl_vade.trainer.sampler_choice import make_sampler
+from trl_vade.trainer.selection_choice import make_sampler
 
 CHOOSING = ("thompson", "greedy", "mopps")
 NOT_OF_A_PRESET = {

@@ -13,44 +13,30 @@ import torch
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
-from trl_vade.data.workers import Workers
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.batch_metrics import log_metrics
-from trl_vade.selection.feedback import Feedback
-from trl_vade.selection.log import SelectionLog
-from trl_vade.selection.on_time import OnTimeSelection
 
 from .checkpoint.completeness import CheckpointFiles, resolve_checkpoint
 from .checkpoint.output_folder import claim_output_dir
 from .checkpoint.posterior import PosteriorState
 from .checkpoint.preemption import LastCheckpoint
-from .checkpoint.reference_model import refuse_reference_sync
 from .checkpoint.resuming import ResumingTrainer
 from .dynamic_sampling import Refill
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
 from .generation.repeated_prompts import tokenize_once
-from .initial_posterior import initialise_posterior, read_warm_start
+from .initial_posterior import initialise_posterior
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
-from .own_loaders import brings_own_loader
 from .plain_config import saying_where_settings_go
-from .preflight import (
-    drop_overlong,
-    refuse_publication,
-    refuse_refills,
-    resolve_args,
-    reward_names,
-    selects_on_time,
-)
+from .preflight import look_over
 from .presets import is_adaptive
 from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
 from .publishing.run_facts import RunFacts, live_run
-from .row_types import refuse_unnumbered
 from .run_start import start_run
-from .sampler_choice import make_sampler, make_signal
+from .selection_choice import make_selection
 
 
 class StepTimer(TrainerCallback):
@@ -115,16 +101,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         others = {name: named.pop(name) for name in named.keys() - signature.parameters}
         arguments = signature.bind(self, *positional, **named).arguments
         del arguments["self"]
-        arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
-        refuse_reference_sync(args, arguments)
-        names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
-        success = make_signal(args, names).facts["success_reward"] if names else None
-        refuse_unnumbered(args, arguments)
-        drop_overlong(arguments, args)
-        on_time = selects_on_time(args, arguments.get("train_dataset")) and not brings_own_loader(type(self), args)
-        refuse_refills(args, arguments, chosen_here=on_time)
-        self._warm_start = read_warm_start(args, arguments.get("train_dataset"), success_reward=success)
-        refuse_publication(args, chosen_here=on_time)
+        start = look_over(arguments, type(self))
+        args, self._warm_start = arguments["args"], start.warm_start
         self.publication = Publication(args)
         with engine_with_trainers_processor(self, args):
             super().__init__(**arguments, **others)
@@ -135,36 +113,12 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         self.add_callback(self._last_checkpoint)
         self.add_callback(CheckpointFiles())
         self.selection = self._refill = None
-        if on_time:
-            self.selection = self._make_selection()
+        if start.on_time:
+            self.selection = make_selection(self)
             self._refill = Refill(self) if args.vade_dynamic_sampling else None
             self.add_callback(PosteriorState(POSTERIOR_FILE))
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds))
 
-    def _make_selection(self) -> OnTimeSelection:
-        args, rows = self.args, self.train_dataset
-        num_groups = args.generation_batch_size // args.num_generations
-        plain = rows.with_format(None)  # labels, whatever format the rows are handed out in
-        strata, stratify = (name and plain[name][:] for name in (args.vade_strata, args.vade_stratify_by))
-        feedback = Feedback(
-            make_sampler(args, len(rows), num_groups=num_groups, strata=strata, stratify=stratify),
-            num_generations=args.num_generations,
-            log=SelectionLog(args.output_dir),
-            writes=self.accelerator.is_main_process,
-            outage_guard=args.vade_outage_guard,
-            stratify=stratify,
-            signal=make_signal(args, self.reward_func_names),
-        )
-        # As the stock loader does: with `remove_unused_columns` a reward function sees no other columns.
-        visible = self._remove_unused_columns(rows, description="training")
-        workers = Workers(
-            args.dataloader_num_workers,
-            persistent=args.dataloader_persistent_workers,
-            seed=args.seed + self.accelerator.process_index,
-        )
-        return OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=self.accelerator, workers=workers)
-
-    @saying_where_settings_go
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)

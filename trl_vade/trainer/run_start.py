@@ -9,9 +9,11 @@ from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.selection.on_time import OnTimeSelection
 
 from .checkpoint.mismatch import begin_anew, join
-from .preflight import drop_overlong, selects_on_time
+from .overlong import drop_overlong
+from .preflight import selects_on_time
 from .presets import is_adaptive
 from .row_types import refuse_unnumbered
+from .selection_choice import make_selection
 
 logger = get_logger(__name__)
 
@@ -38,9 +40,9 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
         if replaced and not resumed:
             _keep_counts(trainer, earlier)
         elif replaced:
-            trainer.selection = trainer._make_selection()
+            trainer.selection = make_selection(trainer)
         elif not resumed and (trainer._has_begun or trial is not None):
-            begin_anew(trainer, trainer._make_selection())
+            begin_anew(trainer, make_selection(trainer))
         if replaced or not trainer._has_begun:
             trainer.selection.describe_loading()
             if is_adaptive(trainer.args):
@@ -70,7 +72,7 @@ def _keep_counts(trainer: Any, earlier: OnTimeSelection) -> None:
     state = earlier.sampler.state_dict()
     scored = state["posterior"]["sample_index"]
     if not len(scored):
-        begin_anew(trainer, trainer._make_selection())
+        begin_anew(trainer, make_selection(trainer))
         return
     state.pop("epoch", None)  # uniform begins at the first permutation, as in stock
     about = {**earlier.feedback.signal.facts, "run": earlier.feedback.state_dict()}
@@ -79,7 +81,7 @@ def _keep_counts(trainer: Any, earlier: OnTimeSelection) -> None:
         number = join(trainer, snapshot)
     except SnapshotMismatchError:
         number = 0
-        begin_anew(trainer, trainer._make_selection())
+        begin_anew(trainer, make_selection(trainer))
     logger.warning(
         f"train_dataset was replaced: the posterior keeps the counts of {number} of the {len(scored)} rows that were "
         f"scored; the other {len(trainer._rows) - number} of the {len(trainer._rows)} rows start from the prior."

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS
-from trl_vade.trainer.sampler_choice import make_sampler
+from trl_vade.trainer.selection_choice import make_sampler
 
 from ..oracle import OracleSampler
 

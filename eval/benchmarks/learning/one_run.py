@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from trl_vade.trainer.sampler_choice import make_signal
+from trl_vade.trainer.selection_choice import make_signal
 
 from .arms import sampler_of, settings
 from .fast_grpo import train

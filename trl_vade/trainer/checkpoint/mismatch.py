@@ -14,6 +14,7 @@ from trl_vade.samplers.posterior import posterior_from
 from trl_vade.samplers.snapshot import Snapshot
 
 from ..loader import generate_every
+from ..selection_choice import make_selection
 
 logger = get_logger(__name__)
 
@@ -65,7 +66,7 @@ def resume_stock(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
 
     Its loader begins at the first permutation in whatever epoch, and skips the batches of the epoch (TRL 1.16).
     """
-    begin_anew(trainer, trainer._make_selection())
+    begin_anew(trainer, make_selection(trainer))
     for _ in range(trainer._batches_to_skip // generate_every(trainer)):
         trainer.selection.sampler.draw(trainer.selection.num_groups)
     logger.warning(
@@ -76,7 +77,7 @@ def resume_stock(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
 
 def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: SnapshotError) -> None:
     """Go on with the weights alone."""
-    begin_anew(trainer, trainer._make_selection())
+    begin_anew(trainer, make_selection(trainer))
     logger.warning(
         f"vade_on_mismatch='reset': {reason} The posterior starts again, as vade_posterior_init says "
         f"({trainer.args.vade_posterior_init}), for all {len(trainer.train_dataset)} rows, and the rollouts are "
@@ -90,7 +91,7 @@ def join(trainer: Any, snapshot: Snapshot) -> int:
     Raises:
         SnapshotMismatchError, SnapshotCorruptError: as `joined_state`; the trainer is as it was.
     """
-    selection, run = trainer._make_selection(), snapshot.metadata["run"]
+    selection, run = make_selection(trainer), snapshot.metadata["run"]
     selection.feedback.adopt_signal(snapshot.metadata)
     state, num_found = joined_state(snapshot, selection.sampler.state_dict(), selection.sample_keys[0])
     selection.sampler.load_state_dict(state)

@@ -6,7 +6,7 @@ import pytest
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers.registry import SAMPLERS
-from trl_vade.trainer.sampler_choice import cooldown_steps, make_sampler
+from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 
 def settings_of(sampler):

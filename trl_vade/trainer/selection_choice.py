@@ -1,4 +1,4 @@
-"""The sampler, and the signal that it learns from, that a trainer's settings ask for."""
+"""The sampler, the signal that it learns from and the selection that a trainer's settings ask for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,10 +6,14 @@ from typing import Any
 from accelerate.logging import get_logger
 from trl import GRPOConfig
 
+from trl_vade.data.workers import Workers
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.registry import PEER_SAMPLERS
+from trl_vade.selection.feedback import Feedback
+from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.signal import AUTO, SPREAD, RewardSignal, success_name
 
 from .presets import setting
@@ -99,3 +103,28 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
             chosen = "rows are chosen by the spread of their total rewards, since no name alone tells success"
         logger.warning_once(f"Of {', '.join(reward_names)}, {chosen}. Set vade_success_reward to choose otherwise.")
     return RewardSignal(name, reward_names, threshold=threshold, bounds=args.vade_success_bounds, say=say)
+
+
+def make_selection(trainer: Any) -> OnTimeSelection:
+    """Return a fresh selection over the training rows that `trainer` has now."""
+    args, rows, accelerator = trainer.args, trainer.train_dataset, trainer.accelerator
+    num_groups = args.generation_batch_size // args.num_generations
+    plain = rows.with_format(None)  # labels, whatever format the rows are handed out in
+    strata, stratify = (name and plain[name][:] for name in (args.vade_strata, args.vade_stratify_by))
+    feedback = Feedback(
+        make_sampler(args, len(rows), num_groups=num_groups, strata=strata, stratify=stratify),
+        num_generations=args.num_generations,
+        log=SelectionLog(args.output_dir),
+        writes=accelerator.is_main_process,
+        outage_guard=args.vade_outage_guard,
+        stratify=stratify,
+        signal=make_signal(args, trainer.reward_func_names),
+    )
+    # As the stock loader does: with `remove_unused_columns` a reward function sees no other columns.
+    visible = trainer._remove_unused_columns(rows, description="training")
+    workers = Workers(
+        args.dataloader_num_workers,
+        persistent=args.dataloader_persistent_workers,
+        seed=args.seed + accelerator.process_index,
+    )
+    return OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=accelerator, workers=workers)

@@ -1,0 +1,99 @@
+"""Rows whose prompt is longer than training has room for, left out before anything is trained."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from accelerate.logging import get_logger
+from datasets import Dataset
+from transformers import AutoProcessor
+from trl import GRPOConfig
+from trl.trainer.utils import get_config_model_id
+
+from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
+from trl_vade.errors import ConfigurationError
+
+logger = get_logger(__name__)
+
+
+def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
+    """Leave rows of more than `args.vade_max_prompt_length` prompt tokens out of the data sets, and say how many.
+
+    TRL 1.16 cuts no prompt: such a row would end the run at the step that comes to it. Each node's main process counts
+    first and the others read its cache. Rows that live in memory have none (see `row_values`): there the others
+    count after it, and every start counts again.
+
+    Args:
+        arguments: of the trainer, changed in place: `train_dataset`, `eval_dataset`, and `processing_class`, which is
+            loaded here where TRL would load it.
+        args: with VADE's fields. With `vade_max_prompt_length=None` nothing is done.
+
+    Raises:
+        ConfigurationError: a set whose prompts are all too long, or cannot be counted before training.
+        ImageDecodeError: an image of a row cannot be read.
+    """
+    if args.vade_max_prompt_length is None:
+        return
+    for name in ("train_dataset", "eval_dataset"):
+        _refuse_uncountable(name, arguments)
+    if arguments.get("processing_class") is None:
+        arguments["processing_class"] = _load_processing_class(arguments["model"], args)
+    counter = PromptCounter(arguments["processing_class"], args.chat_template_kwargs, arguments.get("tools"))
+    with args.main_process_first(desc="counting the tokens of the prompts"):
+        for name in ("train_dataset", "eval_dataset"):
+            rows = arguments.get(name)
+            if isinstance(rows, Mapping):
+                arguments[name] = {part: _shorter(rows[part], counter, args, f"{name}[{part!r}]") for part in rows}
+            elif rows is not None:
+                arguments[name] = _shorter(rows, counter, args, name)
+
+
+def _refuse_uncountable(name: str, arguments: Mapping[str, Any]) -> None:
+    reason = None
+    if arguments.get("environment_factory") is not None:
+        reason = "an environment, whose `reset` writes a part of each prompt when the row is due"
+    rows = arguments.get(name)
+    for part in rows.values() if isinstance(rows, Mapping) else [] if rows is None else [rows]:
+        if not isinstance(part, Dataset):
+            reason = f"{name} being {type(part).__name__}, whose rows are not known before they are due"
+        elif part.format["type"] is None and "prompt" not in part.column_names:
+            reason = f"{name} having no column 'prompt' (it has {part.column_names})"
+    if reason:
+        raise ConfigurationError(
+            f"vade_max_prompt_length does not go with {reason}: the tokens of all prompts are counted before "
+            "training. Load the rows without streaming (datasets.Dataset), or set vade_max_prompt_length=None."
+        )
+
+
+def _load_processing_class(model: Any, args: GRPOConfig) -> Any:
+    """As TRL 1.16 does where it is given none."""
+    by_name = isinstance(model, str)
+    return AutoProcessor.from_pretrained(
+        model if by_name else get_config_model_id(model.config),
+        revision=(args.model_init_kwargs or {}).get("revision") if by_name else None,
+        truncation_side="left",
+        padding_side="left",
+        trust_remote_code=args.trust_remote_code,
+    )
+
+
+def _shorter(rows: Dataset, counter: PromptCounter, args: GRPOConfig, name: str) -> Dataset:
+    """`rows` without those whose prompt is too long."""
+    lengths, most = prompt_lengths(rows, counter), args.vade_max_prompt_length
+    kept = np.flatnonzero(lengths <= most)
+    if len(kept) == len(rows):
+        logger.info(
+            f"{name}: no prompt has more than {lengths.max(initial=0)} tokens (vade_max_prompt_length={most})."
+        )
+        return rows
+    if not len(kept):
+        raise ConfigurationError(
+            f"vade_max_prompt_length={most} and all {len(rows)} prompts of {name} are longer, images included: the "
+            f"shortest has {lengths.min()} tokens. Set it to the longest prompt that training has room for, lower the "
+            "image processor's size (max_pixels), or set None to keep every row."
+        )
+    logger.warning(
+        f"{name}: {len(rows) - len(kept)} of {len(rows)} rows are left out, since their prompts have more than "
+        f"vade_max_prompt_length={most} tokens, images included; the longest has {lengths.max()}."
+    )
+    return rows.select(kept)
