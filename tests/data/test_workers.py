@@ -139,6 +139,7 @@ def test_nothing_is_left_running(decoder_of, persistent):
     decoder.forget()
     assert processes() <= before
     decoder.load([1, 2], 1)
+    decoder.begin_epoch()
     assert len(processes() - before) == (2 if persistent else 0)
     decoder.forget()
     decoder.forget()
@@ -146,15 +147,19 @@ def test_nothing_is_left_running(decoder_of, persistent):
     assert threading.active_count() == threads
 
 
-def test_a_worker_that_persists_is_the_same_process_and_another_one_sees_what_was_changed_since(decoder_of):
+def test_workers_are_those_of_an_epoch_and_then_see_what_was_changed_since_unless_they_persist(decoder_of):
     level = []
     transform = lambda batch: where(batch) | {"level": [len(level)] * len(batch["id"])}  # noqa: E731
     kept, fresh = decoder_of(transform, number=1, persistent=True), decoder_of(transform, number=1)
     first = [decoder.load([1], 0)[0] for decoder in (kept, fresh)]
     level.append(1)
     second = [decoder.load([1], 1)[0] for decoder in (kept, fresh)]
-    assert first[0]["process"] == second[0]["process"]
-    assert [row["level"] for row in first + second] == [0, 0, 0, 1]
+    kept.begin_epoch()
+    fresh.begin_epoch()
+    third = [decoder.load([1], 2)[0] for decoder in (kept, fresh)]
+    assert [row["process"] for row in first] == [row["process"] for row in second]
+    assert [row["process"] == before["process"] for row, before in zip(third, first, strict=True)] == [True, False]
+    assert [row["level"] for row in first + second + third] == [0, 0, 0, 0, 0, 1]
 
 
 # ------------------------------------------------------------------------------------------------------------- errors

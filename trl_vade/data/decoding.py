@@ -116,6 +116,11 @@ class RowDecoder:
         except TypeError:
             return load_rows(self.dataset, [number])[0]
 
+    def begin_epoch(self) -> None:
+        """Start worker processes anew where they are not to persist."""
+        if self._workers is not None:
+            self._workers.begin_epoch()
+
     def forget(self) -> None:
         """Give up what was begun; return when no thread and no process is at it any more."""
         if self._workers is not None:

@@ -20,7 +20,7 @@ class Workers:
 
     Args:
         number: of processes; 0: the rows are loaded by the thread that asks.
-        persistent: whether they live until `RowWorkers.forget`, and not for one draw.
+        persistent: whether they live for the run, and not for an epoch; see `RowWorkers.begin_epoch`.
         seed: of the run, and different on each of its processes.
     """
 
@@ -70,6 +70,11 @@ class RowWorkers:
         self._begun = None
         return loaded
 
+    def begin_epoch(self) -> None:
+        """End processes that are not to persist: a transform is in them as it was when they were started."""
+        if not self.settings.persistent:
+            self.forget()
+
     def forget(self) -> None:
         """Give up what was begun, and end the processes."""
         if self._results is not None:
@@ -84,7 +89,7 @@ class RowWorkers:
             collate_fn=bytes,
             num_workers=self.settings.number,
             prefetch_factor=1,  # a share for each process: all are begun at once
-            persistent_workers=self.settings.persistent,
+            persistent_workers=True,
             generator=torch.Generator(),  # else torch takes a seed from its global one, which sampling goes on from
         )
 
