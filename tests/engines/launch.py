@@ -10,8 +10,12 @@ from types import SimpleNamespace
 
 from tests.engines.on_cpu import DIFFERENCE, ENVIRONMENT, REPOSITORY
 
+FSDP2 = REPOSITORY / "scripts" / "accelerate" / "fsdp2.yaml"
 
-def start(folder: Path, engine: str, *options, processes: int = 1, **settings) -> list[SimpleNamespace]:
+
+def start(
+    folder: Path, engine: str, *options, processes: int = 1, sharded: bool = False, **settings
+) -> list[SimpleNamespace]:
     """Train in `folder`; return what each process noted.
 
     Args:
@@ -19,10 +23,14 @@ def start(folder: Path, engine: str, *options, processes: int = 1, **settings) -
         engine: hf, colocate or server.
         options: of the command `tests.engines.run`.
         processes: over gloo.
+        sharded: whether they share the weights (FSDP2, the project's own configuration, in float32).
         settings: of the trainer.
     """
-    launcher = [sys.executable]
-    if processes > 1:
+    launcher, run = [sys.executable], ["-m", "tests.engines.on_cpu", "tests.engines.run"]
+    if sharded:
+        launcher += ["-m", "accelerate.commands.launch", "--config_file", str(FSDP2), "--mixed_precision", "no"]
+        launcher += ["--num_processes", str(processes), "--main_process_port", "0"]  # 0: it looks for a free one
+    elif processes > 1:
         with socket.create_server(("127.0.0.1", 0)) as free:  # `--master_port 0` waits for ever
             port = free.getsockname()[1]
         launcher += ["-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
@@ -30,7 +38,7 @@ def start(folder: Path, engine: str, *options, processes: int = 1, **settings) -
     # A tensor-parallel engine's shared memory has one name for all runs on a CPU (vLLM 0.31), and outlives its run.
     for leftover in Path("/dev/shm").glob("-tp:0-*-cpushm_*"):
         leftover.unlink()
-    run = ["-m", "tests.engines.on_cpu", "tests.engines.run", str(folder), "--engine", engine, *map(str, options)]
+    run += [str(folder), "--engine", engine, *map(str, options)]
     done = subprocess.run(
         [*launcher, *run, "--settings", json.dumps(settings)],
         cwd=REPOSITORY,

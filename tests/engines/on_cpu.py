@@ -37,13 +37,21 @@ def prepare() -> None:
     from tests.engines.worker import keep_linear_weights
 
     keep_linear_weights()
-    # TRL has no argument for either: float32 for exact comparisons, and no compilation, which takes most of a start.
-    trl_vllm.LLM = functools.partial(trl_vllm.LLM, dtype="float32", enforce_eager=True)
+    trl_vllm.LLM = functools.partial(engine, trl_vllm.LLM)
     # The sync to a server is NCCL, which needs CUDA: here weights go by a file that the server loads.
     VLLMClient.init_communicator = lambda self, device=0: None
     VLLMClient.update_named_params = sync_by_file
     # torch 2.13 over gloo names the CPU "cpu:0" in what it saves, and cannot load that.
     torch.serialization.register_package(0, lambda s: None, lambda s, where: s if where == "cpu:0" else None)
+
+
+def engine(make, enable_sleep_mode=False, **options):
+    """The engine that TRL makes. A CPU's does not sleep; what TRL does around its sleep is done all the same."""
+    # TRL has no argument for either: float32 for exact comparisons, and no compilation, which takes most of a start.
+    llm = make(dtype="float32", enforce_eager=True, **options)
+    if enable_sleep_mode:
+        llm.sleep = llm.wake_up = lambda **which: None
+    return llm
 
 
 def sync_by_file(client, metadata, named_params) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from accelerate import PartialState
+from accelerate.utils import DistributedType
 from transformers import AutoConfig, AutoProcessor, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -181,6 +183,8 @@ def main() -> None:
     if options.folders_processor:
         engine_processor.image_settings = lambda processing_class, folder, **loading: {}
     settings = SETTINGS | engine | {"max_steps": options.steps, "save_steps": 3} | options.settings
+    if "ACCELERATE_USE_FSDP" in os.environ:  # accelerate 1.15 shards on GPUs alone; see tests/integration/sharded.py
+        PartialState().distributed_type = DistributedType.MULTI_GPU
     vade = options.trainer == "vade"
     train_rows, eval_rows = rows(options.mixed)
     watch.trainer = trainer = (VADEGRPOTrainer if vade else GRPOTrainer)(

@@ -129,6 +129,16 @@ def test_a_run_with_a_server_resumes_to_rounding(served, server):
     assert_same_run(start(folder, "server", "--server", server, "--mixed", "--resume", 3)[0], whole, exact=False)
 
 
+def test_a_sleeping_engine_gets_sharded_weights_after_forward_passes_without_a_backward_pass(tmp_path):
+    """Two processes with FSDP2; initial rollouts and an evaluation come before the first step."""
+    early = {"vade_posterior_init": "rollout", "eval_on_start": True}
+    share = {"processes": 2, "per_device_train_batch_size": 16, "vllm_enable_sleep_mode": True, "save_strategy": "no"}
+    noted = start(tmp_path, "colocate", "--steps", 3, sharded=True, **early, **share)
+    for rank in (0, 1):
+        assert len(noted[rank].evaluations) == 3  # at the start, after two steps, at the end
+        assert max(differences(noted[rank].steps)) <= SAME
+
+
 @pytest.mark.parametrize(
     "more",
     [{"vade_dynamic_sampling": True, "vade_max_refills": 1}, {"vllm_tensor_parallel_size": 2}],

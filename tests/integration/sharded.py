@@ -23,8 +23,10 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 from transformers.modeling_utils import is_fsdp_enabled, is_local_dist_rank_0
+from trl.generation.vllm_generation import VLLMGeneration
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.trainer.generation.corrections import reshard_before_sync
 
 model, output_dir, *checkpoint = sys.argv[1:]
 mixed = checkpoint == ["mixed"]
@@ -86,6 +88,17 @@ PartialState().distributed_type = DistributedType.MULTI_GPU
 trainer = VADEGRPOTrainer(model, has_even_length, args, rows_with_images())
 trainer.train(resume_from_checkpoint=f"{output_dir}/checkpoint-{checkpoint[0]}" if checkpoint and not mixed else None)
 
+trained_on = [*shares]
+trainer.evaluate(rows_with_images().select(range(4)))  # forward passes without a backward pass
+# TRL's part that hands the weights to vLLM, which is not here.
+engine = object.__new__(VLLMGeneration)
+engine.model, engine.accelerator, engine._dist = trainer.model, trainer.accelerator, trainer._dist
+try:
+    stock_sync = len(list(engine._iter_named_params()))
+except AttributeError as error:
+    stock_sync = str(error)
+reshard_before_sync(engine)
+synced = {name: weight.double().sum().item() for name, weight in engine._iter_named_params()}
 posterior = trainer.selection.sampler.posterior
 parameters = list(trainer.model.parameters())
 with open(f"{output_dir}/rank-{PartialState().process_index}.json", "w") as file:
@@ -96,7 +109,9 @@ with open(f"{output_dir}/rank-{PartialState().process_index}.json", "w") as file
             "is_sharded": all(isinstance(p, DTensor) for p in parameters),
             "held": sum(p.to_local().numel() for p in parameters),
             "in_all": sum(p.numel() for p in parameters),
-            "shares": shares,
+            "stock_sync": stock_sync,
+            "synced": synced,
+            "shares": trained_on,
             "alpha": posterior.alpha.tolist(),
             "visits": posterior.visits.tolist(),
             "rollouts": trainer.selection.feedback.rollouts,

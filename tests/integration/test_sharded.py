@@ -105,6 +105,16 @@ def test_rows_with_and_without_images_are_refused_where_weights_are_sharded(visi
     assert "ConfigurationError: This generation batch has rows with images and rows without" in stopped.stderr
 
 
+def test_all_weights_go_to_the_engine_after_an_evaluation_which_stock_trl_cannot_do(runs):
+    """When `stock_sync` is the number of weights, `reshard_before_sync` can go."""
+    directory, (reports, *_), _ = runs
+    weights = Qwen2_5_VLForConditionalGeneration.from_pretrained(directory / "checkpoint-4").named_parameters()
+    expected = {name: weight.double().sum().item() for name, weight in weights}
+    for report in reports:
+        assert "full_tensor" in report["stock_sync"]
+        assert report["synced"] == pytest.approx(expected, abs=1e-6)
+
+
 def test_the_reference_model_begins_as_the_policy_whatever_transformers_loads_it(runs):
     """The processes load as transformers before 5.18 did."""
     _, (reports, *_), _ = runs

@@ -7,6 +7,7 @@ from typing import Any
 import trl
 from accelerate.logging import get_logger
 from packaging.specifiers import SpecifierSet
+from torch.distributed.fsdp import FSDPModule
 
 from trl_vade.errors import EngineError
 
@@ -41,6 +42,7 @@ CORRECTIONS = (
         "a server with another processor is not noticed", "vllm_generation.py: _place_features", ">=1.16,<1.17"
     ),
     Correction("a colocated prompt is sent once for each completion", "vllm_generation.py: n = 1", ">=1.16,<1.17"),
+    Correction("weights that a forward pass left whole are not synced", "vllm_generation.py, FSDP2", ">=1.16,<1.17"),
     Correction(
         "a row without images is None where others have some", "huggingface/transformers#46043", ">=1.16,<1.17"
     ),
@@ -54,6 +56,8 @@ def correct_generation(trainer: Any) -> None:
     suppress_vision_tokens(trainer)
     if not trainer.use_vllm:
         return
+    if trainer._dist.fsdp_version == 2:
+        reshard_before_sync(trainer.vllm_generation)
     if vision_token_ids(trainer.model.config):
         reset_vision_embeddings(trainer)
     if trainer.vllm_mode == "colocate":
@@ -127,6 +131,25 @@ def reset_vision_embeddings(trainer: Any) -> None:
             _reset_encoder_cache_of_server(engine.vllm_client)
 
     engine.sync_weights = sync_and_forget
+
+
+def reshard_before_sync(engine: Any) -> None:
+    """Shard the weights again before `engine`, TRL's `VLLMGeneration`, gathers them one by one (FSDP2).
+
+    After a forward pass torch leaves those of the root module whole, for the backward pass to come. An evaluation and
+    initial rollouts have none. An engine that sleeps gets its weights before each batch; then TRL 1.16
+    (`_iter_fsdp2_params`) ends with "'Tensor' object has no attribute 'full_tensor'".
+    """
+    iterate = engine._iter_fsdp2_params
+
+    @functools.wraps(iterate)
+    def resharded(module):
+        for part in module.modules():
+            if isinstance(part, FSDPModule):
+                part.reshard()
+        yield from iterate(module)
+
+    engine._iter_fsdp2_params = resharded
 
 
 def _reset_encoder_cache_of_server(client: Any) -> None:
