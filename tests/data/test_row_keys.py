@@ -286,9 +286,37 @@ def test_copies_are_counted_and_told_apart_by_their_order():
     assert keys_of(prompts("two", "one", "one", "one", "two")) == keys[[1, 0, 2, 5, 4]].tolist()
 
 
-def test_rows_whose_prompts_an_environment_writes_are_told_apart_by_their_order():
-    keys, num_copies = sample_keys(Dataset.from_dict({"environment": ["maze", "maze", "chess"]}))
-    assert (len(set(keys.tolist())), num_copies) == (3, 2)
+def test_rows_whose_prompts_an_environment_writes_are_told_apart_by_what_it_is_given():
+    rows = Dataset.from_dict({"environment": ["maze", "maze", "chess", "maze"], "seed": [1, 2, 1, 1]})
+    keys, num_copies = sample_keys(rows)
+    assert (len(set(keys.tolist())), num_copies) == (4, 1)  # the last equals the first
+    order = [2, 1, 0, 3]
+    assert keys_of(rows.select(order)) == keys[order].tolist()
+
+
+@pytest.mark.parametrize(
+    "columns", [{"seed": [1, 2, 3]}, {"board": [[1], [2], [1, 2]]}, {"id": ["a", "b", "b"], "n": [1, 2, 3]}]
+)
+def test_rows_of_one_prompt_are_told_apart_by_their_other_columns(columns):
+    rows = prompts("play", "play", "play", **columns)
+    keys, num_copies = sample_keys(rows)
+    assert num_copies == 0
+    order = [2, 0, 1]
+    assert keys_of(rows.select(order)) == keys[order].tolist()  # wherever a row stands, it has its key
+
+
+def test_rows_of_one_prompt_are_told_apart_by_other_images_too(image_files):
+    rows = with_files(image_files, prompt=["look"] * 3).rename_column("image", "goal")
+    assert sample_keys(rows)[1] == 0
+    again = with_files([image_files[0], image_files[0]], prompt=["look"] * 2).rename_column("image", "goal")
+    assert sample_keys(again)[1] == 1
+
+
+def test_other_columns_are_read_for_rows_alone_that_need_them():
+    one, two = keys_of(prompts("one", "two"))
+    keys = keys_of(prompts("one", "two", "two", answer=["a", "b", "c"]))
+    assert keys[0] == one
+    assert two not in keys
 
 
 def test_ten_equal_rows_are_ten_rows():

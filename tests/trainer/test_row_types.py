@@ -3,6 +3,7 @@
 import pytest
 from datasets import DatasetDict, IterableDatasetDict
 
+from tests.support.agents import agent_tokenizer, board_rows, make_agent_model
 from tests.support.refusals import refused
 from tests.support.runs import says_a_digit
 from trl_vade import VADEGRPOTrainer
@@ -67,8 +68,21 @@ def test_under_uniform_the_stock_trainer_says_what_it_needs(text_model_path, mak
         VADEGRPOTrainer(text_model_path, says_a_digit, make_args(vade_sampler="uniform"), rows)
 
 
-def test_an_environment_that_owns_its_data_trains_under_uniform(text_model_path, make_args):
-    """TRL 1.16 refuses the tiny model's chat template for tools, and says so: the rows were accepted."""
-    args = make_args(vade_sampler="uniform")
-    with pytest.raises(ValueError, match="template"):
-        VADEGRPOTrainer(text_model_path, says_a_digit, args, environment_factory=Game)
+def test_an_environment_that_owns_its_data_trains_under_uniform(tmp_path, make_args):
+    model, args = make_agent_model(tmp_path / "model"), make_args(vade_sampler="uniform", max_steps=1)
+    tokenizer = agent_tokenizer(model)
+    trainer = VADEGRPOTrainer(model, None, args, processing_class=tokenizer, environment_factory=Game)
+    trainer.train()
+    assert trainer.selection is None
+    assert trainer.state.global_step == 1
+
+
+def test_tasks_of_an_environment_that_share_a_prompt_are_rows_of_their_own(tmp_path, make_args, caplog):
+    model, args = make_agent_model(tmp_path / "model"), make_args(max_steps=2)
+    tasks = board_rows(12).map(lambda row: {"prompt": [{"role": "user", "content": "say 1"}]})
+    trainer = VADEGRPOTrainer(
+        model, None, args, tasks, processing_class=agent_tokenizer(model), environment_factory=Game
+    )
+    trainer.train()
+    assert "equal an earlier one" not in caplog.text
+    assert trainer.selection.sample_keys[1] == 0

@@ -44,16 +44,21 @@ def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
     """Return (N,) numbers that stay with their rows when rows come, go or move, and how many rows are copies.
 
     A number is 64 bits of a hash of the row's `id` where that column holds a different value for each row, else of its
-    prompt and its images (the bytes of their files, not decoded; an `id` column spares reading them). They are kept by
-    `row_values`, and not to be written into. Rows that equal an earlier one in this are copies; they are told apart by
-    their order.
+    prompt and its images (the bytes of their files, not decoded; an `id` column spares reading them). Rows that share
+    these, or whose prompt an environment writes, have a hash of all their columns. `row_values` keeps the numbers;
+    they are not to be written into. Rows that equal an earlier one in all columns are copies, told apart by order.
     """
     if "id" in dataset.column_names:
         keys = id_keys(dataset)
         if all_different(keys):
             return keys, 0
-    keys = _content_keys(dataset)
-    return (keys, 0) if all_different(keys) else _with_copies_apart(keys)
+    content = [name for name in ("prompt", "image", "images") if name in dataset.column_names]
+    keys = _content_keys(dataset, content) if content else _whole_keys(dataset)
+    alike = _alike(keys)
+    if len(alike) and 0 < len(content) < len(dataset.column_names):
+        keys = np.array(keys)
+        keys[alike] = _whole_keys(dataset.select(alike))
+    return _with_copies_apart(keys) if len(alike) else (keys, 0)
 
 
 def id_keys(dataset: Dataset) -> NDArray[np.int64]:
@@ -79,27 +84,35 @@ def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
 
 def _with_copies_apart(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     """(N,) keys with another one for each but the first of those that are equal, and how many got one."""
-    ordered = np.sort(keys)
-    shared = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    place = np.minimum(np.searchsorted(shared, keys), len(shared) - 1)
-    rows = np.flatnonzero(shared[place] == keys)
-    apart, seen = np.array(keys), Counter[int]()
+    rows, apart, seen = _alike(keys), np.array(keys), Counter[int]()
     for row, key in zip(rows.tolist(), keys[rows].tolist(), strict=True):
         if seen[key]:
             apart[row] = row_key({"copy": seen[key], "of": key})
         seen[key] += 1
-    return apart, len(rows) - len(shared)
+    return apart, len(rows) - len(seen)
 
 
-def _content_keys(dataset: Dataset) -> NDArray[np.int64]:
-    columns = [name for name in ("prompt", "image", "images") if name in dataset.column_names]
-    if not columns:  # an environment writes the prompts: to the data set all rows are the same
-        return np.full(len(dataset), row_key({}), dtype=np.int64)
+def _alike(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows whose key another one has, too, in ascending order."""
+    ordered = np.sort(keys)
+    shared = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(shared):
+        return shared
+    place = np.minimum(np.searchsorted(shared, keys), len(shared) - 1)
+    return np.flatnonzero(shared[place] == keys)
+
+
+def _content_keys(dataset: Dataset, columns: list[str]) -> NDArray[np.int64]:
     files = image_files(dataset, columns)
     if not any(may_hold_images(kind) for kind in dataset.data.select(columns).schema.types):
         return _text_keys(dataset, columns, files)
     rows = dataset.select_columns(columns).with_format("arrow")
     return row_values(rows, _image_keys(rows), depends_on=_state(columns, files), what="Hashing the rows")
+
+
+def _whole_keys(dataset: Dataset) -> NDArray[np.int64]:
+    """Of all columns; the complement, so that none is the key of an `id`."""
+    return ~_content_keys(dataset, dataset.column_names)
 
 
 def _text_keys(dataset: Dataset, columns: list[str], files: list[tuple[Any, ...]]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ def pool_notices(num_rows: int, num_groups: int, num_copies: int) -> list[str]:
         )
     if num_copies:
         notices.append(
-            f"{num_copies} of the {num_rows} training rows equal an earlier one in prompt and images. Each copy gets "
+            f"{num_copies} of the {num_rows} training rows equal an earlier one in all columns. Each copy gets "
             "a posterior of its own, so what is learned of one is not known of the others. Drop the copies, or give "
             "the data set an id column if they are different questions."
         )
