@@ -100,6 +100,6 @@ REWARDS = {
     "two": two(),
     "two with weights": two(reward_weights=[0.3, 1.7]),
     "two, normalised first": two(multi_objective_aggregation="normalize_then_sum"),
-    "two, success undeclared": Situation({}, of([says_a_digit, length]), selected=False),
+    "two, no name says success": Situation({}, of([says_a_digit, length])),
     "always the same": Situation({}, of(always_half)),
 }
