@@ -129,6 +129,16 @@ def test_a_refilled_batch_of_text_on_one_process_and_images_on_the_other_trains(
     assert sum(first["refills"]) > 0
 
 
+def test_what_a_transform_has_made_by_chance_goes_with_its_completions_to_the_process_that_trains_on_them(
+    text_model_path, tmp_path
+):
+    for process in run(text_model_path, tmp_path, "chance-refilled"):
+        assert sum(process["refills"]) > 0
+        strangers, answers = process["strangers"]
+        assert answers > 0
+        assert strangers == 0
+
+
 def test_two_processes_resume_a_run_with_refills_bit_for_bit(text_model_path, tmp_path):
     whole = run(text_model_path, tmp_path, "iterations-refilled")
     lines = SelectionLog(tmp_path).read()

@@ -14,6 +14,7 @@ import datasets
 import numpy as np
 import torch
 from accelerate import PartialState
+from accelerate.utils import gather_object
 from datasets import Dataset
 from PIL import Image
 from transformers import TrainerCallback
@@ -48,6 +49,32 @@ def rows_with_images():
 def rows_of_text():
     prompts = [[{"role": "user", "content": f"say a digit above {i % 10}"}] for i in range(13)]
     return Dataset.from_dict({"prompt": prompts, "id": [f"row-{i}" for i in range(13)]})
+
+
+def by_chance(batch):
+    """A transform that makes another prompt each time, with random numbers that differ between the processes."""
+    asked = [f"{prompt[0]['content']} {chance.integers(10)}" for prompt in batch["prompt"]]
+    return {**batch, "prompt": [[{"role": "user", "content": content}] for content in asked]}
+
+
+class Answered(TrainerCallback):
+    """Counts the completions that are trained on with a prompt that they are no answer to."""
+
+    def __init__(self):
+        self.pairs, self.strangers = set(), 0
+
+    def note(self, prompts, completion_ids, **columns):
+        for prompt, ids in zip(prompts, completion_ids, strict=True):
+            asked = trainer.processing_class.apply_chat_template(prompt, add_generation_prompt=True)["input_ids"]
+            self.pairs.add((*asked, *ids))
+        return has_even_length(**columns)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        pairs = set(gather_object(list(self.pairs)))
+        for part in trainer._buffered_inputs:
+            for i in range(len(part["prompt_ids"])):
+                kept = [part[f"{name}_ids"][i][part[f"{name}_mask"][i].bool()] for name in ("prompt", "completion")]
+                self.strangers += tuple(torch.cat(kept).tolist()) not in pairs
 
 
 class SameCompletions(VADEGRPOTrainer):
@@ -116,24 +143,34 @@ args = VADEGRPOConfig(
     disable_tqdm=True,
     **PUSHING if scenario == "push" else {},
 )
+answered = Answered()
+
+
+def noting_reward(completions, **columns):
+    return answered.note(completions=completions, **columns)
+
+
+rows = rows_with_images() if scenario == "images" else rows_of_text()
+callbacks = {"perturbed": [Perturb()], "chance": [answered]}.get(scenario)
 trainer = (SameCompletions if scenario == "same" else VADEGRPOTrainer)(
     model,
-    has_even_length,
+    noting_reward if scenario == "chance" else has_even_length,
     args,
-    rows_with_images() if scenario == "images" else rows_of_text(),
-    callbacks=[Perturb()] if scenario == "perturbed" else None,
+    rows.with_transform(by_chance) if scenario == "chance" else rows,
+    callbacks=callbacks,
 )
+chance = np.random.default_rng(PartialState().process_index)
 loader, shares, loaded = trainer.selection.loader, [], []
 load, read = loader.load, loader.decoder.load
 
 
-def noting_the_rows(rows):
-    loaded.append(rows)
-    return read(rows)
+def noting_the_rows(rows, draw=0):
+    loaded.append(list(dict.fromkeys(rows)))
+    return read(rows, draw)
 
 
-def noting(sample_index):
-    rows = load(sample_index)
+def noting(sample_index, draw=0):
+    rows = load(sample_index, draw)
     shares.append([row["id"] for row in rows])
     return rows
 
@@ -152,6 +189,7 @@ with open(f"{output_dir}/rank-{rank}.json", "w") as file:
             "alpha": posterior.alpha.tolist(),
             "visits": posterior.visits.tolist(),
             "rollouts": trainer.selection.feedback.rollouts,
+            "strangers": [answered.strangers, len(answered.pairs)],
             "tokens": trainer.state.num_input_tokens_seen,
             "refills": [e["vade/refills"] for e in trainer.state.log_history if "vade/refills" in e],
             "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],

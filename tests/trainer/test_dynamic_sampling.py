@@ -1,5 +1,6 @@
 """DAPO's dynamic sampling in the real trainer: what is trained on, what is counted, and what stays as it was."""
 
+import random
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import TrainerCallback
+from transformers import AutoTokenizer, TrainerCallback
 
 from tests.support.marks import slow, slow_but
 from tests.support.rows import make_text_rows
@@ -201,6 +202,36 @@ def test_a_judge_that_writes_into_the_prompts_changes_nothing_that_is_trained_on
     for plain, judged in zip(trained[0].batches, trained[1].batches, strict=True):
         assert plain[0]["prompt_ids"].equal(judged[0]["prompt_ids"])
         assert plain[0]["completion_ids"].equal(judged[0]["completion_ids"])
+
+
+def test_a_completion_is_trained_on_with_the_prompt_that_a_transform_by_chance_had_made_for_it(
+    text_model_path, text_rows, make_refill_args
+):
+    def by_chance(batch):
+        asked = [f"{prompt[0]['content']} {random.randrange(10)}" for prompt in batch["prompt"]]
+        return batch | {"prompt": [[{"role": "user", "content": content}] for content in asked]}
+
+    answered = set()
+
+    def noting(prompts, completion_ids, id, **columns):
+        for prompt, ids in zip(prompts, completion_ids, strict=True):
+            answered.add((*tokenizer.apply_chat_template(prompt, add_generation_prompt=True)["input_ids"], *ids))
+        return alternating_if_live(completion_ids, id)
+
+    tokenizer = AutoTokenizer.from_pretrained(text_model_path)
+    rows = text_rows.with_transform(by_chance)
+    trainer, trained = refilled(text_model_path, rows, make_refill_args(max_steps=4), noting)
+    assert sum(logged(trainer, "vade/refills")) > 0
+    for batch in trained.batches:
+        for part in batch:
+            for prompt, prompt_mask, ids, mask in zip(
+                part["prompt_ids"],
+                part["prompt_mask"].bool(),
+                part["completion_ids"],
+                part["completion_mask"].bool(),
+                strict=True,
+            ):
+                assert (*prompt[prompt_mask].tolist(), *ids[mask].tolist()) in answered
 
 
 def test_images_are_refilled_too(vision_model_path, make_refill_args):

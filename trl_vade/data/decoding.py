@@ -63,6 +63,11 @@ class RowDecoder:
         return self._is_plain and bool(images) and all(isinstance(decoder, Image | Json) for decoder in decoders)
 
     @property
+    def has_transform(self) -> bool:
+        """Whether a function of the user's makes the rows, which may draw at random."""
+        return bool(self.dataset.format["type"] == "custom")
+
+    @property
     def _is_plain(self) -> bool:
         """Whether rows are handed out as they are, all columns and without a transform or a format."""
         format = self.dataset.format

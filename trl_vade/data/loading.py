@@ -1,5 +1,7 @@
 """The rows of a generation batch, as TRL wants them on this process."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from accelerate import Accelerator
@@ -12,6 +14,7 @@ from trl.distributed import DistributedBackend
 from trl_vade.errors import ConfigurationError
 
 from .decoding import RowDecoder, Rows
+from .own_values import own_values_or_same
 from .workers import Workers
 
 
@@ -42,6 +45,8 @@ class RowLoader:
     Attributes:
         decoder: the rows, with their images decoded.
         images_on_all_processes: whether every process had an image in the batch loaded last.
+        keeps: whether `load_again` may come; to be set before the first batch.
+        made: for each completion of the batch loaded last, its row as a transform has made it; None without one.
     """
 
     def __init__(
@@ -51,6 +56,8 @@ class RowLoader:
         self.num_generations = num_generations
         self.accelerator = accelerator
         self.images_on_all_processes = True
+        self.keeps = False
+        self.made: list[dict[str, Any]] | None = None
 
     def load(self, sample_index: NDArray[np.int64], draw: int = 0) -> Rows:
         """This process's slice of the K*G completions' rows, in TRL's order; each distinct row is decoded once.
@@ -61,18 +68,38 @@ class RowLoader:
             sample_index: (K,) the rows.
             draw: the number of the draw; see `RowWorkers`.
         """
-        rows = sample_index[self._groups(len(sample_index))].tolist()
-        return self._as_one_modality(with_image_lists(self.decoder.load(rows, draw)))
+        numbers = self._share(sample_index)
+        rows = self.decoder.load(numbers, draw)
+        if self.keeps and self.decoder.has_transform:
+            one = dict(zip(numbers, rows, strict=True))
+            copies = {number: own_values_or_same(row) for number, row in one.items()}
+            # A row that cannot be copied was loaded anew for each completion, and may differ each time.
+            pairs = zip(numbers, rows, strict=True)
+            self.made = [row if copies[number] is one[number] else copies[number] for number, row in pairs]
+        return self._as_one_modality(with_image_lists(rows))
+
+    def load_again(self, sample_index: NDArray[np.int64], made: list[dict[str, Any] | None]) -> Rows:
+        """As `load`, of rows that were loaded before; what a transform has made is taken from `made`.
+
+        A transform may draw at random, and a completion is trained on with the prompt that it answers.
+
+        Args:
+            sample_index: (K,) the rows.
+            made: an entry of the `made` of then for each completion of this process's slice.
+        """
+        if not self.decoder.has_transform:
+            return self.load(sample_index)
+        return self._as_one_modality(with_image_lists([own_values_or_same(row) for row in made if row is not None]))
 
     def prefetch(self, sample_index: NDArray[np.int64], draw: int = 0) -> None:
         """Begin to decode what `load` would return of this process's slice, in the background; see `RowDecoder`."""
-        self.decoder.prefetch(sample_index[self._groups(len(sample_index))].tolist(), draw)
+        self.decoder.prefetch(self._share(sample_index), draw)
 
-    def _groups(self, num_groups: int) -> NDArray[np.int64]:
-        """The group of each completion in this process's slice of K groups, (K*G / processes,)."""
-        share = num_groups * self.num_generations // self.accelerator.num_processes
+    def _share(self, sample_index: NDArray[np.int64]) -> list[int]:
+        """The row of each completion in this process's slice of K groups, K*G / processes numbers."""
+        share = len(sample_index) * self.num_generations // self.accelerator.num_processes
         first = self.accelerator.process_index * share
-        return np.arange(first, first + share) // self.num_generations
+        return sample_index[np.arange(first, first + share) // self.num_generations].tolist()
 
     def _as_one_modality(self, rows: Rows) -> Rows:
         """Where some processes have images in this batch and others none, write text prompts as the others do.

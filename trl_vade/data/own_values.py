@@ -48,6 +48,14 @@ def own_values(row: dict[str, Any]) -> dict[str, Any]:
     return copy.deepcopy(row, memo)
 
 
+def own_values_or_same(row: dict[str, Any]) -> dict[str, Any]:
+    """Return `own_values(row)`, or the row itself where it has a value that cannot be copied."""
+    try:
+        return own_values(row)
+    except TypeError:
+        return row
+
+
 def _copy_leaves(value: Any, memo: dict[int, Any]) -> None:
     """Put the copies of pictures and tensors into the `memo` of a `deepcopy` of `value`."""
     if type(value) is list and {*map(type, value)} <= _PLAIN:

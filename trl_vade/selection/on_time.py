@@ -63,7 +63,7 @@ class OnTimeSelection:
 
     def describe_loading(self) -> None:
         """Say where rows are loaded otherwise than stock TRL would."""
-        if self.dataset.format["type"] == "custom":
+        if self.loader.decoder.has_transform:
             logger.warning(TRANSFORM_NOTICE)
 
     def describe_rows(self) -> None:

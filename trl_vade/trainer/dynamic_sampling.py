@@ -24,7 +24,7 @@ from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
 from trl_vade.data.decoding import Rows
-from trl_vade.data.own_values import own_values
+from trl_vade.data.own_values import own_values_or_same
 from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
 
 logger = get_logger(__name__)
@@ -37,6 +37,7 @@ class Rollout:
     completion_ids: list[int]
     logprobs: list[float | None] | None  # of the engine; None with transformers
     extra: dict[str, Any]  # what reward functions logged of it (`log_extra`)
+    row: dict[str, Any] | None = None  # as a transform has made it for this completion
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Refill:
 
     def __init__(self, trainer: Any):
         self._trainer = trainer
+        trainer.selection.loader.keeps = True
         self._watch = UnfilledBatchWatch()
         self._rows: Rows | None = None  # of the round that is on
         self._metrics: dict[str, list[float]] = {}  # the trainer's, during a round
@@ -116,11 +118,13 @@ class Refill:
         if missing > 0 and (notice := self._watch.observe(missing, rounds, trainer)):
             logger.warning(notice)
         accepted = accepted_groups(np.concatenate([each.has_gradient for each in rounds]), selection.num_groups)
+        replay = self._deal(rounds, accepted)
         if len(rounds) > 1:
+            chosen = np.concatenate([each.sample_index for each in rounds])[accepted]
             with selection.feedback.timed("selection"):
-                rows = selection.loader.load(np.concatenate([each.sample_index for each in rounds])[accepted])
+                rows = selection.loader.load_again(chosen, [rollout.row for rollout in replay.rollouts])
             trainer.log_multimodal = trainer.args.log_multimodal and selection.loader.images_on_all_processes
-        return self._prepare(rows, self._deal(rounds, accepted), prepare)
+        return self._prepare(rows, replay, prepare)
 
     def finish_round(self, prompts: list[Any], output: tuple[Any, ...]) -> None:
         """Score a round whose completions are there, and leave TRL's method.
@@ -148,11 +152,14 @@ class Refill:
             extra.append({name: values[i] for name, values in columns.items() if i < len(values)})
         columns.clear()  # of the groups that are kept they come back in `_prepare`
         logprobs = [None] * len(completion_ids) if logprobs is None else logprobs
-        rollouts = [Rollout(*each) for each in zip(completion_ids, logprobs, extra, strict=True)]
+        made = trainer.selection.loader.made or [None] * len(completion_ids)
+        rollouts = [Rollout(*each) for each in zip(completion_ids, logprobs, extra, made, strict=True)]
         raise _Scored(Round(sample_index, has_gradient, rewards, rollouts))
 
     def _score(self, rows: Rows, prepare: Callable[[Rows], dict[str, Any]]) -> Round:
-        rows = list(map(_copied, rows))  # a reward function may write into them, and they are prepared for training
+        rows = list(
+            map(own_values_or_same, rows)
+        )  # a reward function may write into them, and they are prepared for training
         # TRL logs the lengths of all that it generates: of a batch once, when it is prepared, and not of each round.
         self._rows, self._metrics = rows, self._trainer._metrics["train"]
         self._trainer._metrics["train"] = defaultdict(list)
@@ -207,14 +214,6 @@ class Refill:
         trainer.state.num_input_tokens_seen = tokens_seen
         trainer._metrics["train"]["num_tokens"] = [tokens_seen]
         return prepared
-
-
-def _copied(row: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a row, or the row itself where it has values that cannot be copied."""
-    try:
-        return own_values(row)
-    except TypeError:
-        return row
 
 
 class UnfilledBatchWatch:
