@@ -29,6 +29,7 @@ from .dynamic_sampling import Refill
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
+from .generation.logprobs import compare_first_logprobs
 from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior, read_warm_start
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
@@ -95,6 +96,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
                 eprint       = {arXiv:2511.18902},
             }"""),
     }
+
+    _logprobs_compared = False
 
     @functools.wraps(GRPOTrainer.__init__)  # the signature is the parent's, whatever the installed TRL gives it
     def __init__(self, *positional: Any, **named: Any):
@@ -211,11 +214,16 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         return self._step % generate_every(self) == 0 or self._buffered_inputs is None
 
     def _generate_and_score_completions(self, inputs):
-        """With dynamic sampling refill a training batch first; see `dynamic_sampling`."""
-        prepare = super()._generate_and_score_completions
-        if self._refill is None or not self.model.training or self.selection.in_flight.initialising:
-            return prepare(inputs)
-        return self._refill.complete(inputs, prepare)
+        """With dynamic sampling refill a training batch first; see `dynamic_sampling`. Compare the first one."""
+        prepare, training = super()._generate_and_score_completions, self.model.training
+        if self._refill is None or not training or self.selection.in_flight.initialising:
+            batch = prepare(inputs)
+        else:
+            batch = self._refill.complete(inputs, prepare)
+        if training and not self._logprobs_compared and "importance_sampling_ratio" in batch:
+            self._logprobs_compared = True
+            compare_first_logprobs(self, batch)
+        return batch
 
     def _generate(self, prompts):
         """Hand a row without an image on as an empty list; see `corrections.without_missing_images`."""
