@@ -9,6 +9,7 @@ for.
 import argparse
 import hashlib
 import json
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -138,6 +139,19 @@ def compare_with_transformers(trainer: GRPOTrainer, watch: Watch) -> None:
     trainer.model.generate, trainer._generate_and_score_completions = noting, comparing
 
 
+class Said(logging.Handler):
+    """Notes what trl_vade logs."""
+
+    def __init__(self):
+        super().__init__()
+        self.messages = []
+        logging.getLogger("trl_vade").addHandler(self)
+        logging.getLogger("trl_vade").setLevel(logging.INFO)
+
+    def emit(self, record):
+        self.messages.append((record.levelname, record.getMessage()))
+
+
 def digest(state: dict[str, torch.Tensor]) -> str:
     """SHA-256 of the weights."""
     sha = hashlib.sha256()
@@ -165,7 +179,7 @@ def main() -> None:
     for each in options.without:
         correction, steps = each.split("@")
         without.append((correction, *map(int, steps.split("-"))))
-    watch = Watch(without)
+    watch, said = Watch(without), Said()
 
     def reward(completion_ids, **columns):
         watch.completions.append([[*map(int, ids)] for ids in completion_ids])
@@ -207,7 +221,9 @@ def main() -> None:
         error = str(raised)
     name = f"measure-{os.environ.get('RANK', '0')}-{options.resume or 0}.json"
     noted = {key: getattr(watch, key) for key in ("steps", "evaluations", "completions")}
-    (options.folder / name).write_text(json.dumps({**noted, "error": error, "placeholders": placeholders}))
+    (options.folder / name).write_text(
+        json.dumps({**noted, "error": error, "placeholders": placeholders, "said": said.messages})
+    )
 
 
 if __name__ == "__main__":

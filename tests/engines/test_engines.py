@@ -26,6 +26,10 @@ SAME = 1e-5  # mean difference of log-probabilities in float32 that is none: mea
 DIFFERENT = 1e-3  # what every fault exceeds by far: measured 7e-3 and more
 
 
+def levels_of_the_comparison(noted):
+    return [level for level, message in noted.said if "log-probabilities of the first batch" in message]
+
+
 def assert_same_run(resumed, whole, exact=True):
     """`resumed`, from step 4 to 6, is `whole`: completions, evaluations, weights; else gradients, to rounding."""
     assert len(resumed.steps) == 3
@@ -70,6 +74,19 @@ def test_engine_and_trainer_agree_on_the_log_probabilities(run, request):
 
 
 @pytest.mark.parametrize("run", ["colocated", "served"])
+def test_a_run_is_told_once_that_they_agree(run, request):
+    _, noted = request.getfixturevalue(run)
+    assert levels_of_the_comparison(noted) == ["INFO"]
+
+
+def test_top_p_makes_the_log_probabilities_incomparable_under_trl_1_16(tmp_path):
+    """Which the run says at its start. Without a difference here `scaled_ratios_notice` can go."""
+    noted = start(tmp_path, "colocate", "--steps", 1, top_p=0.7)[0]
+    assert min(differences(noted.steps)) > DIFFERENT
+    assert any("top_p=0.7" in message for level, message in noted.said if level == "WARNING")
+
+
+@pytest.mark.parametrize("run", ["colocated", "served"])
 def test_images_that_come_again_are_answered_as_older_weights_saw_them_without_a_reset(run, request):
     _, noted = request.getfixturevalue(run)
     # The rows of the first step without it were not chosen since the last reset.
@@ -102,6 +119,7 @@ def test_a_colocated_engine_loads_the_model_folders_processor_by_itself(tmp_path
     """The fault that is put right in the former."""
     noted = start(tmp_path, "colocate", "--steps", 1, "--pixels", 16 * 784, "--folders-processor")[0]
     assert min(differences(noted.steps)) > DIFFERENT
+    assert levels_of_the_comparison(noted) == ["WARNING"]
 
 
 def test_no_placeholder_is_generated_even_where_the_user_asks_for_them(colocated, served):

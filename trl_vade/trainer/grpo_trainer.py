@@ -25,6 +25,7 @@ from .dynamic_sampling import Refill
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
+from .generation.logprobs import compare_first_logprobs
 from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
@@ -79,6 +80,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
 
     _claimed: str | None = None  # the output directory, once this trainer has begun a run in it
     _has_begun = False  # whether it has begun a run with its selection
+    _logprobs_compared = False  # those of the engine and its own, of the first batch
     _tag_names = ["trl", "grpo", "vade"]
     _name = "VADE"
     _paper = {
@@ -194,11 +196,16 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         return self._step % generate_every(self) == 0 or self._buffered_inputs is None
 
     def _generate_and_score_completions(self, inputs):
-        """With dynamic sampling refill a training batch first; see `dynamic_sampling`."""
-        prepare = super()._generate_and_score_completions
-        if self._refill is None or not self.model.training or self.selection.in_flight.initialising:
-            return prepare(inputs)
-        return self._refill.complete(inputs, prepare)
+        """With dynamic sampling refill a training batch first; see `dynamic_sampling`. Compare the first one."""
+        prepare, training = super()._generate_and_score_completions, self.model.training
+        if self._refill is None or not training or self.selection.in_flight.initialising:
+            batch = prepare(inputs)
+        else:
+            batch = self._refill.complete(inputs, prepare)
+        if training and not self._logprobs_compared and "importance_sampling_ratio" in batch:
+            self._logprobs_compared = True
+            compare_first_logprobs(self, batch)
+        return batch
 
     def _generate(self, prompts):
         """Hand a row without an image on as an empty list; see `corrections.without_missing_images`."""

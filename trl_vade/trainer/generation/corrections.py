@@ -13,6 +13,7 @@ from trl_vade.errors import EngineError
 
 from .colocated import correct_colocated_requests, image_token_of_qwen
 from .engine_processor import refuse_other_processor_of_server
+from .logprobs import scaled_ratios_notice
 from .request_seeds import seed_server_requests
 
 logger = get_logger(__name__)
@@ -52,6 +53,8 @@ CORRECTIONS = (
 def correct_generation(trainer: Any) -> None:
     """Put right what `trainer`'s engine would do wrong; called once, when TRL has made the engine."""
     if notice := version_notice(trl.__version__):
+        logger.warning(notice)
+    if notice := scaled_ratios_notice(trainer.args, trl.__version__):
         logger.warning(notice)
     suppress_vision_tokens(trainer)
     if not trainer.use_vllm:
