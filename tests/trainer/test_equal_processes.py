@@ -1,9 +1,15 @@
 """What a process says of the weights that it holds. Two real processes: test_two_processes.py, test_sharded.py."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification
 
-from trl_vade.trainer.equal_processes import weights_here
+from tests.support.refusals import refused
+from trl_vade.errors import ConfigurationError
+from trl_vade.trainer import equal_processes
+from trl_vade.trainer.equal_processes import refuse_differing_weights, weights_here
 
 
 def model_of(*values, dtype=torch.float32):
@@ -31,3 +37,23 @@ def test_zeros_are_told_from_weights_and_from_nothing():
     assert len(zeros) == 1  # whatever their number
     assert weights_here(model_of([0.0], [0.5])) not in zeros
     assert weights_here(model_of([])) is None
+
+
+def trainer_with_a_reward_model(text_model_path):
+    """Beside a function, which is no matter of weights."""
+    model = AutoModelForSequenceClassification.from_pretrained(text_model_path, num_labels=1)
+    return SimpleNamespace(ref_model=None, reward_func_names=["length", "judge"], reward_funcs=[len, model])
+
+
+def test_a_reward_model_without_weights_on_another_process_is_refused_by_its_name(text_model_path, monkeypatch):
+    """Another process is played here; two real ones differ in test_two_processes.py and test_sharded.py."""
+    monkeypatch.setattr(equal_processes, "gather_object", lambda here: [*here, "all zero"])
+    offers = ["fsdp_cpu_ram_efficient_loading", "false", "5.18", "revision"]
+    with refused(ConfigurationError, ["judge", "all zero"], offers):
+        refuse_differing_weights(trainer_with_a_reward_model(text_model_path))
+
+
+@pytest.mark.parametrize("other", ["the same", None], ids=["a replica", "a process that holds nothing of it"])
+def test_processes_that_agree_are_let_through(text_model_path, monkeypatch, other):
+    monkeypatch.setattr(equal_processes, "gather_object", lambda here: [*here, *(here if other else [None])])
+    refuse_differing_weights(trainer_with_a_reward_model(text_model_path))

@@ -110,6 +110,22 @@ def test_old_checkpoints_are_deleted_with_their_reference_models(text_model_path
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-3"]
 
 
+def test_a_run_goes_on_with_the_reference_model_of_what_was_pushed(hub, text_model_path, tmp_path):
+    pushing = {"push_to_hub": True, "hub_model_id": "you/run", "hub_strategy": "checkpoint", "max_steps": 4}
+    pushed = train(text_model_path, make_text_rows(), settings(tmp_path / "pushed", **pushing))
+    files = hub.repos["you/run"].files()
+    assert [name for name in files if "reference" in name] == [f"last-checkpoint/{REFERENCE_FILE}"]
+    for name, content in files.items():
+        path = tmp_path / "downloaded" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    resumed = VADEGRPOTrainer(
+        text_model_path, says_a_digit, settings(tmp_path / "downloaded", max_steps=4), make_text_rows()
+    )
+    resumed.train(resume_from_checkpoint=True)
+    assert_equal_weights(resumed.ref_model.state_dict(), pushed.ref_model.state_dict())
+
+
 @pytest.mark.parametrize("damage", ["missing", "short"])
 def test_a_checkpoint_whose_reference_model_is_not_whole_is_refused_or_passed_over(copied, text_model_path, damage):
     file = copied / f"checkpoint-{STEPS}" / REFERENCE_FILE

@@ -48,10 +48,10 @@ def refuse_reference_sync(args: GRPOConfig, arguments: Mapping[str, Any]) -> Non
 
 def save_reference_model(trainer: Any, directory: str | os.PathLike[str]) -> None:
     """Write the weights of `trainer`'s reference model into the checkpoint `directory`. All processes take part."""
-    if trainer._dist.is_zero3:
+    if trainer._dist.is_zero3 or trainer._dist.fsdp_version == 1:
         logger.warning_once(
-            "sync_ref_model=True under DeepSpeed ZeRO-3: the reference model's weights are not in the checkpoints, so "
-            "this run cannot be resumed. Use FSDP2 or ZeRO-2, or set sync_ref_model=False."
+            "sync_ref_model=True under DeepSpeed ZeRO-3 or FSDP1: the reference model's weights are not in the "
+            "checkpoints, so this run cannot be resumed. Use FSDP2 or ZeRO-2, or set sync_ref_model=False."
         )
         return
     state = trainer.accelerator.get_state_dict(trainer.ref_model)
