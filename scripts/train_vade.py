@@ -145,6 +145,7 @@ def command_line(arguments: list[str]) -> list[str]:
     Who switches the recipe's evaluation off switches off the one at the start, too.
     """
     words = [word for argument in arguments for word in argument.split("=", 1)]
+    words = ["--" + word[2:].replace("-", "_") if word.startswith("--") else word for word in words]
     if {"--config", "--model_name_or_path", "--dataset_name", "--help", "-h"} & {*words}:
         return arguments
     off = ("--eval_strategy", "no") in pairwise(words) and "--eval_on_start" not in words

@@ -43,6 +43,7 @@ class KilledRuns:
     def __init__(self, bench: Bench, *, max_steps: int = 32, save_total_limit: int | None = 3):
         self._bench = bench
         self._settings = {"max_steps": max_steps, "save_total_limit": save_total_limit}
+        self._settings["vade_overwrite_output_dir"] = True  # a life may end before its first checkpoint is whole
         self.kills = self.in_a_save = self.before_the_first = self.finished = 0
         self.lost: list[str] = []
         self.undisturbed = bench.folder()

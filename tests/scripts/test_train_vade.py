@@ -23,16 +23,14 @@ def test_without_a_recipe_model_or_data_set_the_quickstart_runs(train_vade):
     assert train_vade.command_line(["--vade_sampler", "uniform"]) == [*quickstart, "--vade_sampler", "uniform"]
 
 
-def test_a_quickstart_without_evaluation_evaluates_nothing_at_its_start_either(train_vade):
-    assert train_vade.command_line(["--eval_strategy", "no"])[-4:] == [
-        "--eval_strategy",
-        "no",
-        "--eval_on_start",
-        "false",
-    ]
+@pytest.mark.parametrize("flags", [["--eval_strategy", "no"], ["--eval-strategy", "no"], ["--eval_strategy=no"]])
+def test_a_quickstart_without_evaluation_evaluates_nothing_at_its_start_either(train_vade, flags):
+    assert train_vade.command_line(flags)[2:] == [*flags, "--eval_on_start", "false"]
 
 
-@pytest.mark.parametrize("own", ["--config", "--model_name_or_path", "--dataset_name=mine", "--help"])
+@pytest.mark.parametrize(
+    "own", ["--config", "--model_name_or_path", "--dataset_name=mine", "--dataset-name=mine", "--help"]
+)
 def test_the_quickstart_stays_out_of_a_run_of_the_users_own(train_vade, own):
     assert train_vade.command_line([own, "x"]) == [own, "x"]
 

@@ -121,6 +121,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
             self.add_callback(PosteriorState(POSTERIOR_FILE))
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds))
 
+    @saying_where_settings_go
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)

@@ -82,7 +82,8 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
     if not candidates:
         raise CheckpointIncompleteError(
             f"resume_from_checkpoint=True, and {output_dir} holds no complete checkpoint. Start without "
-            "resume_from_checkpoint, or name the output_dir of the run that is to go on."
+            "resume_from_checkpoint (with vade_overwrite_output_dir=True if a run left files there), or name the "
+            "output_dir of the run that is to go on."
         )
     chosen = max(candidates, key=_step)
     for path in checkpoints(output_dir):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from accelerate.logging import get_logger
 from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOConfig
 
 from trl_vade.errors import ConfigurationError, abbreviated
@@ -36,11 +37,13 @@ def refuse_another_run(args: GRPOConfig, checkpoint: str | None) -> None:
         return
     found = on_main_process(lambda: _another_run(args.output_dir, checkpoint))
     if found:
+        go_on = "It has no checkpoint for resume_from_checkpoint. Set"
+        if any(PREFIX_CHECKPOINT_DIR in name for name in found):
+            go_on = "Set resume_from_checkpoint=True to go on with that run from its newest complete checkpoint,"
         raise ConfigurationError(
             f"{args.output_dir} holds a run already: {abbreviated(found)}. A run that starts in this folder would mix "
-            "with that one, or replace it. Set resume_from_checkpoint=True to go on with that run from its newest "
-            "complete checkpoint, another output_dir for this one, or vade_overwrite_output_dir=True to delete these "
-            "files first."
+            f"with that one, or replace it. {go_on} another output_dir for this one, or "
+            "vade_overwrite_output_dir=True to delete these files first."
         )
 
 
