@@ -11,6 +11,15 @@ from tests.support.runs import assert_equal_weights, weights
 from tests.support.situations import SITUATIONS
 
 SLOW = {
+    "adaptive entropy, resumed",
+    "a resume with accumulation",
+    "a resume with beta",
+    "evaluation, resumed",
+    "an environment, resumed",
+    "a transform, resumed",
+    "LoRA, resumed",
+    "evaluation, log and checkpoint of an epoch",
+    "a resume into the next epoch",
     "loader workers",
     "persistent workers",
     "several epochs",
@@ -56,7 +65,7 @@ def test_it_is_stock_trl_to_the_bit(request, base, tmp_path, name):
 
 def test_every_situation_is_one_of_the_table():
     assert set(SITUATIONS) >= SLOW
-    assert len(SITUATIONS) >= 120
+    assert len(SITUATIONS) >= 140
 
 
 @pytest.mark.parametrize("first", ["ours", "stock"])
