@@ -11,6 +11,15 @@ from tests.support.runs import assert_equal_weights, weights
 from tests.support.situations import SITUATIONS
 
 SLOW = {
+    "adaptive entropy, resumed",
+    "a resume with accumulation",
+    "a resume with beta",
+    "evaluation, resumed",
+    "an environment, resumed",
+    "a transform, resumed",
+    "LoRA, resumed",
+    "evaluation, log and checkpoint of an epoch",
+    "a resume into the next epoch",
     "loader workers",
     "persistent workers",
     "several epochs",
@@ -54,9 +63,22 @@ def test_it_is_stock_trl_to_the_bit(request, base, tmp_path, name):
     assert_as_stock(ours, stock)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, situation in SITUATIONS.items() if situation.selected])
+def test_with_a_sampler_that_chooses_it_runs_as_long_and_logs_all_that_stock_trl_does(request, tmp_path, name):
+    situation = SITUATIONS[name]
+    model = request.getfixturevalue(situation.model)
+    stock, _ = play(situation, model, tmp_path / "stock", stock=True)
+    ours, _ = play(situation, model, tmp_path / "ours", vade_sampler="thompson")
+    if "stop" not in name:
+        assert ours.state.global_step == stock.state.global_step
+    keys = [{key for entry in trainer.state.log_history for key in entry} for trainer in (stock, ours)]
+    assert keys[0] - keys[1] == set()
+
+
 def test_every_situation_is_one_of_the_table():
     assert set(SITUATIONS) >= SLOW
-    assert len(SITUATIONS) >= 120
+    assert len(SITUATIONS) >= 140
 
 
 @pytest.mark.parametrize("first", ["ours", "stock"])

@@ -39,12 +39,13 @@ class VADEGRPOConfig(GRPOConfig):
         vade_sampler (`str`, *optional*, defaults to `"thompson"`):
             Who chooses the rows of a generation batch. `"thompson"`: the rows with the largest information gain of a
             draw from their posteriors (Algorithm 1). `"greedy"`: the same with the posterior mean in place of the draw
-            (the paper's ablation). `"uniform"`: a permutation an epoch, which is vanilla GRPO, bit for bit, with four
+            (the paper's ablation). `"uniform"`: a permutation an epoch, which is vanilla GRPO, bit for bit, with five
             exceptions: vision placeholders cannot be sampled; a transform of the data set runs once for each chosen
-            row and not for each completion, which differs where it draws at random; an infinite reward is refused;
-            generation with vLLM is corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"`, `"greso"`: other
-            published rules, see `trl_vade.samplers.peers`; of the settings below only `vade_sampler_kwargs` and, for
-            SEC, `vade_strata` reach them.
+            row and not for each completion, which differs where it draws at random; an infinite reward is refused; a
+            resumed run goes on inside its epoch in spite of `ignore_data_skip`; generation with vLLM is
+            corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"`, `"greso"`: other published rules, see
+            `trl_vade.samplers.peers`; of the settings below only `vade_sampler_kwargs` and, for SEC, `vade_strata`
+            reach them.
         vade_sampler_kwargs (`dict` or `None`, *optional*):
             Arguments for the constructor of one of those other rules.
         vade_information_gain (`str` or `None`, *optional*):

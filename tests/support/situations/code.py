@@ -12,6 +12,7 @@ from tests.support.runs import says_a_digit
 
 from .data import EVERY_STEP, eight
 from .rewards import SUCCESS, length
+from .settings import SAVED, resumed
 
 AGENT = {"model": "agent_model_path", "logs": "tools/call_frequency"}
 LONG = {"max_completion_length": 12}
@@ -233,6 +234,7 @@ CODE = {
     "an optimiser": Situation({}, optimised),
     "LoRA by its settings": Situation({}, lora_by_config),
     "LoRA by its settings, with beta": Situation({"beta": 0.1, "max_steps": 3}, lora_by_config, logs="kl"),
+    "LoRA, resumed": Situation(SAVED, lora_by_config, drive=resumed),
     "LoRA as a model": Situation({}, lora_by_model),
     "LoRA as a model, with beta": Situation({"beta": 0.1, "max_steps": 3}, lora_by_model, logs="kl"),
     "weights of the rewards that a callback changes": Situation(
@@ -269,6 +271,13 @@ CODE = {
     "an environment": Situation(LONG, environments(Board), board_rows, **AGENT),
     "an environment that adds to the prompt": Situation(LONG, environments(Narrated), board_rows, **AGENT),
     "an environment with its reward": Situation(LONG, environments(Scored, reward_funcs=None), board_rows, **AGENT),
+    "an environment, resumed": Situation(LONG | SAVED, environments(Board), board_rows, drive=resumed, **AGENT),
+    "an environment, evaluated": Situation(
+        LONG | EVERY_STEP, environments(Board, eval_dataset=board_rows(8)), board_rows, **AGENT
+    ),
+    "an environment and two iterations": Situation(
+        LONG | {"num_iterations": 2, "max_steps": 5}, environments(Board), board_rows, **AGENT
+    ),
     "several environments": Situation(
         LONG, environments({"board": Board, "narrated": Narrated}), two_kinds(), **AGENT
     ),

@@ -8,6 +8,8 @@ from datasets import Dataset, load_from_disk
 from tests.support.as_stock import Situation
 from tests.support.rows import make_text_rows, text_of
 
+from .settings import SAVED, resumed
+
 
 def of_completions(completions, **columns):
     """A reward that needs no column."""
@@ -27,6 +29,11 @@ def system_prompts():
     for row in rows[::3]:
         row["prompt"] = [{"role": "system", "content": "say a digit"}, *row["prompt"]]
     return Dataset.from_list(rows)
+
+
+def several_turns():
+    more = [{"role": "assistant", "content": "say"}, {"role": "user", "content": "digit"}]
+    return make_text_rows().map(lambda row: {"prompt": row["prompt"] + more})
 
 
 def odd_columns():
@@ -94,6 +101,7 @@ def predicted_before(make, side):
 DATA = {
     "prompts that are texts": Situation({}, needs_none, plain_prompts),
     "system prompts in some rows": Situation({}, rows=system_prompts),
+    "prompts of several turns": Situation({}, rows=several_turns),
     "odd columns": Situation({}, seeing("info", "day", "nothing", "maybe"), odd_columns),
     "numpy's format": Situation({}, seeing("limit"), in_numpy),
     "torch's format": Situation({}, seeing("limit"), lambda: make_text_rows().with_format("torch")),
@@ -101,6 +109,9 @@ DATA = {
     "a transform": Situation({}, seeing("shout"), lambda: make_text_rows().with_transform(shouted)),
     "a transform in workers": Situation(
         {"dataloader_num_workers": 2}, seeing("shout"), lambda: make_text_rows().with_transform(shouted)
+    ),
+    "a transform, resumed": Situation(
+        SAVED, seeing("shout"), lambda: make_text_rows().with_transform(shouted), drive=resumed
     ),
     "saved to disk": Situation({}, rows=reloaded, as_base=True),
     "shuffled and selected": Situation({}, rows=lambda: make_text_rows().shuffle(seed=1).select(range(3, 20))),
@@ -118,6 +129,18 @@ DATA = {
     "evaluation as it starts": Situation(
         EVERY_STEP | {"eval_on_start": True, "eval_steps": 2}, with_evaluation(eight), logs="eval_reward"
     ),
+    "evaluation and a schedule that follows it": Situation(
+        EVERY_STEP | {"lr_scheduler_type": "reduce_lr_on_plateau", "metric_for_best_model": "eval_reward"},
+        with_evaluation(eight),
+        logs="eval_reward",
+    ),
+    "evaluation, log and checkpoint of an epoch": Situation(
+        {f"{what}_strategy": "epoch" for what in ("eval", "logging", "save")}
+        | {"max_steps": -1, "num_train_epochs": 2, "per_device_eval_batch_size": 8},
+        with_evaluation(eight),
+        logs="eval_reward",
+    ),
+    "evaluation, resumed": Situation(EVERY_STEP | SAVED, with_evaluation(eight), drive=resumed, logs="eval_reward"),
     "evaluation before": Situation(
         {"per_device_eval_batch_size": 8}, with_evaluation(eight), drive=evaluated_before, as_base=True
     ),

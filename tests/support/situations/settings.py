@@ -12,6 +12,7 @@ LOSSES = {
     "luspo": {"importance_sampling_level": "sequence"},
 }
 BETA = {"beta": 0.1}
+SAVED = {"save_strategy": "steps", "save_steps": 1, "max_steps": 3}
 MICRO = {"per_device_train_batch_size": 4}
 
 
@@ -69,6 +70,7 @@ SETTINGS = {
     "no dropout": Situation({"disable_dropout": True}, as_base=True),
     "head in float32": Situation({"model_init_kwargs": {"dtype": "bfloat16"}, "cast_lm_head_to_fp32": True}),
     "SGD": Situation({"optim": "sgd"}),
+    "Adafactor": Situation({"optim": "adafactor"}),
     "cosine": Situation({"lr_scheduler_type": "cosine", "warmup_steps": 1, "weight_decay": 0.1, "max_grad_norm": 0.1}),
     "NEFTune": Situation({"neftune_noise_alpha": 5.0}),
     "half an epoch": Situation({"max_steps": -1, "num_train_epochs": 0.5}),
@@ -77,10 +79,13 @@ SETTINGS = {
     ),
     "several epochs": Situation({"max_steps": 14}),
     "another seed": Situation({"seed": 8}),
+    "another seed of the data": Situation({"data_seed": 8}, as_base=True),
     "two completions": Situation({"num_generations": 2}),
     "sampling": Situation({"temperature": 0.7, "top_k": 9, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.1}),
     "generation_kwargs": Situation({"generation_kwargs": {"suppress_tokens": [7], "no_repeat_ngram_size": 1}}),
     "padding": Situation({"pad_to_multiple_of": 16}, as_base=True),
+    "greedy decoding": Situation({"generation_kwargs": {"do_sample": False}}),
+    "a static cache": Situation({"cache_implementation": "static"}, as_base=True),
     "longer completions": Situation({"max_completion_length": 9}),
     "a log of two steps": Situation({"logging_steps": 2, "max_steps": 4, "logging_first_step": True}),
     "the tokens counted": Situation({"include_num_input_tokens_seen": True}, as_base=True, logs="num_tokens"),
@@ -92,7 +97,12 @@ SETTINGS = {
     ),
     "rows in their order": Situation({"shuffle_dataset": False}, selected=False),
     "unused columns removed": Situation({"remove_unused_columns": True}, lambda side: {"reward_funcs": by_length}),
-    "checkpoints and a resume": Situation({"save_strategy": "steps", "save_steps": 1, "max_steps": 3}, drive=resumed),
+    "a resume": Situation(SAVED, drive=resumed),
+    "a resume with accumulation": Situation(SAVED | MICRO | {"gradient_accumulation_steps": 4}, drive=resumed),
+    "a resume into the next epoch": Situation(
+        SAVED | {"per_device_train_batch_size": 48, "max_steps": 8}, drive=resumed
+    ),
+    "a resume with beta": Situation(SAVED | BETA, drive=resumed, logs="kl"),
     "a used output directory": Situation({"save_strategy": "steps", "save_steps": 1}, drive=again, as_base=True),
 }  # fmt: skip
 
