@@ -1,7 +1,6 @@
 """Reward functions in TRL's shape: is the answer right, and is it written in the form asked for.
 
-    VADEGRPOTrainer(model, [accuracy_reward, format_reward], VADEGRPOConfig(
-        reward_weights=[0.9, 0.1], vade_success_reward="accuracy_reward"), dataset)
+    VADEGRPOTrainer(model, [accuracy_reward, format_reward], VADEGRPOConfig(reward_weights=[0.9, 0.1]), dataset)
 
 The columns are those that `scripts/prepare_data.py` makes; of your own data set `answer` is enough.
 """
