@@ -48,7 +48,7 @@ class VADEScriptArguments(PlanArguments, ScriptArguments):
     reward_funcs: list[str] = described(
         ["accuracy_reward"],
         "Reward functions: names of trl.rewards (accuracy_reward, think_format_reward, ...) or dotted "
-        "import paths (my_package.rewards.my_reward). With several, --vade_success_reward names the one that says success.",
+        "import paths (my_package.rewards.my_reward). --vade_success_reward names the one that says success.",
     )
     testbed_seed: int = described(0, "Seed of the embedded data set and model.")
     lmms_tasks: list[str] = described(
