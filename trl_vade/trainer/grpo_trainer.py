@@ -29,7 +29,7 @@ from .dynamic_sampling import Refill
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior, read_warm_start
-from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
+from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead, of_tickets
 from .preflight import (
     declares_success,
     drop_overlong,
@@ -172,11 +172,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         """The stock loader over tickets: same length, same repeats, nothing decoded and nothing chosen ahead."""
         if self.selection is None:
             return super().get_train_dataloader()
-        rows, self.train_dataset = self.train_dataset, TicketDataset(len(self.train_dataset))
-        try:
+        with of_tickets(self):
             loader = super().get_train_dataloader()
-        finally:
-            self.train_dataset = rows
         if is_adaptive(self.args):
             # Each epoch a loader takes a seed for its workers from torch's global generator. With `ignore_data_skip` a
             # resumed run has its epochs elsewhere, and would sample other completions. (uniform stays as stock.)
