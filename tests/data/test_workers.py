@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import threading
 import time
 
@@ -145,6 +146,19 @@ def test_nothing_is_left_running(decoder_of, persistent):
     decoder.forget()
     assert processes() <= before
     assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_reaches_all_processes_leaves_the_rows_of_the_last_steps_to_be_loaded(decoder_of, number):
+    """As Slurm sends it before a preemption: the trainer goes on to its last checkpoint."""
+    before = processes()
+    decoder = decoder_of(where)
+    decoder.prefetch([1, 2], 0)
+    decoder.load([1, 2], 0)
+    for worker in processes() - before:
+        os.kill(worker, number)
+    time.sleep(0.3)
+    assert ids(decoder.load([3, 4], 1)) == ["row-3", "row-4"]
 
 
 def test_workers_are_those_of_an_epoch_and_then_see_what_was_changed_since_unless_they_persist(decoder_of):

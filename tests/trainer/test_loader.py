@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import random
+import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import datasets
 import pytest
 from datasets import Dataset
+from transformers import TrainerCallback
 
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
@@ -206,8 +209,37 @@ def test_with_workers_a_transform_runs_in_them_ahead_and_the_run_can_be_resumed(
     monkeypatch.setattr(OnTimeSelection, "prefetch", lambda self: None)
     plain = make("plain", dataloader_persistent_workers=True)
     plain.train()
-    assert plain.selection.loader.decoder._workers._results is None  # those of the tickets live on, as in stock
+    assert not multiprocessing.active_children()
     assert_same_end(resumed, plain)
     other = make("other", dataloader_num_workers=0)
     other.train()
     assert seen[-1] == {os.getpid()}
+
+
+class SignalToAll(TrainerCallback):
+    """SIGTERM to every process of the run, as a scheduler sends it before a preemption."""
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == 1:
+            children = [str(process.pid) for process in multiprocessing.active_children()]
+            self.reached = len(children)
+            if children:
+                subprocess.run(
+                    ["kill", *children], check=True
+                )  # torch's workers take one from their parent for the end
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("transform", [False, True])
+def test_with_workers_a_signal_to_all_processes_still_ends_in_a_last_checkpoint(start, transform, monkeypatch):
+    arrived = []
+    monkeypatch.setattr(signal, "raise_signal", arrived.append)
+    rows = rows_with_pictures(60)  # tickets for more batches than torch fetches ahead
+    rows = rows.with_transform(dict) if transform else rows
+    to_all = SignalToAll()
+    trainer = start("out", rows, callbacks=[to_all], save_strategy="steps", dataloader_num_workers=2)
+    trainer.train()
+    assert to_all.reached == (2 if transform else 0)  # tickets have no workers
+    assert arrived == [signal.SIGTERM]
+    assert (Path(trainer.args.output_dir) / "checkpoint-2" / "trainer_state.json").exists()

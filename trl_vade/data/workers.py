@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import signal
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,8 +91,18 @@ class RowWorkers:
             num_workers=self.settings.number,
             prefetch_factor=1,  # a share for each process: all are begun at once
             persistent_workers=True,
+            worker_init_fn=_ignore_signals,
             generator=torch.Generator(),  # else torch takes a seed from its global one, which sampling goes on from
         )
+
+
+def _ignore_signals(worker: int) -> None:
+    """A preemption or Ctrl-C may signal all processes, and the trainer then needs rows up to its last checkpoint.
+
+    The processes end with the trainer's: torch looks for it every five seconds.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class _Shares(torch.utils.data.Dataset[bytes]):

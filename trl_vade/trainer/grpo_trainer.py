@@ -28,7 +28,7 @@ from .generation.engine_processor import engine_with_trainers_processor
 from .generation.logprobs import compare_first_logprobs
 from .generation.repeated_prompts import tokenize_once
 from .initial_posterior import initialise_posterior
-from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead
+from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead, of_tickets
 from .plain_config import saying_where_settings_go
 from .preflight import look_over
 from .presets import is_adaptive
@@ -154,11 +154,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         """The stock loader over tickets: same length, same repeats, nothing decoded and nothing chosen ahead."""
         if self.selection is None:
             return super().get_train_dataloader()
-        rows, self.train_dataset = self.train_dataset, TicketDataset(len(self.train_dataset))
-        try:
+        with of_tickets(self):
             loader = super().get_train_dataloader()
-        finally:
-            self.train_dataset = rows
         if is_adaptive(self.args):
             # Each epoch a loader takes a seed for its workers from torch's global generator. With `ignore_data_skip` a
             # resumed run has its epochs elsewhere, and would sample other completions. (uniform stays as stock.)

@@ -4,12 +4,15 @@ The next choice is a pure function of the sampler once this batch is observed, s
 dynamic sampling, once the last refill is scored.
 """
 
+import copy
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+from .presets import is_adaptive
 
 
 class TicketDataset(torch.utils.data.Dataset):
@@ -44,6 +47,25 @@ class TicketSampler(torch.utils.data.Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         return itertools.repeat(0, len(self))
+
+
+@contextmanager
+def of_tickets(trainer: Any) -> Iterator[None]:
+    """In the block the trainer makes a loader of tickets, and without workers.
+
+    They would have nothing to do, and one that a signal ends (Slurm's, to all processes) would end the run by torch's
+    error, before its last checkpoint. Only uniform keeps persistent ones: with them torch takes a seed from its global
+    generator once, and not each epoch, so stock TRL samples other completions.
+    """
+    rows, args = trainer.train_dataset, trainer.args
+    trainer.train_dataset, trainer.args = TicketDataset(len(rows)), copy.copy(args)
+    if is_adaptive(args) or not args.dataloader_persistent_workers:
+        trainer.args.dataloader_num_workers, trainer.args.dataloader_prefetch_factor = 0, None
+        trainer.args.dataloader_persistent_workers = False
+    try:
+        yield
+    finally:
+        trainer.train_dataset, trainer.args = rows, args
 
 
 def generate_every(trainer: Any) -> int:
