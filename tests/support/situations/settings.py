@@ -103,7 +103,12 @@ SETTINGS = {
         SAVED | {"per_device_train_batch_size": 48, "max_steps": 8}, drive=resumed
     ),
     "a resume with beta": Situation(SAVED | BETA, drive=resumed, logs="kl"),
-    "a used output directory": Situation({"save_strategy": "steps", "save_steps": 1}, drive=again, as_base=True),
+    "a used output directory": Situation(
+        {"save_strategy": "steps", "save_steps": 1},
+        drive=again,
+        ours={"vade_overwrite_output_dir": True},
+        as_base=True,
+    ),
 }  # fmt: skip
 
 
