@@ -168,6 +168,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--resume", type=int)
     parser.add_argument("--server", metavar="URL")
+    parser.add_argument("--model", help="folder; without it the testbed's")
     parser.add_argument("--mixed", action="store_true", help="rows without an image among the others")
     parser.add_argument("--without", nargs="*", default=[], metavar="CORRECTION@FIRST-LAST")
     parser.add_argument("--pixels", type=int, help="of each image, by a processor that the trainer is given")
@@ -187,7 +188,7 @@ def main() -> None:
 
     engine = {"use_vllm": options.engine != "hf", "vllm_mode": "server" if options.server else "colocate"}
     engine["vllm_server_base_url"] = options.server
-    model = str(load_testbed_model(progress=False))
+    model = options.model or str(load_testbed_model(progress=False))
     placeholders = vision_token_ids(AutoConfig.from_pretrained(model))
     if options.ask_for_placeholders:  # as JSON on the command line has it: keys are strings
         engine["generation_kwargs"] = {"logit_bias": {str(token): 100.0 for token in placeholders}}

@@ -141,6 +141,14 @@ def test_a_colocated_run_resumes_bit_for_bit(colocated):
     assert_same_run(start(folder, "colocate", "--mixed", "--resume", 3)[0], whole)
 
 
+def test_an_engine_loads_a_checkpoint_with_a_posterior_and_a_generation_batch_beside_the_weights(colocated, tmp_path):
+    """It takes every `*.safetensors` there for weights, unless an index says which are."""
+    checkpoint = colocated[0] / "checkpoint-3"
+    assert {"vade_posterior.safetensors", "model.safetensors"} <= {path.name for path in checkpoint.iterdir()}
+    noted = start(tmp_path, "colocate", "--steps", 1, "--model", checkpoint)[0]
+    assert max(differences(noted.steps)) <= SAME
+
+
 def test_a_run_with_a_server_resumes_to_rounding(served, server):
     """Requests share a batch as they come, so the last bits of a server's log-probabilities differ from run to run."""
     folder, whole = served

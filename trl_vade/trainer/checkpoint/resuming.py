@@ -15,6 +15,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 from .completeness import explaining_failed_saves
 from .posterior import resume_posterior, save_posterior
 from .reference_model import load_reference_model, save_reference_model
+from .weights_index import index_weights
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
@@ -69,6 +70,12 @@ class ResumingTrainer(GRPOTrainer):
             save_reference_model(self, folder)
         super().save_model(output_dir, _internal_call)
 
+    def _save(self, output_dir=None, state_dict=None):
+        """Write an index of the weights, before any upload; see `weights_index`."""
+        super()._save(output_dir, state_dict)
+        if self.args.should_save:
+            index_weights(output_dir or self.args.output_dir)
+
     def _issue_warnings_after_load(self, load_result):
         """Note that a checkpoint's weights were left out, which the parent takes for a warning."""
         self._weights_left_out = bool(load_result.unexpected_keys)
@@ -103,8 +110,7 @@ class ResumingTrainer(GRPOTrainer):
             load_reference_model(self, checkpoint)
         if self.selection is not None:
             resume_posterior(self, checkpoint)
-        for (
-            callback
-        ) in self.callback_handler.callbacks:  # transformers 5.23 saves none that the checkpoint did not have
+        # transformers 5.23 saves no callback's state that the checkpoint did not have.
+        for callback in self.callback_handler.callbacks:
             if isinstance(callback, ExportableState):
                 self.state.stateful_callbacks.setdefault(type(callback).__name__, callback.state())
