@@ -145,7 +145,9 @@ def test_nothing_is_left_running(decoder_of, persistent):
     decoder.forget()
     decoder.forget()
     assert processes() <= before
-    assert threading.active_count() == threads
+    for _ in range(100):  # the threads of closed queues end by themselves
+        time.sleep(0.1 * (threading.active_count() > threads))
+    assert threading.active_count() <= threads
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
