@@ -89,7 +89,10 @@ _ALL = (
     ),
     Regime(
         name="graded",
-        description="`staged` with graded rewards: the share of a chain's steps that are right before the first slip.",
+        description=(
+            "`staged` with graded rewards: in training a chain earns the share of its steps that are right before the "
+            "first slip. The score is still the share of chains that are right throughout."
+        ),
         recipe=ChainSFTSettings(),
         parts=_parts(**{TASK: (1, 1, 1, 1, 1, 1, 1, 1)}),
         temperature=0.6,

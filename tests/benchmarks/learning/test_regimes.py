@@ -20,6 +20,7 @@ from eval.benchmarks.learning.chains import (
     ChainSFTSettings,
     encode_chains,
     finetune_chains,
+    graded_reward,
     iter_chains,
 )
 from eval.benchmarks.learning.fast_policy import FastPolicy
@@ -203,8 +204,19 @@ def test_a_filter_takes_only_rows_in_its_range_and_asks_about_no_other(monkeypat
     }
 
 
+@pytest.mark.parametrize(
+    ("completion", "reward"),
+    [("343", 1), ("340", 2 / 3), ("043", 0), ("3", 1 / 3), ("34300", 3 / 5), ("", 0)],
+)
+def test_a_graded_reward_is_the_share_of_steps_before_the_first_slip(completion, reward):
+    assert graded_reward([f"<answer>{completion}</answer>"], ["343"]) == [pytest.approx(reward)]
+    assert graded_reward([completion], ["343"]) == [0]  # no answer is marked
+
+
 def test_what_does_not_exist_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="there are paper_like, staged, many_impossible, hard_pictures, no_headroom"):
+    with pytest.raises(
+        ValueError, match="there are paper_like, staged, graded, many_impossible, hard_pictures, no_headroom"
+    ):
         load_regime("other", 0, tmp_path)
     with pytest.raises(ValueError, match="seeds from 0 on"):
         load_regime("staged", -1, tmp_path)
@@ -237,7 +249,7 @@ def test_the_base_policies_stand_where_their_regimes_say(name, built):
         assert 0.05 < ratio < 0.25
         assert mastered > 0.5
         assert impossible < 0.2
-    elif name == "staged":
+    elif name in ("staged", "graded"):
         assert rates[levels == 1].mean() > 0.95
         assert 0.1 < rates[levels == 3].mean() < 0.7
         assert rates[levels >= 6].mean() < 0.05
