@@ -87,9 +87,11 @@ class KilledRuns:
             kind = "killed"
         return kind, content, took
 
-    def instants(self, save: int) -> list[tuple[int, bool]]:
+    def instants(
+        self, save: int, output_dir: Path | None = None, *, resume: bool | str = False
+    ) -> list[tuple[int, bool]]:
         """Where a process can die from this save on (counted from 1) to the end of the run; see `runs.Instants`."""
-        kind, content, _ = self.live(self._bench.folder(), resume=False, instant=(save, 0, False))
+        kind, content, _ = self.live(output_dir or self._bench.folder(), resume=resume, instant=(save, 0, False))
         expect(kind == "ended", f"the run whose saves are watched: {content}")
         whole = [(n, False) for n, _ in enumerate(content["instants"], start=1)]
         return whole + [(n, True) for n, (_, written) in enumerate(content["instants"], start=1) if written]
@@ -199,11 +201,16 @@ def killed_in_a_save(bench: Bench) -> Result:
 def killed_in_a_second_save(bench: Bench) -> Result:
     """SIGKILL in the save of a checkpoint that is there from before, since the run resumed from an earlier one."""
     runs = KilledRuns(bench, max_steps=4, save_total_limit=None)
-    instants = runs.instants(save=4)
-    for n, half in random.Random(bench.seed).sample(instants, 3) if bench.quick else instants:
+
+    def resumed_earlier() -> tuple[Path, str]:
         output_dir = bench.folder()
         shutil.copytree(runs.undisturbed, output_dir, dirs_exist_ok=True)
-        earlier = str(output_dir / "checkpoint-3")
+        return output_dir, str(output_dir / "checkpoint-3")
+
+    output_dir, earlier = resumed_earlier()
+    instants = runs.instants(1, output_dir, resume=earlier)  # some fewer than of a save into a new folder
+    for n, half in random.Random(bench.seed).sample(instants, 3) if bench.quick else instants:
+        output_dir, earlier = resumed_earlier()
         kind, content, _ = runs.live(output_dir, resume=earlier, instant=(1, n, half))
         if kind == "killed":
             runs.look(output_dir)
