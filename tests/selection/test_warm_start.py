@@ -290,6 +290,13 @@ def test_with_any_match_accepted_such_a_run_is_one_without_a_warm_start(
     assert_same_end(warm, plain)
 
 
+def test_a_threshold_that_follows_from_the_rewards_to_come_is_no_evidence_of_another_kind(
+    text_rows, warm_args, caplog
+):
+    assert read_warm_start(warm_args(), text_rows, success_reward="says_a_digit") is not None
+    assert not [message for message in warnings_of(caplog) if "another kind" in message]
+
+
 def test_evidence_of_another_kind_is_said_with_both_sides(text_rows, warm_args, caplog):
     args = warm_args(vade_success_threshold=0.25, num_generations=8)
     assert read_warm_start(args, text_rows, success_reward="another") is not None

@@ -23,6 +23,7 @@ from trl_vade.data.row_names import find_samples, sample_ids
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, abbreviated
 
 from .outcomes import GroupOutcomes
+from .signal import AUTO, SPREAD
 
 if TYPE_CHECKING:
     from trl_vade.hub.posteriors.table import PosteriorTable
@@ -133,6 +134,8 @@ def doubts(warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, success_r
         "num_generations": args.num_generations,
     }
     known = {"success_reward"} if here["success_reward"] is None else set()
+    if here["success_threshold"] == AUTO and table.metadata.get("success_threshold") != SPREAD:
+        known.add("success_threshold")  # it follows from the rewards to come
     differing = {
         name: value
         for name, value in here.items()
