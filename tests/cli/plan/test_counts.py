@@ -253,9 +253,9 @@ def words(line):
     return line.replace("│", " ").split()
 
 
-def test_the_example_in_the_readme_is_what_is_printed(train_vade, qwen, capsys):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    example = readme.split("```text\nThe plan\n")[1].split("```")[0].splitlines()
+def test_the_example_in_the_guide_is_what_is_printed(train_vade, qwen, capsys):
+    guide = (ROOT / "docs" / "guides" / "recipes.md").read_text(encoding="utf-8")
+    example = guide.split("```text\nThe plan\n")[1].split("```")[0].splitlines()
     flags = ["--config", RECIPE, "--plan_accelerate", FSDP2, "--plan_rows", 8524, "--model_name_or_path", qwen]
     lines = [words(line) for line in printed(train_vade, capsys, *flags).splitlines()]
     assert len(example) > 15
