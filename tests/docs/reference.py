@@ -146,7 +146,7 @@ def _command(name: str, command: Any) -> str:
     ]
     rows = [_parameter(parameter, context) for parameter in command.params]
     if any(rows):
-        parts.append(table(["option", "default", "meaning"], [row for row in rows if row]))
+        parts.append(table(["option", "value", "default", "meaning"], [row for row in rows if row]))
     return "\n\n".join(parts)
 
 
@@ -160,11 +160,16 @@ def _parameter(parameter: Any, context: Any) -> list[str] | None:
     if record is None:
         return None
     names, meaning = record
-    default = "required" if parameter.required else f"`{parameter.default}`"
+    name, _, value = (names, "", "") if " / " in names else names.partition(" ")
+    default = "required" if parameter.required else _codes(str(parameter.default), ",")
     if not parameter.required and str(parameter.default) in ("None", "False", ""):
         default = ""
-    meaning = re.sub(r"\s*\[(default: .*?|required)\]$", "", meaning)
-    return [f"`{names}`", default, meaning]
+    value = _codes(value.strip("<>").removesuffix(" range"), "|")
+    return [f"`{name}`", value, default, re.sub(r"\s*\[(default: .*?|required)\]$", "", meaning)]
+
+
+def _codes(text: str, between: str) -> str:
+    return ", ".join(f"`{part}`" for part in text.split(between) if part)
 
 
 # ---------------------------------------------------------------------------------------------------------- Python API
@@ -179,6 +184,12 @@ API = {
     "Formulas": "trl_vade: information_gain expected_effective_ratio effective_gradient_ratio",
 }
 
+_WITHOUT = {  # what a page leaves out: overrides of TRL's methods, and the fields, which settings.md has
+    "VADEGRPOTrainer": ["members"],
+    "VADEGRPOConfig": ["members", "show_signature", "show_docstring_parameters", "show_docstring_attributes"],
+    "VADEEvalCallback": ["members"],
+}
+
 
 def api_page() -> str:
     """`api.md`: a directive of mkdocstrings for each public name."""
@@ -189,6 +200,8 @@ def api_page() -> str:
     groups.append(("Exceptions", "trl_vade.errors", " ".join(own)))
     return _page(
         "# Python API",
+        "The path in front of a name is the module to import it from. The fields of `VADEGRPOConfig` are under "
+        "[Settings](settings.md).",
         *(
             part
             for title, room, names in groups
@@ -199,7 +212,8 @@ def api_page() -> str:
 
 def _directive(room: str, name: str) -> str:
     assert hasattr(import_module(room), name)
-    return f"::: {room}.{name}"
+    options = "".join(f"\n      {option}: false" for option in _WITHOUT.get(name, ()))
+    return f"::: {room}.{name}" + (f"\n    options:{options}" if options else "")
 
 
 PAGES = {"settings.md": settings_page, "cli.md": cli_page, "api.md": api_page}
