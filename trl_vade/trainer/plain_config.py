@@ -21,7 +21,7 @@ def saying_where_settings_go(method: Callable[..., Any]) -> Callable[..., Any]:
             args = self.args if hasattr(self, "args") else named.get("args", (*positional, None, None, None)[2])
             if "vade_" in str(error) and "vade_sampler" not in getattr(args, "__dataclass_fields__", {}):
                 given = "no configuration" if args is None else f"a {type(args).__name__}"
-                place = f"The trainer has {given}. Pass a VADEGRPOConfig (from trl_vade) instead: it has the vade_ settings."
+                place = f"The trainer has {given}. Pass a VADEGRPOConfig (trl_vade): it has the vade_ settings."
                 error.args = (f"{error} {place}", *error.args[1:])
             raise
 
