@@ -1,6 +1,6 @@
 """The arguments of `scripts/train_vade.py` beside those of TRL and of the trainer."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,15 @@ from transformers.integrations import get_reporting_integration_callbacks
 from trl import GRPOConfig, ScriptArguments
 
 from trl_vade.errors import ConfigurationError
-from trl_vade.trainer.grpo_config import described
 
 TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
+
+
+def described(default: Any, text: str) -> Any:
+    """Return a dataclass field with `text` as its help. A list as default is copied for each instance."""
+    if isinstance(default, list):
+        return field(default_factory=default.copy, metadata={"help": text})
+    return field(default=default, metadata={"help": text})
 
 
 @dataclass
