@@ -7,7 +7,7 @@ The text of a setting is that of the docstring of `VADEGRPOConfig`, of a command
 import inspect
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from pathlib import Path
@@ -40,15 +40,17 @@ def _page(*parts: str) -> str:
 
 def settings_page() -> str:
     """`settings.md`: the fields of `VADEGRPOConfig`, the presets, and the arguments of the command."""
+    from trl import ScriptArguments
+
     from trl_vade import VADEGRPOConfig
-    from trl_vade.cli.training_arguments import PlanArguments, VADEScriptArguments
+    from trl_vade.cli.training_arguments import VADEScriptArguments
     from trl_vade.trainer.presets import PRESETS
 
     ours = [field for field in fields(VADEGRPOConfig) if field.name.startswith("vade_")]
     hints = typing.get_type_hints(VADEGRPOConfig)
     names = list(PRESETS["paper"])
-    own = {field.name for field in fields(VADEScriptArguments)} - {field.name for field in fields(PlanArguments)}
-    own -= {field.name for base in VADEScriptArguments.__mro__[2:] if base is not object for field in fields(base)}
+    of_trl = {field.name for field in fields(ScriptArguments)}
+    more = [field for field in fields(VADEScriptArguments) if field.name not in of_trl]
     return _page(
         "# Settings",
         "`VADEGRPOConfig` has every field of TRL's `GRPOConfig` and the fields below. Each of them is also an "
@@ -68,10 +70,10 @@ def settings_page() -> str:
         "## Arguments of the command",
         "`trl-vade train` and `scripts/train_vade.py` also take these arguments, and those of TRL's `ScriptArguments` "
         "and `ModelConfig`.",
-        _arguments(VADEScriptArguments, own),
+        _arguments(field for field in more if not field.name.startswith("plan_")),
         "## Arguments of a plan",
         "`trl-vade plan` takes the arguments of a training and these.",
-        _arguments(PlanArguments, {field.name for field in fields(PlanArguments)} - {"plan"}),
+        _arguments(field for field in more if field.name.startswith("plan_")),
     )
 
 
@@ -99,8 +101,8 @@ def _help(field: Field) -> str:
     return str(field.metadata["help"])
 
 
-def _arguments(config: type, names: set[str]) -> str:
-    rows = [[f"`--{f.name}`", _default(f), _help(f)] for f in fields(config) if f.name in names]
+def _arguments(arguments: Iterable[Field]) -> str:
+    rows = [[f"`--{field.name}`", _default(field), _help(field)] for field in arguments]
     return table(["argument", "default", "meaning"], rows)
 
 
