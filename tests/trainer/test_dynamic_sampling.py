@@ -2,7 +2,6 @@
 
 import random
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ import torch
 from transformers import AutoTokenizer, TrainerCallback
 
 from tests.support.marks import slow, slow_but
+from tests.support.refusals import says
 from tests.support.rows import make_text_rows
 from tests.support.runs import (
     SMALL_RUN,
@@ -26,7 +26,6 @@ from tests.support.runs import (
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
-from trl_vade.trainer.dynamic_sampling import UnfilledBatchWatch
 
 NAN = float("nan")
 
@@ -367,7 +366,7 @@ def test_when_the_refills_are_used_up_the_run_goes_on_and_says_so(
     assert all((advantages == 0).all() and len(advantages) == 16 for advantages in trained.advantages())
     (said,) = warnings_of(caplog)
     assert "0 of the 4 groups of a generation batch have a gradient after 2 refills (12 groups, 48 rollouts)" in said
-    assert "vade_max_refills allows no more" in said
+    assert "vade_max_refills allows no further refill" in said
 
 
 def test_what_was_found_is_kept_when_the_refills_are_used_up(text_model_path, text_rows, make_refill_args):
@@ -422,16 +421,13 @@ def test_a_stretch_without_a_gradient_is_counted_in_generation_batches(
     assert "for 10 generation batches" in message
 
 
-def test_a_short_batch_is_said_the_first_time_and_then_ever_more_rarely():
-    trainer = SimpleNamespace(
-        selection=SimpleNamespace(num_groups=4, outage=False, dataset=range(24)),
-        args=SimpleNamespace(vade_max_refills=1),
-        num_generations=4,
-    )
-    rounds = [SimpleNamespace(sample_index=np.arange(4)), SimpleNamespace(sample_index=np.arange(3))]
-    watch = UnfilledBatchWatch()
-    said = [number for number in range(1, 301) if watch.observe(3, rounds, trainer)]
-    assert said == [1, 10, 100]
+def test_a_short_batch_is_said_the_first_time_and_then_ever_more_rarely(
+    text_model_path, text_rows, make_refill_args, caplog
+):
+    args = make_refill_args(vade_max_refills=1, max_steps=12, vade_outage_guard=False)
+    refilled(text_model_path, text_rows, args, dead)
+    said = [record.getMessage() for record in caplog.records if "vade_dynamic_sampling" in record.getMessage()]
+    assert [says(message, word) for message, word in zip(said, ("1", "10"), strict=True)] == [True, True]
 
 
 # ------------------------------------------------------------------------------------------------------- resuming

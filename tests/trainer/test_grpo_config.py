@@ -1,7 +1,9 @@
 """`VADEGRPOConfig`: defaults and presets, what is refused with which way out, how a command line is read."""
 
 import itertools
+import re
 from dataclasses import dataclass, fields
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -11,11 +13,13 @@ from tests.support.refusals import refused
 from trl_vade import VADEGRPOConfig
 from trl_vade.errors import ConfigurationError
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
-from trl_vade.samplers.registry import PEER_SAMPLERS
+from trl_vade.samplers.information import INFORMATION_GAINS
+from trl_vade.samplers.prior import PRIORS
+from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.samplers.thompson import ThompsonSampler
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS, with_vade_defaults
-from trl_vade.trainer.presets import PRESETS, is_adaptive, setting, warm_start_source
+from trl_vade.trainer.presets import ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
 from trl_vade.trainer.selection_choice import make_sampler
 
 CHOOSING = ("thompson", "greedy", "mopps")
@@ -109,11 +113,43 @@ def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_change
     }
 
 
-def test_every_new_field_has_a_help_text_and_stands_in_the_docstring():
+def test_the_docstrings_arguments_are_the_fields_and_their_texts_the_help_of_the_command_line():
+    section = VADEGRPOConfig.__doc__.partition("    Args:\n")[2].partition("\n\n")[0]
+    documented = re.findall(r"^ {8}(\w+): (.+)", section, flags=re.MULTILINE)
+    assert [name for name, _ in documented] == list(VADE_DEFAULTS)
+    helps = {field.name: field.metadata["help"] for field in fields(VADEGRPOConfig) if field.name in VADE_DEFAULTS}
+    for name, first_line in documented:
+        assert helps[name].startswith(first_line)
+        assert helps[name].endswith(".")
+        assert "\n" not in helps[name]
+
+
+def test_every_setting_that_may_be_none_says_what_none_means():
     for field in fields(VADEGRPOConfig):
-        if field.name.startswith("vade_"):
-            assert field.metadata["help"]
-            assert f"{field.name} (" in VADEGRPOConfig.__doc__
+        if field.name in VADE_DEFAULTS and field.default is None:
+            assert "`None`" in field.metadata["help"], field.name
+
+
+def test_the_types_of_the_choices_name_all_that_the_checks_accept():
+    accepted = {
+        "preset": PRESETS,
+        "sampler": SAMPLERS,
+        "information_gain": INFORMATION_GAINS,
+        "prior": PRIORS,
+        "on_mismatch": ON_MISMATCH,
+    }
+    hints = get_type_hints(VADEGRPOConfig)
+    for name, values in accepted.items():
+        hint = hints[f"vade_{name}"]
+        choices = hint if get_origin(hint) is Literal else get_args(hint)[0]
+        assert set(get_args(choices)) == set(values)
+
+
+def test_the_help_of_the_command_line_can_be_printed(capsys):
+    with pytest.raises(SystemExit) as leaving:
+        TrlParser((VADEGRPOConfig,)).parse_args(["--help"])
+    assert leaving.value.code == 0
+    assert "vade_cooldown" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------------------------------------------- refusals

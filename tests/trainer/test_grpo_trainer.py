@@ -5,13 +5,12 @@ import functools
 import inspect
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
@@ -19,7 +18,6 @@ from tests.support.marks import slow
 from tests.support.runs import always_half, assert_equal_weights, logged, says_a_digit, train, weights
 from trl_vade import BetaPosterior, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
-from trl_vade.trainer.grpo_trainer import StepTimer
 
 
 def overrides():
@@ -334,42 +332,6 @@ def test_trackio_receives_the_metrics(text_model_path, text_rows, make_args, tra
     train(text_model_path, text_rows, args)
     stored = b"".join(path.read_bytes() for path in trackio_dir.rglob("*") if path.is_file())
     assert b"vade/effective_gradient_ratio" in stored
-
-
-# ----------------------------------------------------------------------------------------------- the seconds of steps
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that the test sets: as no timing may decide, the real one is replaced for once."""
-    now = SimpleNamespace(seconds=1000.0)
-    monkeypatch.setattr("trl_vade.trainer.grpo_trainer.time", SimpleNamespace(perf_counter=lambda: now.seconds))
-    return now
-
-
-def step(timer, clock, seconds, tmp_path):
-    events = (TrainingArguments(str(tmp_path), use_cpu=True), TrainerState(), TrainerControl())
-    timer.on_step_begin(*events)
-    clock.seconds += seconds
-    timer.on_step_end(*events)
-
-
-def test_the_timer_adds_up_the_steps_and_leaves_out_what_lies_between_them(clock, tmp_path):
-    seconds = {"step": 0.5, "selection": 7.0}
-    timer = StepTimer(lambda: seconds)
-    for duration in (1.0, 2.0, 4.0):
-        step(timer, clock, duration, tmp_path)
-        clock.seconds += 100.0  # an evaluation, say
-    assert seconds == {"step": 7.5, "selection": 7.0}
-
-
-def test_the_timer_goes_on_in_the_dictionary_that_a_resume_put_in_place(clock, tmp_path):
-    holder = {"seconds": {"step": 0.0}}
-    timer = StepTimer(lambda: holder["seconds"])
-    step(timer, clock, 1.0, tmp_path)
-    holder["seconds"] = {"step": 50.0}
-    step(timer, clock, 2.0, tmp_path)
-    assert holder["seconds"] == {"step": 52.0}
 
 
 @pytest.mark.parametrize("sampler", ["uniform", "thompson"])

@@ -1,9 +1,9 @@
-"""That all processes hold the models that only answer (the reference model, reward models) with the same weights.
+"""A check that all processes hold the same weights of the reference model and the reward models.
 
-The policy's weights come from the main process, whatever the others have loaded; these models' weights do not. With
-accelerate's `fsdp_cpu_ram_efficient_loading: true` transformers before 5.18, which vLLM 0.31 asks for, leaves zeros on
-every process but the first of a machine, and TRL 1.16 (`prepare_fsdp`) shards them: a KL of 4.17 at step 1 was seen,
-and nothing said so. A machine of a cluster may also have another copy of the model.
+The policy's weights are broadcast from the main process; the weights of these models are not. With accelerate's
+`fsdp_cpu_ram_efficient_loading: true`, transformers before 5.18 (which vLLM 0.31 requires) leaves zeros on every
+process but the first of a machine, and TRL 1.16 (`prepare_fsdp`) shards these zeros without a message. The KL at step
+1 was then 4.17. A machine of a cluster may also have another copy of the model.
 """
 
 from typing import Any
@@ -18,12 +18,15 @@ from trl_vade.errors import ConfigurationError
 
 
 def refuse_differing_weights(trainer: Any) -> None:
-    """Compare the weights of `trainer`'s reference and reward models between the processes, all of which take part.
+    """Refuse reference or reward models whose weights differ between processes. All processes must take part.
 
-    Replicas must have the same sum of bytes. Of shards, which differ, one that is zero throughout stands out.
+    Replicas must have the same sum of bytes. Shards differ anyway; a shard of zeros is recognised.
+
+    Args:
+        trainer: a trainer with its models loaded.
 
     Raises:
-        ConfigurationError: on all processes.
+        ConfigurationError: on all processes, if weights differ.
     """
     rewards = zip(trainer.reward_func_names, trainer.reward_funcs, strict=True)
     models = {"The reference model": trainer.ref_model} | {
@@ -35,21 +38,21 @@ def refuse_differing_weights(trainer: Any) -> None:
         found = dict(enumerate(gather_object([weights_here(model)])))
         if len(set(found.values()) - {None}) > 1:
             raise ConfigurationError(
-                f"{name} differs between processes; their weights are {found}, and must be the same. With FSDP and "
+                f"{name} differs between processes; the weights are {found} and must be the same. With FSDP and "
                 "transformers before 5.18, zeros come from accelerate's setting fsdp_cpu_ram_efficient_loading: true. "
                 "Set it to false (it saves no memory), or install transformers 5.18. Otherwise the machines have "
-                "different copies of the model: name its revision, or delete the older copy."
+                "different copies of the model: set its revision, or delete the older copy."
             )
 
 
 def weights_here(model: torch.nn.Module) -> str | None:
-    """What this process holds of `model`: zeros, a shard, or a replica with the sum of its bytes; None for nothing."""
+    """Describe this process's weights of `model`: zeros, a shard, or a replica with its sum of bytes. None: empty."""
     parameters = list(model.parameters())
-    parts = [getattr(parameter, "ds_tensor", parameter) for parameter in parameters]  # of DeepSpeed ZeRO-3
+    parts = [getattr(parameter, "ds_tensor", parameter) for parameter in parameters]  # DeepSpeed ZeRO-3
     parts = [(part.to_local() if isinstance(part, DTensor) else part).detach() for part in parts]
     if not any(part.numel() for part in parts):
         return None
-    # Whole numbers: their sum is the same in any order, on any kind of GPU.
+    # A sum of whole numbers is the same in any order and on any GPU.
     total = sum(int(part.reshape(-1).view(torch.uint8).sum(dtype=torch.int64)) for part in parts)
     if total == 0:
         return "all zero"

@@ -1,226 +1,175 @@
-"""`VADEGRPOConfig`: TRL's `GRPOConfig` and the settings of VADE, refused early when they cannot work."""
+"""`VADEGRPOConfig`: TRL's `GRPOConfig` and the settings of VADE, checked when the configuration is made."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
-from typing import Any
+import inspect
+import re
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
 
 from trl import GRPOConfig
 
 from trl_vade.errors import ConfigurationError, abbreviated
-from trl_vade.samplers.information import INFORMATION_GAINS
-from trl_vade.samplers.prior import PRIORS
-from trl_vade.samplers.registry import SAMPLERS
 from trl_vade.selection.signal import AUTO, SPREAD
 
 from .config_checks import validate
-from .presets import ON_MISMATCH, PRESETS
+
+Config = TypeVar("Config", bound=type)
 
 
-def described(default: Any, text: str, choices: Iterable[str] | None = None) -> Any:
-    """Return a dataclass field whose help and choices the command line shows; a list as default is made anew."""
-    metadata = {"help": text} | ({} if choices is None else {"choices": list(choices)})
-    if isinstance(default, list):
-        return field(default_factory=default.copy, metadata=metadata)
-    return field(default=default, metadata=metadata)
+def help_from_docstring(config: Config) -> Config:
+    """Set the help of each field of the dataclass `config` to the text of its argument in the class docstring.
+
+    The docstring must be in Google style. The command line then says the same as the reference. Under `python -OO`
+    there are no docstrings, and no help.
+    """
+    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(config) or "", flags=re.MULTILINE)
+    texts = {name: " ".join(text.split()) for name, text in entries}
+    for field in fields(config):
+        if field.name in texts:
+            field.metadata = MappingProxyType({**field.metadata, "help": texts[field.name]})
+    return config
 
 
+@help_from_docstring
 @dataclass
 class VADEGRPOConfig(GRPOConfig):
-    """
-    Configuration of [`VADEGRPOTrainer`]: every field of `trl.GRPOConfig`, plus those below.
+    """Configuration of [`VADEGRPOTrainer`]: every field of `trl.GRPOConfig`, and the settings of VADE.
 
-    Parameters:
-        vade_preset (`str`, *optional*, defaults to `"frontier"`):
-            What the settings that are `None` by default stand for. `"paper"`: arXiv 2511.18902 to the letter (the
-            asymmetric gain, lambda_1 for every chosen row, no cooldown). `"frontier"`: the paper's gain with
-            signal-aware decay and a cooldown of 0.2 epochs: rows that are never solved are written off, and what was
-            just trained on rests. `"robust"`: the same with the symmetric gain, for pools with much that cannot be
-            learned.
-        vade_sampler (`str`, *optional*, defaults to `"thompson"`):
-            Who chooses the rows of a generation batch. `"thompson"`: the rows with the largest information gain of a
-            draw from their posteriors (Algorithm 1). `"greedy"`: the same with the posterior mean in place of the draw
-            (the paper's ablation). `"uniform"`: a permutation an epoch, which is vanilla GRPO, bit for bit, with five
-            exceptions: vision placeholders cannot be sampled; a transform of the data set runs once for each chosen
-            row and not for each completion, which differs where it draws at random; an infinite reward is refused; a
-            resumed run goes on inside its epoch in spite of `ignore_data_skip`; generation with vLLM is
-            corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"`, `"greso"`: other published rules, see
-            `trl_vade.samplers.peers`; of the settings below only `vade_sampler_kwargs` and, for SEC, `vade_strata`
-            reach them.
-        vade_sampler_kwargs (`dict` or `None`, *optional*):
-            Arguments for the constructor of one of those other rules.
-        vade_information_gain (`str` or `None`, *optional*):
-            `"asymmetric"`: p(1-p)^2, eq. 4, largest at p = 1/3: hard rows before easy ones. `"symmetric"`: p(1-p),
-            largest at 1/2: impossible and mastered rows are avoided alike. `None`: the preset's.
-        vade_signal_aware_decay (`bool` or `None`, *optional*):
-            Apply lambda_1 only to a chosen row that had right and wrong answers, else lambda_2: a group without a
-            gradient trained nothing, so its evidence may add up. `None`: the preset's.
-        vade_cooldown (`float` or `None`, *optional*):
-            A share of an epoch, in [0, 1): a row is not chosen again within it, that is, for `vade_cooldown` x rows /
-            rows of a generation batch (rounded) generation batches. `None`: the preset's.
-        vade_decay_sampled (`float`, *optional*, defaults to `0.2`):
-            lambda_1 of eq. 5, in [0, 1]: what a chosen row keeps of its earlier counts in one generation batch.
-        vade_decay_unsampled (`float`, *optional*, defaults to `0.999`):
-            lambda_2 of eq. 6, in [0, 1]: what any other row keeps. 0.999 is a half-life of 693 generation batches.
-        vade_prior (`str`, *optional*, defaults to `"flat"`):
-            The belief about a row without evidence. `"flat"`: Beta(1, 1). `"learned"`: a Beta distribution fitted to
-            the rows seen so far, within bounds; sharper predictions, no gain in score shown.
-        vade_strata (`str` or `None`, *optional*):
-            Column of the training set that holds each row's task or source: a learned prior for each (thompson,
-            greedy; needs `vade_prior="learned"`), the arms of SEC.
-        vade_stratify_by (`str` or `None`, *optional*):
-            Column of the training set that holds each row's task, domain or source. Each of its values then has its
-            proportional share of every generation batch, and its best rows are chosen within it, so that no domain
-            starves (thompson, greedy). `None`: the best rows of all.
-        vade_uniform_share (`float`, *optional*, defaults to `0.0`):
-            Share of each generation batch, in [0, 1], that is chosen blindly from all other rows.
-        vade_posterior_init (`str`, *optional*, defaults to `"prior"`):
-            `"prior"`: every row starts as Beta(1, 1), at no cost. `"rollout"`: Algorithm 1, lines 1-4: one pass of
-            `num_generations` rollouts over every row before the first update; these rollouts are counted. Else a
-            source, which costs nothing: the posterior of another run, as a data-set or model repository on the Hub
-            (`"user/repo"`, `"user/repo@revision"`) or a folder here (a checkpoint, an output directory, the layout of
-            such a repository). Rows are found again by their `id` or their content; see `warm_start`.
-        vade_warm_start_discount (`float`, *optional*, defaults to `0.2`):
-            Share of the source's counts that is taken over, in (0, 1]. They are evidence about another policy, or an
-            earlier one: 0.2 is lambda_1, as if every row had been trained on once since.
-        vade_warm_start_min_match (`float`, *optional*, defaults to `0.5`):
-            In [0, 1]. A source is refused where a smaller share of its rows (of the rows here, where these are fewer)
-            is found here: it is of another data set. 0 accepts any.
-        vade_dynamic_sampling (`bool`, *optional*, defaults to `False`):
-            DAPO's dynamic sampling (arXiv 2503.14476): groups without a gradient are dropped after scoring, and the
-            next draw refills the generation batch until it is full. Every rollout is counted and observed, and
-            schedules stay in optimiser steps. Works with every sampler.
-        vade_max_refills (`int`, *optional*, defaults to `10`):
-            Refills of one generation batch at most; then it goes on with what there is, and says so.
-        vade_success_reward (`str` or `None`, *optional*, defaults to `None`):
-            Name of the reward function that decides success, as it appears in the logs. `None`: the only one, or the
-            only one whose name says so (accuracy, correct, answer, exact, match, solve, verify; not format, length,
-            ...). Where no name tells, rows are known by the spread of their total rewards.
-        vade_success_threshold (`float`, `str` or `None`, *optional*, defaults to `"auto"`):
-            A completion succeeds when that reward is at least this. `None` takes the reward as a fraction of a
-            success. `"spread"` counts no successes: a row is known by its spread, the share of pairs of a group's
-            completions whose rewards differ, and chosen by the largest drawn spread. `"auto"`: success, from halfway
-            between them on, where the rewards have two values; else `"spread"` (fractions for the other rules and
-            where `vade_information_gain` is set).
-        vade_success_bounds (`list` of two `float`, *optional*):
-            For fractions: the reward that is no success and the one that is a whole success. `None`: 0 and 1, or the
-            lowest and the highest reward of the first 10 generation batches where some lie outside.
-        vade_max_prompt_length (`int` or `None`, *optional*):
-            Rows whose prompt has more tokens than this, image tokens counted as the processor makes them, are dropped
-            from the training and evaluation sets before anything is trained, and the log says how many. The paper:
-            8192. `None`: no row is dropped.
-        vade_on_mismatch (`str`, *optional*, defaults to `"error"`):
-            What a resume does where the checkpoint's posterior is about another run. `"error"`: refuse it, naming both
-            sides. `"join"`: go on with the counts of the rows that both data sets have, by their identity (needs the
-            same success signal). `"reset"`: go on with the checkpoint's weights and start the posterior again, also
-            where the saved one is damaged or missing. The log says what was done.
-        vade_outage_guard (`bool`, *optional*, defaults to `True`):
-            When all verdicts of a generation batch turn against the posterior at once (a judge that is down answers 0
-            to everything), keep the counts of before, and put them back when the verdicts return.
-        vade_overwrite_output_dir (`bool`, *optional*, defaults to `False`):
-            Whether a run may replace the one that `output_dir` holds. If `True`, `train` first deletes the checkpoints
-            of that run, its trainer state and its `vade_` files, and the log names them. If `False`, it refuses such a
-            folder. A run that resumes from a checkpoint of the folder deletes nothing.
-        vade_posterior_hub_id (`str` or `None`, *optional*):
-            Data-set repository on the Hub, `"user/name"` or `"name"`, to which the posterior of every checkpoint is
-            published. The token is that of the login or of HF_TOKEN. `None`: it is not published.
+    "The paper" is VADE, arXiv 2511.18902. A generation batch is the rows that TRL generates for at once:
+    `generation_batch_size / num_generations` rows with `num_generations` completions each.
+
+    Args:
+        vade_preset: Chooses the values of `vade_information_gain`, `vade_signal_aware_decay` and `vade_cooldown` where
+            these are `None`. `"paper"` is the paper's rule: `"asymmetric"`, `False`, 0. `"frontier"` is
+            `"asymmetric"`, `True`, 0.2: it stops choosing rows that are never solved, and rests rows that were just
+            trained on. `"robust"` is `"symmetric"`, `True`, 0.2: try it where many rows cannot be learned.
+        vade_sampler: Chooses the rows of each generation batch. `"thompson"` draws a pass rate from each row's
+            posterior and takes the rows with the largest information gain (Algorithm 1 of the paper). `"greedy"` uses
+            the posterior mean instead of a draw (an ablation of the paper). `"uniform"` takes every row once an epoch.
+            It equals vanilla GRPO bit for bit, with five exceptions: vision placeholders cannot be sampled; a
+            transform of the data set runs once for each chosen row and not for each completion; an infinite reward is
+            refused; a resumed run continues inside its epoch even with `ignore_data_skip`; generation with vLLM is
+            corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` and `"greso"` are other published rules, see
+            `trl_vade.samplers.peers`; only `vade_sampler_kwargs` and, for `"sec"`, `vade_strata` set them.
+        vade_sampler_kwargs: Arguments for the constructor of `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` or
+            `"greso"`, as a dictionary, or as JSON on the command line: `{"decay": 0.5}`. `None` uses the rule's own
+            defaults.
+        vade_information_gain: How much a row with pass rate p is expected to teach. `"asymmetric"` is p(1-p)^2 (eq. 4
+            of the paper), largest at p = 1/3: it prefers hard rows to easy rows. `"symmetric"` is p(1-p), largest at
+            p = 1/2: it avoids impossible and mastered rows alike. `None` uses the preset's gain.
+        vade_signal_aware_decay: Whether a chosen row forgets by `vade_decay_sampled` only if its group had right and
+            wrong answers. Any other group has no gradient and trains nothing, so its row forgets by
+            `vade_decay_unsampled` and the evidence adds up. `None` uses the preset's value.
+        vade_cooldown: Share of an epoch, in [0, 1), for which a chosen row rests. The row is not chosen again for
+            `vade_cooldown` x rows / rows of a generation batch (rounded) generation batches. Raise it if the same rows
+            come back too often. 0 turns it off, as in the paper. `None` uses the preset's value.
+        vade_decay_sampled: Share of its earlier counts, in [0, 1], that a chosen row keeps in one generation batch
+            (lambda_1 of the paper's eq. 5). 1 forgets nothing, 0 forgets everything. The default is the paper's value.
+        vade_decay_unsampled: Share of its counts, in [0, 1], that any other row keeps in one generation batch
+            (lambda_2 of the paper's eq. 6). The default is the paper's value, a half-life of 693 generation batches.
+        vade_prior: The belief about a row without evidence. `"flat"` is Beta(1, 1), as in the paper. `"learned"` is a
+            Beta distribution fitted to the rows seen so far, within bounds: its predictions are sharper, and no gain
+            in score was measured.
+        vade_strata: Column of the training set with the task or source of each row. `vade_prior="learned"` then fits
+            one prior for each value, and `vade_sampler="sec"` uses the values as its arms. No other setting uses it.
+            `None` fits one prior for all rows.
+        vade_stratify_by: Column of the training set with the task, domain or source of each row, for `"thompson"` and
+            `"greedy"`. Each value gets its proportional share of every generation batch, filled with its best rows.
+            Set it if a domain must not starve. `None` takes the best rows of the whole training set.
+        vade_uniform_share: Share of each generation batch, in [0, 1], that is drawn uniformly from the rows that the
+            rule did not choose. 0 draws none.
+        vade_posterior_init: What the posterior starts with. `"prior"`: no evidence, at no cost. `"rollout"`:
+            `num_generations` rollouts of every row before the first update (Algorithm 1 of the paper, lines 1-4);
+            these rollouts are counted. Anything else names the posterior of another run, which costs no rollouts: a
+            repository on the Hub (`user/repo` or `user/repo@revision`), or a folder (a checkpoint, an output
+            directory, a copy of such a repository). Rows are matched by their `id`, or by their content without one.
+        vade_warm_start_discount: Share, in (0, 1], of the other run's counts that `vade_posterior_init` takes over.
+            Those counts describe another policy. The default is lambda_1, as if every row had been trained on once
+            since. Raise it for a posterior of the same policy.
+        vade_warm_start_min_match: Smallest share of rows, in [0, 1], that must match between the other run and this
+            data set, counted in the smaller of the two. Below it the warm start is refused. 0 accepts any share.
+        vade_dynamic_sampling: Whether to use DAPO's dynamic sampling (arXiv 2503.14476), with any sampler. Groups
+            without a gradient are dropped after scoring, and new rows refill the generation batch. Every rollout is
+            counted and observed. Schedules stay in optimiser steps.
+        vade_max_refills: Largest number of refills of one generation batch, from 1 to 1000. After these the batch is
+            trained on as it is, and a warning is logged. Used by `vade_dynamic_sampling`.
+        vade_success_reward: Name of the reward function that decides whether an answer is right, as it appears in the
+            logs. `None` uses the only reward function, or the only one whose name says so: the name contains accura,
+            correct, answer, exact, match, solve or verif, and no word of form such as format or length. If no name
+            tells, rows are chosen by the spread of their total rewards.
+        vade_success_threshold: Lowest reward that counts as a right answer. `None` takes the reward as a fraction of a
+            success. `"spread"` counts no successes: it describes a row by the share of pairs of completions whose
+            rewards differ, and chooses the largest drawn shares. `"auto"` takes the middle between the two values of
+            a reward with two values, and `"spread"` for any other reward. With another published rule, or where
+            `vade_information_gain` or `vade_success_bounds` is set, `"auto"` means `None`.
+        vade_success_bounds: Two numbers for rewards that are fractions of a success: the reward of no success and the
+            reward of a full success. `None` uses 0 and 1. If a reward of the first 10 generation batches lies outside,
+            `None` uses the lowest and the highest reward of these batches.
+        vade_max_prompt_length: Largest number of tokens of a prompt, image tokens included. Longer rows are dropped
+            from the training and evaluation sets before training, and the log says how many. The paper uses 8192.
+            `None` keeps all rows.
+        vade_on_mismatch: What a resume does if the checkpoint's posterior belongs to other rows or settings.
+            `"error"` refuses it and names both sides. `"join"` keeps the counts of the rows that both data sets have;
+            the success signal must be the same. `"reset"` keeps the checkpoint's weights and starts a new posterior,
+            also if the saved posterior is damaged or missing.
+        vade_outage_guard: Whether to restore the earlier counts after a reward outage, such as a judge that is down
+            and answers 0 to everything. The guard suspects an outage when almost all verdicts of a generation batch
+            contradict the posterior. Set it to `False` to trust every verdict.
+        vade_overwrite_output_dir: Whether a run may replace the run in `output_dir`. `True` makes `train` delete that
+            run's checkpoints, its trainer state and its `vade_` files first, and the log names them. `False` refuses
+            such a folder. A run that resumes from a checkpoint in the folder deletes nothing.
+        vade_posterior_hub_id: Data-set repository on the Hub, `user/name` or `name`, that receives the posterior of
+            every checkpoint. The token comes from the login or from `HF_TOKEN`. `None` uploads no posterior.
 
     Raises:
-        ConfigurationError: for a setting that cannot work, when the configuration is made.
+        ConfigurationError: A setting cannot work. Settings are checked when the configuration is made.
     """
 
-    vade_preset: str = described(
-        "frontier",
-        "What settings left open stand for: paper is the paper to the letter, frontier its gain without "
-        "its faults, robust the symmetric gain.",
-        PRESETS,
+    vade_preset: Literal["paper", "robust", "frontier"] = "frontier"
+    vade_sampler: Literal["thompson", "greedy", "uniform", "mopps", "bots", "sec", "difficulty_pools", "greso"] = (
+        "thompson"
     )
-    vade_sampler: str = described("thompson", "Who chooses the rows of a generation batch.", SAMPLERS)
-    vade_sampler_kwargs: dict[str, Any] | str | None = described(
-        None, "Arguments for the constructor of one of the other rules, as JSON (mopps: decay, ...)."
-    )
-    vade_information_gain: str | None = described(
-        None,
-        "Information gain: asymmetric is p(1-p)^2 (eq. 4), symmetric is p(1-p). Default: the preset's.",
-        INFORMATION_GAINS,
-    )
-    vade_signal_aware_decay: bool | None = described(
-        None, "lambda_1 only for a chosen row that had right and wrong answers. Default: the preset's."
-    )
-    vade_cooldown: float | None = described(
-        None, "Share of an epoch within which a row is not chosen again. Default: the preset's."
-    )
-    vade_decay_sampled: float = described(0.2, "lambda_1 (eq. 5): what a chosen row keeps of its earlier counts.")
-    vade_decay_unsampled: float = described(
-        0.999, "lambda_2 (eq. 6): what a row that was not chosen keeps of its counts."
-    )
-    vade_prior: str = described("flat", "Belief about a row without evidence: Beta(1,1), or fitted.", PRIORS)
-    vade_strata: str | None = described(None, "Column with each row's task: learned priors, and the arms of sec.")
-    vade_stratify_by: str | None = described(
-        None, "Column with each row's task: each of its values has its share of every generation batch."
-    )
-    vade_uniform_share: float = described(0.0, "Share of each generation batch that is chosen blindly.")
-    vade_posterior_init: str = described(
-        "prior",
-        "prior: Beta(1,1) for every row. rollout: one pass of rollouts over all rows first (Algorithm 1). "
-        "Else the posterior of another run: user/repo or user/repo@revision on the Hub, or a folder.",
-    )
-    vade_warm_start_discount: float = described(
-        0.2, "Share of the counts of another run's posterior that is taken over, in (0, 1]."
-    )
-    vade_warm_start_min_match: float = described(
-        0.5, "Another run's posterior is refused where a smaller share of its rows is found here."
-    )
-    vade_dynamic_sampling: bool = described(
-        False, "DAPO: drop groups without a gradient and refill the generation batch from the next draw."
-    )
-    vade_max_refills: int = described(
-        10, "Refills of one generation batch at most; then it goes on with what there is."
-    )
-    vade_success_reward: str | None = described(
-        None, "Name of the reward function that decides success; needed when there are several."
-    )
-    vade_success_threshold: float | str | None = described(
-        AUTO,
-        "Success is a reward of at least this. none: rewards are fractions of a success. spread: rows are known by "
-        "how often two rewards differ. auto: success where the rewards have two values, else spread.",
-    )
-    vade_success_bounds: list[float] | None = described(
-        None, "With vade_success_threshold none: the rewards that are no success and a whole one, e.g. 0 1."
-    )
-    vade_max_prompt_length: int | None = described(
-        None, "Rows with a longer prompt (tokens, those of its images included) are dropped first."
-    )
-    vade_on_mismatch: str = described(
-        "error",
-        "On resume from a posterior of other rows or settings: error refuses it, join takes the counts of "
-        "the rows that both have, reset starts the posterior again.",
-        ON_MISMATCH,
-    )
-    vade_outage_guard: bool = described(
-        True, "Keep the counts of before a reward outage, and put them back when it ends."
-    )
-    vade_overwrite_output_dir: bool = described(
-        False, "Delete the run that output_dir holds when this one starts. Else such a folder is refused."
-    )
-    vade_posterior_hub_id: str | None = described(
-        None, "Data-set repository on the Hub that every checkpoint's posterior is published to."
-    )
+    vade_sampler_kwargs: dict[str, Any] | str | None = None
+    vade_information_gain: Literal["asymmetric", "symmetric"] | None = None
+    vade_signal_aware_decay: bool | None = None
+    vade_cooldown: float | None = None
+    vade_decay_sampled: float = 0.2
+    vade_decay_unsampled: float = 0.999
+    vade_prior: Literal["flat", "learned"] = "flat"
+    vade_strata: str | None = None
+    vade_stratify_by: str | None = None
+    vade_uniform_share: float = 0.0
+    vade_posterior_init: str = "prior"
+    vade_warm_start_discount: float = 0.2
+    vade_warm_start_min_match: float = 0.5
+    vade_dynamic_sampling: bool = False
+    vade_max_refills: int = 10
+    vade_success_reward: str | None = None
+    vade_success_threshold: float | str | None = AUTO
+    vade_success_bounds: list[float] | None = None
+    vade_max_prompt_length: int | None = None
+    vade_on_mismatch: Literal["error", "join", "reset"] = "error"
+    vade_outage_guard: bool = True
+    vade_overwrite_output_dir: bool = False
+    vade_posterior_hub_id: str | None = None
 
     _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "vade_sampler_kwargs"]  # JSON on the command line
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A YAML recipe hands over a number or None, the command line a string (`--vade_success_threshold none`).
+        # A YAML recipe gives a number or None, the command line a string (`--vade_success_threshold none`).
         if isinstance(self.vade_success_threshold, str):
             self.vade_success_threshold = _threshold(self.vade_success_threshold)
         validate(self)
 
 
 def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
-    """Set those of VADE's fields that `args` lacks to their defaults, validate all, and return `args`.
+    """Set the VADE fields that `args` lacks to their defaults, check all settings again, and return `args`.
 
-    A field can have been set after the configuration was made. A plain `GRPOConfig` stays the object and class that
-    it is, as in the stock trainer: what the caller changes in it before training counts.
+    A plain `GRPOConfig` is changed in place and keeps its class, as in TRL: later changes by the caller count.
+
+    Raises:
+        ConfigurationError: A setting cannot work.
     """
     for name, default in VADE_DEFAULTS.items():
         setattr(args, name, getattr(args, name, default))
@@ -229,7 +178,7 @@ def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
 
 
 def _threshold(text: str) -> float | str | None:
-    """Read `--vade_success_threshold` from the command line."""
+    """Return the value of `--vade_success_threshold` as it came from the command line."""
     words = {"none": None, "null": None, AUTO: AUTO, SPREAD: SPREAD}
     if text.lower() in words:
         return words[text.lower()]
@@ -237,8 +186,8 @@ def _threshold(text: str) -> float | str | None:
         return float(text)
     except ValueError as error:
         raise ConfigurationError(
-            f"vade_success_threshold={abbreviated(text)} is no number. Set the reward from which an answer counts as "
-            "right (0.5 for rewards of 0 and 1), none for fractions of a success, spread, or auto."
+            f"vade_success_threshold={abbreviated(text)} is not a number. Set the lowest reward of a right answer "
+            "(0.5 for rewards of 0 and 1), none for fractions of a success, spread, or auto."
         ) from error
 
 

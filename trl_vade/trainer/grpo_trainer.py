@@ -1,16 +1,14 @@
-"""`VADEGRPOTrainer`: GRPO that chooses its prompts. Short overrides; each calls the parent, none repeats it."""
+"""`VADEGRPOTrainer`: GRPO that chooses its prompts. Each override is short and calls the parent's method."""
 
 import functools
 import inspect
 import textwrap
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
@@ -38,49 +36,49 @@ from .publishing.publishing_trainer import PublishingTrainer
 from .publishing.run_facts import RunFacts, live_run
 from .run_start import start_run
 from .selection_choice import make_selection
-
-
-class StepTimer(TrainerCallback):
-    """Adds the wall time of each optimiser step, from its first micro-batch to its update, to `seconds["step"]`."""
-
-    def __init__(self, seconds: Any):
-        self._seconds = seconds  # a function that returns the dictionary: a resume replaces the dictionary
-        self._start = 0.0
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._start = time.perf_counter()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._seconds()["step"] += time.perf_counter() - self._start
+from .step_timer import StepTimer
 
 
 class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
-    """
-    `trl.GRPOTrainer` whose prompts are chosen, on time, by a Thompson sampler over the pass rates of the training rows
-    (VADE, arXiv 2511.18902, Algorithm 1).
+    """`trl.GRPOTrainer` that chooses the prompts of each generation batch by their posterior pass rates.
 
-    Each call of `train` is a run of its own, with a new posterior, unless it resumes. If `train_dataset` was replaced
-    since the call before, the posterior keeps the counts of the rows that stayed.
+    It implements VADE (arXiv 2511.18902, Algorithm 1). The arguments are those of `GRPOTrainer`. `args` may be a
+    [`VADEGRPOConfig`], a plain `GRPOConfig` or None; missing VADE fields get their defaults.
 
-    The arguments are those of `GRPOTrainer`. `args` may be a [`VADEGRPOConfig`], a plain `GRPOConfig` or `None`; VADE's
-    defaults apply where its fields are missing.
+    Each call of `train` is a run of its own with a new posterior, unless it resumes. If `train_dataset` was replaced
+    since the last call, the posterior keeps the counts of the rows that stayed.
+
+    Overrides, each of which calls the parent's method (see also `ResumingTrainer` and `PublishingTrainer`):
+
+    * `__init__`: checks settings and data before a model is loaded, and corrects TRL's generation engines.
+    * `train`: resolves the checkpoint, protects another run in `output_dir`, and saves a last checkpoint on a signal.
+    * `_inner_training_loop`: gives each run its own rows and posterior. A trial of a search has set its seed by then.
+    * `_run_epoch`: stops a finished run that is resumed inside an epoch from taking one step more (transformers 5.23).
+    * `get_train_dataloader`, `_get_train_sampler`: the loader carries tickets in place of rows. Loaders read ahead, so
+      rows chosen there would be chosen before the batch before them is scored.
+    * `_prepare_inputs`: chooses and loads the rows in place of the tickets when a generation batch is due.
+    * `_generate_and_score_completions`: refills the batch with dynamic sampling, and checks vLLM's first
+      log-probabilities.
+    * `_generate`, `_generate_single_turn`: end a round of dynamic sampling, and reuse the completions of the rounds.
+    * `_tokenize_prompts`: tokenises each prompt once with vLLM, not once for each of its completions.
+    * `_calculate_rewards`: passes the gathered rewards of training batches to the sampler. Evaluations do not count.
+    * `create_model_card`: adds VADE's sections to TRL's card.
 
     Attributes:
-        selection (`OnTimeSelection` or `None`):
-            The sampler with its posterior (`trainer.selection.sampler.posterior`) and the running totals. `None` where
-            rows have no index or a fixed order (iterable data set, `shuffle_dataset=False`, split or dispatched
-            batches, a subclass with a sampler or loader of its own): only `vade_sampler="uniform"` accepts these, and is
-            then the stock trainer. Else the items of `get_train_dataloader()`, which a subclass's `_prepare_inputs`
-            receives, are numbers that stand in for rows.
+        selection: the sampler with its posterior (`trainer.selection.sampler.posterior`) and the running totals. None
+            for an iterable data set, a data set smaller than a generation batch, `shuffle_dataset=False`, split or
+            dispatched batches, or a subclass with its own sampler or loader. Only `vade_sampler="uniform"` accepts
+            these, and then behaves like `GRPOTrainer`. Otherwise `get_train_dataloader()` yields tickets, which a
+            subclass's `_prepare_inputs` receives.
 
     Raises:
         ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work. By
             `train`, for an `output_dir` that holds another run (see `vade_overwrite_output_dir`).
     """
 
-    _claimed: str | None = None  # the output directory, once this trainer has begun a run in it
-    _has_begun = False  # whether it has begun a run with its selection
-    _logprobs_compared = False  # those of the engine and its own, of the first batch
+    _claimed: str | None = None  # the output directory, once this trainer has started a run in it
+    _has_begun = False  # whether a run has used the selection
+    _logprobs_compared = False  # whether the first batch was compared
     _tag_names = ["trl", "grpo", "vade"]
     _name = "VADE"
     _paper = {
@@ -96,10 +94,10 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     }
 
     @saying_where_settings_go
-    @functools.wraps(GRPOTrainer.__init__)  # the signature is the parent's, whatever the installed TRL gives it
+    @functools.wraps(GRPOTrainer.__init__)  # the signature of the installed TRL
     def __init__(self, *positional: Any, **named: Any):
         signature = inspect.signature(GRPOTrainer.__init__)
-        # A class between this one and GRPOTrainer may take arguments of its own, and fewer of them by their places.
+        # A class between this one and GRPOTrainer may take other arguments, and fewer positional ones.
         others = {name: named.pop(name) for name in named.keys() - signature.parameters}
         arguments = signature.bind(self, *positional, **named).arguments
         del arguments["self"]
@@ -108,7 +106,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         self.publication = Publication(args)
         with engine_with_trainers_processor(self, args):
             super().__init__(**arguments, **others)
-        self._rows = self.train_dataset  # that the selection is of; the user may put another data set in its place
+        self._rows = self.train_dataset  # the rows of the selection; the user may replace `train_dataset`
         refuse_differing_weights(self)
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
@@ -124,25 +122,24 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     @saying_where_settings_go
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
+        """Train, after deleting another run in `output_dir` (with `vade_overwrite_output_dir`) or refusing it."""
         checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)
         if self._claimed != self.args.output_dir:
             claim_output_dir(self.args, checkpoint)
             self._claimed = self.args.output_dir
         if self.selection is not None and not is_adaptive(self.args):
-            self.args.ignore_data_skip = False  # skipped tickets cost nothing, and uniform keeps to the stock's epochs
+            self.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
         with self._last_checkpoint.watching(self.args), loading_ahead(self):
             return super().train(checkpoint, *positional, **named)
 
     @functools.wraps(GRPOTrainer._inner_training_loop)
     def _inner_training_loop(self, *positional: Any, **named: Any):
-        """Begin a run with its own rows and posterior; a trial of a hyperparameter search has set its seed by now."""
         call = inspect.signature(GRPOTrainer._inner_training_loop).bind(self, *positional, **named).arguments
         start_run(self, resumed=call.get("resume_from_checkpoint") is not None, trial=call.get("trial"))
         return super()._inner_training_loop(*positional, **named)
 
     @functools.wraps(GRPOTrainer._run_epoch)
     def _run_epoch(self, *positional: Any, **named: Any):
-        """Leave a finished run as it is: resumed inside an epoch, it would take a step more (transformers 5.23)."""
         finished = self.state.global_step >= self.state.max_steps
         self.control.should_training_stop |= finished  # a callback may have asked for it
         if not finished:
@@ -151,24 +148,22 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
             super()._run_epoch(*positional, **named)
 
     def get_train_dataloader(self):
-        """The stock loader over tickets: same length, same repeats, nothing decoded and nothing chosen ahead."""
+        """Return TRL's data loader over tickets: same length and repeats, and no row is chosen or decoded ahead."""
         if self.selection is None:
             return super().get_train_dataloader()
         with of_tickets(self):
             loader = super().get_train_dataloader()
         if is_adaptive(self.args):
-            # Each epoch a loader takes a seed for its workers from torch's global generator. With `ignore_data_skip` a
-            # resumed run has its epochs elsewhere, and would sample other completions. (uniform stays as stock.)
+            # Each epoch, a loader draws a seed for its workers from torch's global generator. With `ignore_data_skip`
+            # a resumed run starts its epochs elsewhere, and would sample other completions. uniform stays like TRL.
             loader.base_dataloader.generator = torch.Generator().manual_seed(self.args.seed)
         return loader
 
     def _get_train_sampler(self, dataset=None):
-        """The stock sampler, or as many tickets where they stand for the rows."""
         stock = super()._get_train_sampler(dataset)
         return TicketSampler(stock) if isinstance(stock.data_source, TicketDataset) else stock
 
     def _prepare_inputs(self, generation_batch):
-        """When a generation batch is due, choose and load its rows in place of the tickets."""
         if self.selection is None or not self.model.training or not self._generation_is_due():
             return super()._prepare_inputs(generation_batch)
         if self.args.vade_posterior_init != "prior" and self.selection.sampler.posterior.step == 0:
@@ -181,7 +176,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
 
     @contextmanager
     def _generating(self) -> Iterator[None]:
-        """Time a generation batch, and keep its images out of the completions table where some process has none."""
+        """Time a generation batch. Leave its images out of the completions table if some process has none."""
         self.log_multimodal = self.args.log_multimodal and self.selection.loader.images_on_all_processes
         try:
             with self.selection.feedback.timed("generation"):
@@ -190,11 +185,10 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
             self.log_multimodal = self.args.log_multimodal
 
     def _generation_is_due(self) -> bool:
-        """The parent's own condition for generating in this micro-batch (TRL 1.16, `GRPOTrainer._prepare_inputs`)."""
+        """Return whether TRL generates in this micro-batch (TRL 1.16, `GRPOTrainer._prepare_inputs`)."""
         return self._step % generate_every(self) == 0 or self._buffered_inputs is None
 
     def _generate_and_score_completions(self, inputs):
-        """With dynamic sampling refill a training batch first; see `dynamic_sampling`. Compare the first one."""
         prepare, training = super()._generate_and_score_completions, self.model.training
         if self._refill is None or not training or self.selection.in_flight.initialising:
             batch = prepare(inputs)
@@ -206,27 +200,23 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         return batch
 
     def _generate(self, prompts):
-        """Hand a row without an image on as an empty list; see `corrections.without_missing_images`."""
         *output, images, tool_images = super()._generate(prompts)
         if self._refill is not None and self._refill.in_round:
             self._refill.finish_round(prompts, output)
         return (*output, without_missing_images(images), tool_images)
 
     def _tokenize_prompts(self, prompts):
-        """With vLLM, tokenise a prompt once and not once for each of its completions."""
         tokenize = super()._tokenize_prompts
         plain = self.use_vllm and not self.tools and self.environment_factories is None
         return tokenize_once(prompts, tokenize) if plain else tokenize(prompts)
 
     @functools.wraps(GRPOTrainer._generate_single_turn)
     def _generate_single_turn(self, *positional: Any, **named: Any):
-        """Generate, unless it was done in the rounds of a batch that is now put together."""
         if self._refill is not None and self._refill.replay:
             return self._refill.replay.completions()
         return super()._generate_single_turn(*positional, **named)
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """Feed the gathered rewards of a training batch to the sampler; evaluation never touches the posterior."""
         if self._refill is not None and self._refill.replay:
             return self._refill.replay.rewards_of(completion_ids_list)
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
@@ -241,7 +231,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         return rewards
 
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):
-        """TRL's card, and what VADE has to say."""
+        """Write TRL's model card with VADE's sections into the output directory, on the main process."""
         super().create_model_card(model_name, dataset_name, tags)
         if self.is_world_process_zero():
             write_model_card(
@@ -249,5 +239,5 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
                 lambda: (RunFacts.of(self, dataset_name), live_run(self)),
                 posterior_repo=self.publication.posterior_repo,
                 revision=self.publication.revision,
-                draw=self.hub_model_id is not None,  # a second: not for nobody
+                draw=self.hub_model_id is not None,  # drawing takes a second
             )

@@ -1,6 +1,6 @@
-"""What the posterior knows before the first update: rollouts of every row, or what another run has learned.
+"""The posterior before the first update: rollouts of every row, or the counts of another run.
 
-Algorithm 1, lines 1-4 (`vade_posterior_init="rollout"`), or `warm_start`.
+Source: arXiv 2511.18902, Algorithm 1, lines 1-4, for `vade_posterior_init="rollout"`.
 """
 
 from collections import defaultdict
@@ -26,25 +26,26 @@ from .presets import setting, warm_start_source
 logger = get_logger(__name__)
 
 VISIBLE = ("prompt", "image", "images")
-"""The columns that TRL 1.16 leaves with `remove_unused_columns`: the keys of the rows are then made of these."""
+"""The columns that `remove_unused_columns` leaves in TRL 1.16. Row keys are then made from these."""
 
 
 def read_warm_start(args: GRPOConfig, dataset: Any, *, success_reward: str | None = None) -> WarmStart | None:
-    """Read what `vade_posterior_init` names, before a model is loaded. All processes must take part.
+    """Read the posterior that `vade_posterior_init` names, before a model is loaded. All processes must take part.
 
-    The main process reads, and all have what it read: a branch on the Hub may move meanwhile.
-
-    None where it names no source, and where this run may be about to resume (`resume_from_checkpoint` is set, or the
-    output directory has a checkpoint): a resume has its posterior from there and must not need the source, which
-    may be gone. `warm_start_of` reads it then, should the run begin anew after all.
+    The main process reads and broadcasts, because a branch on the Hub may move between two reads.
 
     Args:
-        args: with VADE's fields.
-        dataset: N rows, the training set.
-        success_reward: the name of the reward function that means success, where `args` leave it open.
+        args: settings with VADE's fields.
+        dataset: the training set.
+        success_reward: name of the reward function that decides success, where `args` leave it open.
+
+    Returns:
+        The evidence. None if `vade_posterior_init` names no source, or if this run may resume: with
+        `resume_from_checkpoint`, or with a checkpoint in the output directory. A resume has its own posterior, and the
+        source may be gone. If the run starts anew after all, `warm_start_of` reads the source later.
 
     Raises:
-        SnapshotError: on all processes: there is no posterior, it is damaged, or too few of its rows are here.
+        SnapshotError: on all processes: the source has no posterior, it is damaged, or too few of its rows match.
         HubError: on all processes: the Hub refused, or could not be reached.
     """
     if warm_start_source(args) is None or not isinstance(dataset, Dataset):  # a stream is refused elsewhere
@@ -57,7 +58,7 @@ def read_warm_start(args: GRPOConfig, dataset: Any, *, success_reward: str | Non
 
 
 def warm_start_of(trainer: Any) -> WarmStart:
-    """The evidence that `trainer` begins with, read now where `read_warm_start` did not. Errors are the same."""
+    """Return the evidence that `trainer` starts with. Read it now if `read_warm_start` did not; same errors."""
     early: WarmStart | None = trainer._warm_start
     if early is not None:
         return early
@@ -67,9 +68,9 @@ def warm_start_of(trainer: Any) -> WarmStart:
 
 
 def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
-    """Return the facts of what the posterior begins with; without a warm start the discount is None.
+    """Return the initial posterior and its discount as JSON values. The discount is None without a warm start.
 
-    The name of a folder of this machine is nobody else's business, and tells them nothing.
+    These facts are published, so the name of a local folder is left out.
     """
     source = warm_start_source(args)
     if source is None:
@@ -84,7 +85,7 @@ def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
 def _read(
     args: GRPOConfig, dataset: Dataset, keys: Callable[[], NDArray[np.int64]], success_reward: str | None
 ) -> tuple[WarmStart, list[str]]:
-    """The evidence, and what is to be said of it: first what it is, then what makes it doubtful."""
+    """Return the evidence and the messages about it: first its summary, then the doubts."""
     from trl_vade.hub.posteriors.source import load_posterior  # the Hub's client
 
     source = warm_start_source(args)
@@ -107,12 +108,12 @@ def _reported(read: tuple[WarmStart, list[str]] | None) -> Any:
         return None
     warm, messages = read
     for message in messages:
-        logger.warning(message)  # at a level that is shown by default
+        logger.warning(message)  # a level that is shown by default
     return warm
 
 
 def _keys(args: GRPOConfig, dataset: Dataset) -> NDArray[np.int64]:
-    """The keys that the selection will know the rows by."""
+    """Return the keys of the rows, (N,), as the selection will make them."""
     if args.remove_unused_columns:
         dataset = dataset.select_columns([name for name in VISIBLE if name in dataset.column_names])
     return sample_keys(dataset)[0]
@@ -125,17 +126,17 @@ def _may_resume(args: GRPOConfig) -> bool:
 
 
 def initialise_posterior(trainer: Any) -> None:
-    """Do what `vade_posterior_init` says, other than "prior"; no update, no metrics of a step."""
+    """Fill the posterior of `trainer` as `vade_posterior_init` says. Updates no weights and logs no metrics."""
     if warm_start_source(trainer.args) is None:
         _roll_out_every_row(trainer)
     else:
         warm = warm_start_of(trainer)
         trainer.selection.feedback.warm_start(warm.outcomes, warm.source)
-        trainer._warm_start = None  # as large as the data set
+        trainer._warm_start = None  # frees memory: it is as large as the data set
 
 
 def _roll_out_every_row(trainer: Any) -> None:
-    """Score `num_generations` rollouts of every row."""
+    """Generate and score `num_generations` rollouts of every row."""
     metrics, trainer._metrics["train"] = trainer._metrics["train"], defaultdict(list)
     num_batches = -(-len(trainer.train_dataset) // trainer.selection.num_groups)
     batches = tqdm(

@@ -1,7 +1,7 @@
-"""When the images of the next generation batch are decoded: while the steps of this one run.
+"""The data loader of tickets, and the decoding of the next generation batch while the present one trains.
 
-The next choice is a pure function of the sampler once this batch is observed, so it is known from then on; with
-dynamic sampling, once the last refill is scored.
+The next choice depends only on the sampler. It is known as soon as the present batch is observed; with dynamic
+sampling, as soon as the last refill is scored.
 """
 
 import copy
@@ -16,10 +16,13 @@ from .presets import is_adaptive
 
 
 class TicketDataset(torch.utils.data.Dataset):
-    """Stands in for `num_rows` training rows in the loader: item i is the number i, which nobody reads.
+    """Data set of tickets in place of the training rows: item i is the number i, and is never used.
 
-    Look-ahead, loader workers, skipped batches on resume and epochs then cost nothing and choose nothing, while TRL
-    and the Trainer keep their own arithmetic of lengths and steps.
+    The loader may then read ahead, run workers, skip batches on resume and start epochs at no cost, and chooses
+    nothing. TRL and the Trainer keep their own arithmetic of lengths and steps.
+
+    Args:
+        num_rows: rows of the training set.
     """
 
     def __init__(self, num_rows: int):
@@ -33,7 +36,7 @@ class TicketDataset(torch.utils.data.Dataset):
 
 
 class TicketSampler(torch.utils.data.Sampler[int]):
-    """As many tickets as `stock` gives, one and the same: TRL's would list the numbers of all rows each epoch.
+    """Sampler that repeats ticket 0, as often as `stock` yields. TRL's sampler would list all rows in each epoch.
 
     Args:
         stock: the `RepeatSampler` (TRL 1.16) of a `TicketDataset`.
@@ -51,11 +54,11 @@ class TicketSampler(torch.utils.data.Sampler[int]):
 
 @contextmanager
 def of_tickets(trainer: Any) -> Iterator[None]:
-    """In the block the trainer makes a loader of tickets, and without workers.
+    """Replace the trainer's rows by tickets within the block, and set the loader's workers to 0.
 
-    They would have nothing to do, and one that a signal ends (Slurm's, to all processes) would end the run by torch's
-    error, before its last checkpoint. Only uniform keeps persistent ones: with them torch takes a seed from its global
-    generator once, and not each epoch, so stock TRL samples other completions.
+    Workers would have nothing to do. A worker that a signal ends (Slurm signals all processes) would also end the run
+    with torch's error, before its last checkpoint. Only uniform keeps persistent workers: with these, torch draws a
+    seed from its global generator once and not in each epoch, so TRL samples other completions.
     """
     rows, args = trainer.train_dataset, trainer.args
     trainer.train_dataset, trainer.args = TicketDataset(len(rows)), copy.copy(args)
@@ -69,12 +72,12 @@ def of_tickets(trainer: Any) -> Iterator[None]:
 
 
 def generate_every(trainer: Any) -> int:
-    """Micro-batches that a generation batch is used for (TRL 1.16, `GRPOTrainer._prepare_inputs`)."""
+    """Return the micro-batches from one generation batch to the next (TRL 1.16, `GRPOTrainer._prepare_inputs`)."""
     return trainer.args.steps_per_generation * trainer.num_iterations
 
 
 def load_ahead(trainer: Any) -> None:
-    """Begin with the generation batch after the one that was just made, unless the run ends before it."""
+    """Start decoding the rows of the next generation batch, unless the run ends before it."""
     micro_batches = trainer.state.max_steps * trainer.args.gradient_accumulation_steps
     if trainer._step + generate_every(trainer) < micro_batches:
         trainer.selection.prefetch()
@@ -82,7 +85,7 @@ def load_ahead(trainer: Any) -> None:
 
 @contextmanager
 def loading_ahead(trainer: Any) -> Iterator[None]:
-    """However the block ends, nothing is decoded any more: a callback may have stopped the run, or an error."""
+    """Stop decoding ahead when the block ends, also if a callback or an error ended the run early."""
     try:
         yield
     finally:

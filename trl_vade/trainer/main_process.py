@@ -1,4 +1,4 @@
-"""What only the main process does, and all processes must hear of: its result, its error, its end."""
+"""Work of the main process whose result, error or end all processes must know."""
 
 import time
 from collections.abc import Callable
@@ -8,14 +8,16 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
 POLL_SECONDS = {True: 0.02, False: 1.0}
-"""Between two looks; whether there is only one process."""
+"""Seconds between two polls, by whether there is only one process."""
 
 
 def on_main_process(compute: Callable[[], Any]) -> Any:
-    """Return on all processes what `compute` returns on the main one, or raise there what it raises.
+    """Run `compute` on the main process, and return its result or raise its error on all processes.
 
-    Without this the others would go on into a collective that the main process never comes to. What it returns or
-    raises is pickled between the processes of one run, and so must be such as can be.
+    Without this, an error on the main process would leave the others waiting in a collective.
+
+    Args:
+        compute: its result and its errors must be picklable.
     """
     state = PartialState()
     result, error = None, None
@@ -34,10 +36,10 @@ def on_main_process(compute: Callable[[], Any]) -> Any:
 
 
 def wait_for_main_process(done: Callable[[], bool]) -> None:
-    """Return when `done` is true on the main process.
+    """Wait on all processes until `done` returns True on the main process.
 
-    The other processes ask every second: one collective that takes as long as an upload does would run into the time
-    limit of the process group (10 minutes with NCCL, 30 with gloo).
+    The processes poll every second. A single collective that lasts as long as an upload would exceed the time limit of
+    the process group (10 minutes with NCCL, 30 with gloo).
     """
     while not on_main_process(done):
         time.sleep(POLL_SECONDS[PartialState().num_processes == 1])

@@ -1,4 +1,4 @@
-"""Rows whose prompt is longer than training has room for, left out before anything is trained."""
+"""Rows with a longer prompt than `vade_max_prompt_length`, dropped before training."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,19 +17,19 @@ logger = get_logger(__name__)
 
 
 def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
-    """Leave rows of more than `args.vade_max_prompt_length` prompt tokens out of the data sets, and say how many.
+    """Drop rows with more than `args.vade_max_prompt_length` prompt tokens from the data sets, and log how many.
 
-    TRL 1.16 cuts no prompt: such a row would end the run at the step that comes to it. Each node's main process counts
-    first and the others read its cache. Rows that live in memory have none (see `row_values`): there the others
-    count after it, and every start counts again.
+    TRL 1.16 truncates no prompt, so such a row may end the run at the step that reaches it. The main process of each
+    node counts first, and the others read its cache. Rows in memory have no cache (see `row_values`): every process
+    then counts them, at every start.
 
     Args:
-        arguments: of the trainer, changed in place: `train_dataset`, `eval_dataset`, and `processing_class`, which is
-            loaded here where TRL would load it.
-        args: with VADE's fields. With `vade_max_prompt_length=None` nothing is done.
+        arguments: the trainer's arguments, changed in place: `train_dataset`, `eval_dataset`, and `processing_class`,
+            which is loaded here if it is missing.
+        args: settings with VADE's fields. With `vade_max_prompt_length=None` nothing is done.
 
     Raises:
-        ConfigurationError: a set whose prompts are all too long, or cannot be counted before training.
+        ConfigurationError: all prompts of a data set are too long, or they cannot be counted before training.
         ImageDecodeError: an image of a row cannot be read.
     """
     if args.vade_max_prompt_length is None:
@@ -51,22 +51,22 @@ def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
 def _refuse_uncountable(name: str, arguments: Mapping[str, Any]) -> None:
     reason = None
     if arguments.get("environment_factory") is not None:
-        reason = "an environment, whose `reset` writes a part of each prompt when the row is due"
+        reason = "an environment, whose `reset` writes a part of each prompt during training"
     rows = arguments.get(name)
     for part in rows.values() if isinstance(rows, Mapping) else [] if rows is None else [rows]:
         if not isinstance(part, Dataset):
-            reason = f"{name} being {type(part).__name__}, whose rows are not known before they are due"
+            reason = f"{name} of type {type(part).__name__}, whose rows are known only during training"
         elif part.format["type"] is None and "prompt" not in part.column_names:
-            reason = f"{name} having no column 'prompt' (it has {part.column_names})"
+            reason = f"{name} without a column 'prompt' (it has {part.column_names})"
     if reason:
         raise ConfigurationError(
-            f"vade_max_prompt_length does not go with {reason}: the tokens of all prompts are counted before "
+            f"vade_max_prompt_length does not work with {reason}. The tokens of all prompts are counted before "
             "training. Load the rows without streaming (datasets.Dataset), or set vade_max_prompt_length=None."
         )
 
 
 def _load_processing_class(model: Any, args: GRPOConfig) -> Any:
-    """As TRL 1.16 does where it is given none."""
+    """Return the processor or tokenizer that TRL 1.16 would load by itself."""
     by_name = isinstance(model, str)
     return AutoProcessor.from_pretrained(
         model if by_name else get_config_model_id(model.config),
@@ -78,7 +78,7 @@ def _load_processing_class(model: Any, args: GRPOConfig) -> Any:
 
 
 def _shorter(rows: Dataset, counter: PromptCounter, args: GRPOConfig, name: str) -> Dataset:
-    """`rows` without those whose prompt is too long."""
+    """Return `rows` without those whose prompt is too long."""
     lengths, most = prompt_lengths(rows, counter), args.vade_max_prompt_length
     kept = np.flatnonzero(lengths <= most)
     if len(kept) == len(rows):
@@ -88,12 +88,12 @@ def _shorter(rows: Dataset, counter: PromptCounter, args: GRPOConfig, name: str)
         return rows
     if not len(kept):
         raise ConfigurationError(
-            f"vade_max_prompt_length={most} and all {len(rows)} prompts of {name} are longer, images included: the "
-            f"shortest has {lengths.min()} tokens. Set it to the longest prompt that training has room for, lower the "
+            f"vade_max_prompt_length={most}, but all {len(rows)} prompts of {name} are longer, images included: the "
+            f"shortest has {lengths.min()} tokens. Set it to the longest prompt that fits into memory, lower the "
             "image processor's size (max_pixels), or set None to keep every row."
         )
     logger.warning(
-        f"{name}: {len(rows) - len(kept)} of {len(rows)} rows are left out, since their prompts have more than "
-        f"vade_max_prompt_length={most} tokens, images included; the longest has {lengths.max()}."
+        f"{name}: {len(rows) - len(kept)} of {len(rows)} rows are dropped, because their prompts have more than "
+        f"vade_max_prompt_length={most} tokens, images included. The longest has {lengths.max()}."
     )
     return rows.select(kept)

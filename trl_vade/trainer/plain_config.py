@@ -1,4 +1,4 @@
-"""Errors for a user whose configuration has no place for VADE's settings."""
+"""Errors for a trainer whose configuration is a plain `GRPOConfig`, which has no `vade_` fields."""
 
 import functools
 from collections.abc import Callable
@@ -8,9 +8,9 @@ from trl_vade.errors import VADEError
 
 
 def saying_where_settings_go(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `method` of the trainer, whose errors say that a setting of VADE is a field of `VADEGRPOConfig`.
+    """Wrap a method of the trainer: its errors about a `vade_` setting name the configuration that has the field.
 
-    They say so where they name one and the trainer was given another configuration, which refuses the setting.
+    The sentence is added only if the trainer was given another configuration than a `VADEGRPOConfig`.
     """
 
     @functools.wraps(method)
@@ -21,9 +21,7 @@ def saying_where_settings_go(method: Callable[..., Any]) -> Callable[..., Any]:
             args = self.args if hasattr(self, "args") else named.get("args", (*positional, None, None, None)[2])
             if "vade_" in str(error) and "vade_sampler" not in getattr(args, "__dataclass_fields__", {}):
                 given = "no configuration" if args is None else f"a {type(args).__name__}"
-                place = (
-                    f"The trainer has {given}: vade_ settings are those of VADEGRPOConfig (trl_vade), so give it one."
-                )
+                place = f"The trainer has {given}. Pass a VADEGRPOConfig (trl_vade): it has the vade_ settings."
                 error.args = (f"{error} {place}", *error.args[1:])
             raise
 

@@ -1,4 +1,4 @@
-"""The choices that VADE's settings offer, and the presets that stand in where a setting is left open."""
+"""The presets, and readers of VADE's settings that take the preset's value where a setting is None."""
 
 import os
 from typing import Any
@@ -12,13 +12,15 @@ PRESETS: dict[str, dict[str, Any]] = {
     "robust": {"information_gain": "symmetric", "signal_aware_decay": True, "cooldown": 0.2},
     "frontier": {"information_gain": "asymmetric", "signal_aware_decay": True, "cooldown": 0.2},
 }
-"""What `vade_<name>` is where it is None. "paper" is arXiv 2511.18902 to the letter, for others see `grpo_config`."""
+"""By preset, the value of each setting `vade_<name>` that is None. `VADEGRPOConfig` describes the presets."""
 
 
 def setting(args: Any, name: str) -> Any:
-    """The setting `vade_<name>`, from the preset where it is left open.
+    """Return the setting `vade_<name>` of `args`, or the preset's value where it is None.
 
-    `args` may be a plain `GRPOConfig` that went through `grpo_config.with_vade_defaults`.
+    Args:
+        args: a `VADEGRPOConfig`, or a `GRPOConfig` that went through `grpo_config.with_vade_defaults`.
+        name: the field's name without `vade_`.
     """
     value = getattr(args, f"vade_{name}")
     if value is None and name != "preset":
@@ -27,16 +29,16 @@ def setting(args: Any, name: str) -> Any:
 
 
 def warm_start_source(args: Any) -> str | None:
-    """The Hub id or the folder that `vade_posterior_init` names, or None where it is one of `POSTERIOR_INITS`."""
+    """Return the Hub id or folder in `vade_posterior_init`, or None if it is one of `POSTERIOR_INITS`."""
     value = setting(args, "posterior_init")
     return None if value in POSTERIOR_INITS else value
 
 
 def may_be_source(value: str) -> bool:
-    """Whether `value` can name a posterior: a Hub id "user/repo", with or without "@revision", or something here."""
+    """Return whether `value` can name a posterior: "user/repo", "user/repo@revision", or an existing path."""
     return "/" in value or os.path.exists(value)
 
 
 def is_adaptive(args: Any) -> bool:
-    """Whether the sampler chooses rows by what it knows of them, as opposed to taking turns."""
+    """Return whether the sampler chooses rows by their posterior. Only `"uniform"` does not."""
     return bool(args.vade_sampler != "uniform")

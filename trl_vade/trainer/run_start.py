@@ -1,4 +1,4 @@
-"""What each `train()` begins with: the rows that the trainer has by then, and a posterior that is about this run."""
+"""The start of each `train()`: the posterior of the new run, and a data set that may have been replaced."""
 
 from typing import Any
 
@@ -19,19 +19,19 @@ logger = get_logger(__name__)
 
 
 def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
-    """Give `trainer` the selection of the run that begins, and say what there is to say of its rows.
+    """Set `trainer.selection` for the run that begins, and log notices about its rows.
 
-    The first run has the selection that the trainer was made with. A further one begins anew, as in stock, and so does
-    each trial of a hyperparameter search, which may have set another seed. Where `train_dataset` was replaced, the
+    The first run uses the selection that the trainer was made with. A later run starts a new one, as in TRL. So does
+    each trial of a hyperparameter search, which may have set another seed. If `train_dataset` was replaced, the
     posterior keeps the counts of the rows that stayed.
 
     Args:
-        trainer: with `_rows`, the data set of its selection, and `_has_begun`, whether a run began with that.
-        resumed: whether the run goes on from a checkpoint, which then has the counts.
-        trial: of a hyperparameter search, or None.
+        trainer: its `_rows` is the data set of its selection. `_has_begun` tells whether a run used that.
+        resumed: whether the run continues from a checkpoint, which then has the counts.
+        trial: the trial of a hyperparameter search, or None.
 
     Raises:
-        ConfigurationError: the rows that were put in place cannot be chosen from.
+        ConfigurationError: the sampler cannot choose from the new rows.
     """
     earlier, replaced = trainer.selection, trainer.train_dataset is not trainer._rows
     if replaced:
@@ -51,7 +51,7 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
 
 
 def _look_at_rows(trainer: Any) -> None:
-    """Refuse or shorten a data set that was put in place, as the constructor does with the first one."""
+    """Check the new `train_dataset` and drop overlong rows, as the constructor does with the first one."""
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
     refuse_unnumbered(trainer.args, given)
@@ -59,22 +59,22 @@ def _look_at_rows(trainer: Any) -> None:
     rows = given["train_dataset"]
     if trainer.selection is not None and not selects_on_time(trainer.args, rows):
         raise ConfigurationError(
-            f"train_dataset was replaced by {type(rows).__name__} with which vade_sampler='uniform' is the stock "
-            "trainer and keeps no posterior, and this trainer keeps one. Put a datasets.Dataset of at least a "
-            "generation batch in place, or make another VADEGRPOTrainer for it."
+            f"train_dataset was replaced by {type(rows).__name__}, for which vade_sampler='uniform' keeps no "
+            "posterior, but this trainer has one. Set a datasets.Dataset with at least the rows of one generation "
+            "batch, or make another VADEGRPOTrainer for the new data."
         )
     trainer.train_dataset = trainer._rows = rows
-    trainer._warm_start = None  # it is about the rows of before
+    trainer._warm_start = None  # it belongs to the earlier rows
 
 
 def _keep_counts(trainer: Any, earlier: OnTimeSelection) -> None:
-    """Begin with the counts that `earlier` has of the rows that are still there, and say of how many."""
+    """Start with the counts that `earlier` has for the rows that stayed, and log their number."""
     state = earlier.sampler.state_dict()
     scored = state["posterior"]["sample_index"]
     if not len(scored):
         begin_anew(trainer, make_selection(trainer))
         return
-    state.pop("epoch", None)  # uniform begins at the first permutation, as in stock
+    state.pop("epoch", None)  # uniform starts at its first permutation, as TRL does
     about = {**earlier.feedback.signal.facts, "run": earlier.feedback.state_dict()}
     snapshot = Snapshot(state, about, "", earlier.sample_keys[0][scored])
     try:
@@ -83,6 +83,6 @@ def _keep_counts(trainer: Any, earlier: OnTimeSelection) -> None:
         number = 0
         begin_anew(trainer, make_selection(trainer))
     logger.warning(
-        f"train_dataset was replaced: the posterior keeps the counts of {number} of the {len(scored)} rows that were "
-        f"scored; the other {len(trainer._rows) - number} of the {len(trainer._rows)} rows start from the prior."
+        f"train_dataset was replaced. The posterior keeps the counts of {number} of the {len(scored)} scored rows. "
+        f"The other {len(trainer._rows) - number} of the {len(trainer._rows)} rows start from the prior."
     )

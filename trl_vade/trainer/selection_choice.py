@@ -1,4 +1,4 @@
-"""The sampler, the signal that it learns from and the selection that a trainer's settings ask for."""
+"""Factories: the sampler, the reward signal and the selection for a trainer's settings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,10 +29,10 @@ def make_sampler(
     strata: list[Any] | None = None,
     stratify: list[Any] | None = None,
 ) -> PosteriorSampler:
-    """Return a fresh sampler.
+    """Return a new sampler.
 
     Args:
-        args: with VADE's fields, validated.
+        args: validated settings with VADE's fields.
         num_samples: N, rows of the training set.
         num_groups: K, rows of a generation batch.
         strata: (N,) labels, the column `vade_strata`.
@@ -75,11 +75,16 @@ def cooldown_steps(share: float, num_samples: int, num_groups: int) -> int:
 
 
 def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], Any] = logger.warning) -> RewardSignal:
-    """Return what makes outcomes of the rewards; log the choice where several rewards leave it open.
+    """Return the signal that turns rewards into outcomes, and log which of several rewards decides success.
+
+    Args:
+        args: validated settings with VADE's fields.
+        reward_names: the names of the F reward functions, in TRL's order.
+        say: called with each later message for the user.
 
     Raises:
-        ConfigurationError: the declared name is none of the rewards, or the settings need a success and no name tells
-            which reward says it.
+        ConfigurationError: `vade_success_reward` names no reward function or several, or the settings need a success
+            and no name tells which reward decides it.
     """
     name, threshold = success_name(reward_names, args.vade_success_reward), args.vade_success_threshold
     of_pass_rates = {f"vade_{each}": getattr(args, f"vade_{each}") for each in ("information_gain", "success_bounds")}
@@ -90,26 +95,28 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
         of_pass_rates["vade_success_threshold"] = threshold
     if of_pass_rates and (name is None or threshold == SPREAD):
         raise ConfigurationError(
-            f"{abbreviated(of_pass_rates)} is about successes, and rows would be known by the spread of their "
-            f"rewards: vade_success_threshold={threshold!r}, vade_success_reward={args.vade_success_reward!r}, and "
-            f"reward functions {', '.join(reward_names)}. Set vade_success_reward to the name of the function that "
-            "says whether the answer is right, and vade_success_threshold to 'auto' or a number."
+            f"{abbreviated(of_pass_rates)} needs successes, but rows would be chosen by the spread of their rewards: "
+            f"vade_success_threshold={threshold!r}, vade_success_reward={args.vade_success_reward!r}, reward "
+            f"functions {', '.join(reward_names)}. Set vade_success_reward to the name of the function that decides "
+            "whether an answer is right, and vade_success_threshold to 'auto' or a number."
         )
     if threshold == AUTO and of_pass_rates:
-        threshold = None  # fractions: for rewards of two values the same successes
+        threshold = None  # fractions; with rewards of two values these are the same successes
     if args.vade_success_reward is None and len(reward_names) > 1:
-        chosen = f"the reward of {name!r} says success: its name tells so"
+        chosen = f"{name!r} decides success, by its name"
         if name is None:
-            chosen = "rows are chosen by the spread of their total rewards, since no name alone tells success"
-        logger.warning_once(f"Of {', '.join(reward_names)}, {chosen}. Set vade_success_reward to choose otherwise.")
+            chosen = "no single name means success, so rows are chosen by the spread of their total rewards"
+        logger.warning_once(
+            f"Of the rewards {', '.join(reward_names)}: {chosen}. Set vade_success_reward to change this."
+        )
     return RewardSignal(name, reward_names, threshold=threshold, bounds=args.vade_success_bounds, say=say)
 
 
 def make_selection(trainer: Any) -> OnTimeSelection:
-    """Return a fresh selection over the training rows that `trainer` has now."""
+    """Return a new selection over the present training rows of `trainer`."""
     args, rows, accelerator = trainer.args, trainer.train_dataset, trainer.accelerator
     num_groups = args.generation_batch_size // args.num_generations
-    plain = rows.with_format(None)  # labels, whatever format the rows are handed out in
+    plain = rows.with_format(None)  # plain labels, whatever the format of the rows
     strata, stratify = (name and plain[name][:] for name in (args.vade_strata, args.vade_stratify_by))
     feedback = Feedback(
         make_sampler(args, len(rows), num_groups=num_groups, strata=strata, stratify=stratify),
@@ -120,7 +127,7 @@ def make_selection(trainer: Any) -> OnTimeSelection:
         stratify=stratify,
         signal=make_signal(args, trainer.reward_func_names),
     )
-    # As the stock loader does: with `remove_unused_columns` a reward function sees no other columns.
+    # As in TRL: with `remove_unused_columns` a reward function sees no other columns.
     visible = trainer._remove_unused_columns(rows, description="training")
     workers = Workers(
         args.dataloader_num_workers,

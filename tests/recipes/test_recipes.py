@@ -1,0 +1,186 @@
+"""The recipes of the paper's runs: that they say what the paper says, and differ only where they should."""
+
+import re
+
+import pytest
+import yaml
+from trl import ModelConfig, TrlParser
+
+from scripts.mixture import command
+from trl_vade.cli.plan.counts import make_plan, planned_config
+from trl_vade.cli.plan.launch import read_launch
+from trl_vade.cli.plan.memory import GIB, estimate_memory
+from trl_vade.cli.plan.memory_formulas import Lengths
+from trl_vade.cli.plan.model_shape import model_shape
+from trl_vade.cli.recipes import RECIPES
+from trl_vade.cli.train import load_reward
+from trl_vade.cli.training_arguments import VADEScriptArguments
+from trl_vade.rewards import functions as rewards
+from trl_vade.testbed.shapes import qwen2_5_vl_config
+from trl_vade.trainer.presets import setting
+
+SIZES, ALGORITHMS, ARMS = ("3b", "7b"), ("grpo", "gspo"), ("vade", "vanilla")
+NAMES = [f"qwen2_5_vl_{size}_{algorithm}_{arm}" for size in SIZES for algorithm in ALGORITHMS for arm in ARMS]
+
+
+def text_of(name):
+    return (RECIPES / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def settings_of(name):
+    return yaml.safe_load(text_of(name))
+
+
+@pytest.fixture(scope="module")
+def parsed():
+    """The recipe as `trl-vade train` would parse it on each of four processes."""
+
+    def parse(name):
+        parser = TrlParser((VADEScriptArguments, planned_config(4), ModelConfig))
+        return parser.parse_args_and_config(["--config", str(RECIPES / f"{name}.yaml")])
+
+    return parse
+
+
+def test_there_is_a_recipe_for_each_run_of_the_papers_main_table_but_dapo():
+    found = {path.stem for path in (RECIPES).glob("*.yaml")}
+    assert found == {*NAMES, "quickstart"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_key_is_a_real_setting_and_arrives_as_it_stands(name, parsed):
+    """TrlParser refuses a key that no dataclass has; a number that YAML reads as a text would arrive as another."""
+    arguments = parsed(name)
+    for key, value in settings_of(name).items():
+        [holder] = [each for each in arguments if hasattr(each, key)]
+        arrived = getattr(holder, key)
+        if key == "accelerator_config":
+            assert arrived.gradient_accumulation_kwargs == value["gradient_accumulation_kwargs"]
+        elif key == "report_to":
+            assert (value, arrived) == ("none", [])
+        else:
+            assert arrived == value, key
+            assert not (isinstance(value, str) and re.fullmatch(r"[\d.e+-]+", value)), key
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_four_processes_make_the_papers_batches(name, parsed):
+    _, args, _ = parsed(name)
+    plan = make_plan(args, 8524)
+    assert plan.completions_per_generation_batch == 4096
+    assert plan.rows_per_generation_batch == 512
+    assert plan.completions_per_update == 1024
+    assert plan.updates_per_generation_batch == 4
+    assert plan.epochs == 15
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_papers_table_is_followed(name):
+    settings = settings_of(name)
+    expected = {
+        "num_generations": 8,
+        "max_completion_length": 2048,
+        "num_train_epochs": 15,
+        "learning_rate": 1e-6,
+        "beta": 0.01,
+        "vllm_tensor_parallel_size": 2,
+        "use_vllm": True,
+        "vllm_max_model_length": 8192 + 2048,
+    }
+    assert {key: settings[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_variants_differ_only_where_they_should(name):
+    """YAML recipes cannot include one another: what is common is held together here."""
+    _, _, _, size, algorithm, arm = name.split("_")
+    base = settings_of("qwen2_5_vl_3b_grpo_vanilla")
+    of_size = {"model_name_or_path"}
+    of_algorithm = {"importance_sampling_level", "epsilon", "epsilon_high", "loss_type"}
+    of_arm = {"vade_sampler", "vade_preset", "vade_decay_sampled", "vade_decay_unsampled", "vade_posterior_init"}
+    allowed = {"output_dir"}
+    allowed |= of_size if size != "3b" else set()
+    allowed |= of_algorithm if algorithm != "grpo" else set()
+    allowed |= of_arm if arm != "vanilla" else set()
+    settings = settings_of(name)
+    differing = {key for key in base.keys() | settings.keys() if base.get(key) != settings.get(key)}
+    assert differing <= allowed
+    assert settings["output_dir"] == f"qwen2.5-vl-{size}-{algorithm}-{arm}"
+    assert settings["model_name_or_path"] == f"Qwen/Qwen2.5-VL-{size.upper()}-Instruct"
+    assert f"trl-vade train --recipe {name} --accelerate_config fsdp2\n" in text_of(name)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "gspo" in name])
+def test_gspo_has_that_papers_ratio_and_clip_range(name):
+    settings = settings_of(name)
+    assert settings["importance_sampling_level"] == "sequence"
+    assert (settings["epsilon"], settings["epsilon_high"]) == (3e-4, 4e-4)
+    assert settings["loss_type"] == "grpo"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_arm_is_the_papers_rule_or_vanilla(name, parsed):
+    _, args, _ = parsed(name)
+    if name.endswith("vanilla"):
+        assert args.vade_sampler == "uniform"
+        ours = [key for key in settings_of(name) if key.startswith("vade_")]
+        assert ours == ["vade_max_prompt_length", "vade_success_reward", "vade_sampler"]
+        return
+    assert (args.vade_sampler, args.vade_preset) == ("thompson", "paper")
+    assert setting(args, "information_gain") == "asymmetric"
+    assert (setting(args, "signal_aware_decay"), setting(args, "cooldown")) == (False, 0.0)
+    assert (args.vade_decay_sampled, args.vade_decay_unsampled) == (0.2, 0.999)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rewards_exist_and_one_of_them_says_what_is_right(name):
+    settings = settings_of(name)
+    found = [load_reward(reward) for reward in settings["reward_funcs"]]
+    assert found == [rewards.accuracy_reward, rewards.format_reward]
+    assert settings["reward_weights"] == [0.9, 0.1]
+    assert settings["vade_success_reward"] == found[0].__name__
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_data_is_what_prepare_data_makes_by_default(name):
+    settings = settings_of(name)
+    assert settings["dataset_name"] == command.parse([]).output_dir
+    assert settings["dataset_test_split"] == "validation"
+    assert settings["vade_max_prompt_length"] == settings["vllm_max_model_length"] - settings["max_completion_length"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_checkpoints_fall_between_generation_batches(name, parsed):
+    _, args, _ = parsed(name)
+    assert args.save_steps % make_plan(args, 8524).updates_per_generation_batch == 0
+
+
+@pytest.mark.parametrize("launch", ["fsdp2", "deepspeed_zero3"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("grpo_vade")])
+def test_by_the_estimate_it_fits_four_h200(name, launch, parsed):
+    _, args, model_args = parsed(name)
+    shape = model_shape(qwen2_5_vl_config(name.split("_")[3]))
+    launched = read_launch(launch)
+    estimate = estimate_memory(
+        args, shape, launched, Lengths(8192, 1024, 2048), gpu=139 * GIB, dtype=model_args.dtype, flash=False
+    )
+    estimate.refuse_what_cannot_fit()
+    assert max(map(estimate.total, estimate.phases)) < 0.85 * estimate.gpu  # what the estimate leaves out has room
+
+
+def test_sixteen_rows_a_gpu_as_in_the_paper_fit_the_small_model_and_not_the_large(parsed):
+    """What the recipes say of their micro-batch of 4."""
+    fits = {}
+    for size in SIZES:
+        _, args, model_args = parsed(f"qwen2_5_vl_{size}_grpo_vade")
+        args.per_device_train_batch_size, args.gradient_accumulation_steps, args.steps_per_generation = 16, 16, 64
+        fits[size] = estimate_memory(
+            args,
+            model_shape(qwen2_5_vl_config(size)),
+            read_launch("fsdp2"),
+            Lengths(8192, 1024, 2048),
+            gpu=139 * GIB,
+            dtype=model_args.dtype,
+            flash=False,
+        ).fits
+    assert fits == {"3b": True, "7b": False}
