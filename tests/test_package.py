@@ -2,14 +2,17 @@
 
 import inspect
 import re
+import runpy
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import trl_vade
 from tests.support.refusals import refused
+from trl_vade import version
 
 
 @pytest.mark.parametrize("name", trl_vade.__all__)
@@ -50,8 +53,14 @@ def test_dir_lists_the_public_names_before_any_of_them_was_used():
     assert printed.split() == ["True", "True"]
 
 
-def test_the_version_is_a_number_or_says_that_nothing_is_installed():
+def test_the_version_is_a_number_or_says_that_nothing_is_installed(monkeypatch):
     assert trl_vade.__version__ == "unknown" or re.match(r"\d+\.\d+", trl_vade.__version__)
+
+    def not_installed(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", not_installed)
+    assert runpy.run_path(version.__file__)["__version__"] == "unknown"
 
 
 def test_type_checkers_see_the_same_names_as_users():

@@ -1,6 +1,6 @@
 """Variance-aware dynamic prompt selection (VADE, arXiv 2511.18902) for the GRPO trainer of Hugging Face TRL.
 
-Every public name is loaded on first use (PEP 562): `import trl_vade` and the numpy core load neither torch nor TRL.
+Public names are loaded on first use (PEP 562), so `import trl_vade` loads neither torch nor TRL.
 """
 
 from importlib import import_module

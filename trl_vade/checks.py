@@ -1,4 +1,4 @@
-"""What the core refuses, and in which words: checks that several of its modules share."""
+"""Checks of arguments and saved values that several modules share."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 MOST_TRIALS = 2.0**53
-"""Up to here a float64 counts without gaps; counts far beyond would overflow when two of them are added."""
+"""The largest count. Up to here a float64 holds every whole number."""
 
 
 def check_whole_number(
@@ -34,8 +34,13 @@ def check_whole_number(
 ) -> int:
     """Return `value` as an `int`, or raise `error` unless it is a whole number in [minimum, maximum].
 
-    Numpy integers pass. `True` and `3.0` do not: an index or a count that arrives as one of these is a slip.
-    `advice` ends the message: a sentence with the reason and what to do.
+    Args:
+        name: the name of the argument, for the message.
+        value: an `int` or a numpy integer. `True` and `3.0` are refused as likely mistakes.
+        minimum: the smallest allowed value.
+        maximum: the largest allowed value, or None for no limit.
+        advice: the end of the message: sentences with the reason and the remedy.
+        error: the exception to raise.
     """
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -48,26 +53,25 @@ def check_whole_number(
 
 
 def check_fields(what: str, saved: Any, expected: Iterable[str]) -> None:
-    """Raise `SnapshotMismatchError` unless the mapping `saved` has exactly the fields `expected`."""
+    """Raise a `SnapshotError` unless `saved`, the state of `what`, is a mapping with exactly the fields `expected`."""
     if not isinstance(saved, Mapping):
         raise SnapshotCorruptError(
-            f"The saved {what} is a {type(saved).__name__}; it must be a mapping of field names to values. Load it "
-            "with load_snapshot, or pass what state_dict returned."
+            f"The saved {what} is a {type(saved).__name__}; it must be a mapping of field names to values. Pass the "
+            "result of state_dict, or the sampler_state that load_snapshot read."
         )
     expected = set(expected)
     if saved.keys() != expected:
         missing, unknown = sorted(expected - saved.keys()), sorted(map(str, saved.keys() - expected))
         raise SnapshotMismatchError(
             f"The saved {what} has the fields {sorted(map(str, saved))} and this one has {sorted(expected)} (missing: "
-            f"{missing}, unknown: {unknown}); they must be the same, since a field left out would silently start from "
-            "its default. Load it with the release of trl_vade that saved it."
+            f"{missing}, unknown: {unknown}); they must be the same, because a missing field would silently start "
+            "from its default. Load it with the release of trl_vade that saved it."
         )
 
 
 def check_same(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Raise `SnapshotMismatchError`, naming both sides, unless `saved` holds every value of `here`."""
-    # The types are compared first: 1 == True, and an array in place of a number has no single truth value. Last the
-    # texts: 0.0 == -0.0.
+    """Raise `SnapshotMismatchError` unless `saved`, the state of `what`, holds every value of `here`."""
+    # Types are compared first: 1 == True, and an array has no single truth value. Texts are compared last: 0.0 == -0.0.
     differences = [
         f"{name} is {abbreviated(saved[name])} in the saved state and {value!r} here"
         for name, value in here.items()
@@ -76,81 +80,82 @@ def check_same(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> 
     if differences:
         raise SnapshotMismatchError(
             f"The saved state does not belong to this {what}: {'; '.join(differences)}. They must be equal, because "
-            f"the saved counts and draws mean something only under the values they were made with. Build the {what} "
-            "with the saved values, or start without the saved state."
+            f"the saved counts and draws were made with these values. Build the {what} with the saved values, or start "
+            "without the saved state."
         )
 
 
 def check_outcomes(successes: ArrayLike, trials: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return both as float64 vectors (K,); raise `ObservationError` unless 0 <= successes <= trials <= MOST_TRIALS."""
+    """Return both as float64, (K,), or raise `ObservationError` unless 0 <= successes <= trials <= `MOST_TRIALS`."""
     successes = as_vector("successes", successes, kinds="biuf").astype(np.float64)
     trials = as_vector("trials", trials, kinds="biuf").astype(np.float64)
     if successes.shape != trials.shape:
         raise ObservationError(
             f"successes has shape {successes.shape} and trials {trials.shape}; they must be equal, one entry a group."
         )
-    # Written so that NaN, for which every comparison is false, is refused.
-    sound = (successes >= 0) & (successes <= trials) & (trials <= MOST_TRIALS)
+    sound = (successes >= 0) & (successes <= trials) & (trials <= MOST_TRIALS)  # false for NaN
     if not sound.all():
         first = int(np.flatnonzero(~sound)[0])
         raise ObservationError(
             f"Entry {first} has successes {successes[first]} and trials {trials[first]}; the rule is 0 <= successes "
-            "<= trials <= 2**53, both finite, since they count completions of one group. Leave completions without a "
-            "score out of both."
+            "<= trials <= 2**53, all finite. Both count completions of one group: leave those without a score out of "
+            "both."
         )
     return successes, trials
 
 
 def as_vector(name: str, values: ArrayLike, *, kinds: str) -> NDArray[Any]:
-    """Return `values` as a vector whose dtype is of one of `kinds` (numpy's letters), or raise `ObservationError`."""
+    """Return `values` as a vector with a dtype of `kinds` (numpy's letters), or raise `ObservationError`."""
     try:
         vector = np.asarray(values)
     except (TypeError, ValueError) as error:
         raise ObservationError(f"{name} cannot be read as an array ({error}); pass one flat list or array.") from error
-    # An empty list has no numbers, and numpy calls it float64: K = 0 is a step without groups, whatever the dtype.
+    # numpy makes an empty list float64. K = 0, a step without groups, is allowed with any dtype.
     if vector.ndim != 1 or (vector.size and vector.dtype.kind not in kinds):
         wanted = "integers" if kinds == "iu" else "numbers"
         raise ObservationError(
             f"{name} has shape {vector.shape} and dtype {vector.dtype}; it must be a vector of {wanted}, one entry a "
-            "row. Convert it before the call: a silent conversion would hide a mistake."
+            "row. Convert it before the call."
         )
     return vector
 
 
 def check_decay(name: str, value: float) -> float:
     """Return `value` as a float, or raise `ConfigurationError` unless it is a number in [0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value <= 1:
-        raise ConfigurationError(
-            f"{name} is {abbreviated(value)}; it must be a number in [0, 1], the share of the old counts that "
-            "survives a step: more than 1 would invent evidence. Set 1 to forget nothing and 0 to forget everything."
-        )
-    return float(value)
+    return check_share(name, value, "It is the share of the old counts that a row keeps: 1 keeps all and 0 nothing.")
 
 
 def check_bool(name: str, value: bool) -> bool:
     """Return `value`, or raise `ConfigurationError` unless it is True or False."""
     if not isinstance(value, bool):
-        raise ConfigurationError(
-            f"{name} is {abbreviated(value)}; it must be True or False, since any other value is a slip."
-        )
+        raise ConfigurationError(f"{name} is {abbreviated(value)}; it must be True or False.")
     return value
 
 
-def check_share(name: str, value: float) -> float:
+def check_share(name: str, value: float, advice: str = "It is a share of a whole.") -> float:
     """Return `value` as a float, or raise `ConfigurationError` unless it is a number in [0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value <= 1:
-        raise ConfigurationError(
-            f"{name} is {abbreviated(value)}; it must be a share, a number in [0, 1]. 0 is none of it."
-        )
+    if not _is_number(value) or not 0 <= value <= 1:
+        raise ConfigurationError(f"{name} is {abbreviated(value)}; it must be a number in [0, 1]. {advice}")
     return float(value)
 
 
+def check_positive(name: str, value: float) -> float:
+    """Return `value` as a float, or raise `ConfigurationError` unless it is a finite number above 0."""
+    if not _is_number(value) or not 0 < value < np.inf:
+        raise ConfigurationError(f"{name} is {abbreviated(value)}; it must be a finite number above 0. Try 1.")
+    return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
 def check_labels(name: str, values: ArrayLike, num_samples: int) -> IntArray:
-    """Return (N,) the number of each label among all labels in their order, or raise `ConfigurationError`."""
+    """Return the position of each label among the sorted distinct labels, (N,), or raise `ConfigurationError`."""
     labels = np.asarray(values)
     if labels.shape != (num_samples,) or labels.dtype.kind not in "iubUS":
         raise ConfigurationError(
             f"{name} has shape {labels.shape} and dtype {labels.dtype}; it must hold one label, a text or a whole "
-            f"number, for each of the {num_samples} rows. Pass the data set's column as a list."
+            f"number, for each of the {num_samples} rows. Pass a column of the data set as a list."
         )
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)

@@ -1,33 +1,33 @@
 """The exceptions of trl_vade.
 
-    VADEError(Exception)                            whatever this package raises on purpose
+    VADEError(Exception)                            every exception that this package raises on purpose
     |-- ConfigurationError(ValueError)              a setting or an argument that cannot work
     |-- ObservationError(ValueError)                numbers that no set of rollouts can produce
     |-- SnapshotError                               a saved sampler cannot be used
-    |   |-- SnapshotNotFoundError(FileNotFoundError)    it is not there
-    |   |-- SnapshotCorruptError(ValueError)            it is there, and damaged
-    |   `-- SnapshotMismatchError(ValueError)           it is sound, and belongs to something else
-    |-- CheckpointIncompleteError(FileNotFoundError, ValueError)  no whole checkpoint where one was asked for
+    |   |-- SnapshotNotFoundError(FileNotFoundError)    it is missing
+    |   |-- SnapshotCorruptError(ValueError)            it is damaged
+    |   `-- SnapshotMismatchError(ValueError)           it belongs to other data, settings or releases
+    |-- CheckpointIncompleteError(FileNotFoundError, ValueError)  no complete checkpoint to resume from
     |-- CheckpointSaveError(OSError)                a checkpoint could not be written
-    |-- EngineError(RuntimeError)                   a generation engine cannot do what training needs of it
+    |-- EngineError(RuntimeError)                   a generation engine lacks something that training needs
     |-- EvaluationError(RuntimeError)               a benchmark was not evaluated, or not in full
-    |   `-- JudgeError                                  because of the model that judges the answers
+    |   `-- JudgeError                                  because of the judge model
     |-- HubError(OSError)                           the Hub refused, or could not be reached
-    |   `-- HubOfflineError                             because HF_HUB_OFFLINE says so
+    |   `-- HubOfflineError                             because HF_HUB_OFFLINE is set
     |-- ImageDecodeError(OSError)                   an image of a chosen row cannot be decoded
-    |-- SourceSchemaError(ValueError)               a source of the training mixture is not what it was
-    |-- SourceShortageError(ValueError)             a source has fewer usable rows than are asked for
+    |-- SourceSchemaError(ValueError)               a source of the training mixture has changed its columns
+    |-- SourceShortageError(ValueError)             a source has fewer usable rows than requested
     `-- ReplicaDivergenceError(RuntimeError)        the sampler replicas of several ranks differ
 
-Every leaf also derives from the built-in exception in brackets, so code that knows nothing of this package can catch
-it. A message says what was received, the rule, the reason, and what to do.
+Code without knowledge of this package can catch the built-in exceptions in brackets. A message states the received
+value, the rule, the reason, and the remedy.
 """
 
 from typing import Any
 
 
 class VADEError(Exception):
-    """Base of every exception that trl_vade raises on purpose."""
+    """The base of every exception that trl_vade raises on purpose."""
 
 
 class ConfigurationError(VADEError, ValueError):
@@ -43,44 +43,44 @@ class SnapshotError(VADEError):
 
 
 class SnapshotNotFoundError(SnapshotError, FileNotFoundError):
-    """A saved sampler, or one of its two files, is not there."""
+    """A saved sampler, or one of its two files, is missing."""
 
 
 class SnapshotCorruptError(SnapshotError, ValueError):
-    """A saved sampler is there, and damaged."""
+    """A saved sampler is damaged."""
 
 
 class SnapshotMismatchError(SnapshotError, ValueError):
-    """A saved sampler is sound, and belongs to another data set, other settings or a newer release."""
+    """A saved sampler belongs to another data set, other settings or a newer release."""
 
 
 class CheckpointIncompleteError(VADEError, FileNotFoundError, ValueError):
-    """No whole checkpoint is where a resume was asked for; the stock Trainer raises one or the other of the two."""
+    """A resume found no complete checkpoint; the stock Trainer raises one or the other built-in exception."""
 
 
 class CheckpointSaveError(VADEError, OSError):
-    """A checkpoint, or the selection log, could not be written: the disk is full, or may not be written to."""
+    """A checkpoint or the selection log could not be written: the disk is full or read-only."""
 
 
 class EngineError(VADEError, RuntimeError):
-    """A generation engine (a vLLM server) cannot do what training needs of it."""
+    """A generation engine (a vLLM server) lacks something that training needs."""
 
 
 class EvaluationError(VADEError, RuntimeError):
-    """A benchmark was not evaluated, or not in full: a run left no result, or one that cannot be true."""
+    """A benchmark was not evaluated, or not in full: a run left no result, or an impossible one."""
 
 
 class JudgeError(EvaluationError):
-    """The model that judges the answers is not there, gives nothing, or gives what is no verdict."""
+    """The judge model is unreachable, returns nothing, or returns something other than a verdict."""
 
 
 class HubError(VADEError, OSError):
-    """The Hub refused, or could not be reached; what was to be sent is still here.
+    """The Hub refused a request or could not be reached. The local files are unchanged.
 
     Attributes:
-        status: of the Hub's answer; None where there was none.
-        may_pass: whether another attempt, later, may succeed.
-        retry_after: seconds that the Hub asks to wait, 0 where it does not.
+        status: the HTTP status of the answer, or None without an answer.
+        may_pass: whether a later retry may succeed.
+        retry_after: seconds that the Hub asks to wait; 0 if it names none.
     """
 
     def __init__(
@@ -91,32 +91,29 @@ class HubError(VADEError, OSError):
 
 
 class HubOfflineError(HubError):
-    """The Hub is not to be reached: HF_HUB_OFFLINE is set."""
+    """The Hub is switched off: HF_HUB_OFFLINE is set."""
 
 
 class ImageDecodeError(VADEError, OSError):
-    """An image of a chosen row cannot be decoded: it is damaged, of no known format, or not there."""
+    """An image of a chosen row cannot be decoded: it is damaged, missing, or in an unknown format."""
 
 
 class SourceSchemaError(VADEError, ValueError):
-    """A source of the training mixture lacks a configuration or a column, or has one of another type."""
+    """A source of the training mixture lacks a configuration or a column, or a column has another type."""
 
 
 class SourceShortageError(VADEError, ValueError):
-    """A source of the training mixture has fewer usable rows than are asked for."""
+    """A source of the training mixture has fewer usable rows than requested."""
 
 
 class ReplicaDivergenceError(VADEError, RuntimeError):
-    """The sampler replicas of several ranks, which see the same rewards and must stay equal, differ."""
+    """The sampler replicas of several ranks differ, although they see the same rewards."""
 
 
 def abbreviated(value: Any) -> str:
-    """Return `value` for a message: its repr, cut where it is long, or its type where it has none.
-
-    A whole number of more than 4300 digits has none, nor has a list nested too deep.
-    """
+    """Return the repr of `value`, shortened beyond 200 characters, for a message."""
     try:
         text = repr(value)
-    except Exception:  # it runs the value's own code
+    except Exception:  # the value's own code, a list nested too deep, or an `int` of more than 4300 digits
         return f"a {type(value).__name__} that cannot be printed"
     return text if len(text) <= 200 else f"{text[:150]}... ({len(text)} characters)"

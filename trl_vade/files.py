@@ -1,7 +1,7 @@
-"""A JSON file that can be trusted: strict (no NaN), versioned, and with a digest of its own fields.
+"""Files that survive a crash, and JSON documents: strict (no NaN), versioned, and with a digest of their fields.
 
-`document_sha256` is that of the fields in one canonical form, so a file laid out anew is the same document, and an
-altered value never goes unnoticed.
+`document_sha256` is the digest of the fields in a canonical form. Another layout of the file keeps it; an altered
+value breaks it.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from .errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchEr
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write `content` to `path` and wait until the disk has it. A crash may leave part of it: see `save_whole`."""
+    """Write `content` to `path` and sync it to disk. A crash may leave a partial file; `save_whole` does not."""
     with path.open("wb") as file:
         file.write(content)
         file.flush()
@@ -23,9 +23,9 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def replace_durably(source: Path, target: Path) -> None:
-    """Give the file `source` the name `target`, in one step, and wait until the disk knows."""
+    """Rename the file `source` to `target`, atomically, and sync the folder to disk."""
     os.replace(source, target)
-    if os.name == "posix":  # a rename is durable once its directory is; elsewhere a directory cannot be opened
+    if os.name == "posix":  # other systems cannot open a directory
         descriptor = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -34,10 +34,10 @@ def replace_durably(source: Path, target: Path) -> None:
 
 
 def save_whole(path: Path, content: bytes) -> None:
-    """Write `content` to `path`, which holds the old content or the new at any moment; its folder is created.
+    """Write `content` to `path` atomically and create its folder.
 
     Raises:
-        OSError: the disk refused; `path` is as it was.
+        OSError: the disk refused a write; `path` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
@@ -55,46 +55,51 @@ _DIGEST = "document_sha256"
 
 
 def encode_document(fields: Mapping[str, Any]) -> bytes:
-    """Return `fields`, their digest added (in place of one that is among them), as the bytes of a file.
+    """Return `fields` and their digest as the bytes of a file; a digest among the fields is replaced.
 
     Raises:
         ConfigurationError: a value is not strict JSON.
     """
     try:
-        plain = json.loads(json.dumps(dict(fields), allow_nan=False))  # as it will be read: every key a string
+        plain = json.loads(json.dumps(dict(fields), allow_nan=False))  # every key becomes a string, as when read back
         plain.pop(_DIGEST, None)
         text = json.dumps({**plain, _DIGEST: _digest(plain)}, indent=2)
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"The metadata or the sampler's state cannot be written as strict JSON: {error}. Only None, booleans, "
-            "finite numbers, strings, lists and dicts can; convert the rest before the call."
+            "finite numbers, strings, lists and dicts are allowed. Convert other values before the call."
         ) from error
     return (text + "\n").encode()
 
 
 def parse_document(path: Path, content: bytes, fields: Iterable[str]) -> dict[str, Any]:
-    """Return what `encode_document` wrote; `path` is for the messages, and `fields` are what it must hold at least.
+    """Return the fields of a document that `encode_document` wrote.
+
+    Args:
+        path: the file, for the messages.
+        content: its bytes.
+        fields: the fields it must hold at least.
 
     Raises:
-        SnapshotCorruptError: it is damaged or was edited.
+        SnapshotCorruptError: the document is damaged or was edited.
         SnapshotMismatchError: a newer release of trl_vade wrote it.
     """
     try:
         document = json.loads(content, parse_constant=_refuse_constant)
         if not isinstance(document, dict):
-            raise TypeError(f"a {type(document).__name__} in place of an object")
+            raise TypeError(f"it holds a {type(document).__name__} and no object")
         newer = document["format_version"] > FORMAT_VERSION
         if not newer:
             _check(document, fields)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise SnapshotCorruptError(
-            f"{path} is not a description of a snapshot ({type(error).__name__}: {error}); it was damaged or edited. "
-            "Load an earlier snapshot."
+            f"{path} does not describe a snapshot ({type(error).__name__}: {error}); it was damaged or edited. Load "
+            "an earlier snapshot."
         ) from error
     if newer:
         raise SnapshotMismatchError(
-            f"{path} has format version {document['format_version']} and this release of trl_vade reads up to "
-            f"{FORMAT_VERSION}; fields it does not know could change what the others mean. Upgrade trl_vade."
+            f"{path} has format version {document['format_version']}; this release of trl_vade reads versions up to "
+            f"{FORMAT_VERSION}. Upgrade trl_vade."
         )
     return document
 
@@ -106,7 +111,7 @@ def _check(document: dict[str, Any], fields: Iterable[str]) -> None:
     if missing or type(version) is not int or version != FORMAT_VERSION:  # True is 1, and so is 1.0
         raise ValueError(f"format_version {version!r}, missing fields {missing}")
     if digest != _digest(document):
-        raise ValueError(f"a value was altered: {_DIGEST} is {digest!r}, and {_digest(document)!r} follows from it")
+        raise ValueError(f"a value was altered: {_DIGEST} is {digest!r}, but the fields give {_digest(document)!r}")
 
 
 def _digest(fields: dict[str, Any]) -> str:

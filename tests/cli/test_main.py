@@ -18,12 +18,12 @@ from tests.support.commands import run, said
 from tests.support.finished_run import write_run
 from tests.support.refusals import says
 from trl_vade.cli.plan.command import print_plan
-from trl_vade.cli.training_arguments import PlanArguments
+from trl_vade.cli.training_arguments import CommandArguments
 
 PACKAGE = Path(trl_vade.__file__).parent
 
 
-COMMANDS = ["plan", "report", "evaluate"]
+COMMANDS = ["train", "plan", "report", "evaluate"]
 COMMANDS += [f"posterior {name}" for name in ("show", "push", "pull", "diff", "export")]
 
 
@@ -33,7 +33,7 @@ def test_the_version_is_that_of_the_package():
 
 def test_the_help_names_every_command_and_how_one_logs_in():
     text = run("--help").stdout
-    for command in ("plan", "report", "evaluate", "posterior"):
+    for command in ("train", "plan", "report", "evaluate", "posterior"):
         assert f"\n  {command} " in text
     assert "hf auth login" in text
 
@@ -53,7 +53,7 @@ def test_no_command_takes_a_token(command):
 
 def test_the_help_of_the_plan_tells_all_its_options_and_their_defaults():
     text = run("plan", "--help").stdout
-    for option in fields(PlanArguments):
+    for option in fields(CommandArguments):
         assert option.name == "plan" or f"--{option.name} " in text
         assert not isinstance(option.default, int | float) or option.default is False or f"{option.default:g}" in text
 
@@ -73,15 +73,15 @@ def test_a_slip_in_the_command_is_a_usage_error(arguments):
 
 
 def test_the_help_loads_nothing_heavy():
-    code = "import sys, trl_vade.cli; print(*[name for name in ('torch', 'trl', 'transformers', 'datasets', 'pyarrow',"
-    code += "'numpy', 'huggingface_hub', 'matplotlib') if name in sys.modules])"
+    code = "import sys, trl_vade.cli.main; print(*[name for name in ('torch', 'trl', 'transformers', 'datasets',"
+    code += "'pyarrow', 'numpy', 'huggingface_hub', 'matplotlib') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
 
 
 def test_it_runs_as_a_module_too():
-    command = [sys.executable, "-m", "trl_vade.cli", "report", "no-such-folder"]
+    command = [sys.executable, "-m", "trl_vade", "report", "no-such-folder"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
     assert (done.returncode, done.stdout) == (1, "")
     assert says(done.stderr, "no-such-folder")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from tests.engines.on_cpu import DIFFERENCE, ENVIRONMENT, REPOSITORY
 
-FSDP2 = REPOSITORY / "scripts" / "accelerate" / "fsdp2.yaml"
+FSDP2 = REPOSITORY / "trl_vade" / "recipes" / "accelerate" / "fsdp2.yaml"
 
 
 def start(

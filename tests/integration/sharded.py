@@ -1,4 +1,4 @@
-"""Body of `test_sharded.py`, run by `accelerate launch` with scripts/accelerate/fsdp2.yaml: two processes over gloo.
+"""Body of `test_sharded.py`, run by `accelerate launch` with the packaged fsdp2.yaml: two processes over gloo.
 
 usage: sharded.py MODEL_DIRECTORY OUTPUT_DIRECTORY [CHECKPOINT | mixed]
 

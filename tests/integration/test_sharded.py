@@ -16,7 +16,7 @@ from trl_vade.trainer.checkpoint.reference_model import REFERENCE_FILE
 
 pytestmark = pytest.mark.slow
 
-CONFIGURATION = Path(__file__).parents[2] / "scripts" / "accelerate" / "fsdp2.yaml"
+CONFIGURATION = Path(__file__).parents[2] / "trl_vade" / "recipes" / "accelerate" / "fsdp2.yaml"
 
 
 def launch(model, output_dir, *checkpoint, options=()):

@@ -103,7 +103,7 @@ def test_more_nodes_keep_the_recipes_update_and_generation_batch(submit):
     [
         ({"NODES": "1"}, "2 nodes or more"),
         ({"NODES": "4"}, "12 processes do not divide"),
-        ({"RECIPE": "scripts/recipes/quickstart.yaml"}, "sets no vllm_max_model_length"),
+        ({"RECIPE": "trl_vade/recipes/quickstart.yaml"}, "sets no vllm_max_model_length"),
         ({"SERVER_DOES": "exit 3"}, "vLLM ended before it was up"),
         ({"SERVER_DOES": "exec sleep 30", "VLLM_MINUTES_TO_START": "0"}, "not up after 0 minutes"),
         (

@@ -1,4 +1,4 @@
-"""`trl-vade`: plans, reports, evaluations and posteriors on the command line.
+"""`trl-vade`: training, plans, reports, evaluations and posteriors on the command line.
 
 What a command needs is imported when it runs, so `trl-vade --help` loads neither torch nor TRL. No command takes a
 token: the Hub's client reads the login of `hf auth login`, or HF_TOKEN.
@@ -60,7 +60,48 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    """GRPO that chooses its prompts: what a recipe means, what a run did, what it found hard."""
+    """GRPO that chooses its prompts: train, and see what a recipe means, what a run did, what it found hard."""
+
+
+@app.command(
+    context_settings=AS_THEY_ARE,
+    options_metavar="[TRAINING ARGUMENTS]",
+    short_help="Train by a recipe; without arguments the quickstart.",
+)
+def train(context: typer.Context) -> None:
+    """Train by GRPO with prompts chosen by VADE. Without arguments: the quickstart, minutes on a CPU.
+
+    Takes TRL's training arguments (model, data, GRPO), the settings vade_* of VADEGRPOConfig, and those below. Flags
+    go before the values of a recipe. A table at the end says what the sampler did. Exit code 1: refused settings.
+
+    
+    --recipe NAME               a recipe of the package: quickstart,
+                                qwen2_5_vl_{3b,7b}_{grpo,gspo}_{vade,vanilla}
+    --config FILE               a recipe of your own, in YAML
+    --accelerate_config NAME    start the processes by accelerate's launcher
+                                with this configuration: fsdp2,
+                                fsdp2_multi_node, deepspeed_zero2,
+                                deepspeed_zero3, or a file. Options of
+                                `accelerate launch` go with it. Without it:
+                                one process, or those of a launcher around it
+    --plan                      print what the recipe means; train nothing
+    --reward_funcs NAMES        of trl.rewards, or import paths of your own
+    --vade_sampler NAME         thompson, or uniform for vanilla GRPO
+    --resume_from_checkpoint true
+                                go on from the newest complete checkpoint
+    --help_all                  every option
+
+    
+    Examples:
+      trl-vade train
+      trl-vade train --vade_sampler uniform --max_steps 20
+      trl-vade train --recipe qwen2_5_vl_3b_grpo_vade \\
+        --accelerate_config fsdp2 --num_processes 8
+      trl-vade train --config recipe.yaml --resume_from_checkpoint true
+    """
+    from .train import run
+
+    run(["--help" if word in ("--help_all", "--help-all") else word for word in context.args])
 
 
 @app.command(
@@ -72,13 +113,15 @@ def root(
 def plan(context: typer.Context) -> None:
     """Print what a recipe means (batches, updates, rollouts, GPU memory) and train nothing.
 
-    Takes the arguments of scripts/train_vade.py, which are TRL's and those below. Of the model only its config.json is
-    read; no GPU is looked at and no launcher is needed. What does not divide or cannot fit is refused: exit code 1.
+    Takes the arguments of `trl-vade train` and those below. Of the model only its config.json is read; no GPU is
+    looked at and no launcher is needed. What does not divide or cannot fit is refused: exit code 1.
 
     \b
-    --plan_accelerate FILE      accelerate configuration that the run will be
-                                launched with: the number of processes and what
-                                they share (default: WORLD_SIZE or 1, nothing)
+    --recipe NAME               a recipe of the package
+    --plan_accelerate NAME      accelerate configuration to plan for, a file or
+    --accelerate_config NAME    a name such as fsdp2: the number of processes
+                                and what they share (default: WORLD_SIZE or 1
+                                processes, which share nothing)
     --plan_processes N          number of processes, in place of that one
     --plan_rows N               rows of the training split (default: the data
                                 set is loaded from its folder)
@@ -91,8 +134,8 @@ def plan(context: typer.Context) -> None:
     \b
     Examples:
       trl-vade plan --config recipe.yaml --plan_rows 8524
-      trl-vade plan --config recipe.yaml --plan_rows 8524 \\
-        --plan_accelerate scripts/accelerate/fsdp2.yaml --num_generations 16
+      trl-vade plan --recipe qwen2_5_vl_3b_grpo_vade --plan_rows 8524 \\
+        --plan_accelerate fsdp2 --num_generations 16
     """
     from .plan.command import print_plan
 

@@ -1,4 +1,4 @@
-"""The arguments of `scripts/train_vade.py` beside those of TRL and of the trainer."""
+"""The arguments of `trl-vade train` and `trl-vade plan` beside those of TRL and of the trainer."""
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -9,6 +9,8 @@ from transformers.integrations import get_reporting_integration_callbacks
 from trl import GRPOConfig, ScriptArguments
 
 from trl_vade.errors import ConfigurationError
+
+from .recipes import recipe_file
 
 TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
 
@@ -21,16 +23,25 @@ def described(default: Any, text: str) -> Any:
 
 
 @dataclass
-class PlanArguments:
-    """What `--plan` is for; without it these do nothing."""
+class CommandArguments:
+    """Flags of the command, which decide how the recipe is read. Those named `plan_` matter only to a plan."""
 
+    recipe: str | None = described(
+        None, "Name of a recipe of the package (quickstart, qwen2_5_vl_3b_grpo_vade, ...), in place of --config."
+    )
+    accelerate_config: str | None = described(
+        None,
+        "Start the processes by accelerate's launcher with this configuration: a file, or a name (fsdp2, "
+        "fsdp2_multi_node, deepspeed_zero2, deepspeed_zero3). Options of the launcher (--num_processes 8) go with it. "
+        "Without it: one process.",
+    )
     plan: bool = described(
         False, "Print what the recipe means (batches, updates, rollouts, GPU memory) and train nothing."
     )
     plan_accelerate: str | None = described(
         None,
-        "Accelerate configuration that the run will be launched with: gives the number of processes and "
-        "what they share. Without it: WORLD_SIZE processes (1 where it is not set), sharing nothing.",
+        "Accelerate configuration (a file or a name) to plan for: gives the number of processes and what they share. "
+        "Without it: that of --accelerate_config, else WORLD_SIZE processes (1 where it is not set), sharing nothing.",
     )
     plan_processes: int | None = described(None, "Number of processes, in place of that one.")
     plan_rows: int | None = described(
@@ -48,7 +59,7 @@ class PlanArguments:
 
 
 @dataclass
-class VADEScriptArguments(PlanArguments, ScriptArguments):
+class VADEScriptArguments(CommandArguments, ScriptArguments):
     """What to train on, and by which rewards."""
 
     reward_funcs: list[str] = described(
@@ -91,19 +102,31 @@ class VADEScriptArguments(PlanArguments, ScriptArguments):
         }
 
 
-def read_plan_arguments(arguments: list[str]) -> PlanArguments:
-    """The plan's own flags among the arguments: they decide how the rest is read."""
-    parser = HfArgumentParser(PlanArguments, add_help=False, allow_abbrev=False)
-    return parser.parse_args_into_dataclasses(arguments, return_remaining_strings=True, look_for_args_file=False)[0]
+def read_command(arguments: list[str]) -> tuple[CommandArguments, list[str]]:
+    """Split `arguments` into the flags of the command and the arguments of the run, where a recipe is a `--config`.
+
+    Raises:
+        ConfigurationError: the package has no recipe of this name, or there is a `--config` beside it.
+    """
+    parser = HfArgumentParser(CommandArguments, add_help=False, allow_abbrev=False)
+    command, rest = parser.parse_args_into_dataclasses(
+        arguments, return_remaining_strings=True, look_for_args_file=False
+    )
+    if command.recipe is None:
+        return command, rest
+    if "--config" in rest:
+        raise ConfigurationError(f"--recipe {command.recipe} and --config name two recipes. Give one of them.")
+    return command, ["--config", str(recipe_file(command.recipe)), *rest]
 
 
-def refuse_plan_in_recipe(script_args: VADEScriptArguments, plan_args: PlanArguments) -> None:
-    """Refuse a plan's options in a recipe: they are read before it, and would be passed over."""
-    for option in fields(PlanArguments):
-        if getattr(script_args, option.name) != getattr(plan_args, option.name):
+def refuse_command_in_recipe(script_args: VADEScriptArguments) -> None:
+    """Refuse flags of the command in a recipe: they are read before it, and would be passed over."""
+    for option in fields(CommandArguments):
+        value = getattr(script_args, option.name)
+        if value != option.default:
             raise ConfigurationError(
-                f"The recipe sets {option.name}={getattr(script_args, option.name)!r}. A plan's options decide how "
-                f"the recipe is read, so they are flags of the command: give --{option.name} there."
+                f"The recipe sets {option.name}={value!r}. This option decides how the recipe is read, so it is a "
+                f"flag of the command: give --{option.name} there."
             )
 
 

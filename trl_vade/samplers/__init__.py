@@ -1,4 +1,4 @@
-"""Which rows next: what is known of their pass rates, and the samplers that draw by it. numpy and safetensors only."""
+"""The samplers that choose rows, and the posterior over pass rates. The room imports numpy and safetensors only."""
 
 from .base import Draw as Draw
 from .base import PromptSampler as PromptSampler

@@ -1,4 +1,4 @@
-"""What samplers share: a posterior that takes in every outcome, a state to resume from, streams of random numbers."""
+"""The parts that all samplers share: the posterior, the state to resume from, and streams of random numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,31 +10,39 @@ from numpy.typing import ArrayLike
 from trl_vade.checks import FloatArray, IntArray, check_fields, check_same, check_whole_number
 from trl_vade.errors import SnapshotCorruptError
 
+from .counts import DAMAGED
 from .posterior import BetaPosterior
 from .prior import FLAT, Prior
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draw:
-    """The rows of one generation batch and what the sampler believed of them when it chose."""
+    """The rows of one generation batch, with the sampler's belief about them at the draw.
 
-    sample_index: IntArray  # (K,) distinct rows in [0, N), in the order they were chosen
-    sampled_pass_rate: FloatArray  # (K,) in [0, 1], the pass rate that the choice assumed
-    information_gain: FloatArray  # (K,) gain of sampled_pass_rate
-    posterior_mean: FloatArray  # (K,) in (0, 1), the expected pass rate
+    Attributes:
+        sample_index: (K,) int64, distinct rows in [0, N), in the order of choice.
+        sampled_pass_rate: (K,) in [0, 1], the pass rate that the choice assumed.
+        information_gain: (K,) the gain of `sampled_pass_rate`.
+        posterior_mean: (K,) in (0, 1), the expected pass rate.
+    """
+
+    sample_index: IntArray
+    sampled_pass_rate: FloatArray
+    information_gain: FloatArray
+    posterior_mean: FloatArray
 
 
 @runtime_checkable
 class PromptSampler(Protocol):
-    """What chooses rows and learns from their outcomes: five verbs.
+    """The interface of a sampler: it chooses rows and learns from their outcomes.
 
-    All that the next draw depends on is in `state_dict`, generator included, so a fresh sampler that loads it draws
-    the same rows. To be saved to a directory, the state must be a dict of JSON values, among them `posterior`, the
-    state of a `BetaPosterior`.
+    `state_dict` holds everything that the next draw depends on, the random stream included. A fresh sampler that loads
+    it draws the same rows. `save_snapshot` needs a dict of JSON values with the state of a `BetaPosterior` under
+    `posterior`.
     """
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Choose `k` distinct rows, none of them in `exclude`, (M,)."""
+        """Choose `k` distinct rows that are not in `exclude`, (M,)."""
 
     def observe(
         self,
@@ -43,23 +51,23 @@ class PromptSampler(Protocol):
         trials: ArrayLike,
         mixed: ArrayLike | None = None,
     ) -> None:
-        """Learn from the scores of one generation batch; arrays (K,)."""
+        """Learn from the scores of one generation batch; see `BetaPosterior.observe`."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, sharing no array with the sampler."""
+        """Return a copy of the whole state."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state, or raise and change nothing."""
+        """Load a state, or raise and leave the sampler unchanged."""
 
     def metrics(self) -> dict[str, float]:
-        """Return figures worth logging, by plain names."""
+        """Return the metrics to log, without a prefix in their names."""
 
 
 NOTHING = np.empty(0, dtype=np.int64)
 _PHILOX = {
     "bit_generator": "Philox",
     "buffer": np.zeros(4, dtype=np.uint64),
-    "buffer_pos": 4,  # it is used up
+    "buffer_pos": 4,  # the buffer is used up
     "has_uint32": 0,
     "uinteger": 0,
 }
@@ -67,13 +75,13 @@ _PHILOX = {
 
 
 class PosteriorSampler:
-    """A seed, a posterior that takes in every outcome, and the state.
+    """The base of all samplers here: a seed, a posterior that learns from every outcome, and the state.
 
     Args:
-        posterior: what is known of the N rows.
-        seed: in [0, 2**63).
+        posterior: the belief about the N rows.
+        seed: the key of the random numbers, in [0, 2**63).
         settings: JSON values that a saved state must share with the sampler that loads it.
-        progress_limits: how far the random stream can be used: names, and the largest whole number each can reach.
+        progress_limits: the counters of the random stream by name, each with the largest value it can reach.
     """
 
     kind: ClassVar[str]
@@ -87,24 +95,20 @@ class PosteriorSampler:
             seed,
             minimum=0,
             maximum=2**63 - 1,
-            advice="It is the key of the random numbers; any number in that range will do.",
+            advice="The seed is the key of the random numbers; any number in that range works.",
         )
         self._chance = np.random.Generator(np.random.Philox(0))
         self._settings = {**settings, **posterior.decays}
-        # How far the random stream has been used, in whole numbers that start at 0.
         self._progress_limits = progress_limits
         self._progress = dict.fromkeys(progress_limits, 0)
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Choose `k` distinct rows, none of them in `exclude`, (M,); the classes say how."""
+        """Choose `k` distinct rows that are not in `exclude`, (M,). Each subclass documents its rule."""
         raise NotImplementedError
 
     def peek(self, k: int) -> Draw:
-        """Return what `draw(k)` would return now, bit for bit, and leave the sampler as it is.
-
-        What a draw changes is `_progress` alone; the rest that it depends on, only `observe` changes.
-        """
-        before = dict(self._progress)
+        """Return the result of `draw(k)`, bit for bit, without changing the sampler."""
+        before = dict(self._progress)  # a draw changes nothing else
         try:
             return self.draw(k)
         finally:
@@ -121,18 +125,18 @@ class PosteriorSampler:
         self.posterior.observe(sample_index, successes, trials, mixed)
 
     def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take one step of the posterior from evidence of another run, see `observe`: no row was trained on."""
+        """Take one step of the posterior from evidence of another run; the arguments are those of `observe`."""
         self.observe(sample_index, successes, trials)
 
     def use_spreads(self) -> None:
-        """Take the outcomes from now on for spreads, the share of pairs of completions whose rewards differ."""
+        """Treat later outcomes as spreads: the share of pairs of completions with different rewards."""
 
     def prior(self) -> Prior:
-        """Return the belief about rows without evidence, as it is now."""
+        """Return the present belief about rows without evidence."""
         return FLAT
 
     def belief(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return (a, b) of the belief Beta(a, b) about the rows named, (K,) each, or about all rows, (N,) each."""
+        """Return a and b of the belief Beta(a, b) about the given rows, (K,) each, or about all rows, (N,) each."""
         rows = None if sample_index is None else self.posterior.check_rows(sample_index)
         (alpha, beta), (a, b) = self.posterior.counts(rows), self.prior().of(rows)
         alpha += a
@@ -140,19 +144,19 @@ class PosteriorSampler:
         return alpha, beta
 
     def mean_pass_rates(self, stratum: IntArray | None = None, num_strata: int = 1) -> FloatArray:
-        """Return (S,) the expected pass rate, averaged over the rows of each stratum, or over all N, (1,).
+        """Return the mean expected pass rate of each stratum, (S,), or of all rows, (1,).
 
-        The rows without evidence are counted, not visited: where there are no strata this is O(V).
+        Without strata the cost is O(V): rows without evidence are counted and not read.
 
         Args:
-            stratum: (N,) number of each row's stratum, from 0; each of [0, S) occurs.
+            stratum: (N,) the number of each row's stratum; every number in [0, S) occurs.
             num_strata: S.
         """
         prior, visited = self.prior(), self.posterior.visited
         (alpha, beta), (a, b) = self.posterior.visited_counts(), prior.of(visited)
         alpha += a
         mean, kinds = alpha / (beta + b + alpha), len(prior.table)
-        kind = None if stratum is None else stratum * kinds  # a stratum here, and one of the prior
+        kind = None if stratum is None else stratum * kinds  # a pair: this stratum and the prior's
         if prior.stratum is not None:
             kind = prior.stratum + (0 if kind is None else kind)
         if kind is None:
@@ -165,16 +169,16 @@ class PosteriorSampler:
         return means
 
     def metrics(self) -> dict[str, float]:
-        """Return `coverage`, the share of rows visited, and `mean_pass_rate`, the expected one averaged over N."""
+        """Return `coverage`, the share of rows visited, and `mean_pass_rate`, the mean expected one of all rows."""
         return {
             "coverage": self.posterior.visited.size / self.posterior.num_samples,
             "mean_pass_rate": float(self.mean_pass_rates()[0]),
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the whole state; `type(sampler)(num_samples, seed=seed, **settings)` is one that can load it.
+        """Return the whole state, for `load_state_dict` of `type(sampler)(num_samples, seed=seed, **settings)`.
 
-        (Where a setting is an array, as `strata`, the state has a digest of it, and the array has to be given again.)
+        Array settings such as `strata` are saved as a digest. Pass the same array to the new sampler.
         """
         return {
             "kind": self.kind,
@@ -185,15 +189,16 @@ class PosteriorSampler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned: the next draws are bit-identical. On an error nothing changes.
+        """Load the result of `state_dict`; the next draws are then bit-identical. On an error nothing changes.
 
-        The seed is compared and not taken over: a run that asks for seed 1 and goes on with 0 would surprise.
+        Args:
+            state: the saved state. Its seed must equal this sampler's; it is not loaded.
 
         Raises:
-            SnapshotMismatchError: another kind of sampler, seed, setting, N or set of fields; both sides are named.
-            SnapshotCorruptError: numbers that no run can have saved.
+            SnapshotMismatchError: the kind of sampler, the seed, a setting, N or the fields differ.
+            SnapshotCorruptError: no run can have saved these numbers.
         """
-        # The kind goes first. The fields follow from it, and would make the worse message.
+        # The kind is checked first: the fields follow from it, and their message would say less.
         if isinstance(state, Mapping) and "kind" in state:
             check_same("sampler", state, {"kind": self.kind})
         check_fields("sampler", state, ["kind", "seed", *self._progress, "settings", "posterior"])
@@ -205,16 +210,16 @@ class PosteriorSampler:
                 state[name],
                 minimum=0,
                 maximum=limit,
-                advice="The file was damaged or edited; load an earlier snapshot.",
+                advice=DAMAGED,
                 error=SnapshotCorruptError,
             )
             for name, limit in self._progress_limits.items()
         }
-        self.posterior.load_state_dict(state["posterior"])  # the last step that can fail, and it is all or nothing
+        self.posterior.load_state_dict(state["posterior"])  # the last step that can fail; it is all or nothing
         self._progress = progress
 
     def _check_draw(self, k: int, exclude: ArrayLike | None) -> tuple[int, IntArray]:
-        """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` where too few rows are left."""
+        """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` if too few rows are left."""
         excluded = NOTHING if exclude is None else np.unique(self.posterior.check_rows(exclude))
         left = self.posterior.num_samples - excluded.size
         number = check_whole_number(
@@ -222,15 +227,17 @@ class PosteriorSampler:
             k,
             minimum=1,
             maximum=left,
-            advice=f"The rows of a generation batch are distinct and the data set has {left} to choose from: make the "
-            "batch smaller or the data set larger.",
+            advice=f"The rows of a generation batch are distinct, and the data set has {left} to choose from. Use a "
+            "smaller batch or a larger data set.",
         )
         return number, excluded
 
     def _generator(self, number: int) -> np.random.Generator:
-        """A stream of its own for the draw of this number, until the next call: Philox is counter-based, so no state
-        needs to be kept."""
-        # Philox(key=...) is the same stream, but first asks the system for random bits that it then does not use.
+        """Return the random stream of draw `number`, valid until the next call.
+
+        Philox is counter-based, so the seed and the number determine the stream.
+        """
+        # Philox(key=...) gives the same stream, but first reads random bits from the system that it does not use.
         self._chance.bit_generator.state = _PHILOX | {
             "state": {"counter": np.zeros(4, dtype=np.uint64), "key": np.array([self._seed, number], dtype=np.uint64)}
         }

@@ -1,4 +1,4 @@
-"""The numbers of each row, held for the rows that have any: memory follows what was visited, not the data set.
+"""The storage of the counts of each row. In a large pool only visited rows take memory.
 
 Axis letters: N rows of the data set, V of them ever visited, K rows of one step.
 """
@@ -13,35 +13,35 @@ from trl_vade.checks import MOST_TRIALS, IntArray, check_whole_number
 from trl_vade.errors import SnapshotCorruptError
 
 STATE_ARRAYS = ("sample_index", "alpha", "beta", "last_update", "visits")
-"""The arrays of `BetaPosterior.state_dict`, one entry for each row ever visited, in ascending order of the row."""
+"""The arrays of `BetaPosterior.state_dict`: one entry for each visited row, in ascending order of the row."""
 
 LARGE = 100_000
-"""Rows from which on a pool is large: its counts are float32, and held for the visited rows alone."""
+"""Smallest N of a large pool. Its counts are float32, and only visited rows are stored."""
+
+DAMAGED = "The file was damaged or edited; load an earlier snapshot."
 
 
 def count_dtype(num_samples: int) -> np.dtype[Any]:
-    """Return the type of the counts of a pool of N rows: float32 where it is large, else float64.
+    """Return the dtype of the counts of N rows: float32 for a large pool, else float64.
 
-    Less memory and a smaller snapshot where these count, at a relative error below 1e-6 over 10,000 steps
-    (`eval.benchmarks.selection --precision`). Smaller pools keep what they always had.
+    The relative error of float32 stays below 1e-6 over 10,000 steps (`eval.benchmarks.selection --precision`).
     """
     return np.dtype(np.float32 if num_samples >= LARGE else np.float64)
 
 
 def check_saved_numbers(state: Mapping[str, Any], num_samples: int) -> None:
-    """Raise `SnapshotCorruptError` unless a run over `num_samples` rows can have saved this."""
-    again = "The file was damaged or edited; load an earlier snapshot."
+    """Raise `SnapshotCorruptError` unless a run over `num_samples` rows can have saved `state`."""
     step = check_whole_number(
-        "The saved step", state["step"], minimum=0, maximum=2**53, advice=again, error=SnapshotCorruptError
+        "The saved step", state["step"], minimum=0, maximum=2**53, advice=DAMAGED, error=SnapshotCorruptError
     )
     shape = getattr(state["sample_index"], "shape", None)
-    counts = {np.dtype(np.float64), count_dtype(num_samples)}  # float64: large pools had it, too, at first
+    counts = {np.dtype(np.float64), count_dtype(num_samples)}  # early releases saved large pools as float64
     for name in STATE_ARRAYS:
         array, allowed = state[name], counts if name in ("alpha", "beta") else {np.dtype(np.int64)}
         if not isinstance(array, np.ndarray) or array.dtype not in allowed or array.ndim != 1 or array.shape != shape:
             raise SnapshotCorruptError(
                 f"The saved {name} is {_describe(array)}; it must be a {' or '.join(sorted(map(str, allowed)))} "
-                f"vector with one entry for each visited row, as sample_index, which has shape {shape}. {again}"
+                f"vector with one entry for each visited row; sample_index has shape {shape}. {DAMAGED}"
             )
     rows, alpha, beta, last_update, visits = (state[name] for name in STATE_ARRAYS)
     rules = {
@@ -56,8 +56,8 @@ def check_saved_numbers(state: Mapping[str, Any], num_samples: int) -> None:
     for rule, holds in rules.items():
         if not holds.all():
             raise SnapshotCorruptError(
-                f"In the saved posterior {rule}, and {np.count_nonzero(~holds)} of {rows.size} entries break this. "
-                f"{again}"
+                f"In the saved posterior {rule}; {np.count_nonzero(~holds)} of {rows.size} entries break this rule. "
+                f"{DAMAGED}"
             )
 
 
@@ -69,16 +69,15 @@ Columns = list[NDArray[Any]]
 
 
 class RowStore:
-    """Four numbers of each of N rows, all 0 for a row never visited: alpha, beta, last_update and visits.
+    """The columns alpha, beta, last_update and visits of N rows, with zeros for a row never visited.
 
-    Sparse: V entries a column, in rising order of their rows, which are found by binary search. A step copies the
-    columns where it visits new rows: 6 to 18 ms for a million visited rows (`eval.benchmarks.selection`).
+    Sparse: V entries a column, sorted by row and found by binary search. A step that visits new rows copies the
+    columns, which takes 6 to 18 ms for a million visited rows (`eval.benchmarks.selection`).
 
-    Dense: N entries a column. So a pool is held from the moment on at which this takes less memory, three quarters
-    visited, and one of fewer than `LARGE` rows from the beginning: 3 MB at most, and nothing to search.
+    Dense: N entries a column, for fewer than `LARGE` rows (3 MB at most). A large pool becomes dense when three
+    quarters are visited, because dense columns then take less memory.
 
-    The counts are float64, and float32 in a pool of `LARGE` rows or more. That depends on N alone, so that a run which
-    is resumed goes on bit for bit.
+    The dtype of the counts depends on N alone, so that a resumed run continues bit for bit; see `count_dtype`.
 
     Args:
         num_samples: N, at least 1.
@@ -89,22 +88,22 @@ class RowStore:
         self._num_samples = num_samples
         self._dtypes: dict[str, np.dtype[Any]] = {"alpha": counts, "beta": counts}
         self._dtypes |= dict.fromkeys(["last_update", "visits"], np.dtype(np.int64))
-        self._rows: IntArray | None = None if num_samples < LARGE else np.empty(0, dtype=np.int64)  # (V,); dense: None
+        self._rows: IntArray | None = None if num_samples < LARGE else np.empty(0, dtype=np.int64)  # (V,); None: dense
         size = num_samples if self._rows is None else 0
         self._columns = {name: np.zeros(size, dtype) for name, dtype in self._dtypes.items()}
 
     @property
     def visited(self) -> IntArray:
-        """(V,) the rows with visits, in rising order; not to be written into."""
+        """The rows with visits, (V,), in ascending order. Do not write into the array."""
         return np.flatnonzero(self._columns["visits"]) if self._rows is None else self._rows
 
     @property
     def most_counts(self) -> float:
-        """The largest alpha + beta of a row."""
+        """The largest stored alpha + beta of a row."""
         return float((self._columns["alpha"] + self._columns["beta"]).max(initial=0.0))
 
     def read(self, rows: IntArray | None, *names: str) -> Columns:
-        """Return the columns of these names at the rows, (K,) each, or at all, (N,) each; not to be written into."""
+        """Return the named columns at `rows`, (K,) each, or at all rows, (N,) each. Do not write into them."""
         if self._rows is None:
             return [self._columns[name][slice(None) if rows is None else rows] for name in names]
         here, places = (self._rows, slice(None)) if rows is None else self._find(rows)
@@ -115,7 +114,7 @@ class RowStore:
         return columns
 
     def write(self, rows: IntArray, **values: Any) -> None:
-        """Set all four numbers of the rows named, (K,) different ones; `visits` at least 1."""
+        """Set all four columns at the distinct `rows`, (K,); `visits` must be at least 1."""
         if self._rows is not None:
             self._make_room(rows)
         places = rows if self._rows is None else np.searchsorted(self._rows, rows)
@@ -123,7 +122,7 @@ class RowStore:
             column[places] = values[name]
 
     def _find(self, rows: IntArray) -> tuple[Any, Any]:
-        """Whether each row was visited, (K,) bool, and the places of those that were."""
+        """Return a mask of the visited rows, (K,) bool, and the places of those rows in the columns."""
         assert self._rows is not None
         if rows is self._rows:
             return slice(None), slice(None)
@@ -133,7 +132,7 @@ class RowStore:
         return here, places[here]
 
     def _make_room(self, rows: IntArray) -> None:
-        """Give every row a place, and all of them one where that takes less memory."""
+        """Insert places for new rows, or switch to dense columns if these take less memory."""
         assert self._rows is not None
         new = np.sort(rows[~self._find(rows)[0]])
         width = sum(dtype.itemsize for dtype in self._dtypes.values())

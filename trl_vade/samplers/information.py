@@ -1,4 +1,4 @@
-"""How much a group of rollouts can teach: at one pass rate, under a posterior, and as it came out.
+"""The information gain of a group of rollouts: at a given pass rate, under a posterior, and measured.
 
 Source: VADE, arXiv 2511.18902. Axis letters: N rows of the data set, K groups of a generation batch, G generations.
 """
@@ -12,28 +12,28 @@ from trl_vade.checks import FloatArray, check_outcomes, check_whole_number
 from trl_vade.errors import ConfigurationError, ObservationError
 
 INFORMATION_GAINS = ("asymmetric", "symmetric")
-"""Of a pass rate."""
+"""The gains of a pass rate."""
 SPREAD_GAIN = "spread"
-"""Of a spread, the share of pairs of completions whose rewards differ."""
+"""The gain of a spread: the share of pairs of completions with different rewards."""
 
 
 def check_gain_kind(kind: str) -> None:
     """Raise `ConfigurationError` unless `kind` names an information gain."""
     if kind not in (*INFORMATION_GAINS, SPREAD_GAIN):
         raise ConfigurationError(
-            f"The information gain is {kind!r}; it must be 'asymmetric', p(1 - p)^2, the paper's rule, 'symmetric', "
-            "p(1 - p), or for a belief about spreads 'spread', s / 2. Set one of these."
+            f"The information gain is {kind!r}; it must be 'asymmetric' (the paper's p(1 - p)^2), 'symmetric' "
+            "(p(1 - p)), or, for a belief about spreads, 'spread' (s / 2). Set one of these."
         )
 
 
 def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArray:
-    """Score how much a group of rollouts can teach a policy that solves the row with probability `p`.
+    """Return the information gain of a group of rollouts, given the pass rate `p` of its row.
 
-        asymmetric   p (1 - p)^2    (eq. 4)  largest at p = 1/3, where it is 4/27: hard rows before easy ones
-        symmetric    p (1 - p)               largest at p = 1/2, where it is 1/4: the variance of one reward
-        spread       s / 2                   of a spread s; rewards of 0 and 1 have s = 2p (1 - p): the symmetric gain
+        asymmetric   p (1 - p)^2    (eq. 4)  largest at p = 1/3, 4/27: prefers hard rows to easy ones
+        symmetric    p (1 - p)               largest at p = 1/2, 1/4: the variance of one reward
+        spread       s / 2                   of a spread s; rewards of 0 and 1 have s = 2p (1 - p)
 
-    The first two are 0 at p = 0 and p = 1, where all rewards of a group are equal and GRPO has no gradient.
+    The first two are 0 at p = 0 and p = 1. All rewards of a group are equal there, and GRPO has no gradient.
 
     Source: arXiv 2511.18902, equation 4; the symmetric form is its ablation.
 
@@ -45,22 +45,22 @@ def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArr
         The gains, in the shape of `pass_rate`.
 
     Raises:
-        ConfigurationError: another `kind`.
-        ObservationError: a pass rate outside [0, 1], or NaN.
+        ConfigurationError: `kind` is unknown.
+        ObservationError: a pass rate is NaN or outside [0, 1].
     """
     check_gain_kind(kind)
     p = np.asarray(pass_rate, dtype=np.float64)
     sound = (p >= 0) & (p <= 1)  # false for NaN
     if not sound.all():
         raise ObservationError(
-            f"pass_rate holds {p[~sound].ravel()[:8].tolist()}; a pass rate is a probability in [0, 1]. Pass "
-            "successes divided by trials, and leave rows without trials out."
+            f"pass_rate holds {p[~sound].ravel()[:8].tolist()}; a pass rate must be in [0, 1]. Pass successes "
+            "divided by trials, and drop the rows without trials."
         )
     return gain_of(p, kind)
 
 
 def gain_of(pass_rate: FloatArray, kind: str) -> FloatArray:
-    """`information_gain` of pass rates that are known to be some, a new array."""
+    """Return `information_gain` as a new array, without checking the arguments."""
     if kind == SPREAD_GAIN:
         return 0.5 * pass_rate
     failure = 1.0 - pass_rate
@@ -71,63 +71,63 @@ def gain_of(pass_rate: FloatArray, kind: str) -> FloatArray:
 
 
 def expected_effective_ratio(alpha: ArrayLike, beta: ArrayLike, num_generations: int) -> FloatArray:
-    """Return the probability that a group of G completions will have a gradient, given the posterior of its row.
+    """Return the probability that a group of G completions has a gradient, given the posterior of its row.
 
         E[1 - p^G - (1 - p)^G]    for p ~ Beta(a, b), a = alpha + 1, b = beta + 1
 
-    A group has a gradient when its rewards are neither all 1 nor all 0. The moments have a closed form, with every
-    factor in (0, 1):
+    A group has a gradient if some rewards are 1 and some are 0. The moments have a closed form:
 
         E[p^G] = prod_{j<G} (a + j) / (a + b + j)        E[(1 - p)^G] = prod_{j<G} (b + j) / (a + b + j)
 
-    G = 1 gives 0: a single completion has nothing to be compared with.
-
     Args:
-        alpha, beta: effective pseudo-counts, finite and not negative, both (N,) or both of one other shape.
-        num_generations: G, at least 1.
+        alpha: effective pseudo-counts of successes, in [0, inf), of any shape.
+        beta: effective pseudo-counts of failures, in the shape of `alpha`.
+        num_generations: G, at least 1. A group of one completion has no gradient.
 
     Returns:
-        Probabilities in [0, 1), in the shape of `alpha`. Accurate to about G rounding errors, for counts from 0 to 1e6
-        and beyond.
+        Probabilities in [0, 1), in the shape of `alpha`, accurate to about G rounding errors.
 
     Raises:
         ConfigurationError: G is not a whole number of at least 1.
         ObservationError: the shapes differ, or a count is negative or not finite.
     """
     generations = check_whole_number(
-        "num_generations", num_generations, minimum=1, advice="A group has at least one completion; GRPO needs two."
+        "num_generations",
+        num_generations,
+        minimum=1,
+        advice="GRPO compares the completions of a group: set 2 or more.",
     )
     a, b = np.asarray(alpha, dtype=np.float64) + 1.0, np.asarray(beta, dtype=np.float64) + 1.0
     if a.shape != b.shape:
         raise ObservationError(f"alpha has shape {a.shape} and beta {b.shape}; they must be equal, one entry a row.")
     if not ((a >= 1) & (a < np.inf) & (b >= 1) & (b < np.inf)).all():
         raise ObservationError(
-            "alpha or beta holds a number that is negative or not finite; pseudo-counts are in [0, inf). Pass the "
+            "alpha or beta holds a negative or infinite number or NaN; pseudo-counts must be in [0, inf). Pass the "
             "alpha and beta of a BetaPosterior."
         )
     return mixed_group_probability(a, b, generations)
 
 
 def mixed_group_probability(a: FloatArray, b: FloatArray, num_generations: int) -> FloatArray:
-    """Return `E[1 - p^G - (1 - p)^G]` for p ~ Beta(a, b); a and b positive and of one shape, G at least 1."""
-    # Exchanging a and b changes nothing, so the outcome that is the less likely one can always be named so.
+    """Return `E[1 - p^G - (1 - p)^G]` for p ~ Beta(a, b); a and b are positive and of one shape, G is at least 1."""
+    # The formula is symmetric in a and b, so the smaller one can always be the unlikely outcome.
     unlikely, total = np.minimum(a, b), a + b
     log_larger, smaller = np.zeros_like(total), np.ones_like(total)
     for j in range(num_generations):
-        # A moment is also a ratio of four gamma functions. numpy has no log-gamma, and the difference of four of them
-        # would cancel: at counts of 1e6 each is about 1e7, and nine digits of the answer would go. log1p keeps all.
+        # A ratio of gamma functions would give the same moment. But at counts of 1e6 each log-gamma is about 1e7, and
+        # their difference would lose nine digits. log1p keeps them.
         log_larger += np.log1p(-unlikely / (total + j))
         smaller *= (unlikely + j) / (total + j)
-    # -expm1 is 1 - larger without the loss when `larger` is close to 1. For G = 1 rounding could leave -1e-17.
+    # -expm1 is 1 - larger, exact also where `larger` is close to 1. For G = 1 rounding could leave -1e-17.
     return np.maximum(-np.expm1(log_larger) - smaller, 0.0)
 
 
 def spread_group_probability(a: FloatArray, b: FloatArray, num_generations: int) -> FloatArray:
-    """Return the probability that G rewards are not all equal, for a spread s ~ Beta(a, b); a and b of one shape.
+    """Return the probability that G rewards are not all equal, for a spread s ~ Beta(a, b); a and b have one shape.
 
-    It is that of rewards with two values, one of which comes with probability p: s = 2 p (1 - p). Then p^G + (1 - p)^G
-    is a polynomial in s, P_n = P_(n-1) - (s / 2) P_(n-2) from P_0 = 2, P_1 = 1, and the moments of s are known. With
-    more values, s above 1/2, it is too low by up to 2^(1 - G/2).
+    The formula is that of two reward values, one of them with probability p, so s = 2 p (1 - p). Then p^G + (1 - p)^G
+    is a polynomial in s: P_n = P_(n-1) - (s / 2) P_(n-2), from P_0 = 2 and P_1 = 1. The moments of s are known.
+    With more values (s above 1/2) the result is too low by up to 2^(1 - G/2).
     """
     older, newer = np.array([2.0]), np.array([1.0])  # coefficients of s^0, s^1, ...
     for _ in range(num_generations - 1):
@@ -142,17 +142,17 @@ def spread_group_probability(a: FloatArray, b: FloatArray, num_generations: int)
 
 
 def effective_gradient_ratio(successes: ArrayLike, trials: ArrayLike) -> float:
-    """Return the share of the scored groups that have a gradient, `0 < successes < trials`.
+    """Return the share of the scored groups that have a gradient: `0 < successes < trials`.
 
     Args:
-        successes: (K,) in [0, trials].
-        trials: (K,) completions of the group that got a score; a group without any is left out of the share.
+        successes: (K,) successful completions of each group, in [0, trials].
+        trials: (K,) scored completions of each group. Groups with 0 are left out.
 
     Returns:
-        The share in [0, 1], or NaN when no group was scored.
+        The share in [0, 1], or NaN if no group was scored.
 
     Raises:
-        ObservationError: numbers that no set of rollouts can produce.
+        ObservationError: no set of rollouts can produce these numbers.
     """
     successes, trials = check_outcomes(successes, trials)
     scored = np.count_nonzero(trials > 0)

@@ -1,4 +1,4 @@
-"""The pass rates of rows never seen, guessed from those of the rows that were: a beta-binomial prior.
+"""The belief about rows without evidence: Beta(1, 1), or a beta-binomial prior fitted to the visited rows.
 
 Axis letters: N rows of the data set, V rows with evidence.
 """
@@ -13,33 +13,38 @@ from trl_vade.errors import ConfigurationError, abbreviated
 PRIORS = ("flat", "learned")
 
 FEWEST_ROWS = 32
-"""Rows with evidence that a fit needs; with fewer it is Beta(1, 1), or, for a stratum, the fit of all rows."""
+"""Smallest number of rows for a fit. Below it all rows use Beta(1, 1), and a stratum the fit of all rows."""
 EVIDENCE = 1.0
-"""Rows with fewer effective counts than this say next to nothing, and are left out."""
+"""Smallest alpha + beta of a row that a fit uses."""
 LOWEST_MEAN, HIGHEST_MEAN = 0.05, 0.95
 LOWEST_STRENGTH, HIGHEST_STRENGTH = 0.5, 8.0
-"""Bounds of the mean a / (a + b) and of the strength a + b; Beta(1, 1) has 1/2 and 2. A weaker prior would take the
-first group for the whole truth, a stronger one would hold against several groups."""
+"""Bounds of the mean a / (a + b) and of the strength a + b; Beta(1, 1) has 1/2 and 2. The first group of a row would
+overrule a weaker prior at once. A stronger prior would outweigh several groups."""
 
 
 def check_prior_kind(kind: str) -> None:
     """Raise `ConfigurationError` unless `kind` names a prior."""
-    if kind not in ("flat", "learned"):
+    if kind not in PRIORS:
         raise ConfigurationError(
-            f"prior is {abbreviated(kind)}; it must be 'flat', Beta(1, 1) as in the paper, or 'learned', fitted to "
-            "the rows seen so far. Set one of the two."
+            f"prior is {abbreviated(kind)}; it must be 'flat' (Beta(1, 1), as in the paper) or 'learned' (fitted to "
+            "the rows seen so far)."
         )
 
 
 @dataclass(frozen=True)
 class Prior:
-    """The belief Beta(a, b) about each row without evidence: the same for all rows of a stratum."""
+    """The belief Beta(a, b) about rows without evidence, equal for all rows of a stratum.
 
-    table: FloatArray  # (S, 2) a and b of each stratum
-    stratum: IntArray | None = None  # (N,) number of each row's stratum, from 0; None: all rows are of one
+    Attributes:
+        table: (S, 2) a and b of each stratum.
+        stratum: (N,) the number of each row's stratum, from 0. None stands for one stratum.
+    """
+
+    table: FloatArray
+    stratum: IntArray | None = None
 
     def of(self, rows: IntArray | None) -> tuple[FloatArray, FloatArray]:
-        """Return a and b of the rows named, (K,) each, of all, (N,), or () where there is one stratum."""
+        """Return a and b of the given rows, (K,) each, or of all rows, (N,) each; of one stratum two scalars."""
         if self.stratum is None:
             return self.table[0, 0], self.table[0, 1]
         stratum = self.stratum if rows is None else self.stratum[rows]
@@ -53,14 +58,15 @@ FLAT = Prior(np.ones((1, 2)))
 def learned_prior(
     alpha: FloatArray, beta: FloatArray, visited: IntArray, strata: IntArray | None = None, num_strata: int = 1
 ) -> Prior:
-    """Return the prior fitted to the rows of which something is known, for each stratum or for all rows.
+    """Return the prior fitted to the visited rows, for each stratum or for all rows.
 
-    A pure function of the counts, so a run that is resumed needs nothing but these.
+    The prior depends on the counts alone, so a checkpoint need not hold it.
 
     Args:
-        alpha, beta: (V,) effective counts of the visited rows.
-        visited: (V,) those rows.
-        strata: (N,) number of each row's stratum, from 0.
+        alpha: (V,) effective counts of successes of the visited rows.
+        beta: (V,) effective counts of failures.
+        visited: (V,) the visited rows.
+        strata: (N,) the number of each row's stratum, from 0.
         num_strata: S.
     """
     evident = alpha + beta >= EVIDENCE
@@ -75,18 +81,19 @@ def learned_prior(
 
 
 def fit_prior(alpha: FloatArray, beta: FloatArray) -> tuple[float, float] | None:
-    """Fit Beta(a, b) to the counts of V rows by moments, or return None where V is below `FEWEST_ROWS`.
+    """Fit Beta(a, b) to the counts of V rows by moments; return None if V is below `FEWEST_ROWS`.
 
     With n_i = alpha_i + beta_i and m the pooled pass rate, weighted squares of alpha_i / n_i about m have the mean
 
         m (1 - m) ((V - 1) + rho (sum n_i - sum n_i^2 / sum n_i - (V - 1)))    rho = 1 / (a + b + 1)
 
-    which is solved for rho. m and a + b are then kept within the bounds of this module.
+    The fit solves this for rho and clips m and a + b to the bounds of this module.
 
     Source: Kleinman (1973), Proportions with extraneous variance, JASA 68, 46-54, with weights n_i.
 
     Args:
-        alpha, beta: (V,) counts, alpha_i + beta_i > 0.
+        alpha: (V,) counts of successes.
+        beta: (V,) counts of failures, alpha_i + beta_i > 0.
     """
     if alpha.size < FEWEST_ROWS:
         return None

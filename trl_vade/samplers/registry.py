@@ -1,4 +1,4 @@
-"""The samplers by the names that a run's settings call them."""
+"""The samplers by their names in a run's settings."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,6 @@
-"""Stratified choice: each stratum (task, domain, source) has its share of a draw, and its best rows within it.
+"""Stratified choice: each stratum (task, domain, source) gets its share of a draw, filled with its best rows.
 
-Without it the best rows of all are chosen, and a domain whose rows are seldom the best is hardly ever trained on.
+Without strata a domain with few of the best rows is rarely trained on.
 
 Axis letters: N rows of the data set, S strata, k rows asked for, J rows that may be chosen.
 """
@@ -16,87 +16,84 @@ from trl_vade.checks import FloatArray, IntArray, check_same
 from .top_k import largest
 
 GOLDEN = 0x9E3779B97F4A7C15
-"""2**64 times the golden ratio's fractional part: its multiples, modulo 2**64, are the most evenly spread ones."""
+"""2**64 times the fractional part of the golden ratio: its multiples spread most evenly modulo 2**64."""
 PLASTIC = 0xC13FA9A902A6328F
-"""2**64 divided by the plastic number: seeds begin apart from each other, and not on each other's sequence."""
+"""2**64 divided by the plastic number: separates the sequences of different seeds."""
 
 
 class Strata:
-    """The rows of a data set by their stratum, and what a draw takes of each.
+    """The rows of a data set by stratum, and the share of each stratum in a draw.
 
-    The shares of k rows among strata of n_s rows are whole numbers by systematic sampling (Madow, 1949): with
-    c_s = k (n_1 + ... + n_s) / N and an offset u in [0, 1)
+    Systematic sampling (Madow, 1949) divides k rows among strata of n_s rows, in whole numbers. With
+    c_s = k (n_1 + ... + n_s) / N and an offset u in [0, 1):
 
         quota_s = floor(c_s + u) - floor(c_{s-1} + u)
 
-    Each quota is k n_s / N rounded down or up, and they sum to k. The offsets of successive draws are the multiples of
-    the golden ratio, modulo 1. Over T draws of one size a stratum's quotas then sum to T k n_s / N up to O(log T),
-    also where its share of one draw is far below 1 (seen: fewer than four rows away in 200,000 draws). An offset is a
-    function of the seed and the number of the draw, so a resume needs nothing to be saved.
+    Each quota is k n_s / N rounded down or up, and the quotas sum to k. The offsets of successive draws are multiples
+    of the golden ratio, modulo 1. Over T draws the quotas of a stratum then sum to T k n_s / N up to O(log T), also
+    for a share far below 1 a draw (measured: fewer than four rows off in 200,000 draws). The seed and the number of
+    the draw determine an offset, so a checkpoint need not hold it.
 
     Source: Madow (1949), On the theory of systematic sampling II, Ann. Math. Stat. 20, 333-354; no paper on GRPO.
 
     Args:
-        stratum: (N,) number of each row's stratum, from 0; each of [0, S) occurs.
+        stratum: (N,) the number of each row's stratum; every number in [0, S) occurs.
     """
 
     def __init__(self, stratum: IntArray) -> None:
         self._num_strata = int(stratum.max()) + 1
-        # numpy sorts 8 and 16 bits by radix, in linear time, and what it sorts here is always (J,) of these.
+        # numpy sorts integers of 8 and 16 bits by radix, in linear time.
         self._stratum = stratum.astype(np.min_scalar_type(self._num_strata))
         self._rows, self._ends = self.by_stratum(np.arange(stratum.size))
 
     @property
     def sizes(self) -> IntArray:
-        """(S,) rows of each stratum."""
+        """The number of rows of each stratum, (S,)."""
         return np.diff(self._ends)
 
     def of(self, rows: IntArray) -> IntArray:
-        """(J,) the number of each row's stratum."""
+        """Return the number of each row's stratum, (J,)."""
         return self._stratum[rows].astype(np.int64)
 
     def rows(self, stratum: int) -> IntArray:
-        """The rows of a stratum, in rising order; not to be written into."""
+        """Return the rows of a stratum, in ascending order. Do not write into the array."""
         return self._rows[self._ends[stratum] : self._ends[stratum + 1]]
 
     def count(self, rows: IntArray) -> IntArray:
-        """(S,) how many of the rows, (J,), are of each stratum."""
+        """Return the number of the given rows, (J,), in each stratum, (S,)."""
         return np.bincount(self._stratum[rows], minlength=self._num_strata)
 
     def by_stratum(self, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return (J,) the places of `rows` with those of a stratum side by side, in the order in which they come, and
-        (S + 1,) where each stratum begins and ends."""
+        """Return the places of `rows` sorted by stratum, (J,), and the bounds of the strata in them, (S + 1,)."""
         return np.argsort(self._stratum[rows], kind="stable"), np.concatenate([[0], np.cumsum(self.count(rows))])
 
     def quotas(self, k: int, *, seed: int, number: int) -> IntArray:
-        """Return (S,) how many of `k` rows each stratum is to give in draw `number` of `seed`. They sum to `k`.
+        """Return the number of rows that each stratum gives to a draw, (S,); they sum to `k`.
 
-        The share is that of the data set's rows, whatever of them may be chosen.
+        A share counts all rows of a stratum, also those that may not be chosen now.
 
         Args:
-            k: a whole number in [0, N].
-            seed, number: whole numbers of at least 0.
+            k: the rows of the draw, in [0, N].
+            seed: the seed of the run, at least 0.
+            number: the number of the draw, at least 0.
         """
         num_samples = self._stratum.size
-        # c_s + u has the same floor as (k n + v) / N with v = floor(u N): whole numbers, so that no rounding of a
-        # float can lose a row. (Python's are as long as they need to be; k n < 2**63 for N up to three thousand
-        # million.)
+        # c_s + u has the same floor as (k n + v) / N with v = floor(u N). Whole numbers cannot lose a row to rounding.
+        # The offset is a Python integer, which cannot overflow; k n < 2**63 holds up to N = 3e9.
         offset = (seed * PLASTIC + number * GOLDEN) % 2**64 * num_samples >> 64
         return np.diff((k * self._ends + offset) // num_samples).astype(np.int64)
 
     def best(self, rows: IntArray, value: FloatArray, quotas: IntArray) -> IntArray:
-        """Return (k,) places in `rows`: of each stratum the best of its quota, in falling order of value overall, of
-        equal values the lower row first.
+        """Return the places in `rows` of the best rows of each stratum, (k,), in descending order of value.
 
-        A row that rests (a value below 0) is not chosen for a quota: the cooldown goes before the share. The places
-        that a stratum leaves open, because its rows rest or are left out, go to the best rows of the others; so a row
-        that rests is let in only where all others are taken, as without strata. (A cooldown of a part of an epoch
-        keeps about that part of each stratum from being chosen, whatever its size: few places stay open.)
+        Among equal values the lower row comes first. A resting row (a value below 0) never fills a quota. If the rows
+        of a stratum rest or are excluded, the best rows of other strata take its open places. Resting rows are chosen
+        only after all others, as without strata.
 
         Args:
             rows: (J,) distinct rows that may be chosen.
-            value: (J,) finite; at least 0 for rows that do not rest.
-            quotas: (S,) rows wanted of each stratum; their sum, k, is in [1, J].
+            value: (J,) finite values, at least 0 for rows that do not rest.
+            quotas: (S,) rows wanted of each stratum; their sum k is in [1, J].
         """
         k = int(quotas.sum())
         places, ends = self.by_stratum(rows)
@@ -110,25 +107,25 @@ class Strata:
 
 
 def best_places(rows: IntArray, value: FloatArray, k: int, strata: Strata | None, quotas: IntArray | None) -> IntArray:
-    """Return (k,) places in `rows` of those with the largest `value`, of all or, with strata, of each one's quota."""
+    """Return the places in `rows` of the `k` largest values, (k,); with strata, of the largest of each quota."""
     return largest(value, k) if strata is None or quotas is None else strata.best(rows, value, quotas)
 
 
 def _best_of(places: IntArray, value: FloatArray, quota: int) -> IntArray:
-    """(min(quota, J),) of the places, (J,), those with the largest values."""
+    """Return those of the places, (J,), with the largest values, (min(quota, J),)."""
     return places[largest(value[places], min(quota, places.size))] if places.size else places
 
 
 def digest(stratum: IntArray) -> str:
-    """Return what stands for the strata of N rows in a saved state."""
+    """Return the SHA-256 of the strata of N rows, which a saved state holds in their place."""
     return hashlib.sha256(stratum.tobytes()).hexdigest()
 
 
 def check_same_strata(saved: Any, here: Mapping[str, Any]) -> None:
-    """Raise `SnapshotMismatchError`, naming both sides, where one of two states of a sampler is stratified alone.
+    """Raise `SnapshotMismatchError` if only one of two states of a sampler is stratified.
 
-    The setting `stratify` is not there where there are no strata. Compared as any other, it would be a field too many
-    or too few, and the message would advise another release.
+    A state without strata lacks the setting `stratify`. `check_fields` would report that as a missing field and advise
+    another release.
     """
     theirs = saved.get("settings") if isinstance(saved, Mapping) and saved.get("kind") == here["kind"] else None
     if isinstance(theirs, Mapping):

@@ -1,7 +1,7 @@
-"""Which rows are rolled out next: Thompson sampling over the posterior (VADE); beside it, what it is compared with.
+"""Thompson sampling over the posterior, the rule of VADE.
 
 Source: VADE, arXiv 2511.18902, Algorithm 1. Axis letters: N rows of the data set, K rows drawn for a generation batch,
-M rows that a draw leaves out.
+M excluded rows.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from trl_vade.checks import FloatArray, IntArray, check_bool, check_labels, chec
 from trl_vade.errors import SnapshotCorruptError
 
 from .base import Draw, PosteriorSampler
-from .counts import LARGE
+from .counts import DAMAGED, LARGE
 from .information import SPREAD_GAIN, check_gain_kind, gain_of
 from .large_pool import BoolArray, Choice, FreeRows, LargePool
 from .posterior import BetaPosterior
@@ -24,41 +24,36 @@ from .top_k import largest
 
 
 class ThompsonSampler(PosteriorSampler):
-    """Choose the K rows whose sampled pass rate promises the largest information gain.
+    """A sampler that draws a pass rate for every row and chooses the K rows with the largest information gain.
 
         p~_i ~ Beta(alpha_i + 1, beta_i + 1)    for all N rows
         I_i  = information_gain(p~_i)           (eq. 4)
 
-    A row that is little known is drawn all over [0, 1], so it is explored; a row known to be too easy or too hard is
-    not. Each draw is a pure function of the seed, the number of draws made before and the posterior, for one release
-    of numpy (which may change how a Beta variate is made, not how the bits under it are).
+    Draws for a little-known row vary over all of [0, 1], so the row is explored. Draws for a row known to be too easy
+    or too hard do not. The seed, the number of earlier draws and the posterior determine a draw, for one release of
+    numpy (a release may change how Beta variates are computed).
 
-    The defaults are the paper's rule. Beyond it, each a setting of its own:
-
-    * `gain="symmetric"`, p(1 - p), treats impossible and mastered rows alike, where the paper's p(1 - p)^2 prefers the
-      impossible ones.
-    * `signal_aware_decay`: see `BetaPosterior`.
-    * `cooldown`: rows that come back at once are trained on too often, and the rest of the data set is forgotten.
-    * `prior="learned"`: unseen rows are believed to be like the seen ones (of their stratum); see `prior.fit_prior`.
-    * `uniform_share`: a part of each batch is chosen blindly, which keeps every row in play: an unbiased probe.
-    * `stratify`: each domain has its share of every batch, and its best rows within it, so that none starves.
+    The defaults are the paper's rule.
 
     Source: arXiv 2511.18902, Algorithm 1, lines 6-9.
 
     Args:
-        num_samples: N, at least 1.
-        seed: in [0, 2**63).
-        gain: "asymmetric" p(1 - p)^2; "symmetric" p(1 - p), an ablation of the paper; "spread" s / 2, where outcomes
-            are spreads and not pass rates.
+        num_samples: N, the number of rows, at least 1.
+        seed: the key of the random numbers, in [0, 2**63).
+        gain: "asymmetric", p(1 - p)^2, prefers impossible rows to mastered ones. "symmetric", p(1 - p), treats both
+            alike; it is an ablation of the paper. "spread", s / 2, is for outcomes that are spreads.
         greedy: use the expected pass rate in place of a sampled one, an ablation of the paper. Ties are common then:
             a fresh greedy sampler takes the rows in their order.
-        decay_sampled, decay_unsampled, signal_aware_decay: of the `BetaPosterior`.
-        cooldown: c >= 0, in steps: a row that was scored in the last c steps is not chosen. Where that leaves fewer
-            than K rows, those that have rested longest are let in first.
-        prior: "flat", Beta(1, 1), or "learned".
+        decay_sampled: see `BetaPosterior`.
+        decay_unsampled: see `BetaPosterior`.
+        signal_aware_decay: see `BetaPosterior`.
+        cooldown: posterior steps for which a scored row rests, at least 0. Without it few rows may be trained on too
+            often. If fewer than K rows remain, those that have rested longest are added first.
+        prior: the belief about unseen rows: "flat", Beta(1, 1), or "learned", fitted to the seen rows.
         strata: (N,) labels; each stratum with enough scored rows gets a learned prior of its own.
-        uniform_share: in [0, 1], the share of a batch (rounded to rows) that is drawn uniformly from all other rows.
-        stratify: (N,) labels; of a batch's other rows each stratum gives its share of the N, its best; see `Strata`.
+        uniform_share: share of a batch, in [0, 1] and rounded to rows, that is drawn uniformly from all other rows.
+            It keeps every row in play.
+        stratify: (N,) labels; each stratum gives its share of the remaining rows of a batch, its best rows.
 
     Raises:
         ConfigurationError: an argument is outside its range.
@@ -96,7 +91,7 @@ class ThompsonSampler(PosteriorSampler):
             "gain": gain,
             "greedy": check_bool("greedy", greedy),
             "cooldown": check_whole_number(
-                "cooldown", cooldown, minimum=0, maximum=2**53, advice="It counts generation batches; 0 is none."
+                "cooldown", cooldown, minimum=0, maximum=2**53, advice="It counts posterior steps; set 0 for none."
             ),
             "prior": prior,
             "strata": None if self._strata is None else digest(self._strata),
@@ -106,44 +101,44 @@ class ThompsonSampler(PosteriorSampler):
         if stratify is not None:
             labels = check_labels("stratify", stratify, posterior.num_samples)
             self._stratify = Strata(labels)
-            settings["stratify"] = digest(labels)  # without strata it is left out: states saved earlier lack it
+            settings["stratify"] = digest(labels)  # absent without strata, as in states of early releases
         super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1})
-        self._taken_over = 0  # the step that `take_over` took, 0: none
+        self._taken_over = 0  # the step that `take_over` took; 0: none
 
     def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take one step of the posterior from evidence of another run: as `observe`, but the rows need not rest.
+        """Take one step of the posterior from evidence of another run; its rows need not rest.
 
-        The cooldown is for rows that were trained on. Rows without evidence have none either, so those of which
-        something is known would all come after them, and what is known would serve for nothing.
+        The cooldown is for rows that were trained on. If these rows rested, the sampler would choose all unknown rows
+        first and make no use of the evidence.
         """
         self.observe(sample_index, successes, trials)
         self._taken_over = self.posterior.step
 
     def use_spreads(self) -> None:
-        """See `PosteriorSampler.use_spreads`; the gain is then s / 2."""
+        """Treat later outcomes as spreads and use the gain s / 2."""
         self._settings["gain"] = SPREAD_GAIN
 
     def prior(self) -> Prior:
-        """Return the belief about rows without evidence, as it is now."""
+        """Return the present belief about rows without evidence."""
         if self._settings["prior"] == "flat":
             return super().prior()
         posterior = self.posterior
         return learned_prior(*posterior.visited_counts(), posterior.visited, self._strata, self._num_strata)
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Return `k` rows: those with the largest gains, in falling order, of equal gains the lower row first; then
-        those of the uniform share. With `stratify` the largest gains are those of each stratum's share.
+        """Choose the rows with the largest gains, then the rows of the uniform share.
 
-        From 100,000 rows on only candidates for the best are drawn (see `large_pool`): the same distribution from
-        other random numbers, and no order of rows where rounding makes gains equal.
+        Gains fall from the first row on; among equal gains the lower row comes first. With `stratify` each stratum
+        gives the rows with its largest gains. From 100,000 rows on the sampler draws only candidates for the best (see
+        `large_pool`). The distribution is the same, from other random numbers, without an order among equal gains.
 
         Args:
-            k: a whole number in [1, N - M].
-            exclude: (M,) rows that are not to be chosen.
+            k: the number of rows, in [1, N - M].
+            exclude: (M,) rows that are not chosen.
 
         Raises:
             ConfigurationError: `k` is outside its range.
-            ObservationError: a row to exclude is outside [0, N).
+            ObservationError: an excluded row is outside [0, N).
         """
         k, excluded = self._check_draw(k, exclude)
         generator = self._generator(self._progress["num_draws"])
@@ -154,11 +149,11 @@ class ThompsonSampler(PosteriorSampler):
         return Draw(rows, pass_rate, gain_of(pass_rate, self._settings["gain"]), mean)
 
     def state_dict(self) -> dict[str, Any]:
-        """See `PosteriorSampler.state_dict`; `taken_over` is there only where `take_over` was called."""
+        """Return the whole state, with `taken_over` if `take_over` was called; see `PosteriorSampler.state_dict`."""
         return super().state_dict() | ({"taken_over": self._taken_over} if self._taken_over else {})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `PosteriorSampler.load_state_dict`; a state without `stratify` is that of a sampler without it."""
+        """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`."""
         check_same_strata(state, {"kind": self.kind, "settings": self._settings})
         taken_over = 0
         if isinstance(state, Mapping) and "taken_over" in state:
@@ -167,7 +162,7 @@ class ThompsonSampler(PosteriorSampler):
                 state["taken_over"],
                 minimum=1,
                 maximum=2**53,
-                advice="The file was damaged or edited; load an earlier snapshot.",
+                advice=DAMAGED,
                 error=SnapshotCorruptError,
             )
             state = {name: value for name, value in state.items() if name != "taken_over"}
@@ -175,14 +170,14 @@ class ThompsonSampler(PosteriorSampler):
         self._taken_over = taken_over
 
     def _from_all(self, k: int, num_blind: int, excluded: IntArray, chance: np.random.Generator) -> Choice:
-        """The best `k` and then `num_blind` others: a pass rate is drawn for each of the N rows."""
+        """Choose the best `k` rows and then `num_blind` others, with a pass rate drawn for each of the N rows."""
         a, b = self.belief()
         pass_rate = a / (a + b) if self._settings["greedy"] else chance.beta(a, b)
         rows = np.arange(a.size)
         if excluded.size:
             rows = np.delete(rows, excluded)
         value = gain_of(pass_rate[rows] if excluded.size else pass_rate, self._settings["gain"])
-        # A gain is below 1: rows that rest come after all others, those that have rested longest first.
+        # Gains are below 1, so resting rows come after all others, those that have rested longest first.
         resting = self._steps_to_rest(rows)
         value -= resting
         chosen = np.empty(0, dtype=np.int64)
@@ -198,8 +193,8 @@ class ThompsonSampler(PosteriorSampler):
     def _from_large_pool(
         self, k: int, num_blind: int, excluded: IntArray, chance: np.random.Generator
     ) -> Choice | None:
-        """The same, faster; None for a small pool, and where the large one cannot be drawn from in this way."""
-        # Milliseconds are nothing beside the rollouts of a batch: smaller pools keep the choices that they always had.
+        """Choose the same faster, or return None for a small pool or one that needs a draw of all rows."""
+        # A small pool gains only milliseconds a batch, and its choices stay those of early releases.
         if self.posterior.num_samples < LARGE or self._settings["gain"] == SPREAD_GAIN:
             return None
         rows = FreeRows(self.posterior, self.prior(), self._rests, excluded, chance)
@@ -207,7 +202,7 @@ class ThompsonSampler(PosteriorSampler):
         return LargePool(rows, **how, strata=self._stratify, quotas=self._quotas).draw(k, num_blind)
 
     def _quotas(self, k: int) -> IntArray | None:
-        """(S,) the share of each stratum in this draw; None: without strata."""
+        """Return the share of each stratum in this draw, (S,), or None without strata."""
         strata, number = self._stratify, self._progress["num_draws"]
         return None if strata is None else strata.quotas(k, seed=self._seed, number=number)
 
@@ -215,7 +210,7 @@ class ThompsonSampler(PosteriorSampler):
         return np.broadcast_to(np.asarray(self._steps_to_rest(rows) > 0), rows.shape)
 
     def _steps_to_rest(self, rows: IntArray) -> FloatArray | float:
-        """(K,) steps in which the cooldown still keeps the rows out; 0 for all without one."""
+        """Return the steps for which each row still rests, (K,), or 0 without a cooldown."""
         if not self._settings["cooldown"]:
             return 0.0
         last, until = self.posterior.last_update_of(rows), self._settings["cooldown"] - self.posterior.step

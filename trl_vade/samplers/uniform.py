@@ -1,4 +1,4 @@
-"""Every row in turn, as the stock trainer takes them: vanilla GRPO, the baseline.
+"""The baseline: every row once an epoch, in the order of TRL's own trainer.
 
 Axis letters: N rows of the data set, K rows drawn for a generation batch, M rows that a draw leaves out.
 """
@@ -14,15 +14,20 @@ from .posterior import BetaPosterior, beta_mean
 
 
 def stock_order(num_samples: int, seed: int, epoch: int) -> IntArray:
-    """Return the order of the rows, (N,), that the stock trainer has in `epoch` of an uninterrupted run.
+    """Return the order of the rows, (N,), that TRL's own trainer uses in `epoch` of an uninterrupted run.
 
     TRL's `RepeatSampler` (1.16) calls `torch.randperm(N, generator=g)` once an epoch, with one `g` seeded once. On the
-    CPU that is a Fisher-Yates shuffle that takes N - 1 outputs of a 32-bit Mersenne Twister (ATen, randperm_cpu), and
-    `RandomState` is the same twister with the same seeding and a stream that numpy has frozen (NEP 19).
+    CPU that is a Fisher-Yates shuffle with N - 1 outputs of a 32-bit Mersenne Twister (ATen, randperm_cpu). numpy's
+    `RandomState` is the same twister with the same seeding, and its stream is frozen (NEP 19).
+
+    Args:
+        num_samples: N.
+        seed: the seed of the run.
+        epoch: from 0.
     """
     twister = np.random.MT19937()
-    np.random.RandomState(twister).seed(seed % 2**32)  # torch, too, seeds its twister with the low 32 bits
-    twister.random_raw(epoch * (num_samples - 1), output=False)  # skips the epochs before
+    np.random.RandomState(twister).seed(seed % 2**32)  # torch also seeds its twister with the low 32 bits
+    twister.random_raw(epoch * (num_samples - 1), output=False)  # skips the earlier epochs
     outputs = twister.random_raw(num_samples - 1).astype(np.uint32)
     jumps = (outputs % np.arange(num_samples, 1, -1, dtype=np.uint32)).tolist()
     rows = list(range(num_samples))
@@ -32,18 +37,20 @@ def stock_order(num_samples: int, seed: int, epoch: int) -> IntArray:
 
 
 class UniformSampler(PosteriorSampler):
-    """Choose every row once an epoch, in the order of the stock `GRPOTrainer` with the same seed: vanilla GRPO.
+    """A sampler that chooses every row once an epoch, in the order of TRL's `GRPOTrainer` with the same seed.
 
-    An epoch is one permutation. As with TRL's `RepeatSampler`, a draw that does not fit into what is left of it
-    starts the next one, and the rest is dropped.
+    An epoch is one permutation. As in TRL's `RepeatSampler`, a draw that is larger than the rest of an epoch starts
+    the next epoch, and the rest is dropped.
 
-    Outcomes are observed as by `ThompsonSampler`, so that the figures of both can stand side by side, and no choice
-    rests on them. In a `Draw` the sampled pass rate is the posterior mean, and the gain is the asymmetric one of it.
+    The posterior learns from every outcome, so that metrics compare with those of `ThompsonSampler`. The choice
+    ignores it. In a `Draw` the sampled pass rate is the posterior mean, and the gain is its asymmetric gain.
 
     Args:
-        num_samples: N, at least 1 and below 2**32 / 20 = 214,748,364, where torch changes its algorithm.
-        seed: in [0, 2**63).
-        decay_sampled, decay_unsampled, signal_aware_decay: of the `BetaPosterior`.
+        num_samples: N, in [1, 214,748,363]. From 2**32 / 20 on torch uses another algorithm.
+        seed: the seed of the run, in [0, 2**63).
+        decay_sampled: see `BetaPosterior`.
+        decay_unsampled: see `BetaPosterior`.
+        signal_aware_decay: see `BetaPosterior`.
 
     Raises:
         ConfigurationError: an argument is outside its range.
@@ -65,7 +72,7 @@ class UniformSampler(PosteriorSampler):
             num_samples,
             minimum=1,
             maximum=2**32 // 20 - 1,
-            advice="The order is that of torch.randperm, which changes for longer data sets. Use a part of the rows.",
+            advice="torch.randperm uses another algorithm for longer data sets. Use a part of the rows.",
         )
         posterior = BetaPosterior(
             num_samples,
@@ -73,21 +80,21 @@ class UniformSampler(PosteriorSampler):
             decay_unsampled=decay_unsampled,
             signal_aware_decay=signal_aware_decay,
         )
-        # An epoch is found by going through the random numbers of all before it. No run takes 2**30 rows; a damaged
-        # file may say so, and the next draw would not end.
+        # `stock_order` skips the random numbers of all earlier epochs. Without a limit a damaged file could name an
+        # epoch that takes forever to reach; no run draws 2**30 rows.
         super().__init__(posterior, seed, {}, {"epoch": 2**30 // num_samples, "position": num_samples})
         self._cached_order: tuple[int, IntArray] = (-1, np.empty(0, dtype=np.int64))  # epoch, (N,)
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Return the next `k` rows of the permutation that are not in `exclude`.
+        """Choose the next `k` rows of the permutation, without those in `exclude`.
 
         Args:
-            k: a whole number in [1, N - M].
-            exclude: (M,) rows that are not to be chosen; they are passed over.
+            k: the number of rows, in [1, N - M].
+            exclude: (M,) rows to skip.
 
         Raises:
             ConfigurationError: `k` is outside its range.
-            ObservationError: a row to exclude is outside [0, N).
+            ObservationError: an excluded row is outside [0, N).
         """
         k, excluded = self._check_draw(k, exclude)
         epoch, position = self._progress["epoch"], self._progress["position"]
@@ -100,7 +107,7 @@ class UniformSampler(PosteriorSampler):
         return Draw(rows, mean.copy(), information_gain(mean), mean)
 
     def _free(self, epoch: int, position: int, k: int, excluded: IntArray) -> IntArray:
-        """The first `k` places in the permutation, from `position` on, whose rows may be chosen, or all if fewer."""
+        """Return the first `k` free places of the permutation from `position` on, or all if there are fewer."""
         if not excluded.size:
             return np.arange(position, min(position + k, self.posterior.num_samples))
         return position + np.flatnonzero(~np.isin(self._order(epoch)[position:], excluded))[:k]

@@ -16,8 +16,8 @@ _TEXT: dict[str, dict[str, Any]] = {
 def qwen2_5_vl_config(size: str) -> "Qwen2_5_VLConfig":
     """Return the configuration of Qwen2.5-VL-3B-Instruct (`"3b"`) or Qwen2.5-VL-7B-Instruct (`"7b"`).
 
-    The values are those of the `config.json` on the Hub. `save_pretrained` of it is a folder that
-    `scripts/train_vade.py --plan` takes for the model, without a network.
+    The values are those of the `config.json` on the Hub. `save_pretrained` of it is a folder that `trl-vade plan`
+    takes for the model, without a network.
     """
     from transformers import Qwen2_5_VLConfig
 

@@ -89,7 +89,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     if (options.engine == "server") != bool(options.server):
         parser.error("--engine server goes with --server URL")
     if options.recipe is None and options.shape in ("3b", "7b"):
-        options.recipe = str(ROOT / f"scripts/recipes/qwen2_5_vl_{options.shape}_grpo_vade.yaml")
+        options.recipe = str(ROOT / f"trl_vade/recipes/qwen2_5_vl_{options.shape}_grpo_vade.yaml")
     for name, value in from_recipe(options).items():
         if getattr(options, name) is None:
             setattr(options, name, value)

@@ -6,7 +6,7 @@ import yaml
 from tests.support.refusals import refused, says
 from trl_vade.cli.plan import command as planning
 from trl_vade.cli.plan.command import print_plan
-from trl_vade.cli.training_arguments import VADEScriptArguments, load_splits, read_plan_arguments
+from trl_vade.cli.training_arguments import VADEScriptArguments, load_splits, read_command
 from trl_vade.errors import ConfigurationError
 
 
@@ -28,12 +28,14 @@ def data_folder(tmp_path, monkeypatch):
 
 
 def test_the_plans_own_flags_are_found_among_those_of_the_run():
-    found = read_plan_arguments(["--learning_rate", "1e-6", "--plan_rows", "7", "--plan", "--beta=0", "--config", "x"])
+    of_the_run = ["--learning_rate", "1e-6", "--beta=0", "--beta", "-0.0", "--reward_funcs", "a", "b", "--config", "x"]
+    found, rest = read_command(["--plan-rows=7", *of_the_run[:5], "--plan", *of_the_run[5:]])
     assert (found.plan, found.plan_rows, found.plan_gpu_memory) == (True, 7, 139.0)
+    assert rest == of_the_run
 
 
 def test_a_prefix_of_a_flag_is_not_taken_for_the_flag():
-    assert read_plan_arguments(["--plan_row", "7"]).plan_rows is None
+    assert read_command(["--plan_row", "7"])[0].plan_rows is None
 
 
 def test_a_plan_counts_and_says_why_it_estimates_nothing(recipe, capsys):
@@ -50,7 +52,7 @@ def test_the_number_of_processes_can_be_given(recipe, capsys):
 
 def test_what_cannot_work_is_one_error_with_the_reason_and_how_it_was_planned(recipe):
     too_few, ways_out = ["3 rows", "per_device_train_batch_size 16"], ["Add rows", "steps_per_generation"]
-    with refused(ConfigurationError, too_few, [*ways_out, "--plan_accelerate scripts/accelerate/fsdp2.yaml"]):
+    with refused(ConfigurationError, too_few, [*ways_out, "--plan_accelerate fsdp2"]):
         print_plan(["--config", recipe, "--plan_rows", "3"])
     with refused(ConfigurationError, too_few, ways_out) as raised:
         print_plan(["--config", recipe, "--plan_rows", "3", "--plan_processes", "1"])

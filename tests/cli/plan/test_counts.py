@@ -15,6 +15,7 @@ from trl_vade import VADEGRPOConfig
 from trl_vade.cli.plan import command as planning
 from trl_vade.cli.plan.counts import make_plan, planned_config
 from trl_vade.cli.plan.launch import Launch, read_launch
+from trl_vade.cli.recipes import ACCELERATE, RECIPES
 from trl_vade.errors import ConfigurationError
 from trl_vade.testbed.shapes import qwen2_5_vl_config
 from trl_vade.trainer.grpo_config import with_vade_defaults
@@ -25,9 +26,9 @@ ONE_EPOCH = {"max_steps": -1, "num_train_epochs": 1}
 
 @pytest.fixture(scope="module")
 def train_vade():
-    from scripts import train_vade
+    from trl_vade.cli import train
 
-    return train_vade
+    return train
 
 
 def rows(count):
@@ -149,7 +150,7 @@ def test_a_plain_configuration_of_trl_has_a_plan_too(make_args):
     ],
 )
 def test_the_published_launch_configurations_are_understood(name, launch):
-    assert read_launch(ROOT / "scripts" / "accelerate" / f"{name}.yaml") == launch
+    assert read_launch(name) == read_launch(ACCELERATE / f"{name}.yaml") == launch
 
 
 @pytest.mark.parametrize(
@@ -187,8 +188,7 @@ def qwen(tmp_path_factory):
     return folder
 
 
-RECIPE = ROOT / "scripts" / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml"
-FSDP2 = ROOT / "scripts" / "accelerate" / "fsdp2.yaml"
+RECIPE, FSDP2 = RECIPES / "qwen2_5_vl_3b_grpo_vade.yaml", ACCELERATE / "fsdp2.yaml"
 
 
 def printed(train_vade, capsys, *flags):
@@ -244,7 +244,7 @@ def test_what_cannot_work_ends_with_its_message_and_no_traceback(train_vade, qwe
 
 def test_a_recipe_for_several_processes_is_refused_on_one_with_the_way_out(train_vade, monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with refused(SystemExit, names=["1 processes"], offers=["--plan_accelerate scripts/accelerate/fsdp2.yaml"]):
+    with refused(SystemExit, names=["1 processes"], offers=["--plan_accelerate fsdp2"]):
         train_vade.run(["--plan", "--config", str(RECIPE), "--plan_rows", "8524"])
 
 
@@ -253,9 +253,9 @@ def words(line):
     return line.replace("│", " ").split()
 
 
-def test_the_example_in_the_readme_is_what_is_printed(train_vade, qwen, capsys):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    example = readme.split("```text\nThe plan\n")[1].split("```")[0].splitlines()
+def test_the_example_in_the_guide_is_what_is_printed(train_vade, qwen, capsys):
+    guide = (ROOT / "docs" / "guides" / "recipes.md").read_text(encoding="utf-8")
+    example = guide.split("```text\nThe plan\n")[1].split("```")[0].splitlines()
     flags = ["--config", RECIPE, "--plan_accelerate", FSDP2, "--plan_rows", 8524, "--model_name_or_path", qwen]
     lines = [words(line) for line in printed(train_vade, capsys, *flags).splitlines()]
     assert len(example) > 15

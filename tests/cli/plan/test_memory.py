@@ -173,7 +173,7 @@ def test_asleep_an_engine_takes_turns_with_training_and_awake_it_is_always_there
 
 def test_what_is_certainly_too_much_is_refused_with_its_parts_and_the_way_out(make_args):
     colocated = {"use_vllm": True, "vllm_gpu_memory_utilization": 0.9}
-    offers = ["scripts/accelerate/fsdp2.yaml", "vllm_enable_sleep_mode=True", "beta=0"]
+    offers = ["--accelerate_config fsdp2", "vllm_enable_sleep_mode=True", "beta=0"]
     with refused(ConfigurationError, ["weights", "vLLM's share"], offers):
         estimate(make_args(**colocated), gpu=20_000_000).refuse_what_cannot_fit()
     with refused(ConfigurationError, ["weights"], offers):

@@ -1,6 +1,6 @@
 """A plan on the terminal: the arguments of a training run in, its counts and its GPU memory out.
 
-`trl-vade plan` and `scripts/train_vade.py --plan` are this. `counts` counts and `memory` estimates.
+`trl-vade plan` and `trl-vade train --plan` are this. `counts` counts and `memory` estimates.
 """
 
 import os
@@ -16,15 +16,16 @@ from trl_vade.evaluation.benchmarks import find_benchmarks
 from ..tables import print_table
 from ..training_arguments import (
     TESTBED,
-    PlanArguments,
+    CommandArguments,
     VADEScriptArguments,
     load_splits,
-    read_plan_arguments,
-    refuse_plan_in_recipe,
+    read_command,
+    refuse_command_in_recipe,
 )
-from .counts import Plan
+from .counts import Plan, make_plan, planned_config
 from .launch import Launch, read_launch
-from .memory import MemoryEstimate, gib
+from .memory import GIB, Lengths, MemoryEstimate, estimate_memory, gib, why_no_estimate
+from .model_shape import read_model_shape
 
 
 def plan_rows(plan: Plan, launch: Launch) -> list[tuple[str, str]]:
@@ -70,46 +71,43 @@ def verdict(estimate: MemoryEstimate) -> str:
     )
 
 
-NOT_LAUNCHED = " (Planned as launched here. --plan_accelerate scripts/accelerate/fsdp2.yaml plans for that launch.)"
+NOT_LAUNCHED = " (Planned as launched here. --plan_accelerate fsdp2 plans for that launch.)"
 
 
 def print_plan(arguments: list[str]) -> None:
     """Print what a recipe means: counts, then the estimate of GPU memory.
 
     Args:
-        arguments: those of a training run (`--config recipe.yaml --learning_rate 1e-6 ...`) and of `PlanArguments`.
+        arguments: those of a training run (`--config recipe.yaml --learning_rate 1e-6 ...`) and of `CommandArguments`.
 
     Raises:
         ConfigurationError: the recipe cannot run so, or cannot be read.
     """
-    plan_args = read_plan_arguments(arguments)
+    command, rest = read_command(arguments)
+    command.plan_accelerate = command.plan_accelerate or command.accelerate_config
     try:
-        _show_plan(arguments, plan_args)
+        _show_plan(rest, command)
     except (ValueError, OSError) as error:  # ConfigurationError is one; TRL refuses by ValueError, too; no such file
-        here = "" if plan_args.plan_accelerate or plan_args.plan_processes else NOT_LAUNCHED
+        here = "" if command.plan_accelerate or command.plan_processes else NOT_LAUNCHED
         raise ConfigurationError(f"This recipe cannot run so. {error}{here}") from error
 
 
-def _show_plan(arguments: list[str], plan_args: PlanArguments) -> None:
-    from .counts import make_plan
-
-    pass
-
-    launch = _launch(plan_args)
+def _show_plan(arguments: list[str], command: CommandArguments) -> None:
+    launch = _launch(command)
     script_args, args, model_args = _read_recipe(arguments, launch.processes)
-    refuse_plan_in_recipe(script_args, plan_args)
+    refuse_command_in_recipe(script_args)
     if lmms_options := script_args.lmms_options():
         find_benchmarks(lmms_options["tasks"])
-    plan = make_plan(args, _number_of_rows(script_args))
+    plan = make_plan(args, _number_of_rows(script_args, command))
     print_table("The plan", plan_rows(plan, launch))
-    _show_memory(script_args, args, model_args, launch)
+    _show_memory(command, args, model_args, launch)
 
 
-def _launch(plan_args: PlanArguments) -> Launch:
-    launch = Launch() if plan_args.plan_accelerate is None else read_launch(plan_args.plan_accelerate)
-    if plan_args.plan_processes is not None:
-        launch = Launch(plan_args.plan_processes, launch.sharding, launch.mixed_precision)
-    elif plan_args.plan_accelerate is None:
+def _launch(command: CommandArguments) -> Launch:
+    launch = Launch() if command.plan_accelerate is None else read_launch(command.plan_accelerate)
+    if command.plan_processes is not None:
+        launch = Launch(command.plan_processes, launch.sharding, launch.mixed_precision)
+    elif command.plan_accelerate is None:
         launch = Launch(int(os.environ.get("WORLD_SIZE", "1")))
     if launch.processes < 1:
         raise ConfigurationError(f"{launch.processes} processes train nothing; set --plan_processes to 1 or more.")
@@ -118,8 +116,6 @@ def _launch(plan_args: PlanArguments) -> Launch:
 
 def _read_recipe(arguments: list[str], processes: int) -> Any:
     """`VADEScriptArguments`, a `planned_config` and a `ModelConfig`."""
-    from .counts import planned_config
-
     if arguments and arguments[-1] == "--config":  # TRL 1.16 would end in an IndexError
         raise ConfigurationError("--config names no file; give the recipe's path after it.")
     parser = TrlParser((VADEScriptArguments, planned_config(processes), ModelConfig))
@@ -129,10 +125,10 @@ def _read_recipe(arguments: list[str], processes: int) -> Any:
         raise ConfigurationError(f"The recipe is no YAML: {' '.join(str(error).split())}.") from error
 
 
-def _number_of_rows(script_args: VADEScriptArguments) -> int:
+def _number_of_rows(script_args: VADEScriptArguments, command: CommandArguments) -> int:
     """Rows of the training split; a data set is loaded only where that takes no network."""
-    if script_args.plan_rows is not None:
-        return script_args.plan_rows
+    if command.plan_rows is not None:
+        return command.plan_rows
     name = script_args.dataset_name
     if not name:
         raise ConfigurationError(
@@ -170,15 +166,10 @@ def _rows_of_split(script_args: VADEScriptArguments) -> int:
     return len(splits[split])
 
 
-def _show_memory(script_args: VADEScriptArguments, args: Any, model_args: ModelConfig, launch: Launch) -> None:
+def _show_memory(command: CommandArguments, args: Any, model_args: ModelConfig, launch: Launch) -> None:
     """Print the estimate of GPU memory, or why there is none. `args` is a `planned_config`."""
-    from .memory import GIB, Lengths, estimate_memory, gib, why_no_estimate
-    from .model_shape import read_model_shape
-
-    pass
-
     reason = "use_cpu is set" if args.planned_on_cpu else why_no_estimate(args, model_args)
-    prompt = script_args.plan_prompt_tokens or args.vade_max_prompt_length
+    prompt = command.plan_prompt_tokens or args.vade_max_prompt_length
     if prompt is None and args.vllm_max_model_length is not None:
         prompt = args.vllm_max_model_length - args.max_completion_length
     if reason is None and prompt is None:
@@ -189,13 +180,13 @@ def _show_memory(script_args: VADEScriptArguments, args: Any, model_args: ModelC
         print(f"No estimate of GPU memory: {reason}.")
         return
     shape = read_model_shape(model_args.model_name_or_path, revision=model_args.model_revision)
-    lengths = Lengths(prompt, min(script_args.plan_image_tokens, prompt), args.max_completion_length)
+    lengths = Lengths(prompt, min(command.plan_image_tokens, prompt), args.max_completion_length)
     estimate = estimate_memory(
         args,
         shape,
         launch,
         lengths,
-        gpu=int(script_args.plan_gpu_memory * GIB),
+        gpu=int(command.plan_gpu_memory * GIB),
         dtype=(args.model_init_kwargs or {}).get("dtype", model_args.dtype),
         flash="flash" in str(model_args.attn_implementation),
     )

@@ -8,6 +8,8 @@ import yaml
 
 from trl_vade.errors import ConfigurationError
 
+from ..recipes import accelerate_file
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -18,23 +20,24 @@ class Launch:
     mixed_precision: str | None = None  # "bf16", "fp16" or "no"; None leaves it to the recipe
 
 
-def read_launch(path: str | Path) -> Launch:
-    """Read an accelerate configuration file, such as those in `scripts/accelerate`.
+def read_launch(name: str | Path) -> Launch:
+    """Read an accelerate configuration: a file, or one of the package by its name, such as "fsdp2".
 
     Raises:
         ConfigurationError: for a file that is not there or is none, and for a set-up that `memory` knows nothing of.
     """
+    path = accelerate_file(name)
     try:
-        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         raise ConfigurationError(
             f"The accelerate configuration {path} cannot be read: {error}. Give a file as `accelerate config` writes "
-            "it, such as scripts/accelerate/fsdp2.yaml."
+            "it, or a name, such as fsdp2."
         ) from error
     if not isinstance(settings, dict) or not isinstance(settings.get("num_processes"), int):
         raise ConfigurationError(
             f"{path} is no accelerate configuration: it sets no num_processes. Give a file as `accelerate config` "
-            "writes it, such as scripts/accelerate/fsdp2.yaml."
+            "writes it, or a name, such as fsdp2."
         )
     return Launch(settings["num_processes"], _sharding(path, settings), settings.get("mixed_precision"))
 

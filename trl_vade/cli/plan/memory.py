@@ -43,7 +43,7 @@ class MemoryEstimate:
                 shown = ", ".join(f"{part.name} {gib(part.bytes)}" for part in self.phases[phase] if part.certain)
                 raise ConfigurationError(
                     f"This recipe's {phase} takes at least {gib(needed)} on each GPU, which has {gib(self.gpu)}: "
-                    f"{shown}. Shard over more processes (scripts/accelerate/fsdp2.yaml), set "
+                    f"{shown}. Shard over more processes (--accelerate_config fsdp2), set "
                     "vllm_enable_sleep_mode=True, which lets training and vLLM take turns, lower "
                     "vllm_gpu_memory_utilization, or set beta=0, which needs no reference model."
                 )

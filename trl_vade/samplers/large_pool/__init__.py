@@ -1,4 +1,4 @@
-"""A Thompson draw from 100,000 rows and more, in time that follows the visited ones: `LargePool.draw`."""
+"""Thompson draws from 100,000 rows or more, at a cost that grows with the visited rows."""
 
 from .free_rows import BoolArray as BoolArray
 from .free_rows import FreeRows as FreeRows

@@ -1,6 +1,6 @@
-"""The rows that one draw may choose from: asked about by their numbers, and taken at random.
+"""The rows that one draw may choose from.
 
-Axis letters: N rows of the data set, V of them visited, M left out, K rows named.
+Axis letters: N rows of the data set, V of them visited, M excluded, K given rows.
 """
 
 import functools
@@ -18,19 +18,19 @@ BoolArray = NDArray[np.bool_]
 
 
 class FreeRows:
-    """The rows that are not left out and do not rest; nothing here is of length N where V is not.
+    """The free rows of a draw: those that are not excluded and do not rest. Memory grows with V and not with N.
 
     Args:
-        posterior: of the N rows.
+        posterior: the belief about the N rows.
         prior: the belief about a row without evidence.
-        rests: (K,) rows -> whether the cooldown keeps them out.
-        excluded: (M,) different rows, left out.
+        rests: returns for rows, (K,), a mask of those that the cooldown keeps out.
+        excluded: (M,) distinct rows.
         chance: the random numbers of the draw.
 
     Attributes:
         size: N.
-        visited: (V,) rows with evidence, in rising order, whether they are free or not.
-        num_fresh: rows without evidence that are free.
+        visited: (V,) all rows with evidence, in ascending order.
+        num_fresh: the number of fresh rows: free, without evidence.
     """
 
     def __init__(
@@ -48,45 +48,51 @@ class FreeRows:
 
     @functools.cached_property
     def fresh_excluded(self) -> IntArray:
-        """Those of `excluded` that are without evidence."""
+        """The excluded rows without evidence."""
         rows: IntArray = self.excluded[self._posterior.last_update_of(self.excluded) == 0]
         return rows
 
     @functools.cached_property
     def taken(self) -> IntArray:
-        """The rows that are not free, in rising order."""
+        """The rows that are not free, in ascending order."""
         return np.union1d(self.excluded, self.visited[self._rests(self.visited)])
 
     @functools.cached_property
     def most_strength(self) -> float:
-        """No belief Beta(a, b) has a larger a + b."""
+        """An upper bound of a + b of all beliefs Beta(a, b)."""
         return self._posterior.most_counts + float(self.prior.table.sum(axis=1).max())
 
     def belief(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return (a, b) of the belief Beta(a, b) about the rows, (K,) each."""
+        """Return a and b of the beliefs Beta(a, b) about the rows, (K,) each."""
         (alpha, beta), (a, b) = self._posterior.counts(rows), self.prior.of(rows)
         return alpha + a, beta + b
 
     def are_fresh(self, rows: IntArray) -> BoolArray:
-        """(K,) whether the rows are free and without evidence."""
+        """Return a mask of the fresh rows, (K,): free, without evidence."""
         fresh: BoolArray = self._posterior.last_update_of(rows) == 0
         return fresh & ~np.isin(rows, self.excluded)
 
     def are_free(self, rows: IntArray) -> BoolArray:
-        """(K,) whether the rows are free."""
+        """Return a mask of the free rows, (K,)."""
         return ~(self._rests(rows) | np.isin(rows, self.excluded))
 
     def distinct(
         self, count: int, rows: IntArray | None, num_free: int, free: Callable[[IntArray], BoolArray]
     ) -> IntArray:
-        """(count,) different ones of `rows` (None: all N), of which at least `num_free` are `free`; every ordered
-        choice of free rows is equally likely."""
+        """Draw distinct free rows, (count,), uniformly and in random order.
+
+        Args:
+            count: the number of rows to draw.
+            rows: the rows to draw from; None stands for all N.
+            num_free: a lower bound of the number of free rows among them.
+            free: returns for rows, (K,), a mask of the free ones.
+        """
         size = self.size if rows is None else rows.size
         if 2 * count > num_free or 4 * num_free < size:
             every = np.arange(size) if rows is None else rows
             return self.chance.choice(every[free(every)], count, replace=False)
-        # Rows are drawn with replacement, and those that are not free or came before are dropped: what is left, in the
-        # order of drawing, is a uniform choice without replacement.
+        # Draw with replacement and drop repeated rows and rows that are not free. The rest, in the order of drawing,
+        # is a uniform choice without replacement.
         found = np.empty(0, dtype=np.int64)
         while found.size < count:
             more = self.chance.integers(size, size=2 * count + 16)

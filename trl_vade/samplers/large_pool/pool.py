@@ -1,29 +1,27 @@
-"""The best of a large pool of which little is known: a Thompson draw in O(V + k), where one of all rows is O(N).
+"""The best rows of a large pool: a Thompson draw in O(V + k) instead of O(N).
 
-A batch of k can hold only the k rows with the largest gains, so it is enough to find the rows whose pass rate is among
-the best. The choice has the distribution of a draw of all rows, exactly (up to the rounding of gains), from other
-random numbers.
+The choice has exactly the distribution of a draw of all rows (up to the rounding of gains), from other random numbers.
 
-The window. Both gains rise to one mode and fall. Let [lo, hi] of width w lie about it, with equal gains at its ends:
-any pass rate inside has a larger gain than any outside. Where k rows or more are inside, the best k are among them.
-Rows without evidence share one prior, so it is known how wide it must be for a few more than k of them to be expected
-inside; where nearly all rows were visited, a sample of these tells it.
+The window. Both gains rise to one mode and then fall. Let [lo, hi] of width w contain the mode, with equal gains at
+both ends. A pass rate inside then has a larger gain than any outside. If at least k rows are inside, the best k are
+among them. Fresh rows share one prior, which gives the width that holds a few more than k of them. If nearly all rows
+were visited, a sample of these gives the width.
 
-Who is inside, without asking each row (thinning). Let the density f_i of each row's belief be at most D in the window.
-Propose each row with probability D w, that is a binomial number of rows without replacement; give it p ~ U(lo, hi),
-and keep it with probability f_i(p) / D. Each row is then kept with a pass rate in dp with probability
+The rows inside are found by thinning, without a draw for each row. Let D bound the density f_i of every belief in the
+window. Propose each row with probability D w (a binomial number of rows, without replacement). Draw p ~ U(lo, hi) and
+keep the row with probability f_i(p) / D. A row is then kept, with a pass rate in dp, with probability
 
     D w * dp / w * f_i(p) / D = f_i(p) dp
 
-independently of the others: the same as where p_i ~ Beta(a_i, b_i) is drawn for every row. Fresh rows and visited ones
-are proposed apart, since D is 1 under the flat prior and up to alpha + beta + 1 where there is evidence.
+independently of other rows, as if p_i ~ Beta(a_i, b_i) were drawn for every row. Fresh and visited rows are proposed
+separately: D is 1 under the flat prior, and up to alpha + beta + 1 with evidence.
 
-Where fewer than k are inside (once in 1e14 draws, about; once in 1e4 where a sample told the width) the others are
-drawn, from their beliefs outside the window. To draw all anew would be wrong: that case would then hold draws with
-more than k inside, too.
+If fewer than k rows are inside, the other rows are drawn from their beliefs outside the window. This happens about
+once in 1e14 draws (once in 1e4 with a width from a sample). Drawing all rows again would be wrong, because that draw
+could have more than k rows inside.
 
 Source: thinning is Lewis and Shedler (1979), Naval Research Logistics Quarterly 26, 403-413; no paper on GRPO. Axis
-letters: N rows of the data set, V of them visited, M left out, S strata, K rows named, k asked for, J candidates.
+letters: N rows of the data set, V of them visited, M excluded, S strata, K given rows, k asked for, J candidates.
 """
 
 import math
@@ -39,15 +37,15 @@ from ..strata import Strata, best_places
 from .free_rows import BoolArray, FreeRows
 from .window import Window, beta_density, find_window, highest_density, largest_density, wanted_inside
 
-Candidates = tuple[IntArray, FloatArray]  # (J,) each: rows, the pass rates drawn for them
-Choice = tuple[IntArray, FloatArray, FloatArray]  # (K,) each: rows, pass rates drawn for them, expected ones
+Candidates = tuple[IntArray, FloatArray]  # (J,) each: rows, drawn pass rates
+Choice = tuple[IntArray, FloatArray, FloatArray]  # (K,) each: rows, drawn pass rates, expected pass rates
 
 MOST_PROPOSED = 0.1
-"""Where a larger part of the visited rows would be proposed, to draw all of them is as fast."""
+"""The largest share of visited rows to propose. Above it drawing all of them is as fast."""
 SAMPLE = 2048
-"""Rows that are looked at to guess how wide a window has to be."""
+"""The number of rows sampled to guess the width of a window."""
 ROWS_OF_A_PART = 4000
-"""In the time that a stratum takes, so many rows can be drawn one by one."""
+"""The number of rows that can be drawn one by one in the time that one stratum takes."""
 NOWHERE: Window = (1.0, 0.0)
 
 
@@ -56,21 +54,21 @@ class Part:
     """Rows that compete with each other: all N, or those of a stratum."""
 
     number: int  # of the stratum, or 0
-    rows: IntArray | None  # (n,) in rising order; None: all N
+    rows: IntArray | None  # (n,) in ascending order; None: all N
     size: int  # n
-    visited: IntArray  # (V,) of them
-    num_fresh: int  # rows without evidence that are not left out
+    visited: IntArray  # (V,) the visited ones
+    num_fresh: int  # the number of fresh rows
 
 
 class LargePool:
-    """The rows that one draw may choose from, of which it finds the best.
+    """A search for the best rows among those that one draw may choose from.
 
     Args:
-        rows: those that may be chosen.
+        rows: the rows that may be chosen.
         gain: "asymmetric" or "symmetric".
-        greedy: whether the expected pass rates stand for drawn ones.
-        strata: each of which has its share.
-        quotas: k -> (S,) the share of each stratum; None without strata.
+        greedy: whether to use the expected pass rates in place of drawn ones.
+        strata: the strata, each with its share.
+        quotas: returns for k the share of each stratum, (S,), or None without strata.
     """
 
     def __init__(
@@ -87,9 +85,10 @@ class LargePool:
         self._windows: dict[int, Window] = {}  # by the number of the part
 
     def draw(self, k: int, num_blind: int = 0) -> Choice | None:
-        """Return the best `k` rows, of each stratum its share, and then `num_blind` others, drawn uniformly.
+        """Choose the best `k` rows, of each stratum its share, and then `num_blind` others uniformly.
 
-        None where they cannot be drawn in this way, or not faster than by a draw of all rows.
+        Returns:
+            The choice, or None if a draw of all rows is needed or as fast.
         """
         if not self._serves(k + num_blind):
             return None
@@ -104,8 +103,8 @@ class LargePool:
         return rows, pass_rate, a / (a + b)
 
     def _serves(self, k: int) -> bool:
-        """Whether k rows can be drawn in this way, since as many may be chosen, and are drawn faster."""
-        # A greedy draw takes fresh rows in their order, which is wrong where their priors differ.
+        """Return whether there are k free rows that this draw finds, and finds faster than a draw of all rows."""
+        # A greedy draw takes fresh rows in their order, which needs equal priors.
         if self._greedy and self._rows.prior.stratum is not None:
             return False
         quotas = self._quotas(k)
@@ -114,15 +113,17 @@ class LargePool:
         return bool(self._rows.num_fresh >= k or self._rows.size - self._rows.taken.size >= k)
 
     def _candidates(self, k: int, quotas: IntArray | None) -> Candidates:
-        """Return J rows and their pass rates. The best k are among them; with `quotas`, (S,), the best of each stratum
-        instead, and of all strata the best for the places that one of them cannot fill."""
+        """Return J rows and their pass rates, with the best k among them.
+
+        With `quotas`, (S,), they include the best of each stratum, and spares for strata that cannot fill their share.
+        """
         nothing = np.empty(0, dtype=np.int64), np.empty(0)
         return _concatenated(
             nothing, *(self._best_of(part, wanted) for part, wanted in self._parts(k, quotas) if wanted)
         )
 
     def _blind(self, count: int, candidates: Candidates, chosen: IntArray) -> Candidates:
-        """Return `count` rows drawn uniformly, none of them among those `chosen`, and the pass rates that they had."""
+        """Draw `count` rows uniformly, none of them `chosen`, and return them with their pass rates."""
         size = self._rows.size
 
         def free(rows: IntArray) -> BoolArray:
@@ -133,15 +134,14 @@ class LargePool:
         parts = np.zeros(count, np.int64) if self._strata is None else self._strata.of(rows)
         both = np.isin(candidates[0], rows)
         known = dict(zip(candidates[0][both].tolist(), candidates[1][both].tolist(), strict=True))
-        # A row that is no candidate is known to be outside the window of its part. Of another one this is not drawn:
-        # its belief may be wholly inside.
+        # A candidate keeps its pass rate. Any other row is known to be outside the window of its part.
         places = zip(rows.tolist(), parts.tolist(), strict=True)
         lo, hi = np.array([NOWHERE if row in known else self._windows.get(part, NOWHERE) for row, part in places]).T
         pass_rate = zip(rows.tolist(), self._drawn(rows, lo, hi).tolist(), strict=True)
         return rows, np.array([known.get(row, rate) for row, rate in pass_rate])
 
     def _parts(self, k: int, quotas: IntArray | None) -> Iterator[tuple[Part, int]]:
-        """Each part that is to give rows, and how many of its best."""
+        """Yield each part that gives rows, with the number of its best rows to give."""
         size = self._rows.size
         if self._strata is None or quotas is None:
             yield Part(0, None, size, self._rows.visited, self._rows.num_fresh), k
@@ -157,7 +157,7 @@ class LargePool:
             yield part, min(int(quotas[number]) + short, int(free[number]))
 
     def _best_of(self, part: Part, k: int) -> Candidates:
-        """Rows of a part that hold its best k, which may be chosen."""
+        """Return free rows of a part that include its best k."""
         if self._greedy:
             return self._first_of(part, k)
         a, b = self._rows.prior.table.T
@@ -173,10 +173,10 @@ class LargePool:
         return _concatenated((rows, pass_rate), self._others_of(part, rows, span))
 
     def _expected_density(self, part: Part) -> Callable[[FloatArray], FloatArray]:
-        """Pass rates, (P,) -> how many rows of the part are to be expected there, by unit of pass rate.
+        """Return a function from pass rates, (P,), to the expected density of rows there, in rows a unit of pass rate.
 
-        Whatever it says, the draw is right; where it says too much, fewer than k rows are inside, and that is slow. So
-        of what a sample tells four standard errors are taken off.
+        The density affects only the speed. Too large a density leaves fewer than k rows inside the window, which is
+        slow. So an estimate from a sample is lowered by four standard errors.
         """
         terms: list[Callable[[FloatArray], FloatArray]] = []
         if self._rows.prior.stratum is None:
@@ -184,13 +184,13 @@ class LargePool:
         elif part.num_fresh:
             fresh = self._rows.distinct(min(SAMPLE, part.num_fresh), part.rows, part.num_fresh, self._rows.are_fresh)
             terms.append(self._density_of_sample(fresh, part.num_fresh))
-        if 4 * part.num_fresh < part.size and part.visited.size:  # else the fresh ones are enough
+        if 4 * part.num_fresh < part.size and part.visited.size:  # else the fresh rows suffice
             visited = part.visited[self._chance.integers(part.visited.size, size=SAMPLE)]
             terms.append(self._density_of_sample(visited, part.visited.size))
         return lambda p: np.sum([term(p) for term in terms], axis=0)
 
     def _density_of_sample(self, rows: IntArray, number: int) -> Callable[[FloatArray], FloatArray]:
-        """`_expected_density` of so many rows, of which `rows` are a sample."""
+        """Return the `_expected_density` of `number` rows, estimated from the sample `rows`."""
         (a, b), free = self._rows.belief(rows), self._rows.are_free(rows)
 
         def density(p: FloatArray) -> FloatArray:
@@ -201,7 +201,7 @@ class LargePool:
         return density
 
     def _fresh_inside(self, part: Part, span: Window) -> Candidates:
-        """The rows without evidence whose pass rates are in the window."""
+        """Draw the fresh rows with pass rates inside the window."""
 
         def pick(count: int) -> IntArray:
             return self._rows.distinct(count, part.rows, part.num_fresh, self._rows.are_fresh)
@@ -210,7 +210,7 @@ class LargePool:
         return self._thinned(part.num_fresh, highest_density(a, b, *span), pick, span)
 
     def _visited_inside(self, part: Part, span: Window) -> Candidates:
-        """The same of the rows with evidence; or all of them, where that is no more work."""
+        """Draw the visited rows with pass rates inside the window, or all visited rows if that is as fast."""
 
         def pick(count: int) -> IntArray:
             return part.visited[self._chance.choice(part.visited.size, count, replace=False)]
@@ -222,7 +222,7 @@ class LargePool:
         return self._thinned(part.visited.size, most, pick, span)
 
     def _thinned(self, num_rows: int, most: float, pick: Callable[[int], IntArray], span: Window) -> Candidates:
-        """Those of `num_rows` whose pass rates are in the window, where their densities are at most `most`."""
+        """Draw those of `num_rows` rows with pass rates inside the window; `most` bounds their densities there."""
         lo, hi = span
         rows = pick(int(self._chance.binomial(num_rows, most * (hi - lo))))
         pass_rate = self._chance.uniform(lo, hi, rows.size)
@@ -230,13 +230,13 @@ class LargePool:
         return rows[kept], pass_rate[kept]
 
     def _others_of(self, part: Part, but: IntArray, span: Window) -> Candidates:
-        """All rows of a part that may be chosen, but those named, with pass rates outside the window."""
+        """Return all free rows of a part without those in `but`, with pass rates drawn outside the window."""
         every = np.arange(part.size) if part.rows is None else part.rows
         every = every[self._rows.are_free(every) & ~np.isin(every, but)]
         return every, self._drawn(every, *span)
 
     def _first_of(self, part: Part, k: int) -> Candidates:
-        """The visited rows and the first k fresh ones, with their expected pass rates: of the fresh all are alike."""
+        """Return the visited rows and the first k fresh rows, which are all alike, with expected pass rates."""
         enough = min(k + part.visited.size + self._rows.excluded.size, part.size)
         first = np.arange(enough) if part.rows is None else part.rows[:enough]
         rows = np.sort(
@@ -246,7 +246,7 @@ class LargePool:
         return rows, a / (a + b)
 
     def _drawn(self, rows: IntArray, lo: FloatArray | float, hi: FloatArray | float) -> FloatArray:
-        """(J,) pass rates of the rows, drawn from the beliefs outside [lo, hi], or the expected ones if greedy."""
+        """Draw the pass rates of the rows, (J,), outside [lo, hi]; return the expected ones if greedy."""
         a, b = self._rows.belief(rows)
         if self._greedy:
             return a / (a + b)
@@ -257,6 +257,6 @@ class LargePool:
 
 
 def _concatenated(*parts: Candidates) -> Candidates:
-    """Return the rows of all parts, and their pass rates."""
+    """Return the rows of all parts and their pass rates."""
     rows, pass_rates = zip(*parts, strict=True)
     return np.concatenate(rows), np.concatenate(pass_rates)

@@ -1,4 +1,4 @@
-"""The window of pass rates in which the best rows of a draw are, and the beliefs in it; see `large_pool` for its use.
+"""The window of pass rates that holds the best rows of a draw, and densities of beliefs in it; see `pool`.
 
 Axis letters: J rows, S strata of the prior, P pass rates.
 """
@@ -13,11 +13,11 @@ from trl_vade.checks import FloatArray
 Window = tuple[float, float]  # lo, hi
 
 MOST_WIDTH = 0.25
-"""A wider window would hold a large part of the rows: it is as well to draw all of them."""
+"""The largest width. A wider window holds so many rows that drawing all of them is as fast."""
 
 
 def window(width: float, gain: str) -> Window:
-    """Return (lo, hi), pass rates with hi - lo = `width` and equal gains: gains inside are larger than those outside.
+    """Return lo and hi with hi - lo = `width` and equal gains, so that gains inside are larger than gains outside.
 
     Args:
         width: w in [0, 1].
@@ -33,20 +33,21 @@ def window(width: float, gain: str) -> Window:
 
 
 def wanted_inside(k: int) -> float:
-    """Return how many rows are to be expected in the window: eight deviations more than k."""
+    """Return the wanted expected number of rows in the window: eight standard deviations more than k."""
     return k + 8.0 * math.sqrt(k) + 32.0
 
 
 def find_window(
     wanted: float, gain: str, expected: Callable[[FloatArray], FloatArray], a: FloatArray, b: FloatArray
 ) -> Window | None:
-    """Return a window in which as many rows are to be expected as are wanted, or None where none is small enough.
+    """Return a window with the wanted expected number of rows, or None if no small window has it.
 
     Args:
-        wanted: rows, more than 0.
+        wanted: the expected number of rows, above 0.
         gain: as in `window`.
-        expected: pass rates, (P,) -> how many rows are to be expected there, by unit of pass rate.
-        a, b: (S,) each, the prior beliefs: by these alone no more than half of the rows may be proposed.
+        expected: returns for pass rates, (P,), the expected density of rows there, in rows a unit of pass rate.
+        a: (S,) of the prior beliefs Beta(a, b). By these no more than half of the rows may be proposed.
+        b: (S,) likewise.
     """
     width = 0.0
     while width <= MOST_WIDTH:
@@ -62,9 +63,9 @@ def find_window(
 
 
 def log_gamma(x: FloatArray) -> FloatArray:
-    """Return log Gamma(x) for x > 0, which numpy does not have, to about 1e-12.
+    """Return log Gamma(x) for x > 0, to about 1e-12; numpy lacks it.
 
-    Gamma(x) = Gamma(x + 8) / (x (x + 1) ... (x + 7)), and of x + 8 Stirling's series.
+    Gamma(x) = Gamma(x + 8) / (x (x + 1) ... (x + 7)), with Stirling's series for x + 8.
     """
     product, z = x.copy(), x + 8.0
     for step in range(1, 8):
@@ -76,27 +77,27 @@ def log_gamma(x: FloatArray) -> FloatArray:
 
 
 def beta_density(p: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the density of Beta(a, b) at p in (0, 1), broadcast; a, b > 0."""
+    """Return the density of Beta(a, b) at p in (0, 1), with broadcasting; a and b are positive."""
     log_beta = log_gamma(a) + log_gamma(b) - log_gamma(a + b)
     density: FloatArray = np.exp((a - 1.0) * np.log(p) + (b - 1.0) * np.log1p(-p) - log_beta)
     return density
 
 
 def highest_density(a: FloatArray, b: FloatArray, lo: float, hi: float) -> float:
-    """Return the largest density that one of these beliefs Beta(a, b), (S,) each, has on [lo, hi]."""
-    mode = np.clip((a - 1.0) / np.maximum(a + b - 2.0, 1e-9), lo, hi)  # where it is no mode, an end is the largest
+    """Return the largest density of the beliefs Beta(a, b), (S,) each, on [lo, hi]."""
+    mode = np.clip((a - 1.0) / np.maximum(a + b - 2.0, 1e-9), lo, hi)  # without a mode, an end is the largest
     return float(beta_density(np.stack([np.full_like(a, lo), np.full_like(a, hi), mode]), a, b).max())
 
 
 def largest_density(strength: float, a: float, b: float, lo: float, hi: float) -> float:
     """Return a bound of the densities on [lo, hi] of all Beta(a', b') with a' >= a, b' >= b and a' + b' <= strength.
 
-    a', b' >= 1: with n = a' + b' - 2 it is n + 1. For the height of the mode is convex in a': with x = a' - 1 and
-    y = b' - 1 its logarithm has the second derivative 1/x + 1/y - psi'(x + 1) - psi'(y + 1) > 0. So it is largest at
-    the ends, where it is that of (n + 1) p^n.
+    a', b' >= 1: the bound is n + 1 with n = a' + b' - 2. The height of the mode is convex in a': with x = a' - 1 and
+    y = b' - 1, its logarithm has the second derivative 1/x + 1/y - psi'(x + 1) - psi'(y + 1) > 0. It is therefore
+    largest at the ends, where the density is (n + 1) p^n.
 
-    a' < 1 <= b': f(p; a', b') = a' / ((a' + b') p) f(p; a' + 1, b'), which is at most a' / p by the former; likewise
-    b' < 1 <= a'. Both below 1: twice this step gives a' b' / ((a' + b') p (1 - p)) <= 1 / (2 p (1 - p)), and one of p
-    and 1 - p is 1/2 or more.
+    a' < 1 <= b': f(p; a', b') = a' / ((a' + b') p) f(p; a' + 1, b'), at most a' / p by the first case; likewise for
+    b' < 1 <= a'. Both below 1: this step taken twice gives a' b' / ((a' + b') p (1 - p)) <= 1 / (2 p (1 - p)), and p
+    or 1 - p is at least 1/2.
     """
     return max(strength - 1.0, 1.0 / lo if a < 1.0 else 0.0, 1.0 / (1.0 - hi) if b < 1.0 else 0.0)

@@ -1,9 +1,7 @@
-"""Other published ways to choose prompts, behind the same five verbs, to be compared with; numpy is all they import.
+"""Samplers with other published rules, for comparison. They implement `PromptSampler`.
 
-    from trl_vade.samplers.peers import MoPPSSampler
-
-Each is the rule of its paper or code and no more: what the rest of its system does (filters after the rollout, batch
-sizes, losses) is left out. The class docstrings name the source and every difference to it.
+Each sampler is the selection rule of its paper or code. Filters after the rollout, batch sizes and losses are left
+out. The class docstrings name the source and every difference.
 """
 
 from .bots import BOTSSampler

@@ -1,4 +1,4 @@
-"""BOTS: the rows whose sampled pass rate is closest to 1/2, of the whole data set; all rows forget alike."""
+"""BOTS: the rows of the whole data set with sampled pass rates closest to 1/2; all counts decay alike."""
 
 import numpy as np
 
@@ -10,21 +10,20 @@ from .base import BoolArray, PeerSampler
 
 
 class BOTSSampler(PeerSampler):
-    """Choose the K rows whose sampled pass rate is closest to the target.
+    """A sampler that chooses the K rows with sampled pass rates closest to the target.
 
         p~_i ~ Beta(a_i, b_i)    for all N rows; the K largest -|p~_i - target|
         a <- (1 - decay) a + decay + successes,    b likewise with the failures    for all N rows in every step
 
-    Source: BOTS, arXiv 2510.26374; Trinity-RFT, `trinity/buffer/selector`, its `lamb` is `decay` here and 0.1 in its
-    configuration. Differences: no implicit evidence (its `rho` is 0), since that needs the pass rates of two reference
-    models as columns of the data set; always the best K, which is its `tau` of 0; the generator is seeded, where the
-    code takes a fresh one.
+    Source: BOTS, arXiv 2510.26374; Trinity-RFT, `trinity/buffer/selector`. Its `lamb`, 0.1 in its configuration, is
+    `decay` here. Differences: there is no implicit evidence (its `rho` is 0), which needs the pass rates of two
+    reference models as columns. The best K are always chosen (its `tau` is 0). The generator is seeded.
 
     Args:
         num_samples: N, at least 1.
         seed: in [0, 2**63).
         decay: lambda in [0, 1], the share of the old counts that every row loses in a step.
-        target: in [0, 1].
+        target: the pass rate to be close to, in [0, 1].
 
     Raises:
         ConfigurationError: an argument is outside its range.

@@ -1,4 +1,4 @@
-"""GRESO: every row in turn, but one without a gradient of late is skipped, the likelier the longer it had none."""
+"""GRESO: every row in turn; the longer a row had no gradient, the more often it is skipped."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,21 +13,22 @@ from .base import BoolArray, PeerSampler, saved_numbers
 
 
 class GRESOSampler(PeerSampler):
-    """Go through an epoch's order and skip rows that have a streak of groups without a gradient.
+    """A sampler that goes through an epoch's order and skips rows with a streak of groups without a gradient.
 
-        P(skip) = 1 - max(p^z, 0.01)    z groups on end with mean >= 0.98 (p = p_easy) or <= 0.11 (p = p_hard)
+        P(skip) = 1 - max(p^z, 0.01)    z groups in a row with mean >= 0.98 (p = p_easy) or <= 0.11 (p = p_hard)
 
-    Both p start at 0.5 and stay in [0.05, 0.95]. From the second epoch on, a step lowers p_easy by 0.01 if at least a
-    third of `target_zero_variance` of its groups had mean >= 0.98, and else raises it; p_hard: <= 0.11, two thirds.
+    Both p start at 0.5 and stay in [0.05, 0.95]. From the second epoch on, every step moves p_easy by 0.01. It falls
+    if at least a third of `target_zero_variance` of the groups had a mean >= 0.98, and rises otherwise. p_hard moves
+    likewise, with a mean <= 0.11 and two thirds. As in the code, one success in ten or more completions is hard.
 
-    Source: GRESO, arXiv 2506.02177; github.com/Infini-AI-Lab/GRESO, strategy `all_probabilistic`. As there, with ten
-    completions or more a group with one success is below 0.11. Differences: K is fixed, where the code samples until
-    enough groups have a gradient; a draw that ends an epoch goes on in the next, without the rows it has.
+    Source: GRESO, arXiv 2506.02177; github.com/Infini-AI-Lab/GRESO, strategy `all_probabilistic`. Differences: K is
+    fixed; the code samples until enough groups have a gradient. A draw that ends an epoch continues in the next one,
+    without the rows it has.
 
     Args:
         num_samples: N, at least 1.
         seed: in [0, 2**63).
-        target_zero_variance: in [0, 1], the share of groups without a gradient that is aimed at.
+        target_zero_variance: the target share of groups without a gradient, in [0, 1].
 
     Raises:
         ConfigurationError: an argument is outside its range.
@@ -55,13 +56,13 @@ class GRESOSampler(PeerSampler):
             self._p = np.clip(self._p + np.where(too_many, -0.01, 0.01), 0.05, 0.95)
 
     def metrics(self) -> dict[str, float]:
-        """Return the usual ones, and `p_easy` and `p_hard`."""
+        """Return those of `PosteriorSampler.metrics`, `p_easy` and `p_hard`."""
         return {**super().metrics(), "p_easy": float(self._p[0]), "p_hard": float(self._p[1])}
 
     def _choose(self, k: int, free: BoolArray, generator: np.random.Generator) -> tuple[IntArray, FloatArray]:
         keep = np.maximum(np.where(self._streak > 0, *self._p) ** np.abs(self._streak), 0.01)
         rows, epoch, start = np.empty(0, dtype=np.int64), self._progress["epoch"], self._progress["position"]
-        while True:  # it ends: each epoch keeps each row with a chance of at least 0.01
+        while True:  # ends, since each epoch keeps each row with a chance of at least 0.01
             order = self._order(epoch)[start:]
             places = np.flatnonzero(free[order] & (generator.random(order.size) < keep[order]))[: k - rows.size]
             rows = np.concatenate([rows, order[places]])

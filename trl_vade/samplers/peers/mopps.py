@@ -1,4 +1,4 @@
-"""MoPPS: a few candidates of each epoch's order, and of these the rows whose sampled pass rate is closest to 1/2."""
+"""MoPPS: the rows with sampled pass rates closest to 1/2, among the next candidates of an epoch's order."""
 
 import numpy as np
 
@@ -10,24 +10,24 @@ from .base import BoolArray, PeerSampler
 
 
 class MoPPSSampler(PeerSampler):
-    """Choose the K of `pool_factor` K candidates whose sampled pass rate is closest to the target.
+    """A sampler that chooses, of `pool_factor` K candidates, the K with sampled pass rates closest to the target.
 
         p~_i ~ Beta(a_i, b_i)    for the candidates; the K smallest (p~_i - target)^2
         a <- decay a + (1 - decay) + successes,    b likewise with the failures    for scored rows only
 
-    The candidates are the next rows of an epoch's order, as from a shuffled loader that drops its last, incomplete
-    batch; every row is a candidate at most once an epoch. A row that is not scored is never forgotten.
+    The candidates are the next rows of an epoch's order, as from a shuffled data loader that drops its last,
+    incomplete batch. The counts of a row that is not scored never decay.
 
     Source: MoPPS, arXiv 2507.04632; github.com/thu-rllab/MoPPS, `PosteriorSampler` with strategy `topk`. Its scripts
-    have decay 0.5 and 8 candidates a row. Differences: trials are counted as they come, where the code multiplies the
-    mean score by G; ties go to the earlier candidate; no warm start from a file of pass rates.
+    have decay 0.5 and 8 candidates a row. Differences: trials are counted; the code multiplies the mean score by G.
+    Ties go to the earlier candidate. There is no warm start from a file of pass rates.
 
     Args:
         num_samples: N, at least 1.
         seed: in [0, 2**63).
-        decay: in [0, 1], the share of the old counts that a scored row keeps.
-        pool_factor: candidates for each row drawn, at least 1; with few rows left to choose from, all of them.
-        target: in [0, 1].
+        decay: the share of the old counts that a scored row keeps, in [0, 1].
+        pool_factor: candidates for each drawn row, at least 1. With fewer rows left all are candidates.
+        target: the pass rate to be close to, in [0, 1].
 
     Raises:
         ConfigurationError: an argument is outside its range.
@@ -41,10 +41,7 @@ class MoPPSSampler(PeerSampler):
         settings = {
             "decay": check_decay("decay", decay),
             "pool_factor": check_whole_number(
-                "pool_factor",
-                pool_factor,
-                minimum=1,
-                advice="With 1 every candidate is drawn; set 8 as in its scripts.",
+                "pool_factor", pool_factor, minimum=1, advice="1 draws every candidate; MoPPS uses 8."
             ),
             "target": check_share("target", target),
         }

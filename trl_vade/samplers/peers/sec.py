@@ -1,4 +1,4 @@
-"""SEC: a bandit over kinds of task; the kind whose groups have the largest advantages is drawn the most."""
+"""SEC: a bandit over kinds of task; kinds with larger advantages are drawn more often."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,29 +7,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trl_vade.checks import FloatArray, IntArray, check_labels, check_outcomes, check_share
+from trl_vade.checks import FloatArray, IntArray, check_labels, check_outcomes, check_positive, check_share
 
 from ..posterior import BetaPosterior
-from .base import BoolArray, PeerSampler, check_positive, mean_absolute_advantage, saved_numbers
+from .base import BoolArray, PeerSampler, mean_absolute_advantage, saved_numbers
 
 
 class SECSampler(PeerSampler):
-    """Draw a kind of task for each place of the batch, and then a row of that kind.
+    """A sampler that draws a kind of task for each place of the batch, and then a row of that kind.
 
         P(kind c) = softmax(Q / temperature)_c
-        Q_c <- Q_c + learning_rate (r_c - Q_c)    r_c = mean |advantage| of its completions, 0 where it has none
+        Q_c <- Q_c + learning_rate (r_c - Q_c)    r_c = mean |advantage| of its completions, 0 without completions
 
-    Rows are not replaced within a draw, and are between draws; a kind without rows left is no longer drawn.
+    The rows of one draw are distinct. A kind without rows left is no longer drawn.
 
     Source: SEC, arXiv 2505.14970 and its code, with temperature 1.0 (Countdown), 0.4 (mathematics) or 0.2 (puzzles).
-    Difference: the advantages are those that TRL gives to rewards of 0 and 1, whatever the trainer's reward is.
+    Difference: the advantages are those of TRL for rewards of 0 and 1, for any reward of the trainer.
 
     Args:
         num_samples: N, at least 1.
-        task: (N,) the label of each row's kind, a text or a whole number.
+        task: (N,) the label of each row's kind, texts or whole numbers.
         seed: in [0, 2**63).
-        learning_rate: in [0, 1].
-        temperature: above 0; a small one draws the best kind alone.
+        learning_rate: the weight of the newest step in Q, in [0, 1].
+        temperature: above 0; a small one draws only the best kind.
 
     Raises:
         ConfigurationError: an argument is outside its range.
@@ -63,7 +63,7 @@ class SECSampler(PeerSampler):
     def _choose(self, k: int, free: BoolArray, generator: np.random.Generator) -> tuple[IntArray, FloatArray]:
         left = np.bincount(self._arm[free], minlength=self._q.size)
         taken = np.zeros_like(left)
-        while (missing := k - taken.sum()) > 0:  # each round is the last one or uses up a kind
+        while (missing := k - taken.sum()) > 0:  # each round is the last or uses up a kind
             q = np.where(left > taken, self._q, -np.inf)
             chance = np.exp((q - q.max()) / self._settings["temperature"])
             taken = np.minimum(taken + generator.multinomial(missing, chance / chance.sum()), left)

@@ -1,6 +1,4 @@
-"""The launch configurations in scripts/accelerate, as accelerate reads them."""
-
-from pathlib import Path
+"""The launch configurations of the package, as accelerate reads them."""
 
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
@@ -9,24 +7,25 @@ from accelerate.utils import DistributedType
 from accelerate.utils.launch import prepare_multi_gpu_env
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-CONFIGURATIONS = Path(__file__).parents[2] / "scripts" / "accelerate"
+from trl_vade.cli.recipes import ACCELERATE
+
 ONE_MACHINE = ["deepspeed_zero2", "deepspeed_zero3", "fsdp2"]
 NAMES = [*ONE_MACHINE, "fsdp2_multi_node"]
 
 
 def load(name):
-    return load_config_from_file(str(CONFIGURATIONS / f"{name}.yaml"))
+    return load_config_from_file(str(ACCELERATE / f"{name}.yaml"))
 
 
 def environment_of(name, *flags):
     """What a process is told by `accelerate launch` with the configuration and these flags."""
-    command = ["--config_file", str(CONFIGURATIONS / f"{name}.yaml"), *flags, "train.py"]
+    command = ["--config_file", str(ACCELERATE / f"{name}.yaml"), *flags, "train.py"]
     arguments, *_ = _validate_launch_command(launch_command_parser().parse_args(command))
     return arguments, prepare_multi_gpu_env(arguments)
 
 
 def test_there_is_a_configuration_for_each_sharding_and_one_for_several_machines():
-    assert sorted(path.stem for path in CONFIGURATIONS.iterdir()) == NAMES
+    assert sorted(path.stem for path in ACCELERATE.iterdir()) == NAMES
 
 
 @pytest.mark.parametrize("name", ONE_MACHINE)

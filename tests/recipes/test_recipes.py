@@ -1,7 +1,6 @@
 """The recipes of the paper's runs: that they say what the paper says, and differ only where they should."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -13,24 +12,19 @@ from trl_vade.cli.plan.launch import read_launch
 from trl_vade.cli.plan.memory import GIB, estimate_memory
 from trl_vade.cli.plan.memory_formulas import Lengths
 from trl_vade.cli.plan.model_shape import model_shape
+from trl_vade.cli.recipes import RECIPES
+from trl_vade.cli.train import load_reward
+from trl_vade.cli.training_arguments import VADEScriptArguments
 from trl_vade.rewards import functions as rewards
 from trl_vade.testbed.shapes import qwen2_5_vl_config
 from trl_vade.trainer.presets import setting
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 SIZES, ALGORITHMS, ARMS = ("3b", "7b"), ("grpo", "gspo"), ("vade", "vanilla")
 NAMES = [f"qwen2_5_vl_{size}_{algorithm}_{arm}" for size in SIZES for algorithm in ALGORITHMS for arm in ARMS]
 
 
-@pytest.fixture(scope="module")
-def train_vade():
-    from scripts import train_vade
-
-    return train_vade
-
-
 def text_of(name):
-    return (SCRIPTS / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+    return (RECIPES / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def settings_of(name):
@@ -38,18 +32,18 @@ def settings_of(name):
 
 
 @pytest.fixture(scope="module")
-def parsed(train_vade):
-    """The recipe as `train_vade.py` would parse it on each of four processes."""
+def parsed():
+    """The recipe as `trl-vade train` would parse it on each of four processes."""
 
     def parse(name):
-        parser = TrlParser((train_vade.VADEScriptArguments, planned_config(4), ModelConfig))
-        return parser.parse_args_and_config(["--config", str(SCRIPTS / "recipes" / f"{name}.yaml")])
+        parser = TrlParser((VADEScriptArguments, planned_config(4), ModelConfig))
+        return parser.parse_args_and_config(["--config", str(RECIPES / f"{name}.yaml")])
 
     return parse
 
 
 def test_there_is_a_recipe_for_each_run_of_the_papers_main_table_but_dapo():
-    found = {path.stem for path in (SCRIPTS / "recipes").glob("*.yaml")}
+    found = {path.stem for path in (RECIPES).glob("*.yaml")}
     assert found == {*NAMES, "quickstart"}
 
 
@@ -113,7 +107,7 @@ def test_variants_differ_only_where_they_should(name):
     assert differing <= allowed
     assert settings["output_dir"] == f"qwen2.5-vl-{size}-{algorithm}-{arm}"
     assert settings["model_name_or_path"] == f"Qwen/Qwen2.5-VL-{size.upper()}-Instruct"
-    assert f"scripts/recipes/{name}.yaml" in text_of(name)
+    assert f"trl-vade train --recipe {name} --accelerate_config fsdp2\n" in text_of(name)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "gspo" in name])
@@ -139,9 +133,9 @@ def test_the_arm_is_the_papers_rule_or_vanilla(name, parsed):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_rewards_exist_and_one_of_them_says_what_is_right(name, train_vade):
+def test_the_rewards_exist_and_one_of_them_says_what_is_right(name):
     settings = settings_of(name)
-    found = [train_vade.load_reward(reward) for reward in settings["reward_funcs"]]
+    found = [load_reward(reward) for reward in settings["reward_funcs"]]
     assert found == [rewards.accuracy_reward, rewards.format_reward]
     assert settings["reward_weights"] == [0.9, 0.1]
     assert settings["vade_success_reward"] == found[0].__name__
@@ -166,7 +160,7 @@ def test_checkpoints_fall_between_generation_batches(name, parsed):
 def test_by_the_estimate_it_fits_four_h200(name, launch, parsed):
     _, args, model_args = parsed(name)
     shape = model_shape(qwen2_5_vl_config(name.split("_")[3]))
-    launched = read_launch(SCRIPTS / "accelerate" / f"{launch}.yaml")
+    launched = read_launch(launch)
     estimate = estimate_memory(
         args, shape, launched, Lengths(8192, 1024, 2048), gpu=139 * GIB, dtype=model_args.dtype, flash=False
     )
@@ -183,7 +177,7 @@ def test_sixteen_rows_a_gpu_as_in_the_paper_fit_the_small_model_and_not_the_larg
         fits[size] = estimate_memory(
             args,
             model_shape(qwen2_5_vl_config(size)),
-            read_launch(SCRIPTS / "accelerate" / "fsdp2.yaml"),
+            read_launch("fsdp2"),
             Lengths(8192, 1024, 2048),
             gpu=139 * GIB,
             dtype=model_args.dtype,

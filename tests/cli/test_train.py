@@ -1,4 +1,4 @@
-"""The scripts: their arguments here, and each of them run for real, cut short, under the slow marker."""
+"""`trl-vade train` and its script: their arguments, and runs of both, cut short, under the slow marker."""
 
 import json
 
@@ -7,40 +7,48 @@ import yaml
 
 from tests.support.refusals import refused
 from tests.support.scripts import run, start
+from trl_vade.cli.recipes import recipe_file
+from trl_vade.cli.training_arguments import read_command
 from trl_vade.testbed import exact_answer_reward
 
 
 @pytest.fixture(scope="module")
 def train_vade():
-    from scripts import train_vade
+    from trl_vade.cli import train
 
-    return train_vade
+    return train
 
 
 def test_without_a_recipe_model_or_data_set_the_quickstart_runs(train_vade):
-    quickstart = ["--config", str(train_vade.QUICKSTART)]
-    assert train_vade.command_line([]) == quickstart
-    assert train_vade.command_line(["--vade_sampler", "uniform"]) == [*quickstart, "--vade_sampler", "uniform"]
+    quickstart = ["--recipe", "quickstart"]
+    assert train_vade.with_quickstart([]) == quickstart
+    assert train_vade.with_quickstart(["--vade_sampler", "uniform"]) == [*quickstart, "--vade_sampler", "uniform"]
 
 
 @pytest.mark.parametrize("flags", [["--eval_strategy", "no"], ["--eval-strategy", "no"], ["--eval_strategy=no"]])
 def test_a_quickstart_without_evaluation_evaluates_nothing_at_its_start_either(train_vade, flags):
-    assert train_vade.command_line(flags)[2:] == [*flags, "--eval_on_start", "false"]
+    assert train_vade.with_quickstart(flags)[2:] == [*flags, "--eval_on_start", "false"]
 
 
 @pytest.mark.parametrize(
-    "own", ["--config", "--model_name_or_path", "--dataset_name=mine", "--dataset-name=mine", "--help"]
+    "own",
+    [
+        "--config",
+        "--recipe",
+        "--recipe=mine",
+        "--model_name_or_path",
+        "--dataset_name=mine",
+        "--dataset-name=mine",
+        "--help",
+    ],
 )
 def test_the_quickstart_stays_out_of_a_run_of_the_users_own(train_vade, own):
-    assert train_vade.command_line([own, "x"]) == [own, "x"]
+    assert train_vade.with_quickstart([own, "x"]) == [own, "x"]
 
 
 def test_flags_go_before_the_values_of_the_recipe(train_vade, tmp_path):
-    from trl import ModelConfig, TrlParser
-
-    parser = TrlParser((train_vade.VADEScriptArguments, train_vade.VADEGRPOConfig, ModelConfig))
     flags = ["--vade_sampler", "uniform", "--seed", "7", "--output_dir", str(tmp_path)]
-    script, training, model = parser.parse_args_and_config(train_vade.command_line(flags))
+    script, training, model = train_vade.parse(read_command(train_vade.with_quickstart(flags))[1])
     assert (training.vade_sampler, training.seed, training.max_steps) == ("uniform", 7, 100)
     assert model.model_name_or_path == script.dataset_name == "testbed"
 
@@ -48,7 +56,7 @@ def test_flags_go_before_the_values_of_the_recipe(train_vade, tmp_path):
 def test_the_quickstart_recipe_states_the_defaults(train_vade):
     from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 
-    recipe = yaml.safe_load(train_vade.QUICKSTART.read_text())
+    recipe = yaml.safe_load(recipe_file("quickstart").read_text())
     stated = {name: value for name, value in recipe.items() if name.startswith("vade_")}
     assert stated == {name: VADE_DEFAULTS[name] for name in stated}
     assert len(stated) == 5

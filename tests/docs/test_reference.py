@@ -1,0 +1,115 @@
+"""docs/reference says what the code has: pages are made again and compared, names are those of real runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import trl_vade
+from tests.docs.reference import FOLDER, PAGES
+from tests.support.runs import says_a_digit, train
+from trl_vade import errors, rewards, samplers
+from trl_vade.samplers import peers
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_the_code_makes_of_it(name):
+    page = (FOLDER / name).read_text(encoding="utf-8")
+    assert page == PAGES[name](), "run `python -m tests.docs.reference`"
+
+
+def test_the_api_has_every_public_name():
+    shown = set(re.findall(r"^::: [\w.]+\.(\w+)$", (FOLDER / "api.md").read_text(), flags=re.MULTILINE))
+    public = {*trl_vade.__all__, *peers.__all__} - {"__version__"}
+    public |= {name for room in (samplers, rewards) for name, value in vars(room).items() if callable(value)}
+    public |= {
+        name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)
+    }
+    assert shown == public
+
+
+def first_column(page):
+    """The names in the first column of all tables: of each section by its heading."""
+    sections = re.split(r"^## (.+)\n", (FOLDER / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    named = zip(["", *sections[1::2]], sections[::2], strict=True)
+    return {heading: re.findall(r"^\| `([^`]+)`", text, flags=re.MULTILINE) for heading, text in named}
+
+
+# ----------------------------------------------------------------------------------------------------------- metrics
+
+
+def graded(completions, limit, **columns):
+    return [len(completion[0]["content"]) % 3 / 2 for completion in completions]
+
+
+def logged_by(trainer):
+    return {name for entry in trainer.state.log_history for name in entry if name.startswith("vade/")}
+
+
+def test_the_metrics_are_those_that_a_run_logs(text_model_path, text_rows, make_args):
+    trainer = train(text_model_path, text_rows, make_args(max_steps=1))
+    assert sorted(first_column("metrics.md")[""]) == sorted(logged_by(trainer))
+
+
+@pytest.mark.parametrize("reward", [says_a_digit, graded])
+def test_the_metrics_of_strata_and_spreads_are_those_that_such_a_run_logs(
+    text_model_path, text_rows, make_args, reward
+):
+    rows = text_rows.add_column("task", ["a", "b"] * (len(text_rows) // 2))
+    trainer = train(text_model_path, rows, make_args(max_steps=2, vade_stratify_by="task"), reward)
+    tables = first_column("metrics.md")
+    expected = {*tables[""], *(name.replace("<value>", v) for name in tables["With strata"] for v in "ab")}
+    if reward is graded:
+        expected = {name.replace("pass_rate", "spread") for name in expected}
+        assert {*tables["With spreads"]} == {name for name in expected if "spread" in name and name.count("/") == 1}
+    assert expected == logged_by(trainer)
+
+
+# ------------------------------------------------------------------------------------------------------------- files
+
+
+def files_in(folder):
+    return {path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def both_runs(text_model_path, text_rows, make_args, tmp_path):
+    """The folders of a run and of its stock twin."""
+    from trl import GRPOConfig, GRPOTrainer
+
+    folders = []
+    for kinds in ({}, {"config_class": GRPOConfig, "trainer_class": GRPOTrainer}):
+        folder = tmp_path / f"run-{len(folders)}"
+        config = {"config_class": kinds["config_class"]} if kinds else {}
+        saves = {"save_strategy": "steps", "save_steps": 1, "max_steps": 1, "num_iterations": 2}
+        args = make_args(**config, **saves, sync_ref_model=True, beta=0.1, output_dir=str(folder))
+        trainer = train(text_model_path, text_rows, args, trainer_class=kinds.get("trainer_class"))
+        trainer.save_model()
+        trainer.save_state()
+        trainer.create_model_card()
+        folders.append(folder)
+    return folders
+
+
+def test_the_files_are_those_that_a_run_leaves_beside_the_files_of_trl(both_runs):
+    from trl_vade.selection.report.summary import write_report
+    from trl_vade.trainer.publishing.model_card import CURVES_FILE  # of a run that pushes
+
+    ours, stock = both_runs
+    write_report(ours)
+    tables = first_column("files.md")
+    of_checkpoint = {*tables["In every checkpoint"]} - {"sample_index", "alpha", "last_update", "visits", "sample_key"}
+    in_some = {name.replace("<process>", "00000") for name in tables["In some checkpoints"]}
+    in_output = {name for name in tables["In the output directory"] if "<" not in name} - {CURVES_FILE}
+    in_checkpoint = {f"checkpoint-1/{name}" for name in of_checkpoint | in_some}
+    assert files_in(ours) - files_in(stock) == in_checkpoint | of_checkpoint | in_output
+    assert files_in(stock) - files_in(ours) == set()
+
+
+def test_the_arrays_are_those_of_a_saved_posterior(checkpointed_run):
+    from safetensors.numpy import load_file
+
+    _, folder = checkpointed_run()
+    text = (FOLDER / "files.md").read_text(encoding="utf-8").split("| array |")[1].split("\n\n")[0]
+    arrays = {name for line in text.splitlines() for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    assert arrays == load_file(folder / "vade_posterior.safetensors").keys()

@@ -1,0 +1,5 @@
+"""`python -m trl_vade` is `trl-vade`."""
+
+from .cli.main import main
+
+main()

@@ -1,0 +1,37 @@
+"""The recipes and accelerate configurations of the package, by name."""
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from trl_vade.errors import ConfigurationError
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+ACCELERATE = RECIPES / "accelerate"
+
+
+def recipe_file(name: str) -> Path:
+    """Return the file of the recipe `name`, such as "quickstart".
+
+    Raises:
+        ConfigurationError: the package has no such recipe; the message lists those it has.
+    """
+    return _find(RECIPES, f"--recipe {name}: the package has no recipe of this name", name, "--config FILE")
+
+
+def accelerate_file(name: str | Path) -> Path:
+    """Return the accelerate configuration `name`: a file of the user's, or one of the package, such as "fsdp2".
+
+    Raises:
+        ConfigurationError: it is neither; the message lists those of the package.
+    """
+    path, missing = Path(name), f"The accelerate configuration {name} is neither a file nor one of the package's"
+    return path if path.is_file() else _find(ACCELERATE, missing, str(name), "the path of a file")
+
+
+def _find(folder: Path, missing: str, name: str, own: str) -> Path:
+    files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    if name not in files:
+        [close] = get_close_matches(name, files, n=1) or [None]
+        meant = f" Did you mean {close}?" if close else ""
+        raise ConfigurationError(f"{missing}.{meant} Give {own}, or one of these names: {', '.join(files)}.")
+    return files[name]
