@@ -74,7 +74,7 @@ def train(context: typer.Context) -> None:
     Takes TRL's training arguments (model, data, GRPO), the settings vade_* of VADEGRPOConfig, and those below. Flags
     go before the values of a recipe. A table at the end says what the sampler did. Exit code 1: refused settings.
 
-    
+    \b
     --recipe NAME               a recipe of the package: quickstart,
                                 qwen2_5_vl_{3b,7b}_{grpo,gspo}_{vade,vanilla}
     --config FILE               a recipe of your own, in YAML
@@ -91,7 +91,7 @@ def train(context: typer.Context) -> None:
                                 go on from the newest complete checkpoint
     --help_all                  every option
 
-    
+    \b
     Examples:
       trl-vade train
       trl-vade train --vade_sampler uniform --max_steps 20

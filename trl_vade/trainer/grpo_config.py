@@ -46,11 +46,12 @@ class VADEGRPOConfig(GRPOConfig):
         vade_sampler: Chooses the rows of each generation batch. `"thompson"` draws a pass rate from each row's
             posterior and takes the rows with the largest information gain (Algorithm 1 of the paper). `"greedy"` uses
             the posterior mean instead of a draw (an ablation of the paper). `"uniform"` takes every row once an epoch.
-            It equals vanilla GRPO bit for bit, with five exceptions: vision placeholders cannot be sampled; a
-            transform of the data set runs once for each chosen row and not for each completion; an infinite reward is
-            refused; a resumed run continues inside its epoch even with `ignore_data_skip`; generation with vLLM is
-            corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` and `"greso"` are other published rules, see
-            `trl_vade.samplers.peers`; only `vade_sampler_kwargs` and, for `"sec"`, `vade_strata` set them.
+            It equals vanilla GRPO bit for bit, with five exceptions. Vision placeholders cannot be sampled. A
+            transform of the data set runs once for each chosen row and not for each completion. An infinite reward is
+            refused. A resumed run continues inside its epoch even with `ignore_data_skip`. Generation with vLLM is
+            corrected.
+            `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` and `"greso"` are other published rules, see
+            `trl_vade.samplers.peers`. Only `vade_sampler_kwargs` and, for `"sec"`, `vade_strata` set them.
         vade_sampler_kwargs: Arguments for the constructor of `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` or
             `"greso"`, as a dictionary, or as JSON on the command line: `{"decay": 0.5}`. `None` uses the rule's own
             defaults.
