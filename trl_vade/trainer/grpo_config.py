@@ -119,6 +119,8 @@ class VADEGRPOConfig(GRPOConfig):
         vade_overwrite_output_dir: Whether a run may replace the run in `output_dir`. `True` makes `train` delete that
             run's checkpoints, its trainer state and its `vade_` files first, and the log names them. `False` refuses
             such a folder. A run that resumes from a checkpoint in the folder deletes nothing.
+        vade_report: Whether `train` writes `vade_summary.json` and the picture `vade_report.png` into `output_dir` at
+            its end. The picture takes about a second and needs matplotlib (`pip install "trl-vade[report]"`).
         vade_posterior_hub_id: Data-set repository on the Hub, `user/name` or `name`, that receives the posterior of
             every checkpoint. The token comes from the login or from `HF_TOKEN`. `None` uploads no posterior.
 
@@ -152,6 +154,7 @@ class VADEGRPOConfig(GRPOConfig):
     vade_on_mismatch: Literal["error", "join", "reset"] = "error"
     vade_outage_guard: bool = True
     vade_overwrite_output_dir: bool = False
+    vade_report: bool = True
     vade_posterior_hub_id: str | None = None
 
     _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "vade_sampler_kwargs"]  # JSON on the command line
