@@ -48,7 +48,8 @@ def words(sentence: str) -> int:
 
 def split(text: str) -> list[str]:
     """Split `text` into sentences."""
-    return [part for part in _END.split(_ABBREVIATION.sub(r"\1", text)) if words(part)]
+    parts = _END.split(_ABBREVIATION.sub("\\1\0", text))
+    return [part.replace("\0", ".") for part in parts if words(part)]
 
 
 def _outdented(text: str) -> str:

@@ -17,8 +17,8 @@ from trl_vade.errors import HubError
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.commit import files_in
 from trl_vade.hub.posteriors.repository import publish_posterior
+from trl_vade.trainer import main_process
 from trl_vade.trainer.checkpoint.completeness import complete_checkpoints
-from trl_vade.trainer.publishing import publication
 
 RUN, BELIEFS = "you/run", "datasets/you/beliefs"
 STEPS = {"num_iterations": 1, "max_steps": 3}
@@ -44,7 +44,7 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {  # what goes wrong, and what is
         {"pattern": "PUT /lfs-storage", "corrupt": True, "times": 10_000, "until": WRITES},
         "holds other bytes than were sent",
     ),
-    "slow": ({"pattern": WRITES, "delay": 2.0}, "Still being sent to the Hub, after"),
+    "slow": ({"pattern": WRITES, "delay": 2.0}, "for uploads to the Hub"),
 }
 
 
@@ -52,13 +52,13 @@ def hub_failures(bench: Bench) -> list[Result]:
     """Each kind in two forms."""
     kinds = ["403", "500", "connection cut", "wrong hash"] if bench.quick else list(KINDS)
     patience, hub_module.PATIENCE = hub_module.PATIENCE, (0.0, 0.0)
-    say_every, publication.SAY_EVERY = publication.SAY_EVERY, 0.2
+    say_every, main_process.SAY_EVERY = main_process.SAY_EVERY, 0.2
     try:
         passing = {kind: partial(for_a_moment, bench, kind) for kind in kinds}
         lasting = {kind: partial(to_the_end, bench, kind) for kind in kinds if kind != "slow"}
         return [tally("Hub fails for a moment", passing), tally("Hub fails to the end", lasting)]
     finally:
-        hub_module.PATIENCE, publication.SAY_EVERY = patience, say_every
+        hub_module.PATIENCE, main_process.SAY_EVERY = patience, say_every
 
 
 def for_a_moment(bench: Bench, kind: str) -> str:

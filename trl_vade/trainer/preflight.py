@@ -1,4 +1,4 @@
-"""What a trainer is given, looked at before a model is loaded or a GPU is touched."""
+"""Checks of a trainer's arguments, made before a model is loaded or a GPU is touched."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,23 +24,24 @@ from .selection_choice import make_signal
 
 @dataclass(frozen=True)
 class Preflight:
-    """What is known of a run before a model is loaded."""
+    """Facts of a run before a model is loaded."""
 
-    on_time: bool  # whether rows are chosen by us
-    warm_start: WarmStart | None  # the evidence to begin with, where it was read
+    on_time: bool  # whether VADE chooses the rows
+    warm_start: WarmStart | None  # the evidence to start with, if it was read
 
 
 def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
-    """Refuse what a trainer cannot work with, and fill in `args`. All processes must take part.
+    """Refuse arguments that cannot work, and fill in `args`. All processes must take part.
 
     Args:
-        arguments: of the trainer, changed in place: `args`, and with `vade_max_prompt_length` the data sets and the
-            processing class.
-        trainer_class: of the trainer, which may be the user's own.
+        arguments: the trainer's arguments, changed in place: `args`, and with `vade_max_prompt_length` the data sets
+            and the processing class.
+        trainer_class: the class of the trainer, which may be a user's subclass.
 
     Raises:
-        ConfigurationError: settings, data or reward names that cannot work.
-        SnapshotError, HubError: the posterior to begin with cannot be had; see `read_warm_start`.
+        ConfigurationError: settings, data or reward names cannot work.
+        SnapshotError: the posterior to start with is missing, damaged or of other rows.
+        HubError: the posterior to start with cannot be downloaded.
     """
     arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
     refuse_reference_sync(args, arguments)
@@ -56,7 +57,7 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
 
 
 def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
-    """`args` with VADE's fields. Where it is None, the defaults in a folder named after the model, as TRL does."""
+    """Return `args` with VADE's fields. For None, return defaults with an output directory named after `model`."""
     if args is None:
         model_id = model if isinstance(model, str) else get_config_model_id(model.config)
         args = VADEGRPOConfig(f"{model_id.split('/')[-1]}-VADE")
@@ -64,9 +65,14 @@ def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
 
 
 def reward_names(reward_funcs: Any, environment_factory: Any = None) -> list[str] | None:
-    """The names that TRL will log the rewards under, known before it loads any reward model.
+    """Return the names under which TRL will log the rewards, before it loads any reward model.
 
-    None where they are not known yet: an environment that a function makes may have a reward of its own.
+    Args:
+        reward_funcs: the trainer's argument: a function, a model, a model's id, or a list of these.
+        environment_factory: the trainer's argument.
+
+    Returns:
+        The names, or None if they are not known yet: an environment made by a function may have a reward of its own.
     """
     names = []
     for function in reward_funcs if isinstance(reward_funcs, list) else [reward_funcs] if reward_funcs else []:
@@ -84,21 +90,29 @@ def reward_names(reward_funcs: Any, environment_factory: Any = None) -> list[str
 
 
 def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
-    """Whether rows are chosen by us; False for what only the stock trainer does, which a choosing sampler refuses."""
-    if not isinstance(train_dataset, Dataset):  # which a choosing sampler has refused (`row_types`)
+    """Return whether VADE chooses the rows. It is False for settings under which `uniform` is plain GRPO.
+
+    Args:
+        args: settings with VADE's fields.
+        train_dataset: the training set. `row_types.refuse_unnumbered` has checked its type.
+
+    Raises:
+        ConfigurationError: the data set has too few rows, or lacks a column that a setting names.
+    """
+    if not isinstance(train_dataset, Dataset):
         return False
     num_groups = args.generation_batch_size // args.num_generations
     if is_adaptive(args) and len(train_dataset) < num_groups:
         raise ConfigurationError(
-            f"train_dataset has {len(train_dataset)} rows and a generation batch takes {num_groups} distinct ones "
+            f"train_dataset has {len(train_dataset)} rows, but a generation batch takes {num_groups} distinct rows "
             f"(generation_batch_size {args.generation_batch_size} / num_generations {args.num_generations}). Add "
             "rows, or lower per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps."
         )
     strata = args.vade_strata
     if strata is not None and strata not in train_dataset.column_names:
         raise ConfigurationError(
-            f"vade_strata={strata!r} is no column of the training set, which has {train_dataset.column_names}. Set it "
-            "to the column that holds each row's task or source, or to None."
+            f"vade_strata={strata!r} is not a column of the training set, which has {train_dataset.column_names}. Set "
+            "it to the column with the task or source of each row, or to None."
         )
     if args.vade_stratify_by is not None:
         _check_stratify_by(args.vade_stratify_by, train_dataset)
@@ -108,35 +122,35 @@ def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
 
 
 WHOLE_OR_TEXT = ("string", "large_string", "int", "uint", "bool")
-"""What the names of Arrow's types begin with whose values can be labels."""
+"""Prefixes of the names of Arrow types whose values can be labels."""
 
 
 def _check_stratify_by(column: str, rows: Dataset) -> None:
     """Refuse a column that does not divide the rows into strata."""
-    way_out = "Set it to the column that holds each row's task, domain or source, or to None."
+    way_out = "Set it to the column with the task, domain or source of each row, or to None."
     if column not in rows.column_names:
         raise ConfigurationError(
-            f"vade_stratify_by={column!r} is no column of the training set, which has {rows.column_names}. {way_out}"
+            f"vade_stratify_by={column!r} is not a column of the training set, which has {rows.column_names}. "
+            f"{way_out}"
         )
-    feature = rows.features[column]  # looked at first: to read a column of images is to decode them all
+    feature = rows.features[column]  # checked first, because reading a column of images decodes them all
     if not isinstance(feature, Value | ClassLabel) or not feature.dtype.startswith(WHOLE_OR_TEXT):
         raise ConfigurationError(
-            f"vade_stratify_by={column!r} is a column of {abbreviated(feature)}, and a label is a text, a whole "
+            f"vade_stratify_by={column!r} is a column of {abbreviated(feature)}, but a label is a text, a whole "
             f"number or a bool. {way_out}"
         )
     labels = rows.with_format(None)[column][:]
     without = [row for row, label in enumerate(labels) if label is None or label == ""]
     if without:
         raise ConfigurationError(
-            f"vade_stratify_by={column!r}: {len(without)} of the {len(labels)} rows have no label there, the first "
-            f"is row {without[0]}, so it is not known whose share is theirs. Give them one, such as 'other', or leave "
-            "these rows out."
+            f"vade_stratify_by={column!r}: {len(without)} of the {len(labels)} rows have no label; the first "
+            f"is row {without[0]}. Set a label for them, such as 'other', or remove these rows."
         )
     values = len(set(labels))
     if values == 1 or 2 * values > len(labels):
-        reason = "so no row is chosen otherwise than without it"
+        reason = "so it would change no choice"
         if values > 1:
-            reason = "fewer than two rows for each, which leaves nothing to choose within it: that looks like an id"
+            reason = "fewer than two rows for each, which leaves nothing to choose within a value: it looks like an id"
         raise ConfigurationError(
             f"vade_stratify_by={column!r}: {values} values for {len(labels)} rows, {reason}. {way_out}"
         )
@@ -147,43 +161,34 @@ STOCK_ONLY = (
     "accelerator_config.split_batches or dispatch_batches, or a subclass with a sampler or loader of its own"
 )
 NOT_REFILLED = {
-    "tools": "a completion with tool calls is more than its tokens (what the tools answered, masks, images), and TRL "
-    "1.16 has no place where it could be put together again without calling them once more",
-    "environment_factory": "TRL 1.16 resets an environment for each completion of a batch that is put together, and "
-    "the prompts would be others than those that were answered",
-    "rollout_func": "it returns prompts, completions and fields of its own for one batch, and TRL 1.16 has no place "
-    "where parts of several could be put together",
+    "tools": "TRL 1.16 cannot rebuild the tool answers, masks and images of a completion without new tool calls",
+    "environment_factory": "TRL 1.16 would reset the environments again, and the prompts would differ",
+    "rollout_func": "it returns fields of its own for one batch, and TRL 1.16 cannot combine parts of several batches",
 }
 
 
 def refuse_refills(args: GRPOConfig, arguments: Mapping[str, Any], *, chosen_here: bool) -> None:
-    """Refuse dynamic sampling where a batch cannot be put together from the groups of several draws.
-
-    Args:
-        args: with VADE's fields.
-        arguments: of the trainer.
-        chosen_here: whether rows are chosen by us.
-    """
+    """Raise `ConfigurationError` if dynamic sampling cannot combine a batch from the groups of several draws."""
     if not args.vade_dynamic_sampling:
         return
     for name, reason in NOT_REFILLED.items():
         if arguments.get(name):
             raise ConfigurationError(
-                f"vade_dynamic_sampling=True with {name}: a generation batch is put together from the groups that "
-                f"have a gradient, of several draws. But {reason}. Set vade_dynamic_sampling=False."
+                f"vade_dynamic_sampling=True with {name}: a generation batch is combined from groups of several "
+                f"draws, but {reason}. Set vade_dynamic_sampling=False."
             )
     if not chosen_here:
         raise ConfigurationError(
-            "vade_dynamic_sampling=True with settings under which vade_sampler='uniform' is the stock trainer, where "
-            f"nobody could draw the rows of a refill: {STOCK_ONLY}. Change these, or set vade_dynamic_sampling=False."
+            "vade_dynamic_sampling=True with settings under which vade_sampler='uniform' is plain GRPO and cannot "
+            f"draw the rows of a refill: {STOCK_ONLY}. Change these, or set vade_dynamic_sampling=False."
         )
 
 
 def refuse_publication(args: GRPOConfig, *, chosen_here: bool) -> None:
-    """Refuse to publish a posterior where there is none, since rows are not chosen by us."""
+    """Raise `ConfigurationError` if a posterior is to be published, but VADE does not choose the rows."""
     if args.vade_posterior_hub_id is not None and not chosen_here:
         raise ConfigurationError(
             f"vade_posterior_hub_id={args.vade_posterior_hub_id!r} with settings under which vade_sampler='uniform' "
-            f"is the stock trainer and keeps no posterior: {STOCK_ONLY}. Change these, or set "
+            f"is plain GRPO and has no posterior: {STOCK_ONLY}. Change these, or set "
             "vade_posterior_hub_id=None."
         )

@@ -63,7 +63,7 @@ def test_a_checkpoint_with_the_trainers_last_file_is_whole(tmp_path):
 
 
 def test_a_checkpoint_without_the_trainers_last_file_is_not(tmp_path):
-    assert missing_part(write_checkpoint(tmp_path, 3, complete=False)) == f"{STATE_FILE} is not in it"
+    assert missing_part(write_checkpoint(tmp_path, 3, complete=False)) == f"{STATE_FILE} is missing"
 
 
 def test_a_folder_that_is_not_there_is_told_from_one_that_is_half_written(tmp_path):
@@ -78,7 +78,7 @@ def test_a_truncation_of_the_trainers_state_is_recognised_wherever_it_is(tmp_pat
     end = len(content.rstrip())
     for length in {0, 1, end - 1, *range(0, end, 97)}:
         (folder / STATE_FILE).write_bytes(content[:length])
-        assert missing_part(folder) == f"{STATE_FILE} in it cannot be read", length
+        assert missing_part(folder) == f"its {STATE_FILE} cannot be read", length
     (folder / STATE_FILE).write_bytes(content.rstrip())
     assert missing_part(folder) is None
 
@@ -88,7 +88,7 @@ def test_a_file_that_is_no_trainer_state_is_recognised(tmp_path, content):
     """The last one is what a power cut leaves of a file whose length was on the disk before its content."""
     folder = write_checkpoint(tmp_path, 3)
     (folder / STATE_FILE).write_bytes(content)
-    assert missing_part(folder) == f"{STATE_FILE} in it cannot be read"
+    assert missing_part(folder) == f"its {STATE_FILE} cannot be read"
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "part/optimizer.bin", "vade_posterior.json"])
@@ -96,13 +96,13 @@ def test_a_file_that_was_there_when_the_checkpoint_was_saved_is_missed(tmp_path,
     """The Trainer deletes an old checkpoint file by file, and resumes from what is left of it."""
     folder = write_checkpoint(tmp_path, 3)
     (folder / name).unlink()
-    assert missing_part(folder) == f"{name} is not in it"
+    assert missing_part(folder) == f"{name} is missing"
 
 
 def test_a_file_that_was_cut_is_recognised_by_its_size(tmp_path):
     folder = write_checkpoint(tmp_path, 3)
     (folder / "model.safetensors").write_bytes(b"cont")
-    assert missing_part(folder) == "model.safetensors in it has 4 bytes, and had 7 when it was saved"
+    assert missing_part(folder) == "model.safetensors has 4 bytes and had 7 when it was saved"
 
 
 def test_a_file_that_came_later_is_no_harm(tmp_path):
@@ -122,7 +122,7 @@ def test_what_a_resume_can_do_without_may_lack(tmp_path):
     (folder / "vade_posterior.json").write_bytes(b"dam")
     assert missing_part(folder, but_for="vade_") is None
     (folder / "part" / "optimizer.bin").unlink()
-    assert missing_part(folder, but_for="vade_") == "part/optimizer.bin is not in it"
+    assert missing_part(folder, but_for="vade_") == "part/optimizer.bin is missing"
 
 
 # ------------------------------------------------------------------------------------------------ which one it is
@@ -173,8 +173,8 @@ def test_the_trainers_own_choice_is_a_half_written_folder_and_ours_is_not(tmp_pa
     assert get_last_checkpoint(str(tmp_path)) == str(half)  # why this module is needed
     with caplog.at_level(logging.WARNING):
         assert resolve_checkpoint(True, tmp_path) == str(tmp_path / "checkpoint-4")
-    assert f"{half} is left out: {STATE_FILE} is not in it" in caplog.text
-    assert f"goes on from {tmp_path / 'checkpoint-4'}" in caplog.text
+    assert f"{half} is skipped: {STATE_FILE} is missing" in caplog.text
+    assert f"continues from {tmp_path / 'checkpoint-4'}" in caplog.text
 
 
 def test_a_half_written_folder_that_is_older_is_not_worth_a_word(tmp_path, caplog):
@@ -202,7 +202,7 @@ def test_a_half_written_folder_that_was_asked_for_is_refused_with_the_newest_tha
     whole, half = write_checkpoint(tmp_path, 4), write_checkpoint(tmp_path, 6, complete=False)
     with pytest.raises(CheckpointIncompleteError) as refusal:
         resolve_checkpoint(str(half), tmp_path)
-    assert str(refusal.value).startswith(f"{half} cannot be resumed from: {STATE_FILE} is not in it.")
+    assert str(refusal.value).startswith(f"The run cannot resume from {half}: {STATE_FILE} is missing.")
     assert f"The newest complete checkpoint is {whole}. If a file was changed" in str(refusal.value)
 
 
@@ -259,7 +259,7 @@ def test_whatever_a_writer_makes_of_a_disk_that_refuses_the_way_out_is_named(tmp
     with pytest.raises(CheckpointSaveError) as error, explaining_failed_saves(folder):
         write(blocked)
     assert isinstance(error.value.__cause__, cause)
-    way_out = f"{whole} is complete. Free space or set save_total_limit, or see to the permissions, and then train("
+    way_out = f"{whole} is complete. Free disk space, set save_total_limit, or check the permissions, and then train("
     for part in (str(folder), str(error.value.__cause__), way_out):
         assert part in str(error.value)
 
@@ -300,7 +300,7 @@ def test_a_save_that_succeeds_is_left_alone(tmp_path):
 def test_a_checkpoint_that_is_written_again_is_not_whole_before_it_is_finished(tmp_path):
     folder = write_checkpoint(tmp_path, 6)
     with explaining_failed_saves(folder):
-        assert missing_part(folder) == f"{STATE_FILE} is not in it"
+        assert missing_part(folder) == f"{STATE_FILE} is missing"
         write_state(folder, 6)
     assert missing_part(folder) is None
 
@@ -347,7 +347,7 @@ def test_a_checkpoint_of_which_a_file_was_deleted_is_not_whole(whole, name):
     """As it is with `save_total_limit`, when the process is killed while it deletes an old checkpoint."""
     assert missing_part(whole) is None
     (whole / name).unlink()
-    assert missing_part(whole) == f"{name} is not in it"
+    assert missing_part(whole) == f"{name} is missing"
     assert complete_checkpoints(whole.parent) == []
 
 
@@ -355,7 +355,7 @@ def test_a_checkpoint_of_which_a_file_was_deleted_is_not_whole(whole, name):
 def test_a_checkpoint_of_which_a_file_was_cut_is_not_whole(whole, name):
     size = (whole / name).stat().st_size
     os.truncate(whole / name, 3)
-    assert missing_part(whole) == f"{name} in it has 3 bytes, and had {size} when it was saved"
+    assert missing_part(whole) == f"{name} has 3 bytes and had {size} when it was saved"
 
 
 def test_a_file_that_was_added_later_does_no_harm(whole):
@@ -385,7 +385,7 @@ def test_names_that_nobody_wrote_are_recognised(whole, files):
     state = json.loads((whole / STATE_FILE).read_text())
     state["stateful_callbacks"]["CheckpointFiles"]["attributes"]["files"] = files
     (whole / STATE_FILE).write_text(json.dumps(state))
-    assert missing_part(whole) == f"{STATE_FILE} in it cannot be read"
+    assert missing_part(whole) == f"its {STATE_FILE} cannot be read"
 
 
 def test_a_checkpoint_that_is_written_again_is_incomplete_until_that_is_done(whole):

@@ -88,7 +88,7 @@ def test_completions_that_are_not_there_are_generated_anew_and_the_log_says_so(
     args = make_args(num_iterations=2, max_steps=3)
     resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
     resumed.train(resume_from_checkpoint=str(checkpoint))
-    assert "a new generation batch is chosen and generated" in caplog.text
+    assert "new generation batch" in caplog.text
     assert resumed.selection.sampler.posterior.step == 3
     assert set(logged(resumed, "vade/staleness")) == {0.0}
 
@@ -193,7 +193,7 @@ def test_reset_starts_the_posterior_again_with_the_weights_of_the_checkpoint(sav
     assert trainer.state.global_step == 4
     assert trainer.selection.sampler.posterior.step == 2
     assert "vade_on_mismatch='reset'" in caplog.text
-    assert "The posterior starts again, as vade_posterior_init says (prior), for all" in caplog.text
+    assert "vade_posterior_init='prior' for all" in caplog.text
     log = SelectionLog(trainer.args.output_dir)
     assert [line["step"] for line in log.read()] == [1, 2]
     kept = log.path.with_name("vade_selection_until_000002.jsonl")  # nothing is lost: what was chosen before
@@ -219,7 +219,7 @@ def test_join_takes_the_counts_of_reordered_rows_to_where_they_are_now(saved, re
     assert np.array_equal(after.alpha, before.alpha[order])
     assert np.array_equal(after.beta, before.beta[order])
     assert np.array_equal(after.visits, before.visits[order])
-    assert "counts of 8 of the 8 rows that were scored there; the other 16 of the 24 rows here" in caplog.text
+    assert "counts of 8 of the 8 rows that were scored there. The other 16 of the 24 rows here" in caplog.text
 
 
 @pytest.mark.parametrize("sampler", ["thompson", "uniform"])
@@ -240,7 +240,7 @@ def test_join_goes_on_with_rows_added_and_dropped_and_says_what_it_did(saved, re
 
 
 def test_join_without_a_common_row_is_refused(resume):
-    with refused(SnapshotMismatchError, names=["None of the 8 rows"]):
+    with refused(SnapshotMismatchError, names=["None", 8]):
         resume(numbered_rows(24, limit=lambda i: i).map(lambda row: {"id": "x" + row["id"]}), vade_on_mismatch="join")
 
 
@@ -276,7 +276,7 @@ def test_a_checkpoint_that_was_not_finished_is_passed_over(saved, text_model_pat
     with refused(CheckpointIncompleteError, names=["checkpoint-3", "trainer_state.json"], offers=["checkpoint-2"]):
         trainer.train(resume_from_checkpoint=str(unfinished))
     trainer.train(resume_from_checkpoint=True)
-    assert "checkpoint-3 is left out" in caplog.text
+    assert "checkpoint-3 is skipped" in caplog.text
     assert trainer.selection.sampler.posterior.step == 2
 
 
@@ -286,7 +286,7 @@ def test_completions_for_other_micro_batches_are_generated_anew(text_model_path,
     changed = make_args(steps_per_generation=4, per_device_train_batch_size=8, max_steps=3)
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, changed, text_rows)
     trainer.train(resume_from_checkpoint=str(Path(args.output_dir) / "checkpoint-1"))
-    assert "a new generation batch is chosen and generated" in caplog.text
+    assert "new generation batch" in caplog.text
     assert trainer.state.global_step == 3
 
 

@@ -1,11 +1,11 @@
-"""Which checkpoint folders are whole.
+"""Complete and incomplete checkpoint folders.
 
-The Trainer writes a checkpoint file by file and calls the folder with the highest number the last checkpoint, although
-a process that was killed may have left half of one (transformers 5.23, `get_last_checkpoint`). `trainer_state.json` is
-what it writes last, and `VADEGRPOTrainer._save_rng_state` sees to it that the other processes are finished by then.
+The Trainer writes a checkpoint file by file, and takes the folder with the highest number as the last checkpoint, also
+if a killed process left it half written (transformers 5.23, `get_last_checkpoint`). The Trainer writes
+`trainer_state.json` last, and `ResumingTrainer._save_rng_state` waits for the other processes before that.
 
-It also deletes old checkpoints file by file (`save_total_limit`), in any order and without a word where it fails, and
-resumes from what is left with a new optimiser. So `trainer_state.json` names the files beside it: `CheckpointFiles`.
+The Trainer also deletes old checkpoints file by file (`save_total_limit`), in any order, ignores errors, and would
+resume from the rest with a new optimiser. So `CheckpointFiles` lists the other files in `trainer_state.json`.
 """
 
 import json
@@ -27,18 +27,18 @@ from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, VADE
 logger = get_logger(__name__)
 
 JIT_MARK = "checkpoint-is-incomplete.txt"
-"""transformers 5.23 puts it beside a save of `enable_jit_checkpoint`, and takes it away when that is finished."""
+"""The file with which transformers 5.23 marks an unfinished save of `enable_jit_checkpoint`."""
 
 LAST_CHECKPOINT = "last-checkpoint"
-"""The folder of the model repository in which `hub_strategy="checkpoint"` keeps the newest; a downloaded run has it
+"""The folder of the newest checkpoint in a model repository, with `hub_strategy="checkpoint"`. A downloaded run has it
 in its output directory."""
 
 _OWN_FILES = "vade_"
-"""Of these a resume has more to say when they are missing or damaged, and `vade_on_mismatch` may do without them."""
+"""Prefix of files that a resume checks itself. `vade_on_mismatch` may allow a resume without them."""
 
 
 class CheckpointFiles(TrainerCallback, ExportableState):
-    """Puts the names and sizes of a checkpoint's other files into `trainer_state.json`, just before it is written.
+    """Callback that adds the names and sizes of a checkpoint's other files to `trainer_state.json`.
 
     Attributes:
         folder: the checkpoint that is being written.
@@ -48,6 +48,7 @@ class CheckpointFiles(TrainerCallback, ExportableState):
         self.folder: Path | None = None
 
     def state(self) -> dict[str, Any]:
+        """Return the sizes of the files in `folder`, in bytes, in the form that transformers saves."""
         files = sorted(path for path in self.folder.rglob("*") if path.is_file()) if self.folder else []
         sizes = {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in files}
         sizes.pop(JIT_MARK, None)
@@ -55,24 +56,26 @@ class CheckpointFiles(TrainerCallback, ExportableState):
 
 
 def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]) -> str | None:
-    """Return the folder to resume from: the one that was asked for, or for True the newest complete one.
+    """Return the folder to resume from, or None. Logs a warning for each newer checkpoint that is incomplete.
 
-    A downloaded `last-checkpoint` is among these.
+    Args:
+        asked: a folder, or True for the newest complete checkpoint in `output_dir`, a downloaded one included.
+        output_dir: the output directory of the run.
 
     Raises:
-        CheckpointIncompleteError: the folder asked for is not there or not complete, or no complete one is there.
+        CheckpointIncompleteError: the folder is missing or incomplete, or there is no complete checkpoint.
     """
     if asked is None or asked is False:
         return None
     complete = complete_checkpoints(output_dir)
-    newest = f"The newest complete checkpoint is {complete[-1]}." if complete else f"None in {output_dir} is complete."
+    newest = f"The newest complete checkpoint is {complete[-1]}." if complete else f"{output_dir} has no complete one."
     if asked is not True:
         missing = missing_part(Path(asked), but_for=_OWN_FILES)
         if missing:
             raise CheckpointIncompleteError(
-                f"{asked} cannot be resumed from: {missing}. The run was stopped while it wrote or deleted this "
-                f"checkpoint, or this is another folder. {newest} If a file was changed or removed on purpose, take "
-                f"its name out of {CheckpointFiles.__name__} in {TRAINER_STATE_NAME}."
+                f"The run cannot resume from {asked}: {missing}. The run was stopped while it wrote or deleted this "
+                f"checkpoint, or this is another folder. {newest} If a file was changed or removed on purpose, remove "
+                f"its name from {CheckpointFiles.__name__} in {TRAINER_STATE_NAME}."
             )
         return str(asked)
     candidates = complete or [p for p in checkpoints(output_dir) if missing_part(p, but_for=_OWN_FILES) is None]
@@ -81,16 +84,16 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
         candidates = [downloaded, *candidates]
     if not candidates:
         raise CheckpointIncompleteError(
-            f"resume_from_checkpoint=True, and {output_dir} holds no complete checkpoint. Start without "
-            "resume_from_checkpoint (with vade_overwrite_output_dir=True if a run left files there), or name the "
-            "output_dir of the run that is to go on."
+            f"resume_from_checkpoint=True, but {output_dir} holds no complete checkpoint. Start without "
+            "resume_from_checkpoint (with vade_overwrite_output_dir=True if a run left files there), or set the "
+            "output_dir of the run to continue."
         )
     chosen = max(candidates, key=_step)
     for path in checkpoints(output_dir):
         if _step(path) > _step(chosen):
             logger.warning(
-                f"{path} is left out: {missing_part(path)}, so the run was stopped while it wrote it, or the file "
-                f"was lost later. It goes on from {chosen}, and writes this one again when it comes there."
+                f"{path} is skipped: {missing_part(path)}. The run was stopped while it wrote this checkpoint, or the "
+                f"file was lost later. The run continues from {chosen} and will write the skipped checkpoint again."
             )
     return str(chosen)
 
@@ -102,7 +105,7 @@ def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
 
 
 def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return those of `checkpoints` that are complete."""
+    """Return the complete checkpoint folders of a run, in the order of their steps."""
     return [path for path in checkpoints(output_dir) if missing_part(path) is None]
 
 
@@ -110,13 +113,17 @@ def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
 def explaining_failed_saves(
     folder: str | os.PathLike[str], callbacks: Iterable[TrainerCallback] = ()
 ) -> Iterator[None]:
-    """Say, where saving a checkpoint to `folder` fails, what happened and which checkpoint to go on from.
+    """Mark an existing checkpoint in `folder` as incomplete, and explain an error while the block saves it again.
 
-    A checkpoint that is there already is incomplete until it is written again: it must not look whole half-way. The
-    `CheckpointFiles` among `callbacks` is told the folder.
+    On entry, `trainer_state.json` and files with hard links elsewhere are deleted from `folder`. A save that stops
+    half-way then leaves an incomplete checkpoint, not a mixture of two.
+
+    Args:
+        folder: the checkpoint folder; it may not exist yet.
+        callbacks: the `CheckpointFiles` among them gets the folder.
 
     Raises:
-        CheckpointSaveError: in place of any error but trl_vade's own, which have their own words.
+        CheckpointSaveError: in place of any error but `VADEError`. It names the checkpoint to resume from.
     """
     for callback in callbacks:
         if isinstance(callback, CheckpointFiles):
@@ -130,21 +137,21 @@ def explaining_failed_saves(
         yield
     except VADEError:
         raise
-    except Exception as error:  # OSError, torch's RuntimeError, safetensors' own: whatever a writer makes of a disk
+    except Exception as error:  # OSError, RuntimeError of torch, errors of safetensors
         complete = [path for path in complete_checkpoints(Path(folder).parent) if path != Path(folder)]
         way_out = "and then train(resume_from_checkpoint=True)" if complete else "and start again"
         raise CheckpointSaveError(
             f"{folder} could not be written ({type(error).__name__}: {error}), so the run stops. "
-            f"{f'{complete[-1]} is complete' if complete else 'No earlier checkpoint is there'}. Free space or set "
-            f"save_total_limit, or see to the permissions, {way_out}."
+            f"{f'{complete[-1]} is complete' if complete else 'There is no earlier checkpoint'}. Free disk space, set "
+            f"save_total_limit, or check the permissions, {way_out}."
         ) from error
 
 
 def _unlink_shared(folder: Path) -> None:
-    """Delete files that have another name elsewhere, which keeps what is in them.
+    """Delete files with hard links elsewhere; the links keep the content.
 
-    Such are those of a push that was not sent (`staging`), or somebody's copies: torch writes into a file that is
-    there, and they would become a mixture of two saves.
+    Such links belong to a waiting push (`staging`) or to a user's copy. torch writes into existing files, so without
+    this a link would hold a mixture of two saves.
     """
     for path in folder.rglob("*"):
         if path.is_file() and path.stat().st_nlink > 1:
@@ -152,31 +159,36 @@ def _unlink_shared(folder: Path) -> None:
 
 
 def missing_part(checkpoint: Path, *, but_for: str | None = None) -> str | None:
-    """What a checkpoint folder lacks of being complete, or None; files whose names begin with `but_for` may lack."""
+    """Return the reason why a checkpoint folder is incomplete, or None if it is complete.
+
+    Args:
+        checkpoint: the folder, which may be missing.
+        but_for: files with this prefix may be missing or damaged.
+    """
     state_file = checkpoint / TRAINER_STATE_NAME
     if not state_file.is_file():
-        return f"{TRAINER_STATE_NAME} is not in it" if checkpoint.is_dir() else "there is no such folder"
+        return f"{TRAINER_STATE_NAME} is missing" if checkpoint.is_dir() else "there is no such folder"
     if (checkpoint / JIT_MARK).exists():
-        return f"{JIT_MARK} is in it"
+        return f"it holds {JIT_MARK}"
     try:
         state = json.loads(state_file.read_text(encoding="utf-8"))
         callbacks = state["global_step"] is not None and state.get("stateful_callbacks", {})
         files = callbacks.get(CheckpointFiles.__name__, {}).get("attributes", {}).get("files", {})
         sizes = {str(name): int(size) for name, size in files.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return f"{TRAINER_STATE_NAME} in it cannot be read"
+        return f"its {TRAINER_STATE_NAME} cannot be read"
     for name, size in sizes.items():
         if but_for is None or not name.startswith(but_for):
             path = checkpoint / name
             if not path.is_file():
-                return f"{name} is not in it"
+                return f"{name} is missing"
             if path.stat().st_size != size:
-                return f"{name} in it has {path.stat().st_size} bytes, and had {size} when it was saved"
+                return f"{name} has {path.stat().st_size} bytes and had {size} when it was saved"
     return None
 
 
 def _step(path: Path) -> int:
-    """The optimiser step of a checkpoint folder, -1 where its name has none."""
+    """Return the optimiser step of a checkpoint folder, or -1 if its name has none."""
     if path.name == LAST_CHECKPOINT:
         return int(json.loads((path / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["global_step"])
     number = path.name.removeprefix(f"{PREFIX_CHECKPOINT_DIR}-")

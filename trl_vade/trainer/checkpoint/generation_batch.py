@@ -1,10 +1,10 @@
-"""A generation batch that is still in use, as a file: what a checkpoint inside it needs to go on bit for bit.
+"""A file for a generation batch in use, so that a checkpoint between its optimiser steps resumes bit for bit.
 
-TRL 1.16 keeps the completions of a generation batch in memory (`GRPOTrainer._buffered_inputs`) for the optimiser steps
-that use them, and no checkpoint holds them: a run resumed there would generate others.
+TRL 1.16 keeps the completions of a generation batch in memory (`GRPOTrainer._buffered_inputs`) and in no checkpoint. A
+run resumed there would generate other completions.
 
-One file a process, `vade_generation_batch_<process>.safetensors`: the tensors of micro-batch i are named `<i>/<name>`,
-and the header's metadata holds the rest (lists of whole numbers, missing values) as JSON.
+Each process writes `vade_generation_batch_<process>.safetensors`. The tensors of micro-batch i are named `<i>/<name>`.
+The header's metadata holds the other values (lists of whole numbers, None) as JSON.
 """
 
 import hashlib
@@ -24,30 +24,29 @@ MicroBatches = list[dict[str, Any]]
 
 
 def file_name(process_index: int) -> str:
-    """Name of a process's file."""
+    """Return the name of a process's file."""
     return f"vade_generation_batch_{process_index:05d}.safetensors"
 
 
 def save_generation_batch(path: str | os.PathLike[str], micro_batches: MicroBatches) -> str:
-    """Write the micro-batches to `path`, whole or not at all; return the SHA-256 of its bytes.
+    """Write the micro-batches to `path` atomically, and return the SHA-256 of the file.
 
     Raises:
-        OSError: the disk refused.
-        TypeError: for a value that is neither a tensor, nor None, nor a list of whole numbers: an error now, where a
-            wrong guess would show as another run after the resume.
+        OSError: the file cannot be written.
+        TypeError: a value is not a tensor, None, or a list of whole numbers.
     """
     tensors, others = {}, []
     for i, micro_batch in enumerate(micro_batches):
         others.append({})
         for name, value in micro_batch.items():
             if isinstance(value, torch.Tensor):
-                # safetensors refuses tensors that share memory, as the slices of one batch do.
+                # safetensors refuses tensors that share memory, such as slices of one batch.
                 tensors[f"{i}/{name}"] = value.detach().cpu().contiguous().clone()
             elif _is_plain(value):
                 others[i][name] = value
             else:
                 raise TypeError(
-                    f"{name} of TRL's buffered generation batch is a {type(value).__name__}, which this version of "
+                    f"{name} of TRL's buffered generation batch is a {type(value).__name__}, which this release of "
                     "trl_vade cannot save. Save between generation batches (save_steps), or report this."
                 )
     content = save(tensors, metadata={"others": json.dumps(others)})
@@ -56,28 +55,32 @@ def save_generation_batch(path: str | os.PathLike[str], micro_batches: MicroBatc
 
 
 def load_generation_batch(path: str | os.PathLike[str], digest: str, device: torch.device) -> MicroBatches | None:
-    """Read what `save_generation_batch` wrote, onto `device`; None where there is no such file.
+    """Return the micro-batches that `save_generation_batch` wrote to `path`, or None if there is no file.
+
+    Args:
+        path: the file.
+        digest: its SHA-256, from the checkpoint.
+        device: the device of the tensors.
 
     Raises:
-        SnapshotCorruptError: the file is not the one whose SHA-256 is `digest`, or `save_generation_batch` did not
-            write it.
+        SnapshotCorruptError: the file has another digest, or `save_generation_batch` did not write it.
     """
     if not Path(path).exists():
         return None
     content = Path(path).read_bytes()
     if hashlib.sha256(content).hexdigest() != digest:
         raise SnapshotCorruptError(
-            f"{path} has SHA-256 {hashlib.sha256(content).hexdigest()[:12]}... and its checkpoint asks for "
-            f"{digest[:12]}...: it was truncated, altered or copied from another checkpoint. Resume from another "
-            "checkpoint, or delete this file to have its generation batch generated anew."
+            f"{path} has SHA-256 {hashlib.sha256(content).hexdigest()[:12]}..., but its checkpoint names "
+            f"{digest[:12]}...: the file was truncated, changed or copied from another checkpoint. Resume from "
+            "another checkpoint, or delete this file; a new generation batch is then generated."
         )
     try:
         micro_batches = _parse(content)
     except _NOT_OURS as error:
         raise SnapshotCorruptError(
-            f"{path} is not a generation batch that save_generation_batch wrote ({type(error).__name__}: {error}), "
-            "although its checkpoint names its digest: another program wrote both. Resume from another checkpoint, or "
-            "delete this file to have its generation batch generated anew."
+            f"{path} is not a generation batch of trl_vade ({type(error).__name__}: {error}), although its checkpoint "
+            "names its digest: another program wrote both. Resume from another checkpoint, or delete this file; a new "
+            "generation batch is then generated."
         ) from error
     return [
         {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in micro_batch.items()}
@@ -85,7 +88,7 @@ def load_generation_batch(path: str | os.PathLike[str], digest: str, device: tor
     ]
 
 
-# What json, safetensors and torch raise for a file of other content; RecursionError is a RuntimeError.
+# Errors of json, safetensors and torch for a file with other content. RecursionError is a RuntimeError.
 _NOT_OURS = (SafetensorError, ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 
 
@@ -95,7 +98,7 @@ def _parse(content: bytes) -> MicroBatches:
     if not isinstance(micro_batches, list) or not all(isinstance(each, dict) for each in micro_batches):
         raise ValueError("its metadata is not a list of micro-batches")
     if not all(_is_plain(value) for each in micro_batches for value in each.values()):
-        raise ValueError("its metadata holds more than whole numbers and missing values")
+        raise ValueError("its metadata holds values other than whole numbers and None")
     numbered = {str(i): micro_batch for i, micro_batch in enumerate(micro_batches)}
     for key, tensor in load(content).items():
         i, slash, name = key.partition("/")
@@ -106,5 +109,5 @@ def _parse(content: bytes) -> MicroBatches:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether the value goes into the metadata."""
+    """Return whether the value belongs into the metadata."""
     return value is None or (isinstance(value, list) and all(type(number) is int for number in value))

@@ -1,4 +1,4 @@
-"""What a resume does where the checkpoint's posterior is about another run."""
+"""Resumes from a checkpoint whose posterior belongs to another run (`vade_on_mismatch`)."""
 
 import os
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ logger = get_logger(__name__)
 
 
 def posterior_identity(trainer: Any) -> dict[str, Any]:
-    """What a posterior is about; a run with another one cannot go on from it."""
+    """Return the facts that a posterior depends on. A run with other facts cannot continue with it."""
     return {
         "dataset_fingerprint": trainer.selection.fingerprint,
         **trainer.selection.feedback.signal.facts,
@@ -29,6 +29,7 @@ def posterior_identity(trainer: Any) -> dict[str, Any]:
 
 
 def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
+    """Return the numbers of training rows in the snapshot and in the run, and of rows in both, for a message."""
     keys, num_saved = trainer.selection.sample_keys[0], snapshot.sampler_state["posterior"]["num_samples"]
     rows = f" ({num_saved} training rows there, {len(keys)} here"
     if snapshot.sample_key is None:
@@ -38,58 +39,69 @@ def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
 
 
 def resume_joined(trainer: Any, snapshot: Snapshot, reason: SnapshotError) -> None:
-    """Go on with the counts of the rows that are in both data sets."""
+    """Resume with the counts of the rows that both data sets have, and log their number.
+
+    Args:
+        trainer: the trainer, whose selection is replaced.
+        snapshot: the saved posterior.
+        reason: the mismatch, for messages.
+
+    Raises:
+        SnapshotMismatchError: the success signals differ, or no scored row is in this data set.
+    """
     trainer.selection.feedback.adopt_signal(snapshot.metadata)
     signal = trainer.selection.feedback.signal.facts
     if any(snapshot.metadata.get(name) != signal[name] for name in signal):
         raise SnapshotMismatchError(
-            f"{reason} vade_on_mismatch='join' cannot mend this: pass rates under another success signal are no "
-            "evidence for this one. Set vade_on_mismatch='reset' to start the posterior again."
+            f"{reason} vade_on_mismatch='join' cannot help: pass rates under another success signal say nothing "
+            "about this one. Set vade_on_mismatch='reset' to start a new posterior."
         ) from reason
     try:
         num_found = join(trainer, snapshot)
     except SnapshotMismatchError as error:
         raise SnapshotMismatchError(
-            f"{reason} vade_on_mismatch='join' cannot mend this: {error} Set vade_on_mismatch='reset' to start the "
-            "posterior again."
+            f"{reason} vade_on_mismatch='join' cannot help: {error} Set vade_on_mismatch='reset' to start a new "
+            "posterior."
         ) from error
     num_rows = len(trainer.train_dataset)
     logger.warning(
-        f"vade_on_mismatch='join': {reason} Going on with the counts of {num_found} of the {len(snapshot.sample_key)} "
-        f"rows that were scored there; the other {num_rows - num_found} of the {num_rows} rows here start from the "
-        "prior. The next generation batch is chosen anew, so this run does not repeat the one that was stopped."
+        f"vade_on_mismatch='join': {reason} The run continues with the counts of {num_found} of the "
+        f"{len(snapshot.sample_key)} rows that were scored there. The other {num_rows - num_found} of the {num_rows} "
+        "rows here start from the prior. The next generation batch is chosen anew, so this run does not repeat the "
+        "stopped run."
     )
 
 
 def resume_stock(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
-    """Go on with the rows that the stock trainer would go on with from its own checkpoint; for `uniform`.
+    """Resume from a checkpoint of `GRPOTrainer`, with the rows that it would take next; for `uniform`.
 
-    Its loader begins at the first permutation in whatever epoch, and skips the batches of the epoch (TRL 1.16).
+    Its loader starts at the first permutation in any epoch, and skips the batches of the epoch (TRL 1.16).
     """
     begin_anew(trainer, make_selection(trainer))
     for _ in range(trainer._batches_to_skip // generate_every(trainer)):
         trainer.selection.sampler.draw(trainer.selection.num_groups)
     logger.warning(
-        f"{checkpoint} was saved by the stock trainer: vade_sampler='uniform' goes on with the rows that it would "
-        "take. The posterior starts from nothing, and the rollouts are counted from 0."
+        f"GRPOTrainer saved {checkpoint}. vade_sampler='uniform' continues with the rows that GRPOTrainer would "
+        "take. The posterior starts without evidence, and rollouts are counted from 0."
     )
 
 
 def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: SnapshotError) -> None:
-    """Go on with the weights alone."""
+    """Resume with the weights of the checkpoint and a new posterior."""
     begin_anew(trainer, make_selection(trainer))
     logger.warning(
-        f"vade_on_mismatch='reset': {reason} The posterior starts again, as vade_posterior_init says "
-        f"({trainer.args.vade_posterior_init}), for all {len(trainer.train_dataset)} rows, and the rollouts are "
-        f"counted from 0; the saved one stays as it is in {checkpoint}."
+        f"vade_on_mismatch='reset': {reason} A new posterior starts with vade_posterior_init="
+        f"{trainer.args.vade_posterior_init!r} for all {len(trainer.train_dataset)} rows, and rollouts are "
+        f"counted from 0. The saved posterior stays in {checkpoint}."
     )
 
 
 def join(trainer: Any, snapshot: Snapshot) -> int:
-    """Begin anew with the counts and totals of `snapshot`, and return the number of its rows that are here.
+    """Start a new selection with the counts and totals of `snapshot`, and return the number of rows found here.
 
     Raises:
-        SnapshotMismatchError, SnapshotCorruptError: as `joined_state`; the trainer is as it was.
+        SnapshotMismatchError: as `joined_state`; the trainer is unchanged.
+        SnapshotCorruptError: as `joined_state`; the trainer is unchanged.
     """
     selection, run = make_selection(trainer), snapshot.metadata["run"]
     selection.feedback.adopt_signal(snapshot.metadata)
@@ -97,43 +109,43 @@ def join(trainer: Any, snapshot: Snapshot) -> int:
     selection.sampler.load_state_dict(state)
     begin_anew(trainer, selection)
     if run["outage"].get("streak"):
-        logger.warning("The counts are of a moment within a reward outage, so they are those of the outage.")
+        logger.warning("The counts were saved during a reward outage, so they include its verdicts.")
     selection.feedback.load_state_dict(run | {"outage": {}})
     return num_found
 
 
 def begin_anew(trainer: Any, selection: Any) -> None:
-    """Let `trainer` choose by `selection`, and keep the log of the choices so far under another name."""
+    """Set the selection of `trainer`, and rename the log of the choices so far, which is kept."""
     trainer.selection = selection
     if trainer.accelerator.is_main_process:
         kept = selection.feedback.log.set_aside()
         if kept:
-            logger.warning(f"The choices so far are kept in {kept}; this run's are in {selection.feedback.log.path}.")
+            logger.warning(f"The earlier choices are kept in {kept}. This run writes {selection.feedback.log.path}.")
 
 
 def joined_state(snapshot: Snapshot, fresh: Mapping[str, Any], sample_key: IntArray) -> tuple[dict[str, Any], int]:
-    """Return the state of a sampler that has the saved counts of the rows that are still there, and their number.
+    """Return a sampler's state with the saved counts of the rows that stayed, and the number of these rows.
 
-    The counts are taken as they are at the saved step, decayed by the saved lambda_2; from then on the sampler's own
-    decays hold. Rows that were not scored, or not there, start from the prior.
+    The counts are those of the saved step, decayed by the saved lambda_2. Later steps use the sampler's own decays.
+    New rows, and rows that were not scored, start from the prior.
 
     Args:
-        snapshot: with the keys of its rows.
-        fresh: the state of a new sampler for the data set at hand.
-        sample_key: (N,) of the data set at hand.
+        snapshot: the saved posterior with the keys of its rows.
+        fresh: the state of a new sampler for the present data set.
+        sample_key: (N,) keys of the rows of the present data set.
 
     Raises:
         SnapshotMismatchError: the snapshot has no keys, or none of its rows is in the data set.
-        SnapshotCorruptError: its numbers are such as no run can have saved.
+        SnapshotCorruptError: its numbers are impossible.
     """
     saved, state = snapshot.sampler_state["posterior"], dict(fresh)
     check_fields("posterior", saved, fresh["posterior"])
     if snapshot.sample_key is None:
-        raise SnapshotMismatchError("The snapshot does not say which rows it is about, so they cannot be looked up.")
+        raise SnapshotMismatchError("The snapshot has no keys of its rows, so they cannot be found.")
     posterior = posterior_from(saved)
     found, rows = find_rows(snapshot.sample_key, sample_key)
     if len(found) and not found.any():
-        raise SnapshotMismatchError(f"None of the {len(found)} rows that were scored is in this data set.")
+        raise SnapshotMismatchError(f"None of the {len(found)} scored rows is in this data set.")
     alpha, beta = posterior.counts(saved["sample_index"][found])
     order = np.argsort(rows[found])
     arrays = {
@@ -148,10 +160,10 @@ def joined_state(snapshot: Snapshot, fresh: Mapping[str, Any], sample_key: IntAr
         **{name: array[order] for name, array in arrays.items()},
         "step": posterior.step,
     }
-    # No row rests: when each was chosen is not carried over, and with `last_update` alone all would rest at once.
+    # No row rests: the step of its last choice is not carried over. `last_update` alone would make all rows rest.
     if state.get("kind") == "thompson" and posterior.step:
         state["taken_over"] = posterior.step
-    # The stream of random numbers goes on where it was; a permutation of other rows cannot, so the next one begins.
+    # The stream of random numbers continues. A permutation of other rows cannot, so the next one starts.
     if "num_draws" in state:
         state["num_draws"] = snapshot.sampler_state.get("num_draws", posterior.step)
     if "epoch" in state:

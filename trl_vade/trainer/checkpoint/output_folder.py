@@ -1,4 +1,4 @@
-"""The output directory holds one run: another one is refused there, or takes its place because the user says so."""
+"""A check that the output directory holds one run only, and the deletion of an earlier run on request."""
 
 import os
 import shutil
@@ -24,14 +24,14 @@ _OF_A_RUN = (
 
 
 def refuse_another_run(args: GRPOConfig, checkpoint: str | None) -> None:
-    """Refuse a folder that holds another run than the one that starts. All processes must take part.
+    """Refuse an output directory that holds another run. All processes must take part.
 
     Args:
-        args: with VADE's fields. `vade_overwrite_output_dir` accepts any folder.
-        checkpoint: that the run resumes from, or None. A checkpoint of this folder accepts it, since its run goes on.
+        args: settings with VADE's fields. With `vade_overwrite_output_dir` any folder is accepted.
+        checkpoint: the checkpoint to resume from, or None. One inside the folder continues its run, so it is accepted.
 
     Raises:
-        ConfigurationError: on all processes.
+        ConfigurationError: on all processes, if the folder holds another run.
     """
     if args.vade_overwrite_output_dir:
         return
@@ -39,16 +39,16 @@ def refuse_another_run(args: GRPOConfig, checkpoint: str | None) -> None:
     if found:
         go_on = "It has no checkpoint for resume_from_checkpoint. Set"
         if any(PREFIX_CHECKPOINT_DIR in name for name in found):
-            go_on = "Set resume_from_checkpoint=True to go on with that run from its newest complete checkpoint,"
+            go_on = "Set resume_from_checkpoint=True to continue that run from its newest complete checkpoint,"
         raise ConfigurationError(
-            f"{args.output_dir} holds a run already: {abbreviated(found)}. A run that starts in this folder would mix "
-            f"with that one, or replace it. {go_on} another output_dir for this one, or "
-            "vade_overwrite_output_dir=True to delete these files first."
+            f"{args.output_dir} already holds a run: {abbreviated(found)}. A new run would overwrite its files or mix "
+            f"with them. {go_on} another output_dir for the new run, or vade_overwrite_output_dir=True to delete "
+            "these files first."
         )
 
 
 def claim_output_dir(args: GRPOConfig, checkpoint: str | None) -> None:
-    """Refuse a folder that holds another run, or delete that run if `vade_overwrite_output_dir` says so.
+    """Refuse an output directory with another run, or delete that run with `vade_overwrite_output_dir`.
 
     Arguments and errors are those of `refuse_another_run`. All processes must take part.
     """
@@ -59,7 +59,7 @@ def claim_output_dir(args: GRPOConfig, checkpoint: str | None) -> None:
 
 
 def _another_run(output_dir: str | os.PathLike[str], checkpoint: str | None) -> list[str]:
-    """What the folder holds of a run, as paths in it; nothing where `checkpoint` is in the folder."""
+    """Return the paths of a run in the folder, relative to it. Empty if `checkpoint` is in the folder."""
     folder = Path(output_dir)
     parents = Path(checkpoint).absolute().parents if checkpoint is not None and folder.exists() else ()
     if any(parent.samefile(folder) for parent in parents):

@@ -1,4 +1,4 @@
-"""What a checkpoint holds of VADE: the posterior, what it is about, and a generation batch that is still in use."""
+"""The files of VADE in a checkpoint: the posterior with its metadata, and a generation batch in use."""
 
 import os
 from pathlib import Path
@@ -29,11 +29,14 @@ logger = get_logger(__name__)
 
 
 class PosteriorState(TrainerCallback, ExportableState):
-    """Puts the step and the digest of the saved posterior into `trainer_state.json`.
+    """Callback that puts the step and the digest of the saved posterior into `trainer_state.json`.
 
-    The file holds the arrays (a million floats in `trainer_state.json` are 59 MB and 4 s); the mark lets a resume know
-    that the file and the trainer state belong together. It holds no reference to the trainer, because transformers
-    replaces the object under `restore_callback_states_from_checkpoint=True`.
+    A resume compares these with the posterior's file, to see that both are from the same save. The arrays stay in that
+    file: a million floats in `trainer_state.json` take 59 MB and 4 s. The callback has no reference to the trainer,
+    because transformers replaces it under `restore_callback_states_from_checkpoint=True`.
+
+    Args:
+        file: name of the posterior's file.
     """
 
     def __init__(self, file: str = ""):
@@ -42,19 +45,23 @@ class PosteriorState(TrainerCallback, ExportableState):
         self.digest = ""
 
     def state(self) -> dict[str, Any]:
+        """Return the file, step and digest in the form that transformers saves."""
         return {"args": {"file": self.file}, "attributes": {"step": self.step, "digest": self.digest}}
 
 
 def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoint: bool) -> None:
     """Write the posterior of `trainer` into `directory`.
 
-    With `checkpoint`, which only the Trainer's own saves may set since all processes must take part: compare the
-    replicas first, write the generation batch in use beside it, and a copy of the posterior into the output directory
-    (`hub_strategy="every_save"` uploads that and no checkpoint folder).
+    Args:
+        trainer: a trainer with a selection.
+        directory: a checkpoint folder, or any other folder.
+        checkpoint: whether to compare the replicas first, and to write the generation batch in use, and a copy of the
+            posterior into the output directory (`hub_strategy="every_save"` uploads no checkpoint folder). All
+            processes must then take part.
 
     Raises:
         ReplicaDivergenceError: the sampler's replicas differ; nothing is written.
-        OSError: the disk refused.
+        OSError: a file cannot be written.
     """
     sampler, batch_digests = trainer.selection.sampler, None
     if checkpoint:
@@ -79,14 +86,13 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
 
 
 def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
-    """Let `trainer` go on from the posterior and, where it was in use, from the generation batch of `checkpoint`.
+    """Load the posterior of `checkpoint` into `trainer`, and the generation batch if it was in use.
 
-    Where they are about another run, `vade_on_mismatch` decides; a run never starts again from the prior silently.
-    From a checkpoint of the stock trainer `uniform` goes on, since no choice of its rests on a posterior.
+    If the posterior belongs to another run, `vade_on_mismatch` decides. A new posterior never starts without a
+    message. `uniform` also resumes from a checkpoint of `GRPOTrainer`, because its choices need no posterior.
 
     Raises:
-        SnapshotError: the posterior is missing, damaged, of another save than the trainer's state, or about something
-            else.
+        SnapshotError: the posterior is missing, damaged, of another save than the trainer state, or of another run.
     """
     policy, snapshot = trainer.args.vade_on_mismatch, None
     try:
@@ -104,9 +110,9 @@ def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
         elif policy == "join" and about_another_run:
             resume_joined(trainer, snapshot, error)
         else:
-            join = "'join' goes on with the counts of the rows that both have, " if about_another_run else ""
+            join = "'join' keeps the counts of the rows that both have, " if about_another_run else ""
             raise type(error)(
-                f"{error} Or set vade_on_mismatch: {join}'reset' starts the posterior again; the weights and the "
+                f"{error} Or set vade_on_mismatch: {join}'reset' starts a new posterior. The weights and the "
                 "optimiser come from the checkpoint in any case."
             ) from error
         trainer._step, trainer._buffered_inputs = 0, None  # the next step generates
@@ -115,21 +121,24 @@ def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
 
 
 def _load_snapshot(trainer: Any, checkpoint: str | os.PathLike[str]) -> Snapshot:
-    """Read the posterior, and refuse one that is of another save than the trainer's state beside it."""
+    """Return the saved posterior, or raise if it is from another save than the trainer state beside it."""
     snapshot = load_snapshot(checkpoint)
     mark = trainer.state.stateful_callbacks.get("PosteriorState", {}).get("attributes", {})
     step = snapshot.metadata.get("run", {}).get("global_step")
     if mark.get("digest") != snapshot.digest or step != trainer.state.global_step:
         raise SnapshotMismatchError(
-            f"The posterior in {checkpoint} has digest {snapshot.digest[:12]} and is of optimiser step {step}; "
-            f"trainer_state.json beside it asks for {str(mark.get('digest'))[:12]} and step "
+            f"The posterior in {checkpoint} has digest {snapshot.digest[:12]} and optimiser step {step}, but "
+            f"trainer_state.json beside it names digest {str(mark.get('digest'))[:12]} and step "
             f"{trainer.state.global_step}: they are from different saves. Resume from another checkpoint."
         )
     return snapshot
 
 
 def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot) -> list[str] | None:
-    """The usual resume, which changes nothing where it raises; returns the digests of the generation batch in use."""
+    """Load the posterior and return the digests of the generation batch in use, or None.
+
+    A posterior of another run raises `SnapshotMismatchError` and changes nothing.
+    """
     trainer.selection.feedback.adopt_signal(snapshot.metadata)
     ours = posterior_identity(trainer)
     saved = {name: snapshot.metadata.get(name) for name, value in ours.items() if snapshot.metadata.get(name) != value}
@@ -137,19 +146,19 @@ def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot)
         here = {name: ours[name] for name in saved}
         rows = compare_rows(trainer, snapshot) if "dataset_fingerprint" in saved else ""
         raise SnapshotMismatchError(
-            f"The posterior in {checkpoint} is about another run: {saved} there, {here} here{rows}. A posterior holds "
-            "for the rows, the success signal and the group size that it was learned with. Give this run the same."
+            f"The posterior in {checkpoint} belongs to another run: {saved} there, {here} here{rows}. A posterior is "
+            "valid only for the rows, the success signal and the group size of its run. Give this run the same."
         )
     _refuse_a_damaged_log(trainer)
     run = snapshot.metadata["run"]
     trainer.selection.sampler.load_state_dict(snapshot.sampler_state)
     trainer.selection.feedback.load_state_dict(run)
-    trainer._step = run["micro_step"]  # the parent starts again at 0 (TRL 1.16)
+    trainer._step = run["micro_step"]  # TRL 1.16 starts again at 0
     return run["generation_batch"]
 
 
 def _refuse_a_damaged_log(trainer: Any) -> None:
-    """On all processes alike, though the main process alone has the log: some that go on would wait for the others."""
+    """Raise on all processes if the main process's log is damaged. Else the others would wait for it for ever."""
     damage = None
     if trainer.accelerator.is_main_process:
         try:
@@ -166,10 +175,10 @@ def _refuse_differing_replicas(trainer: Any) -> None:
     differing = {rank: digest[:12] for rank, digest in enumerate(digests) if digest != digests[0]}
     if differing:
         raise ReplicaDivergenceError(
-            f"The sampler's replicas differ at step {trainer.state.global_step}: process 0 has the digest "
-            f"{digests[0][:12]}, and others have {differing}. They see the same gathered rewards and must be equal; a "
-            "reward function or a callback that calls trainer.selection on some processes only would do this. Nothing "
-            "was saved: resume from the checkpoint before, without that."
+            f"The sampler's replicas differ at step {trainer.state.global_step}: process 0 has digest "
+            f"{digests[0][:12]}, others have {differing}. All processes see the same rewards, so the replicas must be "
+            "equal. A likely cause is a reward function or a callback that calls trainer.selection on some processes "
+            "only. Nothing was saved. Remove the cause and resume from the previous checkpoint."
         )
 
 
@@ -178,7 +187,7 @@ def _inside_generation_batch(trainer: Any) -> bool:
 
 
 def _save_generation_batch(trainer: Any, directory: str | os.PathLike[str]) -> list[str] | None:
-    """Write this process's part; return the digests of all parts, or None where the next step generates anyway."""
+    """Write this process's part and return the digests of all parts. None if the next step generates anyway."""
     if not _inside_generation_batch(trainer) or Path(directory) == Path(trainer.args.output_dir):
         return None
     path = Path(directory) / file_name(trainer.accelerator.process_index)
@@ -186,7 +195,7 @@ def _save_generation_batch(trainer: Any, directory: str | os.PathLike[str]) -> l
 
 
 def _load_generation_batch(trainer: Any, checkpoint: str | os.PathLike[str], digests: list[str] | None) -> None:
-    """Take the batch over on all processes, or on none: some that generate would wait for those that do not."""
+    """Load the batch on all processes or on none. If only some generated, they would wait for the others for ever."""
     accelerator, batch = trainer.accelerator, None
     if digests is not None and len(digests) == accelerator.num_processes:
         path = Path(checkpoint) / file_name(accelerator.process_index)
@@ -197,13 +206,12 @@ def _load_generation_batch(trainer: Any, checkpoint: str | os.PathLike[str], dig
     trainer._buffered_inputs = batch if everywhere else None
     if _inside_generation_batch(trainer) and not everywhere:
         logger.warning(
-            f"{checkpoint} was saved inside a generation batch, and it does not hold its completions for the "
-            f"{accelerator.num_processes} processes and {num_batches} micro-batches of {batch_size} of this run: a "
-            "new generation batch is chosen and generated in its place, so this run will not repeat the one that was "
-            "stopped."
+            f"{checkpoint} was saved inside a generation batch, but it does not hold the completions for the "
+            f"{accelerator.num_processes} processes and {num_batches} micro-batches of {batch_size} of this run. A "
+            "new generation batch is chosen and generated, so this run does not repeat the stopped run."
         )
 
 
 def _shape(batch: MicroBatches) -> tuple[int, int]:
-    """Micro-batches, and completions in each."""
+    """Return the number of micro-batches, and of completions in each."""
     return len(batch), len(batch[0]["completion_ids"])

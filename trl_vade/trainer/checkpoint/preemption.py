@@ -1,4 +1,4 @@
-"""A last checkpoint when the platform, or a person, asks the process to stop."""
+"""A last checkpoint when a signal stops the process."""
 
 import signal
 import threading
@@ -18,12 +18,16 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class LastCheckpoint(TrainerCallback):
-    """
-    Saves a checkpoint at the end of the optimiser step in which SIGTERM (preemption) or SIGINT (Ctrl-C) arrived, and
-    stops; the signal then does what it would have done. A second Ctrl-C interrupts at once, without a checkpoint.
+    """Callback that saves a checkpoint and stops after SIGTERM (preemption) or SIGINT (Ctrl-C).
 
-    transformers' own `enable_jit_checkpoint` may save before the update of a step whose completions have already been
-    scored; such a checkpoint knows more than its weights have learned, so where it is on, this one stays out.
+    The checkpoint is saved at the end of the optimiser step, and the signal then has its usual effect. A second Ctrl-C
+    interrupts at once, without a checkpoint.
+
+    With `enable_jit_checkpoint` of transformers, this callback does nothing. That setting may save between the scoring
+    of completions and the update, so its posterior knows more than its weights.
+
+    Args:
+        accelerator: the trainer's; processes agree through it.
     """
 
     def __init__(self, accelerator: Accelerator):
@@ -34,13 +38,13 @@ class LastCheckpoint(TrainerCallback):
 
     @property
     def asked(self) -> bool:
-        """Whether this process was told to stop, and the end of the optimiser step is still to come."""
+        """Return whether a signal has arrived and the optimiser step has not ended."""
         return self._received is not None
 
     @contextmanager
     def watching(self, args: Any) -> Iterator[None]:
-        """Note the signals inside the block; after it, hand the one that arrived to whoever would have had it."""
-        # Python delivers signals to the main thread and lets no other one ask for them.
+        """Catch the signals within the block. After it, restore the handlers and raise the signal that arrived."""
+        # Python allows signal handlers in the main thread only.
         in_main_thread = threading.current_thread() is threading.main_thread()
         if not in_main_thread or args.save_strategy == "no" or args.enable_jit_checkpoint:
             yield
@@ -50,14 +54,14 @@ class LastCheckpoint(TrainerCallback):
         self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
         if self._before[signal.SIGINT] == signal.SIG_IGN:
             logger.warning_once(
-                "SIGINT (Ctrl-C) is ignored in this process, as in every background job of a script: it stops the "
-                "training with a last checkpoint, and the process then goes on as if the training had ended. Send "
-                "SIGTERM to end it."
+                "This process ignores SIGINT (Ctrl-C), as background jobs of a script do. During training, SIGINT "
+                "stops the training with a last checkpoint, and the process then continues. Send SIGTERM to end the "
+                "process."
             )
         try:
             yield
         except Exception as error:
-            if self._received is not None:  # after which nobody would show it
+            if self._received is not None:  # the signal would hide the error
                 logger.error(f"{type(error).__name__}: {error}")
             raise
         finally:
@@ -69,21 +73,22 @@ class LastCheckpoint(TrainerCallback):
     def _note(self, number: int, frame: Any) -> None:
         if self._received == signal.SIGINT == number:
             raise KeyboardInterrupt
-        if not self._training:  # all is saved, and only pushes to the Hub are waited for
+        if not self._training:  # all is saved; the process only waits for pushes to the Hub
             signal.signal(number, self._before[number])
             signal.raise_signal(number)
             return
         self._received = number
         logger.warning(
-            f"{signal.Signals(number).name} received: a last checkpoint is written at the end of this optimiser step, "
+            f"{signal.Signals(number).name} received. A last checkpoint is written at the end of this optimiser step, "
             "then training stops."
         )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note that all is saved: from now on a signal has its usual effect at once."""
         self._training = False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """All processes save together, or none: the signal may reach one of them a step before another."""
+        """Ask for a save and a stop on all processes if any has a signal; it may reach one a step before another."""
         asked = self._received is not None
         if self._accelerator.num_processes > 1:
             asked = bool(gather(torch.tensor([asked], device=self._accelerator.device)).any())

@@ -1,7 +1,7 @@
-"""The reference model of a run with `sync_ref_model`, which follows the policy and so belongs to a checkpoint.
+"""The reference model of a run with `sync_ref_model`, saved in checkpoints because it follows the policy.
 
-TRL 1.16 (`SyncRefModelCallback`) keeps it in memory alone: a run that was resumed would be pulled to the base model
-again, and nothing would say so.
+TRL 1.16 (`SyncRefModelCallback`) keeps it in memory only. A resumed run would be pulled to the base model again,
+without a message.
 """
 
 import os
@@ -23,34 +23,37 @@ from ..main_process import on_main_process
 logger = get_logger(__name__)
 
 REFERENCE_FILE = "reference_model/weights.safetensors"
-"""In a folder of its own: vLLM 0.31 loads every `*.safetensors` beside a `config.json` as weights of the model. Its
-name does not begin with `vade_`, so that a checkpoint without it is not complete (`completeness`)."""
+"""In a folder of its own, because vLLM 0.31 loads every `*.safetensors` beside a `config.json` as weights. The name
+does not start with `vade_`, so a checkpoint without the file is incomplete (`completeness`)."""
 
 
 def refuse_reference_sync(args: GRPOConfig, arguments: Mapping[str, Any]) -> None:
-    """Refuse `sync_ref_model` without a reference model, which TRL 1.16 does only when it has loaded the policy.
+    """Refuse `sync_ref_model` without a reference model. TRL 1.16 refuses it only after it has loaded the policy.
 
     Args:
-        args: of the run.
-        arguments: of the trainer.
+        args: the settings.
+        arguments: the trainer's arguments.
+
+    Raises:
+        ConfigurationError: the run has no reference model that could follow the policy.
     """
     reason = None
     if args.beta == 0.0:
-        reason = "beta=0.0, under which there is no reference model"
+        reason = "beta=0.0, so there is no reference model"
     elif arguments.get("peft_config") is not None:
-        reason = "peft_config, under which the reference is the model without its adapter, which never changes"
+        reason = "peft_config, so the reference is the model without its adapter, which never changes"
     if args.sync_ref_model and reason:
         raise ConfigurationError(
-            f"sync_ref_model=True with {reason}: nothing could follow the policy. Set sync_ref_model=False, or train "
-            "the whole model with beta above 0."
+            f"sync_ref_model=True with {reason}. No reference model could follow the policy. Set "
+            "sync_ref_model=False, or train the whole model with beta above 0."
         )
 
 
 def save_reference_model(trainer: Any, directory: str | os.PathLike[str]) -> None:
-    """Write the weights of `trainer`'s reference model into the checkpoint `directory`. All processes take part."""
+    """Write the reference model's weights into the checkpoint `directory`. All processes must take part."""
     if trainer._dist.is_zero3 or trainer._dist.fsdp_version == 1:
         logger.warning_once(
-            "sync_ref_model=True under DeepSpeed ZeRO-3 or FSDP1: the reference model's weights are not in the "
+            "sync_ref_model=True with DeepSpeed ZeRO-3 or FSDP1: the reference model's weights are not saved in the "
             "checkpoints, so this run cannot be resumed. Use FSDP2 or ZeRO-2, or set sync_ref_model=False."
         )
         return
@@ -63,10 +66,10 @@ def save_reference_model(trainer: Any, directory: str | os.PathLike[str]) -> Non
 
 
 def load_reference_model(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
-    """Fill `trainer`'s reference model from `checkpoint`, bit for bit. The main process reads, all take part.
+    """Load the reference model's weights from `checkpoint`, bit for bit. All processes must take part.
 
     Raises:
-        CheckpointIncompleteError: the checkpoint holds no reference model, or none of this model's; on all processes.
+        CheckpointIncompleteError: on all processes: the checkpoint has no reference model, or that of another model.
     """
     state: dict[str, torch.Tensor] = {}
     on_main_process(lambda: state.update(_read(trainer, Path(checkpoint))))
@@ -78,12 +81,12 @@ def load_reference_model(trainer: Any, checkpoint: str | os.PathLike[str]) -> No
 def _read(trainer: Any, checkpoint: Path) -> dict[str, torch.Tensor]:
     path = checkpoint / REFERENCE_FILE
     way_out = (
-        "Resume from another checkpoint, or set sync_ref_model=False, which goes on with the base model as reference."
+        "Resume from another checkpoint, or set sync_ref_model=False to continue with the base model as reference."
     )
     if not path.is_file():
         raise CheckpointIncompleteError(
-            f"sync_ref_model=True and {checkpoint} has no {REFERENCE_FILE}: it was saved without sync_ref_model, or "
-            "by a trainer that does not keep the reference model. The run would be pulled to the base model again, "
+            f"sync_ref_model=True, but {checkpoint} has no {REFERENCE_FILE}: it was saved without sync_ref_model, or "
+            "by a trainer that does not save the reference model. The run would be pulled to the base model, "
             f"not to the policy of its last steps. {way_out}"
         )
     try:
@@ -94,12 +97,12 @@ def _read(trainer: Any, checkpoint: Path) -> dict[str, torch.Tensor]:
     expected = trainer.accelerator.unwrap_model(trainer.ref_model).state_dict().keys()
     if differing := sorted(expected ^ state.keys()):
         raise CheckpointIncompleteError(
-            f"{path} is of another model than this run's reference model: {len(differing)} names are in one of them "
-            f"alone, the first is {differing[0]}. {way_out}"
+            f"{path} belongs to another model than this run's reference model: {len(differing)} names are in only one "
+            f"of them (first: {differing[0]}). {way_out}"
         )
     return state
 
 
 def _tied_weights(trainer: Any) -> dict[str, str]:
-    """The names of weights that are another one's, such as the output layer's that are the embedding's."""
+    """Return the names of tied weights with their sources, such as the output layer with the embedding."""
     return trainer.accelerator.unwrap_model(trainer.ref_model).all_tied_weights_keys

@@ -1,4 +1,4 @@
-"""An index of a model's weights, so that an engine does not take the other safetensors beside them for weights."""
+"""An index of a model's weights, so that vLLM does not load other safetensors files as weights."""
 
 import json
 import os
@@ -11,10 +11,10 @@ from trl_vade.files import save_whole
 
 
 def index_weights(directory: str | os.PathLike[str]) -> None:
-    """Write the index of `model.safetensors` in `directory`, if it is there; of several files transformers writes one.
+    """Write an index beside `model.safetensors`, if the file exists. transformers indexes only several files.
 
-    Without an index vLLM 0.31 loads every `*.safetensors` beside a `config.json` (`get_model_files`), and fails on
-    those of the posterior and of a generation batch.
+    Without an index, vLLM 0.31 loads every `*.safetensors` beside a `config.json` (`get_model_files`), and fails on
+    the files of the posterior and of a generation batch.
     """
     weights = Path(directory) / SAFE_WEIGHTS_NAME
     if not weights.is_file():

@@ -1,7 +1,7 @@
-"""What TRL asks of a vLLM engine in its own process, put right: image tokens, one request a prompt, seeds.
+"""Corrections of the requests to a vLLM engine in the trainer's process: image tokens, one request a prompt, seeds.
 
-TRL 1.16 (`VLLMGeneration.generate`, colocate) hands the engine every prompt once for each of its G completions, with
-n = 1, token ids in which the image is already expanded, and the image.
+TRL 1.16 (`VLLMGeneration.generate`, colocate) sends each prompt once for each of its G completions, with n = 1, the
+image, and token ids in which the image is already expanded.
 """
 
 import copy
@@ -17,17 +17,20 @@ from .request_seeds import request_seed
 def correct_colocated_requests(trainer: Any) -> None:
     """Send each prompt once, with n completions, a seed, and one image token for each image.
 
-    * vLLM expands image tokens itself, by its own processor; expanded ids are expanded again, and the answers are to
-      another prompt than the one trained on (huggingface/trl#6294, huggingface/trl#6401).
-    * With one request a prompt its image is hashed and processed once, not G times; and the group has n different
-      completions under one seed (`request_seeds`), where n requests with one seed would have one.
+    * vLLM expands image tokens by its own processor. Expanded ids are expanded again, so the answers belong to another
+      prompt than the one trained on (huggingface/trl#6294, huggingface/trl#6401).
+    * With one request for each prompt, its image is hashed and processed once, not G times. One seed then gives the
+      group n different completions (`request_seeds`); n requests with one seed would give n equal ones.
+
+    Args:
+        trainer: a trainer whose engine is made. Its engine's `generate` is replaced.
     """
     llm, image_token = trainer.vllm_generation.llm, image_token_of_qwen(trainer.model.config)
     generate = llm.generate
 
     @functools.wraps(generate)
     def corrected(prompts, sampling_params=None, **options):
-        if not _is_from_trl(prompts, sampling_params):  # a rollout function of the user's talks to the engine directly
+        if not _is_from_trl(prompts, sampling_params):  # a user's rollout function calls the engine itself
             return generate(prompts, sampling_params, **options)
         groups = equal_neighbours(prompts)
         requests, params = [], []
@@ -42,16 +45,16 @@ def correct_colocated_requests(trainer: Any) -> None:
         return [alone for output in outputs for alone in _one_each(output)]
 
     llm.generate = corrected
-    # As it starts, vLLM 0.31 seeds the generators of its process, which is ours, with the number of the process:
-    # whatever else draws from them (LoRA's dropout) would not follow `args.seed`. TRL's own line, once more:
+    # When it starts, vLLM 0.31 seeds the generators of this process with the number of the process. Other users of
+    # these generators, such as LoRA's dropout, would not follow `args.seed`. This line of TRL restores it:
     set_seed(trainer.args.seed, device_specific=True)
 
 
 def image_token_of_qwen(model_config: Any) -> int | None:
-    """Id of the token that stands for an image in the prompts of Qwen2-VL and its successors; None for other models.
+    """Return the id of the image token of Qwen2-VL and its successors, or None for other models.
 
-    There each run of it is one image, since `<|vision_start|>` and `<|vision_end|>` stand around it, and vLLM expands
-    a single one. Other families write their images otherwise, and are left to TRL.
+    In these models each run of image tokens is one image, between `<|vision_start|>` and `<|vision_end|>`, and vLLM
+    expands a single token. Other families write images differently, and are left to TRL.
     """
     if getattr(model_config, "vision_start_token_id", None) is None:
         return None
@@ -59,12 +62,12 @@ def image_token_of_qwen(model_config: Any) -> int | None:
 
 
 def with_single_tokens(ids: list[int], token: int | None) -> list[int]:
-    """`ids` with each run of `token` written as one."""
+    """Return `ids` with each run of `token` shortened to one."""
     return [each for place, each in enumerate(ids) if each != token or place == 0 or ids[place - 1] != token]
 
 
 def _is_from_trl(prompts: Any, sampling_params: Any) -> bool:
-    """Whether this is a batch as TRL 1.16 makes it: rows of token ids, and one set of sampling parameters for all."""
+    """Return whether the batch is from TRL 1.16: rows of token ids, and one set of sampling parameters for all."""
     of_tokens = isinstance(prompts, list) and all(
         isinstance(row, dict) and "prompt_token_ids" in row for row in prompts
     )
@@ -72,7 +75,7 @@ def _is_from_trl(prompts: Any, sampling_params: Any) -> bool:
 
 
 def _one_each(output: Any) -> list[Any]:
-    """The answer to a request with n completions as n answers with one, as TRL expects them."""
+    """Split the answer with n completions into n answers with one completion each, as TRL expects."""
     alone = [copy.copy(output) for _ in output.outputs]
     for each, completion in zip(alone, output.outputs, strict=True):
         each.outputs = [completion]

@@ -1,4 +1,4 @@
-"""Corrections that generation needs under TRL, each at the smallest seam and each with its source."""
+"""Corrections of TRL's generation, each at the smallest seam and with its source."""
 
 import functools
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ from .request_seeds import seed_server_requests
 logger = get_logger(__name__)
 
 
-# vLLM clips a logit bias to [-100, 100]; at -100 a token is as good as impossible.
 VLLM_BIAS_FLOOR = -100.0
+"""The lowest logit bias that vLLM accepts. A token with this bias is practically never sampled."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """A fault of TRL that is put right here."""
+    """A fault of TRL that this module corrects."""
 
     fault: str
-    source: str  # where it is reported, or seen
-    needed_by: str  # the TRL versions in which a test has seen it
+    source: str  # the upstream issue, or the place in the code
+    needed_by: str  # the TRL versions in which a test has shown the fault
 
 
 CORRECTIONS = (
@@ -51,7 +51,11 @@ CORRECTIONS = (
 
 
 def correct_generation(trainer: Any) -> None:
-    """Put right what `trainer`'s engine would do wrong; called once, when TRL has made the engine."""
+    """Apply all corrections to `trainer` and its engine, and log notices about the installed TRL.
+
+    Args:
+        trainer: a trainer whose engine TRL has just made. Call it once.
+    """
     if notice := version_notice(trl.__version__):
         logger.warning(notice)
     if notice := scaled_ratios_notice(trainer.args, trl.__version__):
@@ -72,38 +76,40 @@ def correct_generation(trainer: Any) -> None:
 
 
 def version_notice(trl_version: str) -> str | None:
-    """What is to be said under this TRL: which corrections nobody has seen to be needed; None where all were."""
+    """Return a notice that names the corrections not yet tested under `trl_version`, or None if all are."""
     unseen = [each for each in CORRECTIONS if not SpecifierSet(each.needed_by).contains(trl_version, prereleases=True)]
     if not unseen:
         return None
     faults = "; ".join(f"{each.fault} ({each.source}; seen in TRL {each.needed_by})" for each in unseen)
     return (
-        f"TRL {trl_version} is none of the versions for which trl_vade has corrected generation: {faults}. The "
+        f"trl_vade has not been tested with TRL {trl_version}. It corrects these faults of generation: {faults}. The "
         "corrections stay on, and change nothing where TRL no longer needs them. `pytest -m vllm` in trl_vade's "
-        "repository has a test for each that fails when it can go."
+        "repository has a test for each, which fails when the correction is no longer needed."
     )
 
 
 def vision_token_ids(model_config: Any) -> list[int]:
-    """Ids of the placeholders that stand for image and video features in the prompt; empty for a text-only model."""
+    """Return the ids of the image and video placeholders of the prompt. Empty for a text-only model."""
     ids = (getattr(model_config, f"{kind}_token_id", None) for kind in ("image", "video"))
     return sorted({token_id for token_id in ids if token_id is not None})
 
 
 def suppress_vision_tokens(trainer: Any) -> None:
-    """Make the vision placeholders impossible to generate, whichever engine `trainer` uses.
+    """Make the vision placeholders impossible to generate, with every engine.
 
-    A policy may sample one; then the number of placeholders no longer matches the image features and the training
-    forward of Qwen2.5-VL dies, which real models do rarely and a whole run is lost. TRL 1.16 suppresses the image
-    token with the transformers engine (`suppress_tokens`), but neither the video token nor anything with vLLM.
-    Biases and suppressions that the user set for other tokens are kept.
+    If the policy samples a placeholder, the placeholders no longer match the image features, and the training forward
+    of Qwen2.5-VL fails. Real models do so rarely, but it ends the run. TRL 1.16 suppresses the image token with the
+    transformers engine (`suppress_tokens`), but not the video token, and no token with vLLM.
+
+    Args:
+        trainer: its generation settings are changed. Biases and suppressions that the user set are kept.
     """
     ids = vision_token_ids(trainer.model.config)
     if not ids:
         return
     if trainer.use_vllm:
         kwargs = trainer.vllm_generation.generation_kwargs
-        # From a command line the users' keys are strings (JSON).
+        # Keys from a command line are strings (JSON).
         bias = {int(token): value for token, value in (kwargs.get("logit_bias") or {}).items()}
         bias |= dict.fromkeys(ids, VLLM_BIAS_FLOOR)
         trainer.vllm_generation.generation_kwargs = {**kwargs, "logit_bias": bias}
@@ -115,12 +121,15 @@ def suppress_vision_tokens(trainer: Any) -> None:
 
 
 def reset_vision_embeddings(trainer: Any) -> None:
-    """Make the engine forget what the vision tower made of its images whenever it gets new weights.
+    """Empty the engine's cache of vision embeddings after every weight sync.
 
-    vLLM keeps vision embeddings by the hash of the image. TRL 1.16 empties its prefix cache after a weight sync, and
-    not this one (huggingface/trl#7198): an image that comes again, which choosing prompts makes the rule, would be
-    answered as the vision tower of before saw it, and trained on as the new one does. The cache of processed pixels is
-    kept, as it does not depend on weights.
+    vLLM keeps vision embeddings by the hash of the image. TRL 1.16 empties the prefix cache after a weight sync, but
+    not this cache (huggingface/trl#7198). An image that comes again would be answered with embeddings of older weights
+    and trained on with new ones. With chosen prompts, images often come again. The cache of processed pixels is kept,
+    because it does not depend on weights.
+
+    Args:
+        trainer: its engine's `sync_weights` is replaced.
     """
     engine = trainer.vllm_generation
     sync_weights = engine.sync_weights
@@ -137,11 +146,14 @@ def reset_vision_embeddings(trainer: Any) -> None:
 
 
 def reshard_before_sync(engine: Any) -> None:
-    """Shard the weights again before `engine`, TRL's `VLLMGeneration`, gathers them one by one (FSDP2).
+    """Shard the weights again before they are gathered one by one for a sync (FSDP2).
 
-    After a forward pass torch leaves those of the root module whole, for the backward pass to come. An evaluation and
-    initial rollouts have none. An engine that sleeps gets its weights before each batch; then TRL 1.16
-    (`_iter_fsdp2_params`) ends with "'Tensor' object has no attribute 'full_tensor'".
+    After a forward pass, torch leaves the root module's weights whole for the backward pass. Evaluations and initial
+    rollouts have no backward pass. An engine that sleeps gets its weights before each batch, and TRL 1.16
+    (`_iter_fsdp2_params`) then fails with "'Tensor' object has no attribute 'full_tensor'".
+
+    Args:
+        engine: TRL's `VLLMGeneration`. Its `_iter_fsdp2_params` is replaced.
     """
     iterate = engine._iter_fsdp2_params
 
@@ -156,21 +168,21 @@ def reshard_before_sync(engine: Any) -> None:
 
 
 def _reset_encoder_cache_of_server(client: Any) -> None:
-    # Not `client._post`, which wants JSON in the answer (TRL 1.16); this one is empty.
+    # `client._post` expects JSON in the answer (TRL 1.16); this answer is empty.
     answer = client.session.post(f"{client.base_url}/reset_encoder_cache")
     if answer.status_code != 200:
         raise EngineError(
             f"The vLLM server at {client.base_url} answered {answer.status_code} to /reset_encoder_cache: "
-            f"{answer.text[:200]!r}. It has to forget the vision embeddings of the weights before, or it would answer "
-            "with those. Start vLLM 0.31 with VLLM_SERVER_DEV_MODE=1 in its environment."
+            f"{answer.text[:200]!r}. The server must drop the vision embeddings of older weights, or it would answer "
+            "with them. Start vLLM 0.31 with VLLM_SERVER_DEV_MODE=1 in its environment."
         )
 
 
 def without_missing_images(images: list[list[Any] | None] | None) -> list[list[Any]] | None:
-    """Write the images of a row that has none as `[]`, in a batch where other rows have some.
+    """Return `images` with `[]` in place of None for rows without an image.
 
-    TRL 1.16 (`_tokenize_prompts`) writes `None` there, which its engines want and the processors of transformers 5.23
-    refuse when the batch is prepared for the training forward (`fetch_images`: "only a single or a list of entries is
-    supported"). Their rule is an empty list (huggingface/transformers#46043). A test says when this can go.
+    In a batch where other rows have images, TRL 1.16 (`_tokenize_prompts`) writes None for a row without one, as its
+    engines expect. The processors of transformers 5.23 expect an empty list (huggingface/transformers#46043), and
+    refuse None before the training forward (`fetch_images`). A test fails when this is no longer needed.
     """
     return None if images is None else [row_images or [] for row_images in images]

@@ -1,4 +1,4 @@
-"""An engine that prepares images as the trainer's processor does: told so where it is made here, else compared."""
+"""Image processing of the engine as in the trainer: set for a colocated engine, compared for a server."""
 
 import functools
 import json
@@ -16,14 +16,14 @@ from trl_vade.errors import EngineError
 def engine_with_trainers_processor(trainer: Any, args: Any) -> Iterator[None]:
     """Hand the image settings of `trainer`'s processor to the vLLM engine that TRL makes inside this block.
 
-    TRL 1.16 (`VLLMGeneration._init_vllm`) names only the model's folder to the engine, which loads the processor that
-    it finds there. With another picture size (`max_pixels`, `size`) the answers would be to other images than those
-    trained on. The engine must have the settings as it starts: it measures by them how much memory an image takes.
+    TRL 1.16 (`VLLMGeneration._init_vllm`) passes only the model's folder to the engine, which loads the processor from
+    there. With another picture size (`max_pixels`, `size`) the answers would belong to other images than those trained
+    on. The engine needs the settings when it starts, because it measures the memory of an image with them.
     """
     if not (args.use_vllm and args.vllm_mode == "colocate"):
         yield
         return
-    make = getattr(vllm_generation, "LLM", None)  # TRL says it where vLLM is not installed
+    make = getattr(vllm_generation, "LLM", None)  # None if vLLM is not installed; TRL then raises
 
     def make_with_settings(model: str, **options: Any) -> Any:
         settings = image_settings(trainer.processing_class, model, trust_remote_code=args.trust_remote_code)
@@ -37,7 +37,13 @@ def engine_with_trainers_processor(trainer: Any, args: Any) -> Iterator[None]:
 
 
 def image_settings(processing_class: Any, folder: str, **loading: Any) -> dict[str, Any]:
-    """The settings of the image processor in `processing_class` that the one in the model `folder` has otherwise."""
+    """Return the settings in which the trainer's image processor differs from the one in the model's folder.
+
+    Args:
+        processing_class: the trainer's. A tokenizer without images gives no settings.
+        folder: the folder or Hub id of the model.
+        **loading: options of `AutoImageProcessor.from_pretrained`.
+    """
     if getattr(processing_class, "image_processor", None) is None:
         return {}
     ours = processing_class.image_processor.to_dict()
@@ -46,11 +52,14 @@ def image_settings(processing_class: Any, folder: str, **loading: Any) -> dict[s
 
 
 def refuse_other_processor_of_server(trainer: Any) -> None:
-    """Refuse, at the first image, a server that makes another number of tokens of it than `trainer`'s processor.
+    """Make the engine raise `EngineError` if the server turns an image into another number of tokens than the trainer.
 
-    TRL 1.16 (`VLLMGeneration._place_features`) pairs the server's images with the trainer's ids and compares nothing.
-    The engine of vLLM 0.31 then dies, and the trainer is told of a refused connection. For models of the Qwen-VL kind,
+    TRL 1.16 (`VLLMGeneration._place_features`) pairs the server's images with the trainer's ids without a check. The
+    engine of vLLM 0.31 then dies, and the trainer only sees a refused connection. For models of the Qwen-VL family,
     whose images are runs of one token.
+
+    Args:
+        trainer: its engine's `_place_features` is replaced.
     """
     engine = trainer.vllm_generation
     place = engine._place_features
@@ -62,9 +71,9 @@ def refuse_other_processor_of_server(trainer: Any) -> None:
         if theirs != ours:
             size = json.dumps({"size": trainer.processing_class.image_processor.to_dict()["size"]})
             raise EngineError(
-                f"The vLLM server makes {theirs} tokens of the images of a prompt and the trainer's processor {ours}: "
-                "the server has another processor, such as another picture size. Start it with "
-                f"--mm-processor-kwargs '{size}', or give the trainer the processor of the server's model."
+                f"The vLLM server makes {theirs} tokens of the images of a prompt, but the trainer's processor "
+                f"{ours}: the server has another processor or picture size. Start it with --mm-processor-kwargs "
+                f"'{size}', or give the trainer the processor of the server's model."
             )
         return placed
 

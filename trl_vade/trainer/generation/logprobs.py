@@ -1,4 +1,4 @@
-"""Whether an engine's log-probabilities are those of the policy that is trained: looked at in the first batch."""
+"""A check, in the first batch, that the engine's log-probabilities are those of the trained policy."""
 
 from typing import Any
 
@@ -9,20 +9,20 @@ from trl import GRPOConfig
 
 logger = get_logger(__name__)
 
-USUAL = "Usual is a mean of 1e-6 to 1e-5 in float32 and about 1e-2 in bf16, with single tokens far above."
+USUAL = "A usual mean is 1e-6 to 1e-5 in float32 and about 1e-2 in bf16; single tokens are far above."
 MOST_EXACT, MOST = 1e-3, 5e-2
-"""Means of the difference from which on something is wrong: trainer and engine in float32, and in any other case."""
+"""Largest accepted mean differences: with trainer and engine in float32, and in any other case."""
 
 
 def compare_first_logprobs(trainer: Any, batch: dict[str, Any]) -> None:
-    """Log how far the engine's log-probabilities of the first training batch are from `trainer`'s; warn if too far.
+    """Log the difference between the engine's and the trainer's log-probabilities; warn if it is too large.
 
-    TRL 1.16 logs the difference at every step and judges none; a token without a log-probability counts as no
-    difference there.
+    TRL 1.16 logs the difference at every step without a judgement, and counts a token without a log-probability as no
+    difference.
 
     Args:
-        trainer: whose metrics of this batch are those that TRL has just written.
-        batch: what TRL's `_generate_and_score_completions` has returned.
+        trainer: a trainer whose last metrics are those of this batch.
+        batch: the result of TRL's `_generate_and_score_completions` for the first training batch.
     """
     sampled = batch["sampling_per_token_logps"][batch["completion_mask"].bool()]
     mean, largest = (
@@ -30,20 +30,20 @@ def compare_first_logprobs(trainer: Any, batch: dict[str, Any]) -> None:
     )
     found = (
         "The engine's log-probabilities of the first batch differ from the trainer's by "
-        f"{mean:.1e} in the mean and {largest:.1e} at most. {USUAL}"
+        f"{mean:.1e} on average and {largest:.1e} at most. {USUAL}"
     )
     if sampled.isnan().any():
         logger.warning(
-            f"The engine gave no log-probability (NaN) for {sampled.isnan().float().mean():.0%} of the tokens of "
-            "the first batch: TRL takes their importance ratio to be 1, so nothing is corrected there. Its logits are "
-            "NaN: look for weights that did not arrive, and for float16 where bfloat16 is needed."
+            f"The engine gave no log-probability (NaN) for {sampled.isnan().float().mean():.0%} of the tokens of the "
+            "first batch. TRL sets their importance ratio to 1, so they are not corrected. The engine's logits are "
+            "NaN: look for weights that did not arrive, or float16 where bfloat16 is needed."
         )
     elif mean <= (MOST_EXACT if _all_float32(trainer) else MOST):
         logger.info(found)
     else:
         logger.warning(
-            f"{found} Another policy answers than the one that is trained. Likely causes: the engine has another "
-            "processor or picture size, a server without --logprobs-mode processed_logprobs, weights that did not "
+            f"{found} The policy that answers is not the policy that is trained. Likely causes: another processor or "
+            "picture size in the engine, a server without --logprobs-mode processed_logprobs, weights that did not "
             "reach the engine, another model on the server, or top_p, top_k or min_p under TRL 1.16."
         )
 
@@ -55,10 +55,10 @@ def _all_float32(trainer: Any) -> bool:
 
 
 def scaled_ratios_notice(args: GRPOConfig, trl_version: str) -> str | None:
-    """What is to be said where TRL's importance ratios are all too small; None where they are right.
+    """Return a warning if TRL's importance ratios will all be too small, or None.
 
-    Before 1.17 the engine's log-probabilities are of the tokens that top_p, top_k and min_p leave, and the trainer's
-    are of all (huggingface/trl#6789).
+    Before TRL 1.17 the engine normalises its log-probabilities over the tokens that top_p, top_k and min_p keep, and
+    the trainer over all tokens (huggingface/trl#6789).
     """
     if not (args.use_vllm and args.vllm_importance_sampling_correction) or Version(trl_version) >= Version("1.17"):
         return None
@@ -68,8 +68,8 @@ def scaled_ratios_notice(args: GRPOConfig, trl_version: str) -> str | None:
     if not cutting:
         return None
     return (
-        f"{cutting} with vLLM and TRL {trl_version}: the engine's log-probabilities are of the tokens that are left, "
-        "the trainer's of all, so every importance ratio is multiplied by the share that is left "
-        "(huggingface/trl#6789, mended in 1.17). Set top_p=1.0, top_k=0 and min_p=None, or "
+        f"{cutting} with vLLM and TRL {trl_version}: the engine normalises its log-probabilities over the tokens that "
+        "these keep, the trainer over all tokens. Every importance ratio is multiplied by the probability that is "
+        "kept (huggingface/trl#6789, fixed in 1.17). Set top_p=1.0, top_k=0 and min_p=None, or "
         "vllm_importance_sampling_correction=False."
     )

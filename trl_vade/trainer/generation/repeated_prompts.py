@@ -1,4 +1,4 @@
-"""Prompts that stand side by side, once for each of their completions, as TRL hands them around."""
+"""Equal prompts side by side, one for each completion, as TRL passes them around."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,14 +24,16 @@ def equal_neighbours(values: list[Any]) -> list[list[Any]]:
 def tokenize_once(
     prompts: list[Any], tokenize: Callable[[list[Any]], tuple[list[list[int]], list[Any] | None, dict[str, Any]]]
 ) -> tuple[list[list[int]], list[Any] | None, dict[str, Any]]:
-    """Tokenise runs of equal prompts once: TRL 1.16 puts every image through the processor once for each completion.
+    """Tokenise each run of equal prompts once. TRL 1.16 processes every image once for each completion.
 
-    Only for an engine that encodes images by itself, since the third of what is returned, the processor's tensors for
-    the model, is left empty.
+    Only for an engine that encodes images itself: the processor's tensors for the model are not returned.
 
     Args:
-        prompts: as TRL's `_tokenize_prompts` takes them; those of a group stand side by side.
-        tokenize: that method of the parent.
+        prompts: prompts as TRL's `_tokenize_prompts` takes them; those of a group are side by side.
+        tokenize: that method.
+
+    Returns:
+        Token ids and images of each prompt, and an empty dictionary, as `_tokenize_prompts` does.
     """
     equal = equal_neighbours(prompts)
     ids, images, _ = tokenize([run[0] for run in equal])
@@ -44,7 +46,7 @@ def _repeat(values: list[Any], counts: list[int]) -> list[Any]:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Whether two prompts, or parts of them, are the same. An object of an unknown kind equals only itself."""
+    """Return whether two prompts, or parts of them, are equal. An object of an unknown type equals only itself."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -59,10 +61,10 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def _same_pixels(a: Image, b: Image) -> bool:
-    """`a == b`, found out in Pillow's memory where that is one part: its `==` writes both pictures out."""
+    """Return `a == b`, compared in Pillow's memory where possible. Pillow's `==` copies both pictures."""
     if (a.mode, a.size, a.info, a.getpalette()) != (b.mode, b.size, b.info, b.getpalette()):
         return False
-    with suppress(ValueError, TypeError):  # several parts, or a mode or a Pillow (before 11.3) without this interface
-        if pa.array(a).equals(pa.array(b)):  # else a byte may differ that is no part of a pixel
+    with suppress(ValueError, TypeError):  # memory in several parts, or a mode or Pillow (before 11.3) without it
+        if pa.array(a).equals(pa.array(b)):  # a difference may lie in padding bytes
             return True
     return a == b

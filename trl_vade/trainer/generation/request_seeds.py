@@ -1,17 +1,17 @@
-"""Seeds for what a vLLM engine samples, so that a resumed run repeats its samples.
+"""Seeds of the requests to a vLLM engine, so that a resumed run repeats its samples.
 
-The noise of completion i of a prompt is a function of `args.seed` and the place in the run: the optimiser step, the
-rollouts before it, training or evaluation, the prompt and its number in the batch, and i. vLLM 0.31 gives completion i
-of a request with n > 1 the request's seed + i. One seed for the whole batch would draw every group with the same
-noise, so each prompt has a request, and a seed, of its own.
+The noise of completion i of a prompt depends on `args.seed` and the place in the run: the optimiser step, the earlier
+rollouts, training or evaluation, the prompt and its number in the batch, and i. vLLM 0.31 gives completion i of a
+request the seed of the request + i. Each prompt has a request and a seed of its own, because one seed for the whole
+batch would draw every group with the same noise.
 
-A seed of the request's own, and not one of the engine's generator, since then it matters neither what else is in the
-batch, nor what the engine has cached, nor how it splits the batch (`max_num_batched_tokens`): all three are other
-after a resume. Where the logits depend on the batch (bf16 on a GPU), a token may still flip.
+With a seed in each request, samples depend neither on the rest of the batch, nor on the engine's caches, nor on how
+the engine splits the batch (`max_num_batched_tokens`). All three differ after a resume. If the logits depend on the
+batch (bf16 on a GPU), a token may still differ.
 
-What it costs depends on vLLM's runner (0.31, read in its source): V2, the default on CUDA, gives every request a seed
-anyway. V1, which the CPU build has, draws the noise of seeded requests one by one, and rewinds the generator of a
-prompt that it splits, which a CPU's does not support ("CPU Generator does not use offset").
+The cost depends on vLLM's runner (0.31, read in its source). V2, the default on CUDA, seeds every request anyway. V1,
+in the CPU build, draws the noise of seeded requests one by one. It also rewinds the generator of a split prompt, which
+a CPU generator does not support ("CPU Generator does not use offset").
 """
 
 import zlib
@@ -21,15 +21,21 @@ from typing import Any
 
 import numpy as np
 
-# Requests in flight at a time: as many connections as TRL's client keeps open (`_DEFAULT_GENERATION_CONCURRENCY`).
 REQUESTS_AT_A_TIME = 64
+"""Concurrent requests: the connections that TRL's client keeps open (`_DEFAULT_GENERATION_CONCURRENCY`)."""
 
 
 def request_seed(trainer: Any, index: int, prompt: Any) -> int:
-    """The seed, in [0, 2**32), of request number `index` of this process's batch, whose prompt is `prompt`."""
-    # The step alone is not enough: it may hold several generation batches, each of them in several rounds
-    # (`dynamic_sampling`), and so do the initial rollouts. An evaluation comes with the count of the batch that
-    # follows it. The prompt tells the batches of an evaluation and the turns of a conversation with tools apart.
+    """Return the seed of a request, in [0, 2**32).
+
+    Args:
+        trainer: the trainer, for its seed and place in the run.
+        index: number of the request in this process's batch.
+        prompt: its prompt, of any type with a stable `repr`.
+    """
+    # The step alone is not enough: a step may have several generation batches, each with several rounds
+    # (`dynamic_sampling`), and step 0 has the initial rollouts. An evaluation has the count of the next batch. The
+    # prompt separates the batches of an evaluation and the turns of a conversation with tools.
     rollouts = 0 if trainer.selection is None else trainer.selection.feedback.rollouts
     place = (
         trainer.state.global_step,
@@ -38,15 +44,18 @@ def request_seed(trainer: Any, index: int, prompt: Any) -> int:
         index,
         zlib.crc32(repr(prompt).encode()),
     )
-    # The processes of a tensor-parallel group run one engine between them, and must ask it for the same samples.
+    # The processes of a tensor-parallel group share an engine and must request the same samples.
     engine = trainer.accelerator.process_index // trainer.vllm_generation.tensor_parallel_size
     return int(np.random.SeedSequence((trainer.args.seed, *place, engine)).generate_state(1)[0])
 
 
 def seed_server_requests(trainer: Any) -> None:
-    """Give each prompt that TRL sends to a vLLM server its `request_seed`. A seed of the user's stands.
+    """Send each prompt of a batch to the vLLM server in a request with its `request_seed`. A user's seed is kept.
 
-    TRL sends each prompt once, with n = G, all in one call.
+    TRL sends all prompts in one call, each once with n = G.
+
+    Args:
+        trainer: its client's `generate` is replaced.
     """
     if not trainer.accelerator.is_main_process:
         return  # the other processes have no client (TRL 1.16)

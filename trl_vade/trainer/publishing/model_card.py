@@ -1,7 +1,8 @@
-"""The model card of a run: TRL's, kept whole, and after it what VADE has to say.
+"""The model card of a run: TRL's card, and VADE's metadata and sections.
 
-TRL writes its card anew at every save. `write_model_card` then adds metadata and sections: how prompts were chosen,
-the recipe, the data, what was measured, where the posterior is, how to use the model and how to go on training it.
+TRL writes its card at every save. `write_model_card` then adds how prompts were chosen, the recipe, the data, the
+measurements, where the posterior is, how to use the model and how to continue training. `model_cards/model.md` is the
+template.
 """
 
 import json
@@ -34,7 +35,7 @@ _SETTINGS = (
     *("prior", "strata", "stratify_by", "uniform_share", "sampler_kwargs", "posterior_init", "warm_start_discount"),
     *("dynamic_sampling", "max_prompt_length"),
 )
-"""Facts that are fields `vade_<name>` of the configuration."""
+"""Settings in the recipe of the card, without `vade_`."""
 
 
 def write_model_card(
@@ -45,16 +46,16 @@ def write_model_card(
     revision: str | None = None,
     draw: bool = True,
 ) -> None:
-    """Complete the card that TRL has just written into `folder`; on the main process only.
+    """Complete the card that TRL has written into `folder`, and draw the training curves. Main process only.
 
-    It runs at every save and must not end a run: whatever goes wrong is logged, and the card is written without that
-    part, or stays as TRL wrote it.
+    It runs at every save and must not end a run: an error is logged, and its part of the card is missing.
 
     Args:
         folder: the output directory.
-        look: what there is to say of the run, which may raise; see `run_facts`.
-        posterior_repo, revision: see `complete_model_card`.
-        draw: whether to draw the training curves, which takes most of the time (half a second or more).
+        look: returns the facts and the run; it may raise. See `run_facts`.
+        posterior_repo: see `complete_model_card`.
+        revision: see `complete_model_card`.
+        draw: whether to draw the training curves, which takes half a second or more.
     """
     try:
         facts, run = look()
@@ -71,8 +72,8 @@ def write_model_card(
             adapter=facts.adapter,
             revision=revision,
         )
-    except Exception as error:  # of whatever kind: a run is worth more than its card
-        logger.warning(f"The model card is without the part on VADE ({type(error).__name__}: {error}).")
+    except Exception as error:  # no error of the card may end the run
+        logger.warning(f"The model card lacks VADE's sections ({type(error).__name__}: {error}).")
 
 
 def complete_model_card(
@@ -88,25 +89,24 @@ def complete_model_card(
     adapter: bool = False,
     revision: str | None = None,
 ) -> None:
-    """Add metadata and sections to the card `path`, whose own text stays; sections of an earlier call are replaced.
+    """Add metadata and sections to the card `path`, and replace the sections of an earlier call.
 
     Args:
-        path: a README.md, as TRL or an earlier call wrote it.
+        path: a README.md that TRL or an earlier call wrote.
         facts: the values of `RunFacts`.
-        curves: file name of the picture of the training curves in the same folder; None: there is none.
-        posterior_repo: Hub id of the data-set repository with the posterior; None: it is in the model's own.
-        hub_model_id: of the model's repository; None: it has none.
-        results: of benchmarks, each with `benchmark`, `metric`, `value`, `stderr` and `runs`, and the `dataset` (its
-            id on the Hub), `config` and `split` where they are known; all but the first three may be None. None or
-            empty: "Not evaluated yet."
-        summary: what was measured in training, from `summary.summarise`.
-        vision: whether the model takes pictures.
-        adapter: whether what is saved is a PEFT adapter of the base model.
-        revision: the branch of the model's repository; None is main. The posterior's own repository is always on main.
+        curves: file name of the picture of the training curves in the same folder, or None.
+        posterior_repo: Hub id of the posterior's data-set repository; None if the model's repository holds it.
+        hub_model_id: the model's repository, or None.
+        results: one mapping for each benchmark, with `benchmark`, `metric`, `value`, and, if known, `stderr`, `runs`,
+            `dataset` (its Hub id), `config` and `split`. Without results the card says "Not evaluated yet."
+        summary: the measurements of the training, from `summary.summarise`.
+        vision: whether the model takes images.
+        adapter: whether the run saves a PEFT adapter of the base model.
+        revision: the branch of the model's repository; None is main. The posterior's repository always uses main.
 
     Raises:
-        OSError: the card cannot be read or written; it is as it was.
-        ValueError: its metadata are no YAML mapping.
+        OSError: the card cannot be read or written; it is unchanged.
+        ValueError: its metadata are not a YAML mapping.
     """
     path, results = Path(path), list(results or [])
     card = ModelCard(path.read_text(encoding="utf-8"))
@@ -118,8 +118,8 @@ def complete_model_card(
 
 
 def _draw_curves(run: Run, folder: Path) -> str | None:
-    """Draw the training curves and return the name of their file, or None where that cannot be done."""
-    unfinished = folder / f"_{CURVES_FILE}"  # transformers pushes nothing that begins with an underscore
+    """Draw the training curves and return their file name, or None if that fails or matplotlib is missing."""
+    unfinished = folder / f"_{CURVES_FILE}"  # transformers uploads no file that starts with an underscore
     try:
         from trl_vade.selection.report.picture import draw_report
 
@@ -127,9 +127,9 @@ def _draw_curves(run: Run, folder: Path) -> str | None:
         unfinished.replace(folder / CURVES_FILE)
     except ModuleNotFoundError:  # matplotlib is an extra
         return None
-    except Exception as error:  # of whatever kind, from as far as matplotlib
+    except Exception as error:  # any error of matplotlib
         unfinished.unlink(missing_ok=True)
-        logger.warning(f"The model card is without the training curves ({type(error).__name__}: {error}).")
+        logger.warning(f"The model card lacks the training curves ({type(error).__name__}: {error}).")
         return None
     return CURVES_FILE
 
@@ -147,8 +147,8 @@ def _render(
     hub_model_id: str | None,
     **named: Any,
 ) -> str:
-    """The sections; `named` goes to the template as it is."""
-    # A name that the template asks for and nobody gives is an error; a card with holes would go unnoticed.
+    """Return the sections. `named` goes to the template unchanged."""
+    # A missing value is an error: a card with holes might not be noticed.
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(template_path("model.md").read_text(encoding="utf-8")).render(
         facts=facts,
@@ -170,7 +170,7 @@ _COLUMNS = ("benchmark", "metric", "value", "stderr", "runs")
 
 
 def _recipe(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Settings and their values; what is not set, or does not reach this run, is left out."""
+    """Return the settings of the recipe with their values, without those that are not set or not used."""
     values = {f"vade_{name}": facts.get(name) for name in _SETTINGS}
     values |= {name: facts.get(name) for name in ("num_generations", "temperature")} | facts["recipe"]
     values |= {"seed": facts.get("seed"), "vllm_mode": values["vllm_mode"] if values.get("use_vllm") else None}
@@ -199,7 +199,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _measured(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What `summary.summarise` counts, for a table; the card of the posterior counts its steps, which are more."""
+    """Return the rows of the table of measurements, from `summary.summarise`."""
     steps, batches = facts.get("generation_batches"), summary["generation_batches"]
     more = steps is not None and steps != batches
     validation = summary["validation"]
@@ -221,7 +221,7 @@ def _percent(value: float | None) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A value in a table of Markdown."""
+    """Return `value` as the text of a cell in a Markdown table."""
     if value is None:
         return "-"
     if isinstance(value, dict | list):

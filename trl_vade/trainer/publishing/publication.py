@@ -1,12 +1,12 @@
-"""What of a run goes to the Hub, and when: each checkpoint with its posterior, in one commit, and the posterior's own
-data-set repository. `GRPOTrainer` decides what is pushed; `PushQueue` sees to it that it arrives.
+"""The uploads of a run: each checkpoint with its posterior in one commit, and the posterior's data-set repository.
+
+`GRPOTrainer` decides what is uploaded. `PushQueue` uploads it, with retries.
 """
 
 import functools
 import itertools
 import os
 import shlex
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -42,21 +42,18 @@ from .uploads import RequestedUpload
 
 logger = get_logger(__name__)
 
-SAY_EVERY = 60.0
-"""Seconds between two messages while the end of the pushes is waited for."""
-
 
 class Publication:
-    """The pushes of a trainer.
+    """The uploads of a trainer. Making one creates the repositories, and logs folders that an earlier run left unsent.
 
     Args:
-        args: of the trainer, with VADE's fields.
+        args: the settings with VADE's fields.
 
     Attributes:
-        revision: the branch of the model repository that is pushed to; None is main.
+        revision: the branch of the model repository that receives uploads; None is main.
 
     Raises:
-        HubError: a repository cannot be made or written: said before a model is loaded.
+        HubError: a repository cannot be created or written.
     """
 
     def __init__(self, args: Any):
@@ -65,7 +62,7 @@ class Publication:
         self._queue = PushQueue()  # used on the main process only
         self._posterior_target: HubTarget | None = None
         self._names: RowNames | None = None
-        self._tables: dict[int, PosteriorTable] = {}  # of the newest step that was sent, and of those after it
+        self._tables: dict[int, PosteriorTable] = {}  # by step: the newest that was uploaded, and all later ones
         if not args.push_to_hub and args.vade_posterior_hub_id is None:
             return
         private = args.hub_private_repo
@@ -74,27 +71,27 @@ class Publication:
         if offline():
             self._posterior_target = posterior
             logger.warning(
-                "HF_HUB_OFFLINE is set, so nothing is sent to the Hub during this run. What would have been is kept "
-                f"in {self._output_dir / STAGING_FOLDER}, and the end of the log says how to send it."
+                "HF_HUB_OFFLINE is set, so this run uploads nothing. The uploads are kept in "
+                f"{self._output_dir / STAGING_FOLDER}. The end of the log says how to send them."
             )
         else:
             opened = on_main_process(lambda: [target and ensure_repo(target) for target in (model, posterior)])
             self._posterior_target = opened[1]
         if posterior and (args.hub_strategy == HubStrategy.END or args.save_strategy == "no"):
             logger.warning(
-                f"The posterior goes to {args.vade_posterior_hub_id} only when trainer.push_to_hub() is called: it is "
-                "published with each save, unless hub_strategy is 'end', and save_strategy='no' saves nothing."
+                "With hub_strategy='end' or save_strategy='no', the posterior is uploaded to "
+                f"{args.vade_posterior_hub_id} only by trainer.push_to_hub(), not with each save."
             )
         for folder in unsent_folders(self._output_dir) if PartialState().is_main_process else []:
             logger.warning(
-                f"{folder} was not on the Hub when an earlier run in {self._output_dir} ended. Send it by hand if it "
-                "is still wanted (`hf upload REPOSITORY FOLDER .`, or `trl-vade posterior push FOLDER REPOSITORY`), "
-                "then delete it."
+                f"An earlier run in {self._output_dir} ended before it had uploaded {folder}. If you still want it on "
+                "the Hub, run `hf upload REPOSITORY FOLDER .` or `trl-vade posterior push FOLDER REPOSITORY`. Then "
+                "delete the folder."
             )
 
     @contextmanager
     def on_branch(self, revision: str | None) -> Iterator[None]:
-        """Inside the block a push goes to the branch `revision`; None: that of the arguments."""
+        """Upload to the branch `revision` within the block. None keeps the branch of the settings."""
         usual, self.revision = self.revision, revision or self.revision
         try:
             yield
@@ -103,7 +100,7 @@ class Publication:
 
     @property
     def posterior_repo(self) -> str | None:
-        """The data-set repository that the posterior goes to."""
+        """Return the data-set repository that receives the posterior, or None."""
         return self._posterior_target.repo_id if self._posterior_target else None
 
     def push(
@@ -115,16 +112,16 @@ class Publication:
         *,
         private: bool | None = None,
     ) -> Entry:
-        """Put what the parent wanted to upload into the queue, as one commit. On the main process only.
+        """Queue the uploads of one call of the parent as one commit, on the main process.
 
-        What goes wrong here is a push that failed: it is said, and `finish` raises it on all processes.
+        An error here counts as a failed push: it is logged, and `finish` raises it on all processes.
 
         Args:
-            step: optimiser step of the run.
-            repo_id: of the model, as the trainer knows it.
-            wanted: of one call of the parent.
-            checkpoint: the folder that is pushed; None: the model as it is now.
-            private: of a repository that is made.
+            step: the optimiser step.
+            repo_id: the model repository.
+            wanted: the uploads that the parent has asked for.
+            checkpoint: the checkpoint folder, or None for the present model.
+            private: whether a new repository is private. None uses the settings.
         """
         args, uploads = self._args, [one.upload for one in wanted]
         target = replace(model_target(args, private), repo_id=repo_id, revision=wanted[0].revision)
@@ -139,24 +136,26 @@ class Publication:
         )
         name = f"{'model' if checkpoint is None else 'checkpoint'}-{step:06d}"
         folder = None if checkpoint is None else Path(checkpoint)
-        tries = itertools.count()  # after the first, the output directory may be of a later save than the checkpoint
+        tries = itertools.count()  # at a retry, the output directory may hold a later save than the checkpoint
 
         def prepare(push: Push) -> Push:
             staged = stage(name, self._output_dir, uploads, folder, late=next(tries) > 0)
-            return replace(push, folder=staged, command=None)  # what is set aside is the whole of it
+            return replace(push, folder=staged, command=None)  # the folder holds everything
 
         return self._queue.put(push, wanted[0].token, prepare)
 
     def push_posterior(self, step: int, look: Callable[[], RunFacts]) -> None:
-        """Put the posterior that is saved in the output directory into the queue for its own repository.
+        """Queue the posterior in the output directory for its own repository.
 
-        A `look` at the run that raises is a push that failed, and ends no save.
+        Args:
+            step: the optimiser step.
+            look: returns the facts of the run. If it raises, the push counts as failed, and the save continues.
         """
         target = self._posterior_target
         if target is None:
             return
 
-        @functools.cache  # what the output directory has at this step, whenever it can be set aside
+        @functools.cache  # a retry must not read a later posterior
         def read() -> PosteriorTable:
             return self._table(look(), step)
 
@@ -177,20 +176,20 @@ class Publication:
         self._queue.put(push, None, prepare)
 
     def _table(self, facts: RunFacts, step: int) -> PosteriorTable:
-        """The posterior of a step, which is read while the output directory has it."""
+        """Return the posterior of a step, or raise if the output directory holds that of another step."""
         snapshot = load_snapshot(self._output_dir)
         names = self._names_of_rows(facts, snapshot.sampler_state["posterior"]["sample_index"])
         table = posterior_table(snapshot, **names, facts=facts.values)
         if table.metadata["global_step"] != step:
-            raise HubError(f"the posterior in {self._output_dir} is not any more that of optimiser step {step}")
+            raise HubError(f"the posterior in {self._output_dir} is no longer that of optimiser step {step}")
         return table
 
     def _card(self, step: int, folder: Path, target: HubTarget) -> Render:
-        """What makes the card of a step, from the files that are in the repository when it is sent."""
+        """Return a function that writes the card of a step, from the files in the repository at the upload."""
         table, picture = self._tables[step], (folder / PICTURE_FILE).exists()
 
         def card(files: list[str]) -> dict[str, bytes | None]:
-            """The card of this step, or of a later one of this run that was sent before it: then nothing of it."""
+            """Describe the newest uploaded step. A late upload of an older step leaves the newer picture."""
             steps = steps_in(files)
             sent = [one for one in list(self._tables) if one in steps]
             for older in [one for one in list(self._tables) if sent and one < max(sent)]:
@@ -203,21 +202,23 @@ class Publication:
         return card
 
     def _names_of_rows(self, facts: RunFacts, visited: NDArray[np.int64]) -> dict[str, Any]:
-        """The identity of each of these rows, and its task where there is a column for it."""
-        if self._names is None:  # which takes a look at all rows
+        """Return the names of these rows, and their tasks if a column holds them."""
+        if self._names is None:  # reads all rows, so only once
             self._names = RowNames(facts.rows, facts.sample_keys)
         column = self._args.vade_stratify_by or self._args.vade_strata or "task"
         return names_and_tasks(self._names, visited, column)
 
     def wait(self) -> None:
-        """Wait until nothing is being sent or waiting. All processes must take part."""
-        wait_for_main_process(self._telling(self._queue.done))
+        """Wait until the queue is empty and no upload is running. All processes must take part."""
+        wait_for_main_process(self._queue.done, self._pending)
 
     def finish(self) -> None:
-        """Wait until all is on the Hub, try once more what is not, and say what could not be sent. On all processes.
+        """Wait for all uploads, retry the failed ones once, and report those that are missing on the Hub.
+
+        All processes must take part.
 
         Raises:
-            HubError: on all processes, where something is missing there; nothing is lost here.
+            HubError: on all processes, if something is missing on the Hub. Its files are kept on disk.
         """
         self.wait()
         if any(not isinstance(error, HubOfflineError) for _, error in self._queue.failures()):
@@ -225,38 +226,26 @@ class Publication:
         self.wait()
         on_main_process(self._refuse_missing)
 
-    def _telling(self, done: Callable[[], bool]) -> Callable[[], bool]:
-        """`done`, but it says now and then what is waited for: the client itself waits without a limit."""
-        start = last = time.monotonic()
-
-        def telling() -> bool:
-            nonlocal last
-            now = time.monotonic()
-            if now - last > SAY_EVERY:
-                last = now
-                what = ", ".join(repr(push.message) for push in self._queue.unfinished())
-                logger.warning(f"Still being sent to the Hub, after {now - start:.0f} s: {what}.")
-            return done()
-
-        return telling
+    def _pending(self) -> str:
+        return f"uploads to the Hub: {', '.join(repr(push.message) for push in self._queue.unfinished())}"
 
     def _refuse_missing(self) -> None:
         failures = self._queue.failures()
         for push, error in failures:
             if isinstance(error, HubOfflineError):
-                logger.warning(f"Offline, so not on the Hub: {push.message!r}. {push.kept()}")
+                logger.warning(f"Not uploaded (offline): {push.message!r}. {push.kept()}")
         missing = [(push, error) for push, error in failures if not isinstance(error, HubOfflineError)]
         if missing:
             listed = "\n".join(f"- {push.message!r}: {error} {push.kept()}" for push, error in missing)
             raise HubError(
-                f"The run in {self._output_dir} is saved here, but not all of it is on the Hub. Nothing is lost:\n"
-                f"{listed}",
+                f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed. Nothing is "
+                f"lost:\n{listed}",
                 status=missing[0][1].status,
             )
 
 
 def model_target(args: Any, private: bool | None = None) -> HubTarget:
-    """The model repository of a run, under the name that `Trainer.init_hf_repo` gives it (transformers 5.23)."""
+    """Return the model repository of a run, with the name from `Trainer.init_hf_repo` (transformers 5.23)."""
     name = args.hub_model_id or Path(args.output_dir).absolute().name
     return HubTarget(name, "model", args.hub_revision, args.hub_private_repo if private is None else private)
 

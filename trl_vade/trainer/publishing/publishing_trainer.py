@@ -1,4 +1,4 @@
-"""`GRPOTrainer` whose pushes arrive: one commit each, none skipped, and an error at the end where one is missing."""
+"""`PublishingTrainer`: every push is one commit, none is skipped, and a missing one is an error at the end."""
 
 import functools
 import inspect
@@ -18,17 +18,18 @@ from .uploads import captured_uploads
 
 
 class PublishingTrainer(GRPOTrainer):
-    """The part of `VADEGRPOTrainer` that is about the Hub. Short overrides; each calls the parent.
+    """Base of `VADEGRPOTrainer` for uploads to the Hub. Each override calls the parent's method.
 
     Attributes:
-        publication (`Publication`): its pushes; set before `GRPOTrainer.__init__`.
+        publication: the uploads of the trainer; set before `GRPOTrainer.__init__`.
     """
 
     publication: Publication
-    _training = False  # `is_in_train` of transformers 5.23 stays set where a training ends in an error
+    _training = False  # `is_in_train` of transformers 5.23 stays True after an error
 
     @functools.wraps(GRPOTrainer.train)
     def train(self, *positional: Any, **named: Any):
+        """Train, then wait for all uploads and raise if one failed."""
         self._training = True
         try:
             output = super().train(*positional, **named)
@@ -38,25 +39,25 @@ class PublishingTrainer(GRPOTrainer):
         return output
 
     def init_hf_repo(self, token=None, private=None):
-        """Also create the branch `hub_revision`, and try again where the Hub is busy; offline, only note the name.
+        """Create the repository and the branch `hub_revision`, with retries. Offline, only set `hub_model_id`.
 
-        All processes must call it, and have the name then; the parent tells it to the main one alone.
+        All processes must call it, and all get the name. The parent sets it on the main process only.
 
         Raises:
-            HubError: on all processes.
+            HubError: on all processes, if the Hub refuses or cannot be reached.
         """
         target, create = model_target(self.args, private), super().init_hf_repo
 
         def found() -> str:
             create(token=token, private=private)
-            self.hub_model_id = None  # until all processes have it, should what follows fail
+            self.hub_model_id = None  # set below on all processes, if nothing fails
             return ensure_repo(target, token, patience=()).repo_id
 
         self.hub_model_id = self.push_in_progress = None
         self.hub_model_id = target.repo_id if offline() else on_main_process(lambda: with_retries(found, target))
 
     def _save_checkpoint(self, model, trial):
-        """Push once the parent has written all that it writes; `entropy_ctrl_state.json` comes last (TRL 1.16)."""
+        """Save a checkpoint, then queue its upload. TRL 1.16 writes `entropy_ctrl_state.json` last."""
         self._wanted = None
         super()._save_checkpoint(model, trial)
         if self._wanted:
@@ -65,12 +66,12 @@ class PublishingTrainer(GRPOTrainer):
             self._push_posterior()
 
     def _push_posterior(self):
-        """On the main process, where a row was scored: datasets 5.2 reads no table without any."""
+        """Queue the posterior on the main process. Skip a posterior without rows, which datasets 5.2 cannot read."""
         if self.is_world_process_zero() and self.selection and self.selection.sampler.posterior.step:
             self.publication.push_posterior(self.state.global_step, lambda: RunFacts.of(self))
 
     def _push_from_checkpoint(self, checkpoint_folder):
-        """Note what the parent would push; on the main process, unless hub_strategy="end"."""
+        """Note the uploads that the parent asks for, on the main process; none with `hub_strategy="end"`."""
         if self.is_world_process_zero():
             break_hard_links(self.args.output_dir)
         with captured_uploads() as wanted:
@@ -79,17 +80,17 @@ class PublishingTrainer(GRPOTrainer):
 
     @functools.wraps(GRPOTrainer.push_to_hub)
     def push_to_hub(self, *positional: Any, **named: Any):
-        """Push the model and the posterior as they are now.
+        """Upload the present model and posterior.
 
-        All processes wait for it, unless `blocking=False`, and hear of an error. In the middle of training, where
-        `save_model` comes here, too, what is not on the Hub is an error only at its end.
+        With `blocking=True` all processes wait, and raise if an upload failed. During training (`save_model` calls
+        this method, too) a failed upload raises only at the end of training.
         """
         call = inspect.signature(GRPOTrainer.push_to_hub).bind(self, *positional, **named)
         token, private = call.arguments.get("token"), call.arguments.get("private")
         if self.hub_model_id is None:
             try:
                 self.init_hf_repo(token, private)
-            except HubError:  # save all the same: the push fails like this, too, keeps its files, and says it
+            except HubError:  # save anyway: the push will fail in the same way, keep its files and report it
                 self.hub_model_id = model_target(self.args).repo_id
         with captured_uploads() as wanted, self.publication.on_branch(call.arguments.get("revision")):
             super().push_to_hub(*positional, **named)

@@ -1,4 +1,4 @@
-"""What a run is, at one moment: for the cards, for the metadata of a shared posterior, and for the pushes."""
+"""The facts of a run at one moment, for its cards, its uploads and the metadata of a shared posterior."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ RECIPE = (
     *("beta", "loss_type", "epsilon", "epsilon_high", "scale_rewards"),
     *("max_completion_length", "use_vllm", "vllm_mode", "bf16"),
 )
-"""Fields of the arguments; `num_processes` is added."""
+"""Fields of the settings that describe the recipe. `num_processes` is added."""
 
 _THOMPSON = ("preset", "information_gain", "cooldown", "prior", "uniform_share", "stratify_by", "strata")
 _EVERY_SAMPLER = ("dynamic_sampling", "max_prompt_length")
@@ -39,19 +39,18 @@ _EVERY_SAMPLER = ("dynamic_sampling", "max_prompt_length")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of a run at one moment: all that its cards and its pushes take of the trainer.
+    """The facts of a run at one moment: everything that cards and uploads need from the trainer.
 
     Attributes:
-        values: strict JSON, of which a fact that is not known is None; the metadata of a shared posterior. Those of
-            the posterior (`generation_batches`, `num_samples`, `rollouts`, what `mismatch.posterior_identity` says,
-            decays) are absent without a selection. The settings are VADE's, with the preset's values in place of what
-            was left open, and None for a sampler that they do not reach. `generation_batches` are the steps of the
-            posterior: refills of dynamic sampling count, too, and a warm start.
-        hub_model_id: the model's repository, where it has one.
-        vision: whether the model takes pictures.
-        adapter: whether what is saved is a PEFT adapter of the base model.
-        rows: the training set.
-        sample_keys: (N,) of the rows; None without a selection.
+        values: strict JSON, the metadata of a shared posterior; an unknown fact is None. The facts of the posterior
+            (`generation_batches`, `num_samples`, `rollouts`, decays, and those of `mismatch.posterior_identity`) are
+            absent without a selection. VADE's settings have the preset's values filled in, and are None for a sampler
+            that ignores them. `generation_batches` counts the steps of the posterior, with refills and a warm start.
+        hub_model_id: the model's repository, or None.
+        vision: whether the model takes images.
+        adapter: whether the run saves a PEFT adapter of the base model.
+        rows: the training set, N rows.
+        sample_keys: (N,) keys of the rows; None without a selection.
     """
 
     values: Mapping[str, Any]
@@ -63,9 +62,11 @@ class RunFacts:
 
     @classmethod
     def of(cls, trainer: Any, dataset: str | None = None) -> "RunFacts":
-        """Look at the run of `trainer`, a `VADEGRPOTrainer`, as it is now. No process waits for another one.
+        """Return the present facts of a trainer's run. No process waits for another.
 
-        `dataset` is the Hub id of the training data where the caller knows it; else `hub_origin` says what it can.
+        Args:
+            trainer: a `VADEGRPOTrainer`.
+            dataset: Hub id of the training data. None asks `hub_origin`.
         """
         return cls(
             values=_values(trainer, dataset),
@@ -84,7 +85,7 @@ def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "package_version": __version__,
         "global_step": trainer.state.global_step,
-        "base_model": hub_id(getattr(trainer.model.config, "_name_or_path", None)),  # as TRL's card has it
+        "base_model": hub_id(getattr(trainer.model.config, "_name_or_path", None)),  # as in TRL's card
         "model_repo": _model_repo(trainer.hub_model_id or args.hub_model_id),
         "dataset": name,
         "dataset_revision": revision,
@@ -96,7 +97,7 @@ def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
         **_posterior_facts(trainer),
         "recipe": {
             **{field: _plain(getattr(args, field)) for field in RECIPE},
-            # Counted in epochs it is -1 in the arguments, and 0 in the state before training begins.
+            # For a run counted in epochs it is -1 in the settings, and 0 in the state before training.
             "max_steps": max(args.max_steps, trainer.state.max_steps) or None,
             "num_processes": trainer.accelerator.num_processes,
         },
@@ -104,10 +105,14 @@ def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
 
 
 def live_run(trainer: Any) -> Run | None:
-    """Return the run of `trainer` so far, as `record.read_run` would, or None where there is nothing to tell of it: no
-    generation batch was scored, or the log of the choices is damaged (which is logged) or lacks its beginning."""
+    """Return the run of `trainer` so far, as `record.read_run` would.
+
+    Returns:
+        The run. None if no generation batch was scored, if the log of the choices is damaged (a warning is logged), or
+        if it lacks its beginning.
+    """
     if trainer.selection is None or not trainer.selection.sampler.posterior.step:
-        return None  # a log that is there is an earlier run's
+        return None  # an existing log would be an earlier run's
     metadata = {
         **posterior_identity(trainer),
         "run": {**trainer.selection.feedback.state_dict(), "global_step": trainer.state.global_step},
@@ -116,10 +121,10 @@ def live_run(trainer: Any) -> Run | None:
     try:
         lines = trainer.selection.feedback.log.read()
     except (VADEError, OSError) as error:
-        logger.warning(f"Nothing can be told of the run so far: {error}")
+        logger.warning(f"The run so far cannot be described: {error}")
         return None
     if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
-        return None  # it begins later where a run was resumed in another output directory, or with other rows
+        return None  # the run was resumed in another output directory, or with other rows
     return Run(snapshot, lines, trainer.state.log_history)
 
 
@@ -144,15 +149,15 @@ def _posterior_facts(trainer: Any) -> dict[str, Any]:
         "num_samples": posterior.num_samples,
         "generation_batches": posterior.step,
         "rollouts": trainer.selection.feedback.rollouts,
-        **posterior.decays,  # and not the settings': another rule's posterior has its own
+        **posterior.decays,  # not the settings: the posterior of another rule has its own
     }
 
 
 def _model_repo(name: Any) -> str | None:
-    """The trainer has the owner's name, too, once the repository is there; the arguments may lack it."""
+    """Return `name` if it has an owner. The settings may lack the owner until the repository exists."""
     return name if is_hub_id(name) and "/" in name else None
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON: transformers keeps some settings as members of an Enum, whose text is their value."""
+    """Return `value` as JSON. transformers keeps some settings as members of an Enum."""
     return value.value if isinstance(value, Enum) else value

@@ -1,4 +1,4 @@
-"""What the Trainer would upload, noted in place of being uploaded."""
+"""Capture of the uploads that the Trainer asks for."""
 
 import threading
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from trl_vade.hub.staging import Upload
 
 from ..checkpoint.completeness import JIT_MARK, LAST_CHECKPOINT
 
-_ONE_AT_A_TIME = threading.RLock()  # trainers in several threads of one process
+_ONE_AT_A_TIME = threading.RLock()  # for trainers in several threads of one process
 
 
 @dataclass(frozen=True)
 class RequestedUpload:
-    """An upload that the parent has asked for."""
+    """An upload that the parent asked for."""
 
     upload: Upload
     message: str
@@ -28,11 +28,17 @@ class RequestedUpload:
 
 
 class UploadsTaken:
-    """Stands in for the client of `transformers.trainer` while the parent pushes: notes uploads, hands on the rest.
+    """Replacement for the Hub client of `transformers.trainer` that notes uploads and forwards all other calls.
 
-    transformers 5.23 sends the output directory and the checkpoint as two uploads in the background, from files that
-    the next save changes. It passes a push over while one is running (by design, huggingface/transformers#13503), and
-    the errors of the uploads stay in futures that nobody reads (since #25095).
+    transformers 5.23 uploads the output directory and the checkpoint separately, in the background, from files that
+    the next save changes. It skips a push while one is running (by design, huggingface/transformers#13503), and never
+    reads the errors of the uploads (since #25095).
+
+    Args:
+        client: the real client.
+
+    Attributes:
+        wanted: the noted uploads.
     """
 
     def __init__(self, client: Any):
@@ -50,9 +56,9 @@ class UploadsTaken:
         token: str | None = None,
         **others: Any,
     ) -> "Future[None]":
-        """Note it, and answer with a push that is done: the parent then neither waits for it nor skips the next."""
-        # A downloaded run has the folder that the Hub keeps the newest checkpoint in; it is no part of the model.
-        # transformers takes its mark of an unfinished save away when the save is over; the push would keep it.
+        """Note the upload, and return a finished future, so that the parent neither waits nor skips the next push."""
+        # `last-checkpoint` of a downloaded run is not part of the model. The mark of an unfinished save is deleted
+        # after the save, so it must not be uploaded.
         ignored = (JIT_MARK,) if path_in_repo else (*(ignore_patterns or ()), f"{LAST_CHECKPOINT}/*")
         upload = Upload(Path(folder_path), path_in_repo, ignored)
         self.wanted.append(RequestedUpload(upload, commit_message, revision, token))
@@ -66,7 +72,7 @@ class UploadsTaken:
 
 @contextmanager
 def captured_uploads() -> Iterator[list[RequestedUpload]]:
-    """Inside the block the Trainer's uploads are noted in the list, and not made."""
+    """Note the Trainer's uploads in the list instead of making them, within the block."""
     with _ONE_AT_A_TIME:
         real = transformers.trainer.hf_api
         taken = UploadsTaken(real())
