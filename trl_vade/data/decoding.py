@@ -43,7 +43,7 @@ class RowDecoder:
         self.dataset = dataset
         self._begun: dict[int, Future[dict[str, Any]]] = {}
         self._workers = None
-        slow = not self._is_plain or any(_decoders(dict(dataset.features)))
+        slow = not is_plain(dataset) or any(_decoders(dict(dataset.features)))
         if workers is not None and workers.number and slow and not self.in_threads:
             self._workers = RowWorkers(dataset, workers)
 
@@ -57,19 +57,14 @@ class RowDecoder:
         """Whether threads decode this data set."""
         decoders = list(_decoders(dict(self.dataset.features)))
         images = [decoder for decoder in decoders if isinstance(decoder, Image)]
-        return self._is_plain and bool(images) and all(isinstance(decoder, Image | Json) for decoder in decoders)
+        return (
+            is_plain(self.dataset) and bool(images) and all(isinstance(decoder, Image | Json) for decoder in decoders)
+        )
 
     @property
     def has_transform(self) -> bool:
         """Whether the data set has a transform, which may be random."""
         return bool(self.dataset.format["type"] == "custom")
-
-    @property
-    def _is_plain(self) -> bool:
-        """Whether rows have all columns and neither a transform nor a format."""
-        format = self.dataset.format
-        plain = format["type"] is None and not format["format_kwargs"]
-        return plain and format["columns"] == self.dataset.column_names
 
     @functools.cached_property
     def _table(self) -> Dataset:
@@ -149,6 +144,12 @@ class RowDecoder:
             begun[row] = self._begun.get(row) or pool.submit(_decoded_row, self._table, row, features)
         pool.shutdown(wait=False)  # the threads end with the last task
         return begun
+
+
+def is_plain(dataset: Dataset) -> bool:
+    """Return whether rows have all columns and neither a transform nor a format."""
+    format = dataset.format
+    return format["type"] is None and not format["format_kwargs"] and format["columns"] == dataset.column_names
 
 
 def _decoders(feature: Any) -> Iterator[Any]:

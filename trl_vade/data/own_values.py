@@ -15,20 +15,8 @@ import numpy as np
 import PIL.Image
 import torch
 
-_UNCHANGEABLE = (
-    str,
-    bytes,
-    int,
-    float,
-    complex,
-    type(None),
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    decimal.Decimal,
-    uuid.UUID,
-    np.generic,
-)
+_IMMUTABLE = str | bytes | int | float | complex | None | datetime.date | datetime.time | datetime.timedelta
+_IMMUTABLE |= decimal.Decimal | uuid.UUID | np.generic
 _PLAIN = {str, bytes, int, float, bool, type(None)}
 
 
@@ -67,7 +55,7 @@ def _copy_leaves(value: Any, memo: dict[int, Any]) -> None:
         memo[id(value)] = value.clone()  # a `deepcopy` of a view would copy its base, the whole batch
     elif isinstance(value, PIL.Image.Image):
         memo[id(value)] = _picture(value)
-    elif not (isinstance(value, _UNCHANGEABLE) or (type(value) is np.ndarray and not value.dtype.hasobject)):
+    elif not (isinstance(value, _IMMUTABLE) or (type(value) is np.ndarray and not value.dtype.hasobject)):
         raise TypeError(f"A value of type {type(value).__qualname__} cannot be copied.")
 
 

@@ -27,7 +27,7 @@ from trl.data_utils import is_conversational, prepare_multimodal_messages
 from trl_vade.errors import ConfigurationError, ImageDecodeError
 
 from .cached_values import by_batch, row_values
-from .decoding import Rows
+from .decoding import Rows, is_plain
 from .stored_images import THREADS, image_files, with_buffers
 
 LENGTHS_VERSION = 1
@@ -47,18 +47,12 @@ def prompt_lengths(dataset: Dataset, counter: "PromptCounter") -> NDArray[np.int
 
     A transform or a format of the data set applies to the images first.
 
-    Args:
-        dataset: the N rows.
-        counter: the counter for the processor of the run.
-
     Raises:
         ImageDecodeError: an image cannot be read.
         ConfigurationError: TRL cannot build a prompt from a row.
     """
-    format = dataset.format
-    plain = format["type"] is None and not format["format_kwargs"] and format["columns"] == dataset.column_names
     rows, columns = dataset, dataset.column_names
-    if plain:
+    if plain := is_plain(dataset):
         columns = [name for name in ("prompt", "image", "images") if name in dataset.column_names]
         rows = dataset.select_columns(columns).with_format("arrow")
 
@@ -107,12 +101,7 @@ class PromptCounter:
         self._known: dict[Size, int] = {}
 
     def count(self, rows: Rows, whole: Callable[[int], int]) -> list[int]:
-        """Return the number of tokens of each row.
-
-        Args:
-            rows: the rows, with images not decoded.
-            whole: returns for i `count_whole` of the decoded row i.
-        """
+        """Return the number of tokens of each row with undecoded images; `whole(i)` decodes row i and counts it."""
         prompts = [row["prompt"] for row in rows]
         if not is_conversational({"prompt": prompts[0]}):
             return list(map(len, self.processing_class(text=prompts)["input_ids"]))

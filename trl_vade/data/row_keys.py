@@ -48,9 +48,6 @@ def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
     column saves reading these. Rows that share a prompt and images, or have no prompt column, use all columns. Rows
     that equal an earlier row in all columns are copies and are distinguished by their order.
 
-    Args:
-        dataset: the N rows.
-
     Returns:
         The keys, (N,) int64, cached by `row_values` and read-only; and the number of copies.
     """

@@ -132,18 +132,6 @@ def names_and_tasks(names: RowNames, rows: NDArray[np.int64], column: str) -> di
     }
 
 
-def sample_ids(
-    dataset: Dataset, keys: NDArray[np.int64], rows: Sequence[int] | NDArray[np.int64] | None = None
-) -> list[str]:
-    """Return `RowNames(dataset, keys).of(rows)`."""
-    return RowNames(dataset, keys).of(rows)
-
-
-def find_samples(dataset: Dataset, keys: NDArray[np.int64], wanted: Sequence[str]) -> NDArray[np.int64]:
-    """Return `RowNames(dataset, keys).find(wanted)`."""
-    return RowNames(dataset, keys).find(wanted)
-
-
 def key_text(key: int) -> str:
     """Return a key of `row_keys.sample_keys` as 16 hexadecimal digits."""
     return f"{key & (2**64 - 1):016x}"

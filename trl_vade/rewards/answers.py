@@ -19,16 +19,7 @@ _LEAD = re.compile(
 )
 _TAIL = re.compile(r"\b(?:is|are|equals)\s*:?|(?<=[a-z]{3}):(?=\s)|[=≈]", re.IGNORECASE)  # not `B: Paris`, 10:30
 _ALTERNATIVES = re.compile(r"\bor\b", re.IGNORECASE)
-_WRAPPERS = [
-    ("$$", "$$"),
-    ("$", "$"),
-    (r"\(", r"\)"),
-    (r"\[", r"\]"),
-    ("**", "**"),
-    ("`", "`"),
-    ('"', '"'),
-    ("'", "'"),
-]
+_WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), *((mark, mark) for mark in ("**", *"`\"'"))]
 _NAMED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|bold)\s*\{")
 _FULL_WIDTH = {0xFF01 + i: 0x21 + i for i in range(94)}
 _PLAIN = _FULL_WIDTH | {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2212: "-", 0x3000: " "}

@@ -142,13 +142,10 @@ def load_testbed_dataset(
 
     settings = {"format": FORMAT_VERSION, "num_train": num_train, "num_validation": num_validation, "seed": seed}
     directory = cached_directory("testbed", settings, build, cache_dir)
-    sizes = {"train": num_train, "validation": num_validation}
-    return datasets.DatasetDict(
-        {
-            split: _as_dataset(pq.read_table(directory / f"{split}.parquet"), split, size, seed)
-            for split, size in sizes.items()
-        }
-    )
+    splits = {}
+    for split, size in (("train", num_train), ("validation", num_validation)):
+        splits[split] = _as_dataset(pq.read_table(directory / f"{split}.parquet"), split, size, seed)
+    return datasets.DatasetDict(splits)
 
 
 def _row(scene: Scene) -> dict[str, Any]:

@@ -11,16 +11,8 @@ from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 from . import drawing
 from .scenes import CORNERS, SIDES
 
-SPECIAL_TOKENS = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|vision_pad|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-)
+_NAMES = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
+SPECIAL_TOKENS = tuple(f"<|{name}|>" for name in _NAMES)
 
 IMAGE_MEAN = 0.96
 IMAGE_STD = 0.4

@@ -72,13 +72,6 @@ def finetune(
 
     One thread makes the result repeat bit for bit on one machine. It is also faster on busy cores: two threads took
     2.8 s a step against 0.09 s (torch 2.15, OpenMP).
-
-    Args:
-        model: the model to train.
-        processor: its processor.
-        settings: the recipe; None for the default.
-        seed: the seed of the scenes, 0 or more.
-        progress: whether to show a progress bar.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
