@@ -1,4 +1,4 @@
-"""What the cards share: where their templates are, and tables in Markdown."""
+"""The templates of the cards, and tables in Markdown."""
 
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,11 @@ _PACKAGE = Path(__file__).parents[1]
 def template_path(name: str) -> Path:
     """Return the path of the template `name`, such as "posterior.md".
 
-    A wheel has the repository's folder `model_cards` inside the package. An editable installation has not: it runs
-    from the repository, where the folder lies beside the package.
+    A wheel has the folder `model_cards` inside the package. An editable installation uses the folder of the
+    repository, beside the package.
 
     Raises:
-        FileNotFoundError: it is in neither, so the installation is not whole.
+        FileNotFoundError: neither folder has it; the installation is incomplete.
     """
     places = (_PACKAGE / "model_cards", _PACKAGE.parent / "model_cards")
     for place in places:
@@ -23,6 +23,6 @@ def template_path(name: str) -> Path:
 
 
 def markdown_table(head: list[str], rows: list[list[Any]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

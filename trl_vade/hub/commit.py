@@ -58,7 +58,7 @@ class FolderCommit:
         return info
 
     def _addition(self, path: str, content: Path | bytes) -> CommitOperationAdd:
-        """Return the addition of a file. A file in two places (weights of a checkpoint), or sent before, is hashed once."""
+        """Return the addition of a file. A file in two places, or sent before, is hashed only once."""
         if isinstance(content, bytes):
             return CommitOperationAdd(path, content)
         state = content.stat()

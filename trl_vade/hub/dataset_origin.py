@@ -20,8 +20,8 @@ def hub_origin(dataset: Any, name: str | None = None) -> tuple[str | None, str |
 
     Args:
         dataset: the rows.
-        name: the Hub id, if the caller knows it. It takes precedence; the commit is returned only if it belongs to that
-            data set. A name without an owner ("testbed") is ignored.
+        name: the Hub id, if the caller knows it. It takes precedence, and the commit is returned only if it belongs to
+            that data set. A name without an owner ("testbed") is ignored.
     """
     given = name if hub_id(name) and "/" in str(name) else None
     folder = _cache_folder(dataset)

@@ -28,20 +28,21 @@ def as_hub_error(error: Exception, target: object) -> HubError:
         what, advice, may_pass = _ANSWERS.get(status, _ANSWERS[None] if status is None else _other(status))
         retry_after = getattr(response, "headers", {}).get("Retry-After", "")
         return HubError(
-            f"{target}: {what} ({_first_line(error)}). {advice}",
+            f"{target}: {what} ({first_line(error)}). {advice}",
             status=status,
             may_pass=may_pass,
             retry_after=float(retry_after) if retry_after.isdigit() else 0.0,
         )
     if isinstance(error, ValueError) and not isinstance(error, JSONDecodeError):
-        return HubError(f"{target}: {_first_line(error)}. Nothing was sent. Fix this first.")
+        return HubError(f"{target}: {first_line(error)}. Nothing was sent. Fix this first.")
     return HubError(
-        f"{target}: a local file could not be read, or the answer does not come from the Hub ({_first_line(error)}).",
+        f"{target}: a local file could not be read, or the answer does not come from the Hub ({first_line(error)}).",
         may_pass=True,
     )
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the name and the first line of an error, for a message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
 
