@@ -1,4 +1,4 @@
-"""Is the answer right? Reward functions in TRL's shape, and the verifier behind them."""
+"""Reward functions in TRL's shape, and the verifier of answers behind them."""
 
 from .functions import accuracy_reward as accuracy_reward
 from .functions import format_reward as format_reward
