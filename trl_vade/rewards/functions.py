@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from trl_vade.errors import ConfigurationError, abbreviated
+from trl_vade.files import packaged
 
 from .answers import find_answer
 from .expressions import WORKERS
@@ -141,3 +142,15 @@ def _judged(
             stacklevel=3,
         )
     return rewards
+
+
+def metric_path(name: str) -> str:
+    """Return the folder of a metric that counts as a reward function does: `evaluate.load(metric_path(name))`.
+
+    Args:
+        name: "vade_accuracy" (as `accuracy_reward`) or "vade_format" (as `format_reward`).
+
+    Raises:
+        FileNotFoundError: there is no such metric.
+    """
+    return str(packaged(f"eval/metrics/{name}"))
