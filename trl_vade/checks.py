@@ -53,7 +53,7 @@ def check_whole_number(
 
 
 def check_fields(what: str, saved: Any, expected: Iterable[str]) -> None:
-    """Raise a `SnapshotError` unless `saved`, the state of `what`, is a mapping of exactly the fields `expected`."""
+    """Raise a `SnapshotError` unless `saved`, the state of `what`, is a mapping of the fields `expected`."""
     if not isinstance(saved, Mapping):
         raise SnapshotCorruptError(
             f"The saved {what} is a {type(saved).__name__}; it must be a mapping of field names to values. Pass the "
@@ -80,7 +80,7 @@ def check_same(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> 
     if differences:
         raise SnapshotMismatchError(
             f"The saved state does not belong to this {what}: {'; '.join(differences)}. They must be equal, because "
-            f"the saved counts and draws were made with these values. Build the {what} with the saved values, or start "
+            f"the saved counts and draws depend on these values. Build the {what} with the saved values, or start "
             "without the saved state."
         )
 

@@ -19,7 +19,7 @@ from tests.support.rows import numbered_rows
 from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit, train
 from trl_vade import ThompsonSampler, VADEGRPOTrainer
 from trl_vade.data.row_keys import sample_keys
-from trl_vade.data.row_names import sample_ids
+from trl_vade.data.row_names import RowNames
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
 from trl_vade.hub.posteriors.repository import stage_posterior
 from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
@@ -313,7 +313,7 @@ def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm
         "success_reward": ["\x07" * 999],
         "num_generations": "4\n",
     }
-    table = table_of(sample_ids(text_rows, sample_keys(text_rows)[0]), [1] * 24, [1] * 24, **facts)
+    table = table_of(RowNames(text_rows, sample_keys(text_rows)[0]).of(), [1] * 24, [1] * 24, **facts)
     stage_posterior(tmp_path / "evil", table)
     read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "evil")), text_rows, success_reward="right")
     summary, doubt = warnings_of(caplog)
@@ -324,7 +324,7 @@ def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm
 
 
 def test_a_folder_of_the_shared_form_names_rows_by_their_ids(text_rows, warm_args, first_run, tmp_path):
-    names = sample_ids(text_rows, sample_keys(text_rows)[0])
+    names = RowNames(text_rows, sample_keys(text_rows)[0]).of()
     table = posterior_table(load_snapshot(first_run), sample_id=names)
     stage_posterior(tmp_path / "shared", table)
     ours = read_warm_start(warm_args(), text_rows)

@@ -1,25 +1,6 @@
-"""What the cards share: where their templates are, and tables in Markdown."""
+"""Tables in Markdown, which the cards share."""
 
-from pathlib import Path
 from typing import Any
-
-_PACKAGE = Path(__file__).parents[1]
-
-
-def template_path(name: str) -> Path:
-    """Return the path of the template `name`, such as "posterior.md".
-
-    A wheel has the repository's folder `model_cards` inside the package. An editable installation has not: it runs
-    from the repository, where the folder lies beside the package.
-
-    Raises:
-        FileNotFoundError: it is in neither, so the installation is not whole.
-    """
-    places = (_PACKAGE / "model_cards", _PACKAGE.parent / "model_cards")
-    for place in places:
-        if (place / name).is_file():
-            return place / name
-    raise FileNotFoundError(f"No card template {name} in {places[0]} or {places[1]}. Install trl_vade again.")
 
 
 def markdown_table(head: list[str], rows: list[list[Any]]) -> str:

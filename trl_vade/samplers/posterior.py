@@ -70,11 +70,7 @@ class BetaPosterior:
         self._store = RowStore(self._num_samples)
 
     def observe(
-        self,
-        sample_index: ArrayLike,
-        successes: ArrayLike,
-        trials: ArrayLike,
-        mixed: ArrayLike | None = None,
+        self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
     ) -> None:
         """Take one step: add the outcomes of the given groups and decay the counts of every other row.
 

@@ -122,10 +122,6 @@ def log_metrics(metrics: dict[str, float], to: dict[str, list[float]]) -> None:
     Every batch has the same place in all lists, so that a refill replaces the value of its own batch. A batch without
     a value (a stratum without a group) is padded with NaN, which TRL 1.16 leaves out of its mean. A list of NaN alone
     is not started, because TRL would log it as None.
-
-    Args:
-        metrics: the metrics of one round, without the prefix.
-        to: the lists of the trainer by name; changed in place.
     """
     if not metrics:
         return

@@ -84,11 +84,6 @@ class Feedback:
     def observe(self, in_flight: InFlight, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
         """Pass the outcomes of a round to the sampler and append them to the log.
 
-        Args:
-            in_flight: the rows of the round.
-            outcomes: their outcomes.
-            global_step: finished optimiser steps.
-
         Returns:
             The metrics of the generation batch with its refills; empty for a round of the initialisation.
         """
@@ -129,10 +124,6 @@ class Feedback:
         """Observe the evidence of another run as one step, before the first draw; without rows do nothing.
 
         No group was generated, so the outage guard and the gradient watch are left out.
-
-        Args:
-            evidence: the evidence about rows of this training set.
-            source: the name of the other run, for the log.
         """
         if not len(evidence.sample_index):
             return

@@ -41,11 +41,6 @@ class SelectionLog:
     def append(self, outcomes: GroupOutcomes, *, step: int, **more: float | str | None) -> None:
         """Append one generation batch to the file. Step 1 overwrites the file of an older run.
 
-        Args:
-            outcomes: the outcomes of the batch.
-            step: the step of the posterior after the batch.
-            **more: further fields of the line.
-
         Raises:
             CheckpointSaveError: the disk refused the write.
         """

@@ -7,13 +7,7 @@ PATIENCE = 10
 
 
 def pool_notices(num_rows: int, num_groups: int, num_copies: int) -> list[str]:
-    """Return the warnings for a training set.
-
-    Args:
-        num_rows: the rows of the training set.
-        num_groups: the rows of a generation batch.
-        num_copies: the rows that equal an earlier row.
-    """
+    """Return the warnings for a training set with `num_copies` rows that equal an earlier row."""
     notices = []
     if num_rows < 2 * num_groups:
         notices.append(

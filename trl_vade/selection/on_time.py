@@ -119,12 +119,7 @@ class OnTimeSelection:
             yield self.loader.load(sample_index, self.sampler.posterior.step)
 
     def record(self, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
-        """Pass the outcomes of the rows in flight to the sampler, and return the metrics of their batch with refills.
-
-        Args:
-            outcomes: the outcomes of all groups of the round.
-            global_step: finished optimiser steps.
-        """
+        """Pass the outcomes of the rows in flight to the sampler; return the metrics of their batch with refills."""
         in_flight, self._in_flight = self.in_flight, None
         with self.feedback.timed("selection"):
             metrics = self.feedback.observe(in_flight, outcomes, global_step)

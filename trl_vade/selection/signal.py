@@ -32,10 +32,6 @@ def success_name(reward_names: Sequence[str], declared: str | None) -> str | Non
     Without a declared name it is the only function, or the only one with a name that suggests success (accuracy,
     correct, answer, exact, match, solve, verify) and not form (format, length, ...).
 
-    Args:
-        reward_names: the names of all reward functions.
-        declared: the setting `vade_success_reward`.
-
     Raises:
         ConfigurationError: `declared` names no reward function, or several.
     """

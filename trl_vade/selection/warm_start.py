@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from trl import GRPOConfig
 
 from trl_vade.checks import MOST_TRIALS
-from trl_vade.data.row_names import find_samples, sample_ids
+from trl_vade.data.row_names import RowNames
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, abbreviated
 
 from .outcomes import GroupOutcomes
@@ -73,11 +73,12 @@ def evidence(
         SnapshotMismatchError: fewer rows are shared than `min_match` asks for.
         SnapshotCorruptError: two rows of the table are one row here, or a count is above 2**53.
     """
-    rows = find_samples(dataset, keys, table.sample_id)
+    names = RowNames(dataset, keys)
+    rows = names.find(table.sample_id)
     found = rows >= 0
     matched, fewer = int(found.sum()), min(len(rows), len(dataset))
     if matched < min_match * fewer or (min_match > 0 and not matched):
-        first = sample_ids(dataset, keys, range(min(2, len(dataset))))
+        first = names.of(range(min(2, len(dataset))))
         raise SnapshotMismatchError(
             f"vade_posterior_init={abbreviated(source)} shares {matched} of its {len(rows)} rows with the "
             f"{len(dataset)} rows of this training set. That is {matched / max(fewer, 1):.0%} of the smaller number; "
