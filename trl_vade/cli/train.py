@@ -40,6 +40,12 @@ ARGUMENTS = (VADEScriptArguments, VADEGRPOConfig, ModelConfig)
 
 
 def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
+    """Train, save and push as the arguments say, and print the report.
+
+    Raises:
+        ConfigurationError: Settings cannot work, or the output directory holds another run.
+        HubError: Something that should be on the Hub is not there. All of it is saved here.
+    """
     training_args.output_dir = training_args.output_dir.replace("{vade_sampler}", training_args.vade_sampler)
     asked = training_args.resume_from_checkpoint
     resume = resolve_checkpoint(asked == "true" if asked in ("true", "false") else asked, training_args.output_dir)
@@ -103,7 +109,11 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
 
 
 def load_reward(name: str):
-    """A reward function of `trl.rewards` by its name, or any other by its import path."""
+    """Return a reward function: of `trl.rewards` by its name, or any other by its import path.
+
+    Raises:
+        ConfigurationError: There is no such function.
+    """
     module, _, function = name.rpartition(".")
     sys.path.insert(0, "")  # rewards in the user's working directory, as TRL's own scripts allow
     try:
