@@ -28,9 +28,8 @@ def names(monkeypatch, tmp_path, vision_model_path):
 def test_the_notebook_compares_two_runs_and_shows_the_rows_that_its_posterior_finds_hardest(names, tmp_path):
     curves, pictures = (plt.figure(number) for number in plt.get_fignums())
     for sampler in ("uniform", "thompson"):
-        assert {"vade_selection.jsonl", "model.safetensors"} <= {
-            p.name for p in (tmp_path / "runs" / sampler).iterdir()
-        }
+        left = {file.name for file in (tmp_path / "runs" / sampler).iterdir()}
+        assert {"vade_selection.jsonl", "model.safetensors", "vade_report.png"} <= left
     assert [len(line.get_ydata()) for line in curves.axes[0].lines] == [1, 1, 1, 1]  # a mean and its points, twice
 
     table, hardest = names["table"], names["hardest"]
