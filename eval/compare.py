@@ -1,9 +1,9 @@
-"""Evaluations side by side: differences to one of them with 95 % bootstrap intervals over the questions, and a chart.
+"""Compare evaluations: differences to one of them with 95 % bootstrap intervals over the questions, and a chart.
 
     python eval/compare.py results-base results-vade [results-dapo ...] [--reference 0] [--output comparison]
 
-Each benchmark that all of the directories (of `trl-vade evaluate`) have is compared question by question, by its mean
-over the runs (seeds); other questions are refused. Writes `comparison.md`, `.json` and `.png` into `--output`.
+The directories are of `trl-vade evaluate`. Benchmarks that all of them have are compared question by question, by the
+mean over the runs (seeds). Different questions are refused. `--output` gets `comparison.md`, `.json` and `.png`.
 """
 
 import argparse
@@ -30,35 +30,35 @@ from trl_vade.hub.cards import markdown_table
 RNG = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"  # before scipy 1.15
 # The reference is grey; the others are of Okabe and Ito's palette, told apart with every kind of colour blindness.
 GREY, *COLOURS = "#8c8c8c", "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442"
-PACKAGES = ("lmms-eval", "transformers", "torch", "vllm")  # with another release the same weights answer otherwise
-LEAST = 10  # BCa excludes 0 where 4 questions differ in one direction, which is chance one time in 8
+PACKAGES = ("lmms-eval", "transformers", "torch", "vllm")  # another release may give other answers
+LEAST = 10  # if 4 questions differ in one direction, which chance does one time in 8, BCa excludes 0
 COVERED = (
-    "Differences in percentage points, with * where the interval excludes 0 and {least} questions or more differ (for "
-    "the average: of each benchmark where any does). Intervals: paired bootstrap (BCa, {resamples:,} resamples) over "
-    "the questions' means over the seeds. They cover the choice of questions and the chance in their answers, not "
-    "other training runs, and are not corrected for their number."
+    "Differences are in percentage points. A * says that the interval excludes 0 and {least} questions or more differ "
+    "(for the average: of each benchmark where any does). Intervals: paired bootstrap (BCa, {resamples:,} resamples) "
+    "over the questions' means over the seeds. They cover the choice of questions and the chance in their answers. "
+    "They do not cover other training runs, and are not corrected for their number."
 )
 Evaluation = Mapping[str, Any]  # a directory's `results.json`, and "name" (in the tables) and "folder"
 
 
 def read_evaluations(folders: Sequence[Path], names: Sequence[str] | None = None) -> list[Evaluation]:
-    """The directories with a name each: that of `names`, or the model's, and the directory's where models repeat."""
+    """Read the directories, named by `names` or by their models, and by the directory, too, where models repeat."""
     if len(folders) < 2:
-        raise ConfigurationError(f"There is only {', '.join(map(str, folders))}; a comparison needs two directories.")
+        raise ConfigurationError(f"The only directory is {', '.join(map(str, folders))}; a comparison needs two.")
     if names is not None and (len(names) != len(folders) or len({*names}) < len(names)):
         raise ConfigurationError(
-            f"--names is {abbreviated(names)}; it must be {len(folders)} different names, with commas."
+            f"--names is {abbreviated(names)}; it needs {len(folders)} different names, separated by commas."
         )
     found = [{**read_results(folder).content, "folder": str(folder)} for folder in folders]
     models = [one["model"]["name"] for one in found]
-    if names is None:  # one that repeats with its place, counted as `--reference` does, and its directory's name
+    if names is None:  # a repeated name gets its number, as in `--reference`, and its directory
         names = [f"{n} ({i}, {folders[i].resolve().name})" if models.count(n) > 1 else n for i, n in enumerate(models)]
     absent = {"rows": {}, "model_args": {}, "batch_size": None}  # in a `results.json` that was made by hand
     return [{**absent, **one, "name": name} for one, name in zip(found, names, strict=True)]
 
 
 def common_benchmarks(evaluations: Sequence[Evaluation]) -> list[str]:
-    """The benchmarks that all have, in the order of `BENCHMARKS`; none is an `EvaluationError`."""
+    """Return the benchmarks that all have, in the order of `BENCHMARKS`; raise `EvaluationError` if there are none."""
     if common := [name for name in BENCHMARKS if all(name in one["benchmarks"] for one in evaluations)]:
         return common
     found = _each(evaluations, [list(one["benchmarks"]) for one in evaluations])
@@ -66,7 +66,7 @@ def common_benchmarks(evaluations: Sequence[Evaluation]) -> list[str]:
 
 
 def settings(one: Evaluation, benchmarks: Sequence[str]) -> dict[str, Any]:
-    """What has to be equal for a difference to be one of the models. The judge counts where one of them is judged."""
+    """Return the settings that must be equal for a fair comparison, with the judge if a benchmark is judged."""
     found = one["generation"] | {f"model_args {key}": value for key, value in one["model_args"].items()}
     found |= {key: one[key] for key in ("system_prompt", "instruction", "backend", "batch_size")}
     used = PACKAGES if one["backend"] == "vllm" else PACKAGES[:-1]
@@ -79,21 +79,21 @@ def settings(one: Evaluation, benchmarks: Sequence[str]) -> dict[str, Any]:
 
 
 def check_settings(evaluations: Sequence[Evaluation], benchmarks: Sequence[str], allow: bool = False) -> list[str]:
-    """What differs, setting by setting; an `EvaluationError` without `allow`, and for other questions always."""
+    """List the settings that differ; raise `EvaluationError` without `allow`, and for other questions always."""
     asked = {"--limit": [one["limit"] or "none" for one in evaluations]}
     asked |= {f"the digest of {name}'s rows": [one["rows"].get(name) for one in evaluations] for name in benchmarks}
     for what, values in asked.items():
         if len({*values} - {None}) > 1:  # None: of the Hub, or not known
             raise EvaluationError(
-                f"The questions differ: {what} is {_each(evaluations, values)}. Evaluate on the same."
+                f"The questions differ: {what} is {_each(evaluations, values)}. Evaluate on equal ones."
             )
     found = [settings(one, benchmarks) for one in evaluations]
     values = {key: [one.get(key) for one in found] for one in found for key in one}
     differences = [f"{key} is {_each(evaluations, v)}" for key, v in values.items() if any(x != v[0] for x in v)]
     if differences and not allow:
         raise EvaluationError(
-            f"The settings differ: {'; '.join(differences)}. A difference in score would be theirs as well as the "
-            "models'. Evaluate with equal settings, or set --allow_different_settings, and the table says so."
+            f"The settings differ: {'; '.join(differences)}. They may cause a difference in score, as the models may. "
+            "Evaluate with equal settings, or set --allow_different_settings, which is noted below the table."
         )
     return differences
 
@@ -103,7 +103,7 @@ def _each(evaluations: Sequence[Evaluation], values: Sequence[Any]) -> str:
 
 
 def paired_scores(evaluations: Sequence[Evaluation], benchmark: str) -> np.ndarray:
-    """(directories, questions) scores in per cent, a column a question; other questions are an `EvaluationError`."""
+    """Return (directories, questions) scores in per cent; raise `EvaluationError` if the questions differ."""
     runs = []
     for one in evaluations:
         tasks = [(BENCHMARKS[benchmark], seed) for seed in one["seeds"]]
@@ -117,14 +117,14 @@ def paired_scores(evaluations: Sequence[Evaluation], benchmark: str) -> np.ndarr
                 f"alone, in {one['name']} and the first run of {evaluations[0]['name']}: ids "
                 f"{abbreviated(sorted(other))}."
             )
-    # In the order of the ids: with it the resamples, and so the interval, do not follow the order of lines in a file.
+    # Sorted by id: resamples and intervals must not depend on the order of lines in a file.
     return np.array([[of_one[document] for document in sorted(scores[0])] for of_one in scores])
 
 
 def interval(samples: Sequence[np.ndarray], resamples: int = 10_000, seed: int = 0) -> tuple[float, float] | None:
-    """The 95 % bootstrap interval (BCa) of the mean of the samples' means, resampled within each sample: the paired
-    differences of a benchmark. Percentiles where BCa is undefined (nothing varies); None if a sample has one entry.
-    """
+    """Return the 95 % bootstrap interval of the mean of the samples' means; None if a sample has one entry.
+
+    A sample holds paired differences and is resampled by itself, by BCa, or by percentiles where BCa is undefined."""
     if min(map(len, samples)) < 2:
         return None
     options = {"n_resamples": resamples, "batch": max(1, 2_000_000 // sum(map(len, samples)))}  # or 700 MB at once
@@ -138,12 +138,12 @@ def interval(samples: Sequence[np.ndarray], resamples: int = 10_000, seed: int =
 
 
 def mean_of_means(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
-    """The mean over the samples of their means along `axis`."""
+    """Return the mean over the samples of their means along `axis`."""
     return np.mean([sample.mean(axis=axis) for sample in samples], axis=0)
 
 
 def beside(scores: Sequence[np.ndarray], reference: int, resamples: int) -> list[dict[str, Any]]:
-    """Of each directory the mean and what its difference to the reference is worth; `scores` as of `paired_scores`."""
+    """Return each directory's mean, and its difference to the reference with its interval, for `paired_scores`."""
     cells = []
     for i, mean in enumerate(mean_of_means(*scores)):
         gaps = [block[i] - block[reference] for block in scores]
@@ -158,7 +158,7 @@ def beside(scores: Sequence[np.ndarray], reference: int, resamples: int) -> list
 
 
 def compare(evaluations: Sequence[Evaluation], reference: int, allow: bool, resamples: int) -> dict[str, Any]:
-    """The whole comparison, as `comparison.json` holds it: per cent. The average is of two benchmarks or more."""
+    """Return the content of `comparison.json`, in per cent. An average needs two benchmarks or more."""
     check_whole_number("--reference", reference, minimum=0, maximum=len(evaluations) - 1, advice="0 is the first.")
     check_whole_number("--resamples", resamples, minimum=100, advice="Fewer make no interval; 10000 are usual.")
     common = common_benchmarks(evaluations)
@@ -178,7 +178,7 @@ def compare(evaluations: Sequence[Evaluation], reference: int, allow: bool, resa
 
 
 def table(comparison: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows: benchmark, questions, the reference's mean, then four columns for each of the others."""
+    """Return head and rows: benchmark, questions, the reference's mean, then four columns for each of the others."""
     reference, names = comparison["reference"], [one["name"] for one in comparison["evaluations"]]
     head, rows = ["Benchmark", "Questions", names.pop(reference)], []
     head += [cell for name in names for cell in (name, "Difference", "95 % interval", "Differing")]
@@ -191,23 +191,23 @@ def table(comparison: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def notes(comparison: Mapping[str, Any]) -> list[str]:
-    """What has to be known beside the table."""
+    """Return the notes below the table."""
     rows, names = comparison["rows"], [one["name"] for one in comparison["evaluations"]]
     few = [f"{row['title']} of {name}" for row in rows for i, name in enumerate(names) if row["scores"][i]["few"]]
     said = {
-        f"Fewer than {LEAST} questions differ, too few to tell whatever the interval": few,
-        "Fewer than 30 questions, whose intervals are too narrow": [r["title"] for r in rows if r["questions"] < 30],
-        "The settings differ, so a difference need not be the models'": comparison["different_settings"],
+        f"Fewer than {LEAST} questions differ, too few for a verdict": few,
+        "Fewer than 30 questions, so the intervals are too narrow": [r["title"] for r in rows if r["questions"] < 30],
+        "The settings differ, which may cause a difference in score": comparison["different_settings"],
     }
     found = [f"{what}: {'; '.join(where)}." for what, where in said.items() if where]
     return [COVERED.format(least=LEAST, **comparison), *found]
 
 
 def draw(comparison: Mapping[str, Any], path: Path) -> None:
-    """A group of bars for each row of the table, with the standard error over the runs where there are several."""
+    """Draw a group of bars for each row of the table, with the standard error over the runs if there are several."""
     rows, bars = comparison["rows"], []
     names = [one["name"].replace("$", r"\$") for one in comparison["evaluations"]]  # else it begins a formula
-    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")  # no pyplot: whatever the user's backend is
+    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")  # no pyplot: the user's backend does not matter
     axes = figure.subplots()
     for i in range(len(names)):
         colour = GREY if i == comparison["reference"] else COLOURS[(i - 1) % len(COLOURS)]
@@ -230,11 +230,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Compare, print the table and write the files; an error ends it with a message and exit code 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("results", nargs="+", type=Path, help="output directories of evaluations")
-    parser.add_argument("--reference", type=int, default=0, help="the directory compared with, counted from 0")
-    parser.add_argument("--names", type=lambda names: names.split(","), help="of the directories, with commas between")
+    parser.add_argument("--reference", type=int, default=0, help="number of the directory to compare with, from 0")
+    parser.add_argument("--names", type=lambda names: names.split(","), help="of the directories, separated by commas")
     parser.add_argument("--output", type=Path, default=Path("comparison"), help="the directory to write to")
-    parser.add_argument("--resamples", type=int, default=10_000, help="of the bootstrap")
-    parser.add_argument("--allow_different_settings", action="store_true", help="go on, and say so in the table")
+    parser.add_argument("--resamples", type=int, default=10_000, help="resamples of the bootstrap")
+    parser.add_argument("--allow_different_settings", action="store_true", help="compare, with a note below the table")
     options = parser.parse_args(arguments)
     try:
         evaluations = read_evaluations(options.results, options.names)

@@ -42,5 +42,5 @@ trainer = GRPOTrainer(
     ),
     train_dataset=load_dataset(options.dataset, split=options.split),
 )
-trainer.train()
+trainer.train()  # leaves vade_report.png, a picture of the run, in output_dir
 trainer.save_model()

@@ -6,11 +6,10 @@
     python scripts/prepare_data.py --mirror copies                      # from copies/<repository>, without a network
     python scripts/prepare_data.py --push_to_hub you/vade-mixture --private
 
-The sources are streamed: of each, only the rows that are taken are kept (what is read is some gigabytes). A build
-that was interrupted goes on from where it was by the same command. The result is read by
-`load_dataset("data/vade-mixture")`, and its README.md says what was read, dropped and taken. **This project has not
-run this on the real sources, only on stand-ins with their schemas**; what is known of them is in
-`scripts/mixture/sources.py`.
+The sources are streamed, some gigabytes in all, and only the chosen rows are kept. The same command continues an
+interrupted build. `load_dataset("data/vade-mixture")` reads the result. Its README.md counts the rows that were read,
+dropped and taken. **This project has run this only on stand-ins with the schemas of the sources, not on the real
+sources.** `scripts/mixture/sources.py` says what is known of them.
 """
 
 import sys

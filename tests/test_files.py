@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.refusals import refused
+from trl_vade import files
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError
 from trl_vade.files import (
     FORMAT_VERSION,
     encode_document,
+    packaged,
     parse_document,
     replace_durably,
     save_whole,
@@ -226,3 +228,26 @@ def test_the_content_is_on_the_disk_before_the_name_and_the_name_before_the_retu
     write_durably(tmp_path / "a", b"content")
     replace_durably(tmp_path / "a", tmp_path / "b")
     assert events == (["fsync", "replace", "fsync"] if os.name == "posix" else ["fsync", "replace"])
+
+
+# ----------------------------------------------------------------------------------- files that come with the package
+
+
+@pytest.mark.parametrize("name", ["model_cards/posterior.md", "eval/tasks/vade_testbed.yaml", "eval/metrics"])
+def test_in_the_repository_they_lie_beside_the_package(name):
+    assert packaged(name).samefile(Path(__file__).parents[1] / name)
+
+
+def test_a_wheel_has_them_inside_the_package(tmp_path, monkeypatch):
+    package = tmp_path / "site-packages" / "trl_vade"
+    beside = package.parent / "eval" / "tasks"  # of somebody else
+    (package / "eval" / "tasks").mkdir(parents=True)
+    beside.mkdir(parents=True)
+    monkeypatch.setattr(files, "_PACKAGE", package)
+    assert packaged("eval/tasks") == package / "eval" / "tasks"
+
+
+def test_an_installation_without_them_names_both_places(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PACKAGE", tmp_path / "trl_vade")
+    with refused(FileNotFoundError, [tmp_path / "trl_vade" / "eval", tmp_path / "eval"]):
+        packaged("eval")

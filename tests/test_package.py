@@ -7,12 +7,13 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import trl_vade
 from tests.support.refusals import refused
-from trl_vade import version
+from trl_vade import errors, version
 
 
 @pytest.mark.parametrize("name", trl_vade.__all__)
@@ -26,6 +27,11 @@ def test_every_public_name_is_the_thing_of_that_name_in_this_package_and_says_wh
     assert member.__name__ == name
     assert member.__module__.startswith("trl_vade.")
     assert inspect.getdoc(member)
+
+
+def test_every_exception_is_public():
+    exceptions = {name for name, member in vars(errors).items() if inspect.isclass(member) and member is not Any}
+    assert exceptions == set(errors.__all__) < set(trl_vade.__all__)
 
 
 def test_public_names_are_named_once():
@@ -67,3 +73,34 @@ def test_type_checkers_see_the_same_names_as_users():
     source = inspect.getsource(trl_vade)
     seen = re.findall(r"^    from \.([\w.]+) import (\w+) as \2$", source, flags=re.MULTILINE)
     assert {name: module for module, name in seen} == trl_vade._EXPORTS
+
+
+USER = """
+from trl_vade import BetaPosterior, ConfigurationError, VADEGRPOConfig, VADEGRPOTrainer
+
+config = VADEGRPOConfig(output_dir="out", vade_sampler="thompson")
+reveal_type(config.vade_sampler)
+reveal_type(BetaPosterior(3).alpha)
+reveal_type(VADEGRPOTrainer("model", [], config).selection)
+try:
+    VADEGRPOConfig(output_dir="out", vade_sampler="thomson")
+except ConfigurationError as error:
+    reveal_type(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_type_checker_knows_the_types_of_a_users_script(tmp_path):
+    (tmp_path / "user.py").write_text(USER)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "user.py"]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+    for revealed in (
+        "Literal['thompson']",
+        "numpy.dtype[numpy.float64]",
+        "OnTimeSelection",
+        "errors.ConfigurationError",
+    ):
+        assert revealed in printed, printed
+    assert '"Any"' not in printed
+    [refusal] = re.findall(r"user.py:\d+: error: (.*)", printed)
+    assert "thomson" in refusal

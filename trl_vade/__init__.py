@@ -6,6 +6,8 @@ Public names are loaded on first use (PEP 562), so `import trl_vade` loads neith
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import errors
+from .errors import *  # noqa: F403 - light, so not among those below
 from .version import __version__
 
 _EXPORTS = {
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from .trainer.grpo_config import VADEGRPOConfig as VADEGRPOConfig
     from .trainer.grpo_trainer import VADEGRPOTrainer as VADEGRPOTrainer
 
-__all__ = [*_EXPORTS, "__version__"]
+__all__ = [*_EXPORTS, *errors.__all__, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -53,7 +53,7 @@ def check_whole_number(
 
 
 def check_fields(what: str, saved: Any, expected: Iterable[str]) -> None:
-    """Raise a `SnapshotError` unless `saved`, the state of `what`, is a mapping with exactly the fields `expected`."""
+    """Raise a `SnapshotError` unless `saved`, the state of `what`, is a mapping of the fields `expected`."""
     if not isinstance(saved, Mapping):
         raise SnapshotCorruptError(
             f"The saved {what} is a {type(saved).__name__}; it must be a mapping of field names to values. Pass the "
@@ -71,7 +71,7 @@ def check_fields(what: str, saved: Any, expected: Iterable[str]) -> None:
 
 def check_same(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Raise `SnapshotMismatchError` unless `saved`, the state of `what`, holds every value of `here`."""
-    # Types are compared first: 1 == True, and an array has no single truth value. Texts are compared last: 0.0 == -0.0.
+    # Types are compared first: 1 == True, and an array has no single truth value. Texts come last: 0.0 == -0.0.
     differences = [
         f"{name} is {abbreviated(saved[name])} in the saved state and {value!r} here"
         for name, value in here.items()
@@ -80,7 +80,7 @@ def check_same(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> 
     if differences:
         raise SnapshotMismatchError(
             f"The saved state does not belong to this {what}: {'; '.join(differences)}. They must be equal, because "
-            f"the saved counts and draws were made with these values. Build the {what} with the saved values, or start "
+            f"the saved counts and draws depend on these values. Build the {what} with the saved values, or start "
             "without the saved state."
         )
 

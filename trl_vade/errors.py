@@ -1,29 +1,31 @@
 """The exceptions of trl_vade.
 
-    VADEError(Exception)                            every exception that this package raises on purpose
-    |-- ConfigurationError(ValueError)              a setting or an argument that cannot work
-    |-- ObservationError(ValueError)                numbers that no set of rollouts can produce
-    |-- SnapshotError                               a saved sampler cannot be used
-    |   |-- SnapshotNotFoundError(FileNotFoundError)    it is missing
-    |   |-- SnapshotCorruptError(ValueError)            it is damaged
-    |   `-- SnapshotMismatchError(ValueError)           it belongs to other data, settings or releases
-    |-- CheckpointIncompleteError(FileNotFoundError, ValueError)  no complete checkpoint to resume from
-    |-- CheckpointSaveError(OSError)                a checkpoint could not be written
-    |-- EngineError(RuntimeError)                   a generation engine lacks something that training needs
-    |-- EvaluationError(RuntimeError)               a benchmark was not evaluated, or not in full
-    |   `-- JudgeError                                  because of the judge model
-    |-- HubError(OSError)                           the Hub refused, or could not be reached
-    |   `-- HubOfflineError                             because HF_HUB_OFFLINE is set
-    |-- ImageDecodeError(OSError)                   an image of a chosen row cannot be decoded
-    |-- SourceSchemaError(ValueError)               a source of the training mixture has changed its columns
-    |-- SourceShortageError(ValueError)             a source has fewer usable rows than requested
-    `-- ReplicaDivergenceError(RuntimeError)        the sampler replicas of several ranks differ
-
-Code without knowledge of this package can catch the built-in exceptions in brackets. A message states the received
-value, the rule, the reason, and the remedy.
+All derive from `VADEError`. Most also derive from a built-in exception, so that code without knowledge of this package
+can catch them. A message states the received value, the rule, the reason, and the remedy.
 """
 
 from typing import Any
+
+__all__ = [
+    "CheckpointIncompleteError",
+    "CheckpointSaveError",
+    "ConfigurationError",
+    "EngineError",
+    "EvaluationError",
+    "HubError",
+    "HubOfflineError",
+    "ImageDecodeError",
+    "JudgeError",
+    "ObservationError",
+    "ReplicaDivergenceError",
+    "SnapshotCorruptError",
+    "SnapshotError",
+    "SnapshotMismatchError",
+    "SnapshotNotFoundError",
+    "SourceSchemaError",
+    "SourceShortageError",
+    "VADEError",
+]
 
 
 class VADEError(Exception):

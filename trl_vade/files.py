@@ -49,6 +49,25 @@ def save_whole(path: Path, content: bytes) -> None:
         raise
 
 
+_PACKAGE = Path(__file__).parent
+
+
+def packaged(name: str) -> Path:
+    """Return the path of the file or folder `name` that comes with the package, such as "eval/tasks".
+
+    A wheel has it inside the package. An editable installation runs from the repository, where it lies beside the
+    package.
+
+    Raises:
+        FileNotFoundError: it is in neither, so the installation is not whole.
+    """
+    places = (_PACKAGE / name, _PACKAGE.parent / name)
+    for place in places:
+        if place.exists():
+            return place
+    raise FileNotFoundError(f"Neither {places[0]} nor {places[1]} is there. Install trl_vade again.")
+
+
 FORMAT_VERSION = 1
 
 _DIGEST = "document_sha256"

@@ -1,7 +1,7 @@
-"""The training mixture of the paper (VADE, arXiv 2511.18902, Table 3) as a folder that `load_dataset` reads.
+"""Build the training mixture of the paper (VADE, arXiv 2511.18902, Table 3) as a folder that `load_dataset` reads.
 
-Two builds from the same sources are equal byte for byte: which rows are taken, where they go and what the files say
-follow from the seed and the rows' names, and from no clock, no generator and no folder's name.
+Two builds from the same sources are equal byte for byte. Rows, splits and files depend on the seed and the names of
+the rows only, and not on a clock, a random generator or the name of a folder.
 """
 
 import hashlib
@@ -31,27 +31,27 @@ FILES = {name: f"data/{name}-00000-of-00001.parquet" for name in ("train", "vali
 
 CARD, MANIFEST, PARTS = "README.md", "mixture.json", ".parts"
 
-ROW_GROUP = 100  # rows: what datasets itself takes for images
+ROW_GROUP = 100  # rows, as datasets writes them for images
 
 logger = logging.getLogger(__name__)
 
-Place = tuple[pa.Table, int]  # of a row
+Place = tuple[pa.Table, int]  # a row: its table, and its number there
 
 
 def build_mixture(recipe: Recipe, output_dir: str | os.PathLike[str], template: Path, command: str) -> dict[str, Any]:
-    """Write the mixture to `output_dir`: two Parquet files, the card and `mixture.json`, whose content is returned.
+    """Write two Parquet files, the card and `mixture.json` to `output_dir`, and return the content of the last one.
 
-    What was read is kept in `output_dir/.parts`; a second call with the same recipe goes on from it.
+    Rows that were read are kept in `output_dir/.parts`. A second call with the same recipe continues from them.
 
     Args:
         recipe: sources and settings.
-        output_dir: a new folder, or one of an earlier build.
-        template: of the card, in Jinja.
-        command: what the card gives as the command.
+        output_dir: a new folder, or the folder of an earlier build.
+        template: Jinja template of the card.
+        command: the command line that the card shows.
 
     Raises:
-        ConfigurationError: the folder has other things in it; the mirror lacks a repository; fewer than two rows.
-        SourceSchemaError: a source is not what it was.
+        ConfigurationError: the folder holds other files, the mirror lacks a repository, or there are under two rows.
+        SourceSchemaError: a source lacks a column, or has another type in it.
         SourceShortageError: a source has fewer usable rows than its count.
     """
     folder = Path(output_dir)
@@ -64,7 +64,7 @@ def build_mixture(recipe: Recipe, output_dir: str | os.PathLike[str], template: 
         if len(table) < source.count and not recipe.allow_fewer:
             raise SourceShortageError(_shortage(sources[-1]))
         tables.append(table)
-    for name in (MANIFEST, CARD):  # they speak of the files that are now replaced
+    for name in (MANIFEST, CARD):  # they describe the files that are replaced now
         (folder / name).unlink(missing_ok=True)
     splits = split_rows(tables, recipe.seed)
     for name, places in splits.items():
@@ -77,13 +77,13 @@ def build_mixture(recipe: Recipe, output_dir: str | os.PathLike[str], template: 
 
 
 def split_rows(tables: list[pa.Table], seed: int) -> dict[str, list[Place]]:
-    """The places of the rows of both splits, each in its order; a tenth of all rows is for validation."""
+    """Deal the rows to the splits, a tenth of them to validation, and return the places of each split in order."""
     places = {name: (table, i) for table in tables for i, name in enumerate(table["id"].to_pylist())}
     by_split = sorted(places, key=lambda name: key(seed, "split", name))
     if len(places) < 2:
         raise ConfigurationError(
-            f"The mixture has {len(places)} rows, and needs one for each split at least. Take more --sources, or look "
-            "at why their rows were dropped."
+            f"The mixture has {len(places)} rows and needs at least one for each of its two splits. Name more "
+            "--sources, or look in the log why rows were dropped."
         )
     validation = max(1, round(VALIDATION_SHARE * len(places)))
     names = {"train": by_split[validation:], "validation": by_split[:validation]}
@@ -111,14 +111,14 @@ def write_split(path: Path, places: list[Place]) -> None:
 def _check_folder(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / PARTS).is_dir())):
         raise ConfigurationError(
-            f"--output_dir {folder} is there, and was not made by this script (it has no {PARTS}): its files would be "
-            "overwritten. Give a folder that does not exist, or the one of an earlier build."
+            f"--output_dir {folder} exists and was not made by this script: it has no {PARTS}. Its files would be "
+            "overwritten. Name a folder that does not exist, or the folder of an earlier build."
         )
     (folder / PARTS).mkdir(parents=True, exist_ok=True)
 
 
 def _counts(source: Source, table: pa.Table, record: dict[str, Any]) -> dict[str, Any]:
-    """What the manifest says of a source."""
+    """Return the entry of a source in the manifest."""
     counts = Counter(record["counts"])
     return {
         "name": source.name,
@@ -166,9 +166,9 @@ def _manifest(
 
 
 def _shared(splits: dict[str, list[Place]]) -> dict[str, int]:
-    """Validation rows whose image, and whose image and question, are in the training split as well.
+    """Count the validation rows whose image, or image and question, is in the training split, too.
 
-    Sources ask several questions about an image, and some go back to the same data (geo3k and Geometry3K).
+    Sources ask several questions about an image, and some contain the same data (geo3k and Geometry3K).
     """
     seen: dict[str, list[tuple[bytes, str]]] = {}
     for split, places in splits.items():
@@ -194,8 +194,8 @@ def _in_words(counts: dict[str, Any]) -> str:
 
 def _shortage(counts: dict[str, Any]) -> str:
     return (
-        f"{_in_words(counts)}. The mixture asks for {counts['asked']:,}, and with fewer it is not the paper's. Give "
-        "--allow_fewer to go on with what there is; what was read is kept."
+        f"{_in_words(counts)}. The paper's mixture has {counts['asked']:,} rows of this source. Set --allow_fewer to "
+        "build a smaller mixture. The rows that were read are kept."
     )
 
 

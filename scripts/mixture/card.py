@@ -1,4 +1,4 @@
-"""The data set card of a mixture, from its manifest."""
+"""Render the data set card of a mixture from its manifest."""
 
 import hashlib
 from pathlib import Path
@@ -10,7 +10,7 @@ from trl_vade.hub.cards import markdown_table
 
 
 def render_card(manifest: dict[str, Any], template: Path) -> str:
-    """The card, README.md, of a mixture with this `manifest` (`build.build_mixture`); `template` is in Jinja."""
+    """Render README.md from the `manifest` that `build.build_mixture` returns, by a Jinja `template`."""
     total = sum(manifest["splits"].values())
     data = DatasetCardData(
         language=["en"],
@@ -25,8 +25,8 @@ def render_card(manifest: dict[str, Any], template: Path) -> str:
         configs=[
             {
                 "config_name": "default",
-                # datasets 5.2 caches a local folder under its last name and these entries, and not its files: without
-                # something of their content here, `load_dataset` would give the rows of an earlier build.
+                # datasets 5.2 caches a local folder by its last name and these entries, and not by its files. Without
+                # a digest of the files here, `load_dataset` would return the rows of an earlier build.
                 "description": hashlib.sha256("".join(sorted(manifest["files"].values())).encode()).hexdigest(),
                 "data_files": [{"split": split, "path": f"data/{split}-*"} for split in sorted(manifest["splits"])],
             }
@@ -46,7 +46,7 @@ def render_card(manifest: dict[str, Any], template: Path) -> str:
 
 
 def counts_table(sources: list[dict[str, Any]]) -> str:
-    """Rows of each source: asked for, read, dropped by reason, usable, taken, in each split; and their sums."""
+    """Tabulate the rows of each source and their sums: asked for, read, usable, taken, in each split, dropped."""
     columns = ["asked", "read", "usable", "taken", "train", "validation"]
     rows = [
         [source["name"], source["domain"], *(f"{source[column]:,}" for column in columns), _dropped(source["dropped"])]
@@ -57,7 +57,7 @@ def counts_table(sources: list[dict[str, Any]]) -> str:
 
 
 def sources_table(sources: list[dict[str, Any]]) -> str:
-    """Where each source is, and its licence."""
+    """Tabulate the repository and the licence of each source."""
     rows = [
         [
             source["name"],
@@ -72,11 +72,11 @@ def sources_table(sources: list[dict[str, Any]]) -> str:
 
 
 def overlap_section(overlap: dict[str, Any] | None) -> str:
-    """What was compared with which evaluation sets, and what was taken out."""
+    """Describe the comparison with evaluation sets and the rows that it removed."""
     if overlap is None:
         return (
-            "**No check was made.** This mixture was built without `--evaluation_data`, so rows of benchmarks may be "
-            "in it: nobody looked."
+            "**No check was made.** This mixture was built without `--evaluation_data`, so it may contain rows of "
+            "benchmarks."
         )
     sets = [
         [name, f"{counts['images']:,}", f"{counts['questions']:,}", f"{counts['unreadable']:,}"]
@@ -85,11 +85,11 @@ def overlap_section(overlap: dict[str, Any] | None) -> str:
     columns = ["source", "evaluation_set", "by_image", "by_question"]
     removed = [[row[column] for column in columns] for row in overlap["removed"]]
     parts = [
-        "Compared with these evaluation sets: by image (the same size and RGB pixels) and by question (the same "
-        f"letters and digits, {overlap['min_words']} words or more). An image that was compressed or scaled anew, and "
-        "a question in other words, are not found by this.",
+        "The rows were compared with these evaluation sets. Images match if their size and RGB pixels are equal. "
+        f"Questions of {overlap['min_words']} words or more match if their letters and digits are equal. An image "
+        "that was compressed or scaled again is not found, nor is a question in other words.",
         markdown_table(["evaluation set", "images", "questions", "images that cannot be read"], sets),
-        "Rows taken out; a row that is in several sets counts for each:" if removed else "No row was taken out.",
+        "Rows removed; a row in several sets counts for each:" if removed else "No row was removed.",
     ]
     if removed:
         parts.append(markdown_table([column.replace("_", " ") for column in columns], removed))

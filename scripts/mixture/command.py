@@ -19,37 +19,37 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         description="Make the paper's training mixture from its sources on the Hub.", allow_abbrev=False
     )
     parser.add_argument("--output_dir", default="data/vade-mixture", help="a new folder, or one of an earlier build")
-    parser.add_argument("--seed", type=int, default=0, help="decides which rows are taken, the split and the order")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the choice of rows, the split and the order")
     parser.add_argument(
         "--sources", nargs="+", choices=sorted(SOURCES), metavar="TASK", help=f"some of: {', '.join(SOURCES)}"
     )
     parser.add_argument(
         "--instruction",
-        help="the end of each prompt, in place of the default one (which asks for a letter where there are choices); "
-        "an empty text for none",
+        help="text at the end of each prompt; an empty text adds none. The default asks for a letter if the question "
+        "has choices",
     )
-    parser.add_argument("--allow_fewer", action="store_true", help="go on where a source has too few usable rows")
+    parser.add_argument("--allow_fewer", action="store_true", help="continue if a source has too few usable rows")
     parser.add_argument("--mirror", type=Path, help="folder with copies of the repositories, each under its name")
     parser.add_argument(
         "--evaluation_data",
         nargs="+",
         default=[],
         metavar="NAME[:CONFIG][@SPLIT]",
-        help="evaluation sets, of the Hub or in folders, whose rows must not be in the mixture",
+        help="evaluation sets on the Hub or in folders; their rows are removed from the mixture",
     )
-    parser.add_argument("--overlap_min_words", type=int, default=6, help="shorter questions are not compared")
+    parser.add_argument("--overlap_min_words", type=int, default=6, help="questions with fewer words are not compared")
     parser.add_argument("--dry_run", action="store_true", help="print the table of sources and load nothing")
     parser.add_argument("--push_to_hub", metavar="REPO", help="upload the result to this data set of the Hub")
-    parser.add_argument("--private", action="store_true", help="of a data set that is new on the Hub")
+    parser.add_argument("--private", action="store_true", help="make the data set private if it is new on the Hub")
     args = parser.parse_args(arguments)
     if args.private and args.push_to_hub is None:
-        parser.error("--private is about a data set on the Hub: give --push_to_hub as well, or leave it out")
+        parser.error("--private needs --push_to_hub: set both, or leave --private out")
     args.sources = list(dict.fromkeys(args.sources or SOURCES))
     return args
 
 
 def show_sources(tasks: list[str]) -> None:
-    """Print what would be read, with totals."""
+    """Print the sources with their totals."""
     chosen = [SOURCES[task] for task in tasks]
     head = ["source", "task", "domain", "licence", "rows"]
     rows = [[source.name, source.task, source.domain, source.licence, f"{source.count:,}"] for source in chosen]
@@ -64,7 +64,7 @@ def show_sources(tasks: list[str]) -> None:
 
 
 def command(args: argparse.Namespace) -> str:
-    """The command for the card: what decides the rows, and no folder of this machine."""
+    """Return the command for the card, with the options that decide the rows and no folder of this machine."""
     parts = ["python", "scripts/prepare_data.py", "--seed", str(args.seed)]
     parts += [] if args.sources == list(SOURCES) else ["--sources", *args.sources]
     parts += [] if args.instruction is None else ["--instruction", args.instruction]
@@ -76,7 +76,7 @@ def command(args: argparse.Namespace) -> str:
 
 
 def build(args: argparse.Namespace) -> dict:
-    """Make the mixture that `args` ask for, and return its manifest."""
+    """Build the mixture that `args` describe, and return its manifest."""
     from .build import build_mixture
     from .overlap import read_evaluation_sets
     from .parts import Recipe
@@ -86,7 +86,7 @@ def build(args: argparse.Namespace) -> dict:
         evaluation = read_evaluation_sets(args.evaluation_data, min_words=args.overlap_min_words, mirror=args.mirror)
     else:
         logging.getLogger(__name__).warning(
-            "No --evaluation_data: rows of benchmarks may be in the mixture, nobody looks."
+            "--evaluation_data is not set, so the mixture may contain rows of benchmarks."
         )
     recipe = Recipe(
         tuple(SOURCES[task] for task in args.sources),
@@ -100,11 +100,11 @@ def build(args: argparse.Namespace) -> dict:
 
 
 def push(output_dir: str, repo_id: str, private: bool = False) -> str:
-    """Upload the data set in `output_dir`, in one commit, and return its address; the token is that of the login."""
+    """Upload the data set in `output_dir` in one commit, with the token of the login, and return its address."""
     from huggingface_hub import HfApi
 
     api = HfApi()
-    # The name with its owner: `repo_id` may be without one.
+    # `create_repo` returns the name with its owner, which `repo_id` may lack.
     repo = api.create_repo(repo_id, repo_type="dataset", private=private or None, exist_ok=True).repo_id
     api.upload_folder(
         repo_id=repo,
@@ -117,7 +117,7 @@ def push(output_dir: str, repo_id: str, private: bool = False) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the script. What cannot work ends with its message and exit code 1."""
+    """Run the script; an error ends it with its message and exit code 1."""
     args = parse(arguments)
     if args.dry_run:
         show_sources(args.sources)
@@ -126,16 +126,16 @@ def main(arguments: list[str]) -> None:
     try:
         manifest = build(args)
     except (VADEError, OSError) as error:  # OSError: no such repository, no network, a full disk
-        sys.exit("\n".join([f"No mixture was made. {error}", *getattr(error, "__notes__", [])]))
+        sys.exit("\n".join([f"The mixture was not built. {error}", *getattr(error, "__notes__", [])]))
     splits = ", ".join(f"{split} {count:,}" for split, count in manifest["splits"].items())
     print(f"{args.output_dir}: {splits}. load_dataset({str(args.output_dir)!r}) reads it; see its README.md.")
     if args.push_to_hub is None:
         return
     try:
         print(push(args.output_dir, args.push_to_hub, args.private))
-    except Exception as error:  # no login, no network, no right to write: many kinds, and the local files are whole
+    except Exception as error:  # no login, no network, no right to write: many kinds, and the local files are complete
         again = shlex.join([sys.executable, sys.argv[0], *arguments])
         sys.exit(
-            f"The files in {args.output_dir} are whole, but not on the Hub: {error}\nRun it again to push them "
-            f"(the sources are not read again): {again}"
+            f"The files in {args.output_dir} are complete, but not on the Hub: {error}\nUpload them by this command, "
+            f"which does not read the sources again: {again}"
         )

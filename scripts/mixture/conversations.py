@@ -1,4 +1,4 @@
-"""Rows of the mixture's sources as questions with answers that can be verified.
+"""Read questions with verifiable answers from the rows of the mixture's sources.
 
 A row of LLaVA-OneVision-Data is a conversation about one image: turns of `human` and `gpt`, often many (figureqa and
 ai2d ask all questions about an image in one row). Replies are a letter ("C", "Answer: B", "the answer is: C."), a
@@ -20,7 +20,7 @@ from trl_vade.rewards.verifiers import infer_type, judge, normalised_text
 from .question_text import split_question
 
 REASONS = ("no_question", "no_answer", "not_verifiable")
-"""Why a turn is no question of ours, from the first check to the last."""
+"""Why a turn is not usable, in the order of the checks."""
 
 _STATED = re.compile(r"\b(?:answer|option|choice)\s*(?:is\s*:?|:|=)\s*", re.IGNORECASE)
 
@@ -41,25 +41,25 @@ _FORMULA = re.compile(r"[\\√π^]")
 
 @dataclass(frozen=True)
 class Question:
-    """A question that the verifier can judge answers to."""
+    """A question whose answers the verifier can judge."""
 
     text: str  # without choices and instructions
     choices: list[str] | None
-    answer: str  # for choices the letter
+    answer: str  # the letter, if there are choices
     answer_type: str  # choice, number, text or expression
-    context: str = ""  # what stands before the question in the prompt
+    context: str = ""  # text in front of the question in the prompt
 
 
 Reading = Question | str  # or one of REASONS
 
 
 def read_row(reader: str, row: Mapping[str, Any], order: Callable[[str], Any] = str) -> Iterator[Reading]:
-    """Yield all questions of a row of a source with this `reader`: each a `Question` or the reason why it is none.
+    """Yield each question of a row, as a `Question` or as the reason why it is not usable.
 
     Args:
         reader: conversations, chartqa or scienceqa.
         row: the columns of the source, see `sources`.
-        order: sorts the turns of a conversation by their text; those after the one that is taken are never read.
+        order: sort key of the text of a turn. Turns after the one that the caller takes are not read.
     """
     if reader == "conversations":
         yield from read_conversation(row["conversations"] or [], order)
@@ -79,7 +79,7 @@ def read_conversation(turns: list[Mapping[str, str]], order: Callable[[str], Any
 
 
 def read_turn(question: str, reply: str) -> Reading:
-    """The question in these two texts."""
+    """Read the question in a turn of `human` and the reply of `gpt`."""
     split = split_question(question)
     if split is None:
         return "no_question"
@@ -89,7 +89,7 @@ def read_turn(question: str, reply: str) -> Reading:
 
 
 def read_reply(reply: str, choices: list[str] | None) -> str | None:
-    """The answer in a reply: with choices the letter of the one that it names; None where none can be read."""
+    """Read the answer in a reply, for choices the letter of the one it names; None if no answer can be read."""
     if not choices:
         return _open_answer(reply)
     for answer in _statements(reply):
@@ -100,7 +100,7 @@ def read_reply(reply: str, choices: list[str] | None) -> str | None:
 
 
 def verifiable(text: str, choices: list[str] | None, answer: str, *, relaxed: bool = False) -> Reading:
-    """The question, where the verifier takes its answer for right, and the text of a right choice for that choice."""
+    """Return the question if the verifier accepts its answer, and the text of the right choice, as right."""
     if choices is None and _LETTER.fullmatch(answer):
         return "not_verifiable"  # the letter of a choice that is not in the text
     kind = infer_type(answer, choices)
@@ -116,19 +116,19 @@ def verifiable(text: str, choices: list[str] | None, answer: str, *, relaxed: bo
 
 
 def read_chartqa(row: Mapping[str, Any]) -> Reading:
-    """The question of a row of HuggingFaceM4/ChartQA: query, and label, a list with one text in it."""
+    """Read a row of HuggingFaceM4/ChartQA: its query, and its label, a list with one text."""
     question, labels = (row["query"] or "").strip(), row["label"] or []
     if not question:
         return "no_question"
     if not any(labels):
         return "no_answer"
-    if len(labels) > 1:  # all of them, or any of them? The card does not say.
+    if len(labels) > 1:  # the card does not say whether all or any of them are right
         return "not_verifiable"
     return verifiable(question, None, undecorated(labels[0]), relaxed=True)
 
 
 def read_scienceqa(row: Mapping[str, Any]) -> Reading:
-    """The question of a row of derek-thomas/ScienceQA, after its hint; `answer` is the right choice's place."""
+    """Read a row of derek-thomas/ScienceQA: the hint is the context, and `answer` the place of the right choice."""
     question, choices = (row["question"] or "").strip(), [choice.strip() for choice in row["choices"] or [] if choice]
     place, hint = row["answer"], (row["hint"] or "").strip()
     if not question:
@@ -142,7 +142,7 @@ def read_scienceqa(row: Mapping[str, Any]) -> Reading:
 
 
 def _statements(reply: str) -> list[str]:
-    """What the reply says to be the answer, the plainest statement first."""
+    """Return the texts that the reply states as its answer, the plainest first."""
     stated = None
     if r"\boxed" not in reply:
         for stated in _STATED.finditer(_last_line(reply)):  # noqa: B007  the last one
@@ -152,15 +152,15 @@ def _statements(reply: str) -> list[str]:
 
 
 def _letters(answer: str, choices: list[str]) -> list[str]:
-    """The letters of the choices that `answer` names."""
+    """Return the letters of the choices that `answer` names."""
     text, letters = f"<answer>{answer}</answer>", string.ascii_uppercase[: len(choices)]
     if answer in tuple(letters):
-        return [answer]  # as the verifier has it, at a tenth of the time
+        return [answer]  # the result of the verifier, in a tenth of the time
     return [letter for letter in letters if judge(text, letter, "choice", choices) == 1.0]
 
 
 def _open_answer(reply: str) -> str | None:
-    """The answer to a question without choices: yes or no, a number, a formula, or few words; from prose a number."""
+    """Read an answer without choices: yes or no, a number, a formula, or few words; from prose a number."""
     line = _last_line(reply)
     stated = r"\boxed" in reply or _STATED.search(line) is not None
     answer = next(iter(_statements(reply)), "") if stated or line == reply.strip() else ""
@@ -173,7 +173,7 @@ def _open_answer(reply: str) -> str | None:
 
 
 def _is_plain(answer: str, line: str, stated: bool) -> bool:
-    """Whether words or a formula are the answer itself, and not a sentence that has it somewhere."""
+    """Tell whether words or a formula are the answer itself, and not a sentence that contains it."""
     words = len(answer.split())
     if _NUMERAL.search(answer) and stated and infer_type(answer) == "expression":
         return True
@@ -186,7 +186,7 @@ def _last_line(text: str) -> str:
 
 
 def _number_of_the_last_sentence(line: str) -> str | None:
-    """The one number of the last sentence; None where it has none, several, or a formula."""
+    """Return the only number of the last sentence; None if it has none, several, or a formula."""
     sentence = re.split(r"(?<=[.!?])\s+", line)[-1]
     numerals = list(_NUMERAL.finditer(sentence))
     if len(numerals) != 1 or _FORMULA.search(sentence):

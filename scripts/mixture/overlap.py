@@ -1,7 +1,7 @@
-"""Rows of evaluation sets in the training mixture: found by image and by question, and taken out.
+"""Find rows of evaluation sets in the training mixture, by image and by question, to remove them.
 
-What is found: an image with the same size and the same RGB pixels, in whatever lossless file; a question with the same
-letters and digits. What is not: a picture that was compressed or scaled anew, and a question put in other words.
+An image is found by equal size and RGB pixels, in any lossless format, and a question by equal letters and digits. A
+picture that was compressed or scaled again is not found, nor is a question in other words.
 """
 
 import hashlib
@@ -21,11 +21,11 @@ from .question_text import normalised_question, split_question
 from .sources import kind_of
 
 MIN_WORDS = 6
-"""Shorter questions ("Find x.") are the same everywhere, and say nothing."""
+"""Shorter questions ("Find x.") occur everywhere and prove no overlap."""
 
 
-# Column of the image and columns of the question, by the last part of the name, so that mirrors and copies of a
-# benchmark are known as well. Read on the cards of AI4Math/MathVista, AI4Math/MathVerse (`question` could not be read
+# The image column and the question columns, by the last part of a repository's name, so that mirrors and copies of a
+# benchmark are known, too. Read on the cards of AI4Math/MathVista, AI4Math/MathVerse (`question` could not be read
 # there, the others could), MathLLMs/MathVision, lmms-lab/ScienceQA, lmms-lab/ChartQA and HuggingFaceM4/ChartQA.
 KNOWN = {
     "mathvista": ("decoded_image", ["question", "query"]),
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class EvaluationSets:
-    """Fingerprints of the images and questions of evaluation sets, each with the names of the sets that have it."""
+    """Fingerprints of the images and questions of evaluation sets, each with the names of its sets."""
 
     min_words: int = MIN_WORDS
     names: dict[str, dict[str, int]] = field(default_factory=dict)  # name -> images, questions, unreadable images
@@ -51,7 +51,7 @@ class EvaluationSets:
     sizes: set[tuple[int, int]] = field(default_factory=set)
 
     def add(self, name: str, question: str | None, images: Iterable[bytes]) -> None:
-        """Take in one row of the set `name`. A question that is too short is passed over."""
+        """Add a row of the set `name`; skip a question that is too short."""
         counts = self.names.setdefault(name, {"images": 0, "questions": 0, "unreadable": 0})
         for content in images:
             try:
@@ -66,7 +66,7 @@ class EvaluationSets:
             counts["questions"] += _note(self.questions, text, name)
 
     def with_image(self, content: bytes, size: tuple[int, int]) -> list[str]:
-        """The sets that have this image. Only an image of a size that some set has is decoded.
+        """Return the sets that contain this image. It is decoded only if a set has an image of its size.
 
         Raises:
             Exception: whatever Pillow raises for a damaged file.
@@ -74,11 +74,11 @@ class EvaluationSets:
         return self.images.get(image_fingerprint(content)[1], []) if size in self.sizes else []
 
     def with_question(self, question: str) -> list[str]:
-        """The sets that have this question (without choices and instructions)."""
+        """Return the sets that contain this question, given without choices and instructions."""
         return self.questions.get(self._question(question), [])
 
     def digest(self) -> str:
-        """Changes with whatever decides which rows are taken out."""
+        """Return a digest of everything that decides which rows are removed."""
         parts = [str(self.min_words), *sorted(map(repr, (*self.images.items(), *self.questions.items())))]
         return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
 
@@ -88,7 +88,7 @@ class EvaluationSets:
 
 
 def image_fingerprint(content: bytes) -> tuple[tuple[int, int], str]:
-    """(width, height) of an image file, and the sha256 over these and the RGB pixels; transparency does not count."""
+    """Return (width, height) of an image file, and the SHA-256 of these and its RGB pixels without transparency."""
     from PIL import Image
 
     with Image.open(BytesIO(content)) as image:
@@ -104,20 +104,20 @@ def read_evaluation_sets(
     """Read the evaluation sets that `specifications` name.
 
     Args:
-        specifications: `NAME[:CONFIG][@SPLIT]`, NAME being a repository of the Hub or a folder; without a split, all.
-        min_words: questions of fewer words are passed over.
-        mirror: a folder with copies of repositories, which go before those of the Hub.
+        specifications: `NAME[:CONFIG][@SPLIT]`, NAME is a repository on the Hub or a folder; all splits without SPLIT.
+        min_words: questions with fewer words are skipped.
+        mirror: a folder with copies of repositories, which are read in place of the Hub.
 
     Raises:
-        ConfigurationError: a set that cannot be opened, or has no columns of questions and images.
+        ConfigurationError: a set cannot be opened, lacks a question or image column, or is named twice.
     """
     sets = EvaluationSets(min_words)
     for specification in specifications:
         label, splits = open_evaluation_set(specification, mirror)
         if label in sets.names:
             raise ConfigurationError(
-                f"--evaluation_data names {label!r} twice: the report tells sets apart by their names. Name it once, "
-                "without a split for all of them, or give one folder another name."
+                f"--evaluation_data names {label!r} twice, and the report lists sets by their names. Name it once, "
+                "without a split for all of its splits, or rename one of the folders."
             )
         sets.add(label, None, [])
         for split in splits:
@@ -129,7 +129,7 @@ def read_evaluation_sets(
 
 
 def open_evaluation_set(specification: str, mirror: Path | None = None) -> tuple[str, list[Any]]:
-    """The name for reports (of a folder the last part), and the splits as streams."""
+    """Return the name of a set in reports (the last part of a folder's path), and its splits as streams."""
     from datasets import load_dataset
 
     name, config, split = _parse(specification)
@@ -139,15 +139,15 @@ def open_evaluation_set(specification: str, mirror: Path | None = None) -> tuple
         loaded = load_dataset(place, config, split=split, streaming=True)
     except (ValueError, OSError) as error:  # no such configuration or split; no such repository or folder
         raise ConfigurationError(
-            f"--evaluation_data {specification}: {error} Give NAME[:CONFIG][@SPLIT], NAME being a repository of the "
-            "Hub or a folder that load_dataset reads."
+            f"--evaluation_data {specification}: {error} Write NAME[:CONFIG][@SPLIT], where NAME is a repository on "
+            "the Hub or a folder that load_dataset reads."
         ) from error
     shown = Path(name).resolve().name if Path(name).is_dir() else name  # a report has no paths of this machine
     return specification.replace(name, shown, 1), [loaded] if split else list(loaded.values())
 
 
 def report_rows(removed: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[tuple[str, str, int, int]]:
-    """(source, evaluation set, rows by image, rows by question), from counts by source, set and way."""
+    """Return (source, evaluation set, rows by image, rows by question) from the counts by source, set and way."""
     return [
         (source, name, counts.get("image", 0), counts.get("question", 0))
         for source, sets in removed.items()
@@ -168,7 +168,7 @@ def _parse(specification: str) -> tuple[str, str | None, str | None]:
 
 
 def _rows(label: str, stream: Any) -> Iterator[tuple[str | None, list[bytes]]]:
-    """Question and images of each row; a row with several columns of questions comes once for each of them."""
+    """Yield question and images of each row; with several question columns, once for each column."""
     image_column, question_columns = _columns(label, stream.features or {})
     for row in stream.select_columns([image_column, *question_columns]).decode(False):
         images = row[image_column] if isinstance(row[image_column], list) else [row[image_column]]
@@ -181,19 +181,19 @@ def _columns(label: str, features: Mapping[str, Any]) -> tuple[str, list[str]]:
     base = re.split(r"[:@]", label)[0].rsplit("/", 1)[-1].casefold()
     image, questions = KNOWN.get(base, ("image", ["question"]))
     kinds = {name: kind_of(feature) for name, feature in features.items()}
-    # MathVista and MathVision have a path in `image`, hence the kind.
+    # The kind is checked because MathVista and MathVision have a path in `image`.
     found_images = [name for name in (image, *IMAGE_COLUMNS) if kinds.get(name) in ("image", "list<image>")]
     found_questions = [name for name in questions if kinds.get(name) == "string"]
     if not found_images or not found_questions:
         raise ConfigurationError(
-            f"--evaluation_data {label}: it has the columns {kinds}; to compare rows it takes a text in one of "
+            f"--evaluation_data {label} has the columns {kinds}. The comparison needs a text in one of "
             f"{questions} and an image in one of {IMAGE_COLUMNS}. Rename its columns, or leave it out."
         )
     return found_images[0], found_questions
 
 
 def _content(image: Mapping[str, Any]) -> bytes | None:
-    """A file's bytes, from the row or, in a folder of images, from the disk."""
+    """Return the bytes of a file from the row, or from the disk for a folder of images."""
     if image["bytes"] is None and image["path"] and Path(image["path"]).is_file():
         return Path(image["path"]).read_bytes()
     content: bytes | None = image["bytes"]
@@ -206,7 +206,7 @@ def _bare(question: str) -> str:
 
 
 def _note(names: dict[str, list[str]], fingerprint: str, name: str) -> int:
-    """Put `name` down for `fingerprint`; 1 where it was not."""
+    """Add `name` to the sets of `fingerprint`; return 1 if it is new there, else 0."""
     known = names.setdefault(fingerprint, [])
     if name in known:
         return 0

@@ -1,4 +1,4 @@
-"""The question in a text of a data set: without the data set's own instructions, and apart from its choices.
+"""Separate the question in a data set's text from instructions and choices.
 
 The formats are those of the LLaVA-OneVision-Data family, as far as public rows, prompts and build scripts show them
 (Geo170K, geo3k, MathV360K, the Cauldron, LLaVA); `tests/mixture/test_conversations.py` has them word for word.
@@ -9,7 +9,7 @@ import string
 import unicodedata
 
 LONGEST_QUESTION = 20_000
-"""Characters; what is longer is no question, and is not searched."""
+"""In characters. A longer text is not searched, and counts as no question."""
 
 LONGEST_INSTRUCTION = 400
 
@@ -44,7 +44,7 @@ _FIRST_LINE = re.compile(r"\n[ \t]*(?=\(A\)|A[:.)])")
 
 
 def split_question(text: str) -> tuple[str, list[str] | None] | None:
-    """Question and choices (None where it has none) of a text; None where it has no question that can be read.
+    """Return question and choices of a text (None for no choices); None if it has no readable question.
 
     Choices are labelled A, B, ... as `(A) x`, `A: x`, `A. x` or `A) x`: a line each, or all on one line after
     "Choices:".
@@ -68,7 +68,7 @@ def split_question(text: str) -> tuple[str, list[str] | None] | None:
 
 
 def without_instructions(text: str) -> str:
-    """`text` without image markers, "Question:" marks, and the known instructions in front of it and behind it."""
+    """Remove image markers, "Question:" marks, and the known instructions in front and behind."""
     text = re.sub(r"[ \t]*<image>[ \t]*", " ", text).strip()
     for _ in range(10):
         before = text
@@ -84,12 +84,12 @@ def without_instructions(text: str) -> str:
 
 
 def normalised_question(text: str) -> str:
-    """What two copies of a question share: its letters and digits, in NFKC, without case, apart by one space."""
+    """Reduce a text to its letters and digits, in NFKC and without case, with one space between words."""
     return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 
 def _lines_at_the_end(text: str) -> tuple[str, list[str] | None]:
-    """Question and choices of a text whose last lines are `A. x`, `B. x` ..., without a header."""
+    """Return question and choices of a text without a header, whose last lines are `A. x`, `B. x` and so on."""
     first = None
     for first in _FIRST_LINE.finditer(text):  # noqa: B007  the last one
         pass
@@ -98,7 +98,7 @@ def _lines_at_the_end(text: str) -> tuple[str, list[str] | None]:
 
 
 def _labelled(text: str, *, lines: bool = False) -> list[str] | None:
-    """The texts of two or more choices; None where there are fewer. `lines`: only where each begins a line."""
+    """Return the texts of two or more choices, else None. With `lines` each has to begin a line."""
     first = _FIRST_LABEL.match(text)
     if first is None:
         return None

@@ -1,4 +1,4 @@
-"""Rows of the training mixture: their columns, their names, and the choice of those that a source gives."""
+"""Rows of the training mixture: columns, names, and the choice of rows from a source."""
 
 import hashlib
 import heapq
@@ -17,13 +17,13 @@ from .overlap import EvaluationSets
 from .sources import Source
 
 DROPPED = ("no_image", "damaged_image", "overlap_image", *REASONS, "overlap_question", "duplicate")
-"""Why a row is not usable, in the order in which it is checked (an image that is decoded last may be damaged, too)."""
+"""Why a row is not usable, in the order of the checks. The decoding comes last, and may find a damaged image, too."""
 
 Row = dict[str, Any]
 
 
 def features() -> Any:
-    """The columns of the mixture, as `datasets.Features`."""
+    """Return the columns of the mixture as `datasets.Features`."""
     from datasets import Features, List, Value
     from datasets import Image as ImageFeature
 
@@ -44,18 +44,18 @@ def features() -> Any:
 
 
 def key(seed: int, purpose: str, name: str) -> int:
-    """128 random bits that depend on the arguments alone: no generator, so no order of rows, decides a choice."""
+    """Return 128 random bits that depend on the arguments only, so the order of rows decides no choice."""
     digest = hashlib.blake2b(f"{seed}\0{purpose}\0{name}".encode(errors="surrogatepass"), digest_size=16)
     return int.from_bytes(digest.digest(), "big")
 
 
 def prompt_text(question: Question, instruction: str | None = None) -> str:
-    """What the user says: context, question, choices, and the instruction after a blank line.
+    """Return the user's message: context, question, choices, and the instruction after a blank line.
 
     Args:
         question: a question.
-        instruction: taken as it is, "" for none; None for `INSTRUCTION`, which asks for a letter where there are
-            choices.
+        instruction: the text to end with, "" for none. None stands for `INSTRUCTION`, which asks for a letter if there
+            are choices.
     """
     lines = [question.context] if question.context else []
     lines.append(question.text)
@@ -70,7 +70,7 @@ def prompt_text(question: Question, instruction: str | None = None) -> str:
 
 
 def row_name(task: str, question: Question, image: bytes) -> str:
-    """The column `id`: the task, and 64 bits over image, context, question, choices and answer."""
+    """Return the `id` of a row: the task, and 64 bits over image, context, question, choices and answer."""
     digest = hashlib.blake2b(digest_size=8)
     texts = [question.context, question.text, *(question.choices or []), question.answer]
     for part in (image, *(text.encode(errors="surrogatepass") for text in texts)):
@@ -79,7 +79,7 @@ def row_name(task: str, question: Question, image: bytes) -> str:
 
 
 class Choice:
-    """The `count` usable rows of a source with the smallest keys of those read so far: a uniform sample of them.
+    """A uniform sample of the usable rows read so far: the `count` rows of the source with the smallest keys.
 
     Attributes:
         counts: rows `read`, `usable`, and dropped by reason (`DROPPED`); the first is the sum of the others.
@@ -98,21 +98,21 @@ class Choice:
 
     @property
     def rows(self) -> list[Row]:
-        """The chosen rows, by their keys."""
+        """The chosen rows, ordered by their keys."""
         return [row for _, _, row in sorted(self._heap, key=lambda entry: -entry[0])]
 
     def read(self, row: Mapping[str, Any]) -> None:
-        """Take in one row of the source."""
+        """Read and count one row of the source, and keep it if its key is small enough."""
         self.counts["read"] += 1
         self.counts[self._why_not(row) or "usable"] += 1
 
     def state(self) -> dict[str, Any]:
-        """All but `rows`, as JSON."""
+        """Return everything but `rows`, as JSON values."""
         names = "".join(sorted(name[-16:] for name in self._seen))
         return {"counts": dict(sorted(self.counts.items())), "removed": self.removed, "seen": names}
 
     def restore(self, rows: list[Row], state: Mapping[str, Any]) -> None:
-        """Go on from `rows` and `state`."""
+        """Continue from `rows` and `state`."""
         self.counts = Counter(state["counts"])
         self.removed = {name: Counter(counts) for name, counts in state["removed"].items()}
         names = state["seen"]
@@ -121,7 +121,7 @@ class Choice:
         heapq.heapify(self._heap)
 
     def _why_not(self, row: Mapping[str, Any]) -> str | None:
-        """Why the row is not usable, a name of `DROPPED`; None where it is."""
+        """Offer the row to the sample; return why it is not usable, a name of `DROPPED`, or None."""
         image = (row["image"] or {}).get("bytes")
         if not image:
             return "no_image"
@@ -137,7 +137,7 @@ class Choice:
         return question if isinstance(question, str) else self._offer(question, image)
 
     def _question(self, row: Mapping[str, Any], image: bytes) -> Question | str:
-        """The first readable question of the row in an order of chance, else the reason that came furthest."""
+        """Return the first readable question in a random order, else the reason of the latest check."""
         picture = hashlib.blake2b(image, digest_size=16).hexdigest()
         reasons, known = ["no_question"], None
         for reading in read_row(self.source.reader, row, lambda text: key(self._seed, "turn", picture + text)):
@@ -157,7 +157,7 @@ class Choice:
         number = -key(self._seed, "row", name)
         if len(self._heap) >= self.source.count and number < self._heap[0][0]:
             return None
-        if not _decodes(image):  # costs time, so only here: what is never chosen may be damaged behind its head
+        if not _decodes(image):  # slow, so only for chosen rows: others may be damaged behind the head
             return "damaged_image"
         entry = (number, name, self._row(name, question, image))
         (heapq.heappushpop if len(self._heap) >= self.source.count else heapq.heappush)(self._heap, entry)

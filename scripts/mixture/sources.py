@@ -1,10 +1,10 @@
-"""The sources of the paper's training mixture (VADE, arXiv 2511.18902, Table 3): where each is, and what it must hold.
+"""The sources of the paper's training mixture (VADE, arXiv 2511.18902, Table 3): where they are and what they hold.
 
 Schemas and rows were read on the data sets' cards and viewers, in the build script of HuggingFaceM4/the_cauldron and
-in public code that reads these repositories. The rows of geo3k, GEOS, GeoQA+, Geometry3K, tabmwp and of the
-`llava_format` configurations could be read nowhere word for word, and nothing that could be read says that the pinned
-revision of lmms-lab/LLaVA-OneVision-Data has all nine configurations. So the schema is checked before a row is read,
-`conversations` knows the formats of the whole family, and what it cannot read is dropped and counted.
+in public code that reads these repositories. The exact wording of the rows of geo3k, GEOS, GeoQA+, Geometry3K, tabmwp
+and of the `llava_format` configurations was not found. Nor was a proof that the pinned revision of
+lmms-lab/LLaVA-OneVision-Data has all nine configurations. So the schema is checked before a row is read. The module
+`conversations` knows the formats of the whole family. Rows that it cannot read are dropped and counted.
 
 Where the revisions were read: LLaVA-OneVision-Data in NVIDIA's nemotron-stitch (examples/llava/llava_example.py, which
 streams its CLEVR-Math); ChartQA and ScienceQA in the addresses of their cards on the Hub and as the newest commit of
@@ -23,7 +23,7 @@ CONVERSATIONS = {"image": "image", "conversations": "list<{from: string, value: 
 """The columns that are read (card of lmms-lab/LLaVA-OneVision-Data, CLEVR-Math; it also has id and data_source)."""
 
 VALIDATION_SHARE = 0.1
-"""Of the rows of the mixture."""
+"""Share of the mixture's rows in the validation split."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,10 @@ SOURCES = {source.task: source for source in _ALL}
 
 
 def open_stream(source: Source, mirror: Path | None = None) -> Any:
-    """The rows of `source` as an `IterableDataset` of the columns that are read, with images as their files' bytes.
+    """Open `source` as an `IterableDataset` of its expected columns, with images as the bytes of their files.
 
     Args:
-        mirror: a folder with copies of the repositories; None: the Hub, at the pinned revision.
+        mirror: a folder with copies of the repositories; None reads the Hub at the pinned revision.
 
     Raises:
         ConfigurationError: the mirror has no such folder.
@@ -127,8 +127,8 @@ def open_stream(source: Source, mirror: Path | None = None) -> Any:
         folder = mirror / source.repo
         if not folder.is_dir():
             raise ConfigurationError(
-                f"The mirror {mirror} has no folder {source.repo}: each repository is looked for under its name "
-                f"there. Run: hf download {source.repo} --repo-type dataset --revision {source.revision} --local-dir "
+                f"The mirror {mirror} has no folder {source.repo}. It must hold each repository under its name. "
+                f"Run: hf download {source.repo} --repo-type dataset --revision {source.revision} --local-dir "
                 f"{folder}"
             )
         place, revision = str(folder), None  # type: ignore[assignment]
@@ -137,7 +137,7 @@ def open_stream(source: Source, mirror: Path | None = None) -> Any:
     except ValueError as error:  # datasets 5.2: no such BuilderConfig, "Bad split"
         raise SourceSchemaError(
             f"{source.name} ({source.place}) cannot be opened: {error} Expected: the split {source.split}, with the "
-            f"columns {', '.join(source.columns)}. Leave it out by --sources, or report it: the table of sources in "
+            f"columns {', '.join(source.columns)}. List the other sources in --sources, or report that "
             "scripts/mixture/sources.py is out of date."
         ) from error
     check_schema(source, stream.features)
@@ -145,7 +145,7 @@ def open_stream(source: Source, mirror: Path | None = None) -> Any:
 
 
 def check_schema(source: Source, features: Mapping[str, Any] | None) -> None:
-    """Refuse a stream without one of the source's columns, or with another type in it; further columns may be there.
+    """Refuse a stream that lacks a column of the source or has another type in it; more columns are allowed.
 
     Raises:
         SourceSchemaError: names the column, the expected and the found type.
@@ -156,13 +156,13 @@ def check_schema(source: Source, features: Mapping[str, Any] | None) -> None:
             here = f"is of the type {found[column]}" if column in found else f"is not there (columns: {sorted(found)})"
             raise SourceSchemaError(
                 f"{source.name} ({source.place}): the column {column!r} {here}; expected: {expected}. The data set "
-                "changed, and rows of another form would be read wrongly. Use the pinned revision, or leave this "
-                "source out by --sources."
+                "changed, and rows of another form would be read wrongly. Use the pinned revision, or list the "
+                "other sources in --sources."
             )
 
 
 def kind_of(feature: Any) -> str:
-    """The type of a column in short; the widths of integers and of string offsets make no difference."""
+    """Return the type of a column in short, without the widths of integers and of string offsets."""
     from datasets import Image, LargeList, List, Value
 
     if isinstance(feature, Image):
@@ -179,8 +179,7 @@ def kind_of(feature: Any) -> str:
 
 
 def state_of_mirror(source: Source, mirror: Path | None) -> list[list[Any]]:
-    """Name, size and time of each file of the mirror that `source` may be read from: what was read is not read again
-    as long as this stays. [] for the Hub, where the revision says it."""
+    """Return name, size and time of the mirror's files of `source`; a change has it read again. [] for the Hub."""
     if mirror is None:
         return []
     folder = mirror / source.repo

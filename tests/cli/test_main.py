@@ -131,14 +131,7 @@ def test_a_report_prints_the_table_and_leaves_both_files(tmp_path):
 
 
 def test_a_report_of_no_run_names_what_is_missing(tmp_path):
-    said(run("report", tmp_path), 1, "vade_posterior.safetensors", tmp_path)
-
-
-def test_without_matplotlib_the_report_says_what_to_install(tmp_path, monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"] + ["matplotlib"]:
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "trl_vade.selection.report.picture", raising=False)
-    said(run("report", write_run(tmp_path / "out")), 1, 'pip install "trl-vade[report]"')
+    said(run("report", tmp_path), 1, "vade_selection.jsonl", tmp_path)
 
 
 def test_a_disk_that_refuses_is_a_message_and_no_traceback(tmp_path):

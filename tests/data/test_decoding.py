@@ -321,7 +321,7 @@ def with_damage(number, image):
 def test_an_image_that_cannot_be_decoded_is_an_error_that_names_its_row(image, names):
     decoder = RowDecoder(with_damage(4, image))
     where = ["Row 4", "'photo-4'", "column 'image'"]
-    with refused(ImageDecodeError, [*where, *names], ["leave the row out"]) as caught:
+    with refused(ImageDecodeError, [*where, *names], ["drop the row"]) as caught:
         decoder.load([1, 4, 2])
     assert isinstance(caught.value, VADEError)
     assert isinstance(caught.value, OSError)

@@ -14,17 +14,15 @@ from trl_vade.data.key_hashing import row_key
 from trl_vade.data.row_keys import sample_keys
 from trl_vade.data.row_names import (
     RowNames,
-    find_samples,
     key_text,
     keys_of_ids,
     names_and_tasks,
     row_labels,
-    sample_ids,
 )
 
 
 def named(dataset):
-    return sample_ids(dataset, sample_keys(dataset)[0])
+    return RowNames(dataset, sample_keys(dataset)[0]).of()
 
 
 def rows(ids, prompts=None):
@@ -75,8 +73,8 @@ def test_a_row_is_found_by_its_id_and_by_its_key():
     dataset = rows(["a", "b", "c", "d"])
     keys = sample_keys(dataset)[0]
     wanted = ["c", hexadecimal(dataset)[0], "e", "0" * 16, "0123456789ABCDEF", "d", ""]
-    assert find_samples(dataset, keys, wanted).tolist() == [2, 0, -1, -1, -1, 3, -1]
-    assert find_samples(dataset, keys, []).tolist() == []
+    assert RowNames(dataset, keys).find(wanted).tolist() == [2, 0, -1, -1, -1, 3, -1]
+    assert RowNames(dataset, keys).find([]).tolist() == []
 
 
 @settings(deadline=None, derandomize=True, max_examples=30)
@@ -86,7 +84,7 @@ def test_every_row_is_found_wherever_it_has_gone_and_no_other_is(data, number):
     kept = data.draw(st.integers(0, number))
     before = Dataset.from_dict({"prompt": [f"question {i}" for i in range(number)]})
     after = before.select(order[:kept]) if kept else before.select([])
-    found = find_samples(after, sample_keys(after)[0], named(before))
+    found = RowNames(after, sample_keys(after)[0]).find(named(before))
     assert {row: place for row, place in enumerate(found.tolist()) if place >= 0} == {
         row: place for place, row in enumerate(order[:kept])
     }
@@ -96,7 +94,7 @@ def test_every_row_is_found_wherever_it_has_gone_and_no_other_is(data, number):
 
 
 def all_names(dataset, keys):
-    """What `sample_ids` did before it was made for millions of rows: all texts, and a set of them."""
+    """The names by the plain way: all texts, and a set of them."""
     hexadecimal = [key_text(key) for key in keys.tolist()]
     if "id" not in dataset.column_names:
         return hexadecimal
@@ -111,7 +109,7 @@ def all_names(dataset, keys):
 
 
 def all_found(dataset, keys, wanted):
-    """And `find_samples`."""
+    """The rows of names by the plain way."""
     row_of = {name: row for row, name in enumerate(all_names(dataset, keys))}
     of_keys = {key_text(key): row for row, key in enumerate(keys.tolist())}
     return [row_of.get(name, of_keys.get(name, -1)) for name in wanted]
@@ -149,18 +147,18 @@ def test_ids_of_any_type_give_the_names_and_the_rows_that_all_of_them_in_memory_
     known = dataset.remove_columns("id") if of_content and prompts else dataset  # as with remove_unused_columns
     keys = sample_keys(known)[0]
     expected = all_names(dataset, keys)
-    assert sample_ids(dataset, keys) == expected
+    assert RowNames(dataset, keys).of() == expected
     asked = data.draw(st.lists(st.sampled_from(range(len(ids))), max_size=6))
-    assert sample_ids(dataset, keys, asked) == [expected[row] for row in asked]
+    assert RowNames(dataset, keys).of(asked) == [expected[row] for row in asked]
     some = ["a", "1", "-1", "01", "1.0", "0.0", "nan", "None", "True", str(2**64 - 1), str(2**64), KEY_OF_NO_ID]
     wanted = data.draw(st.permutations([*expected, *expected, *map(key_text, keys.tolist()), *some]))
-    assert find_samples(dataset, keys, wanted).tolist() == all_found(dataset, keys, wanted)
+    assert RowNames(dataset, keys).find(wanted).tolist() == all_found(dataset, keys, wanted)
 
 
 def test_a_number_that_looks_like_the_key_of_the_row_without_one_gives_no_two_rows_one_name():
     keys = np.array([5, int(str(NUMBER_LIKE_A_KEY), 16)])  # of the content, as with remove_unused_columns
     dataset = rows([NUMBER_LIKE_A_KEY, None])
-    assert sample_ids(dataset, keys) == all_names(dataset, keys) == [key_text(key) for key in keys.tolist()]
+    assert RowNames(dataset, keys).of() == all_names(dataset, keys) == [key_text(key) for key in keys.tolist()]
 
 
 def test_only_the_rows_that_are_asked_for_are_read(monkeypatch):
@@ -196,8 +194,8 @@ def test_twenty_thousand_rows_are_found():
     dataset = Dataset.from_dict({"id": [f"row-{i}" for i in range(number)]})
     keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, number, endpoint=True)
     order = np.random.default_rng(1).permutation(number)
-    assert (find_samples(dataset, keys, [f"row-{i}" for i in order]) == order).all()
-    assert (find_samples(dataset, keys, [key_text(int(keys[i])) for i in order]) == order).all()
+    assert (RowNames(dataset, keys).find([f"row-{i}" for i in order]) == order).all()
+    assert (RowNames(dataset, keys).find([key_text(int(keys[i])) for i in order]) == order).all()
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,11 @@ def words(sentence: str) -> int:
 
 def split(text: str) -> list[str]:
     """Split `text` into sentences."""
-    return [part for part in _END.split(_ABBREVIATION.sub(r"\1", text)) if words(part)]
+    parts = _END.split(_ABBREVIATION.sub("\\1\0", text))
+    return [part.replace("\0", ".") for part in parts if words(part)]
 
 
-def _outdented(text: str) -> str:
+def outdented(text: str) -> str:
     """Outdent what admonitions and tabs hold, which CommonMark would read as code; drop the options of directives."""
     lines, shift, kept = [], 0, True
     for line in text.splitlines():
@@ -66,7 +67,7 @@ def _outdented(text: str) -> str:
 def read(text: str) -> Prose:
     """Read the Markdown `text` into its sentences."""
     text_without_front_matter = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
-    tokens = _MARKDOWN.parse(_outdented(text_without_front_matter))
+    tokens = _MARKDOWN.parse(outdented(text_without_front_matter))
     found: dict[str, list[str]] = {"p": [], "td": [], "th": []}
     for opening, inline in pairwise(tokens):
         if inline.type == "inline" and opening.tag in found:

@@ -7,13 +7,15 @@ The text of a setting is that of the docstring of `VADEGRPOConfig`, of a command
 import inspect
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import typer
+
+from tests.docs.prose import split
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 NOTE = "<!-- Made by `python -m tests.docs.reference` from the code: change the docstring, not this page. -->"
@@ -38,20 +40,25 @@ def _page(*parts: str) -> str:
 
 def settings_page() -> str:
     """`settings.md`: the fields of `VADEGRPOConfig`, the presets, and the arguments of the command."""
+    from trl import ScriptArguments
+
     from trl_vade import VADEGRPOConfig
-    from trl_vade.cli.training_arguments import PlanArguments, VADEScriptArguments
+    from trl_vade.cli.training_arguments import VADEScriptArguments
     from trl_vade.trainer.presets import PRESETS
 
     ours = [field for field in fields(VADEGRPOConfig) if field.name.startswith("vade_")]
-    texts = documented_arguments(VADEGRPOConfig)
+    hints = typing.get_type_hints(VADEGRPOConfig)
     names = list(PRESETS["paper"])
-    own = {field.name for field in fields(VADEScriptArguments)} - {field.name for field in fields(PlanArguments)}
-    own -= {field.name for base in VADEScriptArguments.__mro__[2:] if base is not object for field in fields(base)}
+    of_trl = {field.name for field in fields(ScriptArguments)}
+    more = [field for field in fields(VADEScriptArguments) if field.name not in of_trl]
     return _page(
         "# Settings",
         "`VADEGRPOConfig` has every field of TRL's `GRPOConfig` and the fields below. Each of them is also an "
         "option of `trl-vade train` and a key of a recipe: `--vade_sampler uniform`, or `vade_sampler: uniform`.",
-        table(["setting", "default", "in short"], [[_link(f), _default(f), _help(f)] for f in ours]),
+        table(
+            ["setting", "default", "in short"],
+            [[f"[`{field.name}`](#{field.name})", _default(field), split(_help(field))[0]] for field in ours],
+        ),
         "## Presets",
         "`vade_preset` chooses the values of the settings that are `None`.",
         table(
@@ -59,42 +66,27 @@ def settings_page() -> str:
             [[f"`{preset}`", *(_value(PRESETS[preset][name]) for name in names)] for preset in PRESETS],
         ),
         "## Each setting",
-        *(_section(field, texts[field.name], VADEGRPOConfig) for field in ours),
+        *(_section(field, hints[field.name]) for field in ours),
         "## Arguments of the command",
         "`trl-vade train` and `scripts/train_vade.py` also take these arguments, and those of TRL's `ScriptArguments` "
         "and `ModelConfig`.",
-        _arguments(VADEScriptArguments, own),
+        _arguments(field for field in more if not field.name.startswith("plan_")),
         "## Arguments of a plan",
         "`trl-vade plan` takes the arguments of a training and these.",
-        _arguments(PlanArguments, {field.name for field in fields(PlanArguments)} - {"plan"}),
+        _arguments(field for field in more if field.name.startswith("plan_")),
     )
 
 
-def documented_arguments(documented: type) -> dict[str, str]:
-    """Return the text of each argument in the docstring of a class, by name; Google's style, or TRL's."""
-    entry = re.compile(r"^    (\w+)(?: \(.*?\))?:(?: |\n)(.+?)(?=^ {0,4}\S|\Z)", re.MULTILINE | re.DOTALL)
-    doc = inspect.getdoc(documented) or ""
-    return {name: inspect.cleandoc(" " * 8 + text.strip()) for name, text in entry.findall(doc)}
-
-
-def _section(field: Field, text: str, config: type) -> str:
-    kind = _type(typing.get_type_hints(config)[field.name])
-    choices = field.metadata.get("choices")
-    offers = f", one of {', '.join(_value(choice) for choice in choices)}" if choices else ""
-    return f"### `{field.name}` {{ #{field.name} }}\n\n{kind}{offers}. Default: {_default(field)}.\n\n{text}"
+def _section(field: Field, hint: Any) -> str:
+    return f"### `{field.name}` {{ #{field.name} }}\n\n{_type(hint)}. Default: {_default(field)}.\n\n{_help(field)}"
 
 
 def _type(hint: Any) -> str:
     if typing.get_origin(hint) is typing.Literal:
-        return "`str`"
-    parts = typing.get_args(hint) if type(None) in typing.get_args(hint) else (hint,)
-    return " or ".join("`None`" if part is type(None) else _type_name(part) for part in parts)
-
-
-def _type_name(hint: Any) -> str:
-    if typing.get_origin(hint) is typing.Literal:
-        return "`str`"
-    return f"`{inspect.formatannotation(hint).removeprefix('typing.')}`"
+        return ", ".join(map(_value, typing.get_args(hint)))
+    if type(None) in typing.get_args(hint):
+        return " or ".join(map(_type, typing.get_args(hint)))
+    return "`None`" if hint is type(None) else f"`{inspect.formatannotation(hint).replace('typing.', '')}`"
 
 
 def _value(value: Any) -> str:
@@ -105,16 +97,12 @@ def _default(field: Field) -> str:
     return _value(field.default if field.default_factory is MISSING else field.default_factory())
 
 
-def _link(field: Field) -> str:
-    return f"[`{field.name}`](#{field.name})"
-
-
 def _help(field: Field) -> str:
-    return str(field.metadata.get("help", ""))
+    return str(field.metadata["help"])
 
 
-def _arguments(config: type, names: set[str]) -> str:
-    rows = [[f"`--{f.name}`", _default(f), _help(f)] for f in fields(config) if f.name in names]
+def _arguments(arguments: Iterable[Field]) -> str:
+    rows = [[f"`--{field.name}`", _default(field), _help(field)] for field in arguments]
     return table(["argument", "default", "meaning"], rows)
 
 
@@ -176,7 +164,7 @@ def _codes(text: str, between: str) -> str:
 
 API = {
     "Training": "trl_vade: VADEGRPOTrainer VADEGRPOConfig VADEEvalCallback",
-    "Rewards": "trl_vade.rewards: accuracy_reward relaxed_accuracy_reward format_reward",
+    "Rewards": "trl_vade.rewards: accuracy_reward relaxed_accuracy_reward format_reward metric_path",
     "Posteriors": "trl_vade: load_posterior BetaPosterior load_snapshot save_snapshot",
     "Samplers": "trl_vade: ThompsonSampler UniformSampler PromptSampler Draw",
     "Other published rules": "trl_vade.samplers.peers: MoPPSSampler BOTSSampler SECSampler DifficultyPoolSampler "

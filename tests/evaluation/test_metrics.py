@@ -5,9 +5,8 @@ import math
 import evaluate
 import pytest
 
-from tests.support.evaluations import METRICS
 from tests.support.verifier_cases import ARROW_CASES, FORMAT_CASES
-from trl_vade.rewards.functions import accuracy_reward, format_reward, relaxed_accuracy_reward
+from trl_vade.rewards.functions import accuracy_reward, format_reward, metric_path, relaxed_accuracy_reward
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -20,7 +19,7 @@ def own_cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def accuracy(own_cache, tmp_path_factory):
-    return evaluate.load(str(METRICS / "vade_accuracy"), cache_dir=str(tmp_path_factory.mktemp("metrics")))
+    return evaluate.load(metric_path("vade_accuracy"), cache_dir=str(tmp_path_factory.mktemp("metrics")))
 
 
 def reference(kind, case, source=""):
@@ -57,7 +56,7 @@ def test_rows_whose_answer_cannot_be_read_do_not_count(accuracy):
 
 
 def test_the_form_is_judged_as_in_training(own_cache):
-    metric = evaluate.load(str(METRICS / "vade_format"))
+    metric = evaluate.load(metric_path("vade_format"))
     predictions = [completion for completion, _ in FORMAT_CASES if len(completion) < 5_000]
     rewards = format_reward(predictions)
     assert 0.0 < sum(rewards) < len(rewards)

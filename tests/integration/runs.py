@@ -26,7 +26,7 @@ SAVING_RUN = SMALL_RUN | {"save_strategy": "steps", "save_steps": 1, "num_iterat
 def make_trainer(model: str, output_dir: Path, reward: Any = says_a_digit, rows: Any = None, **more: Any) -> Any:
     """A trainer of `SAVING_RUN` with the settings changed that `more` names; `callbacks` are the trainer's."""
     callbacks = more.pop("callbacks", None)
-    args = VADEGRPOConfig(**SAVING_RUN | {"output_dir": str(output_dir)} | more)
+    args = VADEGRPOConfig(**SAVING_RUN | {"output_dir": str(output_dir), "vade_report": False} | more)
     return VADEGRPOTrainer(model, reward, args, make_text_rows() if rows is None else rows, callbacks=callbacks)
 
 

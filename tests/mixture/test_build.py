@@ -175,8 +175,8 @@ def test_a_second_build_is_equal_to_the_byte_also_where_it_was_interrupted(
     caplog.set_level("INFO")
     assert build(tmp_path, mirror[0], evaluation=evaluation, save_every=7) == built[1]
     assert content(tmp_path) == content(built[0])
-    assert "geo3k: as read before" in caplog.text
-    assert "goes on after" in caplog.text
+    assert "geo3k: read before" in caplog.text
+    assert "continues after" in caplog.text
 
 
 def test_an_interrupted_build_reads_no_row_twice(mirror, tmp_path, monkeypatch):
@@ -238,7 +238,7 @@ def test_another_seed_takes_other_rows_and_splits_and_begins_anew(mirror, tmp_pa
     before = {row["id"]: row for row in rows_of(tmp_path)}
     build(tmp_path, mirror[0], {"figureqa": 14}, seed=1)
     after = {row["id"]: row for row in rows_of(tmp_path)}
-    assert "made with other settings (seed) and is made again" in caplog.text
+    assert "other settings (seed) and is built again" in caplog.text
     assert before.keys() != after.keys()
     # Another turn of the same image, too: some images are in both, with different questions.
     images = {row["images"][0]["bytes"]: name for name, row in before.items()}
@@ -264,7 +264,7 @@ def test_a_damaged_part_is_made_again(mirror, tmp_path, caplog):
     before = content(tmp_path)
     (tmp_path / ".parts" / "geos.parquet").write_bytes(b"PAR1 no more")
     build(tmp_path, mirror[0], {"geos": 8})
-    assert "cannot be read and is made again" in caplog.text
+    assert "cannot be read and is built again" in caplog.text
     assert content(tmp_path) == before
 
 
@@ -284,7 +284,7 @@ def test_too_few_usable_rows_are_refused_with_what_was_dropped_and_the_way_on(mi
         assert part in str(refusal.value)
     caplog.set_level("INFO")
     manifest = build(tmp_path, mirror[0], {"geos": 60}, allow_fewer=True)
-    assert "as read before" in caplog.text
+    assert "read before" in caplog.text
     assert manifest["sources"][0]["taken"] == sum(manifest["splits"].values()) == usable
     assert "this is not the whole mixture" in (tmp_path / "README.md").read_text()
 
@@ -317,7 +317,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_way_to_go_on(tmp_path):
     with pytest.raises(pa.ArrowInvalid) as failure:
         build(tmp_path / "out", tmp_path, {"geos": 8})
     assert "GEOS(MathV360K)" in failure.value.__notes__[0]
-    assert "Run the same command again" in failure.value.__notes__[0]
+    assert "The same command continues from" in failure.value.__notes__[0]
 
 
 def test_the_manifest_describes_the_files_and_names_no_folder_of_this_machine(built, mirror):

@@ -143,10 +143,10 @@ def test_names_in_the_report_have_no_path_of_this_machine(tmp_path):
 
 def test_a_set_without_the_columns_is_refused_by_those_that_it_has(tmp_path):
     folder = local_set(tmp_path / "bench", {"problem": TEXT, "image": Image()})
-    with pytest.raises(ConfigurationError, match=r"bench: it has the columns {'problem': 'string', 'image': 'image'}"):
+    with pytest.raises(ConfigurationError, match=r"bench has the columns {'problem': 'string', 'image': 'image'}"):
         read_evaluation_sets([str(folder)])
     folder = local_set(tmp_path / "paths", {"question": TEXT, "image": TEXT})
-    with pytest.raises(ConfigurationError, match="paths: it has the columns"):
+    with pytest.raises(ConfigurationError, match="paths has the columns"):
         read_evaluation_sets([str(folder)])
 
 

@@ -142,7 +142,7 @@ def test_what_cannot_work_ends_with_its_message(mirror, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     message = refusal("--mirror", empty, "--output_dir", tmp_path / "out")
-    assert message.startswith("No mixture was made. The mirror")
+    assert message.startswith("The mixture was not built. The mirror")
     assert "no folder lmms-lab/LLaVA-OneVision-Data" in message
     message = refusal("--mirror", mirror, "--output_dir", tmp_path / "o", "--evaluation_data", "no/such_set")
     assert "--evaluation_data no/such_set" in message
@@ -151,14 +151,14 @@ def test_what_cannot_work_ends_with_its_message(mirror, tmp_path):
 def test_without_a_network_it_says_which_repository_it_could_not_reach(tmp_path, caplog):
     message = refusal("--output_dir", tmp_path / "out", "--sources", "chartqa")
     assert "HuggingFaceM4/ChartQA" in message
-    assert "nobody looks" in caplog.text
+    assert "--evaluation_data is not set" in caplog.text
 
 
 def test_a_push_that_fails_leaves_the_files_and_says_how_to_push_them(mirror, tmp_path, cache):
     folder = tmp_path / "out"
     flags = ["--mirror", mirror, "--output_dir", folder, "--sources", "tabmwp", "--push_to_hub", "you/mixture"]
     message = refusal(*flags)  # the tests are offline
-    assert "whole, but not on the Hub" in message
+    assert "complete, but not on the Hub" in message
     assert "--push_to_hub you/mixture" in message
     assert len(load_dataset(str(folder), split="train", cache_dir=cache)) == 197
 
@@ -214,7 +214,7 @@ def test_a_push_that_the_hub_refuses_can_be_made_later_without_reading_the_sourc
     hub.fault("/commit/main", status=500)
     run = run_client(hub, script, tmp_path, check=False)
     assert run.returncode == 1
-    assert "The files in out are whole, but not on the Hub" in run.stderr
+    assert "The files in out are complete, but not on the Hub" in run.stderr
     assert hub.token not in run.stdout + run.stderr
     files = content(tmp_path / "out")
     asked = len(hub.requests)
@@ -234,7 +234,7 @@ def test_the_training_script_takes_the_mixture_with_the_recipes_rewards(built, v
     rows = load_dataset(str(built), split="train", cache_dir=cache)
     lengths = prompt_lengths(rows, PromptCounter(AutoProcessor.from_pretrained(vision_model_path)))
     longest = int(lengths.max()) - 1
-    recipe = yaml.safe_load((SCRIPTS / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml").read_text())
+    recipe = yaml.safe_load((SCRIPTS.parent / "trl_vade" / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml").read_text())
     names = ["reward_funcs", "reward_weights", "vade_success_reward", "dataset_test_split", "vade_preset"]
     settings = {name: recipe[name] for name in names} | {
         "model_name_or_path": vision_model_path,

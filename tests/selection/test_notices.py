@@ -46,8 +46,9 @@ def test_a_batch_of_more_than_half_of_the_rows_is_close_to_uniform_choice(num_gr
 @given(st.integers(1, 500))
 def test_copies_are_counted_and_the_ways_out_are_named(num_copies):
     (notice,) = pool_notices(num_rows=1000, num_groups=8, num_copies=num_copies)
-    assert notice.startswith(f"{num_copies} of the 1000 training rows equal an earlier one")
-    assert "Drop the copies, or give the data set an id column" in notice
+    assert notice.startswith(f"{num_copies} of the 1000 training rows equal an earlier")
+    assert "Drop the copies" in notice
+    assert "id column" in notice
 
 
 def test_both_can_be_said_of_one_data_set():
@@ -79,11 +80,11 @@ def test_a_gradient_in_any_group_starts_the_count_anew(stretches):
     ("groups", "reason", "advice"),
     [
         ([RIGHT, RIGHT], "every answer is right", "add harder ones, or stop"),
-        ([RIGHT, UNSCORED], "every answer is right", "says yes to everything"),
+        ([RIGHT, UNSCORED], "every answer is right", "reward function"),
         ([WRONG, WRONG], "every answer is wrong", "add easier ones"),
-        ([UNSCORED, WRONG], "every answer is wrong", "finds no answer in its format"),
+        ([UNSCORED, WRONG], "every answer is wrong", "format"),
         ([RIGHT, WRONG], "the answers of each group all get the same reward", "temperature"),
-        ([UNSCORED, UNSCORED], "no completion got a score", "Look at what the reward function returns"),
+        ([UNSCORED, UNSCORED], "no completion got a score", "the reward function returns"),
     ],
 )
 def test_the_reason_and_what_to_do_are_in_the_notice(groups, reason, advice):

@@ -304,11 +304,11 @@ def test_a_batch_without_any_score_has_unknown_metrics_and_still_counts(make_sel
 
 def test_rewards_for_a_batch_that_nobody_chose_are_an_error(make_selection):
     selection = make_selection()
-    with pytest.raises(RuntimeError, match="nobody chose"):
+    with pytest.raises(RuntimeError, match="bug in trl_vade"):
         _ = selection.in_flight
     selection.choose()
     score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
-    with pytest.raises(RuntimeError, match="nobody chose"):
+    with pytest.raises(RuntimeError, match="bug in trl_vade"):
         _ = selection.in_flight
 
 
@@ -780,4 +780,4 @@ def test_lines_that_are_missing_before_the_step_of_the_checkpoint_are_said(make_
     second = make_selection()
     second.sampler.load_state_dict(first.sampler.state_dict())
     second.feedback.load_state_dict(first.feedback.state_dict())
-    assert "ends at generation batch 2, and the posterior is that of 3" in caplog.text
+    assert all(fact in caplog.text for fact in ("ends at generation batch 2", "that of 3", "lost"))

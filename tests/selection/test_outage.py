@@ -85,13 +85,14 @@ def test_an_outage_is_named_when_twenty_verdicts_are_missing_and_undone_when_the
         assert run.observe(two, verdict) is None
         assert run.guard.active is (batch >= 3)
     (notice,) = run.notices
-    assert f"all answers of the last 3 generation batches are {name}, where 22 {other} ones were expected" in notice
+    assert f"all answers of the last 3 generation batches are {name}" in notice
+    assert f"22 {other} ones" in notice
     assert "generation batch 2 are kept for 100" in notice
 
     assert run.observe(two, 4.0) == 2
     assert run.guard.active is False
     assert (
-        "outage of 5 generation batches is over (success rate 0.50): the counts of generation batch 2 are back"
+        "outage of 5 generation batches is over (success rate 0.50). The counts of generation batch 2 are restored"
         in (run.notices[1])
     )
     # Equation 5 on the counts of before, (4.8, 4.8), after five steps of equation 6; the other rows have had six.
@@ -267,7 +268,7 @@ def test_what_does_not_return_for_a_hundred_batches_is_the_truth():
         plain.observe(EIGHT, np.zeros(8), np.full(8, 8.0))
         assert run.guard.active is (batch <= LIMIT)
     assert len(run.notices) == 2
-    assert "No longer taken for a reward outage but for the truth" in run.notices[1]
+    assert "takes it for the truth" in run.notices[1]
     assert run.observe(EIGHT, 4.0) is None
     plain.observe(EIGHT, np.full(8, 4.0), np.full(8, 8.0))
     assert_same_posterior(run.posterior, plain)

@@ -228,5 +228,5 @@ def test_a_threshold_that_was_set_is_not_taken_from_a_saved_run():
 def test_infinite_rewards_are_counted_by_the_function_that_gave_them(name):
     told = Told(name, ["accuracy", "length", "format"])
     rewards = [[(1, INF, 0), (NAN, -INF, 0), (0.5, INF, INF), (1, 2, 0)]]
-    with refused(ObservationError, names=["'length' 3", "'format' 1"], offers=["None where", "last checkpoint"]):
+    with refused(ObservationError, names=["'length' 3", "'format' 1"], offers=["None", "last checkpoint"]):
         told.see(*rewards, weights=(1, 1, 1))

@@ -19,7 +19,7 @@ from tests.support.rows import numbered_rows
 from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit, train
 from trl_vade import ThompsonSampler, VADEGRPOTrainer
 from trl_vade.data.row_keys import sample_keys
-from trl_vade.data.row_names import sample_ids
+from trl_vade.data.row_names import RowNames
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
 from trl_vade.hub.posteriors.repository import stage_posterior
 from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
@@ -117,14 +117,14 @@ def test_an_empty_posterior_is_refused_unless_anything_is_accepted():
 def test_more_counts_than_a_sampler_takes_are_refused_before_a_model_is_loaded():
     table = table_of(["row-1"], [2.0**53], [2.0**53])
     assert join(table, numbered_rows(3), discount=0.5).trials.tolist() == [2.0**53]
-    with pytest.raises(SnapshotCorruptError, match="no run has more than 2"):
+    with pytest.raises(SnapshotCorruptError, match=r"2\*\*53"):
         join(table, numbered_rows(3), discount=1.0)
 
 
 def test_two_names_of_one_row_are_refused():
     dataset = numbered_rows(3)
     key = f"{int(sample_keys(dataset)[0][1]) & (2**64 - 1):016x}"
-    with pytest.raises(SnapshotCorruptError, match="several rows that are one row"):
+    with pytest.raises(SnapshotCorruptError, match="several entries for one row"):
         join(table_of(["row-1", key], [1, 1], [1, 1]), dataset)
 
 
@@ -238,7 +238,8 @@ def test_a_run_begins_with_what_the_first_one_knew_says_so_and_its_files_tell_it
     rows = len(known["sample_index"])
     assert 4 < rows < 24
     assert f"from {first_run} (step 4, reward says_a_digit, generations a group 4)" in said
-    assert f"{rows} of its {rows} rows are here, and 20 % of their counts are taken over; 0 are not here" in said
+    assert f"{rows} of its {rows} rows" in said
+    assert "20 % of their counts; 0 are not" in said
     assert f"{24 - rows} of the 24 rows here start from the prior" in said
 
     trainer.save_model()
@@ -285,7 +286,7 @@ def test_with_any_match_accepted_such_a_run_is_one_without_a_warm_start(
 ):
     others = text_rows.map(lambda row, i: {"id": f"other-{i}"}, with_indices=True)
     warm = train(text_model_path, others, warm_args(vade_warm_start_min_match=0.0, max_steps=2))
-    assert any("No row of" in message for message in warnings_of(caplog))
+    assert any("shares no row" in message for message in warnings_of(caplog))
     plain = train(text_model_path, others, make_args(output_dir=str(tmp_path / "plain"), max_steps=2))
     assert_same_end(warm, plain)
 
@@ -312,7 +313,7 @@ def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm
         "success_reward": ["\x07" * 999],
         "num_generations": "4\n",
     }
-    table = table_of(sample_ids(text_rows, sample_keys(text_rows)[0]), [1] * 24, [1] * 24, **facts)
+    table = table_of(RowNames(text_rows, sample_keys(text_rows)[0]).of(), [1] * 24, [1] * 24, **facts)
     stage_posterior(tmp_path / "evil", table)
     read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "evil")), text_rows, success_reward="right")
     summary, doubt = warnings_of(caplog)
@@ -323,7 +324,7 @@ def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm
 
 
 def test_a_folder_of_the_shared_form_names_rows_by_their_ids(text_rows, warm_args, first_run, tmp_path):
-    names = sample_ids(text_rows, sample_keys(text_rows)[0])
+    names = RowNames(text_rows, sample_keys(text_rows)[0]).of()
     table = posterior_table(load_snapshot(first_run), sample_id=names)
     stage_posterior(tmp_path / "shared", table)
     ours = read_warm_start(warm_args(), text_rows)

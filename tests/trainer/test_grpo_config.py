@@ -105,7 +105,7 @@ def test_a_preset_leaves_no_setting_open_and_names_no_other():
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 25
+    assert len(new) == 26
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
@@ -173,6 +173,7 @@ REFUSED = {
     "vade_outage_guard": NO_SWITCH,
     "vade_dynamic_sampling": NO_SWITCH,
     "vade_overwrite_output_dir": NO_SWITCH,
+    "vade_report": NO_SWITCH,
     "vade_signal_aware_decay": NO_SWITCH,
     "vade_cooldown": ([-0.1, 1, 1.0, 3, "0.2", NAN, True], ["[0, 1)", "0.2", "vade_sampler='uniform'"]),
     "vade_uniform_share": ([-0.1, 1.1, "0.2", None, True], ["[0, 1]"]),
@@ -370,7 +371,7 @@ def test_the_threshold_is_read_from_a_flag(text, value):
 
 
 def test_without_flags_the_parsed_configuration_has_the_defaults(make_args):
-    parsed, made = parse(), make_args()
+    parsed, made = parse(), make_args(vade_report=True)
     for field in fields(VADEGRPOConfig):
         if field.name.startswith("vade_"):
             assert getattr(parsed, field.name) == getattr(made, field.name)
@@ -386,6 +387,8 @@ def test_every_setting_is_read_from_flags():
             "--vade_outage_guard",
             "false",
             "--vade_overwrite_output_dir",
+            "--vade_report",
+            "false",
             "--vade_preset",
             "paper",
         ),
@@ -405,6 +408,7 @@ def test_every_setting_is_read_from_flags():
     assert (config.vade_posterior_init, config.vade_success_reward) == ("rollout", "accuracy")
     assert (config.vade_on_mismatch, config.vade_outage_guard) == ("join", False)
     assert config.vade_overwrite_output_dir is True
+    assert config.vade_report is False
 
 
 def test_arguments_for_another_rule_are_read_as_json_from_a_flag():

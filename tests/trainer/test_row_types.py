@@ -84,5 +84,5 @@ def test_tasks_of_an_environment_that_share_a_prompt_are_rows_of_their_own(tmp_p
         model, None, args, tasks, processing_class=agent_tokenizer(model), environment_factory=Game
     )
     trainer.train()
-    assert "equal an earlier one" not in caplog.text
+    assert "equal an earlier row" not in caplog.text
     assert trainer.selection.sample_keys[1] == 0

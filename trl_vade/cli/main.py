@@ -74,7 +74,7 @@ def train(context: typer.Context) -> None:
     Takes TRL's training arguments (model, data, GRPO), the settings vade_* of VADEGRPOConfig, and those below. Flags
     go before the values of a recipe. A table at the end says what the sampler did. Exit code 1: refused settings.
 
-    
+    \b
     --recipe NAME               a recipe of the package: quickstart,
                                 qwen2_5_vl_{3b,7b}_{grpo,gspo}_{vade,vanilla}
     --config FILE               a recipe of your own, in YAML
@@ -91,7 +91,7 @@ def train(context: typer.Context) -> None:
                                 go on from the newest complete checkpoint
     --help_all                  every option
 
-    
+    \b
     Examples:
       trl-vade train
       trl-vade train --vade_sampler uniform --max_steps 20
@@ -145,13 +145,13 @@ def plan(context: typer.Context) -> None:
 @app.command(short_help="Print and draw what a run's sampler did.")
 def report(
     output_dir: Annotated[
-        Path, typer.Argument(metavar="OUTPUT_DIR", help="Of a run that called save_model() and save_state().")
+        Path, typer.Argument(metavar="OUTPUT_DIR", help="Of a run that is finished, goes on, or was killed.")
     ],
 ) -> None:
     """Print what the sampler did, and write vade_summary.json and vade_report.png into the output directory.
 
-    Where a posterior is broken or a file is missing, the message names it. The picture needs matplotlib:
-    pip install "trl-vade[report]".
+    Posterior, rewards and scores are those of the newest checkpoint; the choices are the latest. If a file is missing
+    or broken, the message names it. The picture needs matplotlib: pip install "trl-vade[report]".
 
     \b
     Example:
@@ -161,15 +161,10 @@ def report(
 
     from .tables import print_table
 
-    try:
-        summary = write_report(output_dir)
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != "matplotlib":
-            raise
-        raise VADEError('The picture needs matplotlib, which is not here: pip install "trl-vade[report]".') from error
-    print_table("What the sampler did", summary_rows(summary))
-    typer.echo(f"Picture: {output_dir / REPORT_FILE}")
-    typer.echo(f"Summary: {output_dir / SUMMARY_FILE}")
+    print_table("What the sampler did", summary_rows(write_report(output_dir)))
+    for name, file in (("Picture", REPORT_FILE), ("Summary", SUMMARY_FILE)):
+        if (output_dir / file).exists():
+            typer.echo(f"{name}: {output_dir / file}")
 
 
 def main() -> None:

@@ -16,10 +16,12 @@ from pathlib import Path
 from trl import ModelConfig, TrlParser, get_peft_config, get_quantization_config
 
 from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, HubError, VADEError
+from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, HubError
 from trl_vade.evaluation.callback import planned
+from trl_vade.selection.report.summary import REPORT_FILE, summarise, summary_rows
 from trl_vade.trainer.checkpoint.completeness import resolve_checkpoint
 from trl_vade.trainer.checkpoint.output_folder import refuse_another_run
+from trl_vade.trainer.publishing.run_facts import live_run
 
 from .launch import launch
 from .plan.command import print_plan
@@ -92,8 +94,8 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
     with suppress(HubError):
         trainer.save_model()
     trainer.save_state()
-    if trainer.accelerator.is_main_process and trainer.selection is not None:
-        report(training_args.output_dir, trainer.train_dataset)  # without what was too long
+    if trainer.accelerator.is_main_process:
+        print_report(trainer)
     if training_args.push_to_hub:
         trainer.push_to_hub(dataset_name=script_args.dataset_name)
     trainer.publication.finish()  # an error if anything is not on the Hub that is to be there
@@ -115,21 +117,13 @@ def load_reward(name: str):
         sys.path.pop(0)
 
 
-def report(output_dir: str, train_dataset) -> None:
-    """Print the table and draw the picture."""
-    from trl_vade.selection.report.summary import REPORT_FILE, summary_rows, write_report
-
-    columns = [column for column in ("task", "level") if column in train_dataset.column_names]
-    strata = None
-    if columns:
-        strata = [" ".join(map(str, values)) for values in zip(*(train_dataset[c] for c in columns), strict=True)]
-    try:
-        summary = write_report(output_dir, strata)
-    except VADEError as error:  # the model and its posterior are saved: a missing picture must not look like a failure
-        print(f"No report: {error}")
-        return
-    print_table("What the sampler did", summary_rows(summary))
-    print(f"Picture: {Path(output_dir) / REPORT_FILE}")
+def print_report(trainer: VADEGRPOTrainer) -> None:
+    """Print the table of what the sampler did, and where the trainer has left the picture."""
+    run, picture = live_run(trainer), Path(trainer.args.output_dir) / REPORT_FILE
+    if run is not None:
+        print_table("What the sampler did", summary_rows(summarise(run)))
+    if trainer.args.vade_report and picture.exists():
+        print(f"Picture: {picture}")
 
 
 def with_quickstart(arguments: list[str]) -> list[str]:

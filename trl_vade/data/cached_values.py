@@ -1,4 +1,4 @@
-"""Whole numbers worked out of every row, kept in a file for the next start, which all processes of a machine share."""
+"""Whole numbers computed from every row and cached in a file, which all processes of a machine share."""
 
 import hashlib
 import json
@@ -19,28 +19,27 @@ from numpy.typing import NDArray
 logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 128
-"""Rows at a time. Their images are in memory together where the data set was shuffled or filtered (Arrow copies)."""
+"""The rows of a batch. Arrow copies the images of a batch into memory if the data set was shuffled or filtered."""
 PART = 1 << 20
-"""Numbers at a time that are hashed."""
+"""The numbers hashed at a time."""
 LEFT_BEHIND = 3600.0
-"""Seconds after which a file that was not moved into its place is taken for that of a process that was ended."""
+"""The age in seconds from which a temporary file is deleted as the rest of a killed process."""
 
 
 def row_values(
     dataset: Dataset, values: Iterable[NDArray[np.int64]], *, depends_on: Any, what: str
 ) -> NDArray[np.int64]:
-    """Return (N,) one whole number a row, from the file that an earlier start has left.
+    """Return one whole number a row, (N,), from the cache file, or compute them and write the file.
 
-    The file lies beside the data set's own files (`Dataset.cache_files`) as `cache-*.npy`, and is found by a digest of
-    those files, of `Dataset._fingerprint` and of `depends_on`. It is mapped into memory: read-only, and its pages are
-    those of all processes that read it. Where it is damaged it is written anew. There is none for rows that live in
-    memory or under `datasets.disable_caching()`, and none is written to a folder that is read-only; then every start
-    computes. Processes that compute at the same time write the same file, each as a whole: it is moved into place.
+    The file `cache-*.npy` lies beside the data set's own files (`Dataset.cache_files`). Its name is a digest of those
+    files, `Dataset._fingerprint` and `depends_on`. It is memory-mapped, read-only and shared by all processes. A
+    damaged file is replaced. Without cache files of the data set, under `datasets.disable_caching()`, or in a
+    read-only folder every start computes the values. Several processes may write it at once, each atomically.
 
     Args:
-        dataset: N rows.
-        values: of consecutive rows, N in all. Nothing is asked of it where the file has them.
-        depends_on: what else the values follow from; something that `json` can write.
+        dataset: the N rows.
+        values: the values of consecutive rows, N in all; read only without a cache file.
+        depends_on: everything else that determines the values, as JSON values.
         what: the title of the progress bar.
     """
     if not len(dataset):
@@ -64,21 +63,21 @@ def row_values(
 def by_batch(
     dataset: Dataset, compute: Callable[[Any, list[int]], NDArray[np.int64]], batch_size: int = BATCH_SIZE
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield the values of consecutive rows, for `row_values`.
+    """Yield the values of consecutive batches of rows, for `row_values`.
 
-    It goes on in this process, since forking one that has threads (of torch, tokenizers, CUDA) may hang.
+    This process computes them, because a fork with threads (of torch, tokenizers, CUDA) may hang.
 
     Args:
-        dataset: N rows, in the format that `compute` takes.
-        compute: (a batch of rows, their numbers) to their values. It may have threads of its own.
-        batch_size: rows at a time.
+        dataset: the N rows, in the format that `compute` takes.
+        compute: returns the values of a batch of rows with these numbers; it may use threads.
+        batch_size: the rows of a batch.
     """
     for start, batch in zip(range(0, len(dataset), batch_size), dataset.iter(batch_size), strict=True):
         yield compute(batch, list(range(start, min(start + batch_size, len(dataset)))))
 
 
 def file_state(name: str) -> tuple[Any, ...]:
-    """Name, size and time (ns) of a file; of a missing one its name."""
+    """Return the name, size (bytes) and modification time (ns) of a file, or only the name if it is missing."""
     try:
         state = os.stat(name)
     except (OSError, ValueError):
@@ -87,7 +86,7 @@ def file_state(name: str) -> tuple[Any, ...]:
 
 
 def digest_of(values: NDArray[np.int64], digest: Any) -> Any:
-    """Feed (N,) `values` to a hash of `hashlib`, a part at a time, and return it."""
+    """Feed `values`, (N,), to a hash of `hashlib`, and return the hash."""
     for start in range(0, len(values), PART):
         digest.update(np.ascontiguousarray(values[start : start + PART], dtype="<i8"))
     return digest
@@ -101,31 +100,31 @@ def _computed(number: int, values: Iterable[NDArray[np.int64]], what: str) -> ND
             done += len(part)
             bar.update(len(part))
     if done != number:
-        raise RuntimeError(f"{what}: {done} values came of {number} rows; each row has one. This is a fault here.")
+        raise RuntimeError(f"{what}: {number} rows gave {done} values instead of one each. This is a bug in trl_vade.")
     return result
 
 
 def _read(path: Path, number: int) -> NDArray[np.int64] | None:
-    """The values in a file of `_write`, mapped into memory; None where it is not there or not whole."""
+    """Return the memory-mapped values of a file of `_write`, or None if it is missing or damaged."""
     try:
         stored = np.lib.format.open_memmap(path, mode="r")
     except FileNotFoundError:
         return None
-    except Exception as error:  # whatever numpy comes upon in a damaged header: the values are computed again
-        logger.warning(f"{path} cannot be read ({type(error).__name__}: {error}); it is made anew.")
+    except Exception as error:  # numpy raises various errors for a damaged header
+        logger.warning(f"{path} cannot be read ({type(error).__name__}: {error}). It is computed again.")
         return None
     values = np.asarray(stored)[:-1]
     if stored.dtype != np.dtype("<i8") or stored.shape != (number + 1,) or int(stored[-1]) != _checksum(values):
-        logger.warning(f"{path} does not hold {number} numbers with their checksum; it is made anew.")
+        logger.warning(f"{path} does not hold {number} numbers and their checksum. It is computed again.")
         return None
     return values
 
 
 def _write(path: Path, values: NDArray[np.int64]) -> bool:
-    """Write (N,) values and their checksum, N + 1 numbers; whether the disk took them."""
+    """Write the values, (N,), and their checksum; return whether the disk accepted them."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     header = {"descr": "<i8", "fortran_order": False, "shape": (len(values) + 1,)}
-    with suppress(OSError):  # of processes that were ended; another one may be clearing up as well
+    with suppress(OSError):  # another process may delete the files of killed processes at the same time
         for old in path.parent.glob("cache-*.npy.*.tmp"):
             if time.time() - old.stat().st_mtime > LEFT_BEHIND:
                 old.unlink()
@@ -136,10 +135,10 @@ def _write(path: Path, values: NDArray[np.int64]) -> bool:
             np.array([_checksum(values)], dtype="<i8").tofile(file)
         os.replace(temporary, path)
     except OSError as error:
-        logger.warning(f"{path} cannot be written ({error}); the next start computes these values again.")
+        logger.warning(f"{path} cannot be written ({error}). The next start computes these values again.")
         return False
     finally:
-        with suppress(OSError):  # it is in its place, or never was
+        with suppress(OSError):
             temporary.unlink(missing_ok=True)
     return True
 

@@ -1,9 +1,8 @@
-"""The rows of a data set with their images decoded by a few threads, before they are needed where that can be known.
+"""The rows of a data set, with images decoded by a few threads and ahead of time if possible.
 
-`Dataset.__getitems__` decodes one image after the other on the thread that trains, and of a list of images the first
-one twice (datasets 5.2). Here a row is a task: it is read from Arrow, and each of its images goes once through the
-`decode_example` of its feature. The rows are equal to those of `__getitems__`, to the pixel, and Pillow lets go of the
-GIL while it decodes.
+`Dataset.__getitems__` decodes one image after the other on the training thread, and the first image of a list twice
+(datasets 5.2). Here each row is a task that reads the row from Arrow and decodes each image once. The rows equal those
+of `__getitems__`, pixel by pixel. Pillow releases the GIL while it decodes.
 """
 
 import functools
@@ -23,66 +22,60 @@ from .workers import RowWorkers, Workers, load_rows
 Rows = list[dict[str, Any]]
 
 THREADS = 4
-"""Of one process. There may be eight processes on a node, and what they train with has its own threads."""
+"""The decoding threads of one process. A node may run eight processes, and training has threads of its own."""
 
 
 class RowDecoder:
-    """
-    Hands out rows by their numbers, each decoded once, and can begin with those of the next batch.
+    """A loader of rows by their numbers that decodes each row once and can start on the next batch.
 
-    A data set with a transform or a format of the user's, or with a kind of media beside images, is left to
-    `__getitems__`, since a user's function need not be safe in threads: in worker processes where some are asked for,
-    else on the thread that asks. Rows without either, and without images, are read on the thread that asks.
+    A data set with a transform, a format or media other than images is read by `__getitems__`, because a user's
+    function may be unsafe in threads. Worker processes call it if there are any, else the calling thread. Rows without
+    images are read on the calling thread, too.
 
-    There are threads only while there is something to decode: none idles, and none has to be closed. An error belongs
-    to its row: it is raised where the row is loaded, and a row that is never loaded has none.
+    Threads exist only while there is something to decode. An error of a row is raised when the row is loaded.
 
     Args:
-        dataset: N rows.
-        workers: the processes for rows that threads must not load.
+        dataset: the N rows.
+        workers: the settings of processes for rows that threads must not load.
     """
 
     def __init__(self, dataset: Dataset, workers: Workers | None = None):
         self.dataset = dataset
         self._begun: dict[int, Future[dict[str, Any]]] = {}
         self._workers = None
-        slow = not self._is_plain or any(_decoders(dict(dataset.features)))
+        slow = not is_plain(dataset) or any(_decoders(dict(dataset.features)))
         if workers is not None and workers.number and slow and not self.in_threads:
             self._workers = RowWorkers(dataset, workers)
 
     @property
     def is_ahead(self) -> bool:
-        """Whether rows can be begun before they are needed."""
+        """Whether rows can be decoded ahead of time."""
         return self.in_threads or self._workers is not None
 
     @property
     def in_threads(self) -> bool:
-        """Whether the threads decode this data set."""
+        """Whether threads decode this data set."""
         decoders = list(_decoders(dict(self.dataset.features)))
         images = [decoder for decoder in decoders if isinstance(decoder, Image)]
-        return self._is_plain and bool(images) and all(isinstance(decoder, Image | Json) for decoder in decoders)
+        return (
+            is_plain(self.dataset) and bool(images) and all(isinstance(decoder, Image | Json) for decoder in decoders)
+        )
 
     @property
     def has_transform(self) -> bool:
-        """Whether a function of the user's makes the rows, which may draw at random."""
+        """Whether the data set has a transform, which may be random."""
         return bool(self.dataset.format["type"] == "custom")
-
-    @property
-    def _is_plain(self) -> bool:
-        """Whether rows are handed out as they are, all columns and without a transform or a format."""
-        format = self.dataset.format
-        plain = format["type"] is None and not format["format_kwargs"]
-        return plain and format["columns"] == self.dataset.column_names
 
     @functools.cached_property
     def _table(self) -> Dataset:
-        """The data set in Arrow's format; made once, since it copies the list of the table's parts."""
+        """The data set in Arrow's format; cached, because creating it copies the list of the table's chunks."""
         return self.dataset.with_format("arrow")
 
     def prefetch(self, rows: list[int], draw: int = 0) -> None:
-        """Begin with `rows`, (K,) numbers, in place of those begun before, and return at once.
+        """Start decoding `rows` in the background, in place of earlier ones, and return at once.
 
         Args:
+            rows: the numbers of K rows.
             draw: the number of the draw; see `RowWorkers`.
         """
         if self._workers is not None:
@@ -91,19 +84,23 @@ class RowDecoder:
             self._begun = self._begin(rows)
 
     def load(self, rows: list[int], draw: int = 0) -> Rows:
-        """Return the rows, equal to `dataset.__getitems__(rows)`; those that are ready or begun are not begun again.
+        """Return the rows, equal to `dataset.__getitems__(rows)`; wait for rows that `prefetch` started.
 
-        A row that is asked for several times is decoded once, and each time has its values to itself.
+        A repeated row is decoded once, and every repetition gets its own values.
+
+        Args:
+            rows: the numbers of K rows, also repeated ones.
+            draw: the number of the draw; see `RowWorkers`.
 
         Raises:
-            ImageDecodeError: an image of theirs cannot be decoded.
+            ImageDecodeError: an image of a row cannot be decoded.
         """
         decoded = self._decode(list(dict.fromkeys(rows)), draw)
         fresh = dict(decoded)
         return [fresh.pop(row) if row in fresh else self._again(row, decoded[row]) for row in rows]
 
     def _decode(self, rows: list[int], draw: int) -> dict[int, dict[str, Any]]:
-        """The rows, all different, by their numbers."""
+        """Return distinct rows by their numbers."""
         if self._workers is not None:
             return dict(zip(rows, self._workers.load(rows, draw), strict=True))
         if not self.in_threads:
@@ -115,19 +112,19 @@ class RowDecoder:
             self.forget()
 
     def _again(self, number: int, row: dict[str, Any]) -> dict[str, Any]:
-        """`row` once more, with values of its own."""
+        """Return a second copy of `row` with its own values."""
         try:
             return own_values(row)
         except TypeError:
             return load_rows(self.dataset, [number])[0]
 
     def begin_epoch(self) -> None:
-        """Start worker processes anew where they are not to persist."""
+        """Restart worker processes, unless they persist."""
         if self._workers is not None:
             self._workers.begin_epoch()
 
     def forget(self) -> None:
-        """Give up what was begun; return when no thread and no process is at it any more."""
+        """Cancel all prefetching and wait until no thread or process works on it."""
         if self._workers is not None:
             self._workers.forget()
         wait([task for task in self._begun.values() if not task.cancel()])
@@ -136,8 +133,8 @@ class RowDecoder:
     def _begin(self, rows: list[int]) -> dict[int, "Future[dict[str, Any]]"]:
         for row in self._begun.keys() - set(rows):
             self._begun[row].cancel()
-        # Pillow loads its formats when it first needs them, and without a lock: by its code (12.3) a thread that looks
-        # meanwhile may miss its own. So they are loaded here, once, in Pillow's order, in which they are also tried.
+        # Pillow (12.3) loads its formats on first use, without a lock, so a second thread may miss a format. They are
+        # loaded here, in Pillow's order, in which they are also tried.
         PIL.Image.preinit()
         PIL.Image.init()
         features = {name: feature for name, feature in self.dataset.features.items() if any(_decoders(feature))}
@@ -145,12 +142,18 @@ class RowDecoder:
         begun = {}
         for row in dict.fromkeys(rows):
             begun[row] = self._begun.get(row) or pool.submit(_decoded_row, self._table, row, features)
-        pool.shutdown(wait=False)  # its threads end with the last of these tasks
+        pool.shutdown(wait=False)  # the threads end with the last task
         return begun
 
 
+def is_plain(dataset: Dataset) -> bool:
+    """Return whether rows have all columns and neither a transform nor a format."""
+    format = dataset.format
+    return format["type"] is None and not format["format_kwargs"] and format["columns"] == dataset.column_names
+
+
 def _decoders(feature: Any) -> Iterator[Any]:
-    """The features inside `feature` that turn what Arrow holds into something else."""
+    """Yield the features inside `feature` that decode the values of Arrow."""
     if isinstance(feature, dict):
         for part in feature.values():
             yield from _decoders(part)
@@ -161,7 +164,7 @@ def _decoders(feature: Any) -> Iterator[Any]:
 
 
 def _decoded_row(table: Dataset, number: int, features: dict[str, Any]) -> dict[str, Any]:
-    """Row `number` of a data set in Arrow's format, with the columns in `features` decoded."""
+    """Return row `number` of a data set in Arrow's format, with the columns in `features` decoded."""
     row = {name: column[0] for name, column in table[number].to_pydict().items()}
     name = f"Row {number}" + (f" (id {row['id']!r})" if row.get("id") is not None else "")
     for column, feature in features.items():
@@ -170,7 +173,7 @@ def _decoded_row(table: Dataset, number: int, features: dict[str, Any]) -> dict[
 
 
 def _decoded(feature: Any, value: Any, where: str) -> Any:
-    """As `decode_nested_example` of datasets 5.2, which decodes the first entry of a list one time more."""
+    """Decode like `decode_nested_example` of datasets 5.2, which decodes the first entry of a list twice."""
     if value is None:
         return None
     if isinstance(feature, dict):
@@ -187,8 +190,8 @@ def _decoded(feature: Any, value: Any, where: str) -> Any:
         content = value.get("bytes") if isinstance(value, dict) else None
         what = repr(value["path"]) if content is None else f"{len(content)} bytes"
         raise ImageDecodeError(
-            f"{where}: the image ({what}) cannot be decoded: {type(error).__name__}: {error}. The row was chosen for "
-            "a generation batch, which needs the pictures of all its rows. Mend the file, or leave the row out of the "
-            "data set, and resume from the last checkpoint; where that gives rows another identity (another number of "
-            "them, or other image bytes and no id column), vade_on_mismatch='join' keeps what is known of the others."
+            f"{where}: the image ({what}) cannot be decoded: {type(error).__name__}: {error}. A generation batch "
+            "needs the images of all its rows. Repair the file or drop the row, and resume from the last checkpoint. "
+            "A dropped row, or new image bytes without an id column, change the identity of the data set: then "
+            "vade_on_mismatch='join' keeps the counts of the other rows."
         ) from error

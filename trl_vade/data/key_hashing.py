@@ -1,8 +1,7 @@
-"""The number that stands for a row, and `python -m trl_vade.data.key_hashing`, which makes it of many rows.
+"""Keys of rows, and the process `python -m trl_vade.data.key_hashing` that computes them; see `key_processes`.
 
-The process reads a stream of Arrow's IPC format on its standard input, a batch of rows at a time, and answers each by
-the numbers of its rows, 8 bytes each, little-endian. It ends when its input does, that is with the process that
-started it. See `key_processes`.
+The process reads batches of rows in Arrow's IPC format from its standard input. It answers each batch with the keys of
+its rows, 8 bytes each, little-endian. It ends with its input, and so with its parent process.
 """
 
 import hashlib
@@ -18,19 +17,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 READY = b"trl_vade.data.key_hashing\n"
-"""What the process says first. Whatever else is printed there is then seen, and not taken for numbers."""
+"""The first line of the process's output. Anything else printed there is detected and not read as keys."""
 
 _encode = json.JSONEncoder(default=repr, sort_keys=True).encode
 
 
 def row_key(row: dict[str, Any]) -> int:
-    """Return the 64 bits, as a signed number, of a hash of `row` as JSON. They are saved: they must never change."""
+    """Return a signed 64-bit hash of `row` as JSON. Saved posteriors hold these keys, so they must never change."""
     digest = _digest((_label(name), row[name]) for name in sorted(row))
     return int.from_bytes(digest, "little", signed=True)
 
 
 def keys_of_columns(columns: dict[str, list[Any]]) -> NDArray[np.int64]:
-    """Return (N,) the `row_key` of each row, of columns by their names, at least one, of N values each."""
+    """Return the `row_key` of each row, (N,), from at least one column of N values."""
     names = sorted(columns)
     labels, values = [_label(name) for name in names], [columns[name] for name in names]
     digests = [_digest(zip(labels, row, strict=True)) for row in zip(*values, strict=True)]
@@ -38,9 +37,9 @@ def keys_of_columns(columns: dict[str, list[Any]]) -> NDArray[np.int64]:
 
 
 def identity(value: Any) -> Any:
-    """`value` as JSON, with a digest in place of each image: the same file in another folder is the same image.
+    """Return `value` with a digest in place of each image, so that a moved file is the same image.
 
-    A field without a value is left out: Arrow gives it to every row of a table in which some other row has a value.
+    Fields without a value are left out, because Arrow adds a field to all rows if one row has it.
     """
     if isinstance(value, dict):
         if value.keys() == {"bytes", "path"}:
@@ -57,14 +56,14 @@ def _label(name: str) -> str:
 
 
 def _digest(fields: Iterable[tuple[str, Any]]) -> bytes:
-    """Of the text that `_encode` makes of a whole row, put together in less time: a lone text is one call into C."""
+    """Return the digest of the row's JSON. Encoding field by field is faster than encoding the whole row."""
     text = ", ".join([label + _encode(identity(value)) for label, value in fields if value is not None])
     return hashlib.blake2b(f"{{{text}}}".encode(), digest_size=8).digest()
 
 
 def main() -> None:
-    """Answer each batch of the standard input."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training process, which ends this one
+    """Answer each batch of the standard input with its keys."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the training process, which ends this one
     answers = sys.stdout.buffer
     answers.write(READY)
     answers.flush()

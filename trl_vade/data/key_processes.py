@@ -1,7 +1,7 @@
-"""Rows hashed by several processes: Python's hashing of text holds the GIL, so threads would not help.
+"""Processes that hash rows. Threads would not help, because hashing text in Python holds the GIL.
 
-They are plain subprocesses. A fork of a process that has threads may hang, and multiprocessing's spawn would run a
-training script again that has no `if __name__ == "__main__"`.
+They are plain subprocesses. A fork of a process with threads may hang. multiprocessing's spawn would run a training
+script without `if __name__ == "__main__"` again.
 """
 
 import os
@@ -22,14 +22,13 @@ from .key_hashing import READY, keys_of_columns
 
 MOST_WORKERS = 16
 FEWEST_ROWS = 100_000
-"""From here on processes are worth their start. Measured on two processors: so are they from 50,000 to 100,000 on."""
+"""The smallest number of rows for processes. On two processors they pay off from 50,000 to 100,000 rows on."""
 
 
 def number_of_workers(num_rows: int) -> int:
-    """How many processes hash so many rows; 0: this one does it.
+    """Return the number of processes for so many rows; 0 if this process hashes them.
 
-    The processors are shared with the training processes of this machine that torchrun or accelerate started, since
-    they may all be at it.
+    The cores are shared with the other training processes of this machine, which may hash at the same time.
     """
     if num_rows < FEWEST_ROWS:
         return 0
@@ -40,14 +39,14 @@ def number_of_workers(num_rows: int) -> int:
 
 
 def keys_of_tables(tables: Iterable[pa.Table], workers: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the `key_hashing.row_key` of each row, a table at a time and in order. They hold no images.
+    """Yield the `key_hashing.row_key` of the rows of each table, in order.
 
     Args:
-        tables: parts of one table.
-        workers: processes; 0: this one does it.
+        tables: parts of one table without images.
+        workers: the number of processes; 0 stands for this process.
 
     Raises:
-        RuntimeError: a process could not be started, or was ended.
+        RuntimeError: a process could not be started, or has ended.
     """
     if not workers:
         yield from (keys_of_columns(table.to_pydict()) for table in tables)
@@ -56,26 +55,26 @@ def keys_of_tables(tables: Iterable[pa.Table], workers: int) -> Iterator[NDArray
         idle: queue.SimpleQueue[KeyWorker] = queue.SimpleQueue()
         for _ in range(workers):
             idle.put(stack.enter_context(KeyWorker()))
-        threads = stack.enter_context(ThreadPoolExecutor(workers))  # which wait for the processes
+        threads = stack.enter_context(ThreadPoolExecutor(workers))  # they wait for the processes
 
         def ask(table: pa.Table) -> NDArray[np.int64]:
             worker = idle.get()
             try:
                 return worker.keys_of(table)
             finally:
-                idle.put(worker)  # also one that has ended: the next to ask it must not wait for ever
+                idle.put(worker)  # also a worker that has ended, or the next caller would wait forever
 
         asked: deque[Future[NDArray[np.int64]]] = deque()
         for table in tables:
             asked.append(threads.submit(ask, table))
-            if len(asked) > 2 * workers:  # so few tables are in memory at a time
+            if len(asked) > 2 * workers:  # limits the tables in memory
                 yield asked.popleft().result()
         while asked:
             yield asked.popleft().result()
 
 
 class KeyWorker:
-    """A process of `key_hashing`, which ends with the block that it is entered for."""
+    """A context manager for one process of `key_hashing`."""
 
     def __init__(self) -> None:
         self._process: Any = subprocess.Popen(
@@ -90,11 +89,11 @@ class KeyWorker:
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(BrokenPipeError):  # what was not flushed
+            with suppress(BrokenPipeError):  # from unflushed data
                 pipe.close()
 
     def keys_of(self, table: pa.Table) -> NDArray[np.int64]:
-        """Return (N,) the keys of the rows. One thread at a time.
+        """Return the keys of the rows, (N,). Only one thread may call this at a time.
 
         Raises:
             RuntimeError: the process has ended.
@@ -104,18 +103,18 @@ class KeyWorker:
             if self._stream is None:
                 said = self._process.stdout.readline()
                 if said != READY:
-                    raise _ended(f"said {said!r}, and is to say {READY!r} first", self._process)
+                    raise _ended(f"printed {said!r} in place of {READY!r}", self._process)
                 self._stream = pa.ipc.new_stream(self._process.stdin, table.schema)
             for batch in table.combine_chunks().to_batches():
-                # An answer for each batch: both would wait for ever with answers enough to fill the pipe.
+                # Each answer is read at once. Unread answers could fill the pipe, and both sides would wait forever.
                 self._stream.write_batch(batch)
                 self._process.stdin.flush()
                 answer = self._process.stdout.read(8 * batch.num_rows)
                 if len(answer) < 8 * batch.num_rows:
-                    raise _ended(f"answered {batch.num_rows} rows by {len(answer)} bytes", self._process)
+                    raise _ended(f"answered {batch.num_rows} rows with {len(answer)} bytes", self._process)
                 keys.append(np.frombuffer(answer, dtype="<i8"))
         except (BrokenPipeError, pa.ArrowInvalid) as error:
-            raise _ended(f"takes no more rows ({error})", self._process) from error
+            raise _ended(f"accepts no more rows ({error})", self._process) from error
         return np.concatenate(keys).astype(np.int64)
 
 
@@ -124,7 +123,6 @@ def _ended(what: str, process: Any) -> RuntimeError:
         process.wait(10)  # it closes its pipes first
     return RuntimeError(
         f"A process that hashes the rows (trl_vade.data.key_hashing) {what}; its exit code is {process.returncode} "
-        "(negative: the signal that ended it). It has to answer each batch of rows, since a row without a key has no "
-        "identity. What it wrote is above. Signal 9 is mostly want of memory: free some, and start again. Nothing of "
-        "this pass over the rows was kept."
+        "(negative: a signal). It must answer each batch of rows. Its output is above. Signal 9 usually means that "
+        "memory ran out: free some and start again. No keys of this run were saved."
     )

@@ -1,4 +1,4 @@
-"""Rows of a training set: tickets in their place, their lists of images, their identity."""
+"""The identity of training rows: keys, copies and the fingerprint of a data set."""
 
 import hashlib
 from collections import Counter
@@ -21,10 +21,10 @@ from .stored_images import THREADS, image_files, may_hold_images, with_buffers
 
 
 def find_rows(saved_key: IntArray, sample_key: IntArray) -> tuple[NDArray[np.bool_], IntArray]:
-    """Look each of the V saved keys up among the N keys of a data set, all different.
+    """Look up V saved keys among the N distinct keys of a data set.
 
     Returns:
-        Whether it is there, (V,), and its row, (V,), which means nothing where it is not.
+        A mask of the keys found, (V,), and their rows, (V,), which are valid only where the mask is True.
     """
     order = np.argsort(sample_key)
     position = np.minimum(np.searchsorted(sample_key[order], saved_key), len(sample_key) - 1)
@@ -33,20 +33,23 @@ def find_rows(saved_key: IntArray, sample_key: IntArray) -> tuple[NDArray[np.boo
 
 
 ROWS_OF_A_TASK = 16
-"""Of a thread, of the rows of a batch."""
+"""The rows of a batch that one thread hashes at a time."""
 ROWS_OF_TEXT = 4096
-"""Of a batch that holds no images, and goes to a process."""
+"""The rows of a batch without images, for a process."""
 KEYS_VERSION = 1
-"""Of the numbers that `sample_keys` makes of a row's content; part of the name of their cache file."""
+"""The version of the keys, part of the digest of their cache file."""
 
 
 def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
-    """Return (N,) numbers that stay with their rows when rows come, go or move, and how many rows are copies.
+    """Return a key of each row and the number of copies.
 
-    A number is 64 bits of a hash of the row's `id` where that column holds a different value for each row, else of its
-    prompt and its images (the bytes of their files, not decoded; an `id` column spares reading them). Rows that share
-    these, or whose prompt an environment writes, have a hash of all their columns. `row_values` keeps the numbers;
-    they are not to be written into. Rows that equal an earlier one in all columns are copies, told apart by order.
+    A key stays with its row when rows are added, dropped or reordered. It is a hash of the row's `id` if that column
+    has a different value in each row. Otherwise it is a hash of the prompt and the bytes of the image files; an `id`
+    column saves reading these. Rows that share a prompt and images, or have no prompt column, use all columns. Rows
+    that equal an earlier row in all columns are copies and are distinguished by their order.
+
+    Returns:
+        The keys, (N,) int64, cached by `row_values` and read-only; and the number of copies.
     """
     if "id" in dataset.column_names:
         keys = id_keys(dataset)
@@ -62,28 +65,28 @@ def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
 
 
 def id_keys(dataset: Dataset) -> NDArray[np.int64]:
-    """Return (N,) a hash of each row's `id`, equal where the ids are."""
+    """Return a hash of each row's `id`, (N,); equal ids have equal hashes."""
     return _text_keys(dataset, ["id"], image_files(dataset, ["id"]))
 
 
 def all_different(keys: NDArray[np.int64]) -> bool:
-    """Whether no two of (N,) numbers are equal."""
+    """Return whether no two of the numbers, (N,), are equal."""
     ordered = np.sort(keys)
     return not (ordered[1:] == ordered[:-1]).any()
 
 
 def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
-    """sha256 over the `sample_keys` of a data set, in order.
+    """Return the SHA-256 of the `sample_keys` of a data set, in order.
 
-    Not `datasets`' own fingerprint: that one names the steps by which a table was made, and changes when the same
-    rows are loaded in another way.
+    The fingerprint of `datasets` describes how a table was made, and changes when the same rows are loaded in another
+    way. This one does not.
     """
     fingerprint: str = digest_of(keys, hashlib.sha256()).hexdigest()
     return fingerprint
 
 
 def _with_copies_apart(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """(N,) keys with another one for each but the first of those that are equal, and how many got one."""
+    """Replace the keys of all copies but the first; return the keys, (N,), and the number of copies."""
     rows, apart, seen = _alike(keys), np.array(keys), Counter[int]()
     for row, key in zip(rows.tolist(), keys[rows].tolist(), strict=True):
         if seen[key]:
@@ -93,7 +96,7 @@ def _with_copies_apart(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]
 
 
 def _alike(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows whose key another one has, too, in ascending order."""
+    """Return the rows with a key that another row shares, in ascending order."""
     ordered = np.sort(keys)
     shared = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(shared):
@@ -111,12 +114,12 @@ def _content_keys(dataset: Dataset, columns: list[str]) -> NDArray[np.int64]:
 
 
 def _whole_keys(dataset: Dataset) -> NDArray[np.int64]:
-    """Of all columns; the complement, so that none is the key of an `id`."""
+    """Return keys of all columns, as complements, so that none equals the key of an `id`."""
     return ~_content_keys(dataset, dataset.column_names)
 
 
 def _text_keys(dataset: Dataset, columns: list[str], files: list[tuple[Any, ...]]) -> NDArray[np.int64]:
-    """The keys of rows of which these columns count, which hold no images: texts, or ids of whatever type."""
+    """Return keys of these columns, which hold texts, or ids of any type."""
     rows = dataset.select_columns(columns).with_format("arrow")
     plain = not any(may_hold_images(kind) for kind in dataset.data.select(columns).schema.types)
     workers = number_of_workers(len(rows)) if plain else 0
@@ -144,9 +147,6 @@ def _state(columns: list[str], files: list[tuple[Any, ...]]) -> dict[str, Any]:
 
 
 def why_not_loaded(error: Exception) -> str:
-    """What `datasets` says of rows that it cannot load, in one line.
-
-    datasets 5.2 says "An error occurred while generating the dataset", and its cause what happened.
-    """
+    """Return the reason of an error of `datasets` in one line; datasets 5.2 hides it in the cause."""
     reason = (isinstance(error, DatasetGenerationError) and error.__cause__) or error
     return " ".join(str(reason).split())

@@ -1,4 +1,4 @@
-"""Rows of a data set by name: the text that stands for a row in a published posterior, and rows found again by it."""
+"""The names of rows in published posteriors, and how to find rows by them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,33 +14,29 @@ from .row_keys import all_different, find_rows, id_keys
 
 
 def is_key_text(name: str) -> bool:
-    """Whether `name` looks like a row that is named by its key: 16 hexadecimal digits."""
+    """Return whether `name` looks like the key of a row: 16 hexadecimal digits."""
     return re.fullmatch("[0-9a-f]{16}", name) is not None
 
 
 ROWS_AT_A_TIME = 10_000
-"""That are read for their names. Each of rows that do not stand side by side is a table of its own to Arrow."""
+"""The rows read at a time. Arrow makes a table of its own for each row that does not follow the one before."""
 
 
 class RowNames:
-    """
-    The names of a data set's rows, all different. They are made where they are asked for, and not kept.
+    """The unique names of a data set's rows, created on demand.
 
-    A name is the text of the row's `id` where that column tells all rows apart, as `row_keys.sample_keys` decides it,
-    else the row's key as 16 hexadecimal digits. So is that of the one row that may have no `id`.
+    A name is the text of the row's `id` if that column distinguishes all rows; see `row_keys.sample_keys`. Otherwise
+    it is the row's key as 16 hexadecimal digits. One row may lack an `id`; its name is its key, too.
 
     Args:
-        dataset: N rows.
-        keys: (N,) of `data.sample_keys(dataset)`, or of a part of its columns.
-
-    Attributes:
-        dataset: as given.
+        dataset: the N rows.
+        keys: (N,) the keys from `row_keys.sample_keys`, of all columns or of some.
     """
 
     def __init__(self, dataset: Dataset, keys: NDArray[np.int64]):
         self.dataset, self._keys = dataset, keys
-        self._ids: Dataset | None = None  # where they are the names
-        self._hashes = keys  # of the ids, where they are the names
+        self._ids: Dataset | None = None  # set if ids are the names
+        self._hashes = keys  # of the ids, if ids are the names
         if "id" not in dataset.column_names or not len(dataset):
             return
         kind = dataset.data.schema.field("id").type
@@ -58,7 +54,7 @@ class RowNames:
             self._ids = None
 
     def of(self, rows: Sequence[int] | NDArray[np.int64] | None = None) -> list[str]:
-        """Return the names of K rows, in the order of their numbers given; None: of all."""
+        """Return the names of the given rows in their order, or of all rows."""
         keys = self._keys if rows is None else self._keys[np.asarray(rows, dtype=np.int64)]
         if self._ids is None:
             return list(map(key_text, keys.tolist()))
@@ -69,10 +65,9 @@ class RowNames:
         return names
 
     def find(self, wanted: Sequence[str]) -> NDArray[np.int64]:
-        """Return (W,) the row of each name that is wanted, -1 where there is none.
+        """Return the row of each wanted name, (W,), with -1 for an unknown name.
 
-        A row is known by both names that it can have: a checkpoint has the keys of its rows and not the texts of their
-        ids, which a published posterior has.
+        A row is found by either name: its key, as in a checkpoint, or the text of its id, as in a published posterior.
         """
         rows = np.full(len(wanted), -1, dtype=np.int64)
         if self._ids is not None and (self._of_texts or self._of_numbers):
@@ -86,8 +81,8 @@ class RowNames:
         return rows
 
     def _are_names(self, ids: Dataset) -> bool:
-        """Whether ids that differ give names that differ, also from that of the row that has no id."""
-        if not (self._of_texts or self._of_numbers):  # rare, and not for millions: -0.0 equals 0.0 and not its text
+        """Return whether different ids give different names, also for a row without an id."""
+        if not (self._of_texts or self._of_numbers):  # rare; -0.0 equals 0.0, but their texts differ
             values = {value for batch in _batches(ids, None) for value in batch["id"].to_pylist()}
             return len(values) == len(set(self.of())) == len(ids)
         without = np.flatnonzero(self._hashes == row_key({"id": None}))
@@ -95,18 +90,18 @@ class RowNames:
         return same is None or not (self._hashes == same).any()
 
     def _hash_of(self, name: str) -> int | None:
-        """The key of a row whose id has the text `name`, in a column of texts or of numbers; None: no id can."""
+        """Return the key of a row with this id, in a column of texts or numbers, or None if no id can have it."""
         if self._of_texts:
             return row_key({"id": name})
         return row_key({"id": int(name)}) if _is_number(name, most=2**64) else None
 
 
 class OfRows(Sequence[Any]):
-    """Stands in for a list of N entries where only those of V rows are asked for.
+    """A sequence of N entries that holds the values of V rows only.
 
     Args:
-        rows: (V,) their numbers.
-        values: V.
+        rows: (V,) the rows.
+        values: their V values.
         number: N.
     """
 
@@ -121,15 +116,15 @@ class OfRows(Sequence[Any]):
 
 
 def names_and_tasks(names: RowNames, rows: NDArray[np.int64], column: str) -> dict[str, Any]:
-    """Return what `posterior_table` takes of the rows that it is about: `sample_id`, and `task`.
+    """Return the arguments `sample_id` and `task` of `posterior_table`.
 
     Args:
-        names: of N rows.
-        rows: (V,) numbers of those that were visited.
-        column: with their tasks; where it is missing, `task` is None.
+        names: the names of the N rows.
+        rows: (V,) the visited rows.
+        column: the column of the tasks. Without such a column `task` is None.
     """
     dataset, number = names.dataset, len(names.dataset)
-    rows = rows[rows < number]  # `posterior_table` refuses a snapshot of more rows than there are
+    rows = rows[rows < number]  # `posterior_table` refuses a snapshot with more rows
     task = row_labels(dataset, column, rows) if column in dataset.column_names else None
     return {
         "sample_id": OfRows(rows, names.of(rows), number),
@@ -137,29 +132,15 @@ def names_and_tasks(names: RowNames, rows: NDArray[np.int64], column: str) -> di
     }
 
 
-def sample_ids(
-    dataset: Dataset, keys: NDArray[np.int64], rows: Sequence[int] | NDArray[np.int64] | None = None
-) -> list[str]:
-    """`RowNames(dataset, keys).of(rows)`."""
-    return RowNames(dataset, keys).of(rows)
-
-
-def find_samples(dataset: Dataset, keys: NDArray[np.int64], wanted: Sequence[str]) -> NDArray[np.int64]:
-    """`RowNames(dataset, keys).find(wanted)`."""
-    return RowNames(dataset, keys).find(wanted)
-
-
 def key_text(key: int) -> str:
-    """Return a number of `row_keys.sample_keys` as 16 hexadecimal digits."""
+    """Return a key of `row_keys.sample_keys` as 16 hexadecimal digits."""
     return f"{key & (2**64 - 1):016x}"
 
 
 def keys_of_ids(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return for each name, the text of a row's `id`, the `key_text`s that the row can have: of the text, and of the
-    number where it is one.
+    """Return, for each name as the text of an `id`, the key texts that its row can have.
 
-    Args:
-        names: all different. Those of rows that were named by something else give keys that no row has.
+    An id may be a text or, if the name is one, a number. Names that are not ids give keys that no row has.
     """
     numbers = [int(name) if _is_number(name) else None for name in names]
     return [
@@ -171,24 +152,21 @@ def keys_of_ids(names: Sequence[str]) -> list[tuple[str, ...]]:
 def row_labels(
     dataset: Dataset, column: str, rows: Sequence[int] | NDArray[np.int64] | None = None
 ) -> list[str | None]:
-    """Return the labels of K rows in a column of any type, as texts; None where a row has none.
+    """Return the labels of the given rows, or of all, as texts; None for a missing label.
 
-    A `ClassLabel`, which is a number in the table, gives the name of the class.
-
-    Args:
-        rows: their numbers; None: all N rows.
+    A `ClassLabel` gives the name of the class.
     """
     feature = dataset.features[column]
     plain = dataset.select_columns([column]).with_format(None)
     values = [value for batch in _batches(plain, rows) for value in batch[column]]
     if not isinstance(feature, ClassLabel):
         return [None if value is None else str(value) for value in values]
-    # datasets writes -1 for a label that is missing, as in the hidden labels of a test split.
+    # datasets writes -1 for a missing label, as in the hidden labels of a test split.
     return [None if value is None or value < 0 else feature.int2str(value) for value in values]
 
 
 def _batches(dataset: Dataset, rows: Sequence[int] | NDArray[np.int64] | None) -> Iterator[Any]:
-    """The rows of these numbers, or all, in the data set's format."""
+    """Yield the given rows, or all, in batches in the data set's format."""
     if rows is None:
         yield from dataset.iter(ROWS_AT_A_TIME)
         return
@@ -197,16 +175,17 @@ def _batches(dataset: Dataset, rows: Sequence[int] | NDArray[np.int64] | None) -
 
 
 def _are_of_ids(keys: NDArray[np.int64], ids: Dataset) -> bool:
-    """Whether `keys`, all different, are hashes of the ids: `row_keys.sample_keys` makes all or none of them so.
+    """Return whether the distinct `keys` are hashes of the ids, by the first two rows.
 
-    A row without an id is no example, since it may have the key of one without a prompt. There is at most one.
+    `row_keys.sample_keys` hashes the ids of all rows or of none. A row without an id proves nothing, because it may
+    have the key of a row without a prompt. At most one row has no id.
     """
     first = ids[list(range(min(2, len(ids))))]["id"].to_pylist()
     return any(id is not None and row_key({"id": id}) == key for id, key in zip(first, keys[:2].tolist(), strict=True))
 
 
 def _look_up(rows: NDArray[np.int64], wanted: dict[int, int], keys: NDArray[np.int64]) -> None:
-    """Write into `rows`, at the places of `wanted`, the row of each key that is there."""
+    """Write into `rows`, at the places of `wanted`, the row of each known key."""
     if wanted and len(keys):
         places = np.fromiter(wanted, np.int64, len(wanted))
         found, row_of = find_rows(np.fromiter(wanted.values(), np.int64, len(wanted)), keys)
@@ -214,12 +193,12 @@ def _look_up(rows: NDArray[np.int64], wanted: dict[int, int], keys: NDArray[np.i
 
 
 def _key_of(text: str) -> int:
-    """The key whose `key_text` it is."""
+    """Return the key of a `key_text`."""
     return int.from_bytes(bytes.fromhex(text), "big", signed=True)
 
 
 def _is_number(name: str, most: int = 2**63) -> bool:
-    """Whether `name` is the text of a whole number below `most`, and of 64 bits, as Python writes it."""
+    """Return whether `name` is Python's text of a 64-bit whole number below `most`."""
     if len(name) > len(str(-(2**63))) or not (name.isascii() and name.removeprefix("-").isdecimal()):
         return False
     return str(int(name)) == name and -(2**63) <= int(name) < most

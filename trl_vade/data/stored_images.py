@@ -1,4 +1,4 @@
-"""Images as a table of Arrow has them: `{"bytes", "path"}`, in the table itself or by the name of a file."""
+"""Images as Arrow stores them: `{"bytes", "path"}`, with the bytes in the table or in a named file."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +10,11 @@ from datasets import Dataset
 from .cached_values import file_state
 
 THREADS = 8
-"""That read or hash the images of one process: reading waits for the disk, hashing lets go of the GIL."""
+"""The threads that read or hash images in one process. Reading waits for the disk; hashing releases the GIL."""
 
 
 def may_hold_images(kind: pa.DataType) -> bool:
-    """Whether values of this type can have images in them. An extension type may have anything."""
+    """Return whether values of this type can contain images. An extension type can contain anything."""
     if isinstance(kind, pa.BaseExtensionType):
         return True
     names = {field.name for field in kind} if pa.types.is_struct(kind) else set()
@@ -22,23 +22,23 @@ def may_hold_images(kind: pa.DataType) -> bool:
 
 
 def image_files(dataset: Dataset, columns: list[str]) -> list[tuple[Any, ...]]:
-    """`cached_values.file_state` of the files that hold images of these columns, in order."""
+    """Return `cached_values.file_state` of all image files that these columns name, sorted by name."""
     table = dataset.data.select(columns)
     if not any(may_hold_images(kind) for kind in table.schema.types):
         return []
     if next((file for column in table.columns for file in _named_files(column)), None) is None:
-        return []  # the table holds all images itself, and Arrow would copy them for what comes next
+        return []  # the table holds all images, and Arrow would copy them below
     batches = dataset.select_columns(columns).with_format("arrow").iter(batch_size=1000)
     names = sorted({file for batch in batches for column in batch.columns for file in _named_files(column)})
     parts = [names[i : i + 500] for i in range(0, len(names), 500)]
-    with ThreadPoolExecutor(THREADS) as pool:  # for disks behind a network
+    with ThreadPoolExecutor(THREADS) as pool:  # for network disks
         return [state for states in pool.map(lambda part: list(map(file_state, part)), parts) for state in states]
 
 
 def with_buffers(scalar: pa.Scalar) -> Any:
-    """`scalar.as_py()`, but what a file of an image holds is left where it is, mostly in a file that Arrow has mapped.
+    """Return `scalar.as_py()`, but with the bytes of images as Arrow buffers, mostly in a memory-mapped file.
 
-    So nothing of it is read before it is used, and then by the thread that uses it.
+    The bytes are then read only by the thread that uses them.
     """
     kind = scalar.type
     if not scalar.is_valid or not pa.types.is_nested(kind) or pa.types.is_map(kind):
@@ -51,7 +51,7 @@ def with_buffers(scalar: pa.Scalar) -> Any:
 
 
 def _named_files(array: pa.Array | pa.ChunkedArray) -> Iterator[str]:
-    """The names of the image files that `array` does not hold itself."""
+    """Yield the names of the image files that `array` refers to without their bytes."""
     if isinstance(array, pa.ChunkedArray):
         for chunk in array.chunks:
             yield from _named_files(chunk)

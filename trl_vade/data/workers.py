@@ -1,4 +1,4 @@
-"""Rows loaded by processes of their own, for a data set that threads must not load: a transform of the user's."""
+"""Worker processes that load rows of data sets unsafe in threads, such as those with a transform."""
 
 import pickle
 import random
@@ -11,18 +11,17 @@ import torch
 from datasets import Dataset
 
 Share = tuple[list[int], int]
-"""Rows, and the seed under which they are loaded."""
+"""Rows and the seed for loading them."""
 
 
 @dataclass(frozen=True)
 class Workers:
-    """
-    Settings of the processes.
+    """The settings of the worker processes.
 
     Args:
-        number: of processes; 0: the rows are loaded by the thread that asks.
-        persistent: whether they live for the run, and not for an epoch; see `RowWorkers.begin_epoch`.
-        seed: of the run, and different on each of its processes.
+        number: the number of processes. With 0 the calling thread loads the rows.
+        persistent: whether the processes live for the whole run instead of one epoch.
+        seed: the seed of the run, different on each training process.
     """
 
     number: int = 0
@@ -31,15 +30,14 @@ class Workers:
 
 
 class RowWorkers:
-    """
-    Loads the rows of a draw in equal shares, one for each process.
+    """A loader of the rows of a draw in equal shares, one for each process.
 
-    The random numbers of a transform follow from the run's seed, the draw and the share alone. So a resumed run sees
-    the same values, whether or not the rows were begun ahead.
+    The seed of the run, the draw and the share determine the random numbers of a transform. So a resumed run sees the
+    same values, with and without prefetching.
 
     Args:
-        dataset: N rows.
-        settings: with at least one process.
+        dataset: the N rows.
+        settings: the settings, with at least one process.
     """
 
     def __init__(self, dataset: Dataset, settings: Workers):
@@ -50,7 +48,7 @@ class RowWorkers:
         self._begun: tuple[list[int], int] | None = None
 
     def begin(self, rows: list[int], draw: int) -> None:
-        """Begin with `rows`, (K,) numbers, of a draw, unless it was begun already; return at once."""
+        """Start loading the K rows of a draw, unless it was started already, and return at once."""
         if self._begun == (rows, draw):
             return
         size = -(-len(rows) // self.settings.number)
@@ -61,7 +59,7 @@ class RowWorkers:
         self._results, self._begun = iter(self._loader), (rows, draw)
 
     def load(self, rows: list[int], draw: int) -> list[dict[str, Any]]:
-        """Return the rows; an error of the data set names its row."""
+        """Return the K rows of a draw. An error of the data set names its row."""
         self.begin(rows, draw)
         try:
             loaded = [row for share in self._results for row in pickle.loads(share)]
@@ -72,14 +70,14 @@ class RowWorkers:
         return loaded
 
     def begin_epoch(self) -> None:
-        """End processes that are not to persist: a transform is in them as it was when they were started."""
+        """End the processes unless they persist. New ones see the present state of a transform."""
         if not self.settings.persistent:
             self.forget()
 
     def forget(self) -> None:
-        """Give up what was begun, and end the processes."""
+        """Cancel the started rows and end the processes."""
         if self._results is not None:
-            self._results._shutdown_workers()  # its `__del__` (torch 2.15) waits for the last traceback that holds it
+            self._results._shutdown_workers()  # `__del__` (torch 2.15) waits until no traceback refers to it
         self._loader = self._results = self._begun = None
 
     def _make_loader(self) -> Any:
@@ -89,24 +87,24 @@ class RowWorkers:
             batch_size=None,
             collate_fn=bytes,
             num_workers=self.settings.number,
-            prefetch_factor=1,  # a share for each process: all are begun at once
+            prefetch_factor=1,  # one share a process, so all start at once
             persistent_workers=True,
             worker_init_fn=_ignore_signals,
-            generator=torch.Generator(),  # else torch takes a seed from its global one, which sampling goes on from
+            generator=torch.Generator(),  # else torch advances its global generator, which generation uses
         )
 
 
 def _ignore_signals(worker: int) -> None:
-    """A preemption or Ctrl-C may signal all processes, and the trainer then needs rows up to its last checkpoint.
+    """Ignore preemption and Ctrl-C in this process: the trainer needs rows until its last checkpoint.
 
-    The processes end with the trainer's: torch looks for it every five seconds.
+    The process ends with the trainer, which torch checks every five seconds.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
 
 
 class _Shares(torch.utils.data.Dataset[bytes]):
-    """Item (rows, seed) is the rows, pickled here: torch would wait for ever for what it fails to pickle."""
+    """A data set with the pickled rows as item (rows, seed). torch would hang on rows that it cannot pickle."""
 
     def __init__(self, dataset: Dataset):
         self.dataset = dataset
@@ -121,18 +119,18 @@ class _Shares(torch.utils.data.Dataset[bytes]):
             return pickle.dumps(loaded)
         except Exception as error:
             error.add_note(
-                "The rows of the training data have a value that cannot be sent from process to process. Set "
-                "dataloader_num_workers=0, or let the transform return something that can be pickled."
+                "The training rows have a value that cannot be sent between processes. Set dataloader_num_workers=0, "
+                "or let the transform return values that can be pickled."
             )
             raise
 
 
 def load_rows(dataset: Dataset, rows: list[int]) -> list[dict[str, Any]]:
-    """Return `dataset.__getitems__(rows)`; to an error, the number of its row is added."""
+    """Return `dataset.__getitems__(rows)`, and add the number of the row to an error."""
     try:
         return list(dataset.__getitems__(rows))
     except Exception as error:
         for row in rows if len(rows) > 1 else ():
             load_rows(dataset, [row])
-        error.add_note(f"This happened while row {', '.join(map(str, rows))} of the training data was loaded.")
+        error.add_note(f"This happened while loading row {', '.join(map(str, rows))} of the training data.")
         raise

@@ -1,17 +1,17 @@
-"""The answer in a completion: in `<answer>`, in `\boxed{}`, or on the last line; and text without its decoration.
+r"""The answer in a completion: in `<answer>`, in `\boxed{}`, or on the last line; and text without its decoration.
 
-Everything here is a scan from one end to the other: completions come from a policy that is paid for them, and a
-regular expression that backtracks, or a parser that recurses, is what some of them would find.
+All functions scan a text once. A policy trained on this reward would find texts on which a backtracking regular
+expression or a recursive parser fails.
 """
 
 import re
 import unicodedata
 
 LONGEST_ANSWER = 1000
-"""Characters. What is longer answers no question of ours, and is read by nobody: it is wrong."""
+"""The largest length of an answer, in characters. A longer answer is wrong."""
 
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is a brace that is shown, not one that groups
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is a visible brace and opens no group
 _LEAD = re.compile(
     r"^[*\s]*(?:(?:so|thus|hence|therefore)[,\s]+)?(?:the\s+)?(?:(?:final|correct|right)\s+)*"
     r"(?:answer|option|choice)\s*(?:is\s*:?|:|=)[*\s]*(?=\S)",
@@ -19,28 +19,19 @@ _LEAD = re.compile(
 )
 _TAIL = re.compile(r"\b(?:is|are|equals)\s*:?|(?<=[a-z]{3}):(?=\s)|[=≈]", re.IGNORECASE)  # not `B: Paris`, 10:30
 _ALTERNATIVES = re.compile(r"\bor\b", re.IGNORECASE)
-_WRAPPERS = [
-    ("$$", "$$"),
-    ("$", "$"),
-    (r"\(", r"\)"),
-    (r"\[", r"\]"),
-    ("**", "**"),
-    ("`", "`"),
-    ('"', '"'),
-    ("'", "'"),
-]
+_WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), *((mark, mark) for mark in ("**", *"`\"'"))]
 _NAMED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|bold)\s*\{")
 _FULL_WIDTH = {0xFF01 + i: 0x21 + i for i in range(94)}
 _PLAIN = _FULL_WIDTH | {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2212: "-", 0x3000: " "}
 
 
 def find_answer(completion: str) -> list[str]:
-    r"""Return the answer of `completion`, as it may be read: most often one text, without decoration; [] for none.
+    r"""Return the readings of the answer in `completion`, without decoration: usually one text; [] for no answer.
 
-    What follows the last `</think>` is looked at, and there: the last `<answer>`; in it, or where there is none in all
-    of it, the last `\boxed{}`; where there is neither, the last line. That line may be prose, so what follows its last
-    "is", ":" or "=" is a second reading, unless there is an "or" in it; one holds the other, so it is no second guess.
-    What was cut off (a tag or a brace that is never closed) has no answer.
+    Only the text after the last `</think>` counts. The answer is the last `\boxed{}` in the last `<answer>`, or in the
+    whole text without tags. Otherwise it is all of `<answer>`, or the last line without tags. That line may be prose,
+    so the text after its last "is", ":" or "=" is a second reading, unless the line has an "or". The line contains
+    the second reading, so this is no second guess. A tag or brace that is never closed has no answer.
     """
     text = _after_thinking(completion)
     tagged = _in_tags(text)
@@ -57,26 +48,24 @@ def find_answer(completion: str) -> list[str]:
 
 
 def tagged_answer(completion: str) -> str:
-    """What stands in the last `<answer>` after the thinking, "" where the tag is not closed; all that follows the
-    thinking where there is no tag: a text without tags stays as it is.
-    """
+    """Return the content of the last `<answer>` after the thinking, "" if it is not closed, or all text without it."""
     text = _after_thinking(completion)
     tagged = _in_tags(text)
     return text if tagged is None else tagged.strip()
 
 
 def undecorated(text: str) -> str:
-    """`text` in plain characters, without what may stand around it: spaces, formula marks, quotes, a full stop."""
+    """Return `text` in plain characters, without outer spaces, formula marks, quotes and a full stop."""
     text = unicodedata.normalize("NFC", text.translate(_PLAIN))
     text = "".join(c for c in text if unicodedata.category(c) != "Cf")  # zero width, or a direction
-    for _ in range(10):  # deeper decoration is none
+    for _ in range(10):  # limits nested decoration
         before = text
         text = text.strip()
         if text.endswith(".") and not text.endswith(".."):
             text = text[:-1].rstrip()
         for left, right in _WRAPPERS:
             inner = text[len(left) : -len(right)]
-            plain = inner.replace(r"\$", "")  # a dollar that is shown
+            plain = inner.replace(r"\$", "")  # a visible dollar sign
             if inner and text.startswith(left) and text.endswith(right) and left not in plain and right not in plain:
                 text = inner.strip()
         named = _NAMED.match(text)
@@ -97,7 +86,7 @@ def _after_thinking(text: str) -> str:
 
 
 def _in_tags(text: str) -> str | None:
-    """Content of the last `<answer>`; "" where it is not closed, None where there is none."""
+    """Return the content of the last `<answer>`; "" if it is not closed, None without one."""
     folded = _lower(text)
     opened = folded.rfind("<answer>")
     if opened < 0:
@@ -107,7 +96,7 @@ def _in_tags(text: str) -> str | None:
 
 
 def _in_box(text: str) -> str | None:
-    r"""Content of the last `\boxed{}`; "" where it is not closed, None where there is none."""
+    r"""Return the content of the last `\boxed{}`; "" if it is not closed, None without one."""
     box = None
     for box in _BOX.finditer(text):  # noqa: B007  the last one
         pass
@@ -118,7 +107,7 @@ def _in_box(text: str) -> str | None:
 
 
 def _closing(text: str, start: int) -> int | None:
-    """Position of the brace that closes one opened before `start`."""
+    """Return the position of the brace that closes a group opened before `start`, or None."""
     depth = 1
     for match in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(match[0], 0)
@@ -138,7 +127,7 @@ def _last_line(text: str) -> list[str]:
 
 
 def _lower(text: str) -> str:
-    """`text` with A-Z in lower case and every position kept (`str.lower` may change the length)."""
+    """Return `text` with A-Z in lower case and the same length, which `str.lower` may change."""
     return text.translate(_ASCII_LOWER)
 
 

@@ -1,9 +1,9 @@
-"""`python -m trl_vade.rewards.expression_worker`: answers JSON lines `[reference, answer]`: are they equal?
+"""The process `python -m trl_vade.rewards.expression_worker`: it answers JSON lines `[reference, answer]`.
 
-A pair is worked on by math-verify in a forked child under limits of the kernel: a timer of CPU seconds whose signal
-ends the process, and a bound on its memory. Nothing milder holds. `9^{9^{9^9}}` is one call into C that no Python
-signal handler and no thread can interrupt (math-verify's own time limit is such a handler, and works in a main thread
-only). The parent stays out of harm, with sympy loaded, and forks the next child in milliseconds.
+math-verify compares a pair in a forked child with limits of the kernel on CPU seconds and memory. Weaker limits fail:
+`9^{9^{9^9}}` is one call into C that no Python signal handler and no thread can interrupt. math-verify's own time
+limit is such a handler and works only in a main thread. The parent, with sympy loaded, survives and forks the next
+child in milliseconds.
 """
 
 import functools
@@ -26,7 +26,7 @@ _SYMBOLS |= {"≤": r"\le ", "≥": r"\ge ", "**": "^", "α": r"\alpha ", "β": 
 
 
 def as_latex(text: str) -> str:
-    r"""`2*sqrt(3)`, `2√3` and `pi/2` in the LaTeX that the parser reads."""
+    r"""Return plain notation such as `2*sqrt(3)`, `2√3` and `pi/2` as the parser's LaTeX."""
     text = re.sub(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
     text = re.sub(r"√\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
     text = re.sub(r"√\s*(\d+|[A-Za-z])", r"\\sqrt{\1}", text)
@@ -38,10 +38,10 @@ def as_latex(text: str) -> str:
 
 @functools.lru_cache(maxsize=1024)  # a group has one reference
 def read(text: str) -> list[Any]:
-    """What math-verify makes of a formula; [] where it makes nothing of it."""
+    """Parse a formula with math-verify; return [] if it cannot."""
     from math_verify import LatexExtractionConfig, parse
 
-    # Its parser for plain text goes through sympy's `parse_expr`, which is `eval`: that one is never asked.
+    # math-verify's parser for plain text is never used: it calls sympy's `parse_expr`, which is `eval`.
     return parse(
         f"${as_latex(text)}$",
         extraction_config=[LatexExtractionConfig()],
@@ -52,7 +52,7 @@ def read(text: str) -> list[Any]:
 
 
 def are_equal(reference: str, answer: str) -> bool:
-    """Whether math-verify finds `answer` equal to `reference`, both in LaTeX or plain notation."""
+    """Return whether math-verify finds both equal; they are in LaTeX or plain notation."""
     from math_verify import verify
 
     expected, given = read(reference), read(answer)
@@ -60,7 +60,7 @@ def are_equal(reference: str, answer: str) -> bool:
 
 
 def guarded(pair: list[str]) -> bool:
-    """`are_equal` under the timer; an answer that breaks the parser is not equal."""
+    """Return `are_equal` of a pair under the timer; an answer that breaks the parser is not equal."""
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
     try:
         return are_equal(*pair)
@@ -71,7 +71,7 @@ def guarded(pair: list[str]) -> bool:
 
 
 class Child:
-    """A forked process that works on pairs, one after the other, until one of them ends it."""
+    """A forked process that works on pairs, one after the other, until a pair ends it."""
 
     def __init__(self, work: Callable[[list[str]], bool]) -> None:
         request, self._write = os.pipe()
@@ -87,19 +87,19 @@ class Child:
         self._answers = os.fdopen(self._read, "r")
 
     def ask(self, line: str) -> str:
-        """The child's answer to a line; "" where it died of it."""
+        """Return the child's answer to a line, or "" if the line ended the child."""
         os.write(self._write, line.encode())
         return self._answers.readline()
 
     def bury(self) -> None:
-        """Take leave of a child that has died."""
+        """Close the pipes of an ended child and reap its process."""
         os.close(self._write)
         self._answers.close()
         os.waitpid(self._pid, 0)
 
 
 def _serve(work: Callable[[list[str]], bool], requests: IO[str], answers: IO[str]) -> None:
-    # The default action of this signal ends the process, whatever code it is in.
+    # The default action of this signal ends the process, even inside C code.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -110,10 +110,10 @@ def _serve(work: Callable[[list[str]], bool], requests: IO[str], answers: IO[str
 
 
 def main() -> None:
-    """Say that the parser is loaded; then answer each line of the standard input, `null` for one that was ended."""
-    logging.disable(logging.CRITICAL)  # math-verify says of each parse that its own limit is off
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training process, which ends this one
-    are_equal("1+1", "2")  # loads what is loaded on first use: a slow machine takes longer than CPU_SECONDS for that
+    """Print "ready", then answer each line of the standard input, with `null` for a pair that hit a limit."""
+    logging.disable(logging.CRITICAL)  # math-verify warns at each parse that its own limit is off
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the training process, which ends this one
+    are_equal("1+1", "2")  # loads the modules, which may take a slow machine longer than CPU_SECONDS
     print("ready", flush=True)
     child = None
     for line in sys.stdin:

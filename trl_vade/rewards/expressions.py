@@ -1,4 +1,4 @@
-"""Whether two expressions are equal, decided by math-verify in a process of its own under limits."""
+"""The comparison of expressions, by math-verify in separate processes with limits."""
 
 import atexit
 import contextlib
@@ -14,14 +14,14 @@ from typing import Any
 from trl_vade.errors import ConfigurationError
 
 WORKERS = 4
-"""Processes of one training process, of which there may be eight on a machine. Each takes about 100 MB."""
+"""The most processes of one training process. Each takes about 100 MB, and a machine may have eight trainings."""
 
 
 class ExpressionJudge:
-    """Asks `expression_worker`, in as many processes as threads ask at once, `WORKERS` at most; the first starts them.
+    """A client of `expression_worker` that starts one process for each concurrent thread, up to `WORKERS`.
 
     Attributes:
-        ended: how many pairs came to their limit of time or memory.
+        ended: the number of pairs that reached their limit of time or memory.
     """
 
     def __init__(self) -> None:
@@ -29,30 +29,29 @@ class ExpressionJudge:
         self._forget()
 
     def are_equal(self, reference: str, answer: str) -> bool:
-        """Whether the two are mathematically equal; False where that is not found out within the limits.
+        """Return whether both are mathematically equal; False if the limits end the comparison.
 
         Raises:
-            ConfigurationError: math-verify is not installed, or its process cannot be started here.
-            RuntimeError: its process was ended from outside, twice.
+            ConfigurationError: math-verify is not installed, or its process cannot be started.
+            RuntimeError: the process was killed twice.
         """
-        if self._owner != os.getpid():  # a forked process has pipes that belong to another
+        if self._owner != os.getpid():  # after a fork the pipes belong to the parent
             self._forget()
         question = json.dumps([reference, answer]) + "\n"
         with self._places:
-            # A process that the kernel ended for want of memory must not end the training run: another one is asked.
+            # The kernel may kill a process when memory runs out. A second one is asked before the run stops.
             line = self._ask(question) or self._ask(question, fresh=True)
         if not line:
             raise RuntimeError(
-                "trl_vade.rewards.expression_worker was ended twice over one comparison, from outside: it has "
-                "limits of its own and answers when it comes to them. What it wrote is above; is there memory left? "
-                f"{question}"
+                "trl_vade.rewards.expression_worker was killed twice during one comparison, by something other than "
+                f"its own limits. Its output is above. Is memory left? The pair: {question}"
             )
         verdict = json.loads(line)
         self.ended += verdict is None
         return bool(verdict)
 
     def _ask(self, question: str, *, fresh: bool = False) -> str:
-        """A worker's answer; "" where it is gone."""
+        """Return a worker's answer, or "" if the worker has ended."""
         worker = self._idle.pop() if self._idle and not fresh else start_worker()
         line = ""
         try:
@@ -60,7 +59,7 @@ class ExpressionJudge:
                 worker.stdin.write(question)
                 worker.stdin.flush()
                 line = worker.stdout.readline()
-        finally:  # Ctrl-C while it works would leave an answer in the pipe, for the next question
+        finally:  # Ctrl-C would leave this answer in the pipe for the next question
             if line:
                 self._idle.append(worker)
             else:
@@ -68,14 +67,14 @@ class ExpressionJudge:
         return line
 
     def close(self) -> None:
-        """End the processes that are idle, if they are of this process's own."""
+        """End the idle processes, unless they belong to the parent of a fork."""
         while self._owner == os.getpid() and self._idle:
             end(self._idle.pop())
 
     def _forget(self) -> None:
         self._owner = os.getpid()
         self._places = threading.Semaphore(WORKERS)
-        self._idle: list[Any] = []  # popped and appended to by several threads, each in one step
+        self._idle: list[Any] = []  # several threads pop and append, each in one step
 
 
 def end(worker: Any) -> None:
@@ -83,17 +82,17 @@ def end(worker: Any) -> None:
     worker.kill()
     worker.wait()
     for pipe in (worker.stdin, worker.stdout):
-        with contextlib.suppress(BrokenPipeError):  # what was not flushed
+        with contextlib.suppress(BrokenPipeError):  # from unflushed data
             pipe.close()
 
 
 def start_worker() -> Any:
-    """Start a worker's process and return it, a `Popen`, when its parser is loaded."""
+    """Start a worker and return its `Popen` once the parser is loaded."""
     if importlib.util.find_spec("math_verify") is None or not hasattr(os, "fork"):
         raise ConfigurationError(
-            "An answer of type 'expression' has to be compared, which math-verify does, in a process that can be "
-            f"ended: it is not installed, or this system ({sys.platform}) cannot fork. Install it with "
-            'pip install "trl-vade[rewards]" on Linux or macOS, or leave rows of that type out.'
+            "Answers of type 'expression' need math-verify and a system that can fork; one of them is missing "
+            f"(this system is {sys.platform}). Install it with "
+            'pip install "trl-vade[rewards]" on Linux or macOS, or drop the rows of that type.'
         )
     process = subprocess.Popen(
         [sys.executable, "-m", f"{__package__}.expression_worker"],
@@ -104,8 +103,8 @@ def start_worker() -> Any:
     if process.stdout.readline().strip() != "ready":
         process.kill()
         raise ConfigurationError(
-            "The process that compares expressions (trl_vade.rewards.expression_worker) did not start; what it wrote "
-            'is above. Is math-verify whole? pip install --force-reinstall "trl-vade[rewards]"'
+            "The process that compares expressions (trl_vade.rewards.expression_worker) did not start. Its output is "
+            'above. Reinstall math-verify: pip install --force-reinstall "trl-vade[rewards]"'
         )
     return process
 
@@ -116,5 +115,5 @@ atexit.register(JUDGE.close)
 
 @functools.lru_cache(maxsize=50_000)
 def equal_expressions(reference: str, answer: str) -> bool:
-    """`ExpressionJudge.are_equal`, asked once for a pair: the answers of a group are often the same."""
+    """Return `ExpressionJudge.are_equal`, cached, because the answers of a group are often equal."""
     return JUDGE.are_equal(reference, answer)

@@ -1,8 +1,8 @@
-"""Reward functions in TRL's shape: is the answer right, and is it written in the form asked for.
+"""Reward functions in TRL's shape: one for right answers, one for their form.
 
     VADEGRPOTrainer(model, [accuracy_reward, format_reward], VADEGRPOConfig(reward_weights=[0.9, 0.1]), dataset)
 
-The columns are those that `scripts/prepare_data.py` makes; of your own data set `answer` is enough.
+The columns are those of `scripts/prepare_data.py`. Your own data set needs only `answer`.
 """
 
 import re
@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from trl_vade.errors import ConfigurationError, abbreviated
+from trl_vade.files import packaged
 
 from .answers import find_answer
 from .expressions import WORKERS
@@ -22,7 +23,7 @@ Think about the question first, inside <think></think>. \
 Then give the final answer alone inside <answer></answer>."""
 
 RELAXED_SOURCES = ("ChartQA",)
-"""Values of the column `source` whose numbers are right within 5 %, as their benchmark counts them."""
+"""The values of the column `source` with numbers that count as right within 5 %, as in their benchmark."""
 
 Completion = str | list[dict[str, Any]]
 
@@ -39,24 +40,25 @@ def accuracy_reward(
     log_extra: Callable[[str, list[Any]], None] | None = None,
     **columns: Any,
 ) -> list[float | None]:
-    r"""1.0 for a right answer, 0.0 for a wrong one, None (no trial) where the row's own answer cannot be read.
+    r"""Return 1.0 for a right answer, 0.0 for a wrong one, and None if the row's reference cannot be read.
 
-    See `verifiers.judge` for what is right. The answer is taken from `<answer>`, `\boxed{}` or the last line.
+    The answer is read from `<answer>`, `\boxed{}` or the last line, and compared by `verifiers.judge`. Completions
+    with None are not counted.
 
     Args:
         completions: (B,) texts, or TRL's lists of messages.
         answer: (B,) references.
-        answer_type: (B,) "choice", "number", "text" or "expression"; None: inferred from the reference.
+        answer_type: (B,) "choice", "number", "text" or "expression"; None to infer it from the reference.
         choices: (B,) texts of the choices.
-        source: (B,) where a row comes from; numbers of `RELAXED_SOURCES` are right within 5 %.
-        log_extra: TRL's, for its table of completions: the answers that were read, and the references.
-        columns: TRL hands over all columns of the data set, which are not looked at.
+        source: (B,) sources of the rows. Numbers from `RELAXED_SOURCES` are right within 5 %.
+        log_extra: TRL's function that adds the answers read and the references to its table of completions.
+        **columns: all other columns of the data set, from TRL; ignored.
 
     Returns:
         (B,) rewards.
 
     Raises:
-        ConfigurationError: an unknown type, or an expression where math-verify is not installed.
+        ConfigurationError: a type is unknown, or an expression needs math-verify and it is not installed.
     """
     names = [None] * len(completions) if source is None else source
     relaxed = [name in RELAXED_SOURCES for name in names]
@@ -71,16 +73,16 @@ def relaxed_accuracy_reward(
     log_extra: Callable[[str, list[Any]], None] | None = None,
     **columns: Any,
 ) -> list[float | None]:
-    """`accuracy_reward` with 5 % for the numbers of every row: ChartQA's relaxed accuracy (arXiv 2203.10244)."""
+    """Return `accuracy_reward` with numbers of all rows right within 5 %, as in ChartQA (arXiv 2203.10244)."""
     return _judged(completions, answer, answer_type, choices, [True] * len(completions), log_extra)
 
 
 def format_reward(completions: list[Completion], **columns: Any) -> list[float]:
-    """1.0 for `<think>...</think><answer>...</answer>` and nothing else: each tag once, neither of the two blank.
+    """Return 1.0 for `<think>...</think><answer>...</answer>` with each tag once and both parts filled, else 0.0.
 
     Args:
         completions: (B,) texts, or TRL's lists of messages.
-        columns: not looked at.
+        **columns: the columns of the data set, from TRL; ignored.
 
     Returns:
         (B,) rewards.
@@ -89,22 +91,22 @@ def format_reward(completions: list[Completion], **columns: Any) -> list[float]:
 
 
 def has_form(text: str) -> bool:
-    """Whether `text` is one thought and one answer, each in its tags."""
+    """Return whether `text` is one thought and one answer, each in its tags."""
     form = _FORM.fullmatch(text) if all(text.count(tag) == 1 for tag in _TAGS) else None
     return form is not None and bool(form["thought"].strip()) and bool(form["answer"].strip())
 
 
 def text_of(completion: Completion) -> str:
-    """The text of a completion: itself, or what TRL's messages hold in turn, parts without text left out.
+    """Return a completion as text; of TRL's messages, join their text parts.
 
     Raises:
-        ConfigurationError: it is neither.
+        ConfigurationError: the completion is neither a text nor a list of messages.
     """
     if isinstance(completion, str):
         return completion
     if not isinstance(completion, list) or not all(isinstance(message, dict) for message in completion):
         raise ConfigurationError(
-            f"A completion is {abbreviated(completion)}: a reward function gets texts or lists of messages, such as "
+            f"A completion is {abbreviated(completion)}; it must be a text or a list of messages, such as "
             "[{'role': 'assistant', 'content': 'B'}]."
         )
     contents = [message.get("content") or "" for message in completion]
@@ -127,16 +129,28 @@ def _judged(
 ) -> list[float | None]:
     unknown = [None] * len(completions)
     rows = zip(completions, answers, answer_types or unknown, choices or unknown, relaxed, strict=True)
-    with ThreadPoolExecutor(WORKERS) as threads:  # expressions are compared in processes, and waited for
+    with ThreadPoolExecutor(WORKERS) as threads:  # they wait for the processes that compare expressions
         rewards = list(threads.map(_verdict, rows))
     if log_extra is not None:
         log_extra("reference", list(answers))
         log_extra("answer_read", [next(iter(find_answer(text_of(completion))), "") for completion in completions])
     unread = sorted({abbreviated(answer) for answer, reward in zip(answers, rewards, strict=True) if reward is None})
     if unread:
-        warnings.warn(  # shown once a place, as Python has it
-            f"{len(unread)} answers of this batch cannot be read as what answer_type says, such as {unread[0]}. Their "
-            "rows are no trial: they teach nothing, and the sampler learns nothing of them. Mend or drop these rows.",
+        warnings.warn(  # Python shows it once
+            f"{len(unread)} references of this batch do not fit their answer_type, such as {unread[0]}. Their rows "
+            "are not scored, so neither the model nor the sampler learns from them. Fix or drop these rows.",
             stacklevel=3,
         )
     return rewards
+
+
+def metric_path(name: str) -> str:
+    """Return the folder of a metric that counts as a reward function does: `evaluate.load(metric_path(name))`.
+
+    Args:
+        name: "vade_accuracy" (as `accuracy_reward`) or "vade_format" (as `format_reward`).
+
+    Raises:
+        FileNotFoundError: there is no such metric.
+    """
+    return str(packaged(f"eval/metrics/{name}"))

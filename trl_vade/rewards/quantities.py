@@ -1,7 +1,7 @@
-"""Numbers as people write them: separators, percent, units, fractions, powers of ten; and when two are equal.
+"""Numbers as people write them, with separators, percent, units, fractions and powers of ten, and their comparison.
 
-Read with float arithmetic and patterns without nested repeats, in a bounded number of characters: `9^9^9` or a million
-digits cost nothing, they are no number.
+Reading uses float arithmetic and patterns without nested repeats, on a bounded number of characters. `9^9^9` and a
+million digits are rejected at once.
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 MOST_DIGITS = 60
 LARGEST_EXPONENT = 300
 RELAXED_TOLERANCE = 0.05
-"""ChartQA's relaxed accuracy (arXiv 2203.10244, section 5.1): within 5 % of the reference."""
+"""The tolerance of ChartQA's relaxed accuracy (arXiv 2203.10244, section 5.1): 5 % of the reference."""
 
 _SAME = 1e-9  # float noise
 _SAME_FRACTION = 5e-4  # a third is written 0.3333
@@ -70,20 +70,20 @@ _KNOWN_UNITS = {name: unit for unit, names in _UNITS.items() for name in names.s
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number as it was written."""
+    """A number with the facts about its notation."""
 
     value: float  # finite
     percent: bool = False
-    unit: str | None = None  # a known one, with its power: "centimetre", "centimetre^2"
-    step: float | None = None  # worth of the last decimal written, where there are decimals
+    unit: str | None = None  # a known unit with its power: "centimetre", "centimetre^2"
+    step: float | None = None  # the value of the last decimal place, or None without decimals
     fraction: bool = False
 
 
 def read_quantity(text: str) -> Quantity | None:
-    r"""The one number that `text` is, with its unit, or None: two numbers, words, roots and sums are none.
+    r"""Return the number and unit that `text` is, or None for two numbers, words, roots and sums.
 
-    Read: a sign; $, €, £, ¥ before it; separators in groups of three; `1.2e3`, `1.2 \times 10^3`; `3/4`,
-    `\frac{3}{4}`, `1 1/2`; %; thousand to trillion; decimal digits of any script. What stands before "=" is a name.
+    The text may have a sign; $, €, £ or ¥ in front; separators in groups of three; `1.2e3`, `1.2 \times 10^3`; `3/4`,
+    `\frac{3}{4}`, `1 1/2`; %; thousand to trillion; decimal digits of any script. Text before "=" is a name.
     """
     text = _ABOUT.sub("", _NAME.sub("", _plain(text))).strip()
     match = _QUANTITY.fullmatch(text) if len(text) <= 200 and sum(map(str.isdigit, text)) <= MOST_DIGITS else None
@@ -101,12 +101,16 @@ def read_quantity(text: str) -> Quantity | None:
 
 
 def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bool:
-    """Whether `answer` is the number that `reference` is.
+    """Return whether `answer` and `reference` are the same number.
 
-    An integer is met exactly; decimals to half a unit of the last one that the reference writes; a fraction to 5e-4 of
-    its value. `relaxed`: within 5 % of the reference, and a reference of 0 exactly. Where one of the two is written as
-    percent, the other may be so many hundredths or the bare number. Different known units are not equal; nothing is
-    converted.
+    An integer must match exactly, decimals to half a unit of the reference's last place, a fraction to 5e-4 of its
+    value. If only one of the two is a percentage, the other may be hundredths or the bare number. Different known
+    units are not equal, and no unit is converted.
+
+    Args:
+        answer: the number to check.
+        reference: the right number.
+        relaxed: whether 5 % of the reference is the tolerance; a reference of 0 must match exactly.
     """
     if answer.unit and reference.unit and answer.unit != reference.unit:
         return False
@@ -131,8 +135,8 @@ def _close(value: float, target: float, reference: Quantity, scale: float, relax
 
 
 def _plain(text: str) -> str:
-    """`text` with ASCII digits, and one way to write what has several: spaces, percent, fractions, degrees."""
-    # Nd alone: a superscript two is a digit of another kind, and `4²` is not 42.
+    """Return `text` with ASCII digits and one notation for spaces, percent, fractions and degrees."""
+    # Only digits of category Nd: a superscript two is of another category, and `4²` is not 42.
     text = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text.replace("\u2212", "-"))
     text = re.sub(r"\{,\}|(?<=\d)\\,(?=\d{3})", ",", text).replace(r"\%", "%").replace(r"\$", "$")
     text = re.sub(r"\\[,;!: ]|~|[\u00a0\u2009\u202f\u2007]", lambda m: "~" if m[0] == "~" else " ", text)
@@ -144,7 +148,7 @@ def _plain(text: str) -> str:
 
 
 def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:
-    """Value, worth of the last decimal, whether it is a fraction; without the sign."""
+    """Return the value without sign, the value of the last decimal place, and whether it is a fraction."""
     if match["whole"] or match["top"]:
         over, under = (match["over"], match["under"]) if match["whole"] else (match["top"], match["bottom"])
         if float(under) == 0.0:
@@ -160,7 +164,7 @@ def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:
 
 
 def _rest(rest: str, currency: str) -> tuple[float, str | None] | None:
-    """Factor and unit after a number; None where it is something else."""
+    """Return the factor and unit after a number, or None for any other text."""
     words = rest.strip().rstrip(".").split()
     factor = 1.0
     if words and words[0].lower() in _FACTORS:

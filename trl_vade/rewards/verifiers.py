@@ -1,7 +1,7 @@
-"""Whether an answer is right: one rule for each type of answer, and no other way to earn a reward.
+"""The verifier: one rule for each type of answer.
 
-Training (`rewards`), evaluation (`eval/metrics`) and the making of the data set (`scripts/mixture`) all ask
-`judge`, so they cannot disagree.
+Training (`rewards`), evaluation (`eval/metrics`) and the building of the data set (`scripts/mixture`) all use `judge`,
+so they agree.
 """
 
 import re
@@ -17,7 +17,7 @@ from .quantities import equal, read_quantity
 ANSWER_TYPES = ("choice", "number", "text", "expression")
 
 
-# ASCII: without it [a-z] in any case is also the Turkish dotted I, which is no letter of a choice.
+# ASCII keeps the Turkish dotted I, which is no letter of a choice, out of [a-z] in any case.
 _LETTER = re.compile(r"(?:(?:option|choice)\s+)?[(\[{]?\s*([a-z])\s*[)\]}]?\s*[.:)]?", re.IGNORECASE | re.ASCII)
 _LETTER_AND_TEXT = re.compile(r"(?:[(\[]\s*([A-Za-z])\s*[)\]]\s*[.:]?|([A-Za-z])\s*[.:)])\s*(\S.*)", re.DOTALL)
 _ALTERNATIVES = re.compile(r"\bor\b|\\text\s*\{\s*or\s*\}|\\lor\b|\\vee\b", re.IGNORECASE)
@@ -42,31 +42,31 @@ def judge(
     *,
     relaxed: bool = False,
 ) -> float | None:
-    r"""Return 1.0 where `completion` answers right, 0.0 where it does not, None where `answer` itself cannot be read.
+    r"""Return 1.0 if `completion` has the right answer, 0.0 if not, and None if `answer` itself cannot be read.
 
-    The answer is looked for by `answers.find_answer`. Then, by type:
+    `answers.find_answer` finds the answer. The types are:
 
-    * choice: the letter (`B`, `(b)`, `B. Paris`) or the text of the right choice; two letters are wrong, and so is a
-      letter with another choice's text.
-    * number: see `quantities`: units, percent, separators, and the precision of the reference.
-    * text: the same words in any case, but for an article in front and punctuation at the end.
-    * expression: mathematically equal, by math-verify under limits; alternatives (`1 or 2`) are wrong.
+    * choice: the letter (`B`, `(b)`, `B. Paris`) or the text of the right choice. Two letters are wrong, and so is a
+      letter with the text of another choice.
+    * number: see `quantities` for units, percent, separators and precision.
+    * text: the same words in any case, apart from an article in front and punctuation at the end.
+    * expression: mathematically equal, by math-verify with limits. Alternatives (`1 or 2`) are wrong.
 
     Args:
-        completion: the whole text that a model wrote.
-        answer: the reference. For choices a letter, A being the first, or the text of one.
-        answer_type: "choice", "number", "text", "expression"; None: `infer_type` of the reference.
-        choices: texts of the choices, 26 at most.
-        relaxed: numbers within 5 % of the reference are right: ChartQA's relaxed accuracy (arXiv 2203.10244).
+        completion: the whole text of a completion.
+        answer: the reference. For choices it is a letter (A is the first) or the text of a choice.
+        answer_type: "choice", "number", "text" or "expression"; None to infer it by `infer_type`.
+        choices: the texts of the choices, 26 at most.
+        relaxed: whether numbers within 5 % of the reference are right, as in ChartQA (arXiv 2203.10244).
 
     Raises:
-        ConfigurationError: an unknown `answer_type`, or an expression where math-verify is not installed.
+        ConfigurationError: `answer_type` is unknown, or an expression needs math-verify and it is not installed.
     """
     kind = infer_type(answer or "", choices) if answer_type is None else answer_type
     if kind not in ANSWER_TYPES:
         raise ConfigurationError(
-            f"answer_type={abbreviated(answer_type)} is not known: an answer is verified by its type. Set the column "
-            f"answer_type to one of {', '.join(ANSWER_TYPES)}, or leave it out to have it inferred."
+            f"answer_type={abbreviated(answer_type)} is unknown. Set the column answer_type to one of "
+            f"{', '.join(ANSWER_TYPES)}, or leave it out to infer the type from the answer."
         )
     reference = undecorated(answer or "")
     if not reference:
@@ -88,19 +88,19 @@ def judge(
 
 
 def infer_type(answer: str, choices: Sequence[str] | None = None) -> str:
-    """The type of a reference that comes without one."""
+    """Return the type of a reference, inferred from its text and its choices."""
     reference = undecorated(answer)
     if choices:
         return "choice"
     if read_quantity(reference) is not None:
         return "number"
-    # Letters that make a word are no variables: COVID-19.
+    # Letters of a word are not variables: COVID-19.
     formula = _FORMULA.search(reference) and ("\\" in reference or not _WORD.search(reference))
     return "expression" if formula and re.search(r"\d|[\\√π^=]", reference) else "text"
 
 
 def normalised_text(text: str) -> str:
-    """What two equal texts share: no decoration, case, article in front, brackets around, punctuation at the end."""
+    """Return `text` without decoration, case, leading article, outer brackets and final punctuation."""
     text = " ".join(undecorated(text).casefold().split())
     for _ in range(5):
         before = text
@@ -129,7 +129,7 @@ def _same_expression(answer: str, reference: str) -> bool:
 
 
 def _choice_reference(reference: str, choices: Sequence[str] | None) -> int | None:
-    """Number of the right choice, from 0."""
+    """Return the number of the right choice, from 0, or None if it is unknown or ambiguous."""
     letter = _LETTER.fullmatch(reference)
     if letter and (choices is None or _index(letter[1]) < len(choices)):
         return _index(letter[1])
@@ -153,7 +153,7 @@ def _is_choice(answer: str, right: int, choices: Sequence[str] | None) -> bool:
 
 
 def _has_text(answer: str, right: int, choices: Sequence[str]) -> bool:
-    """Whether `answer` is the text of the right choice, or its number and no other choice's."""
+    """Return whether `answer` is the text of the right choice, or the number of this choice alone."""
     if _same_text(answer, choices[right]):
         return True
     number = read_quantity(answer)
@@ -164,7 +164,7 @@ def _has_text(answer: str, right: int, choices: Sequence[str]) -> bool:
 
 
 def _names_others(text: str) -> bool:
-    """Whether the text after a letter is, or begins, a further letter: `B) or C)`, `A: B`."""
+    """Return whether the text after a letter starts with another letter: `B) or C)`, `A: B`."""
     return re.match(r"(?:(?:or|and|,|/)\s*)*[(\[]?[A-Z][)\].:]?(?:\s|$)", text, re.IGNORECASE) is not None
 
 

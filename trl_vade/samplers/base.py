@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_fields, check_same, check_whole_number
-from trl_vade.errors import SnapshotCorruptError
 
-from .counts import DAMAGED
+from .counts import saved_number
 from .posterior import BetaPosterior
 from .prior import FLAT, Prior
 
@@ -45,11 +44,7 @@ class PromptSampler(Protocol):
         """Choose `k` distinct rows that are not in `exclude`, (M,)."""
 
     def observe(
-        self,
-        sample_index: ArrayLike,
-        successes: ArrayLike,
-        trials: ArrayLike,
-        mixed: ArrayLike | None = None,
+        self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
     ) -> None:
         """Learn from the scores of one generation batch; see `BetaPosterior.observe`."""
 
@@ -64,14 +59,8 @@ class PromptSampler(Protocol):
 
 
 NOTHING = np.empty(0, dtype=np.int64)
-_PHILOX = {
-    "bit_generator": "Philox",
-    "buffer": np.zeros(4, dtype=np.uint64),
-    "buffer_pos": 4,  # the buffer is used up
-    "has_uint32": 0,
-    "uinteger": 0,
-}
-"""The state of a fresh Philox generator, without its counter and its key."""
+_FRESH = {"buffer": np.zeros(4, dtype=np.uint64), "buffer_pos": 4, "has_uint32": 0, "uinteger": 0}
+"""The state of a fresh Philox generator with a used-up buffer, without its counter and its key."""
 
 
 class PosteriorSampler:
@@ -90,13 +79,8 @@ class PosteriorSampler:
         self, posterior: BetaPosterior, seed: int, settings: dict[str, Any], progress_limits: dict[str, int]
     ) -> None:
         self.posterior = posterior
-        self._seed = check_whole_number(
-            "seed",
-            seed,
-            minimum=0,
-            maximum=2**63 - 1,
-            advice="The seed is the key of the random numbers; any number in that range works.",
-        )
+        advice = "The seed is the key of the random numbers; any number in that range works."
+        self._seed = check_whole_number("seed", seed, minimum=0, maximum=2**63 - 1, advice=advice)
         self._chance = np.random.Generator(np.random.Philox(0))
         self._settings = {**settings, **posterior.decays}
         self._progress_limits = progress_limits
@@ -115,11 +99,7 @@ class PosteriorSampler:
             self._progress = before
 
     def observe(
-        self,
-        sample_index: ArrayLike,
-        successes: ArrayLike,
-        trials: ArrayLike,
-        mixed: ArrayLike | None = None,
+        self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
     ) -> None:
         """Take one step of the posterior; see `BetaPosterior.observe`."""
         self.posterior.observe(sample_index, successes, trials, mixed)
@@ -204,17 +184,8 @@ class PosteriorSampler:
         check_fields("sampler", state, ["kind", "seed", *self._progress, "settings", "posterior"])
         check_fields("settings of the sampler", state["settings"], self._settings)
         check_same("sampler", {"seed": state["seed"], **state["settings"]}, {"seed": self._seed, **self._settings})
-        progress = {
-            name: check_whole_number(
-                f"The saved {name}",
-                state[name],
-                minimum=0,
-                maximum=limit,
-                advice=DAMAGED,
-                error=SnapshotCorruptError,
-            )
-            for name, limit in self._progress_limits.items()
-        }
+        limits = self._progress_limits.items()
+        progress = {name: saved_number(name, state[name], maximum=limit) for name, limit in limits}
         self.posterior.load_state_dict(state["posterior"])  # the last step that can fail; it is all or nothing
         self._progress = progress
 
@@ -222,15 +193,8 @@ class PosteriorSampler:
         """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` if too few rows are left."""
         excluded = NOTHING if exclude is None else np.unique(self.posterior.check_rows(exclude))
         left = self.posterior.num_samples - excluded.size
-        number = check_whole_number(
-            "k",
-            k,
-            minimum=1,
-            maximum=left,
-            advice=f"The rows of a generation batch are distinct, and the data set has {left} to choose from. Use a "
-            "smaller batch or a larger data set.",
-        )
-        return number, excluded
+        advice = f"A batch has distinct rows, and {left} can be chosen. Use a smaller batch or a larger data set."
+        return check_whole_number("k", k, minimum=1, maximum=left, advice=advice), excluded
 
     def _generator(self, number: int) -> np.random.Generator:
         """Return the random stream of draw `number`, valid until the next call.
@@ -238,7 +202,6 @@ class PosteriorSampler:
         Philox is counter-based, so the seed and the number determine the stream.
         """
         # Philox(key=...) gives the same stream, but first reads random bits from the system that it does not use.
-        self._chance.bit_generator.state = _PHILOX | {
-            "state": {"counter": np.zeros(4, dtype=np.uint64), "key": np.array([self._seed, number], dtype=np.uint64)}
-        }
+        key = {"counter": np.zeros(4, dtype=np.uint64), "key": np.array([self._seed, number], dtype=np.uint64)}
+        self._chance.bit_generator.state = {"bit_generator": "Philox", "state": key, **_FRESH}
         return self._chance

@@ -21,6 +21,12 @@ LARGE = 100_000
 DAMAGED = "The file was damaged or edited; load an earlier snapshot."
 
 
+def saved_number(name: str, value: Any, *, minimum: int = 0, maximum: int = 2**53) -> int:
+    """Return a saved whole number, or raise `SnapshotCorruptError` unless it is in [minimum, maximum]."""
+    limits = {"minimum": minimum, "maximum": maximum}
+    return check_whole_number(f"The saved {name}", value, **limits, advice=DAMAGED, error=SnapshotCorruptError)
+
+
 def count_dtype(num_samples: int) -> np.dtype[Any]:
     """Return the dtype of the counts of N rows: float32 for a large pool, else float64.
 
@@ -31,9 +37,7 @@ def count_dtype(num_samples: int) -> np.dtype[Any]:
 
 def check_saved_numbers(state: Mapping[str, Any], num_samples: int) -> None:
     """Raise `SnapshotCorruptError` unless a run over `num_samples` rows can have saved `state`."""
-    step = check_whole_number(
-        "The saved step", state["step"], minimum=0, maximum=2**53, advice=DAMAGED, error=SnapshotCorruptError
-    )
+    step = saved_number("step", state["step"])
     shape = getattr(state["sample_index"], "shape", None)
     counts = {np.dtype(np.float64), count_dtype(num_samples)}  # early releases saved large pools as float64
     for name in STATE_ARRAYS:

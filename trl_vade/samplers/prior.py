@@ -33,15 +33,10 @@ def check_prior_kind(kind: str) -> None:
 
 @dataclass(frozen=True)
 class Prior:
-    """The belief Beta(a, b) about rows without evidence, equal for all rows of a stratum.
+    """The belief Beta(a, b) about rows without evidence, equal for all rows of a stratum."""
 
-    Attributes:
-        table: (S, 2) a and b of each stratum.
-        stratum: (N,) the number of each row's stratum, from 0. None stands for one stratum.
-    """
-
-    table: FloatArray
-    stratum: IntArray | None = None
+    table: FloatArray  # (S, 2) a and b of each stratum
+    stratum: IntArray | None = None  # (N,) the number of each row's stratum, from 0; None: one stratum
 
     def of(self, rows: IntArray | None) -> tuple[FloatArray, FloatArray]:
         """Return a and b of the given rows, (K,) each, or of all rows, (N,) each; of one stratum two scalars."""

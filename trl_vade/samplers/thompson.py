@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_bool, check_labels, check_share, check_whole_number
-from trl_vade.errors import SnapshotCorruptError
 
 from .base import Draw, PosteriorSampler
-from .counts import DAMAGED, LARGE
+from .counts import LARGE, saved_number
 from .information import SPREAD_GAIN, check_gain_kind, gain_of
 from .large_pool import BoolArray, Choice, FreeRows, LargePool
 from .posterior import BetaPosterior
@@ -157,14 +156,7 @@ class ThompsonSampler(PosteriorSampler):
         check_same_strata(state, {"kind": self.kind, "settings": self._settings})
         taken_over = 0
         if isinstance(state, Mapping) and "taken_over" in state:
-            taken_over = check_whole_number(
-                "The saved taken_over",
-                state["taken_over"],
-                minimum=1,
-                maximum=2**53,
-                advice=DAMAGED,
-                error=SnapshotCorruptError,
-            )
+            taken_over = saved_number("taken_over", state["taken_over"], minimum=1)
             state = {name: value for name, value in state.items() if name != "taken_over"}
         super().load_state_dict(state)
         self._taken_over = taken_over

@@ -19,11 +19,6 @@ def stock_order(num_samples: int, seed: int, epoch: int) -> IntArray:
     TRL's `RepeatSampler` (1.16) calls `torch.randperm(N, generator=g)` once an epoch, with one `g` seeded once. On the
     CPU that is a Fisher-Yates shuffle with N - 1 outputs of a 32-bit Mersenne Twister (ATen, randperm_cpu). numpy's
     `RandomState` is the same twister with the same seeding, and its stream is frozen (NEP 19).
-
-    Args:
-        num_samples: N.
-        seed: the seed of the run.
-        epoch: from 0.
     """
     twister = np.random.MT19937()
     np.random.RandomState(twister).seed(seed % 2**32)  # torch also seeds its twister with the low 32 bits
@@ -67,13 +62,8 @@ class UniformSampler(PosteriorSampler):
         decay_unsampled: float = 0.999,
         signal_aware_decay: bool = False,
     ) -> None:
-        check_whole_number(
-            "num_samples",
-            num_samples,
-            minimum=1,
-            maximum=2**32 // 20 - 1,
-            advice="torch.randperm uses another algorithm for longer data sets. Use a part of the rows.",
-        )
+        advice = "torch.randperm uses another algorithm for longer data sets. Use a part of the rows."
+        check_whole_number("num_samples", num_samples, minimum=1, maximum=2**32 // 20 - 1, advice=advice)
         posterior = BetaPosterior(
             num_samples,
             decay_sampled=decay_sampled,

@@ -1,4 +1,4 @@
-"""The rounds of a generation batch: the rows chosen for it and, with dynamic sampling, those of each refill."""
+"""The rounds of a generation batch and their metrics; with dynamic sampling each refill is a round of its own."""
 
 import math
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ class InFlight:
     """The K rows of a round between their choice and their scores."""
 
     sample_index: NDArray[np.int64]  # (K,)
-    posterior_mean: NDArray[np.float64]  # (K,) expected pass rate, or spread, before the rollouts
-    predicted_gradient: NDArray[np.float64]  # (K,) probability that the group has one, before the rollouts
-    posterior_step: int  # rounds in the posterior when the rows were chosen
-    initialising: bool = False  # Algorithm 1, lines 1-4: collected, and observed together as one step
-    refill: int = 0  # which refill of its generation batch it is, from 1; 0 is the batch itself
+    posterior_mean: NDArray[np.float64]  # (K,) expected pass rate or spread, before the rollouts
+    predicted_gradient: NDArray[np.float64]  # (K,) probability of a gradient, before the rollouts
+    posterior_step: int  # the step of the posterior at the choice
+    initialising: bool = False  # Algorithm 1, lines 1-4: all initial rounds are observed as one step
+    refill: int = 0  # the number of the refill, from 1; 0 is the batch itself
 
     @classmethod
     def of(
@@ -35,14 +35,14 @@ class InFlight:
         spread: bool = False,
         **more: Any,
     ) -> "InFlight":
-        """The rows with what `sampler` believes of them now, pass rates or spreads; `more` are further fields."""
+        """Return the rows with the sampler's present belief about them; `more` are further fields."""
         a, b = sampler.belief(sample_index)
         predicted = (spread_group_probability if spread else mixed_group_probability)(a, b, num_generations)
         return cls(sample_index, a / (a + b), predicted, sampler.posterior.step, **more)
 
 
 def batch_metrics(rounds: Sequence[tuple[InFlight, GroupOutcomes]]) -> dict[str, float]:
-    """What was believed of all groups that were generated for a batch, kept or not, and what came of them."""
+    """Return the metrics of all groups generated for a batch, kept or not: predicted and measured."""
     mean = np.concatenate([in_flight.posterior_mean for in_flight, _ in rounds])
     predicted = np.concatenate([in_flight.predicted_gradient for in_flight, _ in rounds])
     pass_rate, has_gradient = _outcomes(rounds)
@@ -58,15 +58,15 @@ def batch_metrics(rounds: Sequence[tuple[InFlight, GroupOutcomes]]) -> dict[str,
 
 
 MOST_STRATA = 100
-"""With more, nothing is logged of each: four figures of 2,000 sources a step would make trainer_state.json, which is
-written with every checkpoint, hundreds of megabytes long."""
+"""The largest number of strata with metrics. Every checkpoint writes trainer_state.json, and four metrics of 2,000
+strata a step would make it hundreds of megabytes long."""
 
 
 class StratumMetrics:
-    """The figures of a batch for each stratum, named `<figure>/<label>`.
+    """The metrics of a batch for each stratum, named `<metric>/<label>`.
 
     Args:
-        labels: (N,) of the rows: texts or whole numbers.
+        labels: (N,) the labels of the rows, texts or whole numbers.
     """
 
     def __init__(self, labels: ArrayLike):
@@ -74,14 +74,13 @@ class StratumMetrics:
         self.names = [str(value) for value in values.tolist()]
 
     def of(self, rounds: Sequence[tuple[InFlight, GroupOutcomes]], sampler: PosteriorSampler) -> dict[str, float]:
-        """Of all groups that were generated for a batch: which share of them each stratum has, and what came of them.
+        """Return the share and the outcomes of each stratum among all groups generated for a batch.
 
-        What is not known, since no group of a stratum was scored, is left out; everything is with more strata than
-        `MOST_STRATA`.
+        Outcomes of a stratum without scored groups are left out. With more than `MOST_STRATA` strata all metrics are.
 
         Args:
-            rounds: of the batch.
-            sampler: what is now expected of the rows.
+            rounds: the rounds of the batch.
+            sampler: the sampler, for the expected pass rates.
         """
         if len(self.names) > MOST_STRATA:
             return {}
@@ -93,7 +92,7 @@ class StratumMetrics:
             "selected_share": self._sum(of_group) / of_group.size,
             "mean_pass_rate": sampler.mean_pass_rates(self._stratum, len(self.names)),
         }
-        with np.errstate(invalid="ignore"):  # 0 / 0 is what is not known
+        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: unknown
             metrics["effective_gradient_ratio"] = self._sum(of_group[scored], has_gradient[scored]) / num_scored
             metrics["selected_pass_rate"] = self._sum(of_group[scored], pass_rate[scored]) / num_scored
         return {
@@ -104,25 +103,25 @@ class StratumMetrics:
         }
 
     def _sum(self, stratum: NDArray[np.int64], values: NDArray[Any] | None = None) -> NDArray[np.float64]:
-        """(S,) the sum of `values` over each stratum, or how often it is there."""
+        """Return the sum of `values` over each stratum, or its number of entries, (S,)."""
         return np.bincount(stratum, weights=values, minlength=len(self.names)).astype(np.float64)
 
 
 def _outcomes(rounds: Sequence[tuple[InFlight, GroupOutcomes]]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Pass rates, NaN where no completion was scored, and whether there is a gradient, of all groups of the rounds."""
+    """Return the pass rates (NaN without a scored completion) and the gradient mask of all groups of the rounds."""
     pass_rate = np.concatenate([outcomes.pass_rate for _, outcomes in rounds])
     return pass_rate, np.concatenate([outcomes.has_gradient for _, outcomes in rounds])
 
 
 def log_metrics(metrics: dict[str, float], to: dict[str, list[float]]) -> None:
-    """Add what `OnTimeSelection.record` returned to the metrics of the trainer, under `vade/`.
+    """Add the metrics of `OnTimeSelection.record` to those of the trainer, under `vade/`.
 
-    TRL averages over the logging window; of a running total the last value is the one that counts. Those of a refill
-    are about its whole generation batch, and replace what was known of that before.
+    TRL averages each list over the logging window. Of a running total only the last value is kept. Metrics of a refill
+    cover its whole generation batch and replace the earlier ones.
 
-    A batch has one place in all lists, so that a refill can tell its batch's value from that of an earlier batch where
-    some batches have none (a stratum without a group). Those count for nothing: TRL 1.16 leaves a NaN out of its mean,
-    and a list with no other value is not begun, which it would log as None.
+    Every batch has the same place in all lists, so that a refill replaces the value of its own batch. A batch without
+    a value (a stratum without a group) is padded with NaN, which TRL 1.16 leaves out of its mean. A list of NaN alone
+    is not started, because TRL would log it as None.
     """
     if not metrics:
         return

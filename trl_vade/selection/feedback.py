@@ -1,6 +1,6 @@
-"""The way back: what rollouts have shown goes to the sampler, to the log of the choices and into the figures.
+"""The feedback of a run: outcomes of rollouts go to the sampler, the selection log and the metrics.
 
-It knows no trainer and no accelerator, so a rollout worker's process can hold one.
+The module needs no trainer and no accelerator, so the process of a rollout worker can use it.
 """
 
 import logging
@@ -21,25 +21,25 @@ from .outage import OutageGuard
 from .outcomes import GroupOutcomes
 from .signal import RewardSignal
 
-logger = logging.getLogger(__name__)  # not accelerate's, which needs its processes
+logger = logging.getLogger(__name__)  # accelerate's logger would need its process state
 
 
 class Feedback:
-    """Observe the outcomes of each round of rollouts, and keep account of them.
+    """The connection from the outcomes of rollouts back to the sampler, with running totals.
 
     Args:
-        sampler: this process's replica.
-        num_generations: G, completions of each row.
-        log: of the choices and their outcomes.
-        writes: whether this process writes the log, and says what there is to say; one of all processes does.
-        outage_guard: whether to keep the counts of before a reward outage; see `outage`.
-        stratify: (N,) labels: figures of each stratum are recorded, too.
-        signal: makes outcomes of rewards; its state is saved with the totals. None: outcomes are of pass rates.
+        sampler: the replica of this process.
+        num_generations: G, the completions of each row.
+        log: the selection log.
+        writes: whether this process writes the log and the warnings. Set it on one process only.
+        outage_guard: whether to keep the counts from before a reward outage; see `outage`.
+        stratify: (N,) labels; with them the metrics of each stratum are recorded, too.
+        signal: the converter from rewards to outcomes. Its state is saved with the totals. None: pass rates.
 
     Attributes:
         rollouts: completions scored so far.
-        seconds: wall time so far, by what it was spent on.
-        rounds: those of the last generation batch, with their outcomes; a refill is a round of its own.
+        seconds: wall time so far, in seconds, by activity.
+        rounds: the rounds of the last generation batch with their outcomes; a refill is a round of its own.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Feedback:
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """Add the wall seconds of the block to `seconds[what]`, less those of selection inside it."""
+        """Add the wall time of the block, without selection inside it, to `seconds[what]`."""
         start, selection = time.perf_counter(), self.seconds["selection"]
         yield
         self.seconds[what] += time.perf_counter() - start - (self.seconds["selection"] - selection)
 
     def in_flight(self, sample_index: NDArray[np.int64], **more: Any) -> InFlight:
-        """Return the rows with what is believed of them now; `more` are further fields."""
+        """Return the rows with the present belief about them; `more` are further fields of `InFlight`."""
         return InFlight.of(sample_index, self.sampler, self.num_generations, spread=self.signal.is_spread, **more)
 
     @property
@@ -82,10 +82,10 @@ class Feedback:
         return self._guard is not None and self._guard.active
 
     def observe(self, in_flight: InFlight, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
-        """Feed the outcomes of a round to the sampler, and write them down.
+        """Pass the outcomes of a round to the sampler and append them to the log.
 
         Returns:
-            The metrics of its generation batch, refills included; none for a round of `finish_initialisation`.
+            The metrics of the generation batch with its refills; empty for a round of the initialisation.
         """
         self.rollouts += len(outcomes.sample_index) * self.num_generations
         if self.signal.is_spread:
@@ -96,28 +96,18 @@ class Feedback:
         staleness = self._num_scored - in_flight.posterior_step
         self._observe(outcomes, global_step, float(in_flight.predicted_gradient.mean()), in_flight.refill)
         self.rounds = [*(self.rounds if in_flight.refill else []), (in_flight, outcomes)]
-        of_rows = {
-            **self.sampler.metrics(),
-            **batch_metrics(self.rounds),
-            **(self.strata.of(self.rounds, self.sampler) if self.strata else {}),
-        }
+        of_rows = self.sampler.metrics() | batch_metrics(self.rounds)
+        if self.strata:
+            of_rows |= self.strata.of(self.rounds, self.sampler)
         if self.signal.is_spread:
             of_rows = {name.replace("pass_rate", "spread"): value for name, value in of_rows.items()}
-        return {
-            **of_rows,
-            "outage": float(self.outage),
-            "staleness": float(staleness),
-            "rollouts": float(self.rollouts),
-        }
+        totals = {"outage": float(self.outage), "staleness": float(staleness), "rollouts": float(self.rollouts)}
+        return of_rows | totals
 
     def finish_initialisation(self) -> None:
-        """Observe the outcomes of the initial rounds as one step: alpha = r, beta = G - r for every row."""
+        """Observe the outcomes of all initial rounds as one step: alpha = r, beta = G - r for every row."""
         num_rows = self.sampler.posterior.num_samples
-        successes, trials, (has_gradient, mixed) = (
-            np.zeros(num_rows),
-            np.zeros(num_rows),
-            np.zeros((2, num_rows), bool),
-        )
+        (successes, trials), (has_gradient, mixed) = np.zeros((2, num_rows)), np.zeros((2, num_rows), bool)
         for outcomes in self._initial:
             np.add.at(successes, outcomes.sample_index, outcomes.successes)
             np.add.at(trials, outcomes.sample_index, outcomes.trials)
@@ -129,10 +119,9 @@ class Feedback:
         self._observe(GroupOutcomes(every_row, successes, trials, has_gradient, mixed), 0, float(predicted))
 
     def warm_start(self, evidence: GroupOutcomes, source: str) -> None:
-        """Observe what another run has shown of some rows as one step, before the first draw.
+        """Observe the evidence of another run as one step, before the first draw; without rows do nothing.
 
-        No group was generated: the outage guard and the watch for gradients compare groups, so they are not told.
-        Without any row nothing is done.
+        No group was generated, so the outage guard and the gradient watch are left out.
         """
         if not len(evidence.sample_index):
             return
@@ -140,30 +129,30 @@ class Feedback:
         self._write(evidence, 0, None, warm_start=source)
 
     def adopt_signal(self, metadata: Mapping[str, Any]) -> None:
-        """Let signal and sampler go on with what the run of a snapshot's `metadata` had learned of its rewards."""
+        """Load the learned signal of a snapshot's `metadata` into the signal and the sampler."""
         self.signal.adopt(metadata, metadata.get("run", {}).get("signal", {}))
         if self.signal.is_spread:
             self.sampler.use_spreads()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the running totals, for the snapshot's metadata; the sampler's own state is saved beside them."""
+        """Return the running totals for the metadata of a snapshot, without the state of the sampler."""
         outage = self._guard.state_dict() if self._guard else {}
         totals = {"rollouts": self.rollouts, "seconds": dict(self.seconds), "signal": self.signal.state_dict()}
         return {**totals, "outage": outage}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`, after the sampler's state was loaded; drop what the log holds of later batches."""
+        """Load `state` and drop later lines of the log; the state of the sampler must be loaded first."""
         self.rollouts = int(state["rollouts"])
         self.seconds = {name: float(state["seconds"][name]) for name in self.seconds}
         self._num_scored = self.sampler.posterior.step
         if self._guard:
             self._guard.load_state_dict(state["outage"])
         elif state["outage"].get("streak"):
-            self._say("vade_outage_guard=False: the counts of before the reward outage that was on are given up.")
+            self._say("vade_outage_guard=False: the run was in a reward outage, and its earlier counts are dropped.")
         if self._writes and 0 < (last := self.log.truncate(self._num_scored)) < self._num_scored:
             self._say(
-                f"{self.log.path} ends at generation batch {last}, and the posterior is that of {self._num_scored}: "
-                "the lines between are lost. The run goes on; a replay of this file no longer gives its posterior."
+                f"{self.log.path} ends at generation batch {last}, but the posterior is that of {self._num_scored}. "
+                "The lines between are lost. The run continues; a replay of this file no longer gives its posterior."
             )
 
     def _observe(self, outcomes: GroupOutcomes, global_step: int, predicted: float, refill: int = 0) -> None:

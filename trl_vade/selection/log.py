@@ -1,7 +1,6 @@
-"""`vade_selection.jsonl`: which rows were chosen, and what came of it; one line a generation batch.
+"""The selection log `vade_selection.jsonl`: the chosen rows and their outcomes, one line a generation batch.
 
-Replaying its lines through a `BetaPosterior` gives the posterior at any step, so a run can be audited and drawn from
-its files alone.
+Replaying its lines through a `BetaPosterior` gives the posterior at any step.
 """
 
 import contextlib
@@ -22,27 +21,28 @@ SELECTION_LOG_FILE = "vade_selection.jsonl"
 
 
 class SelectionLog:
-    """Appends to, shortens and reads one selection log.
+    """One selection log, to append to, shorten and read.
 
-    A line holds `step` (generation batches from 1: the posterior's steps), `global_step` (optimiser steps finished
-    when the batch was scored), `rollouts` (so far), `predicted_effective_ratio`, `effective_gradient_ratio` (null
-    where no completion was scored), and of each group `sample_index`, `successes` and `trials`. Where these do not
-    tell which groups were mixed (fractions, spreads) it also holds `mixed`. A line that ends a reward outage also
-    holds `restored_to`, the step whose counts were put back before it was observed.
+    A line holds `step` (posterior steps, from 1), `global_step` (finished optimiser steps), `rollouts` (completions so
+    far), `predicted_effective_ratio` and `effective_gradient_ratio` (null if no completion was scored). Of each group
+    it holds `sample_index`, `successes` and `trials`, and `mixed` if these do not determine the mixed groups
+    (fractions, spreads). The line that ends a reward outage also holds `restored_to`, the step of the restored counts.
 
-    With dynamic sampling each refill of a generation batch is a step and a line of its own, which also holds `refill`,
-    its number from 1. A warm start is the first step and line, with the source of its evidence as `warm_start`, counts
-    that are no whole numbers, and ratios that are null, since nothing was chosen or generated.
+    With dynamic sampling each refill is a step and a line, with its number from 1 as `refill`. A warm start is the
+    first step and line. It holds the source of its evidence as `warm_start`, fractional counts, and null ratios.
+
+    Args:
+        directory: the folder of the log.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
         self.path = Path(directory) / SELECTION_LOG_FILE
 
     def append(self, outcomes: GroupOutcomes, *, step: int, **more: float | str | None) -> None:
-        """Write one generation batch down. Step 1 starts the file anew: an older run's lines are not this run's.
+        """Append one generation batch to the file. Step 1 overwrites the file of an older run.
 
         Raises:
-            CheckpointSaveError: the disk refused.
+            CheckpointSaveError: the disk refused the write.
         """
         ratio = math.nan if "warm_start" in more else outcomes.effective_gradient_ratio
         line = {
@@ -61,19 +61,19 @@ class SelectionLog:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
             raise CheckpointSaveError(
-                f"{self.path} could not be written ({type(error).__name__}: {error}), so the run stops: with a line "
-                "missing, the posterior could not be replayed from it. Free space, or see to the permissions, and "
-                "then train(resume_from_checkpoint=True), if a checkpoint was saved."
+                f"{self.path} could not be written ({type(error).__name__}: {error}). The run stops, because a replay "
+                "of the log needs every line. Free some space or fix the permissions. Then continue from the last "
+                "checkpoint with train(resume_from_checkpoint=True)."
             ) from error
 
     def truncate(self, last_step: int) -> int:
-        """Drop the lines after `last_step`: a run resumed from a checkpoint goes through them again.
+        """Drop the lines after `last_step`, which a resumed run writes again.
 
         Returns:
-            The step of the last line that is left, or 0.
+            The step of the last remaining line, or 0.
 
         Raises:
-            SnapshotCorruptError: as `read`; the file is as it was.
+            SnapshotCorruptError: a line is damaged, as in `read`. The file is unchanged.
         """
         if not self.path.exists():
             return 0
@@ -82,17 +82,17 @@ class SelectionLog:
         return kept[-1]["step"] if kept else 0
 
     def sync(self) -> None:
-        """Wait until the disk has all lines, as it has the posterior that they lead to."""
+        """Sync all lines to disk."""
         if self.path.exists():
             with open(self.path, "ab") as file:
                 os.fsync(file.fileno())
 
     def set_aside(self) -> Path | None:
-        """Give the file a name of its own and return it: the lines that follow have other rows, or start anew."""
+        """Rename the file after its last step and return the new path, or None if there are no lines."""
         if not self.path.exists() or not self.path.stat().st_size:
             return None
         last_step = 0
-        with contextlib.suppress(SnapshotCorruptError):  # a damaged log is kept too, under the last step that it tells
+        with contextlib.suppress(SnapshotCorruptError):  # a damaged log is kept, too, under its last readable step
             for line in self._lines():
                 last_step = line["step"]
         name, number = f"{self.path.stem}_until_{last_step:06d}", 1
@@ -104,10 +104,10 @@ class SelectionLog:
         return target
 
     def read(self) -> list[dict[str, Any]]:
-        """All lines, oldest first; an empty list where there is no log.
+        """Return all lines, oldest first; an empty list without a log.
 
         Raises:
-            SnapshotCorruptError: a line is damaged, other than the half line of a process that died while it wrote it.
+            SnapshotCorruptError: a line is damaged. A partial last line, left by a killed process, is ignored.
         """
         return list(self._lines()) if self.path.exists() else []
 
@@ -119,12 +119,11 @@ class SelectionLog:
                     line = _parse(text, step)
                 except _DAMAGED as error:
                     if isinstance(error, _NO_JSON) and not text.endswith(b"\n"):
-                        return  # the process died while it wrote this line, which therefore is the last
+                        return  # the partial last line of a killed process
                     raise SnapshotCorruptError(
-                        f"Line {number} of {self.path} is damaged ({type(error).__name__}: {error}). A line is one "
-                        "generation batch; without this one the later lines would give another posterior than the "
-                        "run's. Put the line back from a copy, or move the file away to go on without the choices so "
-                        "far."
+                        f"Line {number} of {self.path} is damaged ({type(error).__name__}: {error}). Without this "
+                        "generation batch a replay would give another posterior. Restore the line from a copy, or "
+                        "move the file away to continue without the earlier choices."
                     ) from error
                 step = line["step"]
                 yield line
@@ -135,7 +134,7 @@ _DAMAGED = (*_NO_JSON, LookupError, ObservationError, RecursionError, TypeError,
 
 
 def _parse(text: bytes, last_step: int) -> dict[str, Any]:
-    """Read a line, which must come after the one of `last_step`, and have what a replay needs."""
+    """Parse a line; raise one of `_DAMAGED` unless it follows `last_step` and has the fields that a replay needs."""
     line: dict[str, Any] = json.loads(text.decode())
     step, rows = line["step"], as_vector("sample_index", line["sample_index"], kinds="i")
     if type(step) is not int or not last_step < step <= 2**53:

@@ -1,8 +1,8 @@
-"""On-time selection: rows are chosen and loaded when a generation batch is needed, and scored before the next choice.
+"""On-time selection: each generation batch is chosen after the previous one was scored.
 
-A torch `Sampler` cannot be on time under TRL: accelerate's loader fetches one batch ahead and the Trainer pulls a
-whole accumulation window before its first step, so batch k+1 would be chosen before batch k is scored, and a resume
-would replay the loader without feedback. So the loader carries only tickets, and this module does the choosing.
+A torch `Sampler` under TRL chooses too early. accelerate's data loader fetches one batch ahead, and the Trainer pulls
+a whole accumulation window before its first step. Batch k+1 would be chosen before batch k is scored, and a resume
+would replay the loader without feedback. So the data loader carries only tickets, and this module chooses the rows.
 """
 
 import functools
@@ -30,16 +30,16 @@ logger = get_logger(__name__)
 
 
 class OnTimeSelection:
-    """Chooses the rows of each generation batch, loads this process's share, and hands the scores to `Feedback`.
+    """The selection of a run: it chooses the rows of each generation batch, loads them, and records their scores.
 
-    Every process holds a replica of the sampler. Process 0's choice is broadcast; the scores arrive gathered, so the
-    replicas stay equal without a further message.
+    Every process holds a replica of the sampler. The choice of process 0 is broadcast. The scores arrive gathered, so
+    all replicas stay equal.
 
     Args:
-        feedback: the way back to the sampler, with the log of the choices and the running totals.
-        dataset: N training rows.
-        num_groups: K, rows in a generation batch.
-        accelerator: of the trainer.
+        feedback: the connection back to the sampler, with the log and the running totals.
+        dataset: the N training rows.
+        num_groups: K, the rows of a generation batch.
+        accelerator: the accelerator of the trainer.
         workers: processes that load rows; see `RowDecoder`.
     """
 
@@ -59,40 +59,45 @@ class OnTimeSelection:
             dataset, num_generations=self.num_generations, accelerator=accelerator, workers=workers
         )
         self._in_flight: InFlight | None = None
-        self._seconds_before = 0.0  # spent on selection before the last generation batch was chosen
+        self._seconds_before = 0.0  # of selection, before the last generation batch was chosen
 
     def describe_loading(self) -> None:
-        """Say where rows are loaded otherwise than stock TRL would."""
+        """Log a warning if rows are loaded in another way than by TRL."""
         if self.loader.decoder.has_transform:
             logger.warning(TRANSFORM_NOTICE)
 
     def describe_rows(self) -> None:
-        """Say what there is to say of the data set for a sampler that chooses, before it is trained on."""
+        """Log the warnings about the training set, before training starts."""
         for notice in pool_notices(len(self.dataset), self.num_groups, self.sample_keys[1]):
             logger.warning(notice)
         strata = self.feedback.strata
         if strata and len(strata.names) > MOST_STRATA:
             logger.warning(
-                f"vade_stratify_by: each of {len(strata.names)} strata has its share of the generation batches, "
-                f"but the log has figures of each one only up to {MOST_STRATA}."
+                f"vade_stratify_by gives {len(strata.names)} strata. Each has its share of the generation batches, "
+                f"but metrics of each stratum are logged only for up to {MOST_STRATA} strata."
             )
 
     def choose(self) -> Rows:
-        """Draw K rows from the posterior as it is now; return this process's share, one item a completion."""
+        """Draw K rows, load them, and return this process's share, one item a completion."""
         self._seconds_before = self.feedback.seconds["selection"]
         return self._draw(self.num_groups)
 
     def prefetch(self) -> None:
-        """Begin to decode the rows that `choose` would draw now, in the background: nothing else comes of it."""
+        """Start decoding in the background the rows that `choose` would draw now; the choice is unaffected."""
         if self.loader.decoder.is_ahead:
             with self.feedback.timed("selection"):
                 self.loader.prefetch(self.sampler.peek(self.num_groups).sample_index, self.sampler.posterior.step)
 
     def refill(self, missing: int) -> Rows | None:
-        """Draw `missing` rows more for the batch that was scored last, none a second time, from the posterior as it is
-        now; some more where their completions would not divide among the processes. The share is as in `choose`.
+        """Draw more rows for the batch scored last, load them, and return this process's share.
 
-        None where the data set has too few other rows, and in a reward outage, in which no row would have a gradient.
+        No row of the batch is drawn twice. The number is rounded up so that the completions divide among processes.
+
+        Args:
+            missing: the number of rows wanted.
+
+        Returns:
+            One item a completion, or None if too few other rows are left or during a reward outage.
         """
         rounds, size = self.feedback.rounds, self._divisible(missing)
         drawn = np.concatenate([in_flight.sample_index for in_flight, _ in rounds])
@@ -101,10 +106,10 @@ class OnTimeSelection:
         return self._draw(size, refill=len(rounds), exclude=drawn)
 
     def initial_batches(self) -> Iterator[Rows]:
-        """Every row once (Algorithm 1, lines 1-4), K at a time.
+        """Yield this process's share of every row once (Algorithm 1, lines 1-4), K rows at a time.
 
-        The last batch is filled up from the first rows where the completions would not divide among the processes;
-        the outcomes of those rows are added up, so no rollout is thrown away.
+        The first rows fill up the last batch if its completions do not divide among the processes. Their outcomes are
+        added up, so every rollout counts.
         """
         num_rows = len(self.dataset)
         for start in range(0, num_rows, self.num_groups):
@@ -114,7 +119,7 @@ class OnTimeSelection:
             yield self.loader.load(sample_index, self.sampler.posterior.step)
 
     def record(self, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
-        """Feed the scores of the rows in flight back; return what is to be logged of their batch, refills included."""
+        """Pass the outcomes of the rows in flight to the sampler; return the metrics of their batch with refills."""
         in_flight, self._in_flight = self.in_flight, None
         with self.feedback.timed("selection"):
             metrics = self.feedback.observe(in_flight, outcomes, global_step)
@@ -123,21 +128,19 @@ class OnTimeSelection:
 
     @functools.cached_property
     def sample_keys(self) -> tuple[NDArray[np.int64], int]:
-        """See `row_keys.sample_keys`; made once, since it costs a pass over the rows."""
+        """The result of `row_keys.sample_keys`, computed once."""
         return sample_keys(self.dataset)
 
     @property
     def fingerprint(self) -> str:
-        """Of the data set's rows in their order."""
+        """The fingerprint of the training rows in their order."""
         return dataset_fingerprint(self.sample_keys[0])
 
     @property
     def in_flight(self) -> InFlight:
         """The rows that were chosen and have no scores yet."""
         if self._in_flight is None:
-            raise RuntimeError(
-                "Rewards arrived for a generation batch that nobody chose: this is a defect of trl_vade."
-            )
+            raise RuntimeError("Rewards arrived before a generation batch was chosen. This is a bug in trl_vade.")
         return self._in_flight
 
     def _draw(self, size: int, *, refill: int = 0, exclude: NDArray[np.int64] | None = None) -> Rows:
@@ -148,14 +151,13 @@ class OnTimeSelection:
             return self.loader.load(sample_index, self.sampler.posterior.step)
 
     def _divisible(self, size: int) -> int:
-        """The least number of rows from `size` on whose completions divide among the processes."""
+        """Return the smallest number of rows, at least `size`, for which completions divide among the processes."""
         while size * self.num_generations % self.accelerator.num_processes:
             size += 1
         return size
 
     def _from_main_process(self, sample_index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Process 0's choice. The replicas agree, but a libm that rounds differently on another node must not split
-        a group over different rows."""
+        """Return the choice of process 0: another node's libm may round differently and choose other rows."""
         if self.accelerator.num_processes == 1:
             return sample_index
         chosen = torch.as_tensor(sample_index, device=self.accelerator.device)

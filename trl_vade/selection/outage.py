@@ -1,16 +1,16 @@
-"""A reward outage: from one generation batch on, every verdict is the same, against all that is known of the rows.
+"""The guard against reward outages: all verdicts suddenly become the same, although the posterior expects others.
 
-A judge that is down, a verifier that times out, an answer column that got lost: the reward function answers 0 (or 1)
-to everything and raises nothing. Observed as it stands, an outage of 20 generation batches overwrites what thousands
-of rollouts have taught: with lambda_1 = 0.2 a row keeps a fifth of its counts each time. Nor can the posterior ignore
-such batches, because a policy that did collapse looks the same at first.
+Examples are a judge that is down, a verifier that times out, or a lost answer column. The reward function then returns
+0 (or 1) for everything and raises no error. An outage of 20 generation batches would erase the results of thousands of
+rollouts: with lambda_1 = 0.2 a row keeps a fifth of its counts each time. But the posterior cannot ignore such
+batches, because a collapsed policy looks the same at first.
 
-So the posterior observes them, and the guard keeps the counts of before in reach. When the verdicts return it puts
-these back; when they do not, for `LIMIT` generation batches, they are taken for the truth.
+So the posterior observes them, and the guard keeps the earlier counts. When the verdicts return, the guard restores
+these counts. After `LIMIT` generation batches it accepts the new verdicts.
 
-What should have come is read twice, from the counts of the rows and from the batches before, and the lower figure
-holds: counts alone promise too much, since a sampler goes for rows that were lucky, and lag behind a policy that
-learns. An outage that leaves more than a tenth of the expected verdicts standing is not seen.
+The expected verdicts are the lower of two estimates: one from the counts of the rows, one from recent batches. The
+counts alone expect too much, because a sampler prefers lucky rows, and they lag behind a learning policy. The guard
+misses an outage that lets more than a tenth of the expected verdicts through.
 """
 
 from collections.abc import Mapping
@@ -23,49 +23,54 @@ from trl_vade.samplers.counts import STATE_ARRAYS
 from trl_vade.samplers.posterior import BetaPosterior, posterior_from
 
 COLLAPSE = 0.1
-"""Verdicts of a kind (right, wrong) have collapsed when no more than this share of those expected came."""
+"""The largest share of the expected verdicts of a kind (right, wrong) that counts as a collapse."""
 ENOUGH = 20.0
-"""Verdicts that must have been expected, and not come, before this is called an outage."""
+"""The number of missing verdicts before an outage is reported."""
 RARE = 0.1
-"""No collapse where a smaller share of the verdicts was to be of the kind: the rows are just hard, or easy."""
+"""The smallest expected share of a kind for a collapse. Below it the rows are just hard, or easy."""
 WINDOW = 64.0
-"""How many verdicts the recent ones reach back beyond the last generation batch, about.
+"""The approximate number of verdicts that the recent ones reach back beyond the last generation batch.
 
-Without them, by the counts alone, lucky rows of pass rate 0.01 and a policy that soon solves all raised alarms."""
+The counts alone raised false alarms for lucky rows of pass rate 0.01 and for a policy that soon solves all rows."""
 LIMIT = 100
-"""Generation batches after which an outage is taken for the truth."""
+"""The number of generation batches after which the new verdicts are accepted."""
 EVIDENCE = 1.0
-"""Rows with fewer counts than this say nothing about what to expect."""
+"""The smallest alpha + beta of a row that predicts verdicts."""
 
 _KINDS = ("wrong", "right")
 _STREAK = ("step", "missing", "rate", "expected", "active", "counts")
 
 
 class OutageGuard:
-    """Keeps the counts of before a suspected outage, and puts them back at its end.
+    """A guard that keeps the counts from before a suspected outage and restores them at its end.
 
     Args:
-        posterior: the one to guard; the guard changes it at the end of an outage only.
+        posterior: the posterior to guard. The guard changes it only at the end of an outage.
 
     Attributes:
-        active: whether an outage is on, beyond mere suspicion.
-        restored_to: after `before_observing`, the step whose counts were put back by that call, else None.
+        active: whether an outage was reported and is still on.
+        restored_to: the step of the counts that the last call of `before_observing` restored, or None.
     """
 
     def __init__(self, posterior: BetaPosterior):
         self._posterior = posterior
-        self._recent = np.zeros(2)  # wrong and right verdicts on known rows of late, the older the less
-        self._before: BetaPosterior | None = None  # the counts of before the first suspicious batch
-        self._missing = 0  # the kind of verdict that does not come, 0 (wrong) or 1 (right)
-        self._rate = 0.0  # share of the verdicts that was expected to be of that kind when it began
-        self._expected = 0.0  # verdicts of that kind that were expected since
+        self._recent = np.zeros(2)  # wrong and right verdicts on known rows, older ones with less weight
+        self._before: BetaPosterior | None = None  # the counts before the first suspicious batch
+        self._missing = 0  # the missing kind of verdict: 0 (wrong) or 1 (right)
+        self._rate = 0.0  # the share of that kind that was expected at the start
+        self._expected = 0.0  # the number of that kind expected since then
         self.active = False
         self.restored_to: int | None = None
 
     def before_observing(self, sample_index: IntArray, successes: FloatArray, trials: FloatArray) -> str | None:
-        """Look at the outcomes of a generation batch, (K,) each, before the posterior does; return what is to be said.
+        """Check the outcomes of a generation batch before the posterior observes them, and return a warning or None.
 
-        At the end of an outage this puts the counts of before back, so that the outcomes are observed on top of them.
+        At the end of an outage the call restores the earlier counts of the posterior.
+
+        Args:
+            sample_index: (K,) the rows.
+            successes: (K,) in [0, trials].
+            trials: (K,) scored completions.
         """
         self.restored_to = None
         if not trials.sum():
@@ -75,7 +80,9 @@ class OutageGuard:
         weight = trials[known] / (alpha[known] + beta[known])
         expected = np.array([(weight * beta[known]).sum(), (weight * alpha[known]).sum()])
         came = np.array([(trials - successes)[known].sum(), successes[known].sum()])
-        success_rate = float(successes.sum() / trials.sum())  # of all rows: whatever comes shows that rewards work
+        success_rate = float(
+            successes.sum() / trials.sum()
+        )  # of all rows, known or not: any success proves rewards work
 
         notice = None
         if self._before is None:
@@ -89,7 +96,7 @@ class OutageGuard:
         return notice
 
     def state_dict(self) -> dict[str, Any]:
-        """Return JSON values; `streak` holds what the rows observed since the first suspicious batch were before."""
+        """Return JSON values; `streak` holds the earlier counts of rows observed since the first suspicious batch."""
         state: dict[str, Any] = {"recent": self._recent.tolist(), "streak": None}
         if self._before is not None:
             now, before = self._posterior.state_dict(), self._before.state_dict()
@@ -100,13 +107,13 @@ class OutageGuard:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned, after the posterior has taken over its own state of that moment.
+        """Load the result of `state_dict`; the posterior must have loaded its state of the same step.
 
-        An empty state is that of a guard that has seen nothing. On an error nothing changes.
+        An empty state resets the guard. On an error nothing changes.
 
         Raises:
-            SnapshotMismatchError: other fields.
-            SnapshotCorruptError: counts that no run can have saved.
+            SnapshotMismatchError: the fields differ.
+            SnapshotCorruptError: no run can have saved these counts.
         """
         loaded = OutageGuard(self._posterior)
         if state:
@@ -131,13 +138,13 @@ class OutageGuard:
         self._expected, self.active = float(streak["expected"]), bool(streak["active"])
 
     def _begin(self, expected: FloatArray, came: FloatArray) -> None:
-        """Suspect an outage where the verdicts of one kind have collapsed."""
+        """Keep the present counts if the verdicts of one kind have collapsed."""
         if not came.sum():
             return
-        # A few recent verdicts say little. They count as if ENOUGH more had come, of the other kind.
+        # ENOUGH in the denominator keeps a few recent verdicts from counting too much.
         rates = np.minimum(expected / came.sum(), self._recent / (self._recent.sum() + ENOUGH))
         collapsed = np.flatnonzero((rates >= RARE) & (came <= COLLAPSE * rates * came.sum()))
-        if collapsed.size:  # 1: both cannot have
+        if collapsed.size:  # at most 1: both kinds cannot collapse at once
             self._before = posterior_from(self._posterior.state_dict())
             self._missing = int(collapsed[0])
             self._rate = float(rates[self._missing])
@@ -148,17 +155,17 @@ class OutageGuard:
         if num_batches > LIMIT:
             was_active = self.active
             self._forget()
-            truth = f"No longer taken for a reward outage but for the truth: {answers}. The counts of before are gone."
-            return truth if was_active else None
+            accepted = f"The reward outage has lasted {LIMIT} generation batches, so the guard takes it for the truth"
+            return f"{accepted}: {answers}. The earlier counts are dropped." if was_active else None
         if self.active or self._expected < ENOUGH:
             return None
         self.active = True
         return (
-            f"This looks like a reward outage: {answers}, where {self._expected:.0f} {_KINDS[self._missing]} ones "
-            "were expected from what the same rows did before. Look at the reward function (a judge that is down, a "
-            "verifier that times out, a column that is missing) and at the policy. The posterior follows what it is "
-            f"told; its counts of generation batch {before.step} are kept for {LIMIT} generation batches and put back "
-            "when the verdicts return. vade_outage_guard=False turns this off."
+            f"This looks like a reward outage: {answers}. From earlier results of these rows {self._expected:.0f} "
+            f"{_KINDS[self._missing]} ones were expected. Check the reward function (is a judge down, does a verifier "
+            "time out, is a column missing?) and the policy. The posterior goes on learning. Its counts of generation "
+            f"batch {before.step} are kept for {LIMIT} generation batches and restored when the verdicts return. "
+            "vade_outage_guard=False turns this off."
         )
 
     def _end(self, before: BetaPosterior, success_rate: float) -> str | None:
@@ -169,8 +176,8 @@ class OutageGuard:
         self._posterior.load_state_dict({**before.state_dict(), "step": self._posterior.step})
         self.restored_to = before.step
         return (
-            f"The reward outage of {num_batches} generation batches is over (success rate {success_rate:.2f}): the "
-            f"counts of generation batch {before.step} are back, and what was observed since is dropped."
+            f"The reward outage of {num_batches} generation batches is over (success rate {success_rate:.2f}). The "
+            f"counts of generation batch {before.step} are restored, and later outcomes are dropped."
         )
 
     def _forget(self) -> None:

@@ -1,4 +1,4 @@
-"""Gathered rewards and the rows they belong to -> successes and trials of every group."""
+"""The outcomes of groups, computed from gathered rewards: successes, trials and gradients."""
 
 import warnings
 from dataclasses import dataclass
@@ -8,34 +8,34 @@ from numpy.typing import NDArray
 
 from trl_vade.errors import ObservationError
 
-# Rewards this close are one value: a float32 reward of 0.1 read twice must not look like a spread.
+# Rewards this close are equal: float32 rewards differ by rounding.
 SAME_REWARD = 1e-6
 
 
 @dataclass(frozen=True)
 class GroupOutcomes:
-    """What one generation batch of K groups has shown."""
+    """The outcomes of one generation batch of K groups."""
 
-    sample_index: NDArray[np.int64]  # (K,) data set row of each group
-    successes: NDArray[np.float64]  # (K,) in [0, trials]; of fractions, or of a spread, their sum
-    trials: NDArray[np.float64]  # (K,) completions that got a score, 0..G
-    has_gradient: NDArray[np.bool_]  # (K,) True where the total rewards of the group are not all equal
-    mixed: NDArray[np.bool_] | None = None  # (K,) True where the signal differs; None: where 0 < successes < trials
+    sample_index: NDArray[np.int64]  # (K,) the row of each group
+    successes: NDArray[np.float64]  # (K,) in [0, trials]; for fractions and spreads their sum
+    trials: NDArray[np.float64]  # (K,) scored completions, in [0, G]
+    has_gradient: NDArray[np.bool_]  # (K,) True if the total rewards of the group differ
+    mixed: NDArray[np.bool_] | None = None  # (K,) True if the signal differs; None: if 0 < successes < trials
 
     @property
     def effective_gradient_ratio(self) -> float:
-        """Share of the scored groups whose rewards differ; NaN when no group was scored."""
+        """The share of the scored groups with a gradient, or NaN if no group was scored."""
         scored = self.trials > 0
         return float(self.has_gradient[scored].mean()) if scored.any() else float("nan")
 
     @property
     def is_mixed(self) -> NDArray[np.bool_]:
-        """(K,) where the signal differs among the completions of a group."""
+        """A mask, (K,), of the groups with a signal that differs among their completions."""
         return (self.successes > 0) & (self.successes < self.trials) if self.mixed is None else self.mixed
 
     @property
     def pass_rate(self) -> NDArray[np.float64]:
-        """(K,) successes over trials, or the spread; NaN where no completion was scored."""
+        """The successes over trials, or the spread, (K,); NaN for a group without a scored completion."""
         with np.errstate(invalid="ignore"):
             return self.successes / self.trials
 
@@ -48,24 +48,24 @@ def group_outcomes(
     bounds: tuple[float, float] = (0.0, 1.0),
     has_gradient: NDArray[np.bool_] | None = None,
 ) -> GroupOutcomes:
-    """Count successes and trials of every group.
+    """Count the successes and trials of every group.
 
-    A completion without a score (NaN: the reward function returned None) is no trial.
+    A completion without a score (NaN, because the reward function returned None) is not counted.
 
     Args:
         rewards: (K*G,) the success signal of every completion, gathered over ranks, groups of G side by side.
         sample_index: (K,) the row of each group, in the same order.
-        threshold: success is a reward of at least this; None takes rewards as fractions of a success.
-        bounds: the rewards that are no success and a whole one; a reward outside is taken for the nearer bound.
-        has_gradient: (K,) where the total rewards differ; None: this reward is the only one.
+        threshold: the smallest reward of a success; None takes rewards as fractions of a success.
+        bounds: the rewards of a failure and of a full success, for fractions. A reward outside is clipped.
+        has_gradient: (K,) the groups with different total rewards. None if this reward is the only one.
 
     Raises:
-        ObservationError: there are not equally many rewards a group.
+        ObservationError: the rewards cannot be split into K groups of equal size.
     """
     grouped = in_groups(rewards, sample_index)  # (K, G)
     scored = ~np.isnan(grouped)
     if threshold is not None:
-        # TRL keeps rewards in float32: a reward of 0.7 arrives below the float64 0.7 and must still reach it.
+        # TRL keeps rewards in float32, where 0.7 is below the float64 0.7 and must still reach it.
         signal = np.where(scored, grouped.astype(np.float32) >= np.float32(threshold), np.nan)
     else:
         signal = np.clip((grouped - bounds[0]) / (bounds[1] - bounds[0]), 0.0, 1.0)
@@ -79,12 +79,12 @@ def group_outcomes(
 
 
 def spread_outcomes(total: NDArray[np.float64], sample_index: NDArray[np.int64]) -> GroupOutcomes:
-    """Count the spread of every group as its successes: of G trials, G times the share of pairs that differ.
+    """Count the spread of every group as its successes: G trials, and G times the share of pairs that differ.
 
     For rewards of 0 and 1 and a pass rate p the share is 2p (1 - p) on average.
 
     Args:
-        total: (K, G) total reward of each completion, NaN where it has none.
+        total: (K, G) the total reward of each completion, NaN without a score.
         sample_index: (K,) the row of each group.
     """
     scored = (~np.isnan(total)).sum(axis=1).astype(np.float64)
@@ -97,7 +97,7 @@ def spread_outcomes(total: NDArray[np.float64], sample_index: NDArray[np.int64])
 
 
 def in_groups(rewards: NDArray[np.float64], sample_index: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return (K, G, ...) of (K*G, ...), the rewards of each row's completions, or raise `ObservationError`."""
+    """Reshape rewards (K*G, ...) to (K, G, ...), or raise `ObservationError` if K does not divide them."""
     num_groups = len(sample_index)
     if num_groups == 0 or len(rewards) % num_groups:
         raise ObservationError(f"{len(rewards)} rewards cannot be split into {num_groups} groups of equal size.")
@@ -111,17 +111,21 @@ def groups_with_gradient(
     normalise: bool = False,
     trained: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.bool_]:
-    """(K,) whether the advantages of each group's completions differ, and one that is trained on has some.
+    """Return a mask of the groups that contribute a gradient.
 
-    Rewards that differ by a millionth (of the largest, where that is above 1) are equal: float32 sums do by rounding.
-    A completion that no reward function scored has no advantage, and a group with fewer than two others no gradient.
+    A group contributes if its total rewards differ and at least one unmasked completion has a non-zero advantage.
+    Rewards within a millionth of each other (relative to the largest, if that is above 1) are equal. A completion
+    without any score has no advantage.
 
     Args:
-        rewards: (K, G, F) of each completion; NaN where a reward function gave none.
-        weights: (F,) `reward_weights`.
-        normalise: `multi_objective_aggregation="normalize_then_sum"`: each reward is scaled by its spread in the group
-            before they are summed.
-        trained: (K, G) completions that are not masked; None for all.
+        rewards: (K, G, F) the rewards of each completion, NaN where a reward function returned None.
+        weights: (F,) TRL's `reward_weights`.
+        normalise: whether each reward is scaled by its spread in the group before the sum
+            (`multi_objective_aggregation="normalize_then_sum"`).
+        trained: (K, G) the completions that are not masked; None for all.
+
+    Returns:
+        (K,) bool.
     """
     total = total_rewards(rewards, weights, normalise=normalise)
     differ = _differ(total)
@@ -134,14 +138,11 @@ def groups_with_gradient(
 def total_rewards(
     rewards: NDArray[np.float64], weights: NDArray[np.float64], *, normalise: bool = False
 ) -> NDArray[np.float64]:
-    """Return (K, G) the sums that advantages are made of, NaN where no reward function gave a score.
-
-    Args: see `groups_with_gradient`.
-    """
+    """Return the total rewards, (K, G), NaN without any score; see `groups_with_gradient` for the arguments."""
     unscored = np.isnan(rewards).all(axis=2)  # (K, G)
     if normalise:
         with warnings.catch_warnings(), np.errstate(invalid="ignore"):
-            warnings.simplefilter("ignore")  # a column without a score has no mean, and stays NaN
+            warnings.simplefilter("ignore")  # a column without a score stays NaN
             centred = rewards - np.nanmean(rewards, axis=1, keepdims=True)
             spread = np.nanstd(rewards, axis=1, keepdims=True)
         scale = np.where(_differ(rewards)[:, None], spread + 1e-4, np.inf)  # (K, 1, F)
@@ -150,7 +151,7 @@ def total_rewards(
 
 
 def _differ(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether those along axis 1 that are not NaN are not all equal."""
+    """Return a mask of the groups in which the values along axis 1 differ, ignoring NaN."""
     known = ~np.isnan(values)
     lowest = np.where(known, values, np.inf).min(axis=1)
     highest = np.where(known, values, -np.inf).max(axis=1)
@@ -159,12 +160,13 @@ def _differ(values: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def accepted_groups(has_gradient: NDArray[np.bool_], num_groups: int) -> NDArray[np.int64]:
-    """The groups to train on, in the order in which they were drawn.
+    """Return the groups to train on, (K,), in the order in which they were drawn.
+
+    TRL needs K groups. The first groups without a gradient fill up a batch, and surplus groups at the end are dropped.
 
     Args:
-        has_gradient: (M,) of all groups that were generated.
-        num_groups: K of a batch, whose size TRL needs to be fixed: the first groups without a gradient fill it up, and
-            with refills that were rounded up the last ones with a gradient may be too many.
+        has_gradient: (M,) the mask of all generated groups.
+        num_groups: K.
     """
     with_gradient, without = np.flatnonzero(has_gradient), np.flatnonzero(~has_gradient)
     return np.sort(np.concatenate([with_gradient, without])[:num_groups])

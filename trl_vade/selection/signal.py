@@ -1,4 +1,4 @@
-"""What the rewards of a group say of its row: how many answers succeeded, or how often two answers differ."""
+"""The success signal of a run: the rewards of a group, read as successes or as a spread."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,27 +13,27 @@ from trl_vade.errors import ConfigurationError, ObservationError
 from .outcomes import GroupOutcomes, group_outcomes, groups_with_gradient, in_groups, spread_outcomes, total_rewards
 
 SPREAD = "spread"
-"""As a threshold: a row is known by the share of pairs of its completions whose rewards differ."""
+"""The threshold for spreads: the share of pairs of completions with different rewards."""
 AUTO = "auto"
-"""As a threshold: halfway between two values where the rewards have two, else `SPREAD`."""
+"""The threshold that is learned: halfway between two reward values, or `SPREAD` with more values."""
 SAYS_SUCCESS = re.compile("accura|correct|answer|exact|match|solve|verif")
 SAYS_FORM = re.compile("format|length|tag|style|penal|punish|repeti")
 LEARNING = 10
-"""Generation batches in which two values, or the bounds of fractions, are learned."""
+"""The number of generation batches from which two values, or the bounds of fractions, are learned."""
 FLAT_SPREAD = 0.99
-"""From this mean spread on, spreads hardly tell one row from another."""
+"""The mean spread from which spreads hardly distinguish rows."""
 
 Threshold = float | str | None
 
 
 def success_name(reward_names: Sequence[str], declared: str | None) -> str | None:
-    """Return the name of the reward function that says success, or None where no name tells.
+    """Return the name of the reward function that means success, or None if the names leave it open.
 
-    Where none is declared it is the only one, or the only one whose name says success (accuracy, correct, answer,
-    exact, match, solve, verify) and not form (format, length, ...).
+    Without a declared name it is the only function, or the only one with a name that suggests success (accuracy,
+    correct, answer, exact, match, solve, verify) and not form (format, length, ...).
 
     Raises:
-        ConfigurationError: `declared` is no reward function's name, or the name of several.
+        ConfigurationError: `declared` names no reward function, or several.
     """
     names = list(reward_names)
     if declared is None:
@@ -43,22 +43,21 @@ def success_name(reward_names: Sequence[str], declared: str | None) -> str | Non
     if names.count(declared) != 1:
         raise ConfigurationError(
             f"vade_success_reward={declared!r} is the name of {names.count(declared)} of the reward functions "
-            f"({', '.join(names)}). Set it to one of these names; where two functions share one, rename one of them."
+            f"({', '.join(names)}). Set it to one of these names. If two functions share a name, rename one of them."
         )
     return declared
 
 
 class RewardSignal:
-    """Turn the rewards of generation batches into successes and trials of their rows.
+    """A converter from the rewards of generation batches to successes and trials of their rows.
 
     Args:
-        name: of the reward function that is looked at; None: the total reward, of which only spreads are known.
-        names: of all F reward functions, in the order of TRL's reward table.
-        threshold: success is a reward of at least this; None takes the reward as a fraction of a success; or `SPREAD`,
-            or `AUTO`.
-        bounds: the rewards that are no success and a whole one, for fractions. None: [0, 1], or, where a reward of the
-            first `LEARNING` generation batches lies outside, the lowest and the highest of these.
-        say: called with each message for the user, once.
+        name: the reward function that means success. None stands for the spread of the total reward.
+        names: the names of all F reward functions, in the order of TRL's reward table.
+        threshold: the smallest reward of a success; None for fractions of a success; `SPREAD`; or `AUTO`.
+        bounds: the rewards of a failure and of a full success, for fractions. None stands for [0, 1], or for the
+            lowest and highest reward of the first `LEARNING` generation batches if one lies outside.
+        say: called once with each message for the user.
     """
 
     def __init__(
@@ -73,26 +72,26 @@ class RewardSignal:
         self._given = None if bounds is None else (float(bounds[0]), float(bounds[1]))
         self._name, self._names, self._say = name, list(names), say
         self._threshold = SPREAD if name is None else threshold
-        self._values: set[float] = set()  # that came while the threshold is open; three are as good as more
-        self._seen: tuple[float, float] | None = None  # lowest and highest reward while bounds are learned
+        self._values: set[float] = set()  # the reward values while the threshold is open; three are enough
+        self._seen: tuple[float, float] | None = None  # the lowest and highest reward while bounds are learned
         self._batches = 0
         self._said: set[str] = set()
 
     @property
     def is_spread(self) -> bool:
-        """Whether the successes are spreads, and not those of answers."""
+        """Whether the successes are spreads."""
         return self._threshold == SPREAD
 
     @property
     def threshold(self) -> Threshold:
-        """The threshold, or None for fractions, or `SPREAD`, as known now."""
+        """The present threshold: a reward, None for fractions, or `SPREAD`."""
         if self._threshold != AUTO:
             return self._threshold
         return sum(self._values) / 2 if len(self._values) == 2 else 0.5
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The rewards that are no success and a whole one, as known now."""
+        """The present rewards of a failure and of a full success."""
         if self._given or self._seen is None:
             return self._given or (0.0, 1.0)
         low, high = self._seen
@@ -102,7 +101,7 @@ class RewardSignal:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the evidence is about, as JSON values; evidence of another signal is none of this one."""
+        """The definition of success, as JSON values. Evidence counts only for the same definition."""
         bounds = None if self._given is None else list(self._given)
         return {"success_reward": self._name, "success_threshold": self.threshold, "success_bounds": bounds}
 
@@ -114,16 +113,16 @@ class RewardSignal:
         weights: NDArray[np.float64],
         normalise: bool = False,
     ) -> GroupOutcomes:
-        """Count successes and trials of every group, and note which has a gradient; learn what is left open.
+        """Count the successes, trials and gradients of every group, and learn an open threshold or bounds.
 
         Args:
-            rewards: (K*G, F) of all processes, groups of G side by side; NaN where a reward function gave none.
+            rewards: (K*G, F) from all processes, groups of G side by side; NaN where a reward function returned None.
             sample_index: (K,) the row of each group.
-            weights: (F,) `reward_weights`.
+            weights: (F,) TRL's `reward_weights`.
             normalise: see `outcomes.groups_with_gradient`.
 
         Raises:
-            ObservationError: an infinite reward, one outside bounds that were given, or groups of unequal size.
+            ObservationError: a reward is infinite or outside the given bounds, or the groups have unequal sizes.
         """
         self._refuse_infinite(rewards)
         grouped = in_groups(rewards, sample_index)
@@ -140,17 +139,17 @@ class RewardSignal:
         return replace(outcomes, has_gradient=groups_with_gradient(grouped, weights, normalise=normalise))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was learned, as JSON values."""
+        """Return the learned values, as JSON values."""
         seen = None if self._seen is None else list(self._seen)
         open_, values = self._threshold == AUTO, sorted(self._values)
         return {"open": open_, "values": values, "seen": seen, "batches": self._batches}
 
     def adopt(self, facts: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-        """Go on with what a saved run had learned; a threshold that was set stays.
+        """Load the learned values of a saved run; a threshold from the settings stays.
 
         Args:
-            facts: of the saved run.
-            state: its `state_dict`; empty for a run of a release without it.
+            facts: the `facts` of the saved run.
+            state: its `state_dict`; empty for early releases.
         """
         if self._threshold == AUTO and not state.get("open"):
             self._threshold = facts.get("success_threshold")
@@ -160,7 +159,7 @@ class RewardSignal:
         self._batches = int(state.get("batches", LEARNING))
 
     def _learn(self, scores: NDArray[np.float64]) -> None:
-        """Learn values and bounds from the scores of the first batches, and say what cannot work with them."""
+        """Learn values and bounds from the scores of the first batches, and warn about settings that do not fit."""
         low, high = float(scores.min()), float(scores.max())
         gave = f"The reward function {self._name!r} gave {low:g} to {high:g}"
         if self._threshold == AUTO:
@@ -174,8 +173,8 @@ class RewardSignal:
                     "threshold",
                     f"{gave} in the first generation batch, all {'at or above' if met[0] else 'below'} "
                     f"vade_success_threshold={self._threshold:g}. Every answer counts as "
-                    f"{'right' if met[0] else 'wrong'}, so selection rests on a constant. Set vade_success_threshold "
-                    "to a reward that a part of the answers reaches, or leave it out.",
+                    f"{'right' if met[0] else 'wrong'}, so selection learns nothing. Set vade_success_threshold to a "
+                    "reward that only some answers reach, or leave it out.",
                 )
 
     def _find_values(self, scores: NDArray[np.float64], gave: str) -> None:
@@ -184,8 +183,8 @@ class RewardSignal:
             self._threshold, self._values = SPREAD, set()
             self._once(
                 "graded",
-                f"{gave}, and more than two values. Rows are chosen by the spread of their rewards, the share of "
-                "pairs of completions whose rewards differ. If some reward means a right answer, set "
+                f"{gave}, with more than two values. Rows are chosen by the spread of their rewards: the share of "
+                "pairs of completions with different rewards. If one reward means a right answer, set "
                 "vade_success_threshold to it.",
             )
         elif len(self._values) == 2 and self._batches >= LEARNING:
@@ -195,8 +194,8 @@ class RewardSignal:
         if self._given is not None:
             if low < self._given[0] or high > self._given[1]:
                 raise ObservationError(
-                    f"{gave}, and vade_success_bounds={list(self._given)}: a fraction of a success must lie between "
-                    "its bounds. Set wider ones, or leave them out to have them learned."
+                    f"{gave}, but vade_success_bounds={list(self._given)}; every reward must lie within the bounds. "
+                    "Set wider bounds, or leave them out to let the run learn them."
                 )
         elif self._batches < LEARNING:
             self._seen = (low, high) if self._seen is None else (min(low, self._seen[0]), max(high, self._seen[1]))
@@ -204,14 +203,14 @@ class RewardSignal:
                 self._once(
                     "learned",
                     f"{gave}, outside [0, 1]. Rewards count as fractions of a success between the lowest and the "
-                    f"highest of the first {LEARNING} generation batches. Set vade_success_bounds to fix the two.",
+                    f"highest reward of the first {LEARNING} generation batches. Set vade_success_bounds to fix both.",
                 )
         elif low < self.bounds[0] or high > self.bounds[1]:
             self._once(
                 "clipped",
-                f"{gave}, and the bounds learned from the first {LEARNING} generation batches are "
+                f"{gave}, but the bounds learned from the first {LEARNING} generation batches are "
                 f"{self.bounds[0]:g} and {self.bounds[1]:g}. A reward outside counts as the nearer bound. Set "
-                "vade_success_bounds to wider ones.",
+                "vade_success_bounds to wider bounds.",
             )
 
     def _say_where_all_differ(self, outcomes: GroupOutcomes) -> None:
@@ -219,21 +218,21 @@ class RewardSignal:
         if known.any() and outcomes.pass_rate[known].mean() >= FLAT_SPREAD:
             self._once(
                 "flat",
-                "Nearly all completions of each group have rewards of their own, so the spread of the rewards is the "
-                "same for all rows and tells selection nothing. Set vade_success_threshold to the reward of a right "
-                f"answer, or to None for fractions of a success; and with several reward functions "
-                f"({', '.join(self._names)}), vade_success_reward to the one that says success.",
+                "Nearly all completions of a group have different rewards. The spread is then the same for all rows, "
+                "and selection learns nothing. Set vade_success_threshold to the reward of a right answer, or to None "
+                f"for fractions of a success. With several reward functions ({', '.join(self._names)}), set "
+                "vade_success_reward to the one that means success.",
             )
 
     def _refuse_infinite(self, rewards: NDArray[np.float64]) -> None:
-        """The advantage of a group would be NaN, and with the next update every weight of the model (TRL 1.16)."""
+        """Raise `ObservationError` for infinite rewards: TRL 1.16 would turn them into NaN advantages and weights."""
         infinite = np.isinf(rewards).sum(axis=0).tolist()
         if any(infinite):
             counts = ", ".join(f"{name!r} {n}" for name, n in zip(self._names, infinite, strict=True) if n)
             raise ObservationError(
                 f"Infinite rewards in a generation batch of {len(rewards)} completions: {counts}. A reward must be a "
-                "finite number, or None where a completion cannot be scored; an infinite one turns the weights into "
-                "NaN. Nothing was updated: mend the reward function, and resume from the last checkpoint."
+                "finite number, or None if a completion cannot be scored. An infinite one would turn the weights into "
+                "NaN. Nothing was updated. Fix the reward function and resume from the last checkpoint."
             )
 
     def _once(self, topic: str, message: str) -> None:

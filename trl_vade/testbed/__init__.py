@@ -1,7 +1,7 @@
-"""The embedded default: a rendered visual-reasoning data set and a tiny, real Qwen2.5-VL that can nearly solve it.
+"""The testbed: a rendered visual-reasoning data set, and a tiny, real Qwen2.5-VL that solves part of it.
 
-Both are built locally and deterministically from a seed, so the first run of a stranger needs neither network nor GPU.
-Names are loaded on first use (PEP 562): `import trl_vade.testbed` loads no torch.
+Both are built locally from a seed, so the quickstart needs neither network nor GPU. Names are loaded on first use
+(PEP 562), so `import trl_vade.testbed` loads no torch.
 """
 
 from importlib import import_module

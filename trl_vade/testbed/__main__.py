@@ -1,4 +1,4 @@
-"""Build the testbed and print how able its model is: `python -m trl_vade.testbed`."""
+"""Build the testbed and print the pass rates of its model: `python -m trl_vade.testbed`."""
 
 import argparse
 import time
@@ -11,7 +11,7 @@ from .measure import pass_rate_report
 
 
 def main() -> None:
-    """Build or load the data set and the model, then measure every validation row."""
+    """Build or load the data set and the model, then measure and print the pass rates of a split."""
     parser = argparse.ArgumentParser(prog="python -m trl_vade.testbed", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="of data, weights and sampling (default 0)")
     parser.add_argument("--num_generations", type=int, default=8, help="completions of each row (default 8)")

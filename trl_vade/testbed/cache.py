@@ -1,7 +1,7 @@
-"""Directories that are either complete or absent, in the HF cache.
+"""Directories in the HF cache that are either complete or absent.
 
-A build goes to a hidden neighbour and is moved into place by one `os.replace`, so a killed build leaves nothing that
-could be taken for a finished one, and of two builders that race the first wins and the second adopts its result.
+A build writes to a hidden directory and is moved into place by one `os.replace`. A killed build leaves no partial
+result. If two builds race, the first wins, and the second uses its result.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from huggingface_hub import constants
 
 
 def settings_digest(settings: dict[str, Any]) -> str:
-    """Return 12 hexadecimal digits that change when any of the (JSON-able) settings changes."""
+    """Return 12 hexadecimal digits that change with any of the JSON settings."""
     text = json.dumps(settings, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
@@ -25,32 +25,32 @@ def settings_digest(settings: dict[str, Any]) -> str:
 def cached_directory(
     name: str, settings: dict[str, Any], build: Callable[[Path], None], cache_dir: str | os.PathLike[str] | None = None
 ) -> Path:
-    """Return the directory that `build` fills for these settings, building it only if it is not there.
+    """Return the directory for these settings; build it if it is missing.
 
     Args:
-        name: Readable first part of the directory's name.
-        settings: Everything that the content depends on, a format version included.
-        build: Called with an empty directory, which it must fill.
-        cache_dir: Parent directory; `$HF_HOME/trl_vade` by default.
+        name: the readable first part of the directory's name.
+        settings: everything that the content depends on, with a format version.
+        build: a function that fills an empty directory.
+        cache_dir: the parent directory; `$HF_HOME/trl_vade` by default.
 
     Raises:
-        Exception: whatever `build` raises; nothing stays behind.
+        Exception: any error of `build`. No partial directory remains.
     """
-    # Read at call time: huggingface_hub fixes HF_HOME at import, tests and users may still replace it there.
+    # Read at call time: huggingface_hub sets HF_HOME at import, and tests and users may replace it later.
     root = Path(cache_dir) if cache_dir is not None else Path(constants.HF_HOME) / "trl_vade"
     final = root / f"{name}-{settings_digest(settings)}"
     if final.is_dir():
         return final
     root.mkdir(parents=True, exist_ok=True)
-    # The same parent, hence the same file system: os.replace is atomic only there.
+    # The same parent is on the same file system, as the atomic os.replace needs.
     partial = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=root))
     try:
         build(partial)
-        partial.chmod(0o755)  # mkdtemp makes it private; a cache may be shared.
+        partial.chmod(0o755)  # mkdtemp makes it private, but a cache may be shared
         try:
             os.replace(partial, final)
         except OSError:
-            # A directory cannot replace a filled one: another builder was faster, and its content is the same.
+            # os.replace fails if another build was faster. Its content is the same.
             if not final.is_dir():
                 raise
     finally:

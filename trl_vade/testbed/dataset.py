@@ -1,7 +1,7 @@
-"""The testbed's data set: scenes as rows that `GRPOTrainer` takes as they are.
+"""The testbed's data set: scenes as rows for `GRPOTrainer`.
 
-Train and validation cannot meet: a scene's own digest decides which side it belongs to, for every seed and size.
-The fine-tuning of the tiny model draws from the train side with another stream: it sees no validation scene.
+Train and validation are disjoint for every seed and size, because the digest of a scene decides its split. The
+fine-tuning of the tiny model draws scenes of the train split only, from another stream.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from .cache import cached_directory, settings_digest
 from .scenes import LEVELS, TASKS, Scene, draw_scene
 
 FORMAT_VERSION = 1
-"""Raised whenever the same settings would give other rows; part of the cache key."""
+"""The version of the rows, part of the cache key. Raise it when the same settings give other rows."""
 
 STREAMS = {"train": 0, "validation": 1, "sft": 2}
 MAX_ATTEMPTS = 1000
-"""Draws for one row before its family is called used up; level 1 of math has 1250 pictures, all others more."""
+"""The draws for one row before its family counts as used up. Level 1 of math has 1250 pictures, all others more."""
 VALIDATION_SHARE = 8
-"""One scene in this many belongs to the validation side."""
+"""One scene in this many belongs to the validation split."""
 
 FEATURES = datasets.Features(
     {
@@ -43,25 +43,28 @@ FEATURES = datasets.Features(
 
 
 def scene_digest(scene: Scene) -> bytes:
-    """Return 8 bytes that name a scene by its question and its pixels."""
+    """Return 8 bytes that identify a scene by its question and its pixels."""
     return hashlib.blake2b(scene.question.encode() + b"\0" + scene.image.tobytes(), digest_size=8).digest()
 
 
 def iter_scenes(stream: str, seed: int, mix: Callable[[int], Sequence[float]] | None = None) -> Iterator[Scene]:
-    """Yield scenes without end, all different, each on the side of the split that `stream` belongs to.
+    """Yield different scenes without end, each from the split of `stream`.
 
-    Scene i depends on (seed, stream, i) and, as repetitions are rejected, on the scenes before it: a longer data set
+    Scene i depends on (seed, stream, i) and on the earlier scenes, because repetitions are rejected. A longer data set
     starts with the shorter one. Only the stream `sft` may repeat a scene.
 
     Args:
         stream: `train`, `validation` or `sft`.
         seed: 0 or more.
-        mix: Shares of the three levels (sum 1) at scene i; without it tasks and levels are dealt in turn.
+        mix: returns the shares of the three levels (sum 1) at scene i. Without it levels take turns, as tasks do.
+
+    Raises:
+        ValueError: the different scenes of a task and level are used up.
     """
     seen: set[bytes] = set()
     index = 0
     while True:
-        # Philox is counter-based and the same on every platform; one generator a row keeps rows independent.
+        # Philox is counter-based and equal on every platform. One generator a row keeps rows independent.
         rng = np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, STREAMS[stream], index))))
         task = TASKS[index % len(TASKS)]
         level = LEVELS[index // len(TASKS) % len(LEVELS)] if mix is None else int(rng.choice(LEVELS, p=mix(index)))
@@ -72,10 +75,10 @@ def iter_scenes(stream: str, seed: int, mix: Callable[[int], Sequence[float]] | 
                 break
         else:
             raise ValueError(
-                f"no new scene for task {task!r}, level {level}, split {stream!r} after {MAX_ATTEMPTS} draws, at row "
-                f"{index}: rows must differ and the pictures of this family are used up; ask for fewer rows"
+                f"No new scene for task {task!r}, level {level}, split {stream!r} after {MAX_ATTEMPTS} draws, at row "
+                f"{index}. Rows must differ, and the pictures of this family are used up. Ask for fewer rows."
             )
-        if stream != "sft":  # Fine-tuning may see a scene twice; a data set may not hold it twice.
+        if stream != "sft":  # a data set may not repeat a scene
             seen.add(digest)
         yield scene
         index += 1
@@ -84,24 +87,24 @@ def iter_scenes(stream: str, seed: int, mix: Callable[[int], Sequence[float]] | 
 def build_dataset(
     num_train: int = 1024, num_validation: int = 256, seed: int = 0, *, progress: bool = True
 ) -> datasets.DatasetDict:
-    """Draw splits `train` and `validation` with equal shares of 4 tasks x 3 levels, a pure function of the arguments.
+    """Draw splits `train` and `validation` with equal shares of 4 tasks x 3 levels; equal arguments give equal rows.
 
-    Columns: `prompt` (conversational, text only: TRL puts the image in), `images` (one 56 x 56 PNG), `answer`, `task`,
-    `level` (1 to 3), `id` (unique; made from the content, so the same scene has the same id everywhere).
+    Columns: `prompt` (conversational, text only: TRL adds the image), `images` (one 56 x 56 PNG), `answer`, `task`,
+    `level` (1 to 3) and `id` (unique; the same scene always has the same id).
 
     Args:
-        num_train: Rows to train on, 1 or more.
-        num_validation: Rows to validate on, 1 or more; never the question and image of any train row of any seed.
+        num_train: the training rows, 1 or more.
+        num_validation: the validation rows, 1 or more. No training row of any seed shares question and image with one.
         seed: 0 or more.
-        progress: Show a progress bar.
+        progress: whether to show a progress bar.
 
     Raises:
-        ValueError: a size below 1 or a negative seed.
+        ValueError: a size is below 1, the seed is negative, or different scenes are used up.
     """
     sizes = {"train": num_train, "validation": num_validation}
     for name, value, least in (("num_train", num_train, 1), ("num_validation", num_validation, 1), ("seed", seed, 0)):
         if value < least:
-            raise ValueError(f"{name} is {value}; it must be at least {least}")
+            raise ValueError(f"{name} is {value}; it must be at least {least}.")
     splits = {}
     with tqdm(total=sum(sizes.values()), desc="drawing the testbed", unit="row", disable=not progress) as bar:
         for split, size in sizes.items():
@@ -123,7 +126,18 @@ def load_testbed_dataset(
     *,
     progress: bool = True,
 ) -> datasets.DatasetDict:
-    """Return what `build_dataset` returns, cached as Parquet under `cache_dir` (default `$HF_HOME/trl_vade`)."""
+    """Return the result of `build_dataset`, cached as Parquet under `cache_dir` (default `$HF_HOME/trl_vade`).
+
+    Args:
+        num_train: see `build_dataset`.
+        num_validation: see `build_dataset`.
+        seed: see `build_dataset`.
+        cache_dir: the parent of the cached directory; `$HF_HOME/trl_vade` by default.
+        progress: whether to show a progress bar.
+
+    Raises:
+        ValueError: as `build_dataset`.
+    """
 
     def build(directory: Path) -> None:
         for split, rows in build_dataset(num_train, num_validation, seed, progress=progress).items():
@@ -131,13 +145,10 @@ def load_testbed_dataset(
 
     settings = {"format": FORMAT_VERSION, "num_train": num_train, "num_validation": num_validation, "seed": seed}
     directory = cached_directory("testbed", settings, build, cache_dir)
-    sizes = {"train": num_train, "validation": num_validation}
-    return datasets.DatasetDict(
-        {
-            split: _as_dataset(pq.read_table(directory / f"{split}.parquet"), split, size, seed)
-            for split, size in sizes.items()
-        }
-    )
+    splits = {}
+    for split, size in (("train", num_train), ("validation", num_validation)):
+        splits[split] = _as_dataset(pq.read_table(directory / f"{split}.parquet"), split, size, seed)
+    return datasets.DatasetDict(splits)
 
 
 def _row(scene: Scene) -> dict[str, Any]:
@@ -152,14 +163,15 @@ def _row(scene: Scene) -> dict[str, Any]:
 
 
 def encode_png(image: Image.Image) -> bytes:
+    """Return `image` as the bytes of a PNG file."""
     buffer = io.BytesIO()
     image.save(buffer, format="PNG")
     return buffer.getvalue()
 
 
 def _as_dataset(table: Any, split: str, size: int, seed: int) -> datasets.Dataset:
-    # datasets would make a fresh fingerprint for every table in memory. This one says what the rows depend on, so a
-    # built and a cached copy count as the same data set when a run is resumed.
+    # datasets gives every table in memory a new fingerprint. This one depends on the settings, so a resumed run
+    # accepts a built and a cached copy as the same data set.
     key = {"format": FORMAT_VERSION, "split": split, "size": size, "seed": seed}
     return datasets.Dataset(
         InMemoryTable(table),

@@ -1,16 +1,16 @@
-"""Flat marks on a 56 x 56 white canvas: the alphabet that every scene of the testbed is written in.
+"""The shapes and digits of the testbed's scenes, drawn flat on a white canvas of 56 x 56 pixels.
 
-Nothing is anti-aliased and no font file is read, so the same calls give the same bytes everywhere and a test can read
-a scene back from its pixels.
+Drawing uses neither anti-aliasing nor font files. The same calls give the same bytes everywhere, and a test can read a
+scene back from its pixels.
 """
 
 from PIL import Image, ImageDraw
 
 SIZE = 56
-"""Side of an image in pixels: four patches of 14, merged two by two into 2 x 2 = 4 image tokens."""
+"""The side of an image in pixels: four patches of 14, merged two by two into 2 x 2 = 4 image tokens."""
 
 CELL = 14
-"""Side of a vision patch in pixels; counted shapes sit one to a patch."""
+"""The side of a vision patch in pixels. Each counted shape has a patch of its own."""
 
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (230, 25, 30),
@@ -26,7 +26,7 @@ SHAPES = ("square", "circle", "triangle")
 BACKGROUND = (255, 255, 255)
 AXIS = (150, 150, 150)
 
-# Five columns by seven rows, drawn by hand: Pillow's default font changed between releases, these digits cannot.
+# Digits of five columns by seven rows, drawn by hand, since Pillow's default font changes between releases.
 GLYPHS = (
     (" ### ", "#   #", "#   #", "#   #", "#   #", "#   #", " ### "),
     ("  #  ", " ##  ", "  #  ", "  #  ", "  #  ", "  #  ", " ### "),
@@ -48,7 +48,7 @@ def blank() -> tuple[Image.Image, ImageDraw.ImageDraw]:
 
 
 def shape(pen: ImageDraw.ImageDraw, kind: str, colour: str, left: int, top: int, side: int) -> None:
-    """Fill one shape of `side` pixels whose bounding box has its top left corner at (`left`, `top`), in pixels."""
+    """Draw a filled shape of `side` pixels with the top left corner of its bounding box at (`left`, `top`)."""
     right, bottom = left + side - 1, top + side - 1
     ink = COLOURS[colour]
     if kind == "square":

@@ -1,4 +1,4 @@
-"""How able is a model, row by row? Sampled pass rates and the numbers that say whether choosing rows can pay."""
+"""The sampled pass rates of a model on each row, and their summary."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,16 +30,16 @@ def measure_pass_rates(
     """Sample `num_generations` completions of every row and return the mean reward of each row, shape (N,), in [0, 1].
 
     Args:
-        model: A `Qwen2_5_VLForConditionalGeneration`, on any device; its training mode is put back.
-        processor: Its processor, padding on the left.
-        dataset: Rows with `prompt`, `images` and `answer`.
-        num_generations: Completions of each row, G >= 1.
-        temperature: Of sampling, > 0.
-        max_completion_length: Tokens.
-        batch_size: Rows generated together; each counts `num_generations` times.
-        seed: Of the sampling; torch's global generator is left as it was.
-        reward: Called with `completions` and `answer`.
-        progress: Show a progress bar.
+        model: a `Qwen2_5_VLForConditionalGeneration`, on any device. Its training mode is restored.
+        processor: its processor, with padding on the left.
+        dataset: rows with `prompt`, `images` and `answer`.
+        num_generations: G, the completions of each row, at least 1.
+        temperature: the sampling temperature, above 0.
+        max_completion_length: the longest completion, in tokens.
+        batch_size: the rows generated together, each with `num_generations` completions.
+        seed: the seed of sampling. torch's global generator is restored.
+        reward: a reward function of `completions` and `answer`.
+        progress: whether to show a progress bar.
     """
     was_training = model.training
     model.eval()
@@ -73,7 +73,7 @@ def _generate(
         top_k=0,
         max_new_tokens=max_tokens,
         num_return_sequences=num_generations,
-        # A sampled image token would ask for an image that is not there.
+        # A sampled image token would need an image.
         suppress_tokens=[processor.image_token_id, processor.video_token_id],
     )
     texts = processor.batch_decode(tokens[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)

@@ -1,4 +1,4 @@
-"""The tiny model: Qwen2.5-VL's own classes at about 0.3 M parameters, randomly initialised."""
+"""The tiny model: Qwen2.5-VL's own classes with about 0.3 M random parameters."""
 
 import torch
 from transformers import GenerationConfig, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
@@ -6,24 +6,24 @@ from transformers import GenerationConfig, Qwen2_5_VLConfig, Qwen2_5_VLForCondit
 from . import drawing
 
 INITIALIZER_RANGE = 0.08
-"""Qwen's 0.02 is for widths of thousands; at width 64 it leaves every activation near zero and learning slow."""
+"""The initial standard deviation. Qwen's 0.02 suits widths of thousands; at width 64 learning would be slow."""
 
 
 def build_config(processor: Qwen2_5_VLProcessor) -> Qwen2_5_VLConfig:
-    """Return the configuration whose token ids are those of `processor`."""
+    """Return the configuration with the token ids of `processor`."""
     tokenizer = processor.tokenizer
     text = {
         "vocab_size": len(tokenizer),
         "hidden_size": 64,
         "intermediate_size": 160,
         "num_hidden_layers": 3,
-        # vLLM's CPU backend takes head_dim 32 and not 16: two heads, not four.
+        # Two heads give head_dim 32; vLLM's CPU backend does not accept the 16 of four heads.
         "num_attention_heads": 2,
         "num_key_value_heads": 2,
         "max_position_embeddings": 1024,
         "initializer_range": INITIALIZER_RANGE,
-        # Sections of time, height and width; they must add up to head_dim / 2 = 16. The high frequencies come first,
-        # and the default theta of 1e6 would leave the later sections all but constant over 40 tokens.
+        # The sections of time, height and width add up to head_dim / 2 = 16. High frequencies come first. With the
+        # default theta of 1e6 the later sections would be almost constant over 40 tokens.
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [4, 6, 6]},
         "bos_token_id": None,
         "eos_token_id": tokenizer.eos_token_id,
@@ -55,7 +55,7 @@ def build_config(processor: Qwen2_5_VLProcessor) -> Qwen2_5_VLConfig:
 
 
 def build_model(processor: Qwen2_5_VLProcessor, seed: int = 0) -> Qwen2_5_VLForConditionalGeneration:
-    """Return a freshly initialised float32 model on the CPU; torch's global generator is left as it was."""
+    """Return a new float32 model on the CPU; torch's global generator is restored."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Qwen2_5_VLForConditionalGeneration(build_config(processor))

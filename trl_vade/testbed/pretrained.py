@@ -1,4 +1,4 @@
-"""The tiny model as a directory that every `from_pretrained` takes, built once and cached."""
+"""The tiny model as a cached directory for `from_pretrained`."""
 
 import os
 from dataclasses import asdict
@@ -11,7 +11,7 @@ from .processor import build_processor
 from .sft import SFTSettings, finetune
 
 FORMAT_VERSION = 1
-"""Raised whenever the same settings would give another model; part of the cache key."""
+"""The version of the model, part of the cache key. Raise it when the same settings give another model."""
 
 
 def load_testbed_model(
@@ -21,19 +21,19 @@ def load_testbed_model(
     settings: SFTSettings | None = None,
     progress: bool = True,
 ) -> Path:
-    """Return a directory with a fine-tuned `Qwen2_5_VLForConditionalGeneration` and its `Qwen2_5_VLProcessor`.
+    """Return a directory with the fine-tuned tiny model and its processor; build it if it is missing.
 
     Args:
-        seed: Of the initial weights and of the scenes shown; 0 or more.
-        cache_dir: Parent of the cached directory; `$HF_HOME/trl_vade` by default.
-        settings: The recipe; by default the one that the README's figures were made with.
-        progress: Show a progress bar while the model is built.
+        seed: the seed of the initial weights and the scenes, 0 or more.
+        cache_dir: the parent of the cached directory; `$HF_HOME/trl_vade` by default.
+        settings: the recipe of the fine-tuning. All published figures use the default.
+        progress: whether to show a progress bar.
 
     Raises:
-        ValueError: a negative seed.
+        ValueError: the seed is negative.
     """
     if seed < 0:
-        raise ValueError(f"seed is {seed}; it must be at least 0, as numpy's SeedSequence asks")
+        raise ValueError(f"seed is {seed}; it must be at least 0, as numpy's SeedSequence requires.")
     recipe = settings or SFTSettings()
 
     def build(directory: Path) -> None:

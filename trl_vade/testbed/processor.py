@@ -1,4 +1,4 @@
-"""A real `Qwen2_5_VLProcessor` around a byte-level BPE tokenizer trained here, on the testbed's own sentences."""
+"""A real `Qwen2_5_VLProcessor` with a byte-level BPE tokenizer, trained on the testbed's sentences."""
 
 import json
 from itertools import product
@@ -9,25 +9,16 @@ from transformers import Qwen2_5_VLProcessor, Qwen2Tokenizer, Qwen2VLImageProces
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
 from . import drawing
-from .scenes import CORNERS, SIDES
+from .scenes import BAR_QUESTIONS, COLOUR_QUESTION, CORNERS, COUNT_QUESTION, DIGIT_QUESTIONS, SIDES
 
-SPECIAL_TOKENS = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|vision_pad|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-)
+_NAMES = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
+SPECIAL_TOKENS = tuple(f"<|{name}|>" for name in _NAMES)
 
 IMAGE_MEAN = 0.96
 IMAGE_STD = 0.4
-"""White maps to 0.1 and full ink to about -2.3: an empty patch says almost nothing, which is what it means."""
+"""The normalisation of pixels: white maps to 0.1, so an empty patch is close to zero, and full ink to about -2.3."""
 
-# Qwen2.5-VL's template less the tool part, the vision counters and the default system message: nine tokens that a
-# prompt of twenty can do without.
+# Qwen2.5-VL's template without tools, vision counters and the default system message: nine tokens a prompt less.
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "<|im_start|>{{ message['role'] }}\n"
@@ -45,7 +36,7 @@ CHAT_TEMPLATE = (
 
 
 def build_processor() -> Qwen2_5_VLProcessor:
-    """Return the processor: 56 x 56 images stay as they are and become 4 image tokens; padding is on the left."""
+    """Return a processor with padding on the left that turns a 56 x 56 image, unscaled, into 4 image tokens."""
     images: dict[str, Any] = {
         "size": {"shortest_edge": drawing.SIZE**2, "longest_edge": drawing.SIZE**2},
         "image_mean": [IMAGE_MEAN] * 3,
@@ -57,14 +48,14 @@ def build_processor() -> Qwen2_5_VLProcessor:
     return Qwen2_5_VLProcessor(
         image_processor=Qwen2VLImageProcessor(**images),
         tokenizer=build_tokenizer(),
-        # Qwen2_5_VLProcessor cannot be built without one, although no scene is a video.
+        # Qwen2_5_VLProcessor requires a video processor.
         video_processor=Qwen2VLVideoProcessor(**images),
         chat_template=CHAT_TEMPLATE,
     )
 
 
 def build_tokenizer() -> Qwen2Tokenizer:
-    """Train the BPE, which makes a token of every word of the testbed, and wrap it as Qwen's tokenizer class."""
+    """Train a BPE with a token for every word of the testbed, and return it as Qwen's tokenizer class."""
     bpe = Tokenizer(models.BPE())
     bpe.normalizer = normalizers.NFC()
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
@@ -75,7 +66,7 @@ def build_tokenizer() -> Qwen2Tokenizer:
     )
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=2048,  # A bound that is never reached: the merges run out when every word is whole.
+        vocab_size=2048,  # never reached: merging ends when every word is one token
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         special_tokens=list(SPECIAL_TOKENS),
         show_progress=False,
@@ -95,21 +86,12 @@ def build_tokenizer() -> Qwen2Tokenizer:
 
 
 def _sentences() -> list[str]:
-    """Everything that the testbed can ask and answer, in a fixed order."""
+    """Return all questions and answers of the testbed, in a fixed order."""
     colours = tuple(drawing.COLOURS)
-    questions = [
-        "How many shapes are there?",
-        "What is the value of the bar?",
-        "What is the sum of the two bars?",
-        "What is the sum of the three bars?",
-        "Which digit is this?",
-        "What is the sum of the two digits?",
-        "What is the product of the two digits?",
-        "What colour is the shape?",
-    ]
+    questions = [COUNT_QUESTION, *BAR_QUESTIONS, *DIGIT_QUESTIONS, COLOUR_QUESTION]
     questions += [f"How many {colour} shapes are there?" for colour in colours]
     questions += [f"What colours are the {a} shape and the {b} shape?" for a, b in product(CORNERS + SIDES, repeat=2)]
     answers = [f"{a} {b}" for a, b in product(colours, repeat=2)] + list("0123456789")
     sentences = questions + [f"<answer>{answer}</answer>" for answer in answers]
-    # The roles come from the chat template. All twice, since a merge needs to be seen twice.
+    # The roles come from the chat template. A merge needs two occurrences.
     return sentences * 2 + ["user\n", "assistant\n", "system\n"] * 2

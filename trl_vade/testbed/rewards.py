@@ -1,4 +1,4 @@
-"""The testbed's reward: is the text between the answer tags the answer?"""
+"""The testbed's reward function."""
 
 import re
 from typing import Any
@@ -7,12 +7,12 @@ _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
 def exact_answer_reward(completions: list[Any], answer: list[str], **kwargs: Any) -> list[float]:
-    """Return 1.0 for every completion whose first `<answer>...</answer>` holds the answer exactly, else 0.0.
+    """Return 1.0 for each completion with exactly the answer in its first `<answer>...</answer>`, else 0.0.
 
     Args:
-        completions: Strings, or conversations whose first message holds the text; one for each answer.
-        answer: The data set's column, repeated by TRL to the length of `completions`.
-        **kwargs: Further columns that TRL passes; not read.
+        completions: texts, or conversations with the text in the first message; one for each answer.
+        answer: the data set's column, repeated by TRL to the length of `completions`.
+        **kwargs: the other columns, from TRL; ignored.
     """
     rewards = []
     for completion, expected in zip(completions, answer, strict=True):

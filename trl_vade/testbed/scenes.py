@@ -1,4 +1,4 @@
-"""Four families of picture questions, three levels each; the third level combines what the first two teach.
+"""Four families of questions about pictures, with three levels each; level 3 combines the skills of levels 1 and 2.
 
 | task   | level 1               | level 2                    | level 3                            |
 | ------ | --------------------- | -------------------------- | ---------------------------------- |
@@ -7,11 +7,10 @@
 | math   | read a digit (0-9)    | sum of two digits (0-10)   | product of two digits (4-49)       |
 | colour | of one shape (8)      | of both of two (56)        | of two of four (56)                |
 
-Answers are drawn first, evenly over their range, and the scene is drawn to fit: no answer can be guessed one
-time in four, neither blindly nor by naming something that is merely in the picture.
+Answers are drawn first, evenly over their range, and the scene is drawn to fit. A guess succeeds less than one time in
+four, also if it names a thing in the picture.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,20 +22,31 @@ TASKS = ("count", "chart", "math", "colour")
 LEVELS = (1, 2, 3)
 SIDES = ("left", "right")
 CORNERS = ("top left", "top right", "bottom left", "bottom right")
+COUNT_QUESTION, COLOUR_QUESTION = "How many shapes are there?", "What colour is the shape?"
+BAR_QUESTIONS = (
+    "What is the value of the bar?",
+    "What is the sum of the two bars?",
+    "What is the sum of the three bars?",
+)
+DIGIT_QUESTIONS = (
+    "Which digit is this?",
+    "What is the sum of the two digits?",
+    "What is the product of the two digits?",
+)
 
 JITTER = 2
-"""Pixels that a digit may be off its place, each way."""
+"""The largest shift of a digit from its place, in pixels, in each direction."""
 INKS = ("black", "blue", "purple", "red", "green")
-"""The dark colours. What is counted, measured or read is never pale; the colour family uses all eight."""
+"""The dark colours, for everything that is counted, measured or read. The colour family uses all eight."""
 BAR_UNIT = 5
-"""Pixels of bar height per unit of value."""
+"""The pixels of bar height for each unit of value."""
 BAR_FLOOR = 52
-"""Row of the axis on which the bars stand."""
+"""The pixel row of the axis below the bars."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A picture, a question about it, and the answer as the string that a reward compares with."""
+    """A picture, a question about it, and the answer as text."""
 
     task: str
     level: int
@@ -46,29 +56,29 @@ class Scene:
 
 
 def draw_scene(task: str, level: int, rng: np.random.Generator) -> Scene:
-    """Draw one scene of a family and level; a pure function of its arguments and of the state of `rng`.
+    """Draw one scene of a family and level, determined by the arguments and the state of `rng`.
 
     Raises:
-        ValueError: `task` or `level` is not one of `TASKS` and `LEVELS`.
+        ValueError: `task` is not in `TASKS`, or `level` not in `LEVELS`.
     """
     if task not in TASKS or level not in LEVELS:
-        raise ValueError(f"no scene for task {task!r}, level {level!r}; tasks are {TASKS}, levels are {LEVELS}")
+        raise ValueError(f"No scene for task {task!r}, level {level!r}; tasks are {TASKS}, levels are {LEVELS}.")
     question, answer, image = _FAMILIES[task](level, rng)
     return Scene(task, level, question, answer, image)
 
 
 def _integer(rng: np.random.Generator, low: int, high: int) -> int:
-    """A whole number from `low` to `high`, both included."""
+    """Draw a whole number from `low` to `high`, both included."""
     return int(rng.integers(low, high + 1))
 
 
 def _some(rng: np.random.Generator, names: tuple[str, ...], k: int) -> list[str]:
-    """`k` different names in random order."""
+    """Draw `k` different names in random order."""
     return [names[i] for i in rng.permutation(len(names))[:k]]
 
 
 def _addends(rng: np.random.Generator, k: int, low: int, high: int) -> list[int]:
-    """`k` numbers from `low` to `high` whose sum is even over its whole range, so that no sum is the obvious guess."""
+    """Draw `k` numbers from `low` to `high` with a uniformly distributed sum, so that every guess is equally good."""
     total = _integer(rng, k * low, k * high)
     while True:
         values = rng.integers(low, high + 1, size=k)
@@ -86,10 +96,10 @@ def _count(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]
         for _ in range(number):
             row, column = divmod(int(next(cells)), 4)
             side = _integer(rng, 10, 11)
-            # One pixel of margin inside the patch keeps neighbours apart: shapes that touch cannot be counted.
+            # A margin of one pixel inside the patch keeps shapes from touching.
             left, top = (drawing.CELL * at + _integer(rng, 1, 13 - side) for at in (column, row))
             drawing.shape(pen, drawing.SHAPES[_integer(rng, 0, 2)], colour, left, top, side)
-    question = "How many shapes are there?" if level == 1 else f"How many {colours[0]} shapes are there?"
+    question = COUNT_QUESTION if level == 1 else f"How many {colours[0]} shapes are there?"
     return question, str(target), image
 
 
@@ -104,12 +114,7 @@ def _chart(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]
         pen.rectangle(
             (left, BAR_FLOOR - BAR_UNIT * value, left + width - 1, BAR_FLOOR - 1), fill=drawing.COLOURS[colour]
         )
-    question = (
-        "What is the value of the bar?",
-        "What is the sum of the two bars?",
-        "What is the sum of the three bars?",
-    )
-    return question[level - 1], str(sum(values)), image
+    return BAR_QUESTIONS[level - 1], str(sum(values)), image
 
 
 def _math(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
@@ -119,13 +124,12 @@ def _math(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
         values = _addends(rng, 2, 0, 5) if level == 2 else [_integer(rng, 2, 7), _integer(rng, 2, 7)]
     image, pen = drawing.blank()
     for at, value in enumerate(values):
-        # A digit is 20 x 28 pixels in the middle of its room, give or take JITTER.
+        # A digit is 20 x 28 pixels, in the middle of its half or of the canvas, up to JITTER.
         middle = 18 if level == 1 else 4 + 28 * at
         left, top = middle + _integer(rng, -JITTER, JITTER), 14 + _integer(rng, -JITTER, JITTER)
         drawing.digit(pen, value, INKS[_integer(rng, 0, len(INKS) - 1)], left, top, 4)
-    question = ("Which digit is this?", "What is the sum of the two digits?", "What is the product of the two digits?")
     answer = int(np.prod(values)) if level == 3 else sum(values)
-    return question[level - 1], str(answer), image
+    return DIGIT_QUESTIONS[level - 1], str(answer), image
 
 
 def _colour(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
@@ -136,8 +140,8 @@ def _colour(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image
         side = _integer(rng, 22, 34)
         left, top = _integer(rng, 1, 55 - side), _integer(rng, 1, 55 - side)
         drawing.shape(pen, kinds[0], colour, left, top, side)
-        return "What colour is the shape?", colour, image
-    # Level 2: two halves, both asked for. Level 3: four corners of four colours, of which two are asked for.
+        return COLOUR_QUESTION, colour, image
+    # Level 2 asks for both halves. Level 3 asks for two of four corners with four colours.
     places = SIDES if level == 2 else CORNERS
     colours = _some(rng, tuple(drawing.COLOURS), len(places))
     for place, (kind, colour) in enumerate(zip(kinds, colours, strict=False)):
@@ -150,9 +154,4 @@ def _colour(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image
     return question, f"{colours[first]} {colours[second]}", image
 
 
-_FAMILIES: dict[str, Callable[[int, np.random.Generator], tuple[str, str, Image.Image]]] = {
-    "count": _count,
-    "chart": _chart,
-    "math": _math,
-    "colour": _colour,
-}
+_FAMILIES = dict(zip(TASKS, (_count, _chart, _math, _colour), strict=True))

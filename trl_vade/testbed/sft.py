@@ -1,4 +1,4 @@
-"""A short supervised fine-tuning that leaves the tiny model half able, so that GRPO has something to choose from."""
+"""A short supervised fine-tuning, after which the tiny model solves some rows, so that GRPO can choose among them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,15 +13,16 @@ from .dataset import iter_scenes
 from .scenes import Scene
 
 IGNORED = -100
-"""Label of a position without loss, as the transformers losses read it."""
+"""The label of a position without loss in transformers."""
 
 
 @dataclass(frozen=True)
 class SFTSettings:
-    """The recipe. Level 1 comes first, alone: shown all twelve families at once, the model learns none in this time.
+    """The recipe of the fine-tuning, which starts with level 1.
 
-    `first_mix` and `level_mix` are the shares of the three levels in the first `first_share` of the steps and in the
-    rest; the few scenes of level 3 decide how many rows are left impossible.
+    With all twelve families from the start the model would learn none in this time. `first_mix` and `level_mix` are
+    the shares of the three levels in the first `first_share` of the steps and in the rest. The few scenes of level 3
+    determine the number of impossible rows.
     """
 
     steps: int = 900
@@ -35,12 +36,12 @@ class SFTSettings:
 
 
 def prompt_messages(question: str) -> list[dict[str, Any]]:
-    """Return the conversation in the form that TRL gives it after it has put the image in front of the text."""
+    """Return the conversation as TRL prepares it, with the image before the text."""
     return [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": question}]}]
 
 
 def encode_batch(scenes: list[Scene], processor: Qwen2_5_VLProcessor) -> dict[str, torch.Tensor]:
-    """Return model inputs of B scenes with their answers, and `labels` (B, T) that hold the completion only."""
+    """Return the model inputs of B scenes with their answers, and `labels`, (B, T), of the completions only."""
     prompts = [
         processor.apply_chat_template(prompt_messages(scene.question), add_generation_prompt=True) for scene in scenes
     ]
@@ -53,7 +54,7 @@ def encode_batch(scenes: list[Scene], processor: Qwen2_5_VLProcessor) -> dict[st
     )
     labels = torch.full_like(batch["input_ids"], IGNORED)
     for row, answer in enumerate(answers):
-        # Padding is on the left, so every completion ends at the last column.
+        # With padding on the left every completion ends at the last column.
         length = len(processor.tokenizer(answer)["input_ids"])
         labels[row, -length:] = batch["input_ids"][row, -length:]
     return {**batch, "labels": labels}
@@ -67,10 +68,10 @@ def finetune(
     *,
     progress: bool = True,
 ) -> list[float]:
-    """Train `model` in place on scenes of the train side of the split; return the loss of every step (nats a token).
+    """Train `model` in place on scenes of the train split; return the loss of every step, in nats a token.
 
-    Runs on one thread, so that it repeats to the bit on one machine. It costs little at this size, and on busy cores
-    two threads that wait for each other were measured at 2.8 s a step against 0.09 s (torch 2.15, OpenMP).
+    One thread makes the result repeat bit for bit on one machine. It is also faster on busy cores: two threads took
+    2.8 s a step against 0.09 s (torch 2.15, OpenMP).
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -90,7 +91,7 @@ def _finetune(
     patch_embed = list(model.model.visual.patch_embed.parameters())
     slow = {id(parameter) for parameter in patch_embed}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in slow]
-    # A patch holds 1176 strongly correlated inputs: every step of Adam moves their sum far, hence the smaller rate.
+    # A patch has 1176 strongly correlated inputs. A step of Adam moves their sum far, so its learning rate is smaller.
     optimizer = torch.optim.AdamW(
         [
             {"params": patch_embed, "lr": settings.learning_rate * settings.patch_embed_factor},

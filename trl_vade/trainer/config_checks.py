@@ -127,7 +127,7 @@ def _check_values(args: GRPOConfig) -> None:
         value = setting(args, name)
         if value is not None and (not isinstance(value, str) or not value):
             _refuse(args, name, f"is not a name. Set it to the name of the {meaning}, or to None.")
-    for name in ("outage_guard", "signal_aware_decay", "dynamic_sampling", "overwrite_output_dir"):
+    for name in ("outage_guard", "signal_aware_decay", "dynamic_sampling", "overwrite_output_dir", "report"):
         if not isinstance(setting(args, name), bool):
             _refuse(args, name, "is neither True nor False. A text such as 'false' would count as True. Set a bool.")
     for name, (largest, advice) in WHOLE_NUMBERS.items():

@@ -46,11 +46,11 @@ class VADEGRPOConfig(GRPOConfig):
         vade_sampler: Chooses the rows of each generation batch. `"thompson"` draws a pass rate from each row's
             posterior and takes the rows with the largest information gain (Algorithm 1 of the paper). `"greedy"` uses
             the posterior mean instead of a draw (an ablation of the paper). `"uniform"` takes every row once an epoch.
-            It equals vanilla GRPO bit for bit, with five exceptions: vision placeholders cannot be sampled; a
-            transform of the data set runs once for each chosen row and not for each completion; an infinite reward is
-            refused; a resumed run continues inside its epoch even with `ignore_data_skip`; generation with vLLM is
+            It equals vanilla GRPO bit for bit, with five exceptions. Vision placeholders cannot be sampled. A
+            transform of the data set runs once for each chosen row and not for each completion. An infinite reward is
+            refused. A resumed run continues inside its epoch even with `ignore_data_skip`. Generation with vLLM is
             corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` and `"greso"` are other published rules, see
-            `trl_vade.samplers.peers`; only `vade_sampler_kwargs` and, for `"sec"`, `vade_strata` set them.
+            `trl_vade.samplers.peers`. Only `vade_sampler_kwargs` and, for `"sec"`, `vade_strata` set them.
         vade_sampler_kwargs: Arguments for the constructor of `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` or
             `"greso"`, as a dictionary, or as JSON on the command line: `{"decay": 0.5}`. `None` uses the rule's own
             defaults.
@@ -118,6 +118,8 @@ class VADEGRPOConfig(GRPOConfig):
         vade_overwrite_output_dir: Whether a run may replace the run in `output_dir`. `True` makes `train` delete that
             run's checkpoints, its trainer state and its `vade_` files first, and the log names them. `False` refuses
             such a folder. A run that resumes from a checkpoint in the folder deletes nothing.
+        vade_report: Whether `train` writes `vade_summary.json` and the picture `vade_report.png` into `output_dir` at
+            its end. The picture takes about a second and needs matplotlib (`pip install "trl-vade[report]"`).
         vade_posterior_hub_id: Data-set repository on the Hub, `user/name` or `name`, that receives the posterior of
             every checkpoint. The token comes from the login or from `HF_TOKEN`. `None` uploads no posterior.
 
@@ -151,6 +153,7 @@ class VADEGRPOConfig(GRPOConfig):
     vade_on_mismatch: Literal["error", "join", "reset"] = "error"
     vade_outage_guard: bool = True
     vade_overwrite_output_dir: bool = False
+    vade_report: bool = True
     vade_posterior_hub_id: str | None = None
 
     _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "vade_sampler_kwargs"]  # JSON on the command line

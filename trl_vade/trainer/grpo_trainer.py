@@ -34,6 +34,7 @@ from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
 from .publishing.run_facts import RunFacts, live_run
+from .report import leave_report
 from .run_start import start_run
 from .selection_choice import make_selection
 from .step_timer import StepTimer
@@ -136,7 +137,9 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     def _inner_training_loop(self, *positional: Any, **named: Any):
         call = inspect.signature(GRPOTrainer._inner_training_loop).bind(self, *positional, **named).arguments
         start_run(self, resumed=call.get("resume_from_checkpoint") is not None, trial=call.get("trial"))
-        return super()._inner_training_loop(*positional, **named)
+        output = super()._inner_training_loop(*positional, **named)
+        leave_report(self)
+        return output
 
     @functools.wraps(GRPOTrainer._run_epoch)
     def _run_epoch(self, *positional: Any, **named: Any):

@@ -1,4 +1,4 @@
-"""`evaluate.load("eval/metrics/vade_accuracy")`: share of right answers, as `trl_vade.rewards` counts them."""
+"""`evaluate.load(trl_vade.rewards.metric_path("vade_accuracy"))`: the share of right answers."""
 
 import datasets
 import evaluate

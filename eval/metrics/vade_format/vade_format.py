@@ -1,4 +1,4 @@
-"""`evaluate.load("eval/metrics/vade_format")`: share of completions in the form that `trl_vade.rewards` asks for."""
+"""`evaluate.load(trl_vade.rewards.metric_path("vade_format"))`: the share of completions in the right form."""
 
 import datasets
 import evaluate

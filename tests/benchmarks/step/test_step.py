@@ -13,7 +13,7 @@ from eval.benchmarks.step import models, one_run
 from eval.benchmarks.step.meters import Meter
 
 ROOT = Path(__file__).parents[3]
-RECIPE = ROOT / "scripts" / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml"
+RECIPE = ROOT / "trl_vade" / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml"
 TINY = ["--rows", "4", "--generations", "4", "--repeats", "1", "--batches", "1"]
 
 

@@ -11,13 +11,10 @@ import pytest
 from PIL import Image
 from trl.data_utils import prepare_multimodal_messages
 
-from tests.support.evaluations import METRICS
 from tests.support.rows import picture
 from tests.support.verifier_cases import ARROW_CASES, FORMAT_CASES
 from trl_vade.evaluation.benchmarks import BENCHMARKS
-from trl_vade.evaluation.lmms import scoring as lmms_scoring
 from trl_vade.evaluation.lmms.scoring import (
-    evaluation_folder,
     mean_accuracy,
     mean_format,
     mixture,
@@ -160,31 +157,6 @@ def test_over_all_rows_the_form_is_the_mean_of_its_reward():
     rewards = format_reward(texts)
     assert mean_format([{"prediction": text} for text in texts]) == sum(rewards) / len(rewards)
     assert 0.0 < sum(rewards) < len(rewards)
-
-
-# ------------------------------------------------------------------------------------------------------- the folders
-
-
-def test_tasks_and_metrics_are_found_in_the_repository():
-    assert evaluation_folder("metrics") == METRICS
-    assert (evaluation_folder("tasks") / "vade_testbed.yaml").is_file()
-
-
-def test_in_a_wheel_they_are_inside_the_package_which_wins(tmp_path, monkeypatch):
-    package = tmp_path / "site-packages" / "trl_vade"
-    beside = package.parent / "eval" / "tasks"  # of somebody else
-    (package / "eval" / "tasks").mkdir(parents=True)
-    beside.mkdir(parents=True)
-    monkeypatch.setattr(lmms_scoring, "_PACKAGE", package)
-    assert evaluation_folder("tasks") == package / "eval" / "tasks"
-
-
-def test_an_installation_without_them_says_where_they_were_looked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(lmms_scoring, "_PACKAGE", tmp_path / "trl_vade")
-    with pytest.raises(FileNotFoundError) as refusal:
-        evaluation_folder("tasks")
-    for place in (tmp_path / "trl_vade" / "eval", tmp_path / "eval"):
-        assert str(place) in str(refusal.value)
 
 
 def test_a_task_file_that_names_a_function_costs_no_lmms_eval():

@@ -1,13 +1,20 @@
-"""A run whose files are damaged; what a sound one tells is in test_report.py."""
+"""A run whose files are damaged or not all there yet; what a finished one tells is in test_summary.py."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
+from transformers import TrainerCallback
 
 from tests.support.finished_run import HISTORY, write_run
 from tests.support.refusals import refused
-from trl_vade.errors import SnapshotCorruptError
+from tests.support.runs import says_a_digit
+from trl_vade import VADEGRPOTrainer
+from trl_vade.errors import SnapshotCorruptError, SnapshotError
+from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE
 from trl_vade.selection.report.record import TRAINER_STATE_FILE, read_run
+from trl_vade.selection.report.summary import summarise, summary_rows
 
 
 def test_a_trainer_state_that_is_cut_off_is_named_wherever_that_is(tmp_path):
@@ -18,7 +25,7 @@ def test_a_trainer_state_that_is_cut_off_is_named_wherever_that_is(tmp_path):
         with pytest.raises(SnapshotCorruptError) as error:
             read_run(tmp_path)
         assert str(path) in str(error.value)
-        assert "trainer_state.json of the run's newest checkpoint" in str(error.value)
+        assert '{"log_history": []}' in str(error.value)
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[1]", b'{"log_history": 3}', b'{"log_history": [3]}', b"\xff" * 9])
@@ -38,3 +45,67 @@ def test_a_validation_without_a_score_is_left_out(tmp_path, score):
     run = read_run(write_run(tmp_path, history=[*HISTORY, {"step": 9, "eval_rewards/accuracy/mean": score}]))
     assert [entry["score"] for entry in run.validation] == [0.25, 0.5, 0.625]
     json.dumps(run.validation, allow_nan=False)
+
+
+# ------------------------------------------------------------------- a run that goes on, was killed, or saved no state
+
+
+@pytest.fixture
+def killed(text_model_path, text_rows, make_args):
+    """The folder of a run that was stopped at step 5, with checkpoints of steps 2 and 4 and a selection log."""
+    args = make_args(save_strategy="steps", save_steps=2)
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+
+    class Killed(Exception):
+        pass
+
+    class KillAt(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == 5:
+                raise Killed
+
+    trainer.add_callback(KillAt())
+    with pytest.raises(Killed):
+        trainer.train()
+    for name in (POSTERIOR_FILE, METADATA_FILE):
+        (Path(args.output_dir) / name).unlink()  # of the card, which is not always written
+    return Path(args.output_dir)
+
+
+def test_a_killed_run_is_read_from_its_newest_checkpoint_and_its_selection_log(killed):
+    assert not (killed / TRAINER_STATE_FILE).exists()
+    summary = summarise(read_run(killed))
+    assert (summary["generation_batches"], summary["rollouts"]) == (5, 5 * 16)
+    assert (summary["steps"], summary["seconds_until_step"]) == (4, 4)
+    assert {entry["step"] for entry in read_run(killed).history} == {1, 2, 3, 4}
+
+
+def test_a_checkpoint_that_is_half_written_or_half_deleted_is_passed_over(killed):
+    (killed / "checkpoint-4" / "trainer_state.json").unlink()
+    run = read_run(killed)
+    assert {entry["step"] for entry in run.history} == {1, 2}
+    assert run.snapshot.metadata["run"]["global_step"] == 4
+    posterior = killed / "checkpoint-4" / POSTERIOR_FILE
+    posterior.write_bytes(posterior.read_bytes()[:-1])
+    summary = summarise(read_run(killed))
+    assert (summary["seconds_until_step"], summary["steps"], summary["generation_batches"]) == (2, 4, 5)
+    assert dict(summary_rows(summary))["seconds counted until step"] == "2"
+
+
+def test_the_newer_of_two_states_is_taken_wherever_it_is(killed):
+    state = json.loads((killed / "checkpoint-2" / "trainer_state.json").read_text())
+    for step, expected in ((3, 4), (4, 4), (9, 9)):
+        (killed / "trainer_state.json").write_text(
+            json.dumps(state | {"global_step": step, "log_history": [{"step": step}]})
+        )
+        assert max(entry["step"] for entry in read_run(killed).history) == expected
+    shutil.copy(killed / "checkpoint-2" / POSTERIOR_FILE, killed)
+    shutil.copy(killed / "checkpoint-2" / METADATA_FILE, killed)
+    assert read_run(killed).snapshot.metadata["run"]["global_step"] == 4
+
+
+def test_a_run_without_a_checkpoint_yet_says_when_there_is_something_to_report(killed):
+    for path in killed.glob("checkpoint-*"):
+        shutil.rmtree(path)
+    with refused(SnapshotError, names=[killed], offers=["save_steps"]):
+        read_run(killed)

@@ -1,6 +1,7 @@
 """The end-of-run report, from an output directory whose posterior and selection log come from the real sampler."""
 
 import json
+import sys
 import warnings
 
 import numpy as np
@@ -53,6 +54,7 @@ def test_the_summary_worked_out_by_hand(output_dir):
             {"step": 16, "rollouts": 32, "score": 0.625},
         ],
         "seconds": {"selection": 1.5, "generation": 40.0, "update": 58.5},
+        "seconds_until_step": 16,
     }
 
 
@@ -167,9 +169,38 @@ def test_strata_are_drawn_in_the_fourth_panel_in_a_hue_for_each_task(tmp_path):
 
     strata = ["chart 1", "chart 2", "colour 1", "colour 2", "count 1", "count 2"]  # blue, orange, green
     without, given = write_run(tmp_path / "without"), write_run(tmp_path / "given")
-    assert write_report(without) == write_report(given, strata)
+    summary = write_report(given, strata)
+    assert write_report(without) == {name: value for name, value in summary.items() if name != "strata"}
+    assert summary["strata"]["count 1"] == [4]
     assert green_pixels(without) == 0
     assert green_pixels(given) > 1000
+    (given / REPORT_FILE).unlink()
+    assert write_report(given) == summary  # drawn again, as `trl-vade report` does: the panel is still there
+    assert green_pixels(given) > 1000
+
+
+@pytest.mark.parametrize(
+    "summary", ["", "[]", "{}", '{"strata": {"a": [99]}}', '{"strata": {"a": ["b"]}}', '{"strata": 3}']
+)
+def test_a_summary_without_readable_strata_is_one_without_strata(output_dir, summary):
+    (output_dir / SUMMARY_FILE).write_text(summary)
+    assert "strata" not in write_report(output_dir)
+
+
+def test_rows_that_were_chosen_since_have_a_label_of_their_own(output_dir):
+    (output_dir / SUMMARY_FILE).write_text('{"strata": {"chart": [0, 1, 2]}}')
+    assert write_report(output_dir)["strata"] == {"chart": [0, 1, 2], "not known": [4, 5]}
+
+
+def test_without_matplotlib_there_is_a_summary_and_one_line_says_what_to_install(output_dir, monkeypatch, caplog):
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"] + ["matplotlib"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "trl_vade.selection.report.picture", raising=False)
+    write_report(output_dir)
+    assert strict_json(output_dir / SUMMARY_FILE)["rollouts"] == 32
+    assert not (output_dir / REPORT_FILE).exists()
+    [record] = caplog.records
+    assert 'pip install "trl-vade[report]"' in record.message
 
 
 def test_many_strata_and_numpy_labels_are_drawn(tmp_path):
@@ -227,10 +258,11 @@ def test_a_missing_posterior_is_named(output_dir, name):
         write_report(output_dir)
 
 
-def test_a_missing_trainer_state_is_named_with_the_call_that_writes_it(output_dir):
+def test_without_a_trainer_state_there_is_a_report_without_rewards_and_the_log_says_so(output_dir, caplog):
     (output_dir / TRAINER_STATE_FILE).unlink()
-    with refused(VADEError, names=[output_dir / TRAINER_STATE_FILE], offers=["trainer.save_state()"]):
-        write_report(output_dir)
+    assert write_report(output_dir)["validation"] == []
+    [record] = caplog.records
+    assert TRAINER_STATE_FILE in record.message
 
 
 @pytest.mark.parametrize("emptied", [False, True])

@@ -8,11 +8,10 @@ imported only when a task scores, because YAML files load this module.
 import multiprocessing
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from trl_vade.rewards.answers import tagged_answer
-from trl_vade.rewards.functions import accuracy_reward
+from trl_vade.rewards.functions import accuracy_reward, metric_path
 from trl_vade.testbed.rewards import exact_answer_reward
 
 Row = dict[str, Any]
@@ -159,20 +158,4 @@ def mean_format(items: Sequence[Row]) -> float:
 def _compute(name: str, **columns: Any) -> dict[str, float]:
     import evaluate
 
-    return evaluate.load(str(evaluation_folder("metrics") / name), keep_in_memory=True).compute(**columns)
-
-
-_PACKAGE = Path(__file__).parents[2]
-
-
-def evaluation_folder(name: str) -> Path:
-    """Return the folder `eval/<name>`, `tasks` or `metrics`, of the repository, or inside the package in a wheel.
-
-    Raises:
-        FileNotFoundError: neither exists; the installation is incomplete.
-    """
-    places = (_PACKAGE / "eval" / name, _PACKAGE.parent / "eval" / name)
-    for place in places:
-        if place.is_dir():
-            return place
-    raise FileNotFoundError(f"No folder {name} in {places[0].parent} or {places[1].parent}. Install trl_vade again.")
+    return evaluate.load(metric_path(name), keep_in_memory=True).compute(**columns)

@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 from trl_vade.errors import ConfigurationError, abbreviated
+from trl_vade.files import packaged
 
 from ..benchmarks import Benchmark
-from .scoring import evaluation_folder
 
 
 def _words(**words: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def task_folder(
         (base / "lmms_eval").symlink_to(_builtin_tasks())
         for benchmark in benchmarks:
             file = f"{benchmark.task}.yaml"
-            (base / file).symlink_to((evaluation_folder("tasks") / file).resolve())
+            (base / file).symlink_to(packaged(f"eval/tasks/{file}").resolve())
             rows = _local(Path(data[benchmark.name])) if benchmark.name in data else {}
             words = THOUGHTFUL.get(benchmark.name, {}) if asked_to_think else {}
             text = yaml.safe_dump({"include": str(base / file), "task": benchmark.task, **rows, **words})

@@ -19,8 +19,9 @@ from typing import Any
 from huggingface_hub import DatasetCard, DatasetCardData, hf_hub_download
 
 from trl_vade.errors import ConfigurationError, VADEError, abbreviated
+from trl_vade.files import packaged
 
-from ..cards import markdown_table, template_path
+from ..cards import markdown_table
 from ..uploading import HubTarget, branch_of, commit_folder, ensure_repo, is_hub_id
 from .columns import digest_of_rows
 from .facts import fact_rows, initial_posterior_kind, known_sampler, size_category
@@ -177,7 +178,7 @@ def render_posterior_card(
     counts = [[name, f"{count:,}"] for name, count in zip(bin_names(), bin_counts(table.pass_rate), strict=True)]
     card = DatasetCard.from_template(
         data,
-        template_path=str(template_path("posterior.md")),
+        template_path=str(packaged("model_cards/posterior.md")),
         repo_id=repo_id or "you/repo",
         step=step,
         step_name=step_name(step),

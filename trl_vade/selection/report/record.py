@@ -1,8 +1,11 @@
-"""A finished (or interrupted) run, as the files in its output directory tell it."""
+"""A run, as the files in its output directory tell it: finished, still going on, or killed."""
 
 import json
+import logging
 import math
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,18 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.errors import SnapshotCorruptError, VADEError
+from trl_vade.errors import SnapshotCorruptError, SnapshotError, SnapshotNotFoundError, VADEError
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot
 
 from ..log import SelectionLog
 
 TRAINER_STATE_FILE = "trainer_state.json"
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished (or interrupted) run, as its files tell it."""
+    """A run as its files tell it. The lines may go on beyond the snapshot and the history."""
 
     snapshot: Snapshot
     lines: list[dict[str, Any]]  # of the selection log
@@ -84,40 +88,79 @@ class Run:
 
 
 def read_run(output_dir: str | os.PathLike[str]) -> Run:
-    """Read a run from its output directory.
+    """Read a run from its output directory, also while it goes on or after it was killed.
+
+    Posterior and trainer state are the newest that the folder or one of its checkpoints has. Without any trainer state
+    the run has no rewards and no validation scores.
 
     Raises:
-        SnapshotError: if the posterior is missing or broken, or the selection log or the trainer state is damaged.
-        VADEError: if there is no trainer state (`trainer.save_state()` writes it) or no selection log, or the log
-            lacks the beginning of the run.
+        SnapshotError: there is no posterior yet, or it or the selection log or the trainer state is damaged.
+        VADEError: there is no selection log, or it lacks the beginning of the run.
     """
-    snapshot = load_snapshot(output_dir)
-    state_file = Path(output_dir) / TRAINER_STATE_FILE
-    lines = SelectionLog(output_dir).read()
-    if not state_file.exists() or all("warm_start" in line for line in lines):
-        missing = SelectionLog(output_dir).path if state_file.exists() else state_file
+    folder, log = Path(output_dir), SelectionLog(output_dir)
+    if not folder.is_dir():
+        raise SnapshotNotFoundError(f"{folder} is not a folder here. Give the output_dir of a run.")
+    lines = log.read()
+    if all("warm_start" in line for line in lines):
         raise VADEError(
-            f"{missing} is missing or empty, so there is nothing to report. Call trainer.save_state() after "
-            "trainer.train(), and give the report the output_dir of that run."
+            f"{log.path} is missing or empty, so there is nothing to report. Give the output_dir of a run."
         )
     if lines[0]["step"] != 1:
         raise VADEError(
-            f"{SelectionLog(output_dir).path} begins at generation batch {lines[0]['step']}: the run was resumed "
+            f"{log.path} begins at generation batch {lines[0]['step']}: the run was resumed "
             "from a checkpoint of another output_dir (put that directory's lines before it, up to this batch), or "
             "with vade_on_mismatch='join' (the earlier lines, in a file beside it, are about other rows)."
         )
-    return Run(snapshot, lines, _read_history(state_file))
-
-
-def _read_history(state_file: Path) -> list[dict[str, Any]]:
     try:
-        history = json.loads(state_file.read_text(encoding="utf-8"))["log_history"]
+        snapshot = _newest(folder, _read_snapshot)
+    except SnapshotNotFoundError as error:
+        raise SnapshotNotFoundError(
+            f"{error} No checkpoint in {folder} has one either. The first checkpoint (save_steps) and "
+            "trainer.save_model() write it."
+        ) from error
+    try:
+        history = _newest(folder, _read_history)
+    except FileNotFoundError:
+        logger.warning(f"{folder} has no {TRAINER_STATE_FILE}, so the report has no rewards and no validation scores.")
+        history = []
+    return Run(snapshot, lines, history)
+
+
+def _newest(folder: Path, read: Callable[[Path], tuple[int, Any]]) -> Any:
+    """Return what `read` finds at the highest optimiser step: in `folder` or in its newest readable checkpoint.
+
+    A checkpoint may be half written or half deleted at this moment. If none can be read, the error is the folder's.
+    """
+    numbers = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")}
+    checkpoints = sorted((path for path in numbers if numbers[path].isdecimal()), key=lambda path: -int(numbers[path]))
+    found = []
+    for place in [*checkpoints, folder / "last-checkpoint"]:  # the latter comes from the Hub
+        with suppress(SnapshotError, OSError):
+            found.append(read(place))
+            break
+    try:
+        found.append(read(folder))
+    except (SnapshotError, OSError):
+        if not found:
+            raise
+    return max(found, key=lambda each: each[0])[1]
+
+
+def _read_snapshot(folder: Path) -> tuple[int, Snapshot]:
+    snapshot = load_snapshot(folder)
+    return snapshot.metadata["run"]["global_step"], snapshot
+
+
+def _read_history(folder: Path) -> tuple[int, list[dict[str, Any]]]:
+    path = folder / TRAINER_STATE_FILE
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        history = list(state["log_history"])
         if not all(isinstance(entry, dict) for entry in history):
             raise TypeError("an entry of log_history is no object")
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        return int(state.get("global_step", 0)), history
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise SnapshotCorruptError(
-            f"{state_file} is damaged ({type(error).__name__}: {error}), so the rewards and the validation scores of "
-            "the run are not known. Put the trainer_state.json of the run's newest checkpoint in its place, which has "
-            'them up to its step, or {"log_history": []} for a report without them.'
+            f"{path} is damaged ({type(error).__name__}: {error}), and no checkpoint of the run has a whole one. The "
+            'rewards and validation scores are not known. Write {"log_history": []} into it for a report without them.'
         ) from error
-    return list(history)

@@ -1,6 +1,7 @@
 """What a run did, from the files in its output directory: a table, `vade_summary.json` and `vade_report.png`."""
 
 import json
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,26 +10,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.errors import SnapshotNotFoundError, VADEError
+from trl_vade.errors import VADEError
+from trl_vade.files import save_whole
 
 from .record import Run, read_run
+
+logger = logging.getLogger(__name__)  # not accelerate's, which needs torch
 
 SUMMARY_FILE = "vade_summary.json"
 REPORT_FILE = "vade_report.png"
 
 
 def summarise(run: Run) -> dict[str, Any]:
-    """The end-of-run table as data; seconds are wall time, `update` is what selection and generation leave of it."""
-    totals = run.snapshot.metadata["run"]
+    """Return the end-of-run table as data.
+
+    Seconds are wall time. `update` is the rest of the steps, without selection and generation. In a run that goes on
+    or was killed the seconds are those until the newest checkpoint, at the step `seconds_until_step`.
+    """
+    totals, last = run.snapshot.metadata["run"], run.lines[-1]
     ratios = run.effective_gradient_ratio
     quarter = max(len(ratios) // 4, 1)
     seconds = totals["seconds"]
     return {
         "sampler": run.sampler,
-        "steps": totals["global_step"],
+        "steps": max(totals["global_step"], last["global_step"]),
         "generation_batches": len(ratios) - run.refills,
         "refills": run.refills,
-        "rollouts": totals["rollouts"],
+        "rollouts": max(totals["rollouts"], last["rollouts"]),
         "effective_gradient_ratio": [None if np.isnan(ratio) else float(ratio) for ratio in ratios],
         "effective_gradient_ratio_mean": _mean(ratios),
         "effective_gradient_ratio_first_quarter": _mean(ratios[:quarter]),
@@ -39,45 +47,74 @@ def summarise(run: Run) -> dict[str, Any]:
             "generation": seconds["generation"],
             "update": max(seconds["step"] - seconds["selection"] - seconds["generation"], 0.0),
         },
+        "seconds_until_step": totals["global_step"],
     }
 
 
-def write_report(output_dir: str | os.PathLike[str], strata: Sequence[str] | None = None) -> dict[str, Any]:
+def write_report(
+    output_dir: str | os.PathLike[str], strata: Sequence[str] | None = None, *, run: Run | None = None
+) -> dict[str, Any]:
     """Write `vade_summary.json` and `vade_report.png` into `output_dir` and return the summary.
 
+    Without matplotlib (`pip install trl-vade[report]`) the picture is left out, and the log says so.
+
     Args:
-        output_dir: of a run that called `trainer.save_model()` and `trainer.save_state()`.
-        strata: (N,) a label of each training row (its task, say) for the fourth panel; without it that panel shows how
-            often rows were chosen.
+        output_dir: of a run, which may be going on.
+        strata: (N,) a label of each training row (its task, say) for the fourth panel. The summary keeps them. Without
+            them the panel takes those of an earlier summary in `output_dir`, or shows how often rows were chosen.
+        run: the run, where the caller has it; else it is read from `output_dir`.
 
     Raises:
         VADEError: what `read_run` raises; `strata` of another length than the training set.
-        ModuleNotFoundError: without matplotlib (`pip install trl-vade[report]`).
     """
-    from .picture import draw_report  # matplotlib, which only this needs
-
-    if not os.path.isdir(output_dir):
-        raise SnapshotNotFoundError(f"{os.fspath(output_dir)} is no folder here; give the output_dir of a run.")
-    run = read_run(output_dir)
+    path = Path(output_dir) / SUMMARY_FILE
+    run = run or read_run(output_dir)
     num_rows = run.snapshot.sampler_state["posterior"]["num_samples"]
-    if strata is not None and len(strata) != num_rows:
+    if strata is None:
+        strata = _saved_strata(path, num_rows)
+    elif len(strata) != num_rows:
         raise VADEError(
             f"strata has {len(strata)} labels and the run chose from {num_rows} rows; give one label a row."
         )
     summary = summarise(run)
-    text = json.dumps(summary, indent=2, allow_nan=False)
-    (Path(output_dir) / SUMMARY_FILE).write_text(text + "\n", encoding="utf-8")
-    draw_report(run, Path(output_dir) / REPORT_FILE, strata)
+    if strata is not None:
+        chosen: dict[str, list[int]] = {}
+        for row in sorted({row for line in run.lines for row in line["sample_index"]}):
+            chosen.setdefault(str(strata[row]), []).append(row)
+        summary["strata"] = chosen
+    lines = [f"  {json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in summary.items()]
+    save_whole(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+    try:
+        from .picture import draw_report
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "matplotlib":
+            raise
+        logger.warning('The report has no picture, which needs matplotlib: pip install "trl-vade[report]".')
+    else:
+        draw_report(run, path.with_name(REPORT_FILE), strata)
     return summary
+
+
+def _saved_strata(path: Path, num_rows: int) -> list[str] | None:
+    """Return the labels that an earlier summary keeps of the rows chosen by then; None if it has none."""
+    strata = ["not known"] * num_rows
+    try:
+        for name, rows in json.loads(path.read_text(encoding="utf-8"))["strata"].items():
+            for row in rows:
+                strata[row] = name
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return strata
 
 
 def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """The summary as (name, value) lines for a person."""
     scores = [evaluation["score"] for evaluation in summary["validation"]]
-    seconds = summary["seconds"]
+    seconds, behind = summary["seconds"], summary["seconds_until_step"] < summary["steps"]
     return [
         ("sampler", summary["sampler"]),
         ("optimiser steps", f"{summary['steps']}"),
+        *([("seconds counted until step", f"{summary['seconds_until_step']}")] if behind else []),
         ("rollouts", f"{summary['rollouts']:,}"),
         *([("refills", f"{summary['refills']}")] if summary["refills"] else []),
         ("effective gradient ratio, first quarter", _percent(summary["effective_gradient_ratio_first_quarter"])),

@@ -15,9 +15,8 @@ from accelerate.logging import get_logger
 from huggingface_hub import ModelCard
 from jinja2 import Environment, StrictUndefined
 
-from trl_vade.files import save_whole
+from trl_vade.files import packaged, save_whole
 from trl_vade.hub.card_metadata import CARD_FILE, END, START, complete_metadata
-from trl_vade.hub.cards import template_path
 from trl_vade.hub.posteriors.facts import initial_posterior_kind
 from trl_vade.hub.uploading import branch_of
 from trl_vade.selection.report.record import Run
@@ -150,7 +149,7 @@ def _render(
     """Return the sections. `named` goes to the template unchanged."""
     # A missing value is an error: a card with holes might not be noticed.
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(template_path("model.md").read_text(encoding="utf-8")).render(
+    return environment.from_string(packaged("model_cards/model.md").read_text(encoding="utf-8")).render(
         facts=facts,
         recipe=_recipe(facts),
         data=_data(facts),

@@ -1,0 +1,101 @@
+"""What a run leaves in its output directory when `train` ends."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from transformers import TrainerCallback
+
+from tests.support.commands import run
+from tests.support.runs import StopAfter, says_a_digit, train
+from trl_vade import VADEGRPOTrainer
+from trl_vade.selection.report.summary import REPORT_FILE, SUMMARY_FILE
+
+
+@pytest.fixture
+def reporting(make_args):
+    def make(**changes):
+        return make_args(vade_report=True, max_steps=2, **changes)
+
+    return make
+
+
+def summary_of(args):
+    return json.loads((Path(args.output_dir) / SUMMARY_FILE).read_text())
+
+
+def picture_of(args):
+    return Path(args.output_dir) / REPORT_FILE
+
+
+def test_a_run_leaves_its_summary_and_its_picture_by_itself(text_model_path, text_rows, reporting):
+    args = reporting()
+    train(text_model_path, text_rows, args)
+    assert (summary_of(args)["generation_batches"], summary_of(args)["rollouts"]) == (2, 32)
+    assert picture_of(args).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_that_called_nothing_but_train_can_be_reported_later(text_model_path, text_rows, reporting):
+    args = reporting(save_strategy="steps", save_steps=2)
+    train(text_model_path, text_rows, args)
+    left = summary_of(args)
+    picture_of(args).unlink()
+    result = run("report", args.output_dir)
+    assert result.exit_code == 0, result.output
+    assert picture_of(args).exists()
+    again = summary_of(args)
+    for name in left.keys() - {"seconds"}:  # of the last save, which is a moment earlier
+        assert again[name] == left[name]
+
+
+def test_the_tasks_of_the_rows_are_in_the_summary(text_model_path, text_rows, reporting):
+    args = reporting(vade_stratify_by="kind")
+    rows = text_rows.add_column("kind", ["a", "b"] * 12).add_column("task", ["no"] * 24)
+    train(text_model_path, rows, args)
+    strata = summary_of(args)["strata"]
+    assert strata.keys() == {"a", "b"}
+    assert {row % 2 for row in strata["a"]} == {0}
+
+
+def test_without_such_a_setting_task_and_level_name_the_strata_unless_there_are_too_many(
+    text_model_path, text_rows, reporting
+):
+    rows = text_rows.add_column("task", ["count"] * 24)
+    for level, expected in (([1, 2] * 12, {"count 1", "count 2"}), (range(24), 24), (range(100, 124), 24)):
+        args = reporting(vade_overwrite_output_dir=True)
+        train(text_model_path, rows.add_column("level", list(level)), args)
+        found = summary_of(args)["strata"].keys()
+        assert found == expected or (len(found) <= 8 and isinstance(expected, int))
+
+
+def test_the_report_can_be_switched_off(text_model_path, text_rows, make_args):
+    args = make_args(max_steps=1)
+    train(text_model_path, text_rows, args)
+    assert not (Path(args.output_dir) / SUMMARY_FILE).exists()
+    assert not picture_of(args).exists()
+
+
+def test_a_report_that_fails_is_a_warning_and_the_training_succeeds(text_model_path, text_rows, reporting, caplog):
+    class BlockTheSummary(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            (Path(args.output_dir) / SUMMARY_FILE).mkdir(parents=True)
+
+    with caplog.at_level(logging.WARNING):
+        trainer = train(text_model_path, text_rows, reporting(), callbacks=[BlockTheSummary()])
+    assert trainer.state.global_step == 2
+    assert [record for record in caplog.records if "no report" in record.message and SUMMARY_FILE in record.message]
+
+
+def test_a_resumed_run_has_a_report_of_all_of_it(text_model_path, text_rows, reporting):
+    args = reporting(save_strategy="steps", save_steps=1)
+    train(text_model_path, text_rows, args, callbacks=[StopAfter(1)])
+    assert summary_of(args)["steps"] == 1
+    VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows).train(resume_from_checkpoint=True)
+    assert (summary_of(args)["steps"], summary_of(args)["generation_batches"]) == (2, 2)
+
+
+def test_a_run_without_a_selection_leaves_no_report(text_model_path, text_rows, reporting):
+    args = reporting(vade_sampler="uniform", shuffle_dataset=False)
+    train(text_model_path, text_rows, args)
+    assert not (Path(args.output_dir) / SUMMARY_FILE).exists()
