@@ -1,4 +1,4 @@
-# Run: python examples/warm_start.py --dataset you/questions --posterior somebody/run-posterior   (one GPU)
+# Run: python examples/warm_start.py --dataset you/questions --posterior somebody/run-posterior   (one GPU, `.[rewards]`)
 """Start from the posterior of somebody's run, and publish your own.
 
 With `--publish_to you/run-posterior` the run publishes its own (`hf auth login` first). Both runs need the same rows.
