@@ -164,7 +164,7 @@ def _codes(text: str, between: str) -> str:
 
 API = {
     "Training": "trl_vade: VADEGRPOTrainer VADEGRPOConfig VADEEvalCallback",
-    "Rewards": "trl_vade.rewards: accuracy_reward relaxed_accuracy_reward format_reward",
+    "Rewards": "trl_vade.rewards: accuracy_reward relaxed_accuracy_reward format_reward metric_path",
     "Posteriors": "trl_vade: load_posterior BetaPosterior load_snapshot save_snapshot",
     "Samplers": "trl_vade: ThompsonSampler UniformSampler PromptSampler Draw",
     "Other published rules": "trl_vade.samplers.peers: MoPPSSampler BOTSSampler SECSampler DifficultyPoolSampler "

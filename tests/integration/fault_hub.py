@@ -31,10 +31,10 @@ PUSHING = {
 
 WRITES = r"POST /api/(models|datasets)/you/\w+/commit"
 KINDS: dict[str, tuple[dict[str, Any], str]] = {  # what goes wrong, and what is said of it
-    "401": ({"pattern": WRITES, "status": 401}, "the Hub knows no login for this"),
+    "401": ({"pattern": WRITES, "status": 401}, "the Hub needs a login for this"),
     "403": ({"pattern": WRITES, "status": 403}, "this login may not write there"),
-    "404": ({"pattern": WRITES, "status": 404}, "it is not there, or hidden from this login"),
-    "409": ({"pattern": WRITES, "status": 409}, "somebody else changes it at this moment"),
+    "404": ({"pattern": WRITES, "status": 404}, "it does not exist, or this login may not see it"),
+    "409": ({"pattern": WRITES, "status": 409}, "somebody else is changing it"),
     "412": ({"pattern": WRITES, "status": 412}, "another commit came in between"),
     "429": ({"pattern": WRITES, "status": 429, "headers": {"Retry-After": "0"}}, "too many requests"),
     "500": ({"pattern": WRITES, "status": 500}, "the Hub answers 500"),

@@ -104,12 +104,12 @@ BOUNDS = [None, [0, 1], (0.5, 1.0), [1, 0], [0, 1, 2], [0.0, float("nan")], [-1e
 
 
 def _allowed(name: str, value: Any) -> bool:
-    """The README's table of settings."""
+    """Say whether docs/reference/settings.md allows `value`."""
     if name == "vade_posterior_init":
         return isinstance(value, str) and (value in CHOICES[name] or "/" in value or os.path.exists(value))
     if name in CHOICES:
         return (value is None or isinstance(value, str)) and value in CHOICES[name]
-    if name in ("vade_outage_guard", "vade_dynamic_sampling", "vade_overwrite_output_dir"):
+    if name in ("vade_outage_guard", "vade_dynamic_sampling", "vade_overwrite_output_dir", "vade_report"):
         return value is True or value is False
     if name == "vade_signal_aware_decay":
         return value is True or value is False or value is None
@@ -149,7 +149,7 @@ def _names_a_repository(value: str) -> bool:
 
 
 def _go_together(settings: dict[str, Any]) -> bool:
-    """What the README says of settings that need or exclude others."""
+    """Say whether the settings that need or exclude others do so, as docs/reference/settings.md says."""
     sampler = settings["vade_sampler"]
     return (
         not (sampler == "uniform" and settings["vade_posterior_init"] == "rollout")

@@ -1,8 +1,8 @@
-"""The metadata of a model card: what TRL's lacks, and results of benchmarks, which are in its text as well.
+"""The metadata of a model card: the facts that TRL's card lacks, and results of benchmarks, also in the text.
 
-A card on the Hub may be a stranger's. Its model index is therefore merged as the plain YAML that it is: through
-`EvalResult` (huggingface_hub 2.4) all entries of one data set become one, with the name and the source of the first,
-and a source would stand behind numbers that are not from there.
+The card may be somebody else's, so its model index is merged as plain YAML. `EvalResult` (huggingface_hub 2.4) would
+merge all entries of a data set into one with the name and source of the first, and so attribute numbers to a source
+that did not report them.
 """
 
 import re
@@ -24,7 +24,7 @@ TAGS = ("trl", "grpo", "vade", "trl-vade")
 
 _INDEX = "model-index"
 _RESULTS, _RESULTS_END = "<!-- trl_vade: results of ", "<!-- trl_vade: end of the results -->"
-# Without the condition in the middle, a first mark that lost its end would take all text up to the next end with it.
+# Without the condition in the middle, a mark without an end would match up to the end of the next block.
 _BLOCK = re.compile(rf"{_RESULTS}(\w+ \w+[\w ]*) -->(?:(?!{_RESULTS}).)*?{_RESULTS_END}", re.DOTALL)
 _SECTION = re.compile(
     rf"({re.escape(START)}.*?^## Evaluation[ \t]*\r?\n)(.*?)(?=^## |{re.escape(END)})", re.DOTALL | re.MULTILINE
@@ -36,27 +36,27 @@ _AVERAGE = re.compile(r"^average@\d+ ")
 def complete_metadata(
     data: ModelCardData, facts: Mapping[str, Any], results: Sequence[Mapping[str, Any]], *, vision: bool, name: str
 ) -> None:
-    """Keep what TRL says where it can be true, and add the rest; a second call changes nothing.
+    """Add facts and results to the metadata of TRL's card, and remove values that the Hub refuses.
 
     Args:
-        data: of the card; changed in place.
-        facts: of the run; see `run_facts`.
-        results: of benchmarks; see `eval_result`. Those of an earlier call are replaced.
-        vision: whether the model takes pictures.
-        name: of the model, for the index of results.
+        data: the card's metadata, changed in place. A second call changes nothing.
+        facts: the facts of the run; see `run_facts`.
+        results: results of benchmarks; see `eval_result`. They replace those of an earlier call.
+        vision: whether the model takes images.
+        name: the name of the model, for the index of results.
     """
     if data.get("licence") == "license":
-        # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, and its value one of a list:
-        # this is neither, and says nothing. Which licence holds is for the owner to say.
+        # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, with a value from a list. The
+        # owner must choose the licence.
         data.pop("licence")
     data.library_name = data.library_name or "transformers"
     data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
     data.base_model = facts.get("base_model") or hub_id(data.base_model)
-    # The Hub refuses a card whose `datasets` are no ids, and TRL writes whatever name it was given.
+    # The Hub refuses `datasets` that are not ids, and TRL writes any name that it is given.
     named = [data.datasets] if isinstance(data.datasets, str) else data.datasets or []
     known = [facts.get("dataset"), *(name for name in named if hub_id(name) and "/" in name)]
     data.datasets = list(dict.fromkeys(filter(None, known))) or None
-    data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's come out of a set, in another order in each process
+    data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's tags come from a set, in another order in each process
     measured = [line for line in results if line.get("value") is not None]
     data.eval_results = [eval_result(line, data.pipeline_tag) for line in measured] or None
     if data.eval_results:
@@ -64,11 +64,11 @@ def complete_metadata(
 
 
 def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
-    """A result as the model index has it.
+    """Return a result as an entry of the model index.
 
     Args:
-        line: `benchmark` and `metric` are names for people, `value` is a number; `dataset` (its id on the Hub),
-            `config` and `split` may be None or missing. Without an id, a slug of the benchmark's name stands for it.
+        line: `benchmark` and `metric` are display names, `value` is a number; `dataset` (its Hub id), `config` and
+            `split` may be None or missing. Without an id, a slug of the benchmark's name is used.
         task: the pipeline tag, such as "image-text-to-text".
     """
     return EvalResult(
@@ -77,7 +77,7 @@ def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
         dataset_name=line["benchmark"],
         dataset_config=line.get("config"),
         dataset_split=line.get("split"),
-        metric_type=_slug(_AVERAGE.sub("", line["metric"])),  # more seeds give a better figure, and no other one
+        metric_type=_slug(_AVERAGE.sub("", line["metric"])),  # more seeds improve the estimate of the same metric
         metric_name=line["metric"],
         metric_value=line["value"],
     )
@@ -86,23 +86,26 @@ def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
 def with_index(
     content: str, lines: Sequence[Mapping[str, Any]], name: str, former: Sequence[Mapping[str, Any]] = ()
 ) -> str:
-    """The card `content` with results in its model index, as `metadata_update(overwrite=True)` merges them.
+    """Return a card with results in its model index, as `metadata_update(overwrite=True)` merges them.
 
-    Every other sign of the card stays: dumped anew, metadata can become others (YAML 1.1 reads false from `no`).
+    All other text of the card is unchanged. Dumping the whole metadata could change values (YAML 1.1 reads `no` as
+    false).
 
     Args:
-        lines, former: see `eval_result`; the task is the card's. The latter go, whatever their values.
-        name: of the model, where the index has none yet.
+        content: the card.
+        lines: results to add; see `eval_result`. The task is the card's.
+        name: the name of the model, if the index has none.
+        former: results to remove, whatever their values.
 
     Raises:
-        ValueError: the metadata, or the index, are none that the Hub could read.
-        yaml.YAMLError: the metadata are no YAML.
+        ValueError: the Hub could not read the metadata or the index.
+        yaml.YAMLError: the metadata are not YAML.
     """
     block = REGEX_YAML_BLOCK.search(content)
     text, end = (block[2], "\r\n" if "\r\n" in block[1] else "\n") if block else ("", "\n")
     data = yaml.safe_load(text) or {}
     if not isinstance(data, dict):
-        raise ValueError("its metadata are no mapping")
+        raise ValueError("its metadata are not a mapping")
     if not lines and _INDEX not in data:
         return content
     task = str(data.get("pipeline_tag") or "image-text-to-text")
@@ -110,7 +113,7 @@ def with_index(
     index = merged_index(data.get(_INDEX), ours, name, gone)
     wanted = data | {_INDEX: index}
     text = _replaced(text, yaml_dump({_INDEX: index}, sort_keys=False, line_break=end), end)
-    if not _parses_to(text, wanted):  # it is indented, or in braces
+    if not _parses_to(text, wanted):  # the metadata are indented, or in braces
         text = yaml_dump(wanted, sort_keys=False, line_break=end)
     if block is None:
         return f"---{end}{text.strip()}{end}---{end}{end}{content.lstrip()}"
@@ -118,7 +121,7 @@ def with_index(
 
 
 def _replaced(text: str, dumped: str, end: str) -> str:
-    """The YAML `text` with the lines `dumped` in place of those of the same key, or after the last one."""
+    """Return the YAML `text` with `dumped` in place of the model index, or at the end."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     for key, value in root.value if isinstance(root, yaml.MappingNode) else []:
         if key.value == _INDEX:
@@ -127,10 +130,10 @@ def _replaced(text: str, dumped: str, end: str) -> str:
 
 
 def _last_line(text: str, node: yaml.Node) -> int:
-    """Where the line after a value begins. By its mark, a list ends at the next key, after comments on that."""
+    """Return where the line after a value starts. By its mark, a list would end only at the next key."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
-    return text.find("\n", node.end_mark.index - 1) + 1 or len(text)  # a block of text ends after its line
+    return text.find("\n", node.end_mark.index - 1) + 1 or len(text)  # a text block ends after its line
 
 
 def _parses_to(text: str, wanted: Mapping[str, Any]) -> bool:
@@ -143,22 +146,23 @@ def _parses_to(text: str, wanted: Mapping[str, Any]) -> bool:
 def merged_index(
     index: Any, results: Sequence[EvalResult], name: str, former: Sequence[EvalResult] = ()
 ) -> list[dict[str, Any]]:
-    """Return the model index `index` of a card with `results` in it.
+    """Return the model index of a card with `results` merged into it.
 
-    The same metric of the same task and data set is replaced; names for people do not tell two apart. All else stays
-    as it is, also what another tool (an entry with a `source`) or the Hub itself (`verified`) says of the same.
+    A result replaces the same metric of the same task and data set; display names are ignored. Entries of other tools
+    (with a `source`) and of the Hub (`verified`) stay.
 
     Args:
-        index: of the card's metadata; None where it has none. It is not changed.
-        results, former: without a source; the latter go.
-        name: of the model, where the index has none yet.
+        index: the index in the card's metadata, or None. It is not changed.
+        results: entries to add, without a source.
+        name: the name of the model, if the index has none.
+        former: entries to remove, without a source.
 
     Raises:
-        ValueError: `index` is none that the Hub could read.
+        ValueError: the Hub could not read `index`.
     """
     models = [{"name": name, "results": []}] if index is None else index
     if not isinstance(models, list) or not models or not all(isinstance(model, dict) for model in models):
-        raise ValueError("its `model-index` is no list of models")
+        raise ValueError("its `model-index` is not a list of models")
     ours, gone = (eval_results_to_model_index(name, list(some))[0]["results"] for some in (results, former))
     same = {_identity(entry, metric) for entry in [*ours, *gone] for metric in entry["metrics"]}
     first, *others = models
@@ -166,9 +170,9 @@ def merged_index(
 
 
 def _without(entries: Any, same: set[str]) -> list[Any]:
-    """The entries of an index without the metrics whose identity is in `same`, and without those that had no other."""
+    """Return the entries without the metrics whose identity is in `same`, and without entries left empty."""
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError("the `results` of its `model-index` are no list of mappings")
+        raise ValueError("the `results` of its `model-index` are not a list of mappings")
     kept = []
     for entry in entries:
         metrics = entry.get("metrics")
@@ -182,7 +186,7 @@ def _without(entries: Any, same: set[str]) -> list[Any]:
 
 
 def _identity(entry: Mapping[str, Any], metric: Any) -> str:
-    """What tells results apart: all but the value and the names."""
+    """Return what identifies a result: everything but its value and display names."""
     parts = [entry.get("task"), entry.get("dataset"), metric]
     told = [
         sorted((key, repr(value)) for key, value in part.items() if key not in ("name", "value", "verifyToken"))
@@ -194,15 +198,18 @@ def _identity(entry: Mapping[str, Any], metric: Any) -> str:
 
 
 def with_results(content: str, section: str, *, model: str, names: Sequence[str], limited: bool) -> str:
-    """The card `content` with the text `section` about an evaluation, each time in the same place.
+    """Return a card with a block about an evaluation, in the place of earlier blocks.
 
-    The first time that is under "Evaluation" of a card of `model_card`, and the end of any other. What earlier calls
-    put there goes, but for results of the same model in other benchmarks; those over all questions stay beside
-    `limited` ones. Of a table that has benchmarks of both kinds a line is left, with the way to its raw results.
+    The first block goes under "Evaluation" of a card of `model_card`, or to the end of any other card. Earlier blocks
+    are removed, except results of the same model on other benchmarks, and results on all questions beside `limited`
+    ones. An earlier table with kept and replaced benchmarks becomes a line that links to its raw results.
 
     Args:
-        model: its fingerprint, letters and digits.
-        names: of the benchmarks.
+        content: the card.
+        section: the text of the block.
+        model: fingerprint of the model, letters and digits.
+        names: the benchmarks.
+        limited: whether the results are of a part of the questions.
     """
     end = "\r\n" if "\r\n" in content else "\n"
     kind = "limited" if limited else "whole"
@@ -221,7 +228,7 @@ def with_results(content: str, section: str, *, model: str, names: Sequence[str]
 
 
 def _remaining_block(place: re.Match[str], model: str, names: Sequence[str], limited: bool) -> str:
-    """What stays of a text of earlier results beside new ones; two tables would contradict each other."""
+    """Return the part of an earlier block of results to keep beside new ones. Two tables could contradict."""
     there, kind, *before = place[1].split()
     others = [name for name in before if name not in names]
     if there == model and (others == before or (limited and kind == "whole")):
@@ -235,7 +242,7 @@ def _remaining_block(place: re.Match[str], model: str, names: Sequence[str], lim
 
 
 def results_of_others(content: str, model: str) -> list[str]:
-    """The benchmarks that have results of other weights, over all questions, in the text of the card `content`."""
+    """Return the benchmarks for which the card has results of other weights, over all questions."""
     marks = [place[1].split() for place in _BLOCK.finditer(content)]
     return [name for there, kind, *names in marks if there != model and kind == "whole" for name in names]
 

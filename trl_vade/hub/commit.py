@@ -1,4 +1,4 @@
-"""One commit of a folder, and whether what arrived is what was sent."""
+"""One commit of a folder, and a check that the repository holds the bytes that were sent."""
 
 import hashlib
 from collections.abc import Callable
@@ -12,34 +12,40 @@ from trl_vade.errors import HubError
 Render = Callable[[list[str]], dict[str, bytes | None]]
 
 MOST_PATHS = 500
-"""Paths in one request about files; the Hub refuses more than a thousand (huggingface_hub 2.4, `_commit_api.py`)."""
+"""Paths in one request. The Hub refuses more than 1,000 (huggingface_hub 2.4, `_commit_api.py`)."""
 
 
 class FolderCommit:
-    """A folder that is to be one commit. An attempt can be made again: hashes of large files are kept.
+    """A folder to send as one commit. It can be sent again; hashes of large files are kept.
 
     Args:
-        folder: its files have the layout of the repository.
-        render, mirror: see `uploading.commit_folder`.
+        folder: a folder with the layout of the repository.
+        render: see `uploading.commit_folder`.
+        mirror: see `uploading.commit_folder`.
     """
 
     def __init__(self, folder: Path, render: Render | None, mirror: list[str]):
         self._folder, self._render, self._mirror = folder, render, mirror
-        self._uploads: dict[tuple[int, ...], Any] = {}  # what the client works out of a file, hash included
+        self._uploads: dict[tuple[int, ...], Any] = {}  # by file: its size and hash, as the client computes them
 
     def send(self, api: HfApi, where: dict[str, Any], message: str) -> CommitInfo:
-        """Make the commit in the repository `where`, and compare what it holds.
+        """Make the commit, and compare the files in the repository with those that were sent.
+
+        Args:
+            api: the Hub's client.
+            where: `repo_id`, `repo_type` and `revision`.
+            message: the title of the commit.
 
         Raises:
-            HubError: it holds other bytes.
-            Exception: what the client raises.
+            HubError: the folder is empty, or the repository holds other bytes.
+            Exception: the client's errors.
         """
         contents: dict[str, Path | bytes | None] = dict(files_in(self._folder))
         if not contents:
-            raise HubError(f"{self._folder} has no files: nothing is sent, since that would look like a success.")
+            raise HubError(f"{self._folder} has no files, so there is nothing to send.")
         deletions, head = [], None
         if self._render is not None or self._mirror:
-            head = api.repo_info(**where).sha  # what follows holds for this commit: one in between is refused
+            head = api.repo_info(**where).sha  # the new commit is refused if another one comes in between
             there = api.list_repo_files(where["repo_id"], repo_type=where["repo_type"], revision=head)
             contents |= self._render(there) if self._render else {}
             prefixes = tuple(f"{name}/" for name in self._mirror)
@@ -52,7 +58,7 @@ class FolderCommit:
         return info
 
     def _addition(self, path: str, content: Path | bytes) -> CommitOperationAdd:
-        """A file that is in two places (the weights of a checkpoint), or was sent before, is hashed once."""
+        """Return the addition of a file. A file in two places, or sent before, is hashed only once."""
         if isinstance(content, bytes):
             return CommitOperationAdd(path, content)
         state = content.stat()
@@ -63,7 +69,7 @@ class FolderCommit:
 
     @staticmethod
     def _upload_each_once(api: HfApi, where: dict[str, Any], additions: list[CommitOperationAdd]) -> None:
-        """Upload a large file that is in two places first: in the commit it would be sent twice."""
+        """Upload large files that are in two places. The commit alone would send them twice."""
         first: dict[int, CommitOperationAdd] = {}
         twice = {id(o.upload_info) for o in additions if first.setdefault(id(o.upload_info), o) is not o}
         if twice:
@@ -79,20 +85,20 @@ class FolderCommit:
         missing = [path for path in paths if path not in found]
         if missing:
             raise HubError(
-                f"{where['repo_id']} has not taken {len(missing)} of {len(paths)} files, such as {missing[0]} (commit "
-                f"{commit[:8]}): a .gitignore there leaves them out. Delete it there, or rename the files."
+                f"{where['repo_id']} lacks {len(missing)} of {len(paths)} files that were sent, such as {missing[0]} "
+                f"(commit {commit[:8]}): its .gitignore excludes them. Delete the .gitignore, or rename the files."
             )
         wrong = [operation.path_in_repo for operation in additions if not _same(operation, found)]
         if wrong:
             raise HubError(
-                f"{where['repo_id']} holds other bytes than were sent of {len(wrong)} of {len(paths)} files, such as "
-                f"{wrong[0]} (commit {commit[:8]}): they were damaged on the way, or the file changed meanwhile.",
+                f"{where['repo_id']} holds other bytes than were sent for {len(wrong)} of {len(paths)} files, such as "
+                f"{wrong[0]} (commit {commit[:8]}): they were damaged on the way, or a file changed during the push.",
                 may_pass=True,
             )
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """The files of `folder` by their path in it, with slashes."""
+    """Return the files of `folder` by their relative path, with slashes."""
     return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -102,4 +108,6 @@ def _same(operation: CommitOperationAdd, found: dict[str, Any]) -> bool:
         return bool(entry.lfs.sha256 == operation.upload_info.sha256.hex())
     with operation.as_file() as file:
         content = file.read()
-    return bool(entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())  # as git names it
+    return bool(
+        entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    )  # the name of a blob in git

@@ -1,4 +1,4 @@
-"""Which data set of the Hub, at which commit, the rows of a training set come from."""
+"""The Hub id and the commit of the data set that training rows come from."""
 
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,17 @@ from .uploading import hub_id
 
 
 def hub_origin(dataset: Any, name: str | None = None) -> tuple[str | None, str | None]:
-    """Return the Hub id of the data set that these rows come from, and its commit; None for what is not known.
+    """Return the Hub id of the data set that the rows come from, and its commit; None for what is not known.
 
-    datasets 5.2 keeps neither: `info.download_checksums`, whose keys had both, is None now. What is left is the folder
-    of its cache, `<owner>___<name in snake case>/<configuration>/<version>/<commit>`. It is the same after `filter`,
-    `map`, `select`, `shuffle` and `train_test_split`; rows that are in memory, were saved to disk, or are a
-    concatenation have no such folder, or it does not speak for all of them. The id as the Hub writes it is then that
-    of the download that brought this commit.
+    datasets 5.2 stores neither (`info.download_checksums` is None), so both are read from the cache folder:
+    `<owner>___<name in snake case>/<configuration>/<version>/<commit>`. It stays the same after `filter`, `map`,
+    `select`, `shuffle` and `train_test_split`. Rows in memory, rows saved to disk and concatenations have no single
+    such folder. The exact spelling of the id comes from the download of this commit in the Hub client's cache.
 
     Args:
         dataset: the rows.
-        name: what the caller says that the id is. It wins, and the commit is returned only where it is one of that
-            data set. A name without an owner ("testbed") is none of a data set on the Hub.
+        name: the Hub id, if the caller knows it. It takes precedence, and the commit is returned only if it belongs to
+            that data set. A name without an owner ("testbed") is ignored.
     """
     given = name if hub_id(name) and "/" in str(name) else None
     folder = _cache_folder(dataset)
@@ -36,13 +35,13 @@ def hub_origin(dataset: Any, name: str | None = None) -> tuple[str | None, str |
 
 
 def _cache_folder(dataset: Any) -> tuple[str, str, str] | None:
-    """Owner, name in snake case and commit, from the one folder of `datasets`' cache that the rows are in."""
+    """Return owner, name in snake case and commit from the cache folder of the rows, or None."""
     if not isinstance(dataset, Dataset):
         return None
     folders = {Path(file["filename"]).parent for file in dataset.cache_files}
     parts = folders.pop().parts[-4:] if len(folders) == 1 else ()
     owner, separator, name = parts[0].partition("___") if len(parts) == 4 else ("", "", "")
-    # A concatenation with rows in memory has one folder, too, but no name.
+    # A concatenation with rows in memory has one folder, too, but no name of a data set.
     if not separator or name != dataset.info.dataset_name or not _is_commit(parts[-1]):
         return None
     return owner, name, parts[-1]
@@ -53,7 +52,7 @@ def _is_commit(text: str) -> bool:
 
 
 def _downloaded(owner: str, snake_name: str, commit: str) -> str | None:
-    """The id with its capitals: that of the Hub client's folder in which this commit is."""
+    """Return the id with its capitals, from the Hub client's cache of this commit, or None."""
     cache, prefix = Path(constants.HF_HUB_CACHE), constants.REPO_ID_SEPARATOR.join(["datasets", owner, ""])
     names = {
         folder.name.removeprefix(prefix)

@@ -1,4 +1,4 @@
-"""What the Hub's client raises, as one error that says what to do."""
+"""Errors of the Hub's client, translated to `HubError` with advice."""
 
 from json import JSONDecodeError
 
@@ -7,15 +7,15 @@ from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 from trl_vade.errors import HubError, HubOfflineError
 
 HTTP_ERROR = HfHubHTTPError.__bases__[0]
-"""What httpx raises, whichever of its names huggingface_hub uses: no connection, a cut one, no answer in time."""
+"""httpx's base error (no connection, a cut connection, a timeout), whichever version huggingface_hub uses."""
 
 FAILURES = (HTTP_ERROR, OSError, ValueError, LookupError, RuntimeError)
-"""What the client raises: RuntimeError for a large file (its cause says why), LookupError and ValueError where the
-answer is not one of the Hub, but of some proxy before it, ValueError also for what it refuses itself."""
+"""Errors of the client. RuntimeError: a large file; its cause is the reason. LookupError and ValueError: an answer of
+a proxy instead of the Hub. ValueError also: an argument that the client refuses."""
 
 
 def as_hub_error(error: Exception, target: object) -> HubError:
-    """The error of the client, about `target`, as one that says what to do."""
+    """Return an error of the client as a `HubError` about `target`, with advice."""
     if isinstance(error, HubError):
         return error
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, FAILURES):
@@ -28,31 +28,32 @@ def as_hub_error(error: Exception, target: object) -> HubError:
         what, advice, may_pass = _ANSWERS.get(status, _ANSWERS[None] if status is None else _other(status))
         retry_after = getattr(response, "headers", {}).get("Retry-After", "")
         return HubError(
-            f"{target}: {what} ({_first_line(error)}). {advice}",
+            f"{target}: {what} ({first_line(error)}). {advice}",
             status=status,
             may_pass=may_pass,
             retry_after=float(retry_after) if retry_after.isdigit() else 0.0,
         )
     if isinstance(error, ValueError) and not isinstance(error, JSONDecodeError):
-        return HubError(f"{target}: {_first_line(error)}. Nothing was sent; this is to be mended first.")
+        return HubError(f"{target}: {first_line(error)}. Nothing was sent. Fix this first.")
     return HubError(
-        f"{target}: a file could not be read here, or the answer is not one of the Hub ({_first_line(error)}).",
+        f"{target}: a local file could not be read, or the answer does not come from the Hub ({first_line(error)}).",
         may_pass=True,
     )
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the name and the first line of an error, for a message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
 
 
-# status: what it means, what to do, whether it may pass by itself
+# status: its meaning, the advice, whether a retry may help
 _ANSWERS: dict[int | None, tuple[str, str, bool]] = {
-    None: ("no answer from the Hub", "See to the network, or to HF_ENDPOINT.", True),
-    400: ("the Hub does not accept what was sent", "If it stays, the message above says what is wrong.", True),
+    None: ("no answer from the Hub", "Check the network and HF_ENDPOINT.", True),
+    400: ("the Hub does not accept the files", "If it stays, the message above names the reason.", True),
     401: (
-        "the Hub knows no login for this",
-        "Set HF_TOKEN, or run `hf auth login`, with a token that may write here; it may have expired.",
+        "the Hub needs a login for this",
+        "Set HF_TOKEN, or run `hf auth login`, with a token that may write there. Your token may have expired.",
         False,
     ),
     403: (
@@ -60,8 +61,8 @@ _ANSWERS: dict[int | None, tuple[str, str, bool]] = {
         "Use a token with write access to this repository, or name one of your own.",
         False,
     ),
-    404: ("it is not there, or hidden from this login", "It is made anew where this login may.", True),
-    409: ("somebody else changes it at this moment", "", True),
+    404: ("it does not exist, or this login may not see it", "It is created if this login may.", True),
+    409: ("somebody else is changing it", "", True),
     412: ("another commit came in between", "", True),
     429: ("too many requests", "The Hub asks to wait.", True),
 }
@@ -69,5 +70,5 @@ _ANSWERS: dict[int | None, tuple[str, str, bool]] = {
 
 def _other(status: int) -> tuple[str, str, bool]:
     if status >= 500:
-        return f"the Hub answers {status}", "It is down or overloaded; see https://status.huggingface.co.", True
+        return f"the Hub answers {status}", "It is down or overloaded, see https://status.huggingface.co.", True
     return f"the Hub answers {status}", "", status == 408

@@ -1,8 +1,8 @@
-"""Pushes in the background, one after the other: none is skipped, and none fails without a word.
+"""A queue of pushes to the Hub, sent one after the other in the background.
 
-transformers 5.23 skips a push while another one runs, forgets the error of one that failed, and ends a run without a
-look at either. Here a push waits for its turn unless a newer one makes it needless, and `PushQueue.failures` says what
-could not be sent.
+transformers 5.23 skips a push while another one runs, ignores the error of a failed push, and ends a run without a
+check of either. Here a push waits for its turn. It is dropped only if a newer push contains the same files.
+`PushQueue.failures` returns the pushes that failed.
 """
 
 import logging
@@ -23,15 +23,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Push:
-    """A staged folder on its way to the Hub.
+    """A folder to push to the Hub as one commit.
 
     Attributes:
-        target: where it goes.
-        folder: staged (`staging.stage`), its own; it is deleted once it is there. None: not staged yet, or in vain.
-        message: the commit's title.
-        own: whether it holds what no later push holds, so that it is sent whatever comes after it.
-        render, mirror, tag: see `uploading.commit_folder`. What is outside of `mirror`, a later push holds as well.
-        command: sends it by hand; None is that of `uploading.push_command`.
+        target: the repository and branch.
+        folder: a folder made by `staging.stage`, deleted after the push. None: not staged yet, or staging failed.
+        message: the title of the commit.
+        own: whether no later push contains these files, so that the push is never dropped.
+        render: see `uploading.commit_folder`.
+        mirror: see `uploading.commit_folder`. Later pushes contain all files outside these folders.
+        tag: see `uploading.commit_folder`.
+        command: the command that sends the files by hand; None is that of `uploading.push_command`.
     """
 
     target: HubTarget
@@ -44,21 +46,21 @@ class Push:
     command: str | None = None
 
     def supersedes(self, earlier: "Push") -> bool:
-        """Whether an earlier push is needless beside this one."""
+        """Return whether this push makes an earlier push unnecessary."""
         return self.place == earlier.place and not earlier.own and set(earlier.mirror) <= set(self.mirror)
 
     @property
     def place(self) -> tuple[str | None, ...]:
-        """The branch of the repository that it goes to."""
+        """Return the repository, its type and the branch."""
         return self.target.repo_id, self.target.repo_type, self.target.revision
 
     def kept(self) -> str:
-        """Where its files are, and the command that sends them."""
+        """Return a message with the place of the files and the command that sends them."""
         if self.folder is None:
             by_hand = f" By hand: {self.command}" if self.command else ""
-            return f"Its files are where the run saved them, and trainer.push_to_hub() tries it again.{by_hand}"
+            return f"Its files are in the output directory, and trainer.push_to_hub() tries again.{by_hand}"
         command = self.command or push_command(self.target, self.folder)
-        return f"Its files are kept in {self.folder}; send them by hand: {command}"
+        return f"Its files are kept in {self.folder}. Send them by hand: {command}"
 
 
 @dataclass(eq=False)
@@ -69,29 +71,34 @@ class Entry:
     token: str | None = None
     prepare: Callable[[Push], Push] | None = None
     future: "Future[str]" = field(default_factory=Future)
-    error: HubError | None = None  # of its last attempt
+    error: HubError | None = None  # the error of the last attempt
 
 
 class PushQueue:
-    """Sends pushes in the background, in their order."""
+    """A queue that sends pushes in order, in a background thread."""
 
     def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = None  # made with the first push: a trainer can be copied before
+        self._executor: ThreadPoolExecutor | None = (
+            None  # made with the first push, so that a trainer can be copied before
+        )
         self._lock = threading.RLock()
-        self._entries: list[Entry] = []  # what is not on the Hub, oldest first
-        self._down = False  # the last push has failed: those behind it do not wait as long again, one after the other
+        self._entries: list[Entry] = []  # pushes that are not on the Hub, oldest first
+        self._down = False  # whether the last push failed; the next ones then make one attempt each
 
     def __deepcopy__(self, memo: object) -> "PushQueue":
         return PushQueue()
 
     def put(self, push: Push, token: str | None = None, prepare: Callable[[Push], Push] | None = None) -> Entry:
-        """Send `push` when it is its turn. What failed and is still wanted goes first, what it covers is dropped.
+        """Queue `push`. Drop earlier pushes that it supersedes, and retry failed ones before it.
 
-        `prepare` gives it its staged folder, here and in this thread. Where that fails the push has failed, and
-        `again` prepares it once more.
+        Args:
+            push: the push.
+            token: a token in place of the login.
+            prepare: returns the push with its staged folder; called now, in this thread. If it raises, the push has
+                failed, and `again` calls it once more.
         """
         entry = Entry(push, token, prepare)
-        self._prepare(entry)  # without the lock: it takes a while
+        self._prepare(entry)  # without the lock, because it takes time
         with self._lock:
             self._entries.append(entry)
             if entry.error is None:
@@ -102,16 +109,16 @@ class PushQueue:
         return entry
 
     def done(self) -> bool:
-        """Whether nothing is being sent or waiting."""
+        """Return whether no push is waiting or being sent."""
         return not self.unfinished()
 
-    def unfinished(self) -> list[Push]:
-        """What is being sent or waiting."""
+    def unfinished(self) -> list[str]:
+        """Return the messages of the pushes that are waiting or being sent."""
         with self._lock:
-            return [entry.push for entry in self._entries if entry.error is None]
+            return [entry.push.message for entry in self._entries if entry.error is None]
 
     def again(self) -> None:
-        """Try once more what failed."""
+        """Retry the failed pushes."""
         with self._lock:
             self._down = False
             for entry in [one for one in self._entries if one.push.folder is None]:
@@ -120,18 +127,18 @@ class PushQueue:
             self._retry()
 
     def failures(self) -> list[tuple[Push, HubError]]:
-        """What was not sent, and why."""
+        """Return the failed pushes with their errors."""
         with self._lock:
             return [(entry.push, entry.error) for entry in self._entries if entry.error is not None]
 
     def _prepare(self, entry: Entry) -> bool:
-        """Give the push its folder, and return whether that worked."""
+        """Stage the folder of the push, and return whether that worked."""
         if entry.prepare is None:
             return entry.push.folder is not None
         try:
             entry.push = entry.prepare(entry.push)
-        except Exception as error:  # a full disk: the checkpoint is saved, and training is worth more than its push
-            entry.error = HubError(f"It could not be set aside: {type(error).__name__}: {error}.")
+        except Exception as error:  # such as a full disk: the checkpoint is saved, so training continues
+            entry.error = HubError(f"Its files could not be copied: {type(error).__name__}: {error}.")
             if not entry.future.done():
                 entry.future.set_exception(entry.error)
             _say(entry.push, entry.error)
@@ -154,20 +161,20 @@ class PushQueue:
     def _submit(self, entry: Entry) -> None:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="vade-hub")
-            # A process that comes to its end first sends what is waiting. Registered after the one of
-            # concurrent.futures, this is called before it: from then on the client could start no thread.
+            # At exit, the process first sends the waiting pushes. This is registered after the hook of
+            # concurrent.futures, so it is called before it: later the client could start no thread.
             threading._register_atexit(self._executor.shutdown)  # type: ignore[attr-defined]
         entry.future = self._executor.submit(self._send, entry)
 
     def _send(self, entry: Entry) -> str:
-        """In the background. What fails is kept, and the log says how to send it by hand."""
+        """Send a push, in the background thread. A failed push is kept, and a warning tells how to send it by hand."""
         push, patience = entry.push, () if self._down else None
         try:
             commit = _commit(push, entry.token, patience)
-        except Exception as raised:  # in a thread, where nobody would see any other one either
+        except Exception as raised:  # an error in this thread would be lost
             error = raised if isinstance(raised, HubError) else HubError(f"{type(raised).__name__}: {raised}")
             with self._lock:
-                self._down = error.may_pass  # a refusal says that the Hub is there
+                self._down = error.may_pass  # a refusal shows that the Hub can be reached
                 entry.error = error
                 later = self._entries[self._entries.index(entry) + 1 :]
                 if any(one.push.supersedes(push) and one.push.folder is not None for one in later):
@@ -180,7 +187,7 @@ class PushQueue:
         return commit
 
     def _arrived(self, entry: Entry) -> None:
-        """It is on the Hub: what failed before must not undo it."""
+        """Remove a push that is on the Hub, and keep earlier failed pushes from overwriting it."""
         before = self._entries[: self._entries.index(entry)]
         self._entries.remove(entry)
         if entry.push.folder is not None:
@@ -192,31 +199,31 @@ class PushQueue:
                 self._keep_own(earlier)
 
     def _keep_own(self, entry: Entry) -> None:
-        """Of a push that comes late, keep what only it holds."""
+        """Delete the files of a late push that newer pushes contain."""
         assert entry.push.folder is not None
         try:
             keep_only(entry.push.folder, entry.push.mirror)
         except OSError as error:
-            entry.future.cancel()  # where it waits for another attempt
+            entry.future.cancel()  # in case it waits for a retry
             if _is_gone(entry.push):
                 self._entries.remove(entry)
-            else:  # as it is now it would undo what is newer
+            else:  # sent as a whole, it would overwrite newer files
                 discard(entry.push.folder)
                 entry.error = HubError(
-                    f"{entry.push.folder} could not be cut down to what is still to be sent: {error}."
+                    f"The files in {entry.push.folder} that newer pushes contain could not be deleted: {error}."
                 )
                 entry.push = replace(entry.push, folder=None)
 
     def _drop(self, entry: Entry) -> None:
-        logger.info(f"{entry.push.message!r} is not pushed by itself: a later push holds what is newer.")
-        entry.future.cancel()  # where it waits; the one that is being sent cannot be, and drops itself alone
+        logger.info(f"{entry.push.message!r} is dropped: a later push contains newer files.")
+        entry.future.cancel()  # if it waits; a push that is being sent continues
         self._entries.remove(entry)
         if entry.push.folder is not None:
             discard(entry.push.folder)
 
 
 def _commit(push: Push, token: str | None, patience: Iterable[float] | None) -> str:
-    assert push.folder is not None  # what could not be staged is never submitted
+    assert push.folder is not None  # a push without a folder is never submitted
     return commit_folder(
         push.target,
         push.folder,
@@ -230,10 +237,10 @@ def _commit(push: Push, token: str | None, patience: Iterable[float] | None) -> 
 
 
 def _is_gone(push: Push) -> bool:
-    """Whether somebody has deleted its staged folder, as the log asks for once it was sent by hand."""
+    """Return whether the staged folder was deleted, as a user does after sending it by hand."""
     if push.folder is None or push.folder.is_dir():
         return False
-    logger.warning(f"{push.folder} is gone, so {push.message!r} is taken as sent by hand.")
+    logger.warning(f"{push.folder} was deleted, so {push.message!r} counts as sent by hand.")
     return True
 
 

@@ -1,8 +1,8 @@
-"""Files set aside for a push: as they are now, whatever training does to them before they are on the Hub.
+"""Staged folders: files kept for a push as they are now, while training goes on.
 
-A push in the background reads its files for as long as it takes. Meanwhile the next save writes over those in the
-output directory, and `save_total_limit` deletes the checkpoint: transformers 5.23 then pushes a mixture of two steps,
-or fails. A staged folder has the layout of the repository, so `hf upload REPO FOLDER .` sends it by hand.
+A push reads its files in the background. Meanwhile the next save overwrites files in the output directory, and
+`save_total_limit` deletes the checkpoint. transformers 5.23 then pushes a mixture of two steps, or fails. A staged
+folder has the layout of the repository, so `hf upload REPO FOLDER .` sends it by hand.
 """
 
 import itertools
@@ -17,32 +17,32 @@ from pathlib import Path
 from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects
 
 STAGING_FOLDER = "_hub"
-"""In the output directory; transformers pushes nothing that begins with an underscore."""
+"""In the output directory. transformers pushes no file that starts with an underscore."""
 _UNFINISHED = ".unfinished-"
 LARGE = 2**20
-"""Bytes; smaller files are copied."""
-_AREA = threading.Lock()  # folders are made in one thread and deleted in another, the last one with the area itself
+"""Bytes. Smaller files are copied, not linked."""
+_AREA = threading.Lock()  # one thread makes folders, another deletes them, at last the staging folder itself
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A folder that is to be in the repository, as `HfApi.upload_folder` takes it."""
+    """A folder to upload, as `HfApi.upload_folder` takes it."""
 
     folder: Path
     path_in_repo: str = ""
     ignore_patterns: tuple[str, ...] = ()
 
     def files(self) -> dict[str, Path]:
-        """The files by their path in the repository. Raises OSError where the folder cannot be read."""
+        """Return the files by their path in the repository. Raise OSError if the folder cannot be read."""
         found = {path.relative_to(self.folder).as_posix(): path for path in self._walk() if path.is_file()}
         kept = filter_repo_objects(sorted(found), ignore_patterns=[*self.ignore_patterns, *DEFAULT_IGNORE_PATTERNS])
         prefix = f"{self.path_in_repo}/" if self.path_in_repo else ""
         return {prefix + path: found[path] for path in kept}
 
     def _walk(self) -> Iterable[Path]:
-        """What is in the folder, but for the staging area: a push that is over is deleted there at this moment."""
+        """Yield the paths in the folder, without the staging folder: the other thread may be deleting there."""
 
-        def pass_over(error: OSError) -> None:  # as huggingface_hub 2.4 does with lost+found, say
+        def pass_over(error: OSError) -> None:  # huggingface_hub 2.4 skips lost+found, too
             if not isinstance(error, PermissionError) or Path(error.filename) == self.folder:
                 raise error
 
@@ -60,22 +60,21 @@ def stage(
     *,
     late: bool = False,
 ) -> Path:
-    """Set the files of `uploads` aside under `output_dir`, in a new folder whose name begins with `name`; return it.
+    """Copy or link the files of `uploads` into a new folder in the staging folder, and return it.
 
-    The files of a checkpoint are deleted at some time, and never written into (the trainer's saves see to it), so a
-    hard link keeps them at no cost. Weights elsewhere are linked, too (see `break_hard_links`). Of a large file in the
-    output directory that is also in `checkpoint`, from which the Trainer has just copied it, that one is linked; the
-    others are copied.
+    Files of a checkpoint are deleted at some time but never overwritten, so a hard link keeps them at no cost. Weights
+    elsewhere are linked, too (see `break_hard_links`). For a large file in the output directory that the Trainer has
+    just copied from `checkpoint`, the file of the checkpoint is linked. Other files are copied.
 
     Args:
-        name: what the name begins with.
-        output_dir: of the run.
-        uploads: of two that have a file for the same path, the later one's counts.
-        checkpoint: the one that is pushed; None where it is none.
-        late: whether the output directory may have other weights by now than `checkpoint`.
+        name: prefix of the folder's name.
+        output_dir: the output directory of the run.
+        uploads: the folders. For the same path, the file of the later one counts.
+        checkpoint: the checkpoint that is pushed, or None.
+        late: whether the output directory may hold later weights than `checkpoint`.
 
     Raises:
-        OSError: the disk refused; nothing is left behind.
+        OSError: a file cannot be read or written; the new folder is deleted.
     """
     folder = new_folder(name, output_dir)
     try:
@@ -90,7 +89,7 @@ def stage(
 
 
 def new_folder(name: str, output_dir: str | os.PathLike[str]) -> Path:
-    """Return a new folder in the staging area, marked as unfinished."""
+    """Create a folder in the staging folder, marked as unfinished, and return it."""
     staging = Path(output_dir) / STAGING_FOLDER
     for number in itertools.count(1):
         folder = staging / (f"{_UNFINISHED}{name}" if number == 1 else f"{_UNFINISHED}{name}.{number}")
@@ -102,12 +101,12 @@ def new_folder(name: str, output_dir: str | os.PathLike[str]) -> Path:
 
 
 def finished(folder: Path) -> Path:
-    """Take the mark from a folder of `new_folder`, and return it under its name."""
+    """Rename a folder of `new_folder` to its name without the mark, and return it."""
     return folder.rename(folder.with_name(folder.name.removeprefix(_UNFINISHED)))
 
 
 def keep_only(folder: Path, parts: Iterable[str]) -> None:
-    """Delete what is in a staged folder but for the folders `parts` of it."""
+    """Delete everything in a staged folder except its folders `parts`."""
     kept = set(parts)
     for path in folder.iterdir():
         if path.name not in kept:
@@ -115,9 +114,10 @@ def keep_only(folder: Path, parts: Iterable[str]) -> None:
 
 
 def break_hard_links(folder: str | os.PathLike[str]) -> None:
-    """Give the weights in `folder` files of their own again, where a staged folder has links to them.
+    """Replace the weights in `folder` that have hard links by copies.
 
-    The Trainer copies a checkpoint's weights into the files of the output directory (transformers 5.23).
+    The Trainer writes into the existing weights of the output directory (transformers 5.23), and would change the
+    files of a staged folder.
     """
     for file in Path(folder).glob("*.safetensors"):
         if file.stat().st_nlink > 1:
@@ -127,15 +127,15 @@ def break_hard_links(folder: str | os.PathLike[str]) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Delete a staged folder, and the folder of all of them where it was the last."""
+    """Delete a staged folder, and the staging folder if it is then empty."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.parent.name == STAGING_FOLDER:
-        with suppress(OSError), _AREA:  # it is not empty, or gone
+        with suppress(OSError), _AREA:  # not empty, or gone
             folder.parent.rmdir()
 
 
 def unsent_folders(output_dir: str | os.PathLike[str]) -> list[Path]:
-    """The staged folders of an earlier process, which ended before they were on the Hub."""
+    """Return the staged folders that an earlier process did not send. Delete its unfinished ones."""
     staging = Path(output_dir) / STAGING_FOLDER
     folders = sorted(path for path in staging.glob("*") if path.is_dir()) if staging.is_dir() else []
     for path in folders:
@@ -145,7 +145,7 @@ def unsent_folders(output_dir: str | os.PathLike[str]) -> list[Path]:
 
 
 def _set_aside(file: Path, target: Path, checkpoint: Path | None, path: str | None) -> None:
-    """Link or copy `file`; `path` is that of the file in the checkpoint that it was copied from, if it was."""
+    """Link or copy `file` to `target`; `path` is its path in the checkpoint, or None if it may differ from there."""
     unchanging = checkpoint in file.parents if checkpoint else file.suffix == ".safetensors"
     if checkpoint and path and not unchanging and file.stat().st_size >= LARGE:
         twin = checkpoint / path

@@ -1,12 +1,9 @@
-"""A folder to the Hugging Face Hub: in one commit, tried again where that can help, and compared with what arrived.
+"""Upload of a folder to the Hugging Face Hub in one commit, with retries and a check of the result.
 
-huggingface_hub 2.4 does not send a commit a second time, also where the Hub was busy for a moment or the answer was
-lost on the way (its own retries are about the files before it), and `upload_folder` may make several commits of one
-folder. `commit_folder` does one thing: when it returns, the files of the folder are in the repository, in one commit,
-with the hashes that they have here.
+huggingface_hub 2.4 retries the upload of files but not the commit, and `upload_folder` may make several commits of one
+folder. When `commit_folder` returns, the repository holds the files of the folder, in one commit, with equal hashes.
 
-The token is the client's own business: it is read from HF_TOKEN or from the login (`hf auth login`), and no function
-here puts it anywhere.
+The client reads the token from HF_TOKEN or from the login (`hf auth login`). No function here stores a token.
 """
 
 import inspect
@@ -28,22 +25,22 @@ from trl_vade.errors import HubError
 from .commit import FolderCommit, Render
 from .failures import FAILURES, HTTP_ERROR, as_hub_error
 
-logger = logging.getLogger(__name__)  # not accelerate's, which is of no use in a command without a trainer
+logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
 
 PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""Seconds before each further attempt. A `Retry-After` of the Hub that asks for more is kept to, up to `LONGEST`."""
+"""Seconds before each retry. A longer `Retry-After` of the Hub is respected, up to `LONGEST`."""
 LONGEST = 300.0
 
 Result = TypeVar("Result")
 
 
 def is_hub_id(value: Any) -> bool:
-    """Whether `value` can be the id of a repository on the Hub: "name" or "user/name", and no path."""
+    """Return whether `value` can be the id of a repository on the Hub: "name" or "user/name"."""
     return isinstance(value, str) and re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", value, re.ASCII) is not None
 
 
 def hub_id(name: Any) -> str | None:
-    """`name` where it can be the id of a repository on the Hub and is no local folder or file, else None."""
+    """Return `name` if it can be the id of a repository and is not a local path, else None."""
     return name if is_hub_id(name) and not os.path.exists(name) else None
 
 
@@ -52,10 +49,10 @@ class HubTarget:
     """A branch of a repository.
 
     Attributes:
-        repo_id: "user/name", or "name" until it is known whose login it is.
+        repo_id: "user/name", or "name" for a repository of the login's user.
         repo_type: "model" or "dataset".
         revision: the branch; None is main.
-        private: of a repository that is made; None leaves it to the settings of the user or the organisation.
+        private: whether a new repository is private; None uses the default of the user or the organisation.
     """
 
     repo_id: str
@@ -69,27 +66,27 @@ class HubTarget:
 
 
 def branch_of(revision: str | None) -> str | None:
-    """The branch where it is not main, which is there from the beginning and which every reader takes by default."""
+    """Return `revision`, or None if it is main, which every repository has."""
     return None if revision == constants.DEFAULT_REVISION else revision
 
 
 def offline() -> bool:
-    """Whether the client was told to use no network (HF_HUB_OFFLINE)."""
+    """Return whether HF_HUB_OFFLINE is set, so that the client uses no network."""
     return bool(constants.HF_HUB_OFFLINE)
 
 
 def ensure_repo(
     target: HubTarget, token: str | bool | None = None, *, patience: Iterable[float] | None = None
 ) -> HubTarget:
-    """Create the repository and its branch where they are not there; return the target with the owner's name.
+    """Create the repository and its branch if they do not exist, and return the target with the owner's name.
 
     Args:
-        target: a repository.
-        token: in place of the login.
-        patience: seconds before each further attempt, `PATIENCE` by default.
+        target: the repository.
+        token: a token in place of the login.
+        patience: seconds before each retry; None uses `PATIENCE`.
 
     Raises:
-        HubError: the Hub refuses, cannot be reached, or would let this login only read.
+        HubError: the Hub refuses, cannot be reached, or allows this login only to read.
     """
     api = HfApi(token=token)
 
@@ -98,7 +95,7 @@ def ensure_repo(
         found = replace(target, repo_id=url.repo_id)
         _refuse_a_reader(api, found)
         if branch_of(found.revision):
-            # `hub_revision` does not create it (transformers 5.23), and the first push would be the one to fail.
+            # `hub_revision` does not create the branch (transformers 5.23), so the first push would fail.
             api.create_branch(found.repo_id, branch=found.revision, repo_type=found.repo_type, exist_ok=True)
         return found
 
@@ -116,24 +113,24 @@ def commit_folder(
     token: str | bool | None = None,
     patience: Iterable[float] | None = None,
 ) -> CommitInfo:
-    """Upload all files of `folder`, whose layout is that of the repository, in one commit, and return it.
+    """Upload all files of `folder` in one commit, and return the commit.
 
-    An attempt that failed half-way does no harm: what the Hub has already is not sent again, and where a commit took
-    effect although its answer was lost, the next attempt finds nothing left to do.
+    A retry sends no file that the Hub already has. If the commit was made and only its answer was lost, the retry
+    changes nothing.
 
     Args:
-        target: a repository; it is created where it is missing. "name" alone is one of the user's own.
-        folder: at least one file; it is not changed.
-        message: the commit's title.
-        render: makes more files, {path in the repository: content}, from the list of those that it has. They go
-            before those of the folder; with None in place of the content, that of the folder is left out.
-        mirror: folders of the repository whose other files are deleted, so that they are as in `folder`.
-        tag: is set to the commit, and moved there where it is set already.
-        token: in place of the login.
-        patience: seconds before each further attempt, `PATIENCE` by default.
+        target: the repository; it is created if it does not exist.
+        folder: a folder with the layout of the repository and at least one file; it is not changed.
+        message: the title of the commit.
+        render: returns further files, {path: content}, for the list of paths in the repository. They replace files of
+            the folder; None as content leaves the folder's file out.
+        mirror: folders of the repository. Files in these that `folder` lacks are deleted.
+        tag: a tag to set or move to the commit.
+        token: a token in place of the login.
+        patience: seconds before each retry; None uses `PATIENCE`.
 
     Raises:
-        HubError: after the last attempt, or at once where another one could not help; the folder is as it was.
+        HubError: after the last attempt, or at once if a retry cannot help; the folder is unchanged.
     """
     api, commit = HfApi(token=token), FolderCommit(Path(folder), render, list(mirror))
 
@@ -146,15 +143,15 @@ def commit_folder(
         return info
 
     def mend(failure: HubError) -> None:
-        if failure.status == 404:  # deleted by somebody, or the branch was never made
-            with suppress(HubError):  # the next attempt says it
+        if failure.status == 404:  # the repository was deleted, or the branch never existed
+            with suppress(HubError):  # the next attempt reports it
                 ensure_repo(target, token, patience=())
 
     return with_retries(attempt, target, patience, mend)
 
 
 def push_command(target: HubTarget, folder: str | Path, path_in_repo: str = ".") -> str:
-    """The command by which a person uploads `folder` later."""
+    """Return the command that uploads `folder` by hand."""
     words = ["hf", "upload", target.repo_id, str(Path(folder).absolute()), path_in_repo]
     words += [] if target.repo_type == "model" else ["--repo-type", target.repo_type]
     words += ["--revision", target.revision] if target.revision else []
@@ -168,10 +165,16 @@ def with_retries(
     patience: Iterable[float] | None = None,
     mend: Callable[[HubError], None] = lambda failure: None,
 ) -> Result:
-    """Return what `attempt` returns; where it fails and that may pass, `mend` and attempt again.
+    """Return the result of `attempt`, with retries after errors that may pass. Logs a warning before each retry.
+
+    Args:
+        attempt: the function to call.
+        target: the repository, for messages.
+        patience: seconds before each retry; None uses `PATIENCE`.
+        mend: called before each retry.
 
     Raises:
-        HubError: after the last attempt, or at once where another one could not help.
+        HubError: after the last attempt, or at once if a retry cannot help.
     """
     waits = list(PATIENCE if patience is None else patience)
     for number in range(len(waits) + 1):
@@ -189,7 +192,7 @@ def with_retries(
 
 
 def _refuse_a_reader(api: HfApi, target: HubTarget) -> None:
-    """A repository that is there already is no error of `create_repo`, whatever this login may do with it."""
+    """Raise the client's error if this login may only read. `create_repo` accepts any existing repository."""
     if "write" not in inspect.signature(api.auth_check).parameters:  # huggingface_hub 1.33
         return
     try:
@@ -197,11 +200,11 @@ def _refuse_a_reader(api: HfApi, target: HubTarget) -> None:
     except HTTP_ERROR as error:
         if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
             raise
-        logger.info(f"Whether this login may write to {target} is not known before the first push: {error}")
+        logger.info(f"It is not known before the first push whether this login may write to {target}: {error}")
 
 
 def _set_tag(api: HfApi, target: HubTarget, tag: str, commit: str) -> None:
-    """Set `tag`; one that is set already is from a run that came here before, or from an attempt that was cut."""
+    """Set `tag` to `commit`. The tag of an earlier run, or of an attempt that was cut, is moved."""
     refs = api.list_repo_refs(target.repo_id, repo_type=target.repo_type)
     there = {ref.name: ref.target_commit for ref in refs.tags}
     if there.get(tag) == commit:

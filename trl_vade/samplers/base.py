@@ -79,13 +79,8 @@ class PosteriorSampler:
         self, posterior: BetaPosterior, seed: int, settings: dict[str, Any], progress_limits: dict[str, int]
     ) -> None:
         self.posterior = posterior
-        self._seed = check_whole_number(
-            "seed",
-            seed,
-            minimum=0,
-            maximum=2**63 - 1,
-            advice="The seed is the key of the random numbers; any number in that range works.",
-        )
+        advice = "The seed is the key of the random numbers; any number in that range works."
+        self._seed = check_whole_number("seed", seed, minimum=0, maximum=2**63 - 1, advice=advice)
         self._chance = np.random.Generator(np.random.Philox(0))
         self._settings = {**settings, **posterior.decays}
         self._progress_limits = progress_limits
@@ -198,15 +193,8 @@ class PosteriorSampler:
         """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` if too few rows are left."""
         excluded = NOTHING if exclude is None else np.unique(self.posterior.check_rows(exclude))
         left = self.posterior.num_samples - excluded.size
-        number = check_whole_number(
-            "k",
-            k,
-            minimum=1,
-            maximum=left,
-            advice=f"The rows of a generation batch are distinct, and the data set has {left} to choose from. Use a "
-            "smaller batch or a larger data set.",
-        )
-        return number, excluded
+        advice = f"A batch has distinct rows, and {left} can be chosen. Use a smaller batch or a larger data set."
+        return check_whole_number("k", k, minimum=1, maximum=left, advice=advice), excluded
 
     def _generator(self, number: int) -> np.random.Generator:
         """Return the random stream of draw `number`, valid until the next call.

@@ -92,25 +92,19 @@ class BetaPosterior:
         """
         rows = self.check_rows(sample_index)
         successes, trials = check_outcomes(successes, trials)
-        if rows.shape != successes.shape:
-            raise ObservationError(
-                f"sample_index has shape {rows.shape} and successes and trials have {successes.shape}; they must be "
-                "equal, one entry a row. Sum the completions of each group before the call."
-            )
-        if np.unique(rows).size != rows.size:
-            values, occurrences = np.unique(rows, return_counts=True)
+        trained = (successes > 0) & (successes < trials) if mixed is None else as_vector("mixed", mixed, kinds="b")
+        for name, values in {"successes and trials": successes, "mixed": trained}.items():
+            if values.shape != rows.shape:
+                raise ObservationError(
+                    f"sample_index has shape {rows.shape} and {name} {values.shape}; they must be equal, one entry a "
+                    "row. Sum the completions of each group before the call."
+                )
+        values, occurrences = np.unique(rows, return_counts=True)
+        if values.size != rows.size:
             raise ObservationError(
                 f"sample_index has {values[occurrences > 1][:8].tolist()} more than once; the rows of a step must be "
                 "distinct, because a second update would decay the first. Add up their successes and trials."
             )
-        trained = (successes > 0) & (successes < trials)
-        if mixed is not None:
-            trained = as_vector("mixed", mixed, kinds="b")
-            if trained.shape != rows.shape:
-                raise ObservationError(
-                    f"mixed has shape {trained.shape} and sample_index {rows.shape}; they must be equal, one "
-                    "entry a row."
-                )
         scored = trials > 0
         rows, successes, trials, trained = rows[scored], successes[scored], trials[scored], trained[scored]
         alpha, beta = self.counts(rows)  # read before the step advances: equation 5 needs the counts at t - 1

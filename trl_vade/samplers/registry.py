@@ -5,12 +5,7 @@ from collections.abc import Callable
 from .base import PosteriorSampler
 from .peers import BOTSSampler, DifficultyPoolSampler, GRESOSampler, MoPPSSampler, SECSampler
 
-PEER_SAMPLERS: dict[str, Callable[..., PosteriorSampler]] = {
-    "mopps": MoPPSSampler,
-    "bots": BOTSSampler,
-    "sec": SECSampler,
-    "difficulty_pools": DifficultyPoolSampler,
-    "greso": GRESOSampler,
-}
+_PEERS = (MoPPSSampler, BOTSSampler, SECSampler, DifficultyPoolSampler, GRESOSampler)
+PEER_SAMPLERS: dict[str, Callable[..., PosteriorSampler]] = {sampler.kind: sampler for sampler in _PEERS}
 
 SAMPLERS = ("thompson", "greedy", "uniform", *PEER_SAMPLERS)

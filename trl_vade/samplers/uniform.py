@@ -62,13 +62,8 @@ class UniformSampler(PosteriorSampler):
         decay_unsampled: float = 0.999,
         signal_aware_decay: bool = False,
     ) -> None:
-        check_whole_number(
-            "num_samples",
-            num_samples,
-            minimum=1,
-            maximum=2**32 // 20 - 1,
-            advice="torch.randperm uses another algorithm for longer data sets. Use a part of the rows.",
-        )
+        advice = "torch.randperm uses another algorithm for longer data sets. Use a part of the rows."
+        check_whole_number("num_samples", num_samples, minimum=1, maximum=2**32 // 20 - 1, advice=advice)
         posterior = BetaPosterior(
             num_samples,
             decay_sampled=decay_sampled,

@@ -96,11 +96,9 @@ class Feedback:
         staleness = self._num_scored - in_flight.posterior_step
         self._observe(outcomes, global_step, float(in_flight.predicted_gradient.mean()), in_flight.refill)
         self.rounds = [*(self.rounds if in_flight.refill else []), (in_flight, outcomes)]
-        of_rows = {
-            **self.sampler.metrics(),
-            **batch_metrics(self.rounds),
-            **(self.strata.of(self.rounds, self.sampler) if self.strata else {}),
-        }
+        of_rows = self.sampler.metrics() | batch_metrics(self.rounds)
+        if self.strata:
+            of_rows |= self.strata.of(self.rounds, self.sampler)
         if self.signal.is_spread:
             of_rows = {name.replace("pass_rate", "spread"): value for name, value in of_rows.items()}
         totals = {"outage": float(self.outage), "staleness": float(staleness), "rollouts": float(self.rollouts)}

@@ -104,13 +104,9 @@ def evidence(
 def summary(warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, num_rows: int) -> str:
     """Return one line for the log: the source, and the number of shared rows."""
     facts = table.metadata
-    about = {
-        "step": facts.get("global_step"),
-        "model": facts.get("base_model"),
-        "reward": facts.get("success_reward"),
-        "generations a group": facts.get("num_generations"),
-    }
-    known = ", ".join(f"{name} {_plain(value)}" for name, value in about.items() if value is not None)
+    keys = {"step": "global_step", "model": "base_model", "reward": "success_reward"}
+    keys["generations a group"] = "num_generations"
+    known = ", ".join(f"{name} {_plain(facts[key])}" for name, key in keys.items() if facts.get(key) is not None)
     matched = len(warm.sample_index)
     return (
         f"Warm start from {warm.source}{f' ({known})' if known else ''}: {matched} of its {len(table.sample_id)} rows "

@@ -134,6 +134,9 @@ def load_testbed_dataset(
         seed: see `build_dataset`.
         cache_dir: the parent of the cached directory; `$HF_HOME/trl_vade` by default.
         progress: whether to show a progress bar.
+
+    Raises:
+        ValueError: as `build_dataset`.
     """
 
     def build(directory: Path) -> None:

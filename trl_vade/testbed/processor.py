@@ -9,7 +9,7 @@ from transformers import Qwen2_5_VLProcessor, Qwen2Tokenizer, Qwen2VLImageProces
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
 from . import drawing
-from .scenes import CORNERS, SIDES
+from .scenes import BAR_QUESTIONS, COLOUR_QUESTION, CORNERS, COUNT_QUESTION, DIGIT_QUESTIONS, SIDES
 
 _NAMES = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
 SPECIAL_TOKENS = tuple(f"<|{name}|>" for name in _NAMES)
@@ -88,16 +88,7 @@ def build_tokenizer() -> Qwen2Tokenizer:
 def _sentences() -> list[str]:
     """Return all questions and answers of the testbed, in a fixed order."""
     colours = tuple(drawing.COLOURS)
-    questions = [
-        "How many shapes are there?",
-        "What is the value of the bar?",
-        "What is the sum of the two bars?",
-        "What is the sum of the three bars?",
-        "Which digit is this?",
-        "What is the sum of the two digits?",
-        "What is the product of the two digits?",
-        "What colour is the shape?",
-    ]
+    questions = [COUNT_QUESTION, *BAR_QUESTIONS, *DIGIT_QUESTIONS, COLOUR_QUESTION]
     questions += [f"How many {colour} shapes are there?" for colour in colours]
     questions += [f"What colours are the {a} shape and the {b} shape?" for a, b in product(CORNERS + SIDES, repeat=2)]
     answers = [f"{a} {b}" for a, b in product(colours, repeat=2)] + list("0123456789")

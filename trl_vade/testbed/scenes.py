@@ -11,7 +11,6 @@ Answers are drawn first, evenly over their range, and the scene is drawn to fit.
 four, also if it names a thing in the picture.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +22,17 @@ TASKS = ("count", "chart", "math", "colour")
 LEVELS = (1, 2, 3)
 SIDES = ("left", "right")
 CORNERS = ("top left", "top right", "bottom left", "bottom right")
+COUNT_QUESTION, COLOUR_QUESTION = "How many shapes are there?", "What colour is the shape?"
+BAR_QUESTIONS = (
+    "What is the value of the bar?",
+    "What is the sum of the two bars?",
+    "What is the sum of the three bars?",
+)
+DIGIT_QUESTIONS = (
+    "Which digit is this?",
+    "What is the sum of the two digits?",
+    "What is the product of the two digits?",
+)
 
 JITTER = 2
 """The largest shift of a digit from its place, in pixels, in each direction."""
@@ -89,7 +99,7 @@ def _count(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]
             # A margin of one pixel inside the patch keeps shapes from touching.
             left, top = (drawing.CELL * at + _integer(rng, 1, 13 - side) for at in (column, row))
             drawing.shape(pen, drawing.SHAPES[_integer(rng, 0, 2)], colour, left, top, side)
-    question = "How many shapes are there?" if level == 1 else f"How many {colours[0]} shapes are there?"
+    question = COUNT_QUESTION if level == 1 else f"How many {colours[0]} shapes are there?"
     return question, str(target), image
 
 
@@ -104,12 +114,7 @@ def _chart(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]
         pen.rectangle(
             (left, BAR_FLOOR - BAR_UNIT * value, left + width - 1, BAR_FLOOR - 1), fill=drawing.COLOURS[colour]
         )
-    question = (
-        "What is the value of the bar?",
-        "What is the sum of the two bars?",
-        "What is the sum of the three bars?",
-    )
-    return question[level - 1], str(sum(values)), image
+    return BAR_QUESTIONS[level - 1], str(sum(values)), image
 
 
 def _math(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
@@ -123,9 +128,8 @@ def _math(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
         middle = 18 if level == 1 else 4 + 28 * at
         left, top = middle + _integer(rng, -JITTER, JITTER), 14 + _integer(rng, -JITTER, JITTER)
         drawing.digit(pen, value, INKS[_integer(rng, 0, len(INKS) - 1)], left, top, 4)
-    question = ("Which digit is this?", "What is the sum of the two digits?", "What is the product of the two digits?")
     answer = int(np.prod(values)) if level == 3 else sum(values)
-    return question[level - 1], str(answer), image
+    return DIGIT_QUESTIONS[level - 1], str(answer), image
 
 
 def _colour(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
@@ -136,7 +140,7 @@ def _colour(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image
         side = _integer(rng, 22, 34)
         left, top = _integer(rng, 1, 55 - side), _integer(rng, 1, 55 - side)
         drawing.shape(pen, kinds[0], colour, left, top, side)
-        return "What colour is the shape?", colour, image
+        return COLOUR_QUESTION, colour, image
     # Level 2 asks for both halves. Level 3 asks for two of four corners with four colours.
     places = SIDES if level == 2 else CORNERS
     colours = _some(rng, tuple(drawing.COLOURS), len(places))
@@ -150,9 +154,4 @@ def _colour(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image
     return question, f"{colours[first]} {colours[second]}", image
 
 
-_FAMILIES: dict[str, Callable[[int, np.random.Generator], tuple[str, str, Image.Image]]] = {
-    "count": _count,
-    "chart": _chart,
-    "math": _math,
-    "colour": _colour,
-}
+_FAMILIES = dict(zip(TASKS, (_count, _chart, _math, _colour), strict=True))

@@ -1,4 +1,4 @@
-"""Which steps the card of a posterior's repository names; the card may be a stranger's, and is taken for no more."""
+"""The steps that the card of a posterior's repository names. The card is not trusted."""
 
 import re
 from collections.abc import Iterator
@@ -12,21 +12,20 @@ from trl_vade.errors import SnapshotCorruptError
 from .repository import LATEST, steps_in
 
 MOST_BYTES = 2**20
-"""Of a card that are read. Its metadata come first, and have about 200 bytes for each step."""
+"""Bytes of a card to read. Its metadata come first and take about 200 bytes for each step."""
 MOST_LEVELS = 16
-"""Of lists and mappings in each other; `configs` needs 5."""
+"""Depth of nested lists and mappings; `configs` needs 5."""
 
-
-# Every value is a text to it: no dates, no numbers in base 60, no merged mappings. In C, where PyYAML has that.
+# It reads every value as a text: no dates, no merged mappings. The C version is used if PyYAML has it.
 _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def steps_of_card(card: Path | None) -> tuple[list[int], int | None]:
-    """Return the steps that the configurations of the card name, and that of the default one; none where it has none.
+    """Return the steps that the card's configurations name, and the step of the default one or None.
 
     Raises:
-        SnapshotCorruptError: its metadata are longer or deeper than those of any posterior, or use aliases, by which
-            a few lines can stand for more than any memory holds.
+        SnapshotCorruptError: the metadata are longer or deeper than those of any posterior, or use aliases. With
+            aliases, a few lines could expand to more than the memory holds.
     """
     configs = _configs(card) if card else None
     steps: list[int] = []
@@ -55,18 +54,18 @@ def _configs(card: Path) -> Any:
         text = block[1].decode()
         wrong = _not_plain(text)
         metadata = None if wrong else yaml.load(text, Loader=_LOADER)
-    except (yaml.YAMLError, ValueError):  # no card of ours
+    except (yaml.YAMLError, ValueError):  # not a card of trl_vade
         return None
     if wrong:
         raise SnapshotCorruptError(
-            f"{card}: its metadata have {wrong}, which no card of a posterior has. Name a step's own table in place "
+            f"{card}: its metadata have {wrong}, which no card of a posterior has. Pass the table of a step instead "
             "of the folder, or take another copy."
         )
     return metadata.get("configs") if isinstance(metadata, dict) else None
 
 
 def _not_plain(text: str) -> str:
-    """What is wrong with the metadata, from the events of the parser: before anything is built of them."""
+    """Return what is wrong with the metadata, from the parser's events, before any object is built."""
     level = 0
     for event in yaml.parse(text, Loader=_LOADER):
         level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -78,7 +77,7 @@ def _not_plain(text: str) -> str:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts inside lists and dicts: `data_files` may be written in several ways."""
+    """Yield all texts inside lists and dicts. `data_files` has several forms."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

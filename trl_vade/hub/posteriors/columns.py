@@ -1,4 +1,4 @@
-"""The columns of a posterior's table: their types, and the rules that a file from anywhere has to keep."""
+"""The columns of a posterior's table: their types, and the rules that every file must follow."""
 
 import hashlib
 import json
@@ -13,8 +13,10 @@ from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, abbrevi
 from trl_vade.files import encode_document, parse_document
 from trl_vade.samplers.posterior import beta_mean
 
+from ..failures import first_line
+
 FORMAT_VERSION = 1
-AGAIN = "The file was damaged or edited: take another copy, or an earlier step."
+AGAIN = "The file was damaged or edited. Take another copy, or an earlier step."
 
 TYPES = {
     "sample_id": pa.string(),
@@ -30,29 +32,29 @@ _NEEDED = ("sample_id", "alpha", "beta")
 _ROWS_DIGEST = "rows_sha256"
 
 MOST_STEPS = 10**12
-"""Bound of the optimiser steps: every one that can be written has a folder whose name is one of a step."""
+"""The largest optimiser step. Every step up to it has a valid folder name."""
 _BOUNDS = {"global_step": (0, MOST_STEPS), "generation_batches": (0, 2**53), "num_samples": (1, 2**53)}
 
 
 def encode_facts(facts: Mapping[str, Any], rows_digest: str) -> bytes:
-    """Return the facts of a run as strict JSON, with a digest of themselves and that of the rows they are about.
+    """Return the facts of a run as strict JSON, with a digest of the facts and the digest of the rows.
 
     Raises:
-        ConfigurationError: they are not strict JSON.
+        ConfigurationError: a fact is not strict JSON.
     """
     document = json.loads(encode_document({**facts, _ROWS_DIGEST: rows_digest}))
     return json.dumps(document, sort_keys=True).encode()  # equal facts are equal bytes
 
 
 def parse_facts(path: Any, text: bytes | None) -> tuple[dict[str, Any], str | None]:
-    """Return the facts of the run that the file `path` holds as `text`, and the digest of its rows.
+    """Return the facts of the run in the metadata `text` of the file `path`, and the digest of its rows.
 
-    Where another tool has lost them: no facts, and None.
+    If another tool has dropped the metadata (`text` is None): no facts, and None.
     """
     if text is None:
         return {}, None
     try:
-        facts = parse_document(path, text, ())  # its format version is 1, as ours
+        facts = parse_document(path, text, ())  # its format version is 1, too
     except SnapshotCorruptError as error:
         reason = first_line(error.__cause__ or error)
         raise SnapshotCorruptError(f"{path}: the metadata trl_vade is damaged ({reason}). {AGAIN}") from error
@@ -62,7 +64,7 @@ def parse_facts(path: Any, text: bytes | None) -> tuple[dict[str, Any], str | No
 
 
 def digest_of_rows(table: Any) -> str:
-    """SHA-256 of the rows of a `PosteriorTable`, whatever the file that they are in."""
+    """Return the SHA-256 of the rows of a `PosteriorTable`. It does not depend on the file."""
     digest = hashlib.sha256(json.dumps([table.sample_id, table.task]).encode())
     for name, kind in TYPES.items():
         if not pa.types.is_string(kind):
@@ -72,28 +74,34 @@ def digest_of_rows(table: Any) -> str:
 
 
 def check_facts(path: Any, facts: Any) -> None:
-    """Raise unless `facts` can be those of a run: `SnapshotMismatchError` where a newer release wrote them."""
+    """Raise `SnapshotCorruptError` for impossible facts, and `SnapshotMismatchError` for those of a newer release."""
     if not isinstance(facts, Mapping):
         raise SnapshotCorruptError(
-            f"{path}: the metadata trl_vade is {abbreviated(facts)}, and no JSON object. {AGAIN}"
+            f"{path}: the metadata trl_vade is {abbreviated(facts)}, not a JSON object. {AGAIN}"
         )
     if _whole(path, facts, "format_version", 1) > FORMAT_VERSION:
         raise SnapshotMismatchError(
-            f"{path} has format version {facts['format_version']} and this release of trl_vade reads up to "
-            f"{FORMAT_VERSION}; what it does not know could change what the rest means. Upgrade trl_vade."
+            f"{path} has format version {facts['format_version']}, but this release of trl_vade reads versions up to "
+            f"{FORMAT_VERSION}. Upgrade trl_vade."
         )
     for name, bounds in _BOUNDS.items():
         _whole(path, facts, name, *bounds)
 
 
 def read_columns(path: Any, content: pa.Table, *, all_needed: bool) -> dict[str, Any]:
-    """Return each column as a list (texts) or an array (numbers); `task` is None where there is no such column.
+    """Return each column as a list (texts) or an array (numbers); `task` is None if the file lacks it.
 
-    Where not all are needed, those that are missing get the values that `table.read_table` names.
+    Args:
+        path: the file, for messages.
+        content: its content.
+        all_needed: whether all columns must be present. Else missing ones get the values in `table.read_table`.
+
+    Raises:
+        SnapshotCorruptError: a column is missing, doubled, of another type, or has nulls.
     """
     columns = {name: _column(path, content, name, needed=all_needed or name in _NEEDED) for name in TYPES}
     size = content.num_rows
-    with np.errstate(all="ignore"):  # in counts that break the rules
+    with np.errstate(all="ignore"):  # for counts that break the rules
         mean = beta_mean(columns["alpha"], columns["beta"])
     unknown = {
         "index": np.full(size, -1, dtype=np.int64),
@@ -105,22 +113,22 @@ def read_columns(path: Any, content: pa.Table, *, all_needed: bool) -> dict[str,
 
 
 def check_rows(path: Any, table: Any) -> None:
-    """Raise `SnapshotCorruptError` unless a run can have left the rows of this `PosteriorTable`."""
+    """Raise `SnapshotCorruptError` unless the rows of this `PosteriorTable` are possible."""
     size, most = len(table.sample_id), MOST_TRIALS * table.visits
     rows = table.metadata.get("num_samples", 2**63)
     batches = table.metadata.get("generation_batches", 2**63)
     unknown = bool((table.index == -1).all())
-    with np.errstate(all="ignore"):  # in counts that break the rules
+    with np.errstate(all="ignore"):  # for counts that break the rules
         gap = np.abs(table.pass_rate - beta_mean(table.alpha, table.beta))
     rules = {
         "visits must be in [1, 2**53]": (table.visits >= 1) & (table.visits <= 2**53),
         "visits must be at most last_step": (table.last_step == 0) | (table.visits <= table.last_step),
-        # The bounds also keep NaN and infinity out.
+        # The bounds also exclude NaN and infinity.
         "alpha must be in [0, 2**53] a visit": (table.alpha >= 0) & (table.alpha <= most),
         "beta must be in [0, 2**53] a visit": (table.beta >= 0) & (table.beta <= most),
         "pass_rate must be (alpha + 1) / (alpha + beta + 2)": gap <= 1e-6,
-        "sample_id must be another one in each row": _first_of_its_kind(np.array(table.sample_id, dtype=object)),
-        "index must be another one in each row": unknown | _first_of_its_kind(table.index),
+        "sample_id must differ in all rows": _first_of_its_kind(np.array(table.sample_id, dtype=object)),
+        "index must differ in all rows": unknown | _first_of_its_kind(table.index),
         f"index must be in [0, {rows})": unknown | ((table.index >= 0) & (table.index < rows)),
         f"last_step must be in [0, {batches}]": (table.last_step >= 0) & (table.last_step <= batches),
     }
@@ -131,29 +139,23 @@ def check_rows(path: Any, table: Any) -> None:
             )
 
 
-def first_line(error: Exception) -> str:
-    """Name and first line of an error, for a message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
-
-
 def _column(path: Any, content: pa.Table, name: str, *, needed: bool) -> Any:
     if name not in content.column_names and (name == "task" or not needed):
         return None
     column = content.column(name) if content.column_names.count(name) == 1 else None
     if column is None or not _fits(column.type, TYPES[name]) or (column.null_count and name != "task"):
-        found = "is there twice or not at all" if column is None else f"has {column.type}, {column.null_count} nulls"
+        found = "is missing or doubled" if column is None else f"has {column.type}, {column.null_count} nulls"
         raise SnapshotCorruptError(
-            f"{path}: the column {name} {found}; it must hold {TYPES[name]}, a value in every row. {AGAIN}"
+            f"{path}: the column {name} {found}; it must hold {TYPES[name]} in every row. {AGAIN}"
         )
     column = column.cast(TYPES[name])
     if pa.types.is_string(column.type):
         return column.to_pylist()
-    return np.array(column.to_numpy(), dtype=TYPES[name].to_pandas_dtype())  # a copy that may be written into
+    return np.array(column.to_numpy(), dtype=TYPES[name].to_pandas_dtype())  # a writable copy
 
 
 def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Other tools write other widths of the same kind of value."""
+    """Return whether a column type can be cast. Other tools write other widths of the same kind."""
     if pa.types.is_string(wanted):
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
@@ -161,7 +163,7 @@ def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _first_of_its_kind(values: Any) -> Any:
-    """(V,) whether no earlier entry is the same."""
+    """Return whether no earlier entry is equal, (V,)."""
     first = np.zeros(len(values), dtype=np.bool_)
     first[np.unique(values, return_index=True)[1]] = True
     return first

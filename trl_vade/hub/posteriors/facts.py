@@ -1,4 +1,4 @@
-"""The facts of a run as rows of text, for the card of its posterior. A fact that is not known has no row."""
+"""The facts of a run as rows of text, for the card of its posterior. An unknown fact has no row."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from trl_vade.samplers.registry import SAMPLERS
 from ..uploading import is_hub_id
 from .table import PosteriorTable
 
-POSTERIOR_INITS = ("prior", "rollout")  # or a source, see `warm_start_source`
+POSTERIOR_INITS = ("prior", "rollout")  # any other value is a source, see `warm_start_source`
 
 HUB = "https://huggingface.co"
 
 
 def fact_rows(table: PosteriorTable) -> list[list[str]]:
-    """Return [name, value] of each fact that the table's metadata has, in Markdown."""
+    """Return [name, value] of each fact in the table's metadata, in Markdown."""
     facts = table.metadata
     rows = {
         "model it began with": _model(facts.get("base_model")),
@@ -35,19 +35,19 @@ def fact_rows(table: PosteriorTable) -> list[list[str]]:
 
 
 def initial_posterior_kind(facts: dict[str, Any]) -> dict[str, bool]:
-    """Whether the run is known to have begun with another posterior (`warm`), or with nothing (`alone`)."""
+    """Return whether the run is known to have started with another posterior (`warm`), or without one (`alone`)."""
     start = facts.get("posterior_init")
     return {"warm": bool(start) and start not in POSTERIOR_INITS, "alone": start == "prior"}
 
 
 def known_sampler(facts: dict[str, Any]) -> str | None:
-    """The sampler of the run where it is one of `SAMPLERS`, of which the card can say how it chose."""
+    """Return the sampler of the run if it is one of `SAMPLERS`, which the card can describe; else None."""
     sampler = facts.get("sampler")
     return sampler if sampler in SAMPLERS else None
 
 
 def size_category(rows: int) -> str:
-    """The number of rows in the words of the Hub: "n<1K", "1K<n<10K" and so on."""
+    """Return the Hub's size category for a number of rows: "n<1K", "1K<n<10K" and so on."""
     if rows < 1_000:
         return "n<1K"
     names = ["1K", "10K", "100K", "1M", "10M", "100M", "1B"]
@@ -123,7 +123,7 @@ def _number(value: Any, separator: str = ",") -> str:
 
 
 def _code(before: str, value: Any) -> str:
-    """`value` as it is, in one line; a name of a reward may hold anything."""
+    """Return `value` as code on one line. The name of a reward may hold any characters."""
     if value is None or not str(value).strip():
         return ""
     text = " ".join(str(value).replace("`", "'").split())

@@ -1,4 +1,4 @@
-"""How many rows have which pass rate: ten bins, on the terminal, in a card and as a picture."""
+"""Histogram of pass rates in ten bins, for the terminal, a card and a picture."""
 
 import os
 from collections import Counter
@@ -11,26 +11,28 @@ from trl_vade.checks import IntArray
 from .table import PosteriorTable
 
 NUM_BINS = 10
-EDGES = np.arange(NUM_BINS + 1) / NUM_BINS  # linspace has 0.30000000000000004: a rate of 0.3 would be below it
+EDGES = np.arange(NUM_BINS + 1) / NUM_BINS  # linspace would give 0.30000000000000004, above a rate of 0.3
 MOST_TASKS = 8
-"""In the picture; where there are more, the rarest of them are one entry."""
+"""Tasks in the picture. The rarest further tasks are one entry."""
 
 
 def bin_counts(pass_rate: Any) -> IntArray:
-    """Return (10,) the number of pass rates in [0, 0.1), [0.1, 0.2), ... [0.9, 1]."""
+    """Return the number of pass rates in [0, 0.1), [0.1, 0.2), ... [0.9, 1], (10,)."""
     counts, _ = np.histogram(pass_rate, bins=EDGES)
     return counts.astype(np.int64)
 
 
 def bin_names() -> list[str]:
-    """The bins as text, "0.0 to 0.1" and so on."""
+    """Return the names of the bins, "0.0 to 0.1" and so on."""
     return [f"{number / NUM_BINS:.1f} to {(number + 1) / NUM_BINS:.1f}" for number in range(NUM_BINS)]
 
 
 def text_histogram(table: PosteriorTable, width: int = 80) -> str:
-    """Return ten lines, a bin each: its name, its number of rows, and a bar; none is longer than `width`, from 30 on.
+    """Return a line for each of the ten bins: its name, its number of rows and a bar.
 
-    A bin that has a row shows at least one sign, however many rows the others have.
+    Args:
+        table: the posterior.
+        width: characters of the longest line, at least 30. A bin with a row has a bar of at least one character.
     """
     counts = bin_counts(table.pass_rate)
     numbers = [f"{count:,}" for count in counts.tolist()]
@@ -43,16 +45,16 @@ def text_histogram(table: PosteriorTable, width: int = 80) -> str:
 
 
 def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None:
-    """Draw the histogram of the pass rates, stacked by task where tasks are known, into the PNG `path`.
+    """Draw the histogram of the pass rates, stacked by task if tasks are known, and write it to the PNG `path`.
 
     Raises:
-        ImportError: matplotlib is not there (`pip install "trl-vade[report]"`).
+        ImportError: matplotlib is not installed (`pip install "trl-vade[report]"`).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)  # no pyplot: a library must not choose the user's backend
+    FigureCanvasAgg(figure)  # not pyplot: a library must not choose the user's backend
     axes = figure.subplots()
     bottom = np.zeros(NUM_BINS)
     for number, (name, counts) in enumerate(counts_by_task(table).items()):
@@ -80,7 +82,7 @@ def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None
 
 
 def counts_by_task(table: PosteriorTable) -> dict[str, IntArray]:
-    """Return the (10,) counts of each task, of the commonest first, by its name; of all rows where none is known."""
+    """Return the counts, (10,), by task, the most common task first; without tasks one entry for all rows."""
     if table.task is None:
         return {"all rows": bin_counts(table.pass_rate)}
     tasks = ["no task" if task is None else task for task in table.task]
@@ -94,6 +96,6 @@ def counts_by_task(table: PosteriorTable) -> dict[str, IntArray]:
 
 
 def _label(task: str) -> str:
-    """A text from the data set for matplotlib, where a dollar begins a formula and a leading _ hides the entry."""
+    """Return a label for matplotlib, where a dollar starts a formula and a leading _ hides the entry."""
     short = task if len(task) <= 30 else f"{task[:27]}..."
     return short.lstrip("_").replace("$", r"\$")

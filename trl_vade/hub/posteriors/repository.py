@@ -2,10 +2,10 @@
 
     README.md                      the card; its `configs` are `latest` (the default) and one for each step
     step-000100/posterior.parquet  the table of optimiser step 100; see `posterior_table`
-    pass_rates.png                 histogram of the newest one, where matplotlib is installed
+    pass_rates.png                 histogram of the newest table, if matplotlib is installed
 
-On the main branch a tag `step-000100` is at the commit that added the step. So `load_dataset("you/repo")` reads the
-newest table, `load_dataset("you/repo", "step-000100")` an earlier one, and the page of the repository shows both.
+On the main branch, the tag `step-000100` marks the commit that added the step. `load_dataset("you/repo")` reads the
+newest table, `load_dataset("you/repo", "step-000100")` an earlier one.
 """
 
 import re
@@ -32,33 +32,33 @@ TABLE_FILE = "posterior.parquet"
 PICTURE_FILE = "pass_rates.png"
 CARD_FILE = "README.md"
 LATEST = "latest"
-"""Name of the configuration that is the newest step."""
+"""Name of the configuration of the newest step."""
 
 
 def step_name(step: int) -> str:
-    """Name of the folder, the configuration and the tag of an optimiser step: "step-000100"."""
+    """Return the name of the folder, configuration and tag of an optimiser step: "step-000100"."""
     return f"step-{step:06d}"
 
 
 def table_path(step: int) -> str:
-    """Path of the table of an optimiser step in the repository."""
+    """Return the path of the table of an optimiser step in the repository."""
     return f"{step_name(step)}/{TABLE_FILE}"
 
 
 def steps_in(files: Iterable[str]) -> list[int]:
-    """Return, in ascending order, the steps whose tables are among `files`, paths in the repository."""
+    """Return, in ascending order, the steps whose tables are among the paths `files`."""
     there = set(files)
     found = (re.fullmatch(rf"step-([0-9]{{6,18}})/{re.escape(TABLE_FILE)}", file) for file in there)
     steps = {int(match[1]) for match in found if match}
-    return sorted(step for step in steps if table_path(step) in there)  # a name of our own: no zeros in front beyond 6
+    return sorted(step for step in steps if table_path(step) in there)  # only names of `step_name`
 
 
 def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:
-    """Write the table into `folder` as the repository has it, and the picture where matplotlib is installed.
+    """Write the table into `folder`, in the layout of the repository, and its picture if matplotlib is installed.
 
     Raises:
-        ConfigurationError: the table does not say of which optimiser step it is.
-        OSError: the disk refused.
+        ConfigurationError: the table's metadata have no optimiser step.
+        OSError: a file cannot be written.
     """
     target = Path(folder) / table_path(_step(table))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -75,31 +75,29 @@ def publish_posterior(
     private: bool | None = None,
     force: bool = False,
 ) -> str:
-    """Add the table to the data-set repository `repo_id`, which is created if need be; return the commit's address.
+    """Add the table to a data-set repository, and return the address of the commit.
 
-    Table, picture and card go in one commit, and on the main branch the step's tag is set to it: a repository has one
-    tag of a name, which a table on another branch must not take from that of the main one. The card lists the steps
-    that are there. Where one of them is newer, `latest`, the card's facts and the picture stay those of the newest.
+    The repository is created if it does not exist. Table, picture and card are one commit. On the main branch, the
+    step's tag is set to it. The card lists all steps; `latest`, its facts and the picture are of the newest step.
 
     Args:
-        table: with rows, and with a `global_step` in its metadata. Names and tasks of its rows can be read by all who
-            can read the repository.
-        repo_id: "user/name", or "name" for one of your own.
+        table: a table with rows, and with `global_step` in its metadata. Everybody who can read the repository can
+            read the names and tasks of its rows.
+        repo_id: "user/name", or "name" for a repository of your own.
         revision: the branch; None is main.
-        private: of a repository that is made.
-        force: replace the table of this step whatever it is. Without it, one is replaced that has no row, no tasks and
-            no fact which this one lacks.
+        private: whether a new repository is private.
+        force: whether to replace a table of the same step even if rows, tasks or facts would be lost.
 
     Raises:
-        HubError: the Hub refuses, or cannot be reached; or a table there that had to be read is damaged.
-        ConfigurationError: as in `stage_posterior`; the table has no rows.
-        VADEError: what is there would be lost, and `force` is not set.
+        HubError: the Hub refuses or cannot be reached, or a table in the repository is damaged.
+        ConfigurationError: the table has no rows, or its metadata have no optimiser step.
+        VADEError: rows, tasks or facts in the repository would be lost, and `force` is not set.
     """
     step = _step(table)
     if not len(table):
         raise ConfigurationError(
-            "The posterior has no rows, so there is nothing to publish: no row was scored before this save (and "
-            "datasets cannot read a table without rows). Take a later checkpoint."
+            "The posterior has no rows, so there is nothing to publish: no row was scored before this save. Take a "
+            "later checkpoint."
         )
     with tempfile.TemporaryDirectory() as folder:
         stage_posterior(folder, table)
@@ -127,14 +125,14 @@ def publish_posterior(
 
 
 def _published(target: HubTarget, step: int) -> PosteriorTable:
-    """The table of a step as the branch has it now."""
+    """Download the table of a step from the branch."""
     file = hf_hub_download(target.repo_id, table_path(step), repo_type="dataset", revision=target.revision)
     table = read_table(file)
-    return replace(table, metadata={**table.metadata, "global_step": step})  # another tool may have lost it
+    return replace(table, metadata={**table.metadata, "global_step": step})  # another tool may have dropped the step
 
 
 def _refuse_loss(table: PosteriorTable, there: PosteriorTable, what: str) -> None:
-    """Raise unless all that is known `there` is known of `table`, too; its numbers may be others."""
+    """Raise if `table` lacks rows, tasks or facts of the table `there`. Numbers may differ."""
     names = set(there.sample_id) - set(table.sample_id)
     facts = [name for name, value in there.metadata.items() if value is not None and table.metadata.get(name) is None]
     lost = (
@@ -144,8 +142,8 @@ def _refuse_loss(table: PosteriorTable, there: PosteriorTable, what: str) -> Non
     lost += [f"{len(facts)} facts ({', '.join(map(str, facts[:4]))}{', ...' * (len(facts) > 4)})"] if facts else []
     if lost:
         raise VADEError(
-            f"{what} already, and replacing it would lose {', '.join(lost)}. A checkpoint names its rows by hashes; "
-            "--dataset gives them the names of the data set. --force (force=True) replaces it all the same."
+            f"{what} already. Replacing it would lose {', '.join(lost)}. A checkpoint names its rows by hashes; "
+            "--dataset gives them the names of the data set. --force (force=True) replaces the table anyway."
         )
 
 
@@ -157,17 +155,17 @@ def render_posterior_card(
     picture: bool = True,
     revision: str | None = None,
 ) -> str:
-    """Return the card, README.md, of a repository whose newest table is `table`.
+    """Return the text of the card, README.md, of a repository whose newest table is `table`.
 
     Args:
-        table: what the card describes; `latest` names its step, whatever the numbers of the others.
-        steps: those that are in the repository; that of `table` need not be among them.
-        repo_id: for the lines that load it; None where it is not known yet.
-        picture: whether `pass_rates.png` is of this table.
-        revision: the branch that the card is on, which has no tags; None is main.
+        table: the table to describe; the configuration `latest` is its step.
+        steps: the steps in the repository, with or without that of `table`.
+        repo_id: the repository, for the example; None if it is not known yet.
+        picture: whether `pass_rates.png` shows this table.
+        revision: the branch of the card; None is main. Other branches have no tags.
 
     Raises:
-        ConfigurationError: the table does not say of which optimiser step it is.
+        ConfigurationError: the table's metadata have no optimiser step.
     """
     step = _step(table)
     steps = sorted({*steps, step})
@@ -199,8 +197,8 @@ def render_posterior_card(
 
 def _configs(table: PosteriorTable, steps: list[int]) -> list[dict[str, Any]]:
     step = _step(table)
-    # datasets 5.2 caches a local folder under its last name and these entries, and not its files: without something
-    # of their content here, `load_dataset` would give the rows of another folder of that name.
+    # datasets 5.2 caches a local folder by its name and these entries, not by its files. Without a digest here,
+    # `load_dataset` could return the rows of another folder of the same name.
     digest = digest_of_rows(table)
     named = [(LATEST, step), *((step_name(one), one) for one in reversed(steps))]
     return [
@@ -218,8 +216,8 @@ def _step(table: PosteriorTable) -> int:
     step = table.metadata.get("global_step")
     if step is None:
         raise ConfigurationError(
-            "The table's metadata has no global_step, by which its folder and its tag are named (a tool that wrote it "
-            "anew has lost it). Take the original file, or the table that posterior_table makes of the checkpoint."
+            "The table's metadata have no global_step, which names its folder and tag. Another tool may have dropped "
+            "it. Take the original file, or make the table from the checkpoint with posterior_table."
         )
     return int(step)
 

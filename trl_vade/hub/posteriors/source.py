@@ -1,4 +1,4 @@
-"""A posterior from wherever it is: a checkpoint, a table, or a repository on the Hub, which is read at one commit."""
+"""Loading of a posterior from a checkpoint, a table or a repository on the Hub."""
 
 import os
 from dataclasses import replace
@@ -16,9 +16,9 @@ from huggingface_hub.errors import (
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
 from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE, load_snapshot
 
-from ..uploading import HTTP_ERROR, is_hub_id, offline
+from ..failures import HTTP_ERROR, first_line
+from ..uploading import is_hub_id, offline
 from .card_steps import steps_of_card
-from .columns import first_line
 from .repository import CARD_FILE, TABLE_FILE, step_name, steps_in, table_path
 from .table import PosteriorTable, posterior_table, read_table
 
@@ -26,53 +26,53 @@ from .table import PosteriorTable, posterior_table, read_table
 def load_posterior(
     source: str | os.PathLike[str], revision: str | None = None, *, step: int | None = None
 ) -> PosteriorTable:
-    """Return the posterior that is at `source`.
+    """Return the posterior at `source`.
 
-    What exists here goes first, then a data-set repository on the Hub, then a model repository. Where the Hub cannot
-    be reached, a copy in its client's cache is read. All files are of one commit. The metadata gets `source`, and for
-    a repository `revision`, that commit.
+    An existing path is tried first, then a data-set repository on the Hub, then a model repository. If the Hub cannot
+    be reached, the client's cache is read. All files come from one commit. The metadata get `source`, and for a
+    repository the commit as `revision`.
 
     Args:
-        source: a folder (the layout of `repository` or one step of it, or a checkpoint or output directory of
-            VADE), a `.parquet` file, or a repository "user/name" or "user/name@revision". Where the folder "user" is
-            here, "user/name" is taken for a path; with a revision it is the repository.
+        source: a folder (in the layout of `repository` or one step of it, a checkpoint, or an output directory), a
+            `.parquet` file, or a repository "user/name" or "user/name@revision". If there is a folder "user",
+            "user/name" is a path; with a revision it is a repository.
         revision: a branch, a tag such as "step-000100", or a commit.
-        step: an optimiser step. None takes the newest that the card names; of a model its last one.
+        step: an optimiser step. None takes the newest step that the card names, or the last one of a model.
 
     Raises:
-        SnapshotNotFoundError: there is none; the message says what was looked for where.
-        SnapshotCorruptError: there is one, and it is damaged.
-        SnapshotMismatchError: a newer release wrote it, or a snapshot does not say which rows it is about.
+        SnapshotNotFoundError: there is no posterior; the message names the places that were searched.
+        SnapshotCorruptError: the posterior is damaged.
+        SnapshotMismatchError: a newer release wrote it, or a snapshot has no keys of its rows.
         ConfigurationError: `source` and `revision` contradict each other.
     """
     name = os.fspath(source)
     if os.path.exists(name):
         if revision is not None:
-            raise ConfigurationError(f"{name} is here, and a folder or file has no revision {revision}: leave it out.")
+            raise ConfigurationError(f"{name} is a local path, which has no revision {revision}. Remove the revision.")
         table = _from_file(Path(name), step) if os.path.isfile(name) else _from_files(_Folder(Path(name)), step)
         return _placed(table, source=name)
     repo_id, named = split_source(name)
     if named and revision and named != revision:
-        raise ConfigurationError(f"{name} names the revision {named}, and revision={revision!r} another: give one.")
+        raise ConfigurationError(f"{name} names the revision {named}, but revision={revision!r}. Set only one.")
     if not is_hub_id(repo_id):
         raise SnapshotNotFoundError(
-            f"{name} is not there, neither as a folder nor as a file, and cannot be a repository on the Hub, which is "
-            'called "user/name". Name a checkpoint, a posterior\'s folder or table, or a repository.'
+            f"{name} is not an existing folder or file, and not the name of a repository on the Hub, such as "
+            '"user/name". Name a checkpoint, a posterior\'s folder or table, or a repository.'
         )
     folder, slash, last = repo_id.partition("/")
-    if slash and os.path.isdir(folder) and not (named or revision):  # a slip in a path is not for the Hub to hear
+    if slash and os.path.isdir(folder) and not (named or revision):  # a mistyped path must not be sent to the Hub
         raise SnapshotNotFoundError(
-            f"{name} is not there: {folder} is a folder here, and has no {last}. If the repository of that name on "
-            f"the Hub is meant, give its revision, too: {name}@main."
+            f"{name} does not exist: {folder} is a local folder and has no {last}. If you mean the repository of that "
+            f"name on the Hub, add its revision: {name}@main."
         )
     return _from_hub(repo_id, named or revision, step)
 
 
 def split_source(source: str) -> tuple[str, str | None]:
-    """Split "user/name@revision" into both; the revision is None where there is no "@".
+    """Split "user/name@revision" into both parts. Without an "@" the revision is None.
 
     Raises:
-        ConfigurationError: nothing is before or after the "@".
+        ConfigurationError: a part is empty.
     """
     repo_id, at, revision = source.partition("@")
     if at and not (repo_id and revision):
@@ -81,7 +81,7 @@ def split_source(source: str) -> tuple[str, str | None]:
 
 
 class _Folder:
-    """A folder here."""
+    """A local folder."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -90,29 +90,29 @@ class _Folder:
         return str(self.folder)
 
     def get(self, path: str) -> Path | None:
-        """The file, or None where it is not there."""
+        """Return the file, or None if it does not exist."""
         file = self.folder / path
         return file if file.is_file() else None
 
     def table(self) -> Path | None:
-        """The table that lies in the folder itself, which is then that of a step."""
+        """Return the table in the folder itself, which is then the folder of a step."""
         return self.get(TABLE_FILE)
 
     def steps(self, named: list[int]) -> list[int]:
-        """The steps that are there; `named` are those of the card."""
+        """Return the steps with a table; `named` are those of the card."""
         return steps_in(f"{file.parent.name}/{file.name}" for file in self.folder.glob("step-*/*"))
 
 
 class _Unavailable(Exception):
-    """A repository cannot be read; the message is the reason, without the repository's name."""
+    """The reason why a repository cannot be read, without its name."""
 
     def __init__(self, reason: str, may_pass: bool = False):
         super().__init__(reason)
-        self.may_pass = may_pass  # by itself: it says nothing about what the repository holds
+        self.may_pass = may_pass  # whether a retry may help; then the content is unknown
 
 
 class _Repo:
-    """A repository on the Hub, at one commit: that of the first file which was found."""
+    """A repository on the Hub at one commit, that of the first file that was found."""
 
     def __init__(self, repo_id: str, repo_type: str, revision: str | None):
         self.repo_id, self.repo_type, self.revision = repo_id, repo_type, revision
@@ -120,15 +120,15 @@ class _Repo:
 
     def __str__(self) -> str:
         name = f"the {self.repo_type} repository {self.repo_id}" + (f"@{self.revision}" if self.revision else "")
-        return f"what the client's cache has of {name} (HF_HUB_OFFLINE is set)" if offline() else name
+        return f"the cached copy of {name} (HF_HUB_OFFLINE is set)" if offline() else name
 
     def get(self, path: str) -> Path | None:
-        """Download the file, or return None where it is not there (offline: in the cache); raises `_Unavailable`."""
+        """Download the file, or return None if the repository (offline: the cache) lacks it. Raises `_Unavailable`."""
         try:
-            # A branch is looked up by the download itself: it remembers the commit for a start without a network,
-            # which a lookup before it (`repo_info`) would not.
+            # The download itself resolves the branch: it stores the commit for a later start without a network.
+            # A lookup by `repo_info` would not.
             file = hf_hub_download(self.repo_id, path, repo_type=self.repo_type, revision=self.commit or self.revision)
-        except LocalEntryNotFoundError as error:  # it is an EntryNotFoundError as well
+        except LocalEntryNotFoundError as error:  # a subclass of EntryNotFoundError
             if offline():
                 return None
             raise _Unavailable("cannot be reached, and this file is not in the client's cache", True) from error
@@ -141,17 +141,17 @@ class _Repo:
         return Path(file)
 
     def table(self) -> None:
-        """No repository is that of a single step."""
+        """Return None: a repository is never the folder of a step."""
 
     def steps(self, named: list[int]) -> list[int]:
-        """Those that the card names."""
+        """Return the steps that the card names."""
         return named
 
     def _unavailable(self, error: Exception) -> _Unavailable:
         if isinstance(error, GatedRepoError):
-            return _Unavailable("is gated: ask for access on its page, and log in (`hf auth login`, or HF_TOKEN)")
+            return _Unavailable("is gated: request access on its page, and log in (`hf auth login`, or HF_TOKEN)")
         if isinstance(error, RepositoryNotFoundError):
-            return _Unavailable("is not there, or hidden from this login (`hf auth login`, or HF_TOKEN)")
+            return _Unavailable("does not exist, or this login may not see it (`hf auth login`, or HF_TOKEN)")
         if isinstance(error, RevisionNotFoundError):
             return _Unavailable(f"has no revision {self.revision}")
         status = getattr(getattr(error, "response", None), "status_code", None)
@@ -167,19 +167,19 @@ def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Posterior
             return _placed(_from_files(repo, step), source=repo_id, revision=repo.commit)
         except _Unavailable as error:
             reasons.append(f"{repo} {error}")
-            if error.may_pass:  # the other repository of that name must not step in for a while
+            if error.may_pass:  # a short fault must not lead to the other repository of that name
                 break
         except SnapshotNotFoundError as error:
             reasons.append(str(error))
     advice = "Unset HF_HUB_OFFLINE to ask the Hub, or name" if offline() else "Name"
     raise SnapshotNotFoundError(
-        f"No posterior for {repo_id}: no folder or file of this name is here; {'; '.join(reasons)}. {advice} a "
+        f"No posterior for {repo_id}: there is no local folder or file of this name; {'; '.join(reasons)}. {advice} a "
         "checkpoint, a posterior's folder or table, or a repository that has one."
     )
 
 
 def _from_files(files: _Folder | _Repo, step: int | None) -> PosteriorTable:
-    """The table that is there, or that of a snapshot."""
+    """Return the posterior from a table, or else from a snapshot."""
     table = _from_tables(files, step)
     if table is None:
         table = _from_snapshots(files, step)
@@ -202,11 +202,11 @@ def _from_tables(files: _Folder | _Repo, step: int | None) -> PosteriorTable | N
         return None
     tagged = steps_in([f"{files.revision}/{TABLE_FILE}"]) if isinstance(files, _Repo) else []
     if step is None and tagged and tagged[0] in steps:
-        step = tagged[0]  # sent after a newer one, which its card then names
+        step = tagged[0]  # its card may name a newer step that was sent before it
     chosen = step if step is not None else newest if newest in steps else max(steps)
     file = files.get(table_path(chosen)) if chosen in steps else None
     if file is None and chosen in steps and isinstance(files, _Repo) and offline():
-        raise SnapshotNotFoundError(f"{files} lacks {table_path(chosen)}, which its card names")
+        raise SnapshotNotFoundError(f"{files} lacks {table_path(chosen)}, which the card names")
     if file is None:
         raise SnapshotNotFoundError(
             f"{files} has no {table_path(chosen)}; its steps are {', '.join(map(step_name, steps))}"
@@ -215,7 +215,7 @@ def _from_tables(files: _Folder | _Repo, step: int | None) -> PosteriorTable | N
 
 
 def _from_snapshots(files: _Folder | _Repo, step: int | None) -> PosteriorTable | None:
-    """Of the folder itself, of `last-checkpoint` (hub_strategy="checkpoint") or of the checkpoint of that step."""
+    """Return the posterior of the folder, of `last-checkpoint`, or of the checkpoint of that step; or None."""
     places = ["", "last-checkpoint/", *([] if step is None else [f"checkpoint-{step}/"])]
     for place in places:
         both = [files.get(place + name) for name in (METADATA_FILE, POSTERIOR_FILE)]
@@ -230,15 +230,14 @@ def _from_snapshots(files: _Folder | _Repo, step: int | None) -> PosteriorTable 
 def _from_file(path: Path, step: int | None) -> PosteriorTable:
     if path.suffix.lower() in (".csv", ".jsonl"):
         raise ConfigurationError(
-            f"{path} is for other programs: of what `trl-vade posterior export` writes, only .parquet can be read "
-            "back."
+            f"{path} cannot be read back. Of the files that `trl-vade posterior export` writes, only .parquet can."
         )
     table = read_table(path)
     saved = table.metadata.get("global_step", step)
     if step not in (None, saved):
         raise SnapshotCorruptError(
-            f"{path} is of optimiser step {saved} and not of {step}, which was asked for or is in its name: files "
-            "were mixed up. Take the step that it has, or another copy."
+            f"{path} is of optimiser step {saved}, but step {step} was asked for or is in its name: files "
+            "were mixed up. Ask for the step that it has, or take another copy."
         )
     return table
 

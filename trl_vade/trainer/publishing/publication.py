@@ -65,9 +65,9 @@ class Publication:
         self._tables: dict[int, PosteriorTable] = {}  # by step: the newest that was uploaded, and all later ones
         if not args.push_to_hub and args.vade_posterior_hub_id is None:
             return
-        private = args.hub_private_repo
         model = model_target(args) if args.push_to_hub else None
-        posterior = args.vade_posterior_hub_id and HubTarget(args.vade_posterior_hub_id, "dataset", None, private)
+        name = args.vade_posterior_hub_id
+        posterior = name and HubTarget(name, "dataset", None, args.hub_private_repo)
         if offline():
             self._posterior_target = posterior
             logger.warning(
@@ -151,8 +151,7 @@ class Publication:
             step: the optimiser step.
             look: returns the facts of the run. If it raises, the push counts as failed, and the save continues.
         """
-        target = self._posterior_target
-        if target is None:
+        if (target := self._posterior_target) is None:
             return
 
         @functools.cache  # a retry must not read a later posterior
@@ -168,8 +167,8 @@ class Publication:
             except BaseException:
                 discard(folder)
                 raise
-            card = self._card(step, folder, target)
-            return replace(push, folder=folder, render=card, command=_posterior_command(folder, target))
+            command = _posterior_command(folder, target)
+            return replace(push, folder=folder, render=self._card(step, folder, target), command=command)
 
         saved = _posterior_command(self._output_dir, target)
         push = Push(target, None, f"Posterior at step {step}", own=True, tag=step_name(step), command=saved)
@@ -210,7 +209,7 @@ class Publication:
 
     def wait(self) -> None:
         """Wait until the queue is empty and no upload is running. All processes must take part."""
-        wait_for_main_process(self._queue.done, self._pending)
+        wait_for_main_process(self._queue.done, lambda: f"uploads to the Hub {self._queue.unfinished()}")
 
     def finish(self) -> None:
         """Wait for all uploads, retry the failed ones once, and report those that are missing on the Hub.
@@ -226,15 +225,13 @@ class Publication:
         self.wait()
         on_main_process(self._refuse_missing)
 
-    def _pending(self) -> str:
-        return f"uploads to the Hub: {', '.join(repr(push.message) for push in self._queue.unfinished())}"
-
     def _refuse_missing(self) -> None:
-        failures = self._queue.failures()
-        for push, error in failures:
+        missing = []
+        for push, error in self._queue.failures():
             if isinstance(error, HubOfflineError):
                 logger.warning(f"Not uploaded (offline): {push.message!r}. {push.kept()}")
-        missing = [(push, error) for push, error in failures if not isinstance(error, HubOfflineError)]
+            else:
+                missing.append((push, error))
         if missing:
             listed = "\n".join(f"- {push.message!r}: {error} {push.kept()}" for push, error in missing)
             raise HubError(
