@@ -124,7 +124,7 @@ def refuse_command_in_recipe(script_args: VADEScriptArguments) -> None:
 
 
 def refuse_contradictions(args: GRPOConfig) -> None:
-    """Refuse before a model is loaded what the Trainer refuses after it (transformers 5.23).
+    """Refuse before a model is loaded what the Trainer or TRL refuses after it (transformers 5.23).
 
     Raises:
         ConfigurationError: a logger is unknown or not installed, or settings contradict each other.
@@ -133,6 +133,11 @@ def refuse_contradictions(args: GRPOConfig) -> None:
         raise ConfigurationError(
             "eval_on_start=True with eval_strategy='no': without evaluations no evaluation data is loaded. Set "
             "eval_on_start=False, or eval_strategy='steps'."
+        )
+    if args.n_gpu > 1 and "device_map" not in (args.model_init_kwargs or {}):
+        raise ConfigurationError(
+            f"One process sees {args.n_gpu} GPUs, and TRL trains with one process for each GPU. Add "
+            f"--accelerate_config fsdp2 --num_processes {args.n_gpu}, or show it one GPU with CUDA_VISIBLE_DEVICES=0."
         )
     if args.save_strategy == "best" and args.metric_for_best_model is None:
         raise ConfigurationError(
