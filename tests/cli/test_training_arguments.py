@@ -33,7 +33,9 @@ def test_one_process_that_sees_several_gpus_is_refused_before_a_model_is_loaded(
     """TRL 1.16 refuses it too, once the model is there; not where `device_map` splits the model."""
     args = make_args()
     args._n_gpu = 4  # of transformers, as on a machine with four
-    with refused(ConfigurationError, ["4 GPUs"], ["--accelerate_config fsdp2", "--num_processes 4", "CUDA_VISIBLE"]):
+    with refused(
+        ConfigurationError, ["4 GPUs"], ["--accelerate_config fsdp2", "--num_processes 4", "CUDA_VISIBLE_DEVICES=0"]
+    ):
         refuse_contradictions(args)
     args.model_init_kwargs = {"device_map": "auto"}
     refuse_contradictions(args)
