@@ -143,10 +143,12 @@ def with_quickstart(arguments: list[str]) -> list[str]:
     """
     words = [word for argument in arguments for word in argument.split("=", 1)]
     words = ["--" + word[2:].replace("-", "_") if word.startswith("--") else word for word in words]
-    if {"--recipe", "--config", "--model_name_or_path", "--dataset_name", "--help", "-h"} & {*words}:
+    asked = ("--recipe", "quickstart") in pairwise(words)
+    own = {"--recipe", "--config", "--model_name_or_path", "--dataset_name", "--help", "-h"}
+    if not asked and own & {*words}:
         return arguments
     off = ("--eval_strategy", "no") in pairwise(words) and "--eval_on_start" not in words
-    return ["--recipe", "quickstart", *arguments, *(["--eval_on_start", "false"] if off else [])]
+    return [*([] if asked else ["--recipe", "quickstart"]), *arguments, *(["--eval_on_start", "false"] if off else [])]
 
 
 def parse(arguments: list[str]) -> tuple:
