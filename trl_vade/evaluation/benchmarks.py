@@ -1,6 +1,6 @@
-"""The benchmarks: their lmms-eval tasks, how a task's result becomes per cent, and what the paper reports.
+"""The benchmarks with their lmms-eval tasks and scales, and the results of the paper.
 
-Names of tasks and metrics are those of lmms-eval 0.7.3; our tasks (`eval/tasks/`) are built on its own by `include`.
+Names of tasks and metrics are those of lmms-eval 0.7.3. Our tasks (`eval/tasks/`) include lmms-eval's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,20 +12,22 @@ from trl_vade.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One benchmark, as `--tasks` names it.
+    """A benchmark.
 
     Attributes:
-        name: of the command line and of `results.json`.
-        title: for people.
-        metric: of the lmms-eval task; its key in a results file is `"<metric>,none"`.
+        name: its name for `--tasks` and in `results.json`.
+        title: its display name.
+        metric: the metric of the lmms-eval task; its key in a results file is `"<metric>,none"`.
         scale: the value of the metric that is 100 %.
-        score: where the score of a question, 0 to 1, is in the samples file: the keys below `metric`.
+        score: the keys below `metric` of a question's score, 0 to 1, in the samples file.
         judged: whether a language model judges the answers.
-        extracted: whether it extracts them from the responses; what it found is then below `metric`, as `extraction`.
-        dataset: Hub id of the questions; None: they have to be given (`--data name=folder`).
-        config, split: of that data set.
-        column: the column that lmms-eval cannot do without; a folder given by `--data` must have it.
-        none_is_zero: lmms-eval 0.7.3 returns None for this metric where no answer is right (mathvista/utils.py).
+        extracted: whether a language model extracts the answers; the samples file has them below `metric`, as
+            `extraction`.
+        dataset: Hub id of the questions; None if the user must give them (`--data name=folder`).
+        config: configuration of that data set; None is the default one.
+        split: split of that data set.
+        column: the column that lmms-eval needs; a folder given by `--data` must have it.
+        none_is_zero: whether lmms-eval 0.7.3 returns None if no answer is right (mathvista/utils.py).
     """
 
     name: str
@@ -43,19 +45,19 @@ class Benchmark:
 
     @property
     def task(self) -> str:
-        """The name of the task in `eval/tasks/`: not a built-in one, which lmms-eval 0.7.3 would prefer to ours."""
+        """Return the name of the task in `eval/tasks/`. lmms-eval would prefer a built-in task of the same name."""
         return f"vade_{self.name}"
 
     @property
     def key(self) -> str:
-        """The key of the metric in a results file."""
+        """Return the key of the metric in a results file."""
         return f"{self.metric},none"
 
     def question_score(self, sample: Mapping[str, Any]) -> float | None:
-        """The score of one question, 0 to 1, from its line of the samples file; None: it does not count.
+        """Return the score of a question, 0 to 1, from its line of the samples file; None if it does not count.
 
         Raises:
-            KeyError, IndexError, TypeError: the line has no such score.
+            KeyError: the line has no such score; also IndexError or TypeError.
         """
         value: Any = sample[self.metric]
         for key in self.score:
@@ -109,15 +111,15 @@ BENCHMARKS = {
 
 
 def find_benchmarks(names: Sequence[str]) -> list[Benchmark]:
-    """The benchmarks of these names, in this order, each once.
+    """Return the benchmarks of these names, in this order, each once.
 
     Raises:
-        ConfigurationError: there is none, or one of them is unknown.
+        ConfigurationError: there are no names, or one is unknown.
     """
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown or not names:
         raise ConfigurationError(
-            f"--tasks {','.join(names)}: {', '.join(unknown) or 'nothing'} is no benchmark here. There are "
+            f"--tasks {','.join(names)}: {', '.join(unknown) or 'nothing'} is not a benchmark. Give some of "
             f"{', '.join(BENCHMARKS)}."
         )
     return [BENCHMARKS[name] for name in dict.fromkeys(names)]
@@ -134,7 +136,7 @@ class PaperRow:
 
     @property
     def average(self) -> float:
-        """The mean of the five, to two digits: what the paper prints as "AVG"."""
+        """Return the mean of the five scores to two digits, the paper's "AVG"."""
         return round(sum(self.scores) / len(self.scores), 2)
 
 

@@ -1,4 +1,4 @@
-"""`VADEEvalCallback`: a small benchmark during training, which the training does not feel."""
+"""`VADEEvalCallback`: small benchmarks during training that do not change the training."""
 
 import os
 import random
@@ -27,26 +27,27 @@ logger = get_logger(__name__)
 
 
 class VADEEvalCallback(TrainerCallback):
-    """Run benchmarks by lmms-eval inside the training, on the policy as it is, every so many optimiser steps.
+    """Callback that evaluates the policy with lmms-eval during training.
 
         trainer.add_callback(VADEEvalCallback(trainer, ["scienceqa", "chartqa"], every_steps=50, limit=64))
 
-    The scores, in per cent, go to the log as `lmms/<benchmark>`. All generators' states and the modes of all modules
-    are put back: weights, choices and rollouts are bit for bit those of a training without it. An evaluation that
-    fails is logged, and the training goes on.
+    The scores, in per cent, are logged as `lmms/<benchmark>`. The states of all random generators and the modes of all
+    modules are restored, so weights, choices and rollouts are bit for bit those of a training without the callback. If
+    an evaluation fails, the error is logged and the training continues.
 
-    The policy generates with transformers, under vLLM too, with the trainer's processor. Of several processes the
-    first evaluates and the others wait, so keep `limit` small (their patience is `ddp_timeout`, 1800 s). Weights that
-    are sharded (FSDP, DeepSpeed ZeRO-3) are refused: evaluate their checkpoints by `trl-vade evaluate`.
+    The policy generates with transformers, also in a run with vLLM, and with the trainer's processor. One process
+    evaluates and the others wait for up to `ddp_timeout` (1800 s), so keep `limit` small. Sharded weights (FSDP,
+    DeepSpeed ZeRO-3) are refused: evaluate their checkpoints with `trl-vade evaluate`.
 
     Args:
-        trainer: the trainer that it is added to.
-        tasks: names of `benchmarks.BENCHMARKS`, none that needs a judge: its death would hold the training up.
-        every_steps: optimiser steps between evaluations; the first is after so many.
-        options: `limit`, `data`, `generation`, `batch_size`, `seed`, `instruction` and `system_prompt`; see `planned`.
+        trainer: the trainer that the callback is added to.
+        tasks: names of `benchmarks.BENCHMARKS`, without those that need a judge: a dead judge would stop the training.
+        every_steps: optimiser steps between two evaluations.
+        **options: `limit`, `data`, `generation`, `batch_size`, `seed`, `instruction` and `system_prompt`; see
+            `planned`.
 
     Raises:
-        ConfigurationError: it cannot work here; no model was asked.
+        ConfigurationError: the evaluation cannot work.
     """
 
     def __init__(self, trainer: Any, tasks: Sequence[str], *, every_steps: int, **options: Any):
@@ -56,14 +57,14 @@ class VADEEvalCallback(TrainerCallback):
         _refuse_sharded(trainer.accelerator.state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Evaluate after every `every_steps`-th optimiser step, unless this process was told to stop."""
+        """Evaluate every `every_steps` optimiser steps, unless a signal has asked this process to stop."""
         if state.global_step % self.every_steps:
             return
         if self.trainer.is_world_process_zero() and not self._told_to_stop():
             self._evaluate_and_log(state.global_step, control)
-        # One process evaluates, so that none waits for another that has failed; here all of them are again.
+        # One process evaluates, so none waits for another that has failed. Here all meet again.
         self.trainer.accelerator.wait_for_everyone()
-        for callback in self._last_checkpoints():  # they had their turn before a signal that came in the meantime
+        for callback in self._last_checkpoints():  # a signal may have come after their turn
             callback.on_step_end(args, state, control)
 
     def _last_checkpoints(self) -> list[LastCheckpoint]:
@@ -76,25 +77,27 @@ class VADEEvalCallback(TrainerCallback):
     def _evaluate_and_log(self, step: int, control: Any) -> None:
         try:
             scores = self.evaluate()
-        except Exception as error:  # of whatever kind: a training is worth more than its evaluation
+        except Exception as error:  # no error of an evaluation may end the training
             if self._told_to_stop():
-                logger.warning(f"The evaluation at step {step} was ended: this process is told to stop.")
+                logger.warning(
+                    f"The evaluation at step {step} was stopped, because a signal asked this process to stop."
+                )
                 return
             attempts = getattr(error, "last_attempt", None)  # lmms-eval tries several times to make a task
             cause = (attempts and attempts.exception()) or error
             logger.error(f"The evaluation at step {step} failed: {type(cause).__name__}: {cause}")
             return
         asked = control.should_log
-        # GRPOTrainer's own `log` would hand out, and forget, what it has gathered since the last one. This one clears
-        # the mark by which the step's own log is about to be written.
+        # GRPOTrainer's `log` would write and clear the metrics gathered since the last one. The Trainer's `log` clears
+        # the flag for the log of this step, so the flag is restored.
         Trainer.log(self.trainer, {f"lmms/{name}": score for name, score in scores.items()})
         control.should_log = asked
 
     def evaluate(self) -> dict[str, float]:
-        """Scores of the policy as it is, in per cent, by benchmark; on one process, the others are not needed.
+        """Evaluate the present policy on this process, and return its scores in per cent, by benchmark.
 
         Raises:
-            Exception: whatever goes wrong; nothing of the training has changed.
+            Exception: any error; the state of the training is restored.
         """
         with unchanged_process(), undisturbed(self.trainer.model):
             from .in_training import Policy, TrainedPolicy, run_tasks
@@ -107,10 +110,11 @@ class VADEEvalCallback(TrainerCallback):
 
 @contextmanager
 def unchanged_process() -> Iterator[None]:
-    """Put back what lmms-eval 0.7.3 sets for the whole process, or reads from a `.env` file: the environment (a token
-    among it), the filters of warnings, the time that torch's new process groups wait. It also sets loguru's sinks.
+    """Restore, after the block, settings of the process that lmms-eval 0.7.3 changes.
 
-    In here this is one process, as lmms-eval sees it: it reads these variables and would wait for the others.
+    These are the environment (also from a `.env` file, with a token), the warning filters and torch's default timeout
+    of process groups. loguru's sinks are not restored. Within the block, RANK and WORLD_SIZE say that there is one
+    process; else lmms-eval would wait for the others.
     """
     groups = torch.distributed.distributed_c10d if torch.distributed.is_available() else None
     environment, patience = dict(os.environ), groups and groups.default_pg_timeout
@@ -127,7 +131,7 @@ def unchanged_process() -> Iterator[None]:
 
 @contextmanager
 def undisturbed(model: torch.nn.Module) -> Iterator[None]:
-    """Afterwards the generators of Python, numpy and torch, and the mode of each module, are as they were before."""
+    """Restore, after the block, the generators of Python, numpy and torch, and the mode of each module."""
     python, numpy_state = random.getstate(), np.random.get_state()
     modes = {module: module.training for module in model.modules()}
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
@@ -155,23 +159,24 @@ def planned(
     instruction: str | None = None,
     system_prompt: str | None = None,
 ) -> Evaluation:
-    """What `VADEEvalCallback` will do in a training with these `args`; no model is needed to know that it cannot.
+    """Return the checked evaluation of a `VADEEvalCallback`, without loading a model.
 
     Args:
-        args: of the trainer.
-        tasks, every_steps: see `VADEEvalCallback`.
-        limit: questions of each benchmark, always the same.
-        data: by benchmark, a folder with its rows, in place of the Hub; `mixture` needs one.
-        generation: how answers are sampled; by default greedily, with the trainer's `max_completion_length`.
+        args: the trainer's settings.
+        tasks: see `VADEEvalCallback`.
+        every_steps: see `VADEEvalCallback`.
+        limit: number of questions of each benchmark, from the first.
+        data: by benchmark, a folder with its rows, instead of the Hub; `mixture` needs one.
+        generation: the sampling of answers; None is greedy, with the trainer's `max_completion_length`.
         batch_size: questions at a time.
-        seed: of the answers, where they are sampled; the same each time.
-        instruction: added to every question; "mixture": that of the training mixture.
-        system_prompt: said before every question.
+        seed: the seed of sampled answers, the same in each evaluation.
+        instruction: a text added to every question; "mixture" is that of the training mixture.
+        system_prompt: a system prompt before every question.
 
     Raises:
-        ConfigurationError: it cannot work.
+        ConfigurationError: the evaluation cannot work.
     """
-    advice = "Give the optimiser steps from one evaluation to the next."
+    advice = "Give the optimiser steps between two evaluations."
     check_whole_number("every_steps", every_steps, minimum=1, advice=advice)
     evaluation = Evaluation(
         model="",
@@ -188,9 +193,8 @@ def planned(
     benchmarks = check(evaluation, judged=False)
     if judged := [one.name for one in benchmarks if one.judged or one.name == "mathvision_rules"]:
         raise ConfigurationError(
-            f"VADEEvalCallback with {', '.join(judged)}: a language model judges the answers there, or lmms-eval "
-            "hands them to Python's eval; where that is slow or dead the training would wait for it. Evaluate the "
-            "checkpoints by `trl-vade evaluate`."
+            f"VADEEvalCallback with {', '.join(judged)}: a judge, or Python's eval in lmms-eval, scores these "
+            "answers. If it hangs, the training would wait. Evaluate the checkpoints with `trl-vade evaluate`."
         )
     return evaluation
 
@@ -199,13 +203,13 @@ def _refuse_sharded(state: Any) -> None:
     stage = getattr(state.deepspeed_plugin, "zero_stage", 0) if state.deepspeed_plugin else 0
     if state.distributed_type == DistributedType.FSDP or stage == 3:
         raise ConfigurationError(
-            "VADEEvalCallback needs the whole weights on each process, and here they are sharded "
-            f"({state.distributed_type}). Evaluate the checkpoints by `trl-vade evaluate`."
+            "VADEEvalCallback needs whole weights on each process, but they are sharded "
+            f"({state.distributed_type}). Evaluate the checkpoints with `trl-vade evaluate`."
         )
 
 
 def _score(benchmark: Benchmark, results: Mapping[str, Any]) -> float:
     value = results["results"].get(benchmark.task, {}).get(benchmark.key)
     if not isinstance(value, int | float) or value != value:
-        raise EvaluationError(f"lmms-eval gave {benchmark.key} = {value!r} for {benchmark.task}: it scored nothing.")
+        raise EvaluationError(f"lmms-eval scored nothing: {benchmark.key} of {benchmark.task} is {value!r}.")
     return 100.0 * value / benchmark.scale

@@ -1,4 +1,4 @@
-"""The policy in training as a model of lmms-eval: asked as the trainer asks it, with the trainer's own processor."""
+"""The policy in training as a model of lmms-eval, with the trainer's processor and settings."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ from .settings import Evaluation
 
 
 def run_tasks(model: Any, evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> dict[str, Any]:
-    """Evaluate `model` in this process and return lmms-eval's results.
+    """Evaluate `model` in this process and return lmms-eval's results. Seeds the global random generators.
 
-    `simple_evaluate` would let one of several processes wait for the others (they are not here), and patch file locks
-    and SSL for good. It also seeds the generators, which is done here, and is for the caller to undo.
+    lmms-eval's `simple_evaluate` is not used: it would wait for the other processes, and patch file locks and SSL
+    permanently.
     """
     correct(evaluation.instruction, evaluation.system_prompt)
     seed = evaluation.seeds[0]
@@ -45,12 +45,12 @@ def run_tasks(model: Any, evaluation: Evaluation, benchmarks: Sequence[Benchmark
 
 
 class Interrupted(Exception):
-    """The evaluation was ended between two batches, as the training was told to stop."""
+    """An evaluation that was stopped between two batches, because the training must stop."""
 
 
 @dataclass(frozen=True)
 class TrainedPolicy:
-    """The parts of a GRPOTrainer (TRL 1.16), by its names, that answer questions; its weights are whole here."""
+    """The parts of a GRPOTrainer (TRL 1.16) that generate answers, by their names; the weights are not sharded."""
 
     model_wrapped: Any
     accelerator: Accelerator
@@ -62,15 +62,15 @@ class TrainedPolicy:
 
 
 class Policy(lmms):
-    """A model of lmms-eval 0.7.3 for the trainer's. It is made anew for each evaluation.
+    """Model of lmms-eval 0.7.3 that generates with the trainer's policy, made for one evaluation.
 
     Args:
-        trained: what answers.
+        trained: the trainer's parts.
         batch_size: questions at a time.
-        stop: asked before each batch; True ends the evaluation with `Interrupted`.
+        stop: called before each batch; True ends the evaluation with `Interrupted`.
     """
 
-    is_simple = False  # asked by messages
+    is_simple = False  # it takes messages
 
     def __init__(self, trained: TrainedPolicy, batch_size: int, stop: Callable[[], bool] = lambda: False):
         super().__init__()
@@ -80,14 +80,14 @@ class Policy(lmms):
         self._rank, self._world_size = 0, 1
 
     def clean(self) -> None:
-        """Nothing: the parent's releases the accelerator's memory and deletes the model's weights."""
+        """Do nothing. The parent's method would delete the model's weights."""
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
-        """Not asked by any task here."""
+        """Raise, because no benchmark here needs it."""
         raise NotImplementedError("Tasks that compare likelihoods are not for a policy that generates.")
 
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
-        """Answers to the requests, in their order."""
+        """Generate the answers to the requests, in their order."""
         trained, answers, failure = self.trained, [], None
         kwargs = trained.args.gradient_checkpointing_kwargs
         with (
@@ -102,14 +102,14 @@ class Policy(lmms):
                         raise Interrupted
                     batch = requests[start : start + self.batch_size]
                     answers += self._answers(model, [request.args for request in batch])
-            except BaseException as error:  # TRL 1.16 turns gradient checkpointing on again where nothing was raised
+            except BaseException as error:  # TRL 1.16 restores gradient checkpointing only without an error
                 failure = error
         if failure is not None:
             raise failure
         return answers
 
     def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
-        """Not asked by any task here."""
+        """Raise, because no benchmark here needs it."""
         raise NotImplementedError("Tasks of several rounds are not for a policy that answers once.")
 
     def _answers(self, model: Any, requests: Sequence[tuple[Any, ...]]) -> list[str]:
@@ -137,7 +137,7 @@ class Policy(lmms):
         return GenerationConfig(
             max_new_tokens=settings["max_new_tokens"],
             **(sampling | {"do_sample": True} if settings["temperature"] > 0 else {"do_sample": False}),
-            # What is None here is taken from the model's own generation_config, which training does not follow either.
+            # None would be replaced by the model's generation_config, which training ignores, too.
             repetition_penalty=self.trained.args.repetition_penalty,
             min_p=self.trained.args.min_p,
             pad_token_id=tokenizer.pad_token_id,
@@ -149,16 +149,19 @@ class Policy(lmms):
 
 
 def as_conversation(messages: Sequence[dict[str, Any]], sees: bool) -> list[dict[str, Any]]:
-    """Messages of lmms-eval as transformers takes them: an image is `image` there and `url` here; a tokenizer takes
-    plain text.
+    """Return lmms-eval's messages in the form of transformers.
+
+    Args:
+        messages: messages with parts; an image is under `url`.
+        sees: whether the model takes images. Then an image is under `image`; else the content is plain text.
 
     Raises:
-        EvaluationError: there are images, and a model that does not see.
+        EvaluationError: there are images, and the model takes none.
     """
     if sees:
         return [{**message, "content": [_part(part) for part in message["content"]]} for message in messages]
     if any(part["type"] != "text" for message in messages for part in message["content"]):
-        raise EvaluationError("This task's questions have images, and the policy has no image processor.")
+        raise EvaluationError("This task's questions have images, but the policy has no image processor.")
     return [{**message, "content": "".join(part["text"] for part in message["content"])} for message in messages]
 
 

@@ -1,8 +1,8 @@
-"""The language model that judges answers in lmms-eval 0.7.3's tasks for MathVista, MathVerse and MathVision.
+"""The language model that judges answers to MathVista, MathVerse and MathVision in lmms-eval 0.7.3.
 
-It is behind a server with OpenAI's interface (in the paper Qwen2.5-72B-Instruct on vLLM). lmms-eval scores 0, and
-exits with 0, where the judge is dead, and takes every text with a "1" in it for "right". So the judge is asked before
-anything starts (`Judge.probe`), and watched from inside lmms-eval's process (`judge_guard.JudgeGuard`).
+It runs on a server with OpenAI's interface (in the paper Qwen2.5-72B-Instruct on vLLM). If the judge is dead,
+lmms-eval scores 0 and exits with 0. It also takes every text that contains "1" for "right". So the judge is probed
+before the first run (`Judge.probe`), and watched inside lmms-eval's process (`judge_guard.JudgeGuard`).
 """
 
 import functools
@@ -18,17 +18,16 @@ from trl_vade.errors import ConfigurationError, JudgeError, abbreviated
 from .servers import is_address, is_loopback, no_proxy_variables
 
 try:
-    import httpx2 as httpx  # what huggingface_hub 2 depends on; huggingface_hub 1 depends on httpx, which is the same
+    import httpx2 as httpx  # of huggingface_hub 2; huggingface_hub 1 has httpx, with the same interface
 except ModuleNotFoundError:
     import httpx  # type: ignore[no-redef]
 
 
 SERVE = (
-    "Serve a judge, for example by `vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --port 8000`, and "
+    "Serve a judge, for example with `vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --port 8000`, and "
     "give --judge_url http://HOST:8000/v1 and --judge_model Qwen/Qwen2.5-72B-Instruct."
 )
-_NO_ZERO = "This is an error and not a score: where a judge fails, lmms-eval scores 0 and exits with 0."
-
+_NO_ZERO = "This is an error, not a score; lmms-eval itself would score 0."
 
 # In the form of lmms-eval's own questions (llm_judge/prompt.py, tasks/mathvista/mathvista_evals.py).
 _GRADE = (
@@ -50,13 +49,11 @@ _EXTRACT = (
 
 @dataclass(frozen=True)
 class Judge:
-    """A judge and where it is served; made by `Judge.of`, which corrects and checks both.
-
-    Its key is in the environment variable JUDGE_API_KEY and nowhere else.
+    """A judge and its server, made by `Judge.of`. Its key is read from the environment variable JUDGE_API_KEY.
 
     Attributes:
-        url: of the interface, without the routes: "http://127.0.0.1:8000/v1".
-        model: the name under which the server has it.
+        url: address of the interface, without routes: "http://127.0.0.1:8000/v1".
+        model: the name of the model on the server.
     """
 
     url: str
@@ -64,43 +61,44 @@ class Judge:
 
     @classmethod
     def of(cls, url: str, model: str) -> "Judge":
-        """The judge at `url`; a lacking "/v1" is added, a slash and "/chat/completions" at the end are taken off.
+        """Return the judge at `url`. A missing "/v1" is added, "/chat/completions" and a slash at the end are removed.
 
         Raises:
-            ConfigurationError: `url` is no http(s) address, or could hold a secret; `model` is empty.
+            ConfigurationError: `url` is not an http(s) address or may hold a secret, or `model` is empty.
         """
         if not isinstance(model, str) or not model.strip():
             raise ConfigurationError(
-                f"--judge_model is {abbreviated(model)}; it must be a name that the judge's server lists. {SERVE}"
+                f"--judge_model is {abbreviated(model)}; it must be a model name that the judge's server lists. "
+                f"{SERVE}"
             )
         return cls(_address(url), model.strip())
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The variables that lmms-eval reads when it is imported, for the process in which it is to judge.
+        """Return the environment variables that lmms-eval reads at import.
 
         Args:
-            environ: where the key is looked for. Where it names a proxy and the judge is on this machine, NO_PROXY is
-                among the variables: OpenAI's client would ask the proxy for 127.0.0.1, too.
+            environ: the environment with the key. If it names a proxy and the judge runs on this machine, NO_PROXY is
+                among the variables, because OpenAI's client would use the proxy for 127.0.0.1, too.
         """
         variables = {"API_TYPE": "openai", "OPENAI_API_URL": self.url, "MODEL_VERSION": self.model}
         return {**variables, "OPENAI_API_KEY": _key(environ), **no_proxy_variables(self.url, environ)}
 
     def probe(self, *, timeout: float = 30.0, connect: float = 5.0) -> None:
-        """Ask the judge for its name, for the verdict on a right and on a wrong answer, and to extract an answer.
+        """Check the judge with four requests: its name, a right answer, a wrong answer, and an extraction.
 
         Args:
-            timeout: seconds that each of the four answers may take.
-            connect: seconds that a connection may take.
+            timeout: seconds for each answer.
+            connect: seconds for a connection.
 
         Raises:
-            JudgeError: it does not answer, or answers what a judge would not.
-            ConfigurationError: the key cannot be sent.
+            JudgeError: the judge does not answer, or an answer is wrong.
+            ConfigurationError: the key holds characters that cannot be sent.
         """
         ask = functools.partial(self._ask, timeout=httpx.Timeout(timeout, connect=connect))
         served = _names(ask("GET /models"))
         if self.model not in served:
-            came = f"it serves {self._server_text(', '.join(served))} alone" if served else "it names no model"
-            raise self._refusal("its models", came, "Give --judge_model as the server has it.")
+            came = f"it serves only {self._server_text(', '.join(served))}" if served else "it names no model"
+            raise self._refusal("its models", came, "Give --judge_model as the server names it.")
         for prompt, what, right in ((RIGHT, "a right", 1), (_WRONG, "a wrong", 0)):
             asked = f"the verdict on {what} answer"
             text = self._content(asked, ask("POST /chat/completions", self._payload(prompt, 1024)))
@@ -108,59 +106,63 @@ class Judge:
             if found != right:
                 fault = "which is neither 1 nor 0" if found is None else f"where {right} is right"
                 came = f"it said {self._server_text(text)}, {fault}"
-                raise self._refusal(asked, came, "A model that cannot tell this is no judge.")
+                raise self._refusal(asked, came, "Take a model that can judge this answer.")
         asked = "the answer in a response, which is 81,"
         text = self._content(asked, ask("POST /chat/completions", self._payload(_EXTRACT, 256)))
-        # Not "81" alone: lmms-eval's own question has five examples of the form, this one has one.
+        # More than "81" is accepted: lmms-eval's own question has five examples of the form, this one has one.
         if not re.search(r"(?<![\d.])81(?!\d|\.\d)", text):
             came = f"it said {self._server_text(text)}"
-            raise self._refusal(asked, came, "A model that cannot extract this is no judge.")
+            raise self._refusal(asked, came, "Take a model that can extract this answer.")
 
     def _payload(self, prompt: str, tokens: int) -> dict[str, Any]:
-        """As lmms-eval asks (providers/openai.py), with its special case for OpenAI's reasoning models."""
+        """Return a request as lmms-eval makes it (providers/openai.py), also for OpenAI's reasoning models."""
         payload = {"model": self.model, "messages": [{"role": "user", "content": prompt}]}
         if self.model.startswith(("gpt-5", "o1", "o3", "o4")):
             return payload | {"max_completion_tokens": tokens}
         return payload | {"max_tokens": tokens, "temperature": 0.0}
 
     def _ask(self, route: str, payload: Any = None, *, timeout: httpx.Timeout) -> Any:
-        """The server's JSON."""
+        """Send a request to the server and return its JSON."""
         method, path = route.split(" ")
         headers = {"Authorization": f"Bearer {_key(os.environ)}"}
         try:
-            # Without the environment, and so without a proxy, where the judge is on this machine: a proxy elsewhere
-            # has another 127.0.0.1, and many clusters forget NO_PROXY.
+            # For a judge on this machine the environment, with its proxy, is ignored: 127.0.0.1 of the proxy is
+            # another machine, and many clusters do not set NO_PROXY.
             with httpx.Client(headers=headers, timeout=timeout, trust_env=not is_loopback(self.url)) as client:
                 response = client.request(method, self.url + path, json=payload)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError) as error:
-            # The last three: a bad proxy, or a bad SSL_CERT_FILE, in the environment.
+            # The last three: a wrong proxy or SSL_CERT_FILE in the environment.
             came = f"no answer came ({type(error).__name__}: {self._server_text(str(error))})"
             if isinstance(error, httpx.TimeoutException):
                 came = f"no answer came in time ({timeout.connect:g} s to connect, {timeout.read:g} s to answer)"
-            advice = "See whether the server runs under this address, is still loading, or overloaded."
+            advice = "Check whether the server runs at this address, is still loading, or is overloaded."
             raise self._refusal(route, came, advice) from error
         if response.status_code != 200:
             came = f"HTTP status {response.status_code} came with {self._server_text(response.text)}"
-            raise self._refusal(route, came, _STATUS_ADVICE.get(response.status_code, "See the log of its server."))
+            raise self._refusal(
+                route, came, _STATUS_ADVICE.get(response.status_code, "Look into the log of its server.")
+            )
         try:
             return response.json()
         except ValueError as error:
-            raise self._refusal(route, f"no JSON came, but {self._server_text(response.text)}", _NOT_OPENAI) from error
+            raise self._refusal(
+                route, f"the answer is not JSON: {self._server_text(response.text)}", _NOT_OPENAI
+            ) from error
 
     def _content(self, asked: str, answer: Any) -> str:
-        """The text in a chat completion."""
+        """Return the text in a chat completion."""
         try:
             content = answer["choices"][0]["message"]["content"]
         except (KeyError, IndexError, TypeError) as error:
-            came = f"what came is no chat completion: {self._server_text(str(answer))}"
+            came = f"the answer is not a chat completion: {self._server_text(str(answer))}"
             raise self._refusal(asked, came, _NOT_OPENAI) from error
         if not isinstance(content, str) or not content.strip():
-            advice = "A reasoning model may have used up its tokens before the answer: take one that answers at once."
+            advice = "A reasoning model may have used its tokens before the answer. Take a model that answers at once."
             raise self._refusal(asked, "an empty answer came", advice)
         return content
 
     def _server_text(self, text: str) -> str:
-        """The server's text for a message: short, and without the key, which a server may repeat."""
+        """Return the server's text for a message, shortened and without the key."""
         key = _key(os.environ)
         return abbreviated(text if key == "EMPTY" else text.replace(key, "***"))
 
@@ -171,36 +173,37 @@ class Judge:
         )
 
 
-_KEY_ADVICE = "Put the server's key into the environment variable JUDGE_API_KEY."
+_KEY_ADVICE = "Set the environment variable JUDGE_API_KEY to the server's key."
 _STATUS_ADVICE = {401: _KEY_ADVICE, 403: _KEY_ADVICE, 404: "Most addresses end in /v1."}
-_NOT_OPENAI = "This is no server with OpenAI's interface."
+_NOT_OPENAI = "The server does not have OpenAI's interface."
 
 
 def _address(url: str) -> str:
     text = url.strip() if isinstance(url, str) else ""
-    advice = "It must be as http://HOST:8000/v1."
-    # Not shown: the address stands in results.json and in messages, and what is before the @, or behind the ?, may be
-    # a secret.
+    advice = "Give an address such as http://HOST:8000/v1."
+    # The message does not repeat the address: the part before the @, or after the ?, may be a secret.
     if "@" in text or "?" in text or "#" in text:
         raise ConfigurationError(
-            f"--judge_url has a @, ? or #, so it may hold a secret, and it is written into results.json. {advice} "
+            f"--judge_url has a @, ? or #, so it may hold a secret, but it is written into results.json. {advice} "
             f"{_KEY_ADVICE}"
         )
     if not is_address(text):
-        raise ConfigurationError(f"--judge_url is {abbreviated(url)}; this is no http(s) address. {advice} {SERVE}")
+        raise ConfigurationError(
+            f"--judge_url is {abbreviated(url)}, which is not an http(s) address. {advice} {SERVE}"
+        )
     parts = urlsplit(text)
     path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
 
 
 def _key(environ: Mapping[str, str]) -> str:
-    """The judge's, and not OPENAI_API_KEY, which is for another server. vLLM takes any key where it was given none,
-    and OpenAI's client insists on one.
-    """
+    """Return the judge's key, or "EMPTY": OpenAI's client needs a key, and vLLM without one accepts any."""
     key = environ.get("JUDGE_API_KEY", "").strip()
     if not re.fullmatch(r"[!-~]*", key):
-        # The error of the HTTP client would have the key in it.
-        raise ConfigurationError("JUDGE_API_KEY has a character in it that cannot be sent: a space, an accent.")
+        # The error of the HTTP client would show the key.
+        raise ConfigurationError(
+            "JUDGE_API_KEY has a character that cannot be sent, such as a space or an accent. Set it again."
+        )
     return key or "EMPTY"
 
 
@@ -209,18 +212,18 @@ def _names(answer: Any) -> list[str]:
     return [str(model.get("id")) for model in models if isinstance(model, dict)] if isinstance(models, list) else []
 
 
-# Of the whole text, or of its first or last line: what may stand around a verdict, and before it.
+# Characters around a verdict, and words before it.
 _AROUND = " \t\r\n*_`#>\"'[](){}$\u201c\u201d\u2018\u2019"
 _LEAD = re.compile(r"(?:(?:final|my|your) )?(?:score|answer|judge?ment|verdict|result)[*_`\s]*[:=]", re.IGNORECASE)
 _VERDICTS = {"1": 1, "yes": 1, "correct": 1, "0": 0, "no": 0, "incorrect": 0}
 
 
 def verdict(text: str) -> int | None:
-    """What a judge says of an answer: 1 for right, 0 for wrong, None for what is no verdict.
+    """Return the verdict in a judge's text: 1 for right, 0 for wrong, None if there is none.
 
-    A verdict is 1, yes or correct, or 0, no or incorrect, alone on the first or the last line, but for marks around it
-    and a lead such as "Score:". Two that differ are none. lmms-eval 0.7.3 (llm_judge/utils.py) takes "12", and "The
-    prediction 12 is wrong", for 1: there is a "1" in it.
+    A verdict is 1, yes or correct, or 0, no or incorrect, alone on the first or the last line. Marks around it and a
+    lead such as "Score:" are allowed. Two different verdicts count as none. lmms-eval 0.7.3 (llm_judge/utils.py) takes
+    "12" and "The prediction 12 is wrong" for 1, because they contain "1".
     """
     lines = [line for line in text.splitlines() if line.strip(_AROUND)]
     found = {_word(line) for line in (lines[:1] + lines[-1:])} - {None}
@@ -231,5 +234,5 @@ def _word(line: str) -> int | None:
     line = line.strip(_AROUND)
     lead = _LEAD.match(line)
     line = line[lead.end() :].strip(_AROUND) if lead else line
-    # On the right only: ".1" is no verdict. A full stop may stand inside the marks, or after them.
+    # Only on the right: ".1" is not a verdict. A full stop may be inside the marks or after them.
     return _VERDICTS.get(line.rstrip(_AROUND + ".").lower())

@@ -1,4 +1,4 @@
-"""Which model is evaluated, and by which of lmms-eval's backends: found, named and checked before it is loaded."""
+"""The evaluated model and its backend in lmms-eval: found, named and checked before it is loaded."""
 
 import hashlib
 import json
@@ -13,33 +13,32 @@ from trl_vade.errors import ConfigurationError, EvaluationError
 from .servers import is_address, is_loopback
 
 BACKENDS = {"transformers": "qwen2_5_vl", "vllm": "vllm", "server": "openai"}
-"""Ours, and lmms-eval's names for them."""
+"""Our names of the backends, and those of lmms-eval."""
 OWN_ARGUMENTS = (
     *("pretrained", "model", "model_version", "base_url", "api_key", "batch_size", "device", "device_map"),
     *("max_new_tokens", "seed", "system_prompt", "trust_remote_code", "num_concurrent"),
 )
-"""What `--model_args` may not set: an option does, it would be a secret in a file, or code would be executed."""
+"""Names that `--model_args` may not set: an option sets it, it would write a secret to a file, or execute code."""
 ARGUMENTS = {
     "transformers": ("min_pixels", "max_pixels", "attn_implementation", "use_cache"),
     "server": ("max_retries", "retry_backoff_s", "max_size_in_mb"),
 }
-"""What it may set, by backend; all else lmms-eval 0.7.3 passes over, with a line in its log. vLLM has too many."""
+"""By backend, the names that it may set. lmms-eval 0.7.3 ignores others. vLLM has too many to list."""
 WITHOUT_EFFECT = ("min_pixels", "max_pixels", "min_image_pixels", "max_frame_num", "fps", "nframes")
-"""For vLLM: they are for video, or for pictures of a few pixels."""
+"""Names without effect for vLLM: they are for video, or for images of a few pixels."""
 NOT_THE_MODEL = ("evaluation.json", "results.json", "trainer_state.json", "vade_")
-"""How files of a run, or of an evaluation, begin that may lie beside a model and are no part of it."""
+"""Prefixes of files of a run or an evaluation that may lie beside a model."""
 
 
 @dataclass(frozen=True)
 class EvaluatedModel:
-    """A model as an evaluation knows it.
+    """A model to evaluate.
 
     Attributes:
-        name: as it was given: a folder's name, a Hub id, or the name that a server has for it.
-        folder: where its files are; None: behind a server.
-        revision: the commit on the Hub; None: it is local, or behind a server.
-        fingerprint: 16 hexadecimal digits that depend on configuration and weights; of a served model, on its name:
-            more cannot be known.
+        name: a folder's name, a Hub id, or the name on a server.
+        folder: the folder of its files; None for a served model.
+        revision: the commit on the Hub; None for a local or served model.
+        fingerprint: 16 hexadecimal digits of its configuration and weights; for a served model, of its name.
     """
 
     name: str
@@ -51,12 +50,19 @@ class EvaluatedModel:
 def find_model(
     name: str, *, backend: str, revision: str | None = None, server_url: str | None = None
 ) -> EvaluatedModel:
-    """The model `name`: a folder, else a model of the Hub, whose files are fetched with this process's login (the one
-    that evaluates gets no token), else what `server_url` serves under that name.
+    """Find a model and check it. A model on the Hub is downloaded.
+
+    The download uses the login of this process; the process that evaluates gets no token.
+
+    Args:
+        name: a folder, a Hub id, or the name on the server.
+        backend: see `BACKENDS`.
+        revision: the branch, tag or commit of a model on the Hub.
+        server_url: the address of the server.
 
     Raises:
-        ConfigurationError: it is no model of this backend, or an adapter without its base.
-        EvaluationError: it is not there, or the server does not serve it.
+        ConfigurationError: the backend cannot load the model, or it is an adapter.
+        EvaluationError: the model does not exist, or the server does not serve it.
     """
     check_place(backend, revision=revision, server_url=server_url)
     if backend == "server":
@@ -64,7 +70,9 @@ def find_model(
     local = Path(name)
     if local.is_dir():
         if revision is not None:
-            raise ConfigurationError(f"--revision {revision}: {name} is a folder, which has no revisions.")
+            raise ConfigurationError(
+                f"--revision {revision}: {name} is a folder, which has no revisions. Remove --revision."
+            )
         folder, commit, shown_name = local, None, local.resolve().name
     else:
         folder, commit = _from_hub(name, revision)
@@ -74,59 +82,69 @@ def find_model(
 
 
 def check_place(backend: str, *, revision: str | None, server_url: str | None) -> None:
-    """Refuse an address and a revision that have no meaning for this backend.
+    """Refuse a server's address or a revision that does not fit the backend.
 
     Raises:
-        ConfigurationError: they have none, or the address could hold a secret.
+        ConfigurationError: one does not fit, or the address may hold a secret.
     """
     if server_url is not None and any(sign in server_url for sign in "@?#"):
         raise ConfigurationError(
-            "--server_url has a @, ? or #, so it may hold a secret, and it is written into results.json. It must be "
-            "as http://HOST:8000/v1; the server's key is read from the environment variable VADE_SERVER_API_KEY."
+            "--server_url has a @, ? or #, so it may hold a secret, but it is written into results.json. Give an "
+            "address such as http://HOST:8000/v1. The server's key is read from the environment variable "
+            "VADE_SERVER_API_KEY."
         )
     if server_url is not None and not is_address(server_url):
         raise ConfigurationError(
-            f"--server_url {server_url}: this is no http(s) address. It must be as http://HOST:8000/v1."
+            f"--server_url {server_url} is not an http(s) address. Give one such as http://HOST:8000/v1."
         )
     if (backend == "server") != (server_url is not None):
         raise ConfigurationError(
-            f"--backend {backend} with --server_url {server_url}: the address is for --backend server, which needs it."
+            f"--backend {backend} with --server_url {server_url}: --backend server needs an address, and no other one "
+            "takes it."
         )
     if backend == "server" and revision is not None:
-        raise ConfigurationError(f"--revision {revision} with --backend server: the server has the one it was given.")
+        raise ConfigurationError(
+            f"--revision {revision} with --backend server: the server has chosen its revision. Remove --revision."
+        )
 
 
 def check_arguments(given: Mapping[str, Any], backend: str) -> None:
-    """Refuse what the user may not give to lmms-eval's class of this backend, or what has no effect there.
+    """Refuse arguments for lmms-eval's class that are forbidden or have no effect with this backend.
 
     Raises:
-        ConfigurationError: an option says it, it would be a secret in a file, or nobody would read it.
+        ConfigurationError: an option sets the argument, it would write a secret to a file, or it would be ignored.
     """
     refused = [name for name in given if name in OWN_ARGUMENTS or name.endswith(("key", "token", "secret"))]
     if refused:
         raise ConfigurationError(
-            f"--model_args {', '.join(refused)}: MODEL and the options say that, code of a model's repository is not "
+            f"--model_args {', '.join(refused)}: MODEL and the options set these. Code of a model's repository is not "
             "executed, and a server's key is read from the environment variable VADE_SERVER_API_KEY."
         )
     known = ARGUMENTS.get(backend)
     idle = [name for name in given if (name not in known if known else name in WITHOUT_EFFECT)]
     if idle:
-        advice = f"There are {', '.join(known)}." if known else "vLLM takes pictures as the model's processor says."
-        raise ConfigurationError(f"--model_args {', '.join(idle)} with --backend {backend}: no effect there. {advice}")
+        advice = f"It takes {', '.join(known)}." if known else "vLLM uses the image sizes of the model's processor."
+        raise ConfigurationError(f"--model_args {', '.join(idle)} with --backend {backend} has no effect. {advice}")
 
 
 def model_arguments(
     model: EvaluatedModel, backend: str, *, batch_size: int, given: Mapping[str, Any], server_url: str | None = None
 ) -> dict[str, Any]:
-    """What lmms-eval's class of this backend is made with; `given` are the user's, which win.
+    """Return the arguments of lmms-eval's class of this backend.
 
-    transformers: see `picture_sizes`; vLLM and a server take those of the model themselves.
+    transformers gets the image sizes of `picture_sizes`; vLLM and servers read those of the model. By default vLLM's
+    class executes code of the model's repository, and takes the larger of its own `max_new_tokens` (4096) and the
+    request's (lmms-eval 0.7.3, models/chat/vllm.py, models/simple/vllm.py). Both are turned off.
 
-    vLLM's class executes code of the model's repository unless it is told not to, and takes the larger of its own
-    `max_new_tokens` (4096) and the request's (lmms-eval 0.7.3, models/chat/vllm.py, models/simple/vllm.py).
+    Args:
+        model: the model.
+        backend: see `BACKENDS`.
+        batch_size: questions at a time; with a server, concurrent requests.
+        given: the user's arguments, which take precedence.
+        server_url: the address of the server.
 
     Raises:
-        ConfigurationError: one of `given` is not the user's to set.
+        ConfigurationError: an argument in `given` is refused; see `check_arguments`.
     """
     check_arguments(given, backend)
     if backend == "transformers":
@@ -139,10 +157,10 @@ def model_arguments(
 
 
 def picture_sizes(folder: Path) -> dict[str, int]:
-    """`min_pixels` and `max_pixels` of a model's own image processor, so that it sees pictures as in training.
+    """Return `min_pixels` and `max_pixels` of the model's image processor, or {} if its files lack them.
 
-    lmms-eval 0.7.3 has its own (256 * 28 * 28 and 1605632, models/simple/qwen2_5_vl.py): a smaller picture is blown up
-    to more tokens than training ever showed. {} where the model's files do not say.
+    The model then sees images as in training. lmms-eval 0.7.3 has its own bounds (256 * 28 * 28 and 1605632,
+    models/simple/qwen2_5_vl.py), and enlarges small images to more tokens than in training.
     """
     for file, part in (("processor_config.json", "image_processor"), ("preprocessor_config.json", None)):
         try:
@@ -158,7 +176,7 @@ def picture_sizes(folder: Path) -> dict[str, int]:
 
 
 def fingerprint(folder: Path) -> str:
-    """16 hexadecimal digits of a model folder: of its configuration, chat template and weights, every byte."""
+    """Return 16 hexadecimal digits of a model folder, from every byte of configuration, chat template and weights."""
     digest = hashlib.sha256()
     for path in _files(folder, "*.json", "*.jinja", "*.safetensors"):
         with path.open("rb") as file:
@@ -177,25 +195,25 @@ def _from_hub(name: str, revision: str | None) -> tuple[Path, str]:
     others = ["checkpoint-*", "last-checkpoint/*", "vade_evaluation/*"]
     try:
         folder = Path(snapshot_download(name, revision=revision, ignore_patterns=others))
-    except Exception as error:  # the client's, for no such repository, no network, no login, a bad name
+    except Exception as error:  # errors of the client: no repository, network or login, a wrong name
         at = f" at {revision}" if revision else ""
         raise EvaluationError(
-            f"{name} is no folder here, and the Hub gave no model of that name{at} ({type(error).__name__}: {error}). "
+            f"{name} is not a local folder, and the Hub has no such model{at} ({type(error).__name__}: {error}). "
             "A private or gated model needs `hf auth login`."
         ) from error
-    return folder, folder.name  # the cache names a snapshot by its commit
+    return folder, folder.name  # the name of a snapshot in the cache is its commit
 
 
 def _check_folder(folder: Path, name: str, backend: str) -> None:
     if (folder / "adapter_config.json").is_file():
         raise ConfigurationError(
-            f"{name} is an adapter, and lmms-eval's backends load whole models: load it with peft, call "
+            f"{name} is an adapter, but lmms-eval's backends load whole models. Load it with peft, call "
             "merge_and_unload() and save_pretrained(), and evaluate that folder."
         )
     try:
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
-    except (OSError, ValueError, AttributeError) as error:  # the last: JSON, but no object
-        raise ConfigurationError(f"{name} is no model: its config.json cannot be read ({error}).") from error
+    except (OSError, ValueError, AttributeError) as error:  # AttributeError: JSON, but not an object
+        raise ConfigurationError(f"{name} is not a model: its config.json cannot be read ({error}).") from error
     weights = {path.name for path in _files(folder, "*.safetensors")}
     if not weights:
         raise ConfigurationError(f"{name} has no weights (*.safetensors) beside its config.json.")
@@ -203,20 +221,21 @@ def _check_folder(folder: Path, name: str, backend: str) -> None:
     try:
         named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.is_file() else set()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigurationError(f"{name}: its {index.name} cannot be read ({error!r}): copy it again.") from error
+        raise ConfigurationError(f"{name}: its {index.name} cannot be read ({error!r}). Copy it again.") from error
     if named - weights:
         raise ConfigurationError(
-            f"{name} lacks {', '.join(sorted(named - weights))}, which its {index.name} names: fetch or copy it again."
+            f"{name} lacks {', '.join(sorted(named - weights))}, which its {index.name} names. Download or copy it "
+            "again."
         )
     if backend == "transformers" and kind != "qwen2_5_vl":
         raise ConfigurationError(
-            f"{name} is a {kind!r}: --backend transformers is for Qwen2.5-VL. Use --backend vllm, or serve it and use "
-            "--backend server."
+            f"{name} is a {kind!r}, but --backend transformers is for Qwen2.5-VL. Use --backend vllm, or serve the "
+            "model and use --backend server."
         )
 
 
 def _served(name: str, url: str) -> str:
-    """The fingerprint of a served model, after the server was asked whether it has it."""
+    """Check that the server has the model, and return a fingerprint of its name."""
     from openai import DefaultHttpxClient, OpenAI
 
     key = os.environ.get("VADE_SERVER_API_KEY") or "EMPTY"
@@ -226,9 +245,11 @@ def _served(name: str, url: str) -> str:
         served = [model.id for model in client.models.list()]
     except Exception as error:  # the client's, of many kinds
         raise EvaluationError(
-            f"--server_url {url}: no list of models came from {url}/models ({type(error).__name__}: {error}). Give "
-            "the address that ends in /v1, of a server that is ready."
+            f"--server_url {url}: {url}/models gave no list of models ({type(error).__name__}: {error}). Give "
+            "the address of a running server, ending in /v1."
         ) from error
     if name not in served:
-        raise EvaluationError(f"--server_url {url} serves {', '.join(served) or 'nothing'}, and not {name}.")
+        raise EvaluationError(
+            f"--server_url {url} serves {', '.join(served) or 'nothing'}, not {name}. Give a name that it serves."
+        )
     return hashlib.sha256(name.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The output directory of an evaluation: whose it is, and what its runs have in common."""
+"""The output directory of an evaluation: its lock, and the settings that its runs share."""
 
 import fcntl
 import json
@@ -20,39 +20,37 @@ SETTINGS_FILE = "evaluation.json"
 
 @contextmanager
 def owned(output: Path) -> Iterator[IO[str]]:
-    """Hold the output directory: two evaluations in one would mix their files.
+    """Create and lock the output directory within the block, and yield the lock.
 
     Raises:
-        ConfigurationError: another one is at work there.
+        ConfigurationError: another evaluation is running there, or the path is a file.
     """
     if output.exists() and not output.is_dir():
-        raise ConfigurationError(
-            f"--output_path {output} is a file. Give a folder, which is made where it is missing."
-        )
+        raise ConfigurationError(f"--output_path {output} is a file. Give a folder; it is created if it is missing.")
     output.mkdir(parents=True, exist_ok=True)
     with (output / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:  # not what a file system without locks says
+        except BlockingIOError as error:  # other errors come from a file system without locks
             raise ConfigurationError(
-                f"--output_path {output}: another evaluation is at work there. Wait for it, or give another folder."
+                f"--output_path {output}: another evaluation is running there. Wait for it, or give another folder."
             ) from error
         yield lock
 
 
 def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
-    """Write down what this directory is for; refuse another evaluation in it once one of its runs is finished.
+    """Write the settings into the output directory, or refuse another evaluation with finished runs there.
 
     Raises:
-        ConfigurationError: it is for something else, or has runs that this evaluation would leave out.
+        ConfigurationError: the directory belongs to another evaluation, or this one would leave out finished runs.
     """
     path = evaluation.output / SETTINGS_FILE
     here = comparable(evaluation, model) | {"tasks": list(evaluation.tasks), "seeds": list(evaluation.seeds)}
     text = json.dumps(here, indent=2, ensure_ascii=False) + "\n"
     if not path.exists() and (evaluation.output / "runs").exists():
         raise ConfigurationError(
-            f"--output_path {evaluation.output} has runs and no {SETTINGS_FILE}, so nobody knows of which model and "
-            "settings they are: give another folder, or remove them."
+            f"--output_path {evaluation.output} has runs but no {SETTINGS_FILE}, so their model and settings are "
+            "unknown. Give another folder, or remove the runs."
         )
     if path.exists():
         try:
@@ -60,20 +58,20 @@ def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
             differences = _differences(saved, json.loads(text), _finished(saved, evaluation.output))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(
-                f"{path} is none that this command has written ({type(error).__name__}: {error}), so nobody knows "
-                "which evaluation the runs beside it are of: give another --output_path."
+                f"{path} was not written by this command ({type(error).__name__}: {error}), so the evaluation of the "
+                "runs beside it is unknown. Give another --output_path."
             ) from error
         if differences:
             raise ConfigurationError(
                 f"--output_path {evaluation.output} belongs to another evaluation: {'; '.join(differences)}. Its runs "
-                "cannot be averaged with these: give another folder, or the same settings and at least its tasks and "
+                "cannot be averaged with these. Give another folder, or the same settings and at least its tasks and "
                 "seeds."
             )
     save_whole(path, text.encode())
 
 
 def _finished(saved: dict[str, Any], output: Path) -> list[tuple[str, int]]:
-    """The runs in the directory that count, each by its benchmark and its seed."""
+    """Return benchmark and seed of each valid run in the directory."""
     runs = [(benchmark, seed) for benchmark in find_benchmarks(saved["tasks"]) for seed in saved["seeds"]]
     return [
         (benchmark.name, seed)
@@ -83,11 +81,10 @@ def _finished(saved: dict[str, Any], output: Path) -> list[tuple[str, int]]:
 
 
 def _differences(saved: dict[str, Any], here: dict[str, Any], finished: list[tuple[str, int]]) -> list[str]:
-    """What is not as it was, in words; nothing, where no run is finished: the settings may have been why.
+    """Return the differences to the saved settings, in words. Empty if no run is finished.
 
-    Tasks and seeds may have been added, with the rows and the judge that the new tasks need; the same judge may
-    be served elsewhere: on a cluster it is, each time; and the same weights may have another name or commit, such as
-    the one that their results made.
+    Allowed are: more tasks and seeds, with the rows and the judge that they need; the same judge at another address;
+    the same weights under another name or commit, such as the commit that published their results.
     """
     if not finished:
         return []
@@ -102,7 +99,7 @@ def _differences(saved: dict[str, Any], here: dict[str, Any], finished: list[tup
     if saved["model"]["fingerprint"] != here["model"]["fingerprint"]:
         changed.append("model")
     lacking = [
-        f"{name} with seed {seed}, which is finished,"
+        f"the finished run of {name} with seed {seed}"
         for name, seed in finished
         if not (name in here["tasks"] and seed in here["seeds"])
     ]

@@ -1,6 +1,6 @@
-"""Evaluate a model on benchmarks: runs with several seeds by lmms-eval, checked, averaged and written down.
+"""Evaluation of a model on benchmarks by lmms-eval, with several seeds.
 
-A run is one (seed, benchmark). Runs that an earlier command finished in the same output directory are not run again.
+A run is one benchmark with one seed. Runs that an earlier command finished in the output directory are not repeated.
 """
 
 import os
@@ -27,16 +27,16 @@ Progress = Callable[[Run], None]
 
 
 def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Results:
-    """Evaluate, and return what `results.json` then holds; see `summary.write_results`.
+    """Run an evaluation, write its results, and return them; see `summary.write_results`.
 
     Args:
-        evaluation: what, and how.
-        progress: called with each run when it is finished, those of earlier commands first.
+        evaluation: the settings.
+        progress: called with each finished run, those of earlier commands first.
 
     Raises:
-        ConfigurationError: it cannot work; nothing was started.
-        JudgeError: the judge is not there or no judge; runs that were finished are kept, and no results are written.
-        EvaluationError: a run failed, or gave nothing that can be believed; as above.
+        ConfigurationError: the evaluation cannot work; nothing was started.
+        JudgeError: the judge cannot be used. Finished runs are kept, and no results are written.
+        EvaluationError: a run failed or is not valid. Finished runs are kept, and no results are written.
     """
     benchmarks = check(evaluation)
     model = find_model(
@@ -71,7 +71,7 @@ def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Result
 
 
 def _pairs(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> list[tuple[Benchmark, int]]:
-    """All runs, seed by seed: an evaluation that is cut short has whole seeds."""
+    """Return all runs, seed by seed, so that an interrupted evaluation has complete seeds."""
     return [(benchmark, seed) for seed in evaluation.seeds for benchmark in benchmarks]
 
 
@@ -92,7 +92,7 @@ def _run_all(
     lock: IO[str],
     progress: Progress | None,
 ) -> dict[tuple[str, int], Run]:
-    """Do the runs in one process of lmms-eval; the judge is asked before the first and after each of its own."""
+    """Do the runs in one process of lmms-eval. Probe the judge before the first run and after each judged one."""
     judge, runs = evaluation.judge if any(benchmark.judged for benchmark, _ in todo) else None, {}
     if judge:
         judge.probe()
@@ -104,7 +104,7 @@ def _run_all(
             try:
                 judge.probe()
             except JudgeError:
-                # Whoever judged this run: it does not count, now or later.
+                # The run does not count, now or later.
                 (folder / "judge.json").unlink(missing_ok=True)
                 raise
         run = runs[benchmark.name, seed] = read_run(folder, benchmark, seed, evaluation.limit)
@@ -135,12 +135,12 @@ def _run_all(
 
 
 def _planned(evaluation: Evaluation, model: EvaluatedModel, benchmark: Benchmark, seed: int) -> dict[str, Any]:
-    """A run as `runner` takes it; its folder is empty then."""
+    """Empty the folder of a run, and return the run as `runner` takes it."""
     folder = run_folder(evaluation.output.resolve(), benchmark, seed)
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut short: lmms-eval 0.7.3 would append to its files
+    shutil.rmtree(folder, ignore_errors=True)  # lmms-eval 0.7.3 would append to the files of an interrupted run
     folder.mkdir(parents=True)
     sampling = vars(evaluation.generation) | ({} if evaluation.backend == "transformers" else {"seed": seed})
-    label = re.sub(r"[^\w.-]+", "_", model.name)  # names a folder; lmms-eval splits at commas
+    label = re.sub(r"[^\w.-]+", "_", model.name)  # the name of a folder; lmms-eval splits at commas
     options = {
         "model": BACKENDS[evaluation.backend],
         "model_args": f"pretrained={label}",

@@ -1,4 +1,4 @@
-"""Servers on this machine: a proxy that the environment names is not to be asked for them."""
+"""Addresses of servers. Requests to this machine must not go through a proxy."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ PROXIES = {"http_proxy", "https_proxy", "all_proxy"}
 
 
 def is_address(url: str) -> bool:
-    """Whether this is an http(s) address of a host."""
+    """Return whether `url` is an http(s) address of a host."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -18,7 +18,7 @@ def is_address(url: str) -> bool:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the address is of this machine: localhost, 127.0.0.1, ::1."""
+    """Return whether the address is this machine: localhost, 127.0.0.1, ::1."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -27,9 +27,9 @@ def is_loopback(url: str) -> bool:
 
 
 def no_proxy_variables(url: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables with which a client asks no proxy for `url`, if it is here; {} where there is no proxy to be asked."""
+    """Return variables that keep a client from using a proxy for a local `url`; {} if there is no proxy."""
     if not is_loopback(url) or not any(name.lower() in PROXIES for name in environ):
         return {}
     hosts = [environ.get("no_proxy") or environ.get("NO_PROXY") or "", urlsplit(url).hostname or ""]
-    # Both names: of the two the one in small letters counts.
+    # Both names are set; clients prefer the lower-case one.
     return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(filter(None, hosts)))

@@ -1,4 +1,4 @@
-"""The settings of an evaluation, and what cannot work: refused before a model is looked for."""
+"""The settings of an evaluation, and their checks before a model is loaded."""
 
 import importlib.util
 import math
@@ -22,21 +22,20 @@ from .models import BACKENDS, EvaluatedModel, check_arguments, check_place
 
 LMMS_EVAL = "0.7.3"
 """The release whose faults `runner` corrects."""
-
 LARGEST_SEED = 2**32 - 1
-"""numpy's."""
+"""The largest seed of numpy."""
 PACKAGES = ("trl-vade", "lmms-eval", "trl", "transformers", "torch", "vllm", "datasets", "evaluate", "math-verify")
 
 
 @dataclass(frozen=True)
 class Generation:
-    """How answers are sampled; the paper names none of these.
+    """The sampling of answers. The paper names none of these values.
 
     Attributes:
-        temperature: more than 0, unless there is one seed: greedy runs are all the same.
-        top_p: in (0, 1]; 1 leaves nothing out.
-        top_k: 0 leaves nothing out. A server is not told: its own default holds.
-        max_new_tokens: as in training, in the recipes.
+        temperature: more than 0, or 0 (greedy) with a single seed, because greedy runs are equal.
+        top_p: in (0, 1]; 1 turns it off.
+        top_k: 0 turns it off. It is not sent to a server, which uses its own default.
+        max_new_tokens: tokens of an answer; the recipes train with the default.
     """
 
     temperature: float = 0.6
@@ -47,27 +46,27 @@ class Generation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What to evaluate, and how.
+    """The settings of an evaluation.
 
     Attributes:
-        model: a folder, a Hub id, or what the server calls it.
-        output: the directory of this evaluation: of this model with these settings, and of no other.
+        model: a folder, a Hub id, or the model's name on the server.
+        output: the output directory, used by this model with these settings only.
         tasks: names of `benchmarks.BENCHMARKS`.
-        seeds: one run each.
-        limit: the first so many questions of each benchmark; None: all.
+        seeds: the seeds; each benchmark has one run for each.
+        limit: number of questions of each benchmark, from the first; None asks all.
         backend: "transformers", "vllm" or "server".
-        server_url: of an OpenAI-compatible server, ending in /v1.
-        revision: branch, tag or commit of a model of the Hub.
-        judge: for the benchmarks that need one.
-        judge_delay: seconds between two attempts to reach it during a run; after five it is dead.
-        generation: how answers are sampled.
-        batch_size: questions at a time; for a server, requests at a time.
-        device: for transformers; None: the GPU where there is one.
-        instruction: added to every question.
-        system_prompt: said before every question.
-        data: by benchmark, a folder with its rows, in place of the Hub.
+        server_url: address of an OpenAI-compatible server, ending in /v1.
+        revision: branch, tag or commit of a model on the Hub.
+        judge: the judge of the benchmarks that need one.
+        judge_delay: seconds between two attempts to reach the judge during a run; after five it counts as dead.
+        generation: the sampling of answers.
+        batch_size: questions at a time; with a server, concurrent requests.
+        device: the device for transformers; None is the GPU if there is one.
+        instruction: a text added to every question.
+        system_prompt: a system prompt before every question.
+        data: by benchmark, a folder with its rows, instead of the Hub.
         model_args: further arguments of lmms-eval's class, such as `max_pixels` or `tensor_parallel_size`.
-        command: the command line that this came from.
+        command: the command line of the evaluation, for the record.
     """
 
     model: str
@@ -91,23 +90,23 @@ class Evaluation:
 
 
 def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
-    """The benchmarks of an evaluation that can work.
+    """Check an evaluation's settings and the installed packages, and return its benchmarks.
 
     Args:
         evaluation: the settings.
-        judged: whether a judge has to be named where one is needed.
+        judged: whether to require a judge for the benchmarks that need one.
 
     Raises:
-        ConfigurationError: it cannot.
+        ConfigurationError: the evaluation cannot work.
     """
     benchmarks = find_benchmarks(evaluation.tasks)
     _check_numbers(evaluation)
     if evaluation.backend not in BACKENDS:
-        raise ConfigurationError(f"--backend {evaluation.backend}: there are {', '.join(BACKENDS)}.")
+        raise ConfigurationError(f"--backend {evaluation.backend} is not known. Give one of {', '.join(BACKENDS)}.")
     if evaluation.device is not None and evaluation.backend != "transformers":
         raise ConfigurationError(
-            f"--device {evaluation.device} with --backend {evaluation.backend}: vLLM and servers choose theirs "
-            "themselves (CUDA_VISIBLE_DEVICES)."
+            f"--device {evaluation.device} with --backend {evaluation.backend}: vLLM and servers choose their own "
+            "device. Set CUDA_VISIBLE_DEVICES instead."
         )
     check_place(evaluation.backend, revision=evaluation.revision, server_url=evaluation.server_url)
     check_arguments(evaluation.model_args, evaluation.backend)
@@ -115,113 +114,116 @@ def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
     if unjudged and judged:
         raise ConfigurationError(
             f"{', '.join(unjudged)}: a language model judges the answers. Serve one (Qwen2.5-72B-Instruct in the "
-            "paper; the README has the command) and give --judge_url and --judge_model, or leave these benchmarks "
-            "out: --tasks scienceqa,chartqa,mathvision_rules needs none."
+            "paper) and give --judge_url and --judge_model, or leave these benchmarks "
+            "out: --tasks scienceqa,chartqa,mathvision_rules needs no judge."
         )
     _check_data(evaluation, benchmarks)
     _check_lmms_eval()
     if evaluation.backend == "vllm" and importlib.util.find_spec("vllm") is None:
-        raise ConfigurationError('--backend vllm: vLLM is not installed here: pip install "trl-vade[vllm]".')
+        raise ConfigurationError('--backend vllm needs vLLM: pip install "trl-vade[vllm]".')
     return benchmarks
 
 
 def instruction_text(text: str | None) -> str | None:
-    """The instruction by its name, "mixture", or as it is."""
+    """Return the instruction of the training mixture for "mixture", and any other text unchanged."""
     return INSTRUCTION if text == "mixture" else text
 
 
 def check_publication(evaluation: Evaluation, target: HubTarget, limited: bool) -> None:
-    """Refuse, before anything runs, what could not be published at the end; the repository is made if need be.
+    """Create the repository for the results, or refuse a publication that would fail after the evaluation.
+
+    Args:
+        evaluation: the settings.
+        target: the repository.
+        limited: whether to publish results on a part of the questions.
 
     Raises:
-        ConfigurationError: the results would be of a part of the questions only, and that is not said to be wanted.
+        ConfigurationError: the results would be limited, or the repository is public instead of private or vice versa.
         HubError: the Hub refuses this login, cannot be reached, or HF_HUB_OFFLINE is set.
-
-    A repository that is there and not as private as it was asked to be is a ConfigurationError, too.
     """
     if evaluation.limit is not None and not limited:
         raise ConfigurationError(
-            f"--push_to_hub {target.repo_id} with --limit {evaluation.limit}: scores of a part of the questions would "
-            "stand beside others' as if they were the benchmark's. Leave --limit out, or add --publish_limited, which "
-            "sends the files and a table that says so."
+            f"--push_to_hub {target.repo_id} with --limit {evaluation.limit}: readers would take scores on a part of "
+            "the questions for scores of the benchmark. Remove --limit, or add --publish_limited, which publishes the "
+            "files and a table with a warning."
         )
     if offline():
         raise HubOfflineError(
-            f"--push_to_hub {target.repo_id} with HF_HUB_OFFLINE: evaluate without it, and give the same command with "
-            "it later: what is finished is not run again."
+            f"--push_to_hub {target.repo_id} with HF_HUB_OFFLINE: evaluate without --push_to_hub now, and give the "
+            "full command later. Finished runs are not repeated."
         )
     found = ensure_repo(target)
     if target.private is not None and HfApi().repo_info(found.repo_id).private != target.private:
         raise ConfigurationError(
-            f"--push_to_hub {found.repo_id} with {'--private' if target.private else '--public'}: it is there, and is "
-            f"{'public' if target.private else 'private'}. Change that in its settings on the Hub, or leave the "
-            "option out."
+            f"--push_to_hub {found.repo_id} with {'--private' if target.private else '--public'}: the repository "
+            f"exists and is {'public' if target.private else 'private'}. Change that in its settings on the Hub, or "
+            "remove the option."
         )
 
 
 def _check_numbers(evaluation: Evaluation) -> None:
     generation, seeds = evaluation.generation, list(evaluation.seeds)
     for seed in seeds:
-        advice = "lmms-eval seeds numpy with it, which takes no other. Give 0,1,2,3."
+        advice = "lmms-eval seeds numpy with it. Give 0,1,2,3."
         check_whole_number("--seeds", seed, minimum=0, maximum=LARGEST_SEED, advice=advice)
     if not seeds or len(set(seeds)) < len(seeds):
-        raise ConfigurationError(f"--seeds {','.join(map(str, seeds))}: give at least one, and none twice.")
+        raise ConfigurationError(f"--seeds {','.join(map(str, seeds))}: give at least one seed, and each only once.")
     if evaluation.limit is not None:
-        check_whole_number("--limit", evaluation.limit, minimum=1, advice="Without it all questions are asked.")
-    check_whole_number("--batch_size", evaluation.batch_size, minimum=1, advice="Give what the memory allows.")
-    advice = "An answer has at least one token. Give what training had, 2048 in the recipes."
+        check_whole_number("--limit", evaluation.limit, minimum=1, advice="Remove it to ask all questions.")
+    check_whole_number("--batch_size", evaluation.batch_size, minimum=1, advice="Give as many as fit into memory.")
+    advice = "An answer has at least one token. Give the value of the training, 2048 in the recipes."
     check_whole_number("--max_new_tokens", generation.max_new_tokens, minimum=1, advice=advice)
-    check_whole_number("--top_k", generation.top_k, minimum=0, advice="0 leaves no token out.")
+    check_whole_number("--top_k", generation.top_k, minimum=0, advice="0 turns it off.")
     if not (math.isfinite(generation.temperature) and generation.temperature >= 0):
-        raise ConfigurationError(f"--temperature {generation.temperature}: it is 0 or more.")
+        raise ConfigurationError(f"--temperature {generation.temperature}: it must be 0 or more.")
     if generation.temperature == 0 and len(seeds) > 1:
         raise ConfigurationError(
-            f"--temperature 0 with {len(seeds)} seeds: greedy answers are the same for each of them, so their mean is "
-            "that of one run, and its standard error 0. Give a temperature, or one seed."
+            f"--temperature 0 with {len(seeds)} seeds: greedy answers are the same for each seed, so the standard "
+            "error would be 0. Give a temperature, or one seed."
         )
     if not (math.isfinite(evaluation.judge_delay) and evaluation.judge_delay >= 0):
-        raise ConfigurationError(f"--judge_delay {evaluation.judge_delay}: it is 0 or more seconds.")
+        raise ConfigurationError(f"--judge_delay {evaluation.judge_delay}: it must be 0 or more seconds.")
     if not 0 < generation.top_p <= 1:
-        raise ConfigurationError(f"--top_p {generation.top_p}: it is more than 0 and at most 1.")
+        raise ConfigurationError(f"--top_p {generation.top_p}: it must be more than 0 and at most 1.")
     if generation.top_k and evaluation.backend == "server":
         raise ConfigurationError(
-            f"--top_k {generation.top_k} with --backend server: lmms-eval {LMMS_EVAL} does not send it. Set it where "
-            "the server is started (vLLM: --override-generation-config)."
+            f"--top_k {generation.top_k} with --backend server: lmms-eval {LMMS_EVAL} does not send it. Set it when "
+            "you start the server (vLLM: --override-generation-config)."
         )
 
 
 def _check_data(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> None:
     names = [benchmark.name for benchmark in benchmarks]
     if unused := [name for name in evaluation.data if name not in names]:
-        raise ConfigurationError(f"--data {', '.join(unused)}: not among --tasks {','.join(names)}.")
+        raise ConfigurationError(f"--data {', '.join(unused)} is not among --tasks {','.join(names)}.")
     for benchmark in benchmarks:
         given = evaluation.data.get("testbed") if benchmark.name == "testbed" else None
         if given is not None and given != default_rows(names)["testbed"]:
             raise ConfigurationError(
-                "--data testbed: it is the embedded data set, and its scores are told as such. Rows of your own are "
-                "evaluated by --tasks mixture --data mixture=FOLDER, or in the place of another benchmark's."
+                "--data testbed: the testbed is the embedded data set. Evaluate your own rows "
+                "with --tasks mixture --data mixture=FOLDER, or as the rows of another benchmark."
             )
         if benchmark.name in evaluation.data:
             check_rows(benchmark, Path(evaluation.data[benchmark.name]))
         elif benchmark.dataset is None:
             raise ConfigurationError(
-                f"--tasks {benchmark.name}: its rows are yours. Name their folder: --data {benchmark.name}=FOLDER "
-                "(for the mixture what scripts/prepare_data.py made)."
+                f"--tasks {benchmark.name} needs your rows. Give their folder: --data {benchmark.name}=FOLDER "
+                "(for the mixture, the output of scripts/prepare_data.py)."
             )
 
 
 def _check_lmms_eval() -> None:
     if importlib.util.find_spec("lmms_eval") is None:
-        raise ConfigurationError('lmms-eval is not installed here: pip install "trl-vade[eval]".')
+        raise ConfigurationError('lmms-eval is not installed: pip install "trl-vade[eval]".')
     if (found := metadata.version("lmms-eval")) != LMMS_EVAL:
         raise ConfigurationError(
-            f"lmms-eval {found} is installed. What is corrected of it is corrected in {LMMS_EVAL}: "
+            f"lmms-eval {found} is installed, but the corrections of trl_vade are for {LMMS_EVAL}: "
             'pip install "trl-vade[eval]".'
         )
 
 
 def comparable(evaluation: Evaluation, model: EvaluatedModel) -> dict[str, Any]:
-    """What all runs of an output directory have in common."""
+    """Return the facts that all runs of an output directory must share, as JSON values."""
     judged = any(benchmark.judged for benchmark in find_benchmarks(evaluation.tasks))
     judge = evaluation.judge if judged else None
     return {
@@ -233,7 +235,7 @@ def comparable(evaluation: Evaluation, model: EvaluatedModel) -> dict[str, Any]:
         "instruction": evaluation.instruction,
         "data": {name: Path(folder).name for name, folder in evaluation.data.items()},
         "model_args": dict(evaluation.model_args),
-        "batch_size": evaluation.batch_size,  # which answer is drawn depends on what it is drawn beside
+        "batch_size": evaluation.batch_size,  # a sampled answer depends on the rest of its batch
         "versions": versions(),
         "rows": {name: rows_digest(Path(folder)) for name, folder in evaluation.data.items()},
         "judge": judge and {"model": judge.model, "url": judge.url},
@@ -241,7 +243,7 @@ def comparable(evaluation: Evaluation, model: EvaluatedModel) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The packages that an evaluation rests on, those that are here."""
+    """Return the versions of the installed packages that an evaluation depends on."""
     found = {}
     for name in PACKAGES:
         try:

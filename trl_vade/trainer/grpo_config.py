@@ -49,8 +49,7 @@ class VADEGRPOConfig(GRPOConfig):
             It equals vanilla GRPO bit for bit, with five exceptions. Vision placeholders cannot be sampled. A
             transform of the data set runs once for each chosen row and not for each completion. An infinite reward is
             refused. A resumed run continues inside its epoch even with `ignore_data_skip`. Generation with vLLM is
-            corrected.
-            `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` and `"greso"` are other published rules, see
+            corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` and `"greso"` are other published rules, see
             `trl_vade.samplers.peers`. Only `vade_sampler_kwargs` and, for `"sec"`, `vade_strata` set them.
         vade_sampler_kwargs: Arguments for the constructor of `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` or
             `"greso"`, as a dictionary, or as JSON on the command line: `{"decay": 0.5}`. `None` uses the rule's own

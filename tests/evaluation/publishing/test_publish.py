@@ -574,7 +574,7 @@ def test_a_commit_that_is_gone_proves_nothing(repo, output):
 
 def test_of_a_served_model_it_is_said_that_nobody_compared(repo, output, caplog):
     publish_results(output, "you/run", model_folder=None)
-    assert "is not known: a server had them" in caplog.text
+    assert "because a server had them" in caplog.text
 
 
 # --------------------------------------------------------------------------------------------------- leaderboards

@@ -1,7 +1,7 @@
-"""A watch over lmms-eval 0.7.3's calls of the judge, from inside its process: a dead judge is an end, and no zero.
+"""A guard around lmms-eval 0.7.3's calls of the judge, inside its process.
 
-lmms-eval catches whatever a judge raises and scores 0. It takes every text with a "1" in it for "right". So
-`JudgeGuard` stands around its provider: it ends the process where the judge is dead, and reads verdicts itself.
+lmms-eval catches every error of a judge and scores 0. It takes every text that contains "1" for "right". `JudgeGuard`
+wraps its provider: it ends the process if the judge is dead, and reads the verdicts itself.
 """
 
 import dataclasses
@@ -21,15 +21,15 @@ JUDGE_EXIT = 42
 """The exit status of a process whose `JudgeGuard` found the judge dead."""
 
 
-# What the server says of one request: another attempt would end in the same.
+# HTTP statuses after which a retry cannot help.
 _FINAL = (400, 401, 403, 404, 413, 422)
-_QUESTION = (400, 413, 422)  # and what it may say of one question alone: a response too long for the judge's context
+_QUESTION = (400, 413, 422)  # may concern one question only, such as a response too long for the judge
 
 
 def end_process(message: str) -> None:
-    """Write the reason to stderr, on a line of its own, and end this process with `JUDGE_EXIT`.
+    """Write the reason to stderr, on one line, and end this process with `JUDGE_EXIT`.
 
-    An exception would not do: lmms-eval's callers catch all of them, and score 0.
+    An exception cannot do this: lmms-eval catches all exceptions and scores 0.
     """
     try:
         print(f"\ntrl_vade: {' '.join(message.split())}", file=sys.stderr, flush=True)
@@ -38,18 +38,18 @@ def end_process(message: str) -> None:
 
 
 class JudgeGuard:
-    """Watches lmms-eval's calls of the judge, in lmms-eval's process and from all threads of it.
+    """Guard of lmms-eval's calls of the judge, from all threads of its process.
 
-    A call that fails is repeated as often as lmms-eval 0.7.3 would, which is 5 times for each of the three tasks, but
-    at another pace: MathVista waits for nothing between them, so that a server that restarts ends everything, and
-    OpenAI's client (timeout 600 s, two more attempts of its own) may hang for hours. Here a server that refuses all is
-    dead after 40 s, and one that hangs after two minutes.
+    A failed call is repeated as often as in lmms-eval 0.7.3, 5 times in each of the three tasks, but with other
+    pauses. MathVista does not pause, so a server that restarts would end everything. OpenAI's client (timeout 600 s,
+    two retries of its own) may hang for hours. Here a server that refuses all calls counts as dead after 40 s, and a
+    server that hangs after two minutes.
 
     Args:
-        on_dead: called with the reason, once, when the judge is dead; `end_process` by default.
+        on_dead: called once with the reason when the judge is dead.
         delay: seconds between two attempts.
-        patience: seconds after which no attempt begins, other than the second.
-        timeout: seconds that an attempt may take. 60 is lmms-eval's own number, which its provider forgets to use.
+        patience: seconds after which no further attempt starts, except the second.
+        timeout: seconds for an attempt. lmms-eval sets 60, too, but its provider ignores it.
     """
 
     def __init__(
@@ -66,16 +66,16 @@ class JudgeGuard:
         self.reset()
 
     def reset(self) -> None:
-        """Begin to count anew."""
+        """Reset all counts."""
         with self._lock:
             self._calls, self._dead = 0, False
             self._unreadable: dict[Any, str] = {}  # the judge's answers, in their order
 
     def report(self) -> dict[str, Any]:
-        """`calls` of the judge (a call may take several attempts), how many answers were `unreadable`, an `example`.
+        """Return the number of `calls`, of `unreadable` answers, and an `example` of these.
 
-        Unreadable are what is no verdict, which counts as wrong, an empty answer, and a question that the judge
-        refuses. MathVista repeats a question after the latter two; it counts once.
+        A call may take several attempts. Unreadable are answers without a verdict, which count as wrong, empty
+        answers, and questions that the judge refuses. MathVista repeats the latter two; a question counts once.
         """
         with self._lock:
             return {
@@ -85,10 +85,10 @@ class JudgeGuard:
             }
 
     def install(self) -> None:
-        """Put the guard around lmms-eval's provider; one that was installed before goes.
+        """Wrap lmms-eval's provider, in place of an earlier guard.
 
-        Of `OpenAIProvider.evaluate` are all calls of the three tasks: MathVista's directly, MathVerse's and those of
-        `verifiers.openai.OpenAIVerifier`, which is MathVision's, by `ServerInterface.evaluate_binary`.
+        All calls of the three tasks go through `OpenAIProvider.evaluate`: those of MathVista directly, those of
+        MathVerse and MathVision (`verifiers.openai.OpenAIVerifier`) by `ServerInterface.evaluate_binary`.
         """
         from lmms_eval.llm_judge.base import ServerInterface
         from lmms_eval.llm_judge.providers.openai import OpenAIProvider
@@ -112,7 +112,7 @@ class JudgeGuard:
         OpenAIProvider.evaluate, ServerInterface.evaluate_binary = evaluate, evaluate_binary
 
     def _evaluate(self, ask: Any, provider: Any, request: Any) -> Any:
-        """One call; what is no answer ends all, unless the judge still answers another question."""
+        """Make a call. Without an answer, the judge counts as dead unless it still answers another question."""
         with self._lock:
             self._calls += 1
             if self._dead:
@@ -125,9 +125,9 @@ class JudgeGuard:
             reason = "an empty answer"
         except Exception as error:
             failure, reason = error, _without_key(error, provider.api_key)
-        # One question in a thousand, of a response that says nothing or never ends, is not to cost a run of hours.
+        # A single question, with an empty or endless response, must not end a run of hours.
         if (failure is None or _status(failure) in _QUESTION) and self._lives(ask, provider, request):
-            # MathVista, of whose requests the first two are None, repeats the whole question, or its end.
+            # MathVista's requests have no question and prediction. It repeats the message, or its end.
             self._note((request.question, request.prediction, str(request.messages)[-500:]), reason)
             if failure is None:
                 return response
@@ -140,10 +140,10 @@ class JudgeGuard:
         raise JudgeError(message)
 
     def _patiently(self, ask: Any, provider: Any, request: Any) -> Any:
-        """The answer, after several attempts if need be, or the last one's exception."""
+        """Return the answer, after several attempts if needed, or raise the last error."""
         config = request.config or provider.config
         once = dataclasses.replace(request, config=dataclasses.replace(config, num_retries=1))
-        client = getattr(provider, "client", None)  # none where openai is missing
+        client = getattr(provider, "client", None)  # None without the package openai
         if client and (client.max_retries, client.timeout) != (0, self._timeout):
             provider.client = client.with_options(timeout=self._timeout, max_retries=0)
         began = time.monotonic()
@@ -170,7 +170,7 @@ class JudgeGuard:
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status, of openai's exceptions and of requests', which the provider uses where openai is missing."""
+    """Return the HTTP status of an error of openai, or of requests, which the provider uses without openai."""
     return getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
 
 

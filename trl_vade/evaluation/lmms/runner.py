@@ -1,25 +1,25 @@
-"""`python -m trl_vade.evaluation.lmms.runner PLAN`: lmms-eval 0.7.3, corrected, one model for all runs of a plan.
+"""`python -m trl_vade.evaluation.lmms.runner PLAN`: corrected lmms-eval 0.7.3, one model for all runs of a plan.
 
-Started by `run`, in a process of its own. What is wrong with lmms-eval 0.7.3, and where that is dealt with:
+`run` starts it in a process of its own. The faults of lmms-eval 0.7.3, and where they are corrected:
 
-* It does not name all its requirements (decord, Levenshtein, this math-verify): our extra `eval` does.
-* `latex2sympy2` cannot be imported beside math-verify 0.9.0, and rule-based MathVision dies of a NameError: `correct`.
+* Some requirements are not declared (decord, Levenshtein, this math-verify): the extra `eval` declares them.
+* `latex2sympy2` cannot be imported beside math-verify 0.9.0, so MathVision by rules ends in a NameError: `correct`.
 * `lm.clean()` deletes the model after each evaluation: `_one_model`.
-* Each command indexes some thousand task files, for three seconds: `correct`.
-* A system prompt reaches no model that is asked by messages, as all of ours are: `correct`.
-* HF_TOKEN is printed, and read from a `.env` file: `process` strips it, and tells python-dotenv to read none.
-* A checkpoint without some of its weights is evaluated with random ones, and the model's own `generation_config.json`
-  has a say: `_load_whole_models`.
-* An answer that could not be read is the shortest choice in MathVista: `scoring.mathvista`.
-* MathVision's rules hand answers to Python's `eval`, which may never end: `scoring.mathvision_rules`.
-* An error ends with exit code 0: `_run` calls the part that raises, and `summary` believes files alone.
-* A dead judge is 0 points, and a verdict is whatever has a "1" in it: `judge_guard.JudgeGuard`.
-* None stands for accuracy 0, and the error text of a failed request for an answer: `summary`.
-* `<answer>` tags are part of the answer: `scoring`, by the tasks in `eval/tasks/`.
+* Each command indexes about a thousand task files, which takes three seconds: `correct`.
+* A system prompt does not reach models that take messages: `correct`.
+* HF_TOKEN is printed, and read from a `.env` file: `process` removes it and disables python-dotenv.
+* Missing weights of a checkpoint become random, and `generation_config.json` changes the sampling:
+  `_load_whole_models`.
+* In MathVista, an unreadable answer becomes the shortest choice: `scoring.mathvista`.
+* MathVision's rules pass answers to Python's `eval`, which may never end: `scoring.mathvision_rules`.
+* Errors end with exit code 0: `_run` calls the part that raises, and `summary` trusts only complete files.
+* A dead judge scores 0, and every text with a "1" is a verdict: `judge_guard.JudgeGuard`.
+* None means accuracy 0, and the error text of a failed request counts as an answer: `runs`, `samples`.
+* `<answer>` tags stay in the answer: `scoring`, with the tasks in `eval/tasks/`.
 * A task with a built-in name and local rows is ignored: our tasks have other names (`benchmarks`).
-* Greedy tasks with 16 new tokens; `-n 4` scores the first answer alone: `run` gives seeds and all settings.
-* Pictures are resized to other bounds than the model's own: `models.picture_sizes`.
-* vLLM is allowed to execute code of the model's repository: `models.model_arguments`.
+* Tasks are greedy with 16 new tokens, and `-n 4` scores only the first answer: `run` sets seeds and all settings.
+* Images are resized to other bounds than the model's: `models.picture_sizes`.
+* vLLM may execute code of the model's repository: `models.model_arguments`.
 """
 
 import functools
@@ -39,13 +39,13 @@ from .judge_guard import JudgeGuard
 
 
 def main(plan_file: str) -> None:
-    """Do the runs of a plan, one after the other.
+    """Do the runs of a plan, one after the other. Creates `done/<number>` after each run.
 
     Args:
-        plan_file: JSON: `model` and `arguments` (lmms-eval's name of the backend and what its class takes), `tasks`
-            (the folder of the tasks), `device`, `judge_delay`, `instruction`, `system_prompt`, `done` (a folder),
-            `parent` (a pipe that ends with the process that made the plan), and `runs`: for each `task`, `folder`,
-            `judged` and `options` of lmms-eval. `done/<number>` appears after each.
+        plan_file: a JSON file with `model` and `arguments` (lmms-eval's name of the backend and the arguments of its
+            class), `tasks` (the folder of the tasks), `device`, `judge_delay`, `instruction`, `system_prompt`, `done`
+            (a folder), `parent` (a pipe that closes with the parent process), and `runs`: for each run its `task`,
+            `folder`, `judged`, and the `options` of lmms-eval.
     """
     plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
     threading.Thread(target=_end_with_parent, args=[plan["parent"]], daemon=True).start()
@@ -65,11 +65,11 @@ def main(plan_file: str) -> None:
 
 
 def correct(instruction: str | None = None, system_prompt: str | None = None) -> None:
-    """Correct lmms-eval 0.7.3 in this process; see the list above. A second call changes the two texts alone.
+    """Correct lmms-eval 0.7.3 in this process; see the list above. A second call changes only the two texts.
 
     Args:
-        instruction: added to the text of every question, after a blank line; rows in the trainer's form have theirs.
-        system_prompt: said before every question that does not begin with one of its own.
+        instruction: text to add to every question, after a blank line. Rows in the trainer's form have their own.
+        system_prompt: system prompt before every question that has none of its own.
     """
     alias_latex2sympy()
     from lmms_eval import tasks
@@ -82,10 +82,10 @@ def correct(instruction: str | None = None, system_prompt: str | None = None) ->
 
 
 def alias_latex2sympy() -> None:
-    """`tasks/mathvision/eval_utils.py` imports latex2sympy2, which needs another antlr4 than math-verify 0.9.0 has.
+    """Let imports of latex2sympy2 find `latex2sympy2_extended`, a dependency of math-verify with the same functions.
 
-    The failure is caught there, and every row then ends in `NameError: is_number`. `latex2sympy2_extended`, which
-    math-verify brings, has the function under the same name.
+    lmms-eval's `tasks/mathvision/eval_utils.py` imports latex2sympy2, which needs another antlr4 than math-verify
+    0.9.0. It catches the error, and every row then ends in `NameError: is_number`.
     """
     from latex2sympy2_extended import latex2sympy2 as extended
 
@@ -93,7 +93,7 @@ def alias_latex2sympy() -> None:
 
 
 def _without_built_in(initialise: Any) -> Any:
-    """A `TaskManager` that is given a folder looks there only: our files include lmms-eval's by their path."""
+    """Wrap `TaskManager.__init__`: with a folder it looks only there. Our files include lmms-eval's by path."""
 
     @functools.wraps(initialise)
     def light(self: Any, *args: Any, include_path: Any = None, **named: Any) -> None:
@@ -103,15 +103,16 @@ def _without_built_in(initialise: Any) -> Any:
 
 
 def _with_texts(doc_to_messages: Any) -> Any:
-    """Messages with the instruction and the system prompt. The model's own `system_prompt` is read by none of the
-    classes that are asked by messages (models/chat/qwen2_5_vl.py, vllm.py, openai.py).
+    """Wrap `doc_to_messages`: add the instruction and the system prompt to the messages.
+
+    The models that take messages ignore their own `system_prompt` (models/chat/qwen2_5_vl.py, vllm.py, openai.py).
     """
 
     @functools.wraps(doc_to_messages)
     def with_texts(self: Any, row: dict[str, Any], **named: Any) -> Any:
         instruction, system_prompt = self.vade_texts
         messages = doc_to_messages(self, row, **named)
-        if instruction and not callable(self.config.doc_to_messages):  # rows of the trainer's have it already
+        if instruction and not callable(self.config.doc_to_messages):  # rows in the trainer's form have it already
             last = [part for part in messages[-1]["content"] if part["type"] == "text"][-1]
             last["text"] = f"{last['text']}\n\n{instruction}"
         if system_prompt and messages[0]["role"] != "system":
@@ -122,30 +123,30 @@ def _with_texts(doc_to_messages: Any) -> Any:
 
 
 def _end_with_parent(line: int) -> None:
-    """Wait until a pipe from the process that started this one ends, which is when that is no more; end the group."""
+    """Wait until the pipe of the parent process closes, then end this process group."""
     os.read(line, 1)
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _one_model(name: str, arguments: Mapping[str, Any], device: str | None) -> None:
-    """Load the model now, and let every evaluation of this process have this one.
+    """Load the model now, and use it for every evaluation of this process.
 
-    It is loaded before the first run is seeded, so that no run depends on whether it was the first.
+    It is loaded before the first run is seeded, so that no run depends on its place.
     """
     import torch
     from lmms_eval import evaluator, models
 
     more: dict[str, Any] = {}
-    if name == "qwen2_5_vl":  # with "auto", its default, it sends its inputs to "cuda", which may not be there
+    if name == "qwen2_5_vl":  # the default "auto" sends inputs to "cuda", which may not exist
         more["device"] = more["device_map"] = device or ("cuda" if torch.cuda.is_available() else "cpu")
         _load_whole_models()
-    if name == "openai":  # a plan is a file, and holds no secret
+    if name == "openai":  # the plan is a file, so it must not hold the key
         more["api_key"] = os.environ.get("VADE_SERVER_API_KEY") or "EMPTY"
     model = models.get_model(name)(**arguments, **more)
-    model.clean = lambda: None  # the parent's deletes the weights
+    model.clean = lambda: None  # the parent's method deletes the weights
 
     class One:
-        """Stands for the class of the model, of which lmms-eval makes an instance for each evaluation."""
+        """Replacement for the model's class, of which lmms-eval makes an instance for each evaluation."""
 
         create_from_arg_string = staticmethod(lambda *args: model)
 
@@ -153,9 +154,10 @@ def _one_model(name: str, arguments: Mapping[str, Any], device: str | None) -> N
 
 
 def _load_whole_models() -> None:
-    """Refuse a checkpoint that lacks weights, for which transformers 5.23 takes random ones with a warning; and sample
-    as was asked, and not also by what else the model's `generation_config.json` has, such as a repetition penalty:
-    lmms-eval tells vLLM nothing of that.
+    """Refuse checkpoints that lack weights, and ignore sampling settings of the model's `generation_config.json`.
+
+    transformers 5.23 only warns and takes random weights. Settings such as a repetition penalty would apply with
+    transformers but not with vLLM, because lmms-eval does not send them.
     """
     from transformers import GenerationConfig, Qwen2_5_VLForConditionalGeneration
 
@@ -166,8 +168,8 @@ def _load_whole_models() -> None:
         lacking = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
         if lacking:
             raise EvaluationError(
-                f"The weights of {name} lack {len(lacking)} tensors of the model, or have them in another shape, the "
-                f"first {lacking[0]}: random ones would be evaluated. Save the model again with save_pretrained()."
+                f"The weights of {name} lack {len(lacking)} tensors of the model, or have them in another shape "
+                f"(first: {lacking[0]}). Random ones would be evaluated. Save the model again with save_pretrained()."
             )
         ends = {key: getattr(model.generation_config, key) for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
         model.generation_config = GenerationConfig(**ends)
@@ -177,7 +179,7 @@ def _load_whole_models() -> None:
 
 
 def _run(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    """One evaluation by lmms-eval's own command line, less what turns an exception into exit code 0."""
+    """Run an evaluation by lmms-eval's command line, without the part that turns an exception into exit code 0."""
     from lmms_eval import __main__ as command
 
     os.chdir(run["folder"])  # `--output_path .`: lmms-eval splits the path at commas, and writes it into its files

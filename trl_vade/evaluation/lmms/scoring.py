@@ -1,8 +1,8 @@
-"""What the tasks in `eval/tasks/` call: lmms-eval's own scoring with the answer out of its tags, and our own metrics.
+"""Functions of the tasks in `eval/tasks/`: lmms-eval's scoring of the answer inside its tags, and our own metrics.
 
-lmms-eval 0.7.3 never strips `<answer>` tags: its `relaxed_correctness("<answer>42</answer>", "42")` is False. Here the
-answer is what training takes it to be (`answers.tagged_answer`); a response without tags goes on as it is. lmms-eval
-is imported when a task scores: this module is found by a YAML file, and importing it must cost nothing.
+lmms-eval 0.7.3 does not strip `<answer>` tags: its `relaxed_correctness("<answer>42</answer>", "42")` is False. Here
+the answer is extracted as in training (`answers.tagged_answer`); a response without tags is unchanged. lmms-eval is
+imported only when a task scores, because YAML files load this module.
 """
 
 import multiprocessing
@@ -18,47 +18,48 @@ Row = dict[str, Any]
 
 
 def chartqa(row: Row, results: Sequence[str]) -> Row:
-    """ChartQA: relaxed accuracy."""
+    """Score ChartQA by relaxed accuracy."""
     from lmms_eval.tasks.chartqa.utils import chartqa_process_results
 
     return chartqa_process_results(row, _answers(results))
 
 
 def scienceqa(row: Row, results: Sequence[str]) -> Row:
-    """ScienceQA: the letter."""
+    """Score ScienceQA by the letter."""
     from lmms_eval.tasks.scienceqa.utils import sqa_process_results
 
     return sqa_process_results(row, _answers(results))
 
 
 def mathvista(row: Row, results: Sequence[str]) -> Row:
-    """MathVista: a judge extracts the answer, which is then compared."""
+    """Score MathVista: a judge extracts the answer, which is then compared."""
     from lmms_eval.tasks.mathvista.utils import mathvista_process_results
 
     scored = mathvista_process_results(row, _answers(results))
     if not str(scored["llm_as_judge_eval"]["extraction"] or "").strip():
-        # lmms-eval 0.7.3 takes the choice that is nearest to it by edit distance: the shortest, which may be right.
+        # lmms-eval 0.7.3 takes the nearest choice by edit distance: the shortest one, which may be right.
         scored["llm_as_judge_eval"]["true_false"] = False
     return scored
 
 
 def mathverse(row: Row, results: Sequence[str]) -> Row:
-    """MathVerse: a judge compares."""
+    """Score MathVerse by a judge."""
     from lmms_eval.tasks.mathverse.utils import mathverse_process_results
 
     return mathverse_process_results(row, _answers(results))
 
 
 def mathvision(row: Row, results: Sequence[str]) -> Row:
-    """MathVision: a judge compares."""
+    """Score MathVision by a judge."""
     from lmms_eval.tasks.mathvision.utils import mathvision_gpt_eval_process_results
 
     return mathvision_gpt_eval_process_results(row, _answers(results))
 
 
 def mathvision_rules(row: Row, results: Sequence[str]) -> Row:
-    """MathVision by lmms-eval's rules, in a process that can be ended: lmms-eval 0.7.3 hands what the model wrote to
-    Python's `eval`, where 10^{10^{10}} never comes to an end. Such an answer is wrong.
+    """Score MathVision by lmms-eval's rules, in a process that is ended after `RULES_SECONDS`.
+
+    lmms-eval 0.7.3 passes the answer to Python's `eval`, where 10^{10^{10}} never ends. Such an answer is wrong.
     """
     answers = _answers(results)
     question = {"answer": row["answer"], "options": list(row["options"])}
@@ -68,16 +69,16 @@ def mathvision_rules(row: Row, results: Sequence[str]) -> Row:
 
 
 RULES_SECONDS = 10.0
-"""That the rules may take over one answer; they need milliseconds."""
+"""Seconds for one answer; the rules need milliseconds."""
 _RULES_LOCK = threading.Lock()
 _RULES_WORKERS: list[Any] = []
 
 
 def _by_rules(question: Row, answers: Sequence[str]) -> Row | None:
-    """What lmms-eval says; None: nothing in time, and its process was ended."""
+    """Return lmms-eval's scores, or None after the time limit, when the process was ended."""
     if not _RULES_WORKERS:
         worker = multiprocessing.get_context("spawn").Pool(1)
-        worker.apply(_rules, ({"answer": "1", "options": []}, ["1"]))  # ready, before the time runs
+        worker.apply(_rules, ({"answer": "1", "options": []}, ["1"]))  # ready before the time is counted
         _RULES_WORKERS.append(worker)
     try:
         return _RULES_WORKERS[0].apply_async(_rules, (question, answers)).get(RULES_SECONDS)
@@ -100,7 +101,7 @@ def _answers(results: Sequence[str]) -> list[str]:
 
 
 def row_messages(row: Row) -> list[Row]:
-    """The row's prompt as lmms-eval takes it; its images come before the text of the first user message (TRL)."""
+    """Return the row's prompt as messages; images come before the text of the first user message, as in TRL."""
     images = [{"type": "image", "url": image} for image in row_images(row)]
     messages = []
     for message in row["prompt"]:
@@ -112,22 +113,22 @@ def row_messages(row: Row) -> list[Row]:
 
 
 def row_images(row: Row) -> list[Any]:
-    """The row's images."""
+    """Return the row's images."""
     return [image.convert("RGB") for image in row.get("images") or []]
 
 
 def row_text(row: Row) -> str:
-    """The text of the row's last message, for lmms-eval's logs."""
+    """Return the text of the row's last message, for lmms-eval's logs."""
     return row["prompt"][-1]["content"]
 
 
 def testbed(row: Row, results: Sequence[str]) -> Row:
-    """The testbed's reward."""
+    """Score the testbed by its reward."""
     return {"exact_answer": exact_answer_reward(list(results[:1]), [row["answer"]])[0]}
 
 
 def mixture(row: Row, results: Sequence[str]) -> Row:
-    """What the metrics of `eval/metrics/` need, and the question's verdict; None: its reference cannot be read."""
+    """Return the inputs of `eval/metrics/` and the verdict; None if the reference cannot be read."""
     reference = {
         "answer": row["answer"],
         "answer_type": row.get("answer_type") or "",
@@ -135,14 +136,14 @@ def mixture(row: Row, results: Sequence[str]) -> Row:
         "source": row.get("source") or "",
     }
     columns = {name: [value or None] for name, value in reference.items()}
-    # Not "score": lmms-eval 0.7.3 takes a standard deviation over the values of that key, and dies of a None.
+    # Not "score": lmms-eval 0.7.3 computes a standard deviation over that key, and fails on None.
     verdict = accuracy_reward([results[0]], **columns)[0]
     accuracy = {"prediction": results[0], "reference": reference, "verdict": verdict}
     return {"vade_accuracy": accuracy, "vade_format": {"prediction": results[0]}}
 
 
 def mean_accuracy(items: Sequence[Row]) -> float:
-    """`vade_accuracy` over all rows, by the `evaluate` module."""
+    """Compute `vade_accuracy` over all rows, with the library `evaluate`."""
     predictions = [item["prediction"] for item in items]
     return _compute("vade_accuracy", predictions=predictions, references=[item["reference"] for item in items])[
         "accuracy"
@@ -150,7 +151,7 @@ def mean_accuracy(items: Sequence[Row]) -> float:
 
 
 def mean_format(items: Sequence[Row]) -> float:
-    """`vade_format` over all rows, by the `evaluate` module."""
+    """Compute `vade_format` over all rows, with the library `evaluate`."""
     return _compute("vade_format", predictions=[item["prediction"] for item in items])["format"]
 
 

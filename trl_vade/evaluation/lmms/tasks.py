@@ -1,7 +1,7 @@
-"""A folder in which lmms-eval finds the tasks of `eval/tasks/`, for the time of an evaluation.
+"""A temporary folder with the tasks of `eval/tasks/` for lmms-eval.
 
-lmms-eval 0.7.3 looks an `include` up beside the file that has it. Its own tasks are inside its package, whose place no
-file of ours can know: so our files are linked into a new folder, beside a link to lmms-eval's.
+lmms-eval 0.7.3 looks for an `include` beside the file that names it. The place of its own tasks differs between
+installations, so our files are linked into a new folder, beside a link to lmms-eval's tasks.
 """
 
 import hashlib
@@ -35,20 +35,20 @@ THOUGHTFUL = {
         _words(prompt_format="solution", mc_prompt=_LETTER, short_answer_prompt="Answer the question with a number."),
     ),
 }
-"""Words around a question that leave room for an instruction: lmms-eval's own ask for a single word (ChartQA), or for
-a letter "directly"."""
+"""Words around a question that fit an instruction. lmms-eval's own ask for a single word (ChartQA), or for a letter
+"directly"."""
 
 
 @contextmanager
 def task_folder(
     benchmarks: Sequence[Benchmark], data: Mapping[str, Path], *, asked_to_think: bool = False
 ) -> Iterator[Path]:
-    """Yield a folder with one task a benchmark, to be given as `--include_path`; it is removed at the end.
+    """Yield a folder with a task for each benchmark, for lmms-eval's `--include_path`; delete it after the block.
 
     Args:
         benchmarks: the benchmarks.
-        data: by a benchmark's name, the folder that has its rows; the others come from the Hub.
-        asked_to_think: whether an instruction follows the questions, so that theirs may not contradict it.
+        data: by benchmark, the folder with its rows; the others come from the Hub.
+        asked_to_think: whether an instruction follows the questions, so that their own words must not contradict it.
 
     Raises:
         ConfigurationError: lmms-eval is not installed.
@@ -69,7 +69,7 @@ def task_folder(
 
 
 def default_rows(names: Sequence[str]) -> dict[str, Path]:
-    """The folders of rows that are neither on the Hub nor given: the testbed's validation split, as it trains."""
+    """Return the folder of the testbed's validation split, made if needed, if the testbed is among `names`."""
     if "testbed" not in names:
         return {}
     from trl_vade.testbed import load_testbed_dataset
@@ -83,33 +83,33 @@ def default_rows(names: Sequence[str]) -> dict[str, Path]:
 
 
 def check_rows(benchmark: Benchmark, folder: Path) -> None:
-    """Refuse a folder that cannot hold the rows of `benchmark`, by its splits and columns.
+    """Check that a folder has the split and the column of `benchmark`.
 
     Raises:
-        ConfigurationError: it is not there, is no data set, or lacks the split or the column that are needed.
+        ConfigurationError: the folder does not exist, is not a data set, or lacks the split or the column.
     """
     given = f"--data {benchmark.name}={folder}"
     needed = f"the split {benchmark.split!r} with a column {benchmark.column!r}"
     if not folder.is_dir():
-        raise ConfigurationError(f"{given}: there is no such folder. It has to hold a data set: {needed}.")
+        raise ConfigurationError(f"{given}: there is no such folder. Give a data set with {needed}.")
     try:
         splits = _columns(folder)
-    except Exception as error:  # whatever `datasets` raises about a folder that is none
+    except Exception as error:  # any error of `datasets`
         raise ConfigurationError(
-            f"{given}: `datasets` cannot read this folder ({type(error).__name__}: {abbreviated(str(error))}). It has "
-            f"to hold a data set as Parquet, or as save_to_disk() writes it: {needed}."
+            f"{given}: `datasets` cannot read this folder ({type(error).__name__}: {abbreviated(str(error))}). Give a "
+            f"data set as Parquet or from save_to_disk(), with {needed}."
         ) from error
     if benchmark.column not in splits.get(benchmark.split, ()):
         found = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in splits.items())
-        # datasets 5.2 takes a file `testmini-00000-of-00001.parquet` that is not in `data` for one of the split train.
+        # datasets 5.2 puts a file `testmini-00000-of-00001.parquet` outside of `data` into the split train.
         raise ConfigurationError(
-            f"{given}: {needed} is needed. There are: {found or 'no splits'}. A Parquet file is of this split as "
+            f"{given} needs {needed}, but has {found or 'no splits'}. Name a Parquet file of this split "
             f"data/{benchmark.split}-00000-of-00001.parquet."
         )
 
 
 def rows_digest(folder: Path) -> str:
-    """16 hexadecimal digits of a folder's files, every byte: other rows are another evaluation."""
+    """Return 16 hexadecimal digits of a folder's files, from every byte. Other rows are another evaluation."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):
         with path.open("rb") as file:
@@ -119,7 +119,7 @@ def rows_digest(folder: Path) -> str:
 
 
 def _columns(folder: Path) -> dict[str, list[str]]:
-    """The columns of every split."""
+    """Return the columns of every split."""
     import datasets
 
     if _saved_to_disk(folder):
@@ -141,5 +141,5 @@ def _local(folder: Path) -> dict[str, Any]:
 def _builtin_tasks() -> Path:
     found = importlib.util.find_spec("lmms_eval")
     if found is None or not found.submodule_search_locations:
-        raise ConfigurationError('lmms-eval is not installed here: pip install "trl-vade[eval]".')
+        raise ConfigurationError('lmms-eval is not installed: pip install "trl-vade[eval]".')
     return Path(found.submodule_search_locations[0]) / "tasks"

@@ -1,7 +1,7 @@
-"""What an evaluation tells programs: lines of a card's index, and of a benchmark of the Hub, entries for leaderboards.
+"""Results for programs: lines of a card's model index, and entries for leaderboards of the Hub.
 
-The format of the latter is that of `.eval_results/` in a model's repository, where others may have entries as well;
-https://huggingface.co/docs/hub/eval-results. Which data set is a benchmark, it says itself.
+Entries are files of `.eval_results/` in a model's repository, which others may have written, too; see
+https://huggingface.co/docs/hub/eval-results. A data set declares by its `eval.yaml` that it has a leaderboard.
 """
 
 import logging
@@ -27,20 +27,18 @@ _Entries = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def leaderboard_entries(api: HfApi, results: Results, target: HubTarget, raw: str) -> dict[str, list[dict[str, Any]]]:
-    """The entries of an evaluation for the leaderboards of its benchmarks' data sets.
+    """Return the entries of an evaluation for the leaderboards of its benchmarks' data sets.
+
+    If a leaderboard cannot be read, its benchmark has no entry, and the log says why.
 
     Args:
         api: the Hub's client.
-        results: of the evaluation. Limited ones, and those on a folder of the user's, have no entries.
+        results: the results. Limited results, and results on a user's folder, have no entries.
         target: the branch of the model's repository, which the entries name as their source.
-        raw: the folder of the raw results in it.
+        raw: the folder of the raw results in the repository.
 
     Returns:
-        The content of `.eval_results/<benchmark>.yaml` for each benchmark that has a leaderboard; values in the units
-        of the benchmark's own metric.
-
-    Raises:
-        Nothing where a leaderboard cannot be read: then its benchmark has no entry, and the log says why.
+        By benchmark, the content of `.eval_results/<benchmark>.yaml`, with values in the units of its metric.
     """
     source = f"{constants.ENDPOINT}/{target.repo_id}/tree/{quote(target.revision or 'main', safe='')}/{raw}"
     entries: dict[tuple[str, str], tuple[str, EvalResultEntry]] = {}
@@ -59,23 +57,21 @@ def leaderboard_entries(api: HfApi, results: Results, target: HubTarget, raw: st
                 source_name="Raw results",
                 notes=f"average@{len(results['seeds'])} of {part['metric']}, whose best is {benchmark.scale:g}",
             )
-            entries.setdefault((part["dataset"], task), (name, entry))  # one task has one result of a model
+            entries.setdefault((part["dataset"], task), (name, entry))  # a task has one result of a model
     return {name: eval_result_entries_to_yaml([entry]) for name, entry in entries.values()}
 
 
 def task_id(api: HfApi, benchmark: Benchmark, dataset: str) -> str | None:
-    """The benchmark's name on the leaderboard of its data set.
+    """Return the `id` of the benchmark's task on the leaderboard of its data set.
 
     Args:
         api: the Hub's client.
-        benchmark: whose configuration and split the task must have.
-        dataset: the data set on the Hub. Its `eval.yaml` says that it is a benchmark.
+        benchmark: the benchmark; the task must have its configuration and split.
+        dataset: the data set on the Hub.
 
     Returns:
-        The task's `id`; None: it has none, or nobody can say which it is. The log says why.
-
-    Raises:
-        Nothing where the data set does not answer: that is None, too.
+        The task's `id`. None if there is no such task, if there are several, or if the data set cannot be read; the
+        log says why.
     """
 
     def read() -> bytes | None:
@@ -88,24 +84,25 @@ def task_id(api: HfApi, benchmark: Benchmark, dataset: str) -> str | None:
         declared = None if content is None else yaml.safe_load(content)
     except (HubError, ValueError, yaml.YAMLError) as error:
         logger.info(
-            f"Nothing of {benchmark.title} for a leaderboard of {dataset}: its eval.yaml cannot be read ({error})."
+            f"{benchmark.title} has no entry for a leaderboard of {dataset}: its eval.yaml cannot be read ({error})."
         )
         return None
     tasks = declared_tasks(declared, benchmark.config, benchmark.split)
     if len(tasks) != 1:
-        why = "it is no benchmark of the Hub" if content is None else f"{len(tasks)} of its tasks are this one"
-        logger.info(f"Nothing of {benchmark.title} for a leaderboard of {dataset}: {why}.")
+        why = "it has no eval.yaml" if content is None else f"{len(tasks)} of its tasks are this one"
+        logger.info(f"{benchmark.title} has no entry for a leaderboard of {dataset}: {why}.")
         return None
     return tasks[0]
 
 
 def declared_tasks(declared: Any, config: str | None, split: str) -> list[str]:
-    """The tasks of a data set's leaderboard that are of this configuration and this split.
+    """Return the ids of a leaderboard's tasks with this configuration and split.
 
     Args:
-        declared: what its `eval.yaml` holds: `tasks`, each with `id`, `config` (without it, the data set's default
-            one) and `split` (without it, test); https://huggingface.co/docs/hub/eval-results.
-        config, split: of the benchmark; None is the default one.
+        declared: the content of `eval.yaml`: `tasks`, each with `id`, `config` (by default the data set's default one)
+            and `split` (by default test).
+        config: the configuration; None is the default one.
+        split: the split.
     """
     tasks = declared.get("tasks") if isinstance(declared, Mapping) else None
     named = [task for task in (tasks if isinstance(tasks, list) else []) if isinstance(task, Mapping)]
@@ -117,20 +114,20 @@ def declared_tasks(declared: Any, config: str | None, split: str) -> list[str]:
 def merged_files(
     entries: _Entries, files: Iterable[str], read: Callable[[str], bytes], raw: str
 ) -> dict[str, bytes | None]:
-    """The folder `.eval_results` of a repository with an evaluation's entries in it.
+    """Return the files of the folder `.eval_results` of a repository with an evaluation's entries merged in.
 
-    An entry about the same task is replaced, and one of ours about other weights goes; all others stay, and so does
-    one that proves by its `verifyToken` whose it is.
+    Entries about the same task are replaced, and our entries about other weights are removed. All others stay, also
+    those with a `verifyToken`. A file that cannot be read stays, and a warning is logged.
 
     Args:
-        entries: of `leaderboard_entries`.
-        files: of the repository, by their paths.
-        read: gives the content of one.
+        entries: the result of `leaderboard_entries`.
+        files: the paths of the repository.
+        read: returns the content of a file.
         raw: the folder of the raw results, `<folder>/<date>-<model>-<runs>`.
 
     Returns:
-        The content of each file, by its path; None: as it is. One that is not in it is to be deleted: it has nothing
-        but ours about other weights. A file that cannot be read stays, and the log says so.
+        By path, the content of each file, or None for an unchanged file. A file that is missing here held only our
+        entries about other weights and is to be deleted.
     """
     merged: dict[str, bytes | None] = {path: None for path in files if path.startswith(f"{FOLDER}/")}
     for name in BENCHMARKS:  # our files
@@ -140,7 +137,9 @@ def merged_files(
         except (ValueError, yaml.YAMLError):
             there = None
         if not isinstance(there, list):
-            logger.warning(f"{path} of the repository is no list of results, and stays as it is. Mend or delete it.")
+            logger.warning(
+                f"{path} of the repository is not a list of results and is left unchanged. Correct or delete it."
+            )
             continue
         tasks = [entry["dataset"] for entry in new]
         wanted = [*(entry for entry in there if not _entry_is_replaced(entry, tasks, raw)), *new]
@@ -152,7 +151,7 @@ def merged_files(
 
 
 def _entry_is_replaced(entry: Any, tasks: Sequence[Mapping[str, Any]], raw: str) -> bool:
-    """Whether an entry makes room for those about `tasks`, or is ours and has its raw results from other weights."""
+    """Return whether an entry is about one of `tasks`, or is ours with raw results of other weights."""
     if not isinstance(entry, Mapping) or "verifyToken" in entry:
         return False
     about, source = entry.get("dataset"), entry.get("source")
@@ -165,8 +164,9 @@ def _entry_is_replaced(entry: Any, tasks: Sequence[Mapping[str, Any]], raw: str)
 
 
 def index_places(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Where an index has results in these benchmarks, as lines for `card_metadata.with_index`: on the questions of the
-    Hub, and on others, which have the task of lmms-eval in place of a data set.
+    """Return lines for `card_metadata.with_index` that match earlier results in these benchmarks, for their removal.
+
+    Results on questions of the Hub have the data set, and results on other questions the lmms-eval task in its place.
     """
     lines = []
     for one in (BENCHMARKS[name] for name in names if name in BENCHMARKS):
@@ -177,9 +177,7 @@ def index_places(names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def index_lines(results: Results) -> list[dict[str, Any]]:
-    """Lines for `card_metadata.with_index`, of `Results.card_lines` without that of the average: the index has no
-    way to say what it is of.
-    """
+    """Return the lines of `Results.card_lines` for `card_metadata.with_index`, without the average."""
     named = zip(results["benchmarks"].items(), results.card_lines(), strict=False)
     return [
         {**line, "benchmark": _title(results, name), "dataset": line["dataset"] or part["task"]}

@@ -1,12 +1,12 @@
-"""The results of an evaluation on the Hub: in the model's card, and raw beside the checkpoint, in one commit.
+"""Publication of an evaluation's results in the model's repository, in one commit.
 
-    README.md                               a table, and for other programs the `model-index`
-    vade_evaluation/<date>-<model>-<runs>/  results.json, results.md, evaluation.json, and the runs that they are of
-    .eval_results/<benchmark>.yaml          where the data set says that it is a benchmark, for its leaderboard
+    README.md                               a table, and the `model-index` for programs
+    vade_evaluation/<date>-<model>-<runs>/  results.json, results.md, evaluation.json, and the files of the runs
+    .eval_results/<benchmark>.yaml          an entry for the leaderboard of the benchmark's data set, if it has one
 
-The card speaks of the weights beside it, so nothing goes to a repository with another model than was evaluated, and
-what earlier calls said of other weights goes, from all three places but the raw runs. A score over the first few
-questions is told to people, with a warning, and never to programs.
+A card describes the weights beside it. So nothing is sent to a repository with another model, and results of other
+weights are removed from the card and the entries; raw runs stay. Scores on a part of the questions appear in the card
+with a warning, and never in files for programs.
 """
 
 import hashlib
@@ -32,11 +32,11 @@ from .weights import EvaluatedWeights, Refused, model_key
 
 RAW_FOLDER = "vade_evaluation"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "JUDGE_API_KEY", "OPENAI_API_KEY", "VADE_SERVER_API_KEY")
-"""Variables of the environment whose values are in no file that is sent."""
+"""Environment variables whose values must not be in a published file."""
 LEAST_SECRET = 8
-"""Signs of a value that is taken for a secret: the key of a local server is "EMPTY" or "none", words of many texts."""
+"""Characters of the shortest secret. Keys of local servers, such as "EMPTY", occur in many texts."""
 _TOKEN = re.compile(rb"hf_[A-Za-z0-9]{20,}")
-_PLACE = re.compile(r'(^|[=,:;"])(/[^/,;"\n]+/[^,;"\n]*)')  # not /no_think, nor what is after http:
+_PLACE = re.compile(r'(^|[=,:;"])(/[^/,;"\n]+/[^,;"\n]*)')  # neither /no_think nor a URL
 
 
 def publish_results(
@@ -49,33 +49,33 @@ def publish_results(
     allow_limited: bool = False,
     publish_samples: bool = False,
 ) -> str:
-    """Publish the finished evaluation in `output` in the model repository `target_repo`; return the commit's address.
+    """Publish a finished evaluation in a model repository, and return the address of the commit.
 
-    What the card says already stays, but for what an earlier call has put there about the same benchmarks or other
-    weights. The runs of an output directory that was published before replace their earlier files. Of paths of this
-    machine, in the runs' settings and the command, the last part alone is sent.
+    The card keeps its text, except earlier results of the same benchmarks or of other weights. The runs of an output
+    directory that was published before replace their earlier files. Local paths in the runs' settings and in the
+    command are shortened to their last part.
 
     Args:
-        output: with the results.json of `summary.write_results`.
-        target_repo: "user/name", or "name" for one of your own; it is created where it is missing.
-        model_folder: the model that was evaluated. Its card is taken where the repository has none. None: the commit
-            in the results tells the weights; where there is none, nothing is compared.
+        output: the output directory, with the results.json of `summary.write_results`.
+        target_repo: "user/name", or "name" for a repository of your own; it is created if it does not exist.
+        model_folder: the evaluated model. Its card is used if the repository has none. None compares with the commit
+            in the results; without a commit, weights are not compared.
         revision: the branch; None is main.
-        private: of a repository that is made.
-        allow_limited: publish results over the first few questions: with a warning, and not for other programs.
-        publish_samples: also the questions, references and answers of benchmarks on a folder of the user's.
+        private: whether a new repository is private.
+        allow_limited: whether to publish results on a part of the questions, with a warning.
+        publish_samples: whether to publish questions, references and answers of benchmarks on a user's folder, too.
 
     Raises:
-        EvaluationError: the results are not whole, or limited; the folder changed since; the repository has another
-            model; a file lacks or has a secret in it; the card there cannot be read. Nothing is published.
-        HubError: the Hub refuses, or cannot be reached; it says how to publish later.
+        EvaluationError: the results are incomplete or limited, the model changed since, the repository has another
+            model, a file is missing or holds a secret, or the card cannot be read. Nothing is published.
+        HubError: the Hub refuses or cannot be reached. The message has the command to publish later.
     """
     results = read_results(output)
     if results["limit"] is not None and not allow_limited:
         raise EvaluationError(
-            f"{output} has results over the first {results['limit']} questions of each benchmark: in a card they "
-            "would stand beside others' as if they were the benchmark's. Evaluate without --limit, or allow it "
-            "(--publish_limited, allow_limited=True): then the files are sent, and a table that says so."
+            f"{output} has results on the first {results['limit']} questions of each benchmark. Readers of a card "
+            "would take them for scores of the benchmark. Evaluate without --limit, or allow it (--publish_limited, "
+            "allow_limited=True) to publish the files and a table with a warning."
         )
     target = HubTarget(target_repo, "model", revision, private)
     own = [] if publish_samples else [name for name in results["data"] if name != "testbed"]
@@ -90,7 +90,7 @@ def publish_results(
         raise EvaluationError(str(refused)) from refused.__cause__
     except HubError as error:
         message = f"{error} {_how_to_publish_later(output, results, target, model_folder)}"
-        kind, after = type(error), error.retry_after  # HubOfflineError stays one
+        kind, after = type(error), error.retry_after  # HubOfflineError keeps its type
         raise kind(message, status=error.status, may_pass=error.may_pass, retry_after=after) from error
 
 
@@ -105,12 +105,12 @@ def _publish(results: Results, target: HubTarget, model_folder: Path | None, own
     readme = model_folder / CARD_FILE if model_folder else None
 
     def read(path: str) -> bytes:
-        # To a new folder: where the Hub does not answer, the client gives an older file from its cache.
+        # A new folder: without an answer of the Hub, the client would return an older file from its cache.
         new = tempfile.mkdtemp(dir=staged)
         return Path(api.hf_hub_download(target.repo_id, path, revision=target.revision, local_dir=new)).read_bytes()
 
     def render(files: list[str]) -> dict[str, bytes | None]:
-        # What is on the branch now. Where that is not any more what the commit is built on, the Hub refuses it.
+        # Read the branch now. If it changes before the commit, the Hub refuses the commit.
         evaluated.refuse_others(api, target)
         card = read(CARD_FILE) if CARD_FILE in files else None
         if card is None and readme and readme.is_file():
@@ -119,7 +119,7 @@ def _publish(results: Results, target: HubTarget, model_folder: Path | None, own
         return {CARD_FILE: content.encode(), **merged_files(entries, files, read, raw)}
 
     message = f"Evaluation: {', '.join(part['title'] for part in results['benchmarks'].values())}"
-    # Of the folder that is mirrored, a file goes that `merged_files` does not name; one without new content stays.
+    # In the mirrored folder, files that `merged_files` does not name are deleted; None keeps a file.
     return str(commit_folder(target, layout, message=message, render=render, mirror=[FOLDER]).commit_url)
 
 
@@ -128,19 +128,21 @@ def _how_to_publish_later(output: Path, results: Results, target: HubTarget, mod
     words = ["trl-vade", "evaluate", model, "--output_path", str(output), "--push_to_hub", target.repo_id]
     words += ["--hub_revision", target.revision] if target.revision else []
     return (
-        f"The results stay in {output}. To publish them later: `{shlex.join(words)}`, with the other options of the "
-        "evaluation; finished runs are not repeated."
+        f"The results stay in {output}. Publish them later with `{shlex.join(words)}` and the other options of the "
+        "evaluation. Finished runs are not repeated."
     )
 
 
 def _raw_files(output: Path, results: Results, own: Sequence[str]) -> Iterable[str]:
-    """The files to publish, by their path in `output`: those of the results' runs, without the samples of `own`."""
+    """Yield the paths in `output` to publish: results and files of their runs, without the samples of `own`."""
     yield from ("results.json", "results.md", "evaluation.json")
     for name, part in results["benchmarks"].items():
         for run in part["runs"]:
             file = PurePosixPath(run["results_file"])
             if file.parts[:1] != ("runs",) or ".." in file.parts or len(file.parts) < 3:
-                raise Refused(f"{output / 'results.json'} names {file} as a run's file; it must be in runs/<run>/.")
+                raise Refused(
+                    f"{output / 'results.json'} names {file} as a run's file, but it must be in runs/<run>/."
+                )
             yield str(file)
             samples = f"{file.name.removesuffix('results.json')}samples_*.jsonl"
             found = [] if name in own else (output / file.parent).glob(samples)
@@ -151,34 +153,35 @@ def _raw_files(output: Path, results: Results, own: Sequence[str]) -> Iterable[s
 
 
 def _without_secrets(path: Path) -> bytes:
-    """The content of a file that is to be sent. What is checked is what is sent: it is not read again."""
+    """Return the content of a file, or refuse it if it holds a secret. The file is not read again."""
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
         raise Refused(
-            f"{path} is missing, and results without what they are made of are not published. Run the evaluation's "
-            "command again: it makes what is not there."
+            f"{path} is missing, but results are published only with the files they come from. Run the evaluation's "
+            "command again to make it."
         ) from error
     secrets = {os.environ.get(name) for name in SECRETS} | {get_token()}
     known = any(secret.encode() in content for secret in secrets if secret and len(secret) >= LEAST_SECRET)
     if known or _TOKEN.search(content):
         raise Refused(
-            f"{path} has {'a token or key of this environment' if known else 'what looks like a token of the Hub'} in "
-            "it, so nothing is published: all who read the repository could use it. Take it out, and revoke it if "
-            "anybody else may have seen the file."
+            f"{path} contains "
+            f"{'a token or key of this environment' if known else 'a text that looks like a token of the Hub'}, so "
+            "nothing is published: every reader of the repository could use it. Remove it, and revoke it if anybody "
+            "else may have seen the file."
         )
     return content
 
 
 def _as_sent(path: str, content: bytes) -> bytes:
-    """The content of a file with only the last parts of this machine's paths; lmms-eval writes down many."""
+    """Return the content of a file with local paths shortened to their last part. lmms-eval records many."""
     if not path.endswith(("results.json", "evaluation.json")):
         return content
     try:
         data = json.loads(content)
     except ValueError as error:
-        raise Refused(f"{path} is no whole JSON ({error}). Run the evaluation's command again.") from error
-    # A system prompt in results.json stays what it is, whatever it begins with.
+        raise Refused(f"{path} is not complete JSON ({error}). Run the evaluation's command again.") from error
+    # In results.json only the command is changed: a system prompt may start with a slash.
     sent = data | {"command": _command(data["command"])} if path == "results.json" else _without_places(data)
     return content if sent == data else f"{json.dumps(sent, indent=2)}\n".encode()
 
@@ -197,15 +200,15 @@ def _without_places(value: Any) -> Any:
 def _command(command: str) -> str:
     try:
         return shlex.join(map(_without_places, shlex.split(command)))
-    except ValueError:  # none that a shell could read
+    except ValueError:  # a shell could not read it
         return str(_without_places(command))
 
 
 def _raw_folder(results: Results, there: Iterable[str], staged: Path) -> str:
-    """The folder of the raw results: that of the same runs, where they were published before, else a new one.
+    """Return the folder of the raw results: that of an earlier publication of the same runs, or a new one.
 
-    The runs' files have the time in their names: an output directory that has grown since is known again. Another
-    evaluation has another folder, also one that is published at the same time.
+    The files of runs have the time in their names, so an output directory with added runs is recognised. Every other
+    evaluation gets another folder.
     """
     runs: dict[str, set[str]] = {}
     for path in there:
@@ -220,7 +223,7 @@ def _raw_folder(results: Results, there: Iterable[str], staged: Path) -> str:
 
 
 def _completed(card: bytes | None, results: Results, target: HubTarget, section: str) -> str:
-    """The card with the results; `card` is what there is, None where there is none."""
+    """Return the card with the results. `card` is the present one, or None."""
     name, model, limited = target.repo_id.split("/")[-1], model_key(results), results["limit"] is not None
     names, lines = list(results["benchmarks"]), [] if limited else index_lines(results)
     try:
@@ -229,7 +232,9 @@ def _completed(card: bytes | None, results: Results, target: HubTarget, section:
         if former:
             content = with_index(content, lines, name, index_places(former))
     except (ValueError, yaml.YAMLError) as error:
-        raise Refused(f"The card of {target}, {CARD_FILE}, cannot be read: {error}. Mend it there first.") from error
+        raise Refused(
+            f"The card of {target}, {CARD_FILE}, cannot be read: {error}. Correct it there first."
+        ) from error
     return with_results(content, section, model=model, names=names, limited=limited)
 
 

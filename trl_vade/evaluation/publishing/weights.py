@@ -1,4 +1,4 @@
-"""Whether a repository on the Hub has the model that was evaluated: a card speaks of the weights beside it."""
+"""A check that a repository on the Hub has the evaluated weights, which its card will describe."""
 
 import hashlib
 import logging
@@ -19,52 +19,51 @@ from ..results.table import Results
 logger = logging.getLogger(__name__)
 
 SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer.json")
-"""Files that decide about a score as weights do; so do chat templates. Others, such as tokenizer_config.json, change
-with the release that saves them."""
+"""Files that affect a score as weights do, beside chat templates. Others, such as tokenizer_config.json, differ
+between
+the releases that save them."""
 
 GIT = 40
-"""Digits of a hash of git's; LFS has the 64 of SHA-256."""
+"""Digits of a git hash; LFS uses SHA-256 with 64."""
 
 
 class Refused(VADEError):
-    """An `EvaluationError` on its way out of `uploading.with_retries`, which takes a RuntimeError for the client's."""
+    """An `EvaluationError` inside `uploading.with_retries`, which would retry a RuntimeError as the client's."""
 
 
 class EvaluatedWeights:
-    """The model that was evaluated: that of a folder, else of a commit on the Hub, else an unknown one.
+    """The evaluated weights: those of a folder, of a commit on the Hub, or unknown ones.
 
     Args:
-        results: of the evaluation, which name its model and its revision.
-        folder: the model that was evaluated. None: the commit in the results tells the weights; where there is none,
-            nothing is compared.
+        results: the results, with the model's name and revision.
+        folder: the evaluated model. None takes the commit in the results; without a commit, nothing is compared.
 
     Raises:
-        Refused: the folder is not as it was when it was evaluated.
+        Refused: the folder changed since the evaluation.
     """
 
     def __init__(self, results: Results, folder: Path | None):
         self._name, self._revision = results["model"]["name"], results["model"]["revision"]
         self._folder = folder
         self._known: dict[tuple[str, int], str] = {}
-        if folder and results["backend"] != "server":  # whose fingerprint is that of an address
+        if folder and results["backend"] != "server":  # the fingerprint of a served model is that of its name
             _refuse_changed(folder, results["model"]["fingerprint"])
 
     def refuse_others(self, api: HfApi, target: HubTarget) -> None:
-        """Compare with the weights on a branch now, and with files of `SETTINGS` that both have; a branch without any
-        weights is fine.
+        """Refuse a branch with other weights, or other files of `SETTINGS`. A branch without weights is accepted.
 
         Args:
-            api: the Hub's client, whose own errors are left to the caller.
+            api: the Hub's client. Its errors are raised unchanged.
             target: the branch.
 
         Raises:
-            Refused: the branch has another model, or the commit that was evaluated cannot be read any more.
+            Refused: the branch has another model, or the evaluated commit cannot be read any more.
         """
         there = _hashes_at(api, target.repo_id, target.revision)
         if not any(map(_is_weights, there)):
             return
         if not self._folder and not self._revision:
-            logger.warning(f"Whether {target} has the weights that were evaluated is not known: a server had them.")
+            logger.warning(f"It is not known whether {target} has the evaluated weights, because a server had them.")
             return
         here = self._read(self._folder, there) if self._folder else self._at_the_commit(api)
         others = sorted(name for name in there.keys() | here.keys() if there.get(name) != here.get(name))
@@ -72,14 +71,14 @@ class EvaluatedWeights:
         settings = [name for name in others if name in there and name in here]
         if weights or settings:
             raise Refused(
-                f"{target} has other {'weights' if weights else 'settings'} than those that were evaluated "
+                f"{target} has other {'weights' if weights else 'settings'} than the evaluated model "
                 f"({', '.join((weights or settings)[:3])}{', ...' * (len(weights or settings) > 3)}), so its card "
-                "would speak of another model. Evaluate what is there (`--revision` takes a commit or a branch of "
-                "it), or push the evaluated model first, or name the branch that has it (`--hub_revision`)."
+                "would describe another model. Evaluate the model there (`--revision` takes a commit or a branch), "
+                "push the evaluated model first, or name the branch that has it (`--hub_revision`)."
             )
 
     def _read(self, folder: Path, there: Mapping[str, str]) -> dict[str, str]:
-        """The hashes of a folder, as git or LFS has them; each once, whatever the attempts: weights are large."""
+        """Return the git or LFS hashes of a folder's files. Each is computed once, because weights are large."""
         found = {}
         for path in folder.iterdir():
             if _is_weights(path.name) or (_is_settings(path.name) and path.name in there):
@@ -92,13 +91,13 @@ class EvaluatedWeights:
             return _hashes_at(api, self._name, self._revision)
         except (RepositoryNotFoundError, RevisionNotFoundError) as error:
             raise Refused(
-                f"{self._name} at {self._revision}, which was evaluated, cannot be read any more, so nobody knows "
-                "whether the repository has the same weights. Evaluate what is there."
+                f"The evaluated model, {self._name} at {self._revision}, cannot be read any more, so it is not known "
+                "whether the repository has the same weights. Evaluate the model of the repository."
             ) from error
 
 
 def model_key(results: Results) -> str:
-    """The fingerprint in the results, as a path and a comment of HTML can have it."""
+    """Return the fingerprint in the results, in characters for a path and an HTML comment."""
     return re.sub(r"\W", "", results["model"]["fingerprint"], flags=re.ASCII) or "unknown"
 
 
@@ -106,15 +105,15 @@ def _refuse_changed(folder: Path, evaluated: str) -> None:
     found = fingerprint(folder)
     if found != evaluated:
         raise Refused(
-            f"{folder} is not the model that was evaluated: its fingerprint is {found}, and the results are of "
-            f"{evaluated}. Its configuration, chat template or weights have changed since, by training for example. "
-            "Give the folder as it was (model_folder), or evaluate it anew with another --output_path."
+            f"{folder} is not the evaluated model: its fingerprint is {found}, but the results are of "
+            f"{evaluated}. Its configuration, chat template or weights have changed since, for example by training. "
+            "Give the unchanged folder (model_folder), or evaluate this one with another --output_path."
         )
 
 
 def _is_weights(path: str) -> bool:
     weights = path.endswith(".safetensors") or re.fullmatch(r"(pytorch|adapter)_model.*\.bin", path)
-    return bool(weights) and "/" not in path and not path.startswith("vade_")  # that is the posterior
+    return bool(weights) and "/" not in path and not path.startswith("vade_")  # the posterior
 
 
 def _is_settings(path: str) -> bool:
@@ -130,7 +129,7 @@ def _hash(path: Path, *, lfs: bool) -> str:
 
 
 def _hashes_at(api: HfApi, repo_id: str, revision: str | None) -> dict[str, str]:
-    """The hashes of the weights and `SETTINGS` of a repository: git's, or for a file in LFS that of its content."""
+    """Return the hashes of the weights and `SETTINGS` of a repository: git's, or in LFS that of the content."""
     files = [entry for entry in api.list_repo_tree(repo_id, revision=revision) if isinstance(entry, RepoFile)]
     compared = [file for file in files if _is_weights(file.path) or _is_settings(file.path)]
     return {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in compared}

@@ -1,11 +1,11 @@
-"""A run, read from what lmms-eval 0.7.3 left in its folder `runs/<benchmark>-seed<seed>/`.
+"""A run, read from the files of lmms-eval 0.7.3 in its folder `runs/<benchmark>-seed<seed>/`.
 
     <model>/<time>_results.json                         the aggregated metrics, written first
-    <model>/<time>_samples_vade_<benchmark>.jsonl       a line a question, appended one by one
-    judge.json                                          of a judged benchmark; written by this package's own process
+    <model>/<time>_samples_vade_<benchmark>.jsonl       a line for each question, appended one by one
+    judge.json                                          only for a judged benchmark; written by `runner`
 
-lmms-eval 0.7.3 ends with exit status 0 whatever fails, logs a file that it cannot write as a warning, and scores an
-answer that it never got as a wrong one. So a run counts only if its files are whole and agree with each other.
+lmms-eval 0.7.3 exits with 0 after every error, only warns about a file that it cannot write, and scores a missing
+answer as wrong. So a run is valid only if its files are complete and agree with each other.
 """
 
 import hashlib
@@ -23,26 +23,28 @@ from ..benchmarks import Benchmark
 from .samples import foreign_extractions, parse, question_digests, read_samples, refusal, response_of, scores_of
 
 UNREADABLE_SHARE = 0.01
-"""Up to this share of the judge's answers may be no verdict. lmms-eval scores each of them as a wrong answer."""
-# MathVerse's task writes `submissions/mathverse_testmini_results.json` below the same folder: no results file.
+"""Largest share of the judge's answers without a verdict. lmms-eval scores each as a wrong answer."""
+# MathVerse's task also writes `submissions/mathverse_testmini_results.json`, which is not a results file.
 _RESULTS_NAME = re.compile(r"\d{8}_\d{6}_results\.json")
 _Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One benchmark with one seed, read from its folder and found sound.
+    """A valid run: one benchmark with one seed.
 
     Attributes:
-        value: the metric as lmms-eval gives it; None: no answer was right (`Benchmark.none_is_zero`).
-        score: the same in per cent.
-        questions: how many have a score.
-        unscored: how many have none, since their reference cannot be read; they do not count.
-        unreadable_verdicts: of the judge; lmms-eval took them for "wrong".
+        benchmark: the benchmark.
+        seed: the seed.
+        value: the metric from lmms-eval; None if no answer was right (`Benchmark.none_is_zero`).
+        score: the metric in per cent.
+        questions: the number of scored questions.
+        unscored: the number of questions whose reference cannot be read; they do not count.
+        results_file: the file of lmms-eval.
+        unreadable_verdicts: the number of the judge's answers without a verdict, which lmms-eval took for "wrong".
         texts_digest: SHA-256 of the responses, in the order of `doc_id`.
-        scores: of each question that has one, by `doc_id`, 0 to 1.
-        question_digests: of every question's text and target, by `doc_id`: what tells other questions with the same
-            ids (`samples.question_digests`).
+        scores: by `doc_id`, the score of each scored question, 0 to 1.
+        question_digests: by `doc_id`, a digest of each question's text and target (`samples.question_digests`).
     """
 
     benchmark: Benchmark
@@ -59,18 +61,18 @@ class Run:
 
 
 def run_folder(output: Path, benchmark: Benchmark, seed: int) -> Path:
-    """Where the run of `benchmark` with `seed` is, in the output directory `output`."""
+    """Return the folder of a run in the output directory."""
     return output / "runs" / f"{benchmark.name}-seed{seed}"
 
 
 def question_scores(runs: Sequence[Run]) -> dict[int, float]:
-    """The score of each question in per cent, its mean over the runs in which it counts, by document id."""
+    """Return by `doc_id` the score of each question in per cent, its mean over the runs that scored it."""
     documents = {document for run in runs for document in run.scores}
     return {one: fmean(100 * run.scores[one] for run in runs if one in run.scores) for one in documents}
 
 
 def finished_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -> Run | None:
-    """The run in `folder`, as `read_run` returns it; None: there is none that counts."""
+    """Return the run in `folder` as `read_run` does, or None if it is not valid."""
     try:
         return read_run(folder, benchmark, seed, limit)
     except EvaluationError:
@@ -78,15 +80,18 @@ def finished_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | Non
 
 
 def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -> Run:
-    """The run in `folder`.
+    """Read the run in `folder` and check it.
 
     Args:
-        limit: of the questions, the first `limit` were to be asked; None: all.
+        folder: the folder of the run.
+        benchmark: its benchmark.
+        seed: its seed.
+        limit: the number of questions to ask, from the first; None is all.
 
     Raises:
-        EvaluationError: it is not there, or not whole; its files contradict each other; it is of another seed or
-            another limit; requests failed; too many of the judge's answers are no verdict.
-        OSError: a file is there and cannot be read.
+        EvaluationError: the run is missing or incomplete, its files disagree, seed or limit differ, requests failed,
+            or too many of the judge's answers have no verdict.
+        OSError: a file exists but cannot be read.
     """
     file = _results_file(folder)
     results = parse(folder, file.read_bytes(), str(file.relative_to(folder)))
@@ -125,13 +130,13 @@ def _find(folder: Path, results: _Json, *keys: str) -> Any:
         if not isinstance(part, dict) or key not in part:
             there = abbreviated(sorted(part) if isinstance(part, dict) else part)
             place = f"{'/'.join(keys[:depth])} of the results file" if depth else "the results file"
-            raise refusal(folder, f"{place} has no {key!r} (it has: {there})", "without it nothing was measured")
+            raise refusal(folder, f"{place} has no {key!r} (it has: {there})", "it must have one")
         part = part[key]
     return part
 
 
 def _value(folder: Path, results: _Json, benchmark: Benchmark) -> float | None:
-    """The metric of the results file. None stays None where lmms-eval means 0 by it."""
+    """Return the metric of the results file. None is kept if lmms-eval means 0 by it."""
     value = _find(folder, results, "results", benchmark.task, benchmark.key)
     if value is None and benchmark.none_is_zero:
         return None
@@ -141,7 +146,7 @@ def _value(folder: Path, results: _Json, benchmark: Benchmark) -> float | None:
 
 
 def _is_number(value: Any) -> bool:
-    # NaN is in no range, and a whole number of 400 digits, which JSON may hold, is no float.
+    # False for NaN, and for whole numbers of JSON that are too large for a float.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
 
 
@@ -155,7 +160,7 @@ def _check_seed(folder: Path, results: _Json, seed: int) -> None:
 
 
 def _asked(folder: Path, results: _Json, benchmark: Benchmark, limit: int | None) -> int:
-    """How many questions were asked, by the results file; as many as `limit` says, and no others."""
+    """Return the number of questions in the results file, which must fit `limit`."""
     counts = [_find(folder, results, "n-samples", benchmark.task, name) for name in ("original", "effective")]
     if not all(_is_number(count) and count > 0 and count == int(count) for count in counts):
         raise refusal(folder, f"n-samples is {abbreviated(counts)}", "it must be two whole numbers from 1")
@@ -167,7 +172,7 @@ def _asked(folder: Path, results: _Json, benchmark: Benchmark, limit: int | None
 
 
 def _check_agreement(folder: Path, value: float | None, scores: Sequence[float], benchmark: Benchmark) -> None:
-    """A metric over other questions than those in the samples file is another metric."""
+    """Refuse a run whose metric is not the mean of the scores in its samples file."""
     mean = 100 * fmean(scores)
     if value is None:
         agrees = mean == 0
@@ -185,11 +190,11 @@ def _check_agreement(folder: Path, value: float | None, scores: Sequence[float],
 
 
 def _unreadable_verdicts(folder: Path, samples: Sequence[_Json], benchmark: Benchmark) -> int:
-    """How many of the judge's answers were no verdict, or no answer out of a response."""
+    """Return how many of the judge's answers have no verdict, or no answer from the response."""
     try:
         judge = parse(folder, (folder / "judge.json").read_bytes(), "judge.json")
     except FileNotFoundError as error:
-        raise refusal(folder, "judge.json is not there", "it is written at the end of a judged run") from error
+        raise refusal(folder, "judge.json is missing", "it is written at the end of a judged run") from error
     calls, unreadable = judge.get("calls"), judge.get("unreadable")
     if type(calls) is not int or type(unreadable) is not int or not 0 <= unreadable <= calls:
         raise refusal(folder, f"judge.json holds {abbreviated(judge)}", "unreadable must be from 0 to calls")
@@ -198,8 +203,8 @@ def _unreadable_verdicts(folder: Path, samples: Sequence[_Json], benchmark: Benc
     if unreadable > UNREADABLE_SHARE * calls:
         raise refusal(
             folder,
-            f"{unreadable} of the judge's {calls} answers are no verdict, such as {abbreviated(example)}",
-            f"at most {UNREADABLE_SHARE:.0%} may be, since lmms-eval scores each as a wrong answer of the model: take "
-            "a judge that keeps to the asked form",
+            f"{unreadable} of the judge's {calls} answers have no verdict, such as {abbreviated(example)}",
+            f"at most {UNREADABLE_SHARE:.0%} may lack one, because lmms-eval scores each as a wrong answer of the "
+            "model: take a judge that follows the asked form",
         )
     return unreadable

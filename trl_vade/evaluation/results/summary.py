@@ -1,4 +1,4 @@
-"""From runs to `results.json` and `results.md`."""
+"""The files `results.json` and `results.md`, computed from runs."""
 
 import hashlib
 import json
@@ -21,17 +21,21 @@ _Json = dict[str, Any]
 
 
 def summarise_runs(runs: Sequence[Run], seeds: Sequence[int]) -> _Json:
-    """The parts "benchmarks" and "average" of `results.json`, in per cent; the order of `runs` does not matter.
+    """Return the parts "benchmarks" and "average" of `results.json`, in per cent.
 
-    The standard error is that of the mean over the runs, sample standard deviation / sqrt(n): how far chance in the
-    decoding moves the mean, not how far other questions would. The average's is over the averages of each seed.
+    The standard error is that of the mean over the runs, sample standard deviation / sqrt(n). It measures the sampling
+    of answers, not the choice of questions. The average's standard error is over the averages of the seeds.
+
+    Args:
+        runs: the runs, in any order.
+        seeds: the seeds.
 
     Raises:
-        EvaluationError: a benchmark has not exactly one run of each seed, or its runs are about different questions.
+        EvaluationError: a benchmark does not have one run of each seed, or its runs asked different questions.
     """
     names = sorted({run.benchmark.name for run in runs}, key=list(BENCHMARKS).index)
     if not names or not seeds:
-        raise EvaluationError(f"There are {len(runs)} runs of the seeds {list(seeds)}; without one there is no mean.")
+        raise EvaluationError(f"There are {len(runs)} runs of the seeds {list(seeds)}, but a mean needs at least one.")
     chosen = {name: _runs_of_each_seed(name, runs, seeds) for name in names}
     averages = [fmean(chosen[name][index].score for name in names) for index in range(len(seeds))]
     return {
@@ -45,15 +49,15 @@ def _runs_of_each_seed(name: str, runs: Sequence[Run], seeds: Sequence[int]) -> 
     there = sorted(run.seed for run in runs if run.benchmark.name == name)
     if there != sorted(seeds):
         raise EvaluationError(
-            f"{name} has runs with the seeds {there}; there must be one run for each of {sorted(seeds)}, or the means "
-            "of the benchmarks are over different runs. Run the same command again: it makes those that are missing."
+            f"{name} has runs with the seeds {there}; there must be one run for each of {sorted(seeds)}. Run the same "
+            "command again to make the missing runs."
         )
     chosen = [of_seed[seed] for seed in seeds]
     asked = {run.questions + run.unscored for run in chosen}
     if len(asked) > 1 or len({_digest(run) for run in chosen}) > 1:
         raise EvaluationError(
-            f"The runs of {name} asked {' or '.join(map(str, sorted(asked)))} questions, and not all the same; all "
-            "must ask the same, or their mean is of nothing. Its data changed in between: use another --output_path."
+            f"The runs of {name} asked {' or '.join(map(str, sorted(asked)))} questions, and not all the same ones. "
+            "Its data changed between the runs: use another --output_path."
         )
     return chosen
 
@@ -75,7 +79,7 @@ def _summary(runs: Sequence[Run]) -> _Json:
         "metric": benchmark.metric,
         "dataset": benchmark.dataset,
         "questions": min(run.questions for run in runs),
-        "questions_digest": _digest(runs[0]),  # the data set on the Hub may become another
+        "questions_digest": _digest(runs[0]),  # the data set on the Hub may change
         **_mean_and_error([run.score for run in runs]),
         "identical_runs": len(runs) > 1 and len({run.texts_digest for run in runs}) == 1,
         "runs": [
@@ -94,15 +98,17 @@ def _summary(runs: Sequence[Run]) -> _Json:
 
 
 def write_results(output: Path, facts: Mapping[str, Any], runs: Sequence[Run]) -> Results:
-    """Write `results.md` and then `results.json`, each whole or not at all, into `output`; return the latter.
+    """Write `results.md` and then `results.json` into `output`, each atomically, and return the latter.
 
     Args:
-        facts: the rest of `results.json`, from "model" to "finished". A benchmark that is in its "data" was asked
-            about a folder of the user's: its "dataset" is None, since nobody knows whether it is the one of the Hub.
+        output: the output directory.
+        facts: the other parts of `results.json`, from "model" to "finished". A benchmark in its "data" used a folder
+            of the user's, so its "dataset" becomes None.
+        runs: the runs.
 
     Raises:
         EvaluationError: `runs` or `facts` are not complete.
-        OSError: the disk refused.
+        OSError: a file cannot be written.
     """
     runs = [replace(run, results_file=Path(os.path.relpath(run.results_file, output))) for run in runs]
     content = {"format": FORMAT, **facts, **summarise_runs(runs, facts["seeds"])}

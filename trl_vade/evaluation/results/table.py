@@ -1,4 +1,4 @@
-"""`results.json` of an evaluation: read and checked, as a table beside the paper's, and as lines of a model card."""
+"""`results.json` of an evaluation: its checks, its table beside the paper's, and its lines for a model card."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from trl_vade.hub.cards import markdown_table
 from ..benchmarks import BENCHMARKS, FIVE, PAPER, PaperRow
 
 FORMAT = 1
-"""Of `results.json`."""
+"""Version of the format of `results.json`."""
 PAPER_JUDGE = "Qwen2.5-72B-Instruct"
 _Types = Mapping[str, tuple[type, ...]]
 _NUMBER, _TEXT, _NONE = (int, float), (str,), (type(None),)
@@ -48,16 +48,20 @@ _RUN: _Types = {
 
 @dataclass(frozen=True)
 class Results:
-    """What `results.json` holds, checked; `results["seeds"]` is a part of it. See `read_results`, `write_results`."""
+    """The checked content of `results.json`; `results["seeds"]` is a part. See `read_results`, `write_results`."""
 
     content: Mapping[str, Any]
 
     @classmethod
     def checked(cls, content: Any, what: str) -> "Results":
-        """Return `content` if it has the keys and types of `results.json`, format 1.
+        """Return the results after a check of the keys and types of format 1.
+
+        Args:
+            content: the content of `results.json`.
+            what: its source, for messages.
 
         Raises:
-            EvaluationError: it has not; `what` says in the message where it is from.
+            EvaluationError: a key is missing, or a type is wrong.
         """
         _check_all(content, what)
         return cls(content)
@@ -66,22 +70,22 @@ class Results:
         return self.content[name]
 
     def table(self) -> str:
-        """Return a table in Markdown with the paper's rows below this model's, and what the figures are of."""
+        """Return a Markdown table with this model's row, the paper's rows, and notes about the figures."""
         benchmarks, average = self["benchmarks"], self["average"]
         whole = set(average["of"]) == set(FIVE)
         head = ["Model", *(benchmark["title"] for benchmark in benchmarks.values())]
         head.append("Average" if whole else f"Average of these {len(average['of'])}")
         rows = [[self["model"]["name"], *map(_with_error, benchmarks.values()), _with_error(average)]]
         rows += [_paper_cells(row, list(benchmarks)) for row in _paper_rows(self)]
-        if len(benchmarks) == 1:  # it is its own average
+        if len(benchmarks) == 1:  # a single benchmark is its own average
             head, rows = head[:-1], [row[:-1] for row in rows]
         return "\n".join([markdown_table(head, rows), "", *(f"* {line}" for line in _notes(self))])
 
     def card_lines(self) -> list[dict[str, Any]]:
-        """Return the figures for a model card, a line a benchmark and one for their average; values in per cent.
+        """Return a line for each benchmark and one for the average, for a model card; values in per cent.
 
-        "metric" says how many runs are averaged and, with a limit, that not all questions were asked. "dataset",
-        "config" and "split" are None where the questions were in a folder of the user's.
+        "metric" contains the number of averaged runs and the limit, if there is one. "dataset", "config" and "split"
+        are None for questions in a user's folder.
         """
         asked = "" if self["limit"] is None else f", first {self['limit']} questions"
         runs = len(self["seeds"])
@@ -97,23 +101,23 @@ class Results:
 
 
 def read_results(output: Path) -> Results:
-    """Read the `results.json` of the output directory `output`.
+    """Read the `results.json` of the output directory `output` and check it.
 
     Raises:
-        EvaluationError: it is not there, or is not what `write_results` of this release writes.
-        OSError: it is there and cannot be read.
+        EvaluationError: the file is missing, or `write_results` of this release did not write it.
+        OSError: the file exists but cannot be read.
     """
     path = output / "results.json"
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
         raise EvaluationError(
-            f"There is no {path}; it is written when every run is finished. Run the evaluation's command again: "
+            f"{path} is missing; it is written after the last run. Run the evaluation's command again: "
             "finished runs are kept."
         ) from error
     except (ValueError, RecursionError) as error:
         raise EvaluationError(
-            f"{path} is no whole JSON ({error}); it is written in one step, so something else changed it. Run the "
+            f"{path} is not complete JSON ({error}). Another program changed it. Run the "
             "evaluation's command again: finished runs are kept."
         ) from error
     return Results.checked(content, str(path))
@@ -123,7 +127,7 @@ def _check_all(results: Any, what: str) -> None:
     if not isinstance(results, dict) or results.get("format") != FORMAT:
         found = results.get("format") if isinstance(results, dict) else results
         raise EvaluationError(
-            f"{what}: its format is {abbreviated(found)}; it must be {FORMAT}, the only one this release knows. Take "
+            f"{what}: its format is {abbreviated(found)}, but this release reads only {FORMAT}. Use "
             "the release of trl_vade that wrote it, or run the evaluation's command again."
         )
     _check(what, results, _TOP)
@@ -146,22 +150,22 @@ def _check(what: str, part: Any, types: _Types) -> None:
         value = part.get(name, "not there") if isinstance(part, dict) else part
         sound = isinstance(part, dict) and name in part and isinstance(value, expected)
         if isinstance(value, bool):
-            sound = sound and bool in expected  # a bool is an int as well
+            sound = sound and bool in expected  # a bool is an int, too
         if isinstance(value, float):
             sound = sound and math.isfinite(value)
         if not sound:
             kinds = " or ".join(kind.__name__ for kind in expected)
             raise EvaluationError(
-                f"{what}: {name!r} is {abbreviated(value)}; it must be of type {kinds}, as this release writes it. "
-                "Run the evaluation's command again: finished runs are kept."
+                f"{what}: {name!r} is {abbreviated(value)}; it must be of type {kinds}. Run the evaluation's command "
+                "again: finished runs are kept."
             )
 
 
 def _check_same(what: str, found: Sequence[Any], expected: Sequence[Any]) -> None:
     if found != expected or not found:
         raise EvaluationError(
-            f"{what} are {abbreviated(found)}; they must be {abbreviated(expected)} and at least one, or the means "
-            "are of other runs than it says. Run the evaluation's command again: finished runs are kept."
+            f"{what} are {abbreviated(found)}; they must be {abbreviated(expected)} and at least one. Run the "
+            "evaluation's command again: finished runs are kept."
         )
 
 
@@ -170,7 +174,7 @@ def _with_error(part: Mapping[str, Any]) -> str:
 
 
 def _paper_rows(results: Results) -> list[PaperRow]:
-    """Rows of the paper's table to compare with: of the model's size if its name says one of the paper's two."""
+    """Return the paper's rows for the model's size, or all rows if its name tells no size."""
     if not any(name in FIVE for name in results["benchmarks"]):
         return []
     sizes = {size.upper() for size in re.findall(r"(?<![\d.])[37]B(?![a-z\d])", results["model"]["name"], re.I)}
@@ -178,7 +182,7 @@ def _paper_rows(results: Results) -> list[PaperRow]:
 
 
 def _paper_cells(row: PaperRow, names: Sequence[str]) -> list[str]:
-    """A row of the paper: "-" where it has no figure, and for the average where it does not have them all."""
+    """Return the cells of a paper's row, "-" for a missing figure, and for an average of missing figures."""
     scores = dict(zip(FIVE, row.scores, strict=True))
     method = "base" if row.method == "base" else f"{row.algorithm}, {row.method}"
     cells = [f"{scores[name]:.2f}" if name in scores else "-" for name in names]
@@ -187,7 +191,7 @@ def _paper_cells(row: PaperRow, names: Sequence[str]) -> list[str]:
 
 
 def _notes(results: Results) -> list[str]:
-    """What the figures are of, a sentence or two each."""
+    """Return the notes below the table."""
     benchmarks, seeds, judge = results["benchmarks"], results["seeds"], results["judge"]
     runs = f"over {len(seeds)} runs (seeds {', '.join(map(str, seeds))})" if len(seeds) > 1 else f"seed {seeds[0]}"
     error = "mean ± standard error of the mean " if len(seeds) > 1 else "one run, "
