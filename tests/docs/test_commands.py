@@ -11,6 +11,7 @@ from tests.docs.commands import (
     RULES,
     commands,
     has_options,
+    inline_commands,
     installs,
     python_blocks,
     rules_for,
@@ -57,7 +58,7 @@ def test_a_command_that_installs_or_tests_names_what_is_there(text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", claimed_by(has_options))
+@pytest.mark.parametrize("text", [*claimed_by(has_options), *inline_commands()])
 def test_a_command_has_the_options_that_a_page_gives_it(text, clone):
     has_options(text)
 
