@@ -33,7 +33,7 @@ def help_from_docstring(config: Config) -> Config:
 @help_from_docstring
 @dataclass
 class VADEGRPOConfig(GRPOConfig):
-    """Configuration of [`VADEGRPOTrainer`]: every field of `trl.GRPOConfig`, and the settings of VADE.
+    """Configuration of `VADEGRPOTrainer`: every field of `trl.GRPOConfig`, and the settings of VADE.
 
     "The paper" is VADE, arXiv 2511.18902. A generation batch is the rows that TRL generates for at once:
     `generation_batch_size / num_generations` rows with `num_generations` completions each.
