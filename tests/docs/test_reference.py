@@ -92,11 +92,9 @@ def both_runs(text_model_path, text_rows, make_args, tmp_path):
 
 
 def test_the_files_are_those_that_a_run_leaves_beside_the_files_of_trl(both_runs):
-    from trl_vade.selection.report.summary import write_report
     from trl_vade.trainer.publishing.model_card import CURVES_FILE  # of a run that pushes
 
     ours, stock = both_runs
-    write_report(ours)
     tables = first_column("files.md")
     of_checkpoint = {*tables["In every checkpoint"]} - {"sample_index", "alpha", "last_update", "visits", "sample_key"}
     in_some = {name.replace("<process>", "00000") for name in tables["In some checkpoints"]}
