@@ -119,7 +119,7 @@ class VADEGRPOConfig(GRPOConfig):
             run's checkpoints, its trainer state and its `vade_` files first, and the log names them. `False` refuses
             such a folder. A run that resumes from a checkpoint in the folder deletes nothing.
         vade_report: Whether `train` writes `vade_summary.json` and the picture `vade_report.png` into `output_dir` at
-            its end. The picture takes about a second and needs matplotlib (`pip install "trl-vade[report]"`).
+            its end. The picture takes less than a second and needs matplotlib (`pip install "trl-vade[report]"`).
         vade_posterior_hub_id: Data-set repository on the Hub, `user/name` or `name`, that receives the posterior of
             every checkpoint. The token comes from the login or from `HF_TOKEN`. `None` uploads no posterior.
 
