@@ -34,7 +34,7 @@ def main() -> None:
     verdicts = Counter((kind, case.verdict) for kind, case in CASES)
     print(f"{len(CASES)} cases, {wrong} not as worked out by hand")
     print(
-        "| type | right | wrong | cannot be scored | median seconds | slowest |\n| --- | ---: | ---: | ---: | ---: | ---: |"
+        "| type | right | wrong | not scored | median seconds | slowest |\n| --- | ---: | ---: | ---: | ---: | ---: |"
     )
     for kind in ANSWER_TYPES:
         seconds = [second for second, of, _ in timed if of == kind]
