@@ -28,6 +28,8 @@ def test_without_a_recipe_model_or_data_set_the_quickstart_runs(train_vade):
 @pytest.mark.parametrize("flags", [["--eval_strategy", "no"], ["--eval-strategy", "no"], ["--eval_strategy=no"]])
 def test_a_quickstart_without_evaluation_evaluates_nothing_at_its_start_either(train_vade, flags):
     assert train_vade.with_quickstart(flags)[2:] == [*flags, "--eval_on_start", "false"]
+    asked = ["--recipe", "quickstart", *flags]
+    assert train_vade.with_quickstart(asked) == [*asked, "--eval_on_start", "false"]
 
 
 @pytest.mark.parametrize(

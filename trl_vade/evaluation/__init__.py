@@ -1,1 +1,1 @@
-
+"""Evaluation of models on benchmarks by lmms-eval."""

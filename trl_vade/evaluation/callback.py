@@ -203,8 +203,8 @@ def _refuse_sharded(state: Any) -> None:
     stage = getattr(state.deepspeed_plugin, "zero_stage", 0) if state.deepspeed_plugin else 0
     if state.distributed_type == DistributedType.FSDP or stage == 3:
         raise ConfigurationError(
-            "VADEEvalCallback needs whole weights on each process, but they are sharded "
-            f"({state.distributed_type}). Evaluate the checkpoints with `trl-vade evaluate`."
+            f"VADEEvalCallback needs whole weights on each process, but they are sharded ({state.distributed_type}). "
+            "Evaluate the checkpoints with `trl-vade evaluate`."
         )
 
 

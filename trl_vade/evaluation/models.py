@@ -198,8 +198,8 @@ def _from_hub(name: str, revision: str | None) -> tuple[Path, str]:
     except Exception as error:  # errors of the client: no repository, network or login, a wrong name
         at = f" at {revision}" if revision else ""
         raise EvaluationError(
-            f"{name} is not a local folder, and the Hub has no such model{at} ({type(error).__name__}: {error}). "
-            "A private or gated model needs `hf auth login`."
+            f"{name} is not a local folder, and the Hub has no such model{at} ({type(error).__name__}: {error}). A "
+            "private or gated model needs `hf auth login`."
         ) from error
     return folder, folder.name  # the name of a snapshot in the cache is its commit
 
@@ -245,8 +245,8 @@ def _served(name: str, url: str) -> str:
         served = [model.id for model in client.models.list()]
     except Exception as error:  # the client's, of many kinds
         raise EvaluationError(
-            f"--server_url {url}: {url}/models gave no list of models ({type(error).__name__}: {error}). Give "
-            "the address of a running server, ending in /v1."
+            f"--server_url {url}: {url}/models gave no list of models ({type(error).__name__}: {error}). Give the "
+            "address of a running server, ending in /v1."
         ) from error
     if name not in served:
         raise EvaluationError(

@@ -114,8 +114,8 @@ def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
     if unjudged and judged:
         raise ConfigurationError(
             f"{', '.join(unjudged)}: a language model judges the answers. Serve one (Qwen2.5-72B-Instruct in the "
-            "paper) and give --judge_url and --judge_model, or leave these benchmarks "
-            "out: --tasks scienceqa,chartqa,mathvision_rules needs no judge."
+            "paper) and give --judge_url and --judge_model, or leave these benchmarks out: --tasks "
+            "scienceqa,chartqa,mathvision_rules needs no judge."
         )
     _check_data(evaluation, benchmarks)
     _check_lmms_eval()
@@ -200,15 +200,15 @@ def _check_data(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> None
         given = evaluation.data.get("testbed") if benchmark.name == "testbed" else None
         if given is not None and given != default_rows(names)["testbed"]:
             raise ConfigurationError(
-                "--data testbed: the testbed is the embedded data set. Evaluate your own rows "
-                "with --tasks mixture --data mixture=FOLDER, or as the rows of another benchmark."
+                "--data testbed: the testbed is the embedded data set. Evaluate your own rows with --tasks mixture "
+                "--data mixture=FOLDER, or as the rows of another benchmark."
             )
         if benchmark.name in evaluation.data:
             check_rows(benchmark, Path(evaluation.data[benchmark.name]))
         elif benchmark.dataset is None:
             raise ConfigurationError(
-                f"--tasks {benchmark.name} needs your rows. Give their folder: --data {benchmark.name}=FOLDER "
-                "(for the mixture, the output of scripts/prepare_data.py)."
+                f"--tasks {benchmark.name} needs your rows. Give their folder: --data {benchmark.name}=FOLDER (for "
+                "the mixture, the output of scripts/prepare_data.py)."
             )
 
 

@@ -1,1 +1,1 @@
-
+"""`VADEGRPOTrainer` with its configuration, checks, checkpoints, generation and uploads."""

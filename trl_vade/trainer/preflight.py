@@ -143,8 +143,8 @@ def _check_stratify_by(column: str, rows: Dataset) -> None:
     without = [row for row, label in enumerate(labels) if label is None or label == ""]
     if without:
         raise ConfigurationError(
-            f"vade_stratify_by={column!r}: {len(without)} of the {len(labels)} rows have no label; the first "
-            f"is row {without[0]}. Set a label for them, such as 'other', or remove these rows."
+            f"vade_stratify_by={column!r}: {len(without)} of the {len(labels)} rows have no label; the first is row "
+            f"{without[0]}. Set a label for them, such as 'other', or remove these rows."
         )
     values = len(set(labels))
     if values == 1 or 2 * values > len(labels):
@@ -189,6 +189,5 @@ def refuse_publication(args: GRPOConfig, *, chosen_here: bool) -> None:
     if args.vade_posterior_hub_id is not None and not chosen_here:
         raise ConfigurationError(
             f"vade_posterior_hub_id={args.vade_posterior_hub_id!r} with settings under which vade_sampler='uniform' "
-            f"is plain GRPO and has no posterior: {STOCK_ONLY}. Change these, or set "
-            "vade_posterior_hub_id=None."
+            f"is plain GRPO and has no posterior: {STOCK_ONLY}. Change these, or set vade_posterior_hub_id=None."
         )

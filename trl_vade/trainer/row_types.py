@@ -28,8 +28,8 @@ def refuse_unnumbered(args: GRPOConfig, arguments: Mapping[str, Any]) -> None:
     if rows is None and arguments.get("environment_factory") is not None:
         reason = (
             f"train_dataset is None, so the environment owns the data and there are no rows, but {chooses}. Set "
-            "vade_sampler='uniform', which is then plain GRPO, or pass a train_dataset whose columns tell "
-            "`reset` the task."
+            "vade_sampler='uniform', which is then plain GRPO, or pass a train_dataset whose columns tell `reset` the "
+            "task."
         )
     elif rows is None:
         reason = "train_dataset is None: there is nothing to train on. Pass a datasets.Dataset with a column 'prompt'."

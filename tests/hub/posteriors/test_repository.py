@@ -308,36 +308,41 @@ def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub):
 def said_of(sampler, **facts):
     """The introduction of a card, and the first of its limits that is about the choice of rows."""
     card = " ".join(render_posterior_card(example_table(sampler=sampler, **facts), [], None).split())
-    return [re.search(pattern, card)[0] for pattern in ("trl_vade keeps.*? Another run", "Only rows.*? A row")]
+    return [
+        re.search(pattern, card)[0] for pattern in ("trl_vade keeps.*? It shows", r"The table has.*? Nothing is known")
+    ]
 
 
 @pytest.mark.parametrize("sampler", ["thompson", "greedy"])
 def test_a_card_of_vade_says_that_the_posterior_chose(sampler):
     start, limit = said_of(sampler)
-    assert "a Beta distribution for every row to choose the questions of GRPO, and learns it from the" in start
-    assert "they were chosen: their mean is not that of the data set" in limit
+    assert "a Beta distribution for every row and chooses the questions of GRPO by it. The" in start
+    assert "they were chosen by their pass rates: their mean is not that of the data set" in limit
 
 
 def test_a_card_of_vanilla_grpo_says_that_nothing_was_chosen():
     start, limit = said_of("uniform")
-    assert "beside GRPO's usual order and with no say in it, and learns it from the" in start
-    assert "none for its pass rate: an almost unbiased picture of the rows answered" in limit
+    assert "this run took the questions in GRPO's usual order" in start
+    assert "each taken in its turn: their mean is almost unbiased" in limit
     assert "chose" not in start + limit
 
 
 @pytest.mark.parametrize("sampler", PEER_SAMPLERS)
 def test_a_card_of_another_published_rule_names_it_as_what_chose(sampler):
     start, limit = said_of(sampler)
-    assert f"in a run whose questions the published rule `{sampler}` chose, and learns it from the" in start
+    assert f"in this run the published rule `{sampler}` chose the questions. The" in start
     assert f"and `{sampler}` chose them: their mean is not that of the data set" in limit
-    assert "to choose" not in start
+    assert "by it" not in start
 
 
 @pytest.mark.parametrize("sampler", [None, "mine", 7, ["thompson"], "a`|\n# b"])
 def test_a_card_of_an_unknown_sampler_claims_nothing_of_the_choice(sampler):
     start, limit = said_of(sampler)
-    assert "a Beta distribution for every row, and learns it from the" in start
-    assert limit == "Only rows that were visited are here: their mean need not be that of the data set. A row"
+    assert "a Beta distribution for every row. The" in start
+    assert (
+        limit
+        == "The table has only rows that were scored: their mean need not be that of the data set. Nothing is known"
+    )
 
 
 def test_rows_of_another_posterior_may_have_been_chosen_whatever_this_run_did():
@@ -353,20 +358,20 @@ def test_rows_of_another_posterior_may_have_been_chosen_whatever_this_run_did():
 )
 def test_a_run_that_began_with_another_posterior_says_so_and_claims_no_count_for_itself(source, said):
     card = render_posterior_card(example_table(posterior_init=source, warm_start_discount=0.2), [], None)
-    assert f"| began with | {said}, discount 0.2: the share of its counts that was taken over |" in card
-    assert "This run itself began with another posterior" in card
-    assert "in this run or in the posterior that it began with" in card
-    assert "counts as one visit" in card
-    for claim in ("training alone", "generation batches in which", "at least once |"):
+    assert f"| started from | {said}, with a share of 0.2 of its counts |" in card
+    assert "This run started from another posterior" in card
+    assert "in this run or in the posterior that it started from" in card
+    assert "are one visit" in card
+    for claim in ("only from the rollouts", "generation batches in which", "at least once |"):
         assert claim not in card
 
 
 def test_only_a_run_that_is_known_to_have_begun_with_nothing_claims_all_its_counts():
     def claims(**facts):
-        return "rollouts of training alone" in render_posterior_card(example_table(**facts), [], None)
+        return "only from the rollouts" in render_posterior_card(example_table(**facts), [], None)
 
     assert [claims(), claims(posterior_init=None), claims(posterior_init="rollout")] == [True, False, False]
-    assert "\n| began with |" not in render_posterior_card(example_table(posterior_init="rollout"), [], None)
+    assert "\n| started from |" not in render_posterior_card(example_table(posterior_init="rollout"), [], None)
 
 
 if __name__ == "__main__":

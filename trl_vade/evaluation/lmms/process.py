@@ -135,8 +135,8 @@ def _error(code: int, log: Path) -> EvaluationError:
         said = [line for line in lines if line.startswith("trl_vade:")]
         return JudgeError(
             f"{said[-1].removeprefix('trl_vade:').strip() if said else 'The judge gave nothing.'} lmms-eval would "
-            f"have counted that as a wrong answer, so it was stopped. Log: {log}. Finished runs are kept: "
-            "fix the judge and run the same command again."
+            f"have counted that as a wrong answer, so it was stopped. Log: {log}. Finished runs are kept: fix the "
+            "judge and run the same command again."
         )
     causes = [line for line in lines[:-LOG_LINES] if _EXCEPTION.match(line)][-LOG_CAUSES:]
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
@@ -148,6 +148,6 @@ def _error(code: int, log: Path) -> EvaluationError:
         else ""
     )
     return EvaluationError(
-        f"lmms-eval {how} before its runs were done. Finished runs are kept: fix the cause and run the "
-        f"same command again.{fetch} The end of its log ({log}):\n{shown}"
+        f"lmms-eval {how} before its runs were done. Finished runs are kept: fix the cause and run the same command "
+        f"again.{fetch} The end of its log ({log}):\n{shown}"
     )

@@ -1,1 +1,1 @@
-
+"""Publication of an evaluation's results on the Hub."""

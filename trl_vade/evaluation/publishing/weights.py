@@ -20,8 +20,7 @@ logger = logging.getLogger(__name__)
 
 SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer.json")
 """Files that affect a score as weights do, beside chat templates. Others, such as tokenizer_config.json, differ
-between
-the releases that save them."""
+between the releases that save them."""
 
 GIT = 40
 """Digits of a git hash; LFS uses SHA-256 with 64."""
@@ -105,9 +104,9 @@ def _refuse_changed(folder: Path, evaluated: str) -> None:
     found = fingerprint(folder)
     if found != evaluated:
         raise Refused(
-            f"{folder} is not the evaluated model: its fingerprint is {found}, but the results are of "
-            f"{evaluated}. Its configuration, chat template or weights have changed since, for example by training. "
-            "Give the unchanged folder (model_folder), or evaluate this one with another --output_path."
+            f"{folder} is not the evaluated model: its fingerprint is {found}, but the results are of {evaluated}. "
+            "Its configuration, chat template or weights have changed since, for example by training. Give the "
+            "unchanged folder (model_folder), or evaluate this one with another --output_path."
         )
 
 

@@ -1,1 +1,1 @@
-
+"""Runs of lmms-eval, and the results computed from them."""

@@ -107,8 +107,7 @@ def question_digests(samples: Sequence[_Json]) -> dict[int, str]:
 
     The text is `input`, in lmms-eval 0.7.3 that of the task before this package adds an instruction or a system
     prompt. A last line "Answer ..." is ignored, because an instruction changes it (`tasks.THOUGHTFUL`). `doc_hash`
-    cannot be
-    used: it is the hash of null for every question.
+    cannot be used: it is the hash of null for every question.
     """
     digests = {}
     for sample in samples:

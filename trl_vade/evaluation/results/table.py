@@ -112,13 +112,13 @@ def read_results(output: Path) -> Results:
         content = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
         raise EvaluationError(
-            f"{path} is missing; it is written after the last run. Run the evaluation's command again: "
-            "finished runs are kept."
+            f"{path} is missing; it is written after the last run. Run the evaluation's command again: finished runs "
+            "are kept."
         ) from error
     except (ValueError, RecursionError) as error:
         raise EvaluationError(
-            f"{path} is not complete JSON ({error}). Another program changed it. Run the "
-            "evaluation's command again: finished runs are kept."
+            f"{path} is not complete JSON ({error}). Another program changed it. Run the evaluation's command again: "
+            "finished runs are kept."
         ) from error
     return Results.checked(content, str(path))
 
@@ -127,8 +127,8 @@ def _check_all(results: Any, what: str) -> None:
     if not isinstance(results, dict) or results.get("format") != FORMAT:
         found = results.get("format") if isinstance(results, dict) else results
         raise EvaluationError(
-            f"{what}: its format is {abbreviated(found)}, but this release reads only {FORMAT}. Use "
-            "the release of trl_vade that wrote it, or run the evaluation's command again."
+            f"{what}: its format is {abbreviated(found)}, but this release reads only {FORMAT}. Use the release of "
+            "trl_vade that wrote it, or run the evaluation's command again."
         )
     _check(what, results, _TOP)
     _check(f"{what}, model", results["model"], _MODEL)

@@ -1,1 +1,1 @@
-
+"""Posteriors as tables: writing, reading, publishing and loading."""

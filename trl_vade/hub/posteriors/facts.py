@@ -16,11 +16,11 @@ def fact_rows(table: PosteriorTable) -> list[list[str]]:
     """Return [name, value] of each fact in the table's metadata, in Markdown."""
     facts = table.metadata
     rows = {
-        "model it began with": _model(facts.get("base_model")),
-        "model that was trained": _model(facts.get("model_repo")),
+        "base model": _model(facts.get("base_model")),
+        "trained model": _model(facts.get("model_repo")),
         "data set": _dataset(facts),
         "rows in this table": _rows(table),
-        "began with": _began_with(facts),
+        "started from": _began_with(facts),
         "success": _success(facts),
         "completions of a row (G)": _number(facts.get("num_generations")),
         "sampling temperature": _number(facts.get("temperature")),
@@ -71,11 +71,11 @@ def _rows(table: PosteriorTable) -> str:
     total = table.metadata.get("num_samples")
     share = f" of {total:,} ({len(table) / total:.1%})" if total else ""
     where = (
-        ", in this run or in the posterior that it began with"
+        ", in this run or in the posterior that it started from"
         if initial_posterior_kind(table.metadata)["warm"]
         else ""
     )
-    return f"{len(table):,}{share}: those that had a score at least once{where}"
+    return f"{len(table):,}{share}, scored at least once{where}"
 
 
 def _began_with(facts: dict[str, Any]) -> str:
@@ -84,13 +84,13 @@ def _began_with(facts: dict[str, Any]) -> str:
     source, discount = str(facts["posterior_init"]), _number(facts.get("warm_start_discount"))
     repository = is_hub_id(source.partition("@")[0]) and "/" in source
     name = _code("", source) if repository else "a local posterior"
-    return f"{name}, discount {discount}: the share of its counts that was taken over" if discount else name
+    return f"{name}, with a share of {discount} of its counts" if discount else name
 
 
 def _success(facts: dict[str, Any]) -> str:
     reward, threshold = _code("", facts.get("success_reward")), _number(facts.get("success_threshold"))
     if facts.get("success_threshold") == "spread":
-        return f"none: rows are known by the spread of {reward or 'the total reward'}, and `pass_rate` is that spread"
+        return f"none: `pass_rate` is the spread of {reward or 'the total reward'}"
     return f"{reward} of at least {threshold}" if reward and threshold else reward
 
 

@@ -236,8 +236,8 @@ def _from_file(path: Path, step: int | None) -> PosteriorTable:
     saved = table.metadata.get("global_step", step)
     if step not in (None, saved):
         raise SnapshotCorruptError(
-            f"{path} is of optimiser step {saved}, but step {step} was asked for or is in its name: files "
-            "were mixed up. Ask for the step that it has, or take another copy."
+            f"{path} is of optimiser step {saved}, but step {step} was asked for or is in its name: files were mixed "
+            "up. Ask for the step that it has, or take another copy."
         )
     return table
 

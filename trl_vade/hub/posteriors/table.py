@@ -197,8 +197,8 @@ def _names(snapshot: Snapshot, rows: IntArray, sample_id: Sequence[Any] | None, 
         names = [str(sample_id[row]) for row in _of_all("sample_id", sample_id, rows, num_samples)]
     elif snapshot.sample_key is None:
         raise SnapshotMismatchError(
-            "The snapshot has no sample_key, so the rows of its counts are unknown. Pass sample_id, a "
-            "name for each row of that run's data set, or save the snapshot with "
+            "The snapshot has no sample_key, so the rows of its counts are unknown. Pass sample_id, a name for each "
+            "row of that run's data set, or save the snapshot with "
             "sample_key=trl_vade.data.row_keys.sample_keys(rows)[0]."
         )
     else:

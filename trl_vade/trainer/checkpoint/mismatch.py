@@ -53,8 +53,8 @@ def resume_joined(trainer: Any, snapshot: Snapshot, reason: SnapshotError) -> No
     signal = trainer.selection.feedback.signal.facts
     if any(snapshot.metadata.get(name) != signal[name] for name in signal):
         raise SnapshotMismatchError(
-            f"{reason} vade_on_mismatch='join' cannot help: pass rates under another success signal say nothing "
-            "about this one. Set vade_on_mismatch='reset' to start a new posterior."
+            f"{reason} vade_on_mismatch='join' cannot help: pass rates under another success signal say nothing about "
+            "this one. Set vade_on_mismatch='reset' to start a new posterior."
         ) from reason
     try:
         num_found = join(trainer, snapshot)
@@ -81,8 +81,8 @@ def resume_stock(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
     for _ in range(trainer._batches_to_skip // generate_every(trainer)):
         trainer.selection.sampler.draw(trainer.selection.num_groups)
     logger.warning(
-        f"GRPOTrainer saved {checkpoint}. vade_sampler='uniform' continues with the rows that GRPOTrainer would "
-        "take. The posterior starts without evidence, and rollouts are counted from 0."
+        f"GRPOTrainer saved {checkpoint}. vade_sampler='uniform' continues with the rows that GRPOTrainer would take. "
+        "The posterior starts without evidence, and rollouts are counted from 0."
     )
 
 
@@ -90,9 +90,9 @@ def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: Snapsh
     """Resume with the weights of the checkpoint and a new posterior."""
     begin_anew(trainer, make_selection(trainer))
     logger.warning(
-        f"vade_on_mismatch='reset': {reason} A new posterior starts with vade_posterior_init="
-        f"{trainer.args.vade_posterior_init!r} for all {len(trainer.train_dataset)} rows, and rollouts are "
-        f"counted from 0. The saved posterior stays in {checkpoint}."
+        f"vade_on_mismatch='reset': {reason} A new posterior starts with "
+        f"vade_posterior_init={trainer.args.vade_posterior_init!r} for all {len(trainer.train_dataset)} rows, and "
+        f"rollouts are counted from 0. The saved posterior stays in {checkpoint}."
     )
 
 

@@ -86,8 +86,8 @@ def _read(trainer: Any, checkpoint: Path) -> dict[str, torch.Tensor]:
     if not path.is_file():
         raise CheckpointIncompleteError(
             f"sync_ref_model=True, but {checkpoint} has no {REFERENCE_FILE}: it was saved without sync_ref_model, or "
-            "by a trainer that does not save the reference model. The run would be pulled to the base model, "
-            f"not to the policy of its last steps. {way_out}"
+            "by a trainer that does not save the reference model. The run would be pulled to the base model, not to "
+            f"the policy of its last steps. {way_out}"
         )
     try:
         state = load_file(path)

@@ -33,8 +33,8 @@ def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
     if report["missing_keys"]:
         raise VADEError(
             f"{directory} lacks {len(report['missing_keys'])} weights of {type(model).__name__} (first: "
-            f"{sorted(report['missing_keys'])[0]}). The run would train a mixture of saved and "
-            "new weights. Resume from another checkpoint."
+            f"{sorted(report['missing_keys'])[0]}). The run would train a mixture of saved and new weights. Resume "
+            "from another checkpoint."
         )
     model.load_state_dict(saved.state_dict())
 

@@ -1,1 +1,1 @@
-
+"""Corrections of TRL's generation engines, and seeds of their requests."""

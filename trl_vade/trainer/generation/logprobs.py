@@ -29,8 +29,8 @@ def compare_first_logprobs(trainer: Any, batch: dict[str, Any]) -> None:
         trainer._metrics["train"][f"sampling/sampling_logp_difference/{name}"][-1] for name in ("mean", "max")
     )
     found = (
-        "The engine's log-probabilities of the first batch differ from the trainer's by "
-        f"{mean:.1e} on average and {largest:.1e} at most. {USUAL}"
+        f"The engine's log-probabilities of the first batch differ from the trainer's by {mean:.1e} on average and "
+        f"{largest:.1e} at most. {USUAL}"
     )
     if sampled.isnan().any():
         logger.warning(

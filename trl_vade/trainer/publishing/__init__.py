@@ -1,1 +1,1 @@
-
+"""Uploads of a run to the Hub, and its model card."""
