@@ -65,6 +65,16 @@ def test_the_metrics_of_strata_and_spreads_are_those_that_such_a_run_logs(
     assert expected == logged_by(trainer)
 
 
+@pytest.mark.parametrize("sampler", ["difficulty_pools", "greso"])
+def test_the_metrics_of_other_rules_are_those_that_such_a_run_logs(text_model_path, text_rows, make_args, sampler):
+    tables = first_column("metrics.md")
+    own = [
+        name for name in tables["With other published rules"] if ("pool" in name) == (sampler == "difficulty_pools")
+    ]
+    trainer = train(text_model_path, text_rows, make_args(max_steps=1, vade_sampler=sampler))
+    assert {*tables[""], *own} == logged_by(trainer)
+
+
 # ------------------------------------------------------------------------------------------------------------- files
 
 

@@ -33,7 +33,9 @@ def main() -> None:
         wrong += verdict != case.verdict
     verdicts = Counter((kind, case.verdict) for kind, case in CASES)
     print(f"{len(CASES)} cases, {wrong} not as worked out by hand")
-    print("| type | right | wrong | no trial | median seconds | slowest |\n| --- | ---: | ---: | ---: | ---: | ---: |")
+    print(
+        "| type | right | wrong | not scored | median seconds | slowest |\n| --- | ---: | ---: | ---: | ---: | ---: |"
+    )
     for kind in ANSWER_TYPES:
         seconds = [second for second, of, _ in timed if of == kind]
         counts = " | ".join(str(verdicts[kind, verdict]) for verdict in (1.0, 0.0, None))
