@@ -54,15 +54,7 @@ class Results:
 
     @classmethod
     def checked(cls, content: Any, what: str) -> "Results":
-        """Return the results after a check of the keys and types of format 1.
-
-        Args:
-            content: the content of `results.json`.
-            what: its source, for messages.
-
-        Raises:
-            EvaluationError: a key is missing, or a type is wrong.
-        """
+        """Return the results, or raise `EvaluationError` about `what` for a missing key or a wrong type."""
         _check_all(content, what)
         return cls(content)
 
