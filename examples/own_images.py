@@ -1,4 +1,4 @@
-# Run: pip install -e . peft && python examples/own_images.py --dataset receipts   (one GPU; the model is from the Hub)
+# Run: pip install -e ".[report]" peft && python examples/own_images.py --dataset receipts   (one GPU)
 """Train a vision-language model on a folder of your own images, with your own reward function.
 
 The folder holds the images and `rows.jsonl`, a line for each question. Several questions may share an image:
@@ -33,8 +33,7 @@ def amounts(text):
 def right_amount(completions, answer, **columns):
     """Score 1.0 for the right amount, 0.0 for a wrong or missing one, None where the answer names several.
 
-    A rule cannot tell which of several amounts is meant. None leaves such a completion out of its group, and the
-    posterior does not count it.
+    A rule cannot tell which one is meant. None leaves the completion out of its group and out of the posterior.
     """
     rewards = []
     for completion, reference in zip(completions, answer, strict=True):
@@ -45,11 +44,8 @@ def right_amount(completions, answer, **columns):
 
 def as_row(example):
     """Make a conversation and a list of image files. TRL puts the images in front of the question."""
-    question = f"{example['question']} Answer with the amount alone."
-    return {
-        "prompt": [{"role": "user", "content": question}],
-        "images": [str(options.dataset / example["image"])],
-    }
+    prompt = [{"role": "user", "content": f"{example['question']} Answer with the amount alone."}]
+    return {"prompt": prompt, "images": [str(options.dataset / example["image"])]}
 
 
 rows = load_dataset("json", data_files=str(options.dataset / "rows.jsonl"), split="train")
@@ -65,7 +61,7 @@ args = VADEGRPOConfig(
     per_device_train_batch_size=4,
     gradient_accumulation_steps=64,  # 4 x 64 / 8 = 32 rows a generation batch
     max_completion_length=32,
-    learning_rate=1e-5,  # LoRA takes a larger rate than full fine-tuning
+    learning_rate=1e-5,  # LoRA takes a larger rate than TRL's default of 1e-6
     logging_steps=1,
     bf16=torch.cuda.is_available(),
 )

@@ -1,7 +1,7 @@
-# Run: pip install -e ".[rewards]" && python examples/text_math.py   (one GPU; model and data come from the Hub)
+# Run: pip install -e ".[report,rewards]" && python examples/text_math.py   (one GPU; model and data are from the Hub)
 """Train a 0.5B text model on grade-school math, on one GPU.
 
-With `--use_vllm` vLLM generates: pip install -e ".[rewards,vllm]". `--sampler uniform` is the baseline, vanilla GRPO.
+With `--use_vllm` vLLM generates, from the extra `vllm`. `--sampler uniform` is the baseline, vanilla GRPO.
 """
 
 import argparse

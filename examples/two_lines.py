@@ -1,4 +1,4 @@
-# Run: python examples/two_lines.py   (one GPU; model and data come from the Hub)
+# Run: pip install -e ".[report,rewards]" && python examples/two_lines.py   (one GPU; model and data are from the Hub)
 """Turn a TRL script into a VADE script: TRL's GRPO quick start, with two lines changed.
 
     -from trl import GRPOConfig, GRPOTrainer
@@ -20,7 +20,7 @@ from trl_vade import VADEGRPOTrainer as GRPOTrainer
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
 parser.add_argument("--dataset", default="trl-lib/DeepMath-103K", help="rows with the columns prompt and solution")
-parser.add_argument("--split", default="train[:4096]", help="a row must come back before its history helps")
+parser.add_argument("--split", default="train[:4096]", help="few rows, so that each comes several times")
 parser.add_argument("--output_dir", default="deepmath-vade")
 parser.add_argument("--max_steps", type=int, default=300)
 options = parser.parse_args()

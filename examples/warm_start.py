@@ -1,8 +1,8 @@
 # Run: python examples/warm_start.py --dataset you/questions --posterior somebody/run-posterior   (one GPU)
 """Start from the posterior of somebody's run, and publish your own.
 
-With `--publish_to you/run-posterior` the run publishes its own (`hf auth login` first). Both runs need the same rows.
-They are recognised by a column `id`, or by their content.
+Both runs need the same rows, recognised by a column `id` or by their content. The reward needs the extra `rewards`.
+With `--publish_to you/run-posterior` the run publishes its own posterior; log in first (`hf auth login`).
 """
 
 import argparse

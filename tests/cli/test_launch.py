@@ -88,7 +88,7 @@ def test_two_processes_train_where_the_configuration_says_so(tmp_path):
         [*command, "--output_dir", "out"], cwd=tmp_path, capture_output=True, text=True, timeout=400
     )
     assert again.returncode == 1
-    assert "holds a run" in again.stderr
+    assert "vade_overwrite_output_dir=True" in again.stderr
 
 
 @pytest.mark.slow

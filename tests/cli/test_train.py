@@ -28,6 +28,8 @@ def test_without_a_recipe_model_or_data_set_the_quickstart_runs(train_vade):
 @pytest.mark.parametrize("flags", [["--eval_strategy", "no"], ["--eval-strategy", "no"], ["--eval_strategy=no"]])
 def test_a_quickstart_without_evaluation_evaluates_nothing_at_its_start_either(train_vade, flags):
     assert train_vade.with_quickstart(flags)[2:] == [*flags, "--eval_on_start", "false"]
+    asked = ["--recipe", "quickstart", *flags]
+    assert train_vade.with_quickstart(asked) == [*asked, "--eval_on_start", "false"]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ def test_a_quickstart_of_each_sampler_has_a_folder_of_its_own_which_a_second_run
     again = start("train_vade.py", *flags)
     assert again.returncode == 1
     assert "Traceback" not in again.stderr
-    assert again.stderr.count("vade-quickstart-thompson holds a run") == 1
+    assert again.stderr.count("vade_overwrite_output_dir=True") == 1  # one message
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
     # In this process: more of their own would import everything once more.

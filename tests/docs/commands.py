@@ -47,6 +47,13 @@ def commands() -> list[Command]:
     return found
 
 
+def inline_commands() -> list[str]:
+    """The commands with options that stand inside a sentence or a table."""
+    spans = [span for path in documents() for span in re.findall(r"`([^`\n]+)`", path.read_text(encoding="utf-8"))]
+    whole = re.compile(r"(\w+=\S+ )*(python -m (eval|tests)\.|trl-vade (evaluate|posterior) ).* --.*")
+    return sorted({span for span in spans if whole.fullmatch(span)})
+
+
 def python_blocks() -> list[tuple[str, str]]:
     """The Python blocks of all pages, each named by its page and number."""
     pages = [(path.relative_to(ROOT).as_posix(), fences(path, "python")) for path in documents()]

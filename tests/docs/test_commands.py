@@ -11,6 +11,7 @@ from tests.docs.commands import (
     RULES,
     commands,
     has_options,
+    inline_commands,
     installs,
     python_blocks,
     rules_for,
@@ -33,7 +34,7 @@ def test_each_rule_claims_a_command():
 
 def claimed_by(*wanted):
     """The commands of these rules, each once."""
-    return list(dict.fromkeys(command.text for command in ALL if rules_for(command.text)[:1][0] in wanted))
+    return list(dict.fromkeys(command.text for command in ALL if {*rules_for(command.text)} & {*wanted}))
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_a_command_that_installs_or_tests_names_what_is_there(text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", claimed_by(has_options))
+@pytest.mark.parametrize("text", [*claimed_by(has_options), *inline_commands()])
 def test_a_command_has_the_options_that_a_page_gives_it(text, clone):
     has_options(text)
 

@@ -192,7 +192,7 @@ def _number(option: str, text: str) -> int:
 
 
 def _value(text: str) -> int | float | bool | str:
-    """A value as lmms-eval reads it on its own command line."""
+    """Read a value as lmms-eval does on its own command line."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for kind in (int, float):

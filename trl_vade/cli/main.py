@@ -23,6 +23,7 @@ class Commands(TyperGroup):
     """A group whose commands end with a message and exit code 1 where the package or the disk refuses."""
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error of the package or of the disk is printed and ends it with exit code 1."""
         if isinstance(sys.stdout, io.TextIOWrapper):  # a name that its encoding does not have must not end a command
             sys.stdout.reconfigure(errors="backslashreplace")
         try:
@@ -168,7 +169,7 @@ def report(
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line."""
     app(prog_name="trl-vade")
 
 

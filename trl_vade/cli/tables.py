@@ -38,14 +38,16 @@ def _print(table: Table, head: Sequence[str], rows: Sequence[Sequence[str]], tex
 
 
 def _least_width(console: Console, table: Table, texts: Sequence[Sequence[str]]) -> int:
-    """The width below which rich 15 leaves out the columns of `texts`, and then cuts numbers off."""
+    """Return the width below which rich 15 leaves out the columns of `texts`, and then cuts numbers off."""
     whole = console.measure(table, options=console.options.update(width=10**6)).maximum
     widths = [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in texts]
     return whole - sum(max(width - LEAST_TEXT, 0) for width in widths)
 
 
 def _visible(text: str, encoding: str) -> str:
-    """The text without signs that a terminal would obey (names of rows may come from a stranger's repository), or that
-    its encoding does not have."""
+    """Escape signs that a terminal would obey or that its encoding lacks.
+
+    Names of rows may come from a stranger's repository.
+    """
     obeyed = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
     return obeyed.encode(encoding, "backslashreplace").decode(encoding)

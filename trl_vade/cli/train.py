@@ -40,6 +40,12 @@ ARGUMENTS = (VADEScriptArguments, VADEGRPOConfig, ModelConfig)
 
 
 def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
+    """Train, save and push as the arguments say, and print the report.
+
+    Raises:
+        ConfigurationError: Settings cannot work, or the output directory holds another run.
+        HubError: Something that should be on the Hub is not there. All of it is saved here.
+    """
     training_args.output_dir = training_args.output_dir.replace("{vade_sampler}", training_args.vade_sampler)
     asked = training_args.resume_from_checkpoint
     resume = resolve_checkpoint(asked == "true" if asked in ("true", "false") else asked, training_args.output_dir)
@@ -103,7 +109,11 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
 
 
 def load_reward(name: str):
-    """A reward function of `trl.rewards` by its name, or any other by its import path."""
+    """Return a reward function: of `trl.rewards` by its name, or any other by its import path.
+
+    Raises:
+        ConfigurationError: There is no such function.
+    """
     module, _, function = name.rpartition(".")
     sys.path.insert(0, "")  # rewards in the user's working directory, as TRL's own scripts allow
     try:
@@ -133,10 +143,12 @@ def with_quickstart(arguments: list[str]) -> list[str]:
     """
     words = [word for argument in arguments for word in argument.split("=", 1)]
     words = ["--" + word[2:].replace("-", "_") if word.startswith("--") else word for word in words]
-    if {"--recipe", "--config", "--model_name_or_path", "--dataset_name", "--help", "-h"} & {*words}:
+    asked = ("--recipe", "quickstart") in pairwise(words)
+    own = {"--recipe", "--config", "--model_name_or_path", "--dataset_name", "--help", "-h"}
+    if not asked and own & {*words}:
         return arguments
     off = ("--eval_strategy", "no") in pairwise(words) and "--eval_on_start" not in words
-    return ["--recipe", "quickstart", *arguments, *(["--eval_on_start", "false"] if off else [])]
+    return [*([] if asked else ["--recipe", "quickstart"]), *arguments, *(["--eval_on_start", "false"] if off else [])]
 
 
 def parse(arguments: list[str]) -> tuple:

@@ -9,79 +9,72 @@ from transformers.integrations import get_reporting_integration_callbacks
 from trl import GRPOConfig, ScriptArguments
 
 from trl_vade.errors import ConfigurationError
+from trl_vade.trainer.grpo_config import help_from_docstring
 
 from .recipes import recipe_file
 
 TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
 
 
-def described(default: Any, text: str) -> Any:
-    """Return a dataclass field with `text` as its help. A list as default is copied for each instance."""
-    if isinstance(default, list):
-        return field(default_factory=default.copy, metadata={"help": text})
-    return field(default=default, metadata={"help": text})
-
-
+@help_from_docstring
 @dataclass
 class CommandArguments:
-    """Flags of the command, which decide how the recipe is read. Those named `plan_` matter only to a plan."""
+    """Flags of the command, which decide how the recipe is read. Those named `plan_` matter only to a plan.
 
-    recipe: str | None = described(
-        None, "Name of a recipe of the package (quickstart, qwen2_5_vl_3b_grpo_vade, ...), in place of --config."
-    )
-    accelerate_config: str | None = described(
-        None,
-        "Start the processes by accelerate's launcher with this configuration: a file, or a name (fsdp2, "
-        "fsdp2_multi_node, deepspeed_zero2, deepspeed_zero3). Options of the launcher (--num_processes 8) go with it. "
-        "Without it: one process.",
-    )
-    plan: bool = described(
-        False, "Print what the recipe means (batches, updates, rollouts, GPU memory) and train nothing."
-    )
-    plan_accelerate: str | None = described(
-        None,
-        "Accelerate configuration (a file or a name) to plan for: gives the number of processes and what they share. "
-        "Without it: that of --accelerate_config, else WORLD_SIZE processes (1 where it is not set), sharing nothing.",
-    )
-    plan_processes: int | None = described(None, "Number of processes, in place of that one.")
-    plan_rows: int | None = described(
-        None, "Rows of the training split. Without it the data set is loaded from its folder."
-    )
-    plan_prompt_tokens: int | None = described(
-        None,
-        "Tokens of the longest prompt, image tokens included. Without it: vade_max_prompt_length, else "
-        "vllm_max_model_length - max_completion_length.",
-    )
-    plan_image_tokens: int = described(
-        1024, "Image tokens of a row, on average: one for 28 x 28 pixels, so 1024 are 896 x 896 pixels."
-    )
-    plan_gpu_memory: float = described(139.0, "Memory of a GPU in GiB, as CUDA counts it. An H200 has 139.")
+    Args:
+        recipe: Name of a recipe of the package (quickstart, qwen2_5_vl_3b_grpo_vade, ...), in place of --config.
+        accelerate_config: Start the processes by accelerate's launcher with this configuration: a file, or a name
+            (fsdp2, fsdp2_multi_node, deepspeed_zero2, deepspeed_zero3). Options of the launcher, such as
+            --num_processes 8, go with it. Without it there is one process, or those of a launcher around the command.
+        plan: Print what the recipe means (batches, updates, rollouts, GPU memory) and train nothing.
+        plan_accelerate: Accelerate configuration (a file or a name) to plan for: it gives the number of processes and
+            what they share. Default: that of --accelerate_config, else WORLD_SIZE or 1 processes, sharing nothing.
+        plan_processes: Number of processes, in place of that of the configuration.
+        plan_rows: Rows of the training split. Without it the data set is loaded from its folder.
+        plan_prompt_tokens: Tokens of the longest prompt, image tokens included. Default: vade_max_prompt_length, else
+            vllm_max_model_length - max_completion_length.
+        plan_image_tokens: Image tokens of a row, on average: one for 28 x 28 pixels, so 1024 are 896 x 896 pixels.
+        plan_gpu_memory: Memory of a GPU in GiB, as CUDA counts it. An H200 has 139.
+    """
+
+    recipe: str | None = None
+    accelerate_config: str | None = None
+    plan: bool = False
+    plan_accelerate: str | None = None
+    plan_processes: int | None = None
+    plan_rows: int | None = None
+    plan_prompt_tokens: int | None = None
+    plan_image_tokens: int = 1024
+    plan_gpu_memory: float = 139.0
 
 
+@help_from_docstring
 @dataclass
 class VADEScriptArguments(CommandArguments, ScriptArguments):
-    """What to train on, and by which rewards."""
+    """The data to train on, the rewards, and benchmarks during the training.
 
-    reward_funcs: list[str] = described(
-        ["accuracy_reward"],
-        "Reward functions: names of trl.rewards (accuracy_reward, think_format_reward, ...) or dotted "
-        "import paths (my_package.rewards.my_reward). --vade_success_reward names the one that says success.",
-    )
-    testbed_seed: int = described(0, "Seed of the embedded data set and model.")
-    lmms_tasks: list[str] = described(
-        [],
-        "Benchmarks that lmms-eval runs during the training: testbed, scienceqa, chartqa, ... (as with "
-        "`trl-vade evaluate`, without those that need a judge). Needs the extra `eval`.",
-    )
-    lmms_steps: int = described(100, "Optimiser steps from one of these to the next.")
-    lmms_limit: int = described(64, "Questions of each benchmark in these.")
-    lmms_data: list[str] = described(
-        [], "TASK=FOLDER with the rows of a benchmark, in place of the Hub; `mixture` needs one."
-    )
-    lmms_instruction: str | None = described(None, "Added to every question; `mixture`: that of the training mixture.")
+    Args:
+        reward_funcs: Reward functions: names of trl.rewards (accuracy_reward, think_format_reward, ...) or dotted
+            import paths (my_package.rewards.my_reward). --vade_success_reward names the one that says success.
+        testbed_seed: Seed of the embedded data set and model.
+        lmms_tasks: Benchmarks that lmms-eval runs during the training: testbed, scienceqa, chartqa, ... (as with
+            `trl-vade evaluate`, without those that need a judge). Needs the extra `eval`.
+        lmms_steps: Optimiser steps from one of these evaluations to the next.
+        lmms_limit: Questions of each benchmark in these evaluations.
+        lmms_data: TASK=FOLDER with the rows of a benchmark, in place of the Hub; `mixture` needs one.
+        lmms_instruction: Text added to every question; `mixture` stands for that of the training mixture.
+    """
+
+    reward_funcs: list[str] = field(default_factory=lambda: ["accuracy_reward"])
+    testbed_seed: int = 0
+    lmms_tasks: list[str] = field(default_factory=list)
+    lmms_steps: int = 100
+    lmms_limit: int = 64
+    lmms_data: list[str] = field(default_factory=list)
+    lmms_instruction: str | None = None
 
     def lmms_options(self) -> dict[str, Any]:
-        """What `VADEEvalCallback` takes beside the trainer; empty where no benchmark is asked for.
+        """Return the arguments of `VADEEvalCallback` beside the trainer; empty without `lmms_tasks`.
 
         Raises:
             ConfigurationError: `lmms_data` is not of the form TASK=FOLDER, or nothing would read it.
@@ -131,7 +124,7 @@ def refuse_command_in_recipe(script_args: VADEScriptArguments) -> None:
 
 
 def refuse_contradictions(args: GRPOConfig) -> None:
-    """Refuse before a model is loaded what the Trainer refuses after it (transformers 5.23).
+    """Refuse before a model is loaded what the Trainer or TRL refuses after it (transformers 5.23).
 
     Raises:
         ConfigurationError: a logger is unknown or not installed, or settings contradict each other.
@@ -140,6 +133,11 @@ def refuse_contradictions(args: GRPOConfig) -> None:
         raise ConfigurationError(
             "eval_on_start=True with eval_strategy='no': without evaluations no evaluation data is loaded. Set "
             "eval_on_start=False, or eval_strategy='steps'."
+        )
+    if args.n_gpu > 1 and "device_map" not in (args.model_init_kwargs or {}):
+        raise ConfigurationError(
+            f"One process sees {args.n_gpu} GPUs, and TRL trains with one process for each GPU. Add "
+            f"--accelerate_config fsdp2 --num_processes {args.n_gpu}, or show it one GPU with CUDA_VISIBLE_DEVICES=0."
         )
     if args.save_strategy == "best" and args.metric_for_best_model is None:
         raise ConfigurationError(
@@ -168,7 +166,7 @@ def pick_split(dataset: Any, option: str, script_args: ScriptArguments) -> Any:
 
 
 def load_splits(script_args: VADEScriptArguments) -> Any:
-    """The data set by name: the testbed, a Hub repository or a local folder."""
+    """Load the data set by its name: the testbed, a Hub repository or a local folder."""
     if script_args.dataset_name == TESTBED:
         from trl_vade.testbed import load_testbed_dataset
 

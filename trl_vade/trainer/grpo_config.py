@@ -33,7 +33,7 @@ def help_from_docstring(config: Config) -> Config:
 @help_from_docstring
 @dataclass
 class VADEGRPOConfig(GRPOConfig):
-    """Configuration of [`VADEGRPOTrainer`]: every field of `trl.GRPOConfig`, and the settings of VADE.
+    """Configuration of `VADEGRPOTrainer`: every field of `trl.GRPOConfig`, and the settings of VADE.
 
     "The paper" is VADE, arXiv 2511.18902. A generation batch is the rows that TRL generates for at once:
     `generation_batch_size / num_generations` rows with `num_generations` completions each.
@@ -119,7 +119,7 @@ class VADEGRPOConfig(GRPOConfig):
             run's checkpoints, its trainer state and its `vade_` files first, and the log names them. `False` refuses
             such a folder. A run that resumes from a checkpoint in the folder deletes nothing.
         vade_report: Whether `train` writes `vade_summary.json` and the picture `vade_report.png` into `output_dir` at
-            its end. The picture takes about a second and needs matplotlib (`pip install "trl-vade[report]"`).
+            its end. The picture takes less than a second and needs matplotlib (`pip install "trl-vade[report]"`).
         vade_posterior_hub_id: Data-set repository on the Hub, `user/name` or `name`, that receives the posterior of
             every checkpoint. The token comes from the login or from `HF_TOKEN`. `None` uploads no posterior.
 

@@ -44,7 +44,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     """`trl.GRPOTrainer` that chooses the prompts of each generation batch by their posterior pass rates.
 
     It implements VADE (arXiv 2511.18902, Algorithm 1). The arguments are those of `GRPOTrainer`. `args` may be a
-    [`VADEGRPOConfig`], a plain `GRPOConfig` or None; missing VADE fields get their defaults.
+    `VADEGRPOConfig`, a plain `GRPOConfig` or None; missing VADE fields get their defaults.
 
     Each call of `train` is a run of its own with a new posterior, unless it resumes. If `train_dataset` was replaced
     since the last call, the posterior keeps the counts of the rows that stayed.

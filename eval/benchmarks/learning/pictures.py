@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from .arms import MAIN
 from .curves import Record, by_arm, curve, grid, window_curve
 
-COLOURS = {"uniform": "tab:grey", "dapo": "tab:orange", "paper": "tab:blue", "robust": "tab:green"}
-COLOURS |= {"frontier": "tab:red", "oracle": "black"}
+# Okabe and Ito's: they can be told apart without red or green.
+COLOURS = {"uniform": "#777777", "dapo": "#E69F00", "paper": "#0072B2", "robust": "#009E73"}
+COLOURS |= {"frontier": "#D55E00", "oracle": "black"}
 TITLES = {
     "paper_like": "paper-like: most rows mastered",
     "staged": "staged: skills unlock one another",
@@ -31,7 +32,7 @@ def draw(records: list[Record], directory: Path) -> list[Path]:
     if not regimes:
         return []
     return [
-        _grid(records, regimes, directory / "learning_benchmark.png", [("validation score", _score)], (4.2, 3.6)),
+        _scores(records, regimes, directory / "learning_benchmark.png"),
         _grid(
             records,
             regimes,
@@ -51,6 +52,22 @@ def draw(records: list[Record], directory: Path) -> list[Path]:
     ]
 
 
+def _scores(records: list[Record], regimes: list[str], path: Path) -> Path:
+    """Draw a panel for each regime, three in a row, and the legend behind the last one."""
+    height = len(regimes) // 3 + 1
+    figure = Figure(figsize=(9, 2.9 * height), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(height, 3, squeeze=False).flat
+    for axes, regime in zip(panels, regimes, strict=False):
+        _lines(axes, by_arm(records, regime), _score)
+        axes.set(title=TITLES[regime], xlabel="rollouts", ylabel="validation score")
+    for axes in panels[len(regimes) :]:
+        axes.axis("off")
+    panels[len(regimes)].legend(*panels[0].get_legend_handles_labels(), loc="center left", frameon=False)
+    figure.savefig(path, dpi=160)
+    return path
+
+
 def _grid(
     records: list[Record],
     regimes: list[str],
@@ -66,15 +83,17 @@ def _grid(
         arms = by_arm(records, regime)
         for row, (title, line) in enumerate(rows):
             axes = panels[row, column]
-            for arm in [name for name in (*MAIN, "oracle") if name in arms]:
-                line(axes, arms[arm])
-            axes.grid(alpha=0.3)
+            _lines(axes, arms, line)
             axes.set(ylabel=title if column == 0 else "", title=TITLES[regime] if row == 0 else "")
-            if title.startswith("validation"):
-                axes.set_xlabel("rollouts")
     panels[0, 0].legend(fontsize="small")
-    figure.savefig(path, dpi=110 if len(rows) == 1 else 60)
+    figure.savefig(path, dpi=60)
     return path
+
+
+def _lines(axes: Any, arms: dict[str, list[Record]], line: Callable[[Any, list[Record]], None]) -> None:
+    for arm in [name for name in (*MAIN, "oracle") if name in arms]:
+        line(axes, arms[arm])
+    axes.grid(alpha=0.3)
 
 
 def _band(axes: Any, runs: list[Record], values: Callable[[Record], np.ndarray]) -> None:

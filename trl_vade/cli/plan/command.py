@@ -29,7 +29,7 @@ from .model_shape import read_model_shape
 
 
 def plan_rows(plan: Plan, launch: Launch) -> list[tuple[str, str]]:
-    """The counts of a plan, as they are printed."""
+    """Return the names and the printed values of a plan's counts."""
     rows, completions = plan.rows_per_generation_batch, plan.completions_per_generation_batch
     rollouts = f"{plan.rollouts:,}"
     if plan.initial_rollouts:
@@ -50,7 +50,7 @@ def plan_rows(plan: Plan, launch: Launch) -> list[tuple[str, str]]:
 
 
 def memory_rows(estimate: MemoryEstimate) -> list[tuple[str, str]]:
-    """The phases of an estimate and their parts, as they are printed; `*` marks what is certain."""
+    """Return the phases of an estimate and their parts, as printed; `*` marks a certain part."""
     rows = []
     for phase, parts in estimate.phases.items():
         rows.append((phase.upper(), gib(estimate.total(phase))))
@@ -59,7 +59,7 @@ def memory_rows(estimate: MemoryEstimate) -> list[tuple[str, str]]:
 
 
 def verdict(estimate: MemoryEstimate) -> str:
-    """Whether the estimated parts fit, too, and what to do if not."""
+    """Say whether the estimated parts fit, too, and what to do if not."""
     tightest = max(estimate.phases, key=estimate.total)
     spare = estimate.gpu - estimate.total(tightest)
     if estimate.fits:

@@ -128,7 +128,7 @@ def _initial_rollouts(args: GRPOConfig, rows: int, batch_rows: int) -> int:
 
 
 def _refuse_what_does_not_divide(args: GRPOConfig) -> None:
-    """What TRL would refuse only on the machine with the GPUs (`VLLMGeneration._init_vllm`, TRL 1.16)."""
+    """Refuse settings that TRL refuses only on the machine with the GPUs (`VLLMGeneration._init_vllm`, TRL 1.16)."""
     tensor_parallel = args.vllm_tensor_parallel_size
     if args.use_vllm and args.vllm_mode == "colocate" and args.world_size % tensor_parallel:
         raise ConfigurationError(

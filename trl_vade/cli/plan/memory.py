@@ -121,5 +121,5 @@ def why_no_estimate(args: Any, model_args: Any) -> str | None:
 
 
 def gib(number: int) -> str:
-    """A number of bytes in GiB, as it is printed."""
+    """Return a number of bytes as text, in GiB."""
     return f"{number / GIB:.1f} GiB"

@@ -79,7 +79,7 @@ def number_sizes(args: Any, launch: Launch, shape: ModelShape, dtype: str | None
 
 
 def held(args: Any, shape: ModelShape, launch: Launch, size: NumberSizes) -> list[Part]:
-    """What is there in every phase: weights, optimiser state and, for a KL term, the reference model."""
+    """Return the parts of every phase: weights, optimiser state and, for a KL term, the reference model."""
     weights, optimiser, reference = {
         "none": (size.loaded, 2 * size.loaded, size.loaded),
         "fsdp2": (size.master / launch.processes, 2 * size.master / launch.processes, size.loaded / launch.processes),
@@ -104,7 +104,7 @@ def gradients(args: Any, shape: ModelShape, launch: Launch, size: NumberSizes) -
 
 
 def engine(args: Any, shape: ModelShape, gpu: int) -> tuple[list[Part], int | None]:
-    """A colocated vLLM's share of a GPU, and the tokens of KV cache that fit beside its weights.
+    """Return a colocated vLLM's share of a GPU, and the tokens of KV cache that fit beside its weights.
 
     vLLM loads the weights in the configuration's dtype, split over `vllm_tensor_parallel_size` processes. A process
     keeps at least one head of keys and one of values.
@@ -154,7 +154,7 @@ def gathered_reference(args: Any, shape: ModelShape, launch: Launch, size: Numbe
 def activations(
     args: Any, shape: ModelShape, launch: Launch, lengths: Lengths, size: NumberSizes, *, flash: bool
 ) -> list[Part]:
-    """What a micro-batch's forward pass leaves for its backward pass.
+    """Return the parts that a micro-batch's forward pass leaves for its backward pass.
 
     With gradient checkpointing the input of every block is kept, and one block at a time is run again. The vision
     tower's turn comes when the decoder's inputs are gone, and its blocks take less.
@@ -183,8 +183,11 @@ def activations(
 
 
 def log_probabilities(args: Any, shape: ModelShape, lengths: Lengths, size: NumberSizes) -> int:
-    """Bytes of TRL 1.16's fused head: hidden states and their float32 gradients, a tile of logits, and float32 copies
-    of the head's weight and of its gradient."""
+    """Count the bytes of TRL 1.16's fused head.
+
+    It holds hidden states and their float32 gradients, a tile of logits, and float32 copies of the head's weight and
+    of its gradient.
+    """
     scored = args.per_device_train_batch_size * lengths.completion
     hidden = scored * shape.text.hidden * (size.computed + 4)
     return hidden + 2 * shape.vocabulary * shape.text.hidden * 4 + min(TILE, scored * shape.vocabulary) * size.computed
@@ -197,7 +200,7 @@ def forward_only(args: Any, shape: ModelShape, lengths: Lengths, size: NumberSiz
 
 
 def generation(args: Any, shape: ModelShape, launch: Launch, lengths: Lengths, size: NumberSizes) -> list[Part]:
-    """What generating takes beside the engine: a weight on its way to it, or the KV cache of transformers."""
+    """Return the parts beside the engine: a weight on its way to it, or the KV cache of transformers."""
     if args.use_vllm:
         return [Part("largest weight on its way to vLLM", shape.vocabulary * shape.text.hidden * size.master)]
     rows = args.per_device_train_batch_size * args.steps_per_generation

@@ -100,7 +100,7 @@ def model_shape(config: Any) -> ModelShape:
 
 
 def _vision(config: Any) -> tuple[Tower | None, int, int]:
-    """The vision tower, patches for each image token, numbers for each patch; of Qwen2.5-VL's kind or none."""
+    """Return the vision tower, patches of an image token, and numbers of a patch; None for other kinds of towers."""
     if config is None:
         return None, 0, 0
     try:

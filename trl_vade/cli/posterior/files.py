@@ -52,7 +52,7 @@ def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -
 
 
 def _other_names(table: PosteriorTable, path: Path) -> str:
-    """What is to be said where the same rows may have other names in the file `path`."""
+    """Return a warning if the rows of `table` may have other names in the file `path`, else an empty text."""
     try:
         there = named_by_keys(read_table(path))
     except SnapshotError:
@@ -127,7 +127,7 @@ def named_table(
 def _names_from(
     snapshot: Snapshot, name: str, config: str | None, split: str, task_column: str | None
 ) -> dict[str, Any]:
-    """What `posterior_table` takes of the data set: `sample_id`, `task` and `facts`."""
+    """Return the arguments of `posterior_table` that come from the data set: `sample_id`, `task` and `facts`."""
     from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
     from trl_vade.data.row_names import RowNames, names_and_tasks
     from trl_vade.hub.dataset_origin import hub_origin

@@ -137,12 +137,14 @@ class Difference:
 
 
 def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Difference:
-    """Join two posteriors on `sample_id`, `a` being the earlier one or the one to compare with.
+    """Join two posteriors on `sample_id`.
 
     A checkpoint names its rows by hashes of their ids, and a published posterior by the ids: where one of the two has
     hashes only, the other's ids, which may look like hashes, are hashed as `row_keys.sample_keys` does it.
 
     Args:
+        a: the earlier posterior, or the one to compare with.
+        b: the other one.
         threshold: in (0, 1]; the change of a pass rate from which on a row counts as having become easy or hard.
 
     Raises:
@@ -207,6 +209,6 @@ def _names(table: PosteriorTable, beside: PosteriorTable) -> list[tuple[str, ...
 
 
 def _facts(table: PosteriorTable) -> dict[str, Any]:
-    """What a table says of its run, and another one may contradict."""
+    """Return the facts of the run that another table may contradict."""
     left_out = (*PLACE, "format_version", "recipe")
     return {name: value for name, value in table.metadata.items() if value is not None and name not in left_out}

@@ -118,7 +118,7 @@ def _visits(axes: Any, run: Run) -> None:
 
 
 def _shades(names: Sequence[str]) -> list[Any]:
-    """A colour for each `"<task> <level>"`: the task gives the hue, its place among the task's levels the shade."""
+    """Return a colour for each `"<task> <level>"`: the task gives the hue, the place of the level the shade."""
     tasks = list(dict.fromkeys(name.rpartition(" ")[0] or name for name in names))
     colours = []
     for name in names:

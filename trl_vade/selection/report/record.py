@@ -69,9 +69,9 @@ class Run:
         return max((line["rollouts"] for line in self.selections if line["global_step"] < global_step), default=0)
 
     def posterior_at(self, step: int) -> BetaPosterior:
-        """The posterior after step `step`, replayed from the selection log: a line is one.
+        """Replay the selection log up to line `step` and return the posterior after it.
 
-        A step is a generation batch, a refill, or (the first) a warm start.
+        A line is a generation batch, a refill, or (the first) a warm start.
         """
         saved = self.snapshot.sampler_state["posterior"]
         posterior = BetaPosterior(saved["num_samples"], **{name: saved[name] for name in BetaPosterior(1).decays})

@@ -108,7 +108,7 @@ def _saved_strata(path: Path, num_rows: int) -> list[str] | None:
 
 
 def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """The summary as (name, value) lines for a person."""
+    """Return the summary as (name, value) lines for a person."""
     scores = [evaluation["score"] for evaluation in summary["validation"]]
     seconds, behind = summary["seconds"], summary["seconds_until_step"] < summary["steps"]
     return [
