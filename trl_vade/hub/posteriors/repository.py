@@ -33,6 +33,8 @@ PICTURE_FILE = "pass_rates.png"
 CARD_FILE = "README.md"
 LATEST = "latest"
 """Name of the configuration of the newest step."""
+MOST_BYTES = 2**20
+"""Bytes of a card to read. Its metadata come first and take about 200 bytes for each step."""
 
 
 def step_name(step: int) -> str:
@@ -51,6 +53,19 @@ def steps_in(files: Iterable[str]) -> list[int]:
     found = (re.fullmatch(rf"step-([0-9]{{6,18}})/{re.escape(TABLE_FILE)}", file) for file in there)
     steps = {int(match[1]) for match in found if match}
     return sorted(step for step in steps if table_path(step) in there)  # only names of `step_name`
+
+
+def steps_of_card(card: Path | None) -> list[int]:
+    """Return the steps whose tables the metadata of a card name, in the card's order: the default comes first.
+
+    The card may be a stranger's, and a few lines of YAML can expand without limit. It is searched as text.
+    """
+    if card is None:
+        return []
+    with card.open("rb") as file:
+        metadata = re.match(rb"\s*---[ \t]*\r?\n(.*?)(?:\n---|\Z)", file.read(MOST_BYTES), re.DOTALL)
+    paths = re.findall(r"[\w./-]+", metadata[1].decode(errors="replace")) if metadata else []
+    return [step for path in paths for step in steps_in([path])]
 
 
 def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:

@@ -18,8 +18,7 @@ from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE, load_snaps
 
 from ..failures import HTTP_ERROR, first_line
 from ..uploading import is_hub_id, offline
-from .card_steps import steps_of_card
-from .repository import CARD_FILE, TABLE_FILE, step_name, steps_in, table_path
+from .repository import CARD_FILE, TABLE_FILE, step_name, steps_in, steps_of_card, table_path
 from .table import PosteriorTable, posterior_table, read_table
 
 
@@ -145,7 +144,7 @@ class _Repo:
 
     def steps(self, named: list[int]) -> list[int]:
         """Return the steps that the card names."""
-        return named
+        return sorted(set(named))
 
     def _unavailable(self, error: Exception) -> _Unavailable:
         if isinstance(error, GatedRepoError):
@@ -196,14 +195,14 @@ def _from_tables(files: _Folder | _Repo, step: int | None) -> PosteriorTable | N
     alone = files.table()
     if alone is not None:
         return _from_file(alone, step)
-    named, newest = steps_of_card(files.get(CARD_FILE))
+    named = steps_of_card(files.get(CARD_FILE))
     steps = files.steps(named)
     if not steps:
         return None
     tagged = steps_in([f"{files.revision}/{TABLE_FILE}"]) if isinstance(files, _Repo) else []
     if step is None and tagged and tagged[0] in steps:
         step = tagged[0]  # its card may name a newer step that was sent before it
-    chosen = step if step is not None else newest if newest in steps else max(steps)
+    chosen = step if step is not None else named[0] if named and named[0] in steps else max(steps)
     file = files.get(table_path(chosen)) if chosen in steps else None
     if file is None and chosen in steps and isinstance(files, _Repo) and offline():
         raise SnapshotNotFoundError(f"{files} lacks {table_path(chosen)}, which the card names")
