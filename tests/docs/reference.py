@@ -56,8 +56,8 @@ def settings_page() -> str:
         "`VADEGRPOConfig` has every field of TRL's `GRPOConfig` and the fields below. Each of them is also an "
         "option of `trl-vade train` and a key of a recipe: `--vade_sampler uniform`, or `vade_sampler: uniform`.",
         table(
-            ["setting", "default", "in short"],
-            [[f"[`{field.name}`](#{field.name})", _default(field), split(_help(field))[0]] for field in ours],
+            ["setting", "in short", "default"],
+            [[f"[`{field.name}`](#{field.name})", split(_help(field))[0], _default(field)] for field in ours],
         ),
         "## Presets",
         "`vade_preset` chooses the values of the settings that are `None`.",
@@ -102,8 +102,8 @@ def _help(field: Field) -> str:
 
 
 def _arguments(arguments: Iterable[Field]) -> str:
-    rows = [[f"`--{field.name}`", _default(field), _help(field)] for field in arguments]
-    return table(["argument", "default", "meaning"], rows)
+    rows = [[f"`--{field.name}`", _help(field), _default(field)] for field in arguments]
+    return table(["argument", "meaning", "default"], rows)
 
 
 # -------------------------------------------------------------------------------------------------------- command line
@@ -134,7 +134,7 @@ def _command(name: str, command: Any) -> str:
     ]
     rows = [_parameter(parameter, context) for parameter in command.params]
     if any(rows):
-        parts.append(table(["option", "value", "default", "meaning"], [row for row in rows if row]))
+        parts.append(table(["option", "meaning", "value", "default"], [row for row in rows if row]))
     return "\n\n".join(parts)
 
 
@@ -153,7 +153,8 @@ def _parameter(parameter: Any, context: Any) -> list[str] | None:
     if not parameter.required and str(parameter.default) in ("None", "False", ""):
         default = ""
     value = _codes(value.strip("<>").removesuffix(" range"), "|")
-    return [f"`{name}`", value, default, re.sub(r"\s*\[(default: .*?|required)\]$", "", meaning)]
+    meaning = re.sub(r"\s*\[(default: .*?|required)\]$", "", meaning)
+    return [f"`{name}`", meaning, value, default]
 
 
 def _codes(text: str, between: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 import trl_vade
 from tests.docs.reference import FOLDER, PAGES
 from tests.support.runs import says_a_digit, train
-from trl_vade import errors, rewards, samplers
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, errors, rewards, samplers
 from trl_vade.samplers import peers
 
 
@@ -87,26 +87,22 @@ def both_runs(text_model_path, text_rows, make_args, tmp_path):
     """The folders of a run and of its stock twin."""
     from trl import GRPOConfig, GRPOTrainer
 
-    folders = []
-    for kinds in ({}, {"config_class": GRPOConfig, "trainer_class": GRPOTrainer}):
-        folder = tmp_path / f"run-{len(folders)}"
-        config = {"config_class": kinds["config_class"]} if kinds else {}
-        saves = {"save_strategy": "steps", "save_steps": 1, "max_steps": 1, "num_iterations": 2}
-        args = make_args(**config, **saves, sync_ref_model=True, beta=0.1, output_dir=str(folder))
-        trainer = train(text_model_path, text_rows, args, trainer_class=kinds.get("trainer_class"))
+    folders = [tmp_path / "ours", tmp_path / "stock"]
+    kinds = (VADEGRPOConfig, VADEGRPOTrainer, {"vade_report": True}), (GRPOConfig, GRPOTrainer, {})
+    saves = {"save_strategy": "steps", "save_steps": 1, "max_steps": 1, "num_iterations": 2}
+    for folder, (config, trainer_class, more) in zip(folders, kinds, strict=True):
+        args = make_args(config, **saves, **more, sync_ref_model=True, beta=0.1, output_dir=str(folder))
+        trainer = train(text_model_path, text_rows, args, trainer_class=trainer_class)
         trainer.save_model()
         trainer.save_state()
         trainer.create_model_card()
-        folders.append(folder)
     return folders
 
 
 def test_the_files_are_those_that_a_run_leaves_beside_the_files_of_trl(both_runs):
-    from trl_vade.selection.report.summary import write_report
     from trl_vade.trainer.publishing.model_card import CURVES_FILE  # of a run that pushes
 
     ours, stock = both_runs
-    write_report(ours)
     tables = first_column("files.md")
     of_checkpoint = {*tables["In every checkpoint"]} - {"sample_index", "alpha", "last_update", "visits", "sample_key"}
     in_some = {name.replace("<process>", "00000") for name in tables["In some checkpoints"]}

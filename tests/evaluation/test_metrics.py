@@ -49,7 +49,7 @@ def test_chartqa_has_its_five_percent_by_the_source(accuracy):
 
 def test_rows_whose_answer_cannot_be_read_do_not_count(accuracy):
     row = {"answer": "about many", "answer_type": "number", "choices": [], "source": ""}
-    with pytest.warns(UserWarning, match="cannot be read"):
+    with pytest.warns(UserWarning, match="do not fit their answer_type"):
         result = accuracy.compute(predictions=["5"], references=[row])
     assert math.isnan(result["accuracy"])
     assert (result["scored"], result["unreadable"]) == (0, 1)

@@ -103,7 +103,7 @@ class FailingSave:
             before_the_state = (lambda: do(stack)) if late else None
             message = refused(CheckpointSaveError, lambda: self.train(at_step, before_the_state=before_the_state))
         before = [f"checkpoint-{step}" for step in range(1, self.STEP)]
-        self.says(message, str(self.folder), f"{self.output_dir / before[-1]} is complete", "Free space")
+        self.says(message, str(self.folder), f"{self.output_dir / before[-1]} is complete", "Free disk space")
         expect(self.complete() == before, f"{self.complete()} are complete")
         return message
 

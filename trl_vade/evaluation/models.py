@@ -50,15 +50,9 @@ class EvaluatedModel:
 def find_model(
     name: str, *, backend: str, revision: str | None = None, server_url: str | None = None
 ) -> EvaluatedModel:
-    """Find a model and check it. A model on the Hub is downloaded.
+    """Check the model `name`: a folder, a model on the Hub, which is downloaded, or a model on a server.
 
     The download uses the login of this process; the process that evaluates gets no token.
-
-    Args:
-        name: a folder, a Hub id, or the name on the server.
-        backend: see `BACKENDS`.
-        revision: the branch, tag or commit of a model on the Hub.
-        server_url: the address of the server.
 
     Raises:
         ConfigurationError: the backend cannot load the model, or it is an adapter.
@@ -134,14 +128,8 @@ def model_arguments(
 
     transformers gets the image sizes of `picture_sizes`; vLLM and servers read those of the model. By default vLLM's
     class executes code of the model's repository, and takes the larger of its own `max_new_tokens` (4096) and the
-    request's (lmms-eval 0.7.3, models/chat/vllm.py, models/simple/vllm.py). Both are turned off.
-
-    Args:
-        model: the model.
-        backend: see `BACKENDS`.
-        batch_size: questions at a time; with a server, concurrent requests.
-        given: the user's arguments, which take precedence.
-        server_url: the address of the server.
+    request's (lmms-eval 0.7.3, models/chat/vllm.py, models/simple/vllm.py). Both are turned off. The user's arguments,
+    `given`, take precedence.
 
     Raises:
         ConfigurationError: an argument in `given` is refused; see `check_arguments`.

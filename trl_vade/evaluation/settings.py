@@ -90,11 +90,7 @@ class Evaluation:
 
 
 def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
-    """Check an evaluation's settings and the installed packages, and return its benchmarks.
-
-    Args:
-        evaluation: the settings.
-        judged: whether to require a judge for the benchmarks that need one.
+    """Check an evaluation's settings and packages, and with `judged` its judge, and return its benchmarks.
 
     Raises:
         ConfigurationError: the evaluation cannot work.

@@ -146,13 +146,12 @@ def _parses_to(text: str, wanted: Mapping[str, Any]) -> bool:
 def merged_index(
     index: Any, results: Sequence[EvalResult], name: str, former: Sequence[EvalResult] = ()
 ) -> list[dict[str, Any]]:
-    """Return the model index of a card with `results` merged into it.
+    """Return a card's model index with `results`, which replace the same metrics of the same tasks and data sets.
 
-    A result replaces the same metric of the same task and data set; display names are ignored. Entries of other tools
-    (with a `source`) and of the Hub (`verified`) stay.
+    Display names are ignored. Entries of other tools (with a `source`) and of the Hub (`verified`) stay.
 
     Args:
-        index: the index in the card's metadata, or None. It is not changed.
+        index: the index in the card's metadata, or None; it is not changed.
         results: entries to add, without a source.
         name: the name of the model, if the index has none.
         former: entries to remove, without a source.

@@ -224,16 +224,8 @@ class PushQueue:
 
 def _commit(push: Push, token: str | None, patience: Iterable[float] | None) -> str:
     assert push.folder is not None  # a push without a folder is never submitted
-    return commit_folder(
-        push.target,
-        push.folder,
-        message=push.message,
-        render=push.render,
-        mirror=push.mirror,
-        tag=push.tag,
-        token=token,
-        patience=patience,
-    )
+    options = {name: getattr(push, name) for name in ("message", "render", "mirror", "tag")}
+    return commit_folder(push.target, push.folder, **options, token=token, patience=patience)
 
 
 def _is_gone(push: Push) -> bool:

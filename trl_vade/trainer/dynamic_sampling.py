@@ -81,9 +81,6 @@ class _Scored(Exception):
 class Refill:
     """Maker of the generation batches of one trainer with dynamic sampling.
 
-    Args:
-        trainer: a trainer with a selection.
-
     Attributes:
         replay: the completions and rewards to reuse now, or None.
     """

@@ -22,9 +22,6 @@ def refuse_differing_weights(trainer: Any) -> None:
 
     Replicas must have the same sum of bytes. Shards differ anyway; a shard of zeros is recognised.
 
-    Args:
-        trainer: a trainer with its models loaded.
-
     Raises:
         ConfigurationError: on all processes, if weights differ.
     """

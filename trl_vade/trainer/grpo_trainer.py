@@ -53,7 +53,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
 
     * `__init__`: checks settings and data before a model is loaded, and corrects TRL's generation engines.
     * `train`: resolves the checkpoint, protects another run in `output_dir`, and saves a last checkpoint on a signal.
-    * `_inner_training_loop`: gives each run its own rows and posterior. A trial of a search has set its seed by then.
+    * `_inner_training_loop`: gives each run its rows and posterior when a trial of a search has set its seed, and
+      leaves a report at the end.
     * `_run_epoch`: stops a finished run that is resumed inside an epoch from taking one step more (transformers 5.23).
     * `get_train_dataloader`, `_get_train_sampler`: the loader carries tickets in place of rows. Loaders read ahead, so
       rows chosen there would be chosen before the batch before them is scored.

@@ -20,9 +20,6 @@ class TicketDataset(torch.utils.data.Dataset):
 
     The loader may then read ahead, run workers, skip batches on resume and start epochs at no cost, and chooses
     nothing. TRL and the Trainer keep their own arithmetic of lengths and steps.
-
-    Args:
-        num_rows: rows of the training set.
     """
 
     def __init__(self, num_rows: int):

@@ -17,10 +17,6 @@ _LIBRARIES = ("transformers", "trl", "trl_vade")
 def brings_own_loader(trainer_class: type, args: GRPOConfig) -> bool:
     """Return whether a user's subclass decides which rows are loaded, and log that it does.
 
-    Args:
-        trainer_class: the class of the trainer.
-        args: settings with VADE's fields.
-
     Raises:
         ConfigurationError: it does, and `vade_sampler` chooses rows, too.
     """

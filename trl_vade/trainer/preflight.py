@@ -92,10 +92,6 @@ def reward_names(reward_funcs: Any, environment_factory: Any = None) -> list[str
 def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
     """Return whether VADE chooses the rows. It is False for settings under which `uniform` is plain GRPO.
 
-    Args:
-        args: settings with VADE's fields.
-        train_dataset: the training set. `row_types.refuse_unnumbered` has checked its type.
-
     Raises:
         ConfigurationError: the data set has too few rows, or lacks a column that a setting names.
     """

@@ -11,21 +11,18 @@ from .publishing.run_facts import live_run
 
 logger = get_logger(__name__)
 
-MOST_STRATA = 24  # that the picture has colours for
+MOST_STRATA = 24  # the picture has no more colours
 
 
 def leave_report(trainer: Any) -> None:
-    """Write the table and the picture of the run that `trainer` has just finished; on the main process only.
-
-    A report that fails is logged: it must not make a finished training look failed.
-    """
+    """Write the table and the picture of a finished run, on the main process. An error is only logged."""
     if not (trainer.args.vade_report and trainer.is_world_process_zero()):
         return
     try:
         run = live_run(trainer)
         if run is not None:
             write_report(trainer.args.output_dir, _strata(trainer), run=run)
-    except Exception as error:  # of whatever kind, from as far as matplotlib
+    except Exception as error:  # no error of a report may end a finished training
         logger.warning(f"The run has no report ({type(error).__name__}: {error}). The training is not affected.")
 
 

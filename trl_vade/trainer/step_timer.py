@@ -8,14 +8,10 @@ from transformers import TrainerCallback
 
 
 class StepTimer(TrainerCallback):
-    """Callback that adds the seconds of each optimiser step, first micro-batch to update, to `seconds()["step"]`.
-
-    Args:
-        seconds: returns the dictionary of totals. A resume replaces that dictionary.
-    """
+    """Callback that adds the seconds of each optimiser step, first micro-batch to update, to `seconds()["step"]`."""
 
     def __init__(self, seconds: Callable[[], Any]):
-        self._seconds = seconds
+        self._seconds = seconds  # a function, because a resume replaces the dictionary
         self._start = 0.0
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

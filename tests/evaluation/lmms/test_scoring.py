@@ -116,7 +116,7 @@ def row_of(kind, case):
     return {"answer": case.answer, "answer_type": kind, "choices": choices, "source": source}
 
 
-UNREADABLE = pytest.mark.filterwarnings("ignore:.*cannot be read:UserWarning")  # it is what the rows are for
+UNREADABLE = pytest.mark.filterwarnings("ignore:.*references of this batch:UserWarning")  # it is what the rows are for
 QUICK = [(kind, case) for kind, case in ARROW_CASES if kind != "expression"]  # whose process takes a second to start
 SOME = QUICK[::3] + [(kind, case) for kind, case in QUICK if case.verdict is None]
 

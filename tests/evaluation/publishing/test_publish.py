@@ -365,7 +365,7 @@ def test_questions_of_the_user_are_sent_only_when_they_are_allowed(repo, output,
     # What the judge said may repeat an answer.
     quoted = {"judge.json", "20261122_120000_samples_vade_mathvision.jsonl"} if allowed else set()
     assert names == {"20261122_120000_results.json"} | quoted
-    assert ("Every answer, settings" in card_of(repo)) == allowed
+    assert ("All answers, settings" in card_of(repo)) == allowed
 
 
 def test_of_paths_of_this_machine_the_last_part_is_sent(repo, output, folder, monkeypatch):

@@ -133,12 +133,12 @@ def test_the_lines_below_say_what_the_figures_are_of():
     assert notes[:6] == [
         "* Per cent, average@2: mean ± standard error of the mean over 2 runs (seeds 0, 1).",
         "* ChartQA (test): `relaxed_overall` over 4 questions of lmms-lab-encoder/ChartQA.",
-        "* Testbed (validation): `exact_answer` over 4 questions of the embedded data set; 2 more have no "
-        "reference that can be read.",
+        "* Testbed (validation): `exact_answer` over 4 questions of the embedded data set; 2 more have an "
+        "unreadable reference.",
         "* Only the first 8 questions of each benchmark: not comparable with the paper.",
-        "* Judge: my-judge. The paper's judge is Qwen2.5-72B-Instruct. 6 of its answers were no verdict and count as "
+        "* Judge: my-judge. The paper's judge is Qwen2.5-72B-Instruct. 6 of its answers had no verdict and count as "
         "wrong.",
-        "* All runs of Testbed (validation) gave the same texts: they are no independent runs.",
+        "* All runs of Testbed (validation) gave the same texts: they are not independent runs.",
     ]
     # A table is made to be shown; an address of a network is not.
     assert "secret-host" not in table

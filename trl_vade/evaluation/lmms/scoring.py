@@ -5,9 +5,10 @@ the answer is extracted as in training (`answers.tagged_answer`); a response wit
 imported only when a task scores, because YAML files load this module.
 """
 
+import importlib
 import multiprocessing
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from trl_vade.rewards.answers import tagged_answer
@@ -17,43 +18,28 @@ from trl_vade.testbed.rewards import exact_answer_reward
 Row = dict[str, Any]
 
 
-def chartqa(row: Row, results: Sequence[str]) -> Row:
-    """Score ChartQA by relaxed accuracy."""
-    from lmms_eval.tasks.chartqa.utils import chartqa_process_results
+def _by_lmms_eval(task: str, function: str) -> Callable[[Row, Sequence[str]], Row]:
+    """Return lmms-eval's scoring function of a task, applied to the answers inside their tags."""
 
-    return chartqa_process_results(row, _answers(results))
+    def score(row: Row, results: Sequence[str]) -> Row:
+        return getattr(importlib.import_module(f"lmms_eval.tasks.{task}.utils"), function)(row, _answers(results))
+
+    return score
 
 
-def scienceqa(row: Row, results: Sequence[str]) -> Row:
-    """Score ScienceQA by the letter."""
-    from lmms_eval.tasks.scienceqa.utils import sqa_process_results
-
-    return sqa_process_results(row, _answers(results))
+chartqa = _by_lmms_eval("chartqa", "chartqa_process_results")  # relaxed accuracy
+scienceqa = _by_lmms_eval("scienceqa", "sqa_process_results")  # the letter
+mathverse = _by_lmms_eval("mathverse", "mathverse_process_results")  # by a judge
+mathvision = _by_lmms_eval("mathvision", "mathvision_gpt_eval_process_results")  # by a judge
 
 
 def mathvista(row: Row, results: Sequence[str]) -> Row:
     """Score MathVista: a judge extracts the answer, which is then compared."""
-    from lmms_eval.tasks.mathvista.utils import mathvista_process_results
-
-    scored = mathvista_process_results(row, _answers(results))
+    scored = _by_lmms_eval("mathvista", "mathvista_process_results")(row, results)
     if not str(scored["llm_as_judge_eval"]["extraction"] or "").strip():
         # lmms-eval 0.7.3 takes the nearest choice by edit distance: the shortest one, which may be right.
         scored["llm_as_judge_eval"]["true_false"] = False
     return scored
-
-
-def mathverse(row: Row, results: Sequence[str]) -> Row:
-    """Score MathVerse by a judge."""
-    from lmms_eval.tasks.mathverse.utils import mathverse_process_results
-
-    return mathverse_process_results(row, _answers(results))
-
-
-def mathvision(row: Row, results: Sequence[str]) -> Row:
-    """Score MathVision by a judge."""
-    from lmms_eval.tasks.mathvision.utils import mathvision_gpt_eval_process_results
-
-    return mathvision_gpt_eval_process_results(row, _answers(results))
 
 
 def mathvision_rules(row: Row, results: Sequence[str]) -> Row:

@@ -62,16 +62,9 @@ def leaderboard_entries(api: HfApi, results: Results, target: HubTarget, raw: st
 
 
 def task_id(api: HfApi, benchmark: Benchmark, dataset: str) -> str | None:
-    """Return the `id` of the benchmark's task on the leaderboard of its data set.
+    """Return the `id` of the task on a data set's leaderboard with the benchmark's configuration and split.
 
-    Args:
-        api: the Hub's client.
-        benchmark: the benchmark; the task must have its configuration and split.
-        dataset: the data set on the Hub.
-
-    Returns:
-        The task's `id`. None if there is no such task, if there are several, or if the data set cannot be read; the
-        log says why.
+    None if there is no such task, if there are several, or if the data set cannot be read; the log says why.
     """
 
     def read() -> bytes | None:
@@ -96,13 +89,10 @@ def task_id(api: HfApi, benchmark: Benchmark, dataset: str) -> str | None:
 
 
 def declared_tasks(declared: Any, config: str | None, split: str) -> list[str]:
-    """Return the ids of a leaderboard's tasks with this configuration and split.
+    """Return the ids of a leaderboard's tasks with this configuration (None: the default one) and split.
 
-    Args:
-        declared: the content of `eval.yaml`: `tasks`, each with `id`, `config` (by default the data set's default one)
-            and `split` (by default test).
-        config: the configuration; None is the default one.
-        split: the split.
+    `declared` is the content of `eval.yaml`: `tasks`, each with `id`, `config` (default: the default one) and `split`
+    (default: test).
     """
     tasks = declared.get("tasks") if isinstance(declared, Mapping) else None
     named = [task for task in (tasks if isinstance(tasks, list) else []) if isinstance(task, Mapping)]

@@ -242,8 +242,8 @@ def _section(results: Results, raw: str, own: Sequence[str]) -> str:
     command, fence = _command(results["command"]), "```"
     while fence in command:
         fence += "`"
-    warning = f"**Only the first {results['limit']} questions of each benchmark: these are no scores of it.**"
+    warning = f"**Only the first {results['limit']} questions of each benchmark: these are not its scores.**"
     parts = [*([] if results["limit"] is None else [warning]), results.table()]
-    but = " but those to questions of the user's own" if set(own) & results["benchmarks"].keys() else ""
-    parts += [f"Every answer{but}, settings and versions: [{raw}]({raw}/results.json). The command:"]
+    but = ", except to the user's own questions" if set(own) & results["benchmarks"].keys() else ""
+    parts += [f"All answers{but}, settings and versions: [{raw}]({raw}/results.json). The command:"]
     return "\n\n".join([*parts, f"{fence}bash\n{command}\n{fence}"])

@@ -19,8 +19,8 @@ from ..results.table import Results
 logger = logging.getLogger(__name__)
 
 SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer.json")
-"""Files that affect a score as weights do, beside chat templates. Others, such as tokenizer_config.json, differ
-between the releases that save them."""
+"""Files that affect a score, as weights and chat templates do. Others, such as tokenizer_config.json, differ between
+releases."""
 
 GIT = 40
 """Digits of a git hash; LFS uses SHA-256 with 64."""

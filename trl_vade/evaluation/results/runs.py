@@ -80,13 +80,7 @@ def finished_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | Non
 
 
 def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -> Run:
-    """Read the run in `folder` and check it.
-
-    Args:
-        folder: the folder of the run.
-        benchmark: its benchmark.
-        seed: its seed.
-        limit: the number of questions to ask, from the first; None is all.
+    """Read the run in `folder` and check it. With a `limit`, it must have asked the first `limit` questions.
 
     Raises:
         EvaluationError: the run is missing or incomplete, its files disagree, seed or limit differ, requests failed,

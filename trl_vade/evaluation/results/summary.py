@@ -26,10 +26,6 @@ def summarise_runs(runs: Sequence[Run], seeds: Sequence[int]) -> _Json:
     The standard error is that of the mean over the runs, sample standard deviation / sqrt(n). It measures the sampling
     of answers, not the choice of questions. The average's standard error is over the averages of the seeds.
 
-    Args:
-        runs: the runs, in any order.
-        seeds: the seeds.
-
     Raises:
         EvaluationError: a benchmark does not have one run of each seed, or its runs asked different questions.
     """

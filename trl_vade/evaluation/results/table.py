@@ -54,15 +54,7 @@ class Results:
 
     @classmethod
     def checked(cls, content: Any, what: str) -> "Results":
-        """Return the results after a check of the keys and types of format 1.
-
-        Args:
-            content: the content of `results.json`.
-            what: its source, for messages.
-
-        Raises:
-            EvaluationError: a key is missing, or a type is wrong.
-        """
+        """Return the results, or raise `EvaluationError` about `what` for a missing key or a wrong type."""
         _check_all(content, what)
         return cls(content)
 
@@ -202,11 +194,11 @@ def _notes(results: Results) -> list[str]:
     if judge is not None:
         unreadable = sum(run["unreadable_verdicts"] for part in benchmarks.values() for run in part["runs"])
         paper = "" if PAPER_JUDGE in judge["model"] else f" The paper's judge is {PAPER_JUDGE}."
-        lost = f" {unreadable} of its answers were no verdict and count as wrong." if unreadable else ""
+        lost = f" {unreadable} of its answers had no verdict and count as wrong." if unreadable else ""
         notes.append(f"Judge: {judge['model']}.{paper}{lost}")
     same = [part["title"] for part in benchmarks.values() if part["identical_runs"]]
     if same:
-        notes.append(f"All runs of {', '.join(same)} gave the same texts: they are no independent runs.")
+        notes.append(f"All runs of {', '.join(same)} gave the same texts: they are not independent runs.")
     return notes + _paper_notes(results)
 
 
@@ -215,7 +207,7 @@ def _column_note(name: str, results: Results) -> str:
     folder = "the embedded data set" if name == "testbed" else f"the user's folder {results['data'].get(name)}"
     place = part["dataset"] or folder
     unscored = max(run["unscored"] for run in part["runs"])
-    left_out = f"; {unscored} more have no reference that can be read" if unscored else ""
+    left_out = f"; {unscored} more have an unreadable reference" if unscored else ""
     return f"{part['title']}: `{part['metric']}` over {part['questions']} questions of {place}{left_out}."
 
 
@@ -223,14 +215,19 @@ def _paper_notes(results: Results) -> list[str]:
     names = list(results["benchmarks"])
     if not any(name in FIVE for name in names):
         return []
-    notes = ["The rows of the paper: VADE, arXiv 2511.18902, Table 1, average@4; it does not say how it sampled."]
+    notes = [
+        "The rows of the paper: VADE, arXiv 2511.18902, Table 1, average@4. The paper does not say how it sampled."
+    ]
     if len(names) == 1:
         return notes
     if not set(names) <= set(FIVE):
-        notes.append("The average is over benchmarks that the paper does not have: its rows have none beside it.")
+        notes.append(
+            "The average includes benchmarks that the paper does not have, so the paper's rows have no average."
+        )
     elif set(names) != set(FIVE):
         notes.append(
-            f"The averages, the paper's as well, are over {', '.join(names)}, and not over the paper's {len(FIVE)}."
+            f"All averages, also the paper's, are over {', '.join(names)}, not over the paper's {len(FIVE)} "
+            "benchmarks."
         )
     return notes
 

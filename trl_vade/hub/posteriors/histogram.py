@@ -56,18 +56,10 @@ def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     FigureCanvasAgg(figure)  # not pyplot: a library must not choose the user's backend
     axes = figure.subplots()
+    bars: dict[str, Any] = {"width": 1 / NUM_BINS, "align": "edge", "edgecolor": "w"}
     bottom = np.zeros(NUM_BINS)
     for number, (name, counts) in enumerate(counts_by_task(table).items()):
-        axes.bar(
-            EDGES[:-1],
-            counts,
-            width=1 / NUM_BINS,
-            align="edge",
-            bottom=bottom,
-            label=name,
-            color=f"C{number}",
-            edgecolor="w",
-        )
+        axes.bar(EDGES[:-1], counts, bottom=bottom, label=name, color=f"C{number}", **bars)
         bottom += counts
     step = table.metadata.get("global_step")
     at = "" if step is None else f" at optimiser step {step:,}"
@@ -76,8 +68,10 @@ def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None
     axes.grid(alpha=0.3, axis="y")
     axes.set_axisbelow(True)
     if table.task:
-        bars = [(container.patches[0], _label(container.get_label())) for container in axes.containers]
-        axes.legend(*zip(*reversed(bars), strict=True), loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
+        tasks = [(container.patches[0], _label(container.get_label())) for container in axes.containers]
+        axes.legend(
+            *zip(*reversed(tasks), strict=True), loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small"
+        )
     figure.savefig(path, dpi=110)
 
 

@@ -39,12 +39,7 @@ def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
 
 
 def resume_joined(trainer: Any, snapshot: Snapshot, reason: SnapshotError) -> None:
-    """Resume with the counts of the rows that both data sets have, and log their number.
-
-    Args:
-        trainer: the trainer, whose selection is replaced.
-        snapshot: the saved posterior.
-        reason: the mismatch, for messages.
+    """Resume with the counts of the rows that both data sets have, and log their number and the `reason`.
 
     Raises:
         SnapshotMismatchError: the success signals differ, or no scored row is in this data set.

@@ -34,9 +34,6 @@ class PosteriorState(TrainerCallback, ExportableState):
     A resume compares these with the posterior's file, to see that both are from the same save. The arrays stay in that
     file: a million floats in `trainer_state.json` take 59 MB and 4 s. The callback has no reference to the trainer,
     because transformers replaces it under `restore_callback_states_from_checkpoint=True`.
-
-    Args:
-        file: name of the posterior's file.
     """
 
     def __init__(self, file: str = ""):

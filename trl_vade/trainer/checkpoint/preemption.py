@@ -25,9 +25,6 @@ class LastCheckpoint(TrainerCallback):
 
     With `enable_jit_checkpoint` of transformers, this callback does nothing. That setting may save between the scoring
     of completions and the update, so its posterior knows more than its weights.
-
-    Args:
-        accelerator: the trainer's; processes agree through it.
     """
 
     def __init__(self, accelerator: Accelerator):

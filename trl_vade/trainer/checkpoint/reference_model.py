@@ -28,15 +28,7 @@ does not start with `vade_`, so a checkpoint without the file is incomplete (`co
 
 
 def refuse_reference_sync(args: GRPOConfig, arguments: Mapping[str, Any]) -> None:
-    """Refuse `sync_ref_model` without a reference model. TRL 1.16 refuses it only after it has loaded the policy.
-
-    Args:
-        args: the settings.
-        arguments: the trainer's arguments.
-
-    Raises:
-        ConfigurationError: the run has no reference model that could follow the policy.
-    """
+    """Raise `ConfigurationError` for `sync_ref_model` without a reference model. TRL 1.16 loads the policy first."""
     reason = None
     if args.beta == 0.0:
         reason = "beta=0.0, so there is no reference model"

@@ -21,9 +21,6 @@ def correct_colocated_requests(trainer: Any) -> None:
       prompt than the one trained on (huggingface/trl#6294, huggingface/trl#6401).
     * With one request for each prompt, its image is hashed and processed once, not G times. One seed then gives the
       group n different completions (`request_seeds`); n requests with one seed would give n equal ones.
-
-    Args:
-        trainer: a trainer whose engine is made. Its engine's `generate` is replaced.
     """
     llm, image_token = trainer.vllm_generation.llm, image_token_of_qwen(trainer.model.config)
     generate = llm.generate

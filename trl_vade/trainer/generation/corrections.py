@@ -29,33 +29,23 @@ class Correction:
 
     fault: str
     source: str  # the upstream issue, or the place in the code
-    needed_by: str  # the TRL versions in which a test has shown the fault
+    needed_by: str = ">=1.16,<1.17"  # the TRL versions in which a test has shown the fault
 
 
 CORRECTIONS = (
-    Correction("image tokens are expanded twice in colocate mode", "huggingface/trl#6294, #6401", ">=1.16,<1.17"),
-    Correction("vision embeddings outlive a weight sync", "huggingface/trl#7198", ">=1.16,<1.17"),
-    Correction("vision placeholders can be generated", "grpo_trainer.py: only suppress_tokens", ">=1.16,<1.17"),
-    Correction(
-        "a colocated engine has the model folder's processor", "vllm_generation.py: _init_vllm", ">=1.16,<1.17"
-    ),
-    Correction(
-        "a server with another processor is not noticed", "vllm_generation.py: _place_features", ">=1.16,<1.17"
-    ),
-    Correction("a colocated prompt is sent once for each completion", "vllm_generation.py: n = 1", ">=1.16,<1.17"),
-    Correction("weights that a forward pass left whole are not synced", "vllm_generation.py, FSDP2", ">=1.16,<1.17"),
-    Correction(
-        "a row without images is None where others have some", "huggingface/transformers#46043", ">=1.16,<1.17"
-    ),
+    Correction("image tokens are expanded twice in colocate mode", "huggingface/trl#6294, #6401"),
+    Correction("vision embeddings outlive a weight sync", "huggingface/trl#7198"),
+    Correction("vision placeholders can be generated", "grpo_trainer.py: only suppress_tokens"),
+    Correction("a colocated engine has the model folder's processor", "vllm_generation.py: _init_vllm"),
+    Correction("a server with another processor is not noticed", "vllm_generation.py: _place_features"),
+    Correction("a colocated prompt is sent once for each completion", "vllm_generation.py: n = 1"),
+    Correction("weights that a forward pass left whole are not synced", "vllm_generation.py, FSDP2"),
+    Correction("a row without images is None where others have some", "huggingface/transformers#46043"),
 )
 
 
 def correct_generation(trainer: Any) -> None:
-    """Apply all corrections to `trainer` and its engine, and log notices about the installed TRL.
-
-    Args:
-        trainer: a trainer whose engine TRL has just made. Call it once.
-    """
+    """Apply all corrections to `trainer` and its new engine, once, and log notices about the installed TRL."""
     if notice := version_notice(trl.__version__):
         logger.warning(notice)
     if notice := scaled_ratios_notice(trainer.args, trl.__version__):
@@ -99,10 +89,8 @@ def suppress_vision_tokens(trainer: Any) -> None:
 
     If the policy samples a placeholder, the placeholders no longer match the image features, and the training forward
     of Qwen2.5-VL fails. Real models do so rarely, but it ends the run. TRL 1.16 suppresses the image token with the
-    transformers engine (`suppress_tokens`), but not the video token, and no token with vLLM.
-
-    Args:
-        trainer: its generation settings are changed. Biases and suppressions that the user set are kept.
+    transformers engine (`suppress_tokens`), but not the video token, and no token with vLLM. Biases and suppressions
+    that the user set are kept.
     """
     ids = vision_token_ids(trainer.model.config)
     if not ids:
@@ -127,9 +115,6 @@ def reset_vision_embeddings(trainer: Any) -> None:
     not this cache (huggingface/trl#7198). An image that comes again would be answered with embeddings of older weights
     and trained on with new ones. With chosen prompts, images often come again. The cache of processed pixels is kept,
     because it does not depend on weights.
-
-    Args:
-        trainer: its engine's `sync_weights` is replaced.
     """
     engine = trainer.vllm_generation
     sync_weights = engine.sync_weights
@@ -146,14 +131,11 @@ def reset_vision_embeddings(trainer: Any) -> None:
 
 
 def reshard_before_sync(engine: Any) -> None:
-    """Shard the weights again before they are gathered one by one for a sync (FSDP2).
+    """Shard the weights again before `engine`, TRL's `VLLMGeneration`, gathers them one by one (FSDP2).
 
     After a forward pass, torch leaves the root module's weights whole for the backward pass. Evaluations and initial
     rollouts have no backward pass. An engine that sleeps gets its weights before each batch, and TRL 1.16
     (`_iter_fsdp2_params`) then fails with "'Tensor' object has no attribute 'full_tensor'".
-
-    Args:
-        engine: TRL's `VLLMGeneration`. Its `_iter_fsdp2_params` is replaced.
     """
     iterate = engine._iter_fsdp2_params
 

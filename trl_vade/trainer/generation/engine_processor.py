@@ -37,13 +37,7 @@ def engine_with_trainers_processor(trainer: Any, args: Any) -> Iterator[None]:
 
 
 def image_settings(processing_class: Any, folder: str, **loading: Any) -> dict[str, Any]:
-    """Return the settings in which the trainer's image processor differs from the one in the model's folder.
-
-    Args:
-        processing_class: the trainer's. A tokenizer without images gives no settings.
-        folder: the folder or Hub id of the model.
-        **loading: options of `AutoImageProcessor.from_pretrained`.
-    """
+    """Return the settings in which the image processor of `processing_class` differs from that of the model."""
     if getattr(processing_class, "image_processor", None) is None:
         return {}
     ours = processing_class.image_processor.to_dict()
@@ -57,9 +51,6 @@ def refuse_other_processor_of_server(trainer: Any) -> None:
     TRL 1.16 (`VLLMGeneration._place_features`) pairs the server's images with the trainer's ids without a check. The
     engine of vLLM 0.31 then dies, and the trainer only sees a refused connection. For models of the Qwen-VL family,
     whose images are runs of one token.
-
-    Args:
-        trainer: its engine's `_place_features` is replaced.
     """
     engine = trainer.vllm_generation
     place = engine._place_features

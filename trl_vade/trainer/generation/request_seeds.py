@@ -53,9 +53,6 @@ def seed_server_requests(trainer: Any) -> None:
     """Send each prompt of a batch to the vLLM server in a request with its `request_seed`. A user's seed is kept.
 
     TRL sends all prompts in one call, each once with n = G.
-
-    Args:
-        trainer: its client's `generate` is replaced.
     """
     if not trainer.accelerator.is_main_process:
         return  # the other processes have no client (TRL 1.16)

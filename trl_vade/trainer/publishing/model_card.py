@@ -60,17 +60,9 @@ def write_model_card(
         facts, run = look()
         curves = _draw_curves(run, folder) if run and draw else None
         summary = summarise(run) if run else None
-        complete_model_card(
-            folder / CARD_FILE,
-            facts.values,
-            curves=curves,
-            posterior_repo=posterior_repo,
-            hub_model_id=facts.hub_model_id,
-            summary=summary,
-            vision=facts.vision,
-            adapter=facts.adapter,
-            revision=revision,
-        )
+        about = {name: getattr(facts, name) for name in ("hub_model_id", "vision", "adapter")}
+        place = {"posterior_repo": posterior_repo, "revision": revision}
+        complete_model_card(folder / CARD_FILE, facts.values, curves=curves, summary=summary, **about, **place)
     except Exception as error:  # no error of the card may end the run
         logger.warning(f"The model card lacks VADE's sections ({type(error).__name__}: {error}).")
 

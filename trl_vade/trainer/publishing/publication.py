@@ -145,12 +145,7 @@ class Publication:
         return self._queue.put(push, wanted[0].token, prepare)
 
     def push_posterior(self, step: int, look: Callable[[], RunFacts]) -> None:
-        """Queue the posterior in the output directory for its own repository.
-
-        Args:
-            step: the optimiser step.
-            look: returns the facts of the run. If it raises, the push counts as failed, and the save continues.
-        """
+        """Queue the posterior in the output directory for its own repository. An error in `look` fails the push."""
         if (target := self._posterior_target) is None:
             return
 

@@ -33,17 +33,11 @@ class UploadsTaken:
     transformers 5.23 uploads the output directory and the checkpoint separately, in the background, from files that
     the next save changes. It skips a push while one is running (by design, huggingface/transformers#13503), and never
     reads the errors of the uploads (since #25095).
-
-    Args:
-        client: the real client.
-
-    Attributes:
-        wanted: the noted uploads.
     """
 
     def __init__(self, client: Any):
         self._client = client
-        self.wanted: list[RequestedUpload] = []
+        self.wanted: list[RequestedUpload] = []  # the noted uploads
 
     def upload_folder(
         self,
