@@ -12,7 +12,6 @@ from trl.trainer.utils import get_config_model_id
 
 from trl_vade.errors import (
     ReplicaDivergenceError,
-    SnapshotCorruptError,
     SnapshotError,
     SnapshotMismatchError,
     SnapshotNotFoundError,
@@ -21,6 +20,7 @@ from trl_vade.hub.uploading import hub_id
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 
 from ..initial_posterior import initial_posterior_facts
+from ..main_process import on_main_process
 from ..presets import is_adaptive
 from .generation_batch import MicroBatches, file_name, load_generation_batch, save_generation_batch
 from .mismatch import compare_rows, posterior_identity, resume_joined, resume_stock, start_again
@@ -146,25 +146,13 @@ def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot)
             f"The posterior in {checkpoint} belongs to another run: {saved} there, {here} here{rows}. A posterior is "
             "valid only for the rows, the success signal and the group size of its run. Give this run the same."
         )
-    _refuse_a_damaged_log(trainer)
+    log = trainer.selection.feedback.log
+    on_main_process(lambda: len(log.read()))  # a damaged log is an error on all processes, so none waits for another
     run = snapshot.metadata["run"]
     trainer.selection.sampler.load_state_dict(snapshot.sampler_state)
     trainer.selection.feedback.load_state_dict(run)
     trainer._step = run["micro_step"]  # TRL 1.16 starts again at 0
     return run["generation_batch"]
-
-
-def _refuse_a_damaged_log(trainer: Any) -> None:
-    """Raise on all processes if the main process's log is damaged. Else the others would wait for it for ever."""
-    damage = None
-    if trainer.accelerator.is_main_process:
-        try:
-            trainer.selection.feedback.log.read()
-        except SnapshotCorruptError as error:
-            damage = str(error)
-    found = next(filter(None, gather_object([damage])), None)
-    if found:
-        raise SnapshotCorruptError(found)
 
 
 def _refuse_differing_replicas(trainer: Any) -> None:
