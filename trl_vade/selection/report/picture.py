@@ -6,7 +6,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -20,8 +19,7 @@ FEW_ENTRIES = 40  # a history of so few entries is drawn as it is
 
 def draw_report(run: Run, path: Path, strata: Sequence[str] | None) -> None:
     """Draw the four panels of `run` into the PNG `path`; `strata` as in `summary.write_report`."""
-    figure = Figure(figsize=(13, 8.5), layout="constrained")
-    FigureCanvasAgg(figure)  # no pyplot: a library must not choose the user's backend
+    figure = Figure(figsize=(13, 8.5), layout="constrained")  # no pyplot: a library must not choose the user's backend
     panels = figure.subplots(2, 2)
     batches = len(run.selections) - run.refills
     refills = f", {run.refills} refills" if run.refills else ""

@@ -22,7 +22,7 @@ from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, s
 from ..initial_posterior import initial_posterior_facts
 from ..main_process import on_main_process
 from ..presets import is_adaptive
-from .generation_batch import MicroBatches, file_name, load_generation_batch, save_generation_batch
+from .generation_batch import file_name, load_generation_batch, save_generation_batch
 from .mismatch import compare_rows, posterior_identity, resume_joined, resume_stock, start_again
 
 logger = get_logger(__name__)
@@ -186,7 +186,7 @@ def _load_generation_batch(trainer: Any, checkpoint: str | os.PathLike[str], dig
         path = Path(checkpoint) / file_name(accelerator.process_index)
         batch = load_generation_batch(path, digests[accelerator.process_index], accelerator.device)
     num_batches, batch_size = trainer.args.steps_per_generation, trainer.args.per_device_train_batch_size
-    fits = batch is not None and _shape(batch) == (num_batches, batch_size)
+    fits = batch is not None and (len(batch), len(batch[0]["completion_ids"])) == (num_batches, batch_size)
     everywhere = all(gather_object([fits]))
     trainer._buffered_inputs = batch if everywhere else None
     if _inside_generation_batch(trainer) and not everywhere:
@@ -195,8 +195,3 @@ def _load_generation_batch(trainer: Any, checkpoint: str | os.PathLike[str], dig
             f"{accelerator.num_processes} processes and {num_batches} micro-batches of {batch_size} of this run. A "
             "new generation batch is chosen and generated, so this run does not repeat the stopped run."
         )
-
-
-def _shape(batch: MicroBatches) -> tuple[int, int]:
-    """Return the number of micro-batches, and of completions in each."""
-    return len(batch), len(batch[0]["completion_ids"])

@@ -47,14 +47,9 @@ def write_model_card(
 ) -> None:
     """Complete the card that TRL has written into `folder`, and draw the training curves. Main process only.
 
-    It runs at every save and must not end a run: an error is logged, and its part of the card is missing.
-
-    Args:
-        folder: the output directory.
-        look: returns the facts and the run; it may raise. See `run_facts`.
-        posterior_repo: see `complete_model_card`.
-        revision: see `complete_model_card`.
-        draw: whether to draw the training curves, which takes half a second or more.
+    It runs at every save and must not end a run: an error is logged, and its part of the card is missing. So `look`,
+    which returns the facts and the run (see `run_facts`), may raise. Without `draw` the curves are not drawn, which
+    saves half a second or more. `posterior_repo` and `revision` are those of `complete_model_card`.
     """
     try:
         facts, run = look()
