@@ -191,6 +191,7 @@ def render_posterior_card(
         configs=_configs(table, steps),
     )
     counts = [[name, f"{count:,}"] for name, count in zip(bin_names(), bin_counts(table.pass_rate), strict=True)]
+    step_rows = [[f"{one:,}", f"`{table_path(one)}`", "this card" if one == step else ""] for one in reversed(steps)]
     card = DatasetCard.from_template(
         data,
         template_path=str(packaged("model_cards/posterior.md")),
@@ -201,7 +202,7 @@ def render_posterior_card(
         of_model=_of_model(table.metadata),
         facts_table=markdown_table(["", ""], fact_rows(table)),
         counts_table=markdown_table(["pass rate", "rows"], counts),
-        steps_table=markdown_table(["step", "file", ""], [_step_row(one, step) for one in reversed(steps)]),
+        steps_table=markdown_table(["step", "file", ""], step_rows),
         picture=picture,
         has_task=table.task is not None,
         sampler=known_sampler(table.metadata),
@@ -240,7 +241,3 @@ def _step(table: PosteriorTable) -> int:
 def _of_model(facts: dict[str, Any]) -> str:
     model = facts.get("base_model")
     return f" of {model}" if is_hub_id(model) else ""
-
-
-def _step_row(step: int, newest: int) -> list[str]:
-    return [f"{step:,}", f"`{table_path(step)}`", "this card" if step == newest else ""]

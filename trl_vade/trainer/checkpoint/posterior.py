@@ -20,6 +20,7 @@ from trl_vade.hub.uploading import hub_id
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 
 from ..initial_posterior import initial_posterior_facts
+from ..loader import generate_every
 from ..main_process import on_main_process
 from ..presets import is_adaptive
 from .generation_batch import file_name, load_generation_batch, save_generation_batch
@@ -168,7 +169,7 @@ def _refuse_differing_replicas(trainer: Any) -> None:
 
 
 def _inside_generation_batch(trainer: Any) -> bool:
-    return bool(trainer._step % (trainer.args.steps_per_generation * trainer.num_iterations))
+    return bool(trainer._step % generate_every(trainer))
 
 
 def _save_generation_batch(trainer: Any, directory: str | os.PathLike[str]) -> list[str] | None:
