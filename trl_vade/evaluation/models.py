@@ -3,14 +3,14 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trl_vade.errors import ConfigurationError, EvaluationError
 
-from .servers import is_address, is_loopback
+from .servers import check_address, is_loopback
 
 BACKENDS = {"transformers": "qwen2_5_vl", "vllm": "vllm", "server": "openai"}
 """Our names of the backends, and those of lmms-eval."""
@@ -81,16 +81,8 @@ def check_place(backend: str, *, revision: str | None, server_url: str | None) -
     Raises:
         ConfigurationError: one does not fit, or the address may hold a secret.
     """
-    if server_url is not None and any(sign in server_url for sign in "@?#"):
-        raise ConfigurationError(
-            "--server_url has a @, ? or #, so it may hold a secret, but it is written into results.json. Give an "
-            "address such as http://HOST:8000/v1. The server's key is read from the environment variable "
-            "VADE_SERVER_API_KEY."
-        )
-    if server_url is not None and not is_address(server_url):
-        raise ConfigurationError(
-            f"--server_url {server_url} is not an http(s) address. Give one such as http://HOST:8000/v1."
-        )
+    if server_url is not None:
+        check_address("--server_url", server_url, key="VADE_SERVER_API_KEY")
     if (backend == "server") != (server_url is not None):
         raise ConfigurationError(
             f"--backend {backend} with --server_url {server_url}: --backend server needs an address, and no other one "
@@ -165,15 +157,21 @@ def picture_sizes(folder: Path) -> dict[str, int]:
 
 def fingerprint(folder: Path) -> str:
     """Return 16 hexadecimal digits of a model folder, from every byte of configuration, chat template and weights."""
+    return digest_of(folder, _files(folder, "*.json", "*.jinja", "*.safetensors"))
+
+
+def digest_of(folder: Path, files: Iterable[Path]) -> str:
+    """Return 16 hexadecimal digits of files in `folder`, from their names and every byte."""
     digest = hashlib.sha256()
-    for path in _files(folder, "*.json", "*.jinja", "*.safetensors"):
+    for path in sorted(files):
         with path.open("rb") as file:
-            digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+            name = str(path.relative_to(folder)).encode(errors="surrogateescape")
+            digest.update(name + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:16]
 
 
 def _files(folder: Path, *patterns: str) -> list[Path]:
-    found = sorted(path for pattern in patterns for path in folder.glob(pattern))
+    found = [path for pattern in patterns for path in folder.glob(pattern)]
     return [path for path in found if not path.name.startswith(NOT_THE_MODEL)]
 
 

@@ -2,7 +2,7 @@
 
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -12,7 +12,7 @@ from trl_vade.files import save_whole
 
 from .benchmarks import find_benchmarks
 from .models import EvaluatedModel
-from .results.runs import finished_run, run_folder
+from .results.runs import finished_runs
 from .settings import Evaluation, comparable
 
 SETTINGS_FILE = "evaluation.json"
@@ -55,7 +55,8 @@ def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
     if path.exists():
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
-            differences = _differences(saved, json.loads(text), _finished(saved, evaluation.output))
+            there = finished_runs(evaluation.output, find_benchmarks(saved["tasks"]), saved["seeds"], saved["limit"])
+            differences = _differences(saved, json.loads(text), there)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(
                 f"{path} was not written by this command ({type(error).__name__}: {error}), so the evaluation of the "
@@ -70,17 +71,7 @@ def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
     save_whole(path, text.encode())
 
 
-def _finished(saved: dict[str, Any], output: Path) -> list[tuple[str, int]]:
-    """Return benchmark and seed of each valid run in the directory."""
-    runs = [(benchmark, seed) for benchmark in find_benchmarks(saved["tasks"]) for seed in saved["seeds"]]
-    return [
-        (benchmark.name, seed)
-        for benchmark, seed in runs
-        if finished_run(run_folder(output, benchmark, seed), benchmark, seed, saved["limit"])
-    ]
-
-
-def _differences(saved: dict[str, Any], here: dict[str, Any], finished: list[tuple[str, int]]) -> list[str]:
+def _differences(saved: dict[str, Any], here: dict[str, Any], finished: Collection[tuple[str, int]]) -> list[str]:
     """Return the differences to the saved settings, in words. Empty if no run is finished.
 
     Allowed are: more tasks and seeds, with the rows and the judge that they need; the same judge at another address;

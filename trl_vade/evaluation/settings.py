@@ -17,7 +17,7 @@ from trl_vade.rewards.functions import INSTRUCTION
 
 from .benchmarks import FIVE, Benchmark, find_benchmarks
 from .judge import Judge
-from .lmms.tasks import check_rows, default_rows, rows_digest
+from .lmms.tasks import builtin_tasks, check_rows, default_rows, rows_digest
 from .models import BACKENDS, EvaluatedModel, check_arguments, check_place
 
 LMMS_EVAL = "0.7.3"
@@ -114,7 +114,12 @@ def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
             "scienceqa,chartqa,mathvision_rules needs no judge."
         )
     _check_data(evaluation, benchmarks)
-    _check_lmms_eval()
+    builtin_tasks()  # refused without lmms-eval
+    if (found := metadata.version("lmms-eval")) != LMMS_EVAL:
+        raise ConfigurationError(
+            f"lmms-eval {found} is installed, but the corrections of trl_vade are for {LMMS_EVAL}: "
+            'pip install "trl-vade[eval]".'
+        )
     if evaluation.backend == "vllm" and importlib.util.find_spec("vllm") is None:
         raise ConfigurationError('--backend vllm needs vLLM: pip install "trl-vade[vllm]".')
     return benchmarks
@@ -206,16 +211,6 @@ def _check_data(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> None
                 f"--tasks {benchmark.name} needs your rows. Give their folder: --data {benchmark.name}=FOLDER (for "
                 "the mixture, the output of scripts/prepare_data.py)."
             )
-
-
-def _check_lmms_eval() -> None:
-    if importlib.util.find_spec("lmms_eval") is None:
-        raise ConfigurationError('lmms-eval is not installed: pip install "trl-vade[eval]".')
-    if (found := metadata.version("lmms-eval")) != LMMS_EVAL:
-        raise ConfigurationError(
-            f"lmms-eval {found} is installed, but the corrections of trl_vade are for {LMMS_EVAL}: "
-            'pip install "trl-vade[eval]".'
-        )
 
 
 def comparable(evaluation: Evaluation, model: EvaluatedModel) -> dict[str, Any]:

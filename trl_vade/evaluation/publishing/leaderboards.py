@@ -167,16 +167,16 @@ def index_places(names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def index_lines(results: Results) -> list[dict[str, Any]]:
-    """Return the lines of `Results.card_lines` for `card_metadata.with_index`, without the average."""
-    named = zip(results["benchmarks"].items(), results.card_lines(), strict=False)
-    return [
-        {**line, "benchmark": _title(results, name), "dataset": line["dataset"] or part["task"]}
-        for (name, part), line in named
-    ]
-
-
-def _title(results: Results, name: str) -> str:
-    title, folder = str(results["benchmarks"][name]["title"]), results["data"].get(name)
-    if name == "testbed":
-        return f"{title}, the embedded data set"
-    return f"{title}, questions of the folder {folder}" if folder else title
+    """Return the scores in per cent, as lines for `card_metadata.with_index`; see `index_places`."""
+    lines = []
+    for name, part in results["benchmarks"].items():
+        title, folder, one = part["title"], results["data"].get(name), BENCHMARKS.get(name)
+        if name == "testbed":
+            title = f"{title}, the embedded data set"
+        elif folder:
+            title = f"{title}, questions of the folder {folder}"
+        metric = f"average@{len(results['seeds'])} {part['metric']}"
+        line = {"benchmark": title, "metric": metric, "value": round(part["mean"], 2)}
+        place = {"config": one.config, "split": one.split} if part["dataset"] and one else {}
+        lines.append({**line, "dataset": part["dataset"] or part["task"], **place})
+    return lines

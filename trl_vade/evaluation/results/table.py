@@ -1,4 +1,4 @@
-"""`results.json` of an evaluation: its checks, its table beside the paper's, and its lines for a model card."""
+"""`results.json` of an evaluation: its checks, and its table beside the paper's."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from typing import Any
 from trl_vade.errors import EvaluationError, abbreviated
 from trl_vade.hub.cards import markdown_table
 
-from ..benchmarks import BENCHMARKS, FIVE, PAPER, PaperRow
+from ..benchmarks import FIVE, PAPER, PaperRow
 
 FORMAT = 1
 """Version of the format of `results.json`."""
@@ -72,24 +72,6 @@ class Results:
         if len(benchmarks) == 1:  # a single benchmark is its own average
             head, rows = head[:-1], [row[:-1] for row in rows]
         return "\n".join([markdown_table(head, rows), "", *(f"* {line}" for line in _notes(self))])
-
-    def card_lines(self) -> list[dict[str, Any]]:
-        """Return a line for each benchmark and one for the average, for a model card; values in per cent.
-
-        "metric" contains the number of averaged runs and the limit, if there is one. "dataset", "config" and "split"
-        are None for questions in a user's folder.
-        """
-        asked = "" if self["limit"] is None else f", first {self['limit']} questions"
-        runs = len(self["seeds"])
-        lines = []
-        for name, part in self["benchmarks"].items():
-            known = BENCHMARKS.get(name) if part["dataset"] is not None else None
-            line = _card_line(part["title"], f"average@{runs} {part['metric']}{asked}", part, runs)
-            place = {"dataset": part["dataset"], "config": known and known.config, "split": known and known.split}
-            lines.append({**line, **place})
-        if len(lines) > 1:
-            lines.append(_card_line("Average", f"average@{runs}{asked}", self["average"], runs))
-        return lines
 
 
 def read_results(output: Path) -> Results:
@@ -230,16 +212,3 @@ def _paper_notes(results: Results) -> list[str]:
             "benchmarks."
         )
     return notes
-
-
-def _card_line(title: str, metric: str, part: Mapping[str, Any], runs: int) -> dict[str, Any]:
-    return {
-        "benchmark": title,
-        "metric": metric,
-        "value": round(part["mean"], 2),
-        "stderr": part["stderr"],
-        "runs": runs,
-        "dataset": None,
-        "config": None,
-        "split": None,
-    }
