@@ -12,7 +12,6 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.histogram import bin_counts
 from trl_vade.hub.posteriors.table import PLACE, PosteriorTable
 
-SORTS = ("pass_rate", "visits", "last_step", "alpha", "beta", "index", "sample_id")
 COLUMNS = ("sample_id", "index", "task", "alpha", "beta", "visits", "pass_rate", "last_step")
 ROUNDING = 1e-9
 """Differences of pass rates are taken as equal to a threshold that they miss by less."""
@@ -33,15 +32,7 @@ def summarise_posterior(table: PosteriorTable) -> dict[str, Any]:
 
 
 def order_by(table: PosteriorTable, column: str) -> IntArray:
-    """Return (V,) places of the rows in ascending order of a column; ties go by `sample_id`.
-
-    Raises:
-        ConfigurationError: no such column.
-    """
-    if column not in SORTS:
-        raise ConfigurationError(
-            f"A posterior cannot be sorted by {abbreviated(column)}; give one of {', '.join(SORTS)}."
-        )
+    """Return (V,) places of the rows in ascending order of a column of numbers or names; ties go by `sample_id`."""
     values = getattr(table, column)
     return np.array(sorted(range(len(table)), key=lambda row: (values[row], table.sample_id[row])), dtype=np.int64)
 
@@ -145,10 +136,7 @@ def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Di
     Args:
         a: the earlier posterior, or the one to compare with.
         b: the other one.
-        threshold: in (0, 1]; the change of a pass rate from which on a row counts as having become easy or hard.
-
-    Raises:
-        ConfigurationError: the threshold is none.
+        threshold: the change, in (0, 1], of a pass rate from which on a row counts as having become easy or hard.
     """
     if isinstance(threshold, bool) or not 0 < threshold <= 1:
         raise ConfigurationError(
