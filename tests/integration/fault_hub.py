@@ -95,7 +95,7 @@ def to_the_end(bench: Bench, kind: str) -> str:
 
 def send_by_hand(message: str) -> None:
     """Do what the commands in an error do; the commands themselves are tested elsewhere, in their own process."""
-    for command in re.findall(r"send them by hand: (.+)", message):
+    for command in re.findall(r"Send them by hand: (.+)", message):
         words = shlex.split(command)
         if words[0] == "hf":
             HfApi().upload_folder(repo_id=words[2], folder_path=words[3])

@@ -144,9 +144,9 @@ def rewards(bench: Bench) -> Result:
 POOLS: dict[str, tuple[int, float | None, str]] = {  # rows, the reward of all answers, what is said
     "all mastered": (24, 1.0, "every answer is right"),
     "all impossible": (24, 0.0, "every answer is wrong"),
-    "one generation batch": (4, None, "selection can leave out 0 at a time"),
-    "one row more": (5, None, "selection can leave out 1 at a time"),
-    "ten identical rows": (10, None, "9 of the 10 training rows equal an earlier one"),
+    "one generation batch": (4, None, "selection can leave out only 0"),
+    "one row more": (5, None, "selection can leave out only 1"),
+    "ten identical rows": (10, None, "9 of the 10 training rows equal an earlier row"),
 }
 
 

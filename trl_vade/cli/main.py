@@ -72,8 +72,8 @@ def root(
 def train(context: typer.Context) -> None:
     """Train by GRPO with prompts chosen by VADE. Without arguments: the quickstart, minutes on a CPU.
 
-    Takes TRL's training arguments (model, data, GRPO), the settings vade_* of VADEGRPOConfig, and those below. Flags
-    go before the values of a recipe. A table at the end says what the sampler did. Exit code 1: refused settings.
+    Takes TRL's training arguments (model, data, GRPO), the settings vade_* of VADEGRPOConfig, and those below. A flag
+    overrules the value of a recipe. A table at the end says what the sampler did. Exit code 1: refused settings.
 
     \b
     --recipe NAME               a recipe of the package: quickstart,

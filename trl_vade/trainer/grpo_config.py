@@ -41,8 +41,9 @@ class VADEGRPOConfig(GRPOConfig):
     Args:
         vade_preset: Chooses the values of `vade_information_gain`, `vade_signal_aware_decay` and `vade_cooldown` where
             these are `None`. `"paper"` is the paper's rule: `"asymmetric"`, `False`, 0. `"frontier"` is
-            `"asymmetric"`, `True`, 0.2: it stops choosing rows that are never solved, and rests rows that were just
-            trained on. `"robust"` is `"symmetric"`, `True`, 0.2: try it where many rows cannot be learned.
+            `"asymmetric"`, `True`, 0.2: it chooses rows that are never solved less often than the paper's rule, and
+            rests rows that were just chosen. `"robust"` is `"symmetric"`, `True`, 0.2: try it where many rows cannot
+            be learned.
         vade_sampler: Chooses the rows of each generation batch. `"thompson"` draws a pass rate from each row's
             posterior and takes the rows with the largest information gain (Algorithm 1 of the paper). `"greedy"` uses
             the posterior mean instead of a draw (an ablation of the paper). `"uniform"` takes every row once an epoch.

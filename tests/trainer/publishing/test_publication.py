@@ -404,7 +404,7 @@ def test_an_old_failure_does_not_end_a_training_that_goes_on(hub, run, caplog):
 def test_the_commands_for_later_make_private_repositories_where_these_were_asked_for(hub, run, caplog):
     with offline():
         run(hub_strategy="checkpoint", vade_posterior_hub_id="you/beliefs", hub_private_repo=True)
-    commands = re.findall(r"send them by hand: (.+)", caplog.text)
+    commands = re.findall(r"Send them by hand: (.+)", caplog.text)
     assert {command.split()[0] for command in commands} == {"hf", "trl-vade"}
     assert all(command.endswith("--private") for command in commands)
 
@@ -421,7 +421,7 @@ def test_what_an_earlier_process_could_not_send_is_named_at_the_next_start(hub, 
     left = tmp_path / "out" / "_hub" / "checkpoint-000002"
     left.mkdir(parents=True)
     run(max_steps=1)
-    assert f"{left} was not on the Hub when an earlier run" in caplog.text
+    assert f"before it had uploaded {left}" in caplog.text
     assert left.is_dir()
 
 
