@@ -62,8 +62,7 @@ class Judge:
     def of(cls, url: str, model: str) -> "Judge":
         """Return the judge at `url`. A missing "/v1" is added, "/chat/completions" and a slash at the end are removed.
 
-        Raises:
-            ConfigurationError: `url` is not an http(s) address or may hold a secret, or `model` is empty.
+        See `check_address`; a `model` without a name is a `ConfigurationError`, too.
         """
         if not isinstance(model, str) or not model.strip():
             raise ConfigurationError(

@@ -69,18 +69,13 @@ def find_model(
             )
         folder, commit, shown_name = local, None, local.resolve().name
     else:
-        folder, commit = _from_hub(name, revision)
-        shown_name = name
+        (folder, commit), shown_name = _from_hub(name, revision), name
     _check_folder(folder, name, backend)
     return EvaluatedModel(shown_name, folder.resolve(), commit, fingerprint(folder))
 
 
 def check_place(backend: str, *, revision: str | None, server_url: str | None) -> None:
-    """Refuse a server's address or a revision that does not fit the backend.
-
-    Raises:
-        ConfigurationError: one does not fit, or the address may hold a secret.
-    """
+    """Raise `ConfigurationError` unless a server's address and a revision fit the backend."""
     if server_url is not None:
         check_address("--server_url", server_url, key="VADE_SERVER_API_KEY")
     if (backend == "server") != (server_url is not None):
@@ -95,11 +90,7 @@ def check_place(backend: str, *, revision: str | None, server_url: str | None) -
 
 
 def check_arguments(given: Mapping[str, Any], backend: str) -> None:
-    """Refuse arguments for lmms-eval's class that are forbidden or have no effect with this backend.
-
-    Raises:
-        ConfigurationError: an option sets the argument, it would write a secret to a file, or it would be ignored.
-    """
+    """Raise `ConfigurationError` for arguments of lmms-eval's class in `OWN_ARGUMENTS`, secret or without effect."""
     refused = [name for name in given if name in OWN_ARGUMENTS or name.endswith(("key", "token", "secret"))]
     if refused:
         raise ConfigurationError(
@@ -121,10 +112,7 @@ def model_arguments(
     transformers gets the image sizes of `picture_sizes`; vLLM and servers read those of the model. By default vLLM's
     class executes code of the model's repository, and takes the larger of its own `max_new_tokens` (4096) and the
     request's (lmms-eval 0.7.3, models/chat/vllm.py, models/simple/vllm.py). Both are turned off. The user's arguments,
-    `given`, take precedence.
-
-    Raises:
-        ConfigurationError: an argument in `given` is refused; see `check_arguments`.
+    `given`, take precedence; see `check_arguments`.
     """
     check_arguments(given, backend)
     if backend == "transformers":

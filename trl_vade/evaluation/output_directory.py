@@ -20,11 +20,7 @@ SETTINGS_FILE = "evaluation.json"
 
 @contextmanager
 def owned(output: Path) -> Iterator[IO[str]]:
-    """Create and lock the output directory within the block, and yield the lock.
-
-    Raises:
-        ConfigurationError: another evaluation is running there, or the path is a file.
-    """
+    """Create and lock the output directory within the block, and yield the lock; refuse one that is locked."""
     if output.exists() and not output.is_dir():
         raise ConfigurationError(f"--output_path {output} is a file. Give a folder; it is created if it is missing.")
     output.mkdir(parents=True, exist_ok=True)
@@ -39,11 +35,7 @@ def owned(output: Path) -> Iterator[IO[str]]:
 
 
 def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
-    """Write the settings into the output directory, or refuse another evaluation with finished runs there.
-
-    Raises:
-        ConfigurationError: the directory belongs to another evaluation, or this one would leave out finished runs.
-    """
+    """Write the settings into the output directory, or refuse it: another evaluation has finished runs there."""
     path = evaluation.output / SETTINGS_FILE
     here = comparable(evaluation, model) | {"tasks": list(evaluation.tasks), "seeds": list(evaluation.seeds)}
     text = json.dumps(here, indent=2, ensure_ascii=False) + "\n"

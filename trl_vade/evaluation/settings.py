@@ -3,6 +3,7 @@
 import importlib.util
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -90,11 +91,7 @@ class Evaluation:
 
 
 def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
-    """Check an evaluation's settings and packages, and with `judged` its judge, and return its benchmarks.
-
-    Raises:
-        ConfigurationError: the evaluation cannot work.
-    """
+    """Return the benchmarks, or raise `ConfigurationError` for settings, packages or, with `judged`, the judge."""
     benchmarks = find_benchmarks(evaluation.tasks)
     _check_numbers(evaluation)
     if evaluation.backend not in BACKENDS:
@@ -237,8 +234,6 @@ def versions() -> dict[str, str]:
     """Return the versions of the installed packages that an evaluation depends on."""
     found = {}
     for name in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found

@@ -96,22 +96,12 @@ class Difference:
             return None
         return float(np.corrcoef(self.before, self.after)[0, 1])
 
-    def records(self, rows: Iterable[int]) -> list[dict[str, Any]]:
-        """Rows as JSON values."""
-        return [
-            {
-                "sample_id": self.sample_id[row],
-                "task": self.task[row],
-                "before": float(self.before[row]),
-                "after": float(self.after[row]),
-                "change": float(self.change[row]),
-            }
-            for row in rows
-        ]
-
     def as_json(self) -> dict[str, Any]:
         """All of it as JSON values."""
         mean = float(self.change.mean()) if len(self.before) else None
+        columns = (self.sample_id, self.task, self.before.tolist(), self.after.tolist(), self.change.tolist())
+        names = ("sample_id", "task", "before", "after", "change")
+        records = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
         return {
             "in_both": len(self.before),
             "only_in_a": self.only_a,
@@ -119,8 +109,8 @@ class Difference:
             "mean_change": mean,
             "correlation": self.correlation,
             "threshold": self.threshold,
-            "became_easy": self.records(self.became_easy),
-            "became_hard": self.records(self.became_hard),
+            "became_easy": [records[row] for row in self.became_easy],
+            "became_hard": [records[row] for row in self.became_hard],
             "differing_facts": {name: list(values) for name, values in self.facts.items()},
             "facts_only_in_a": self.facts_only_a,
             "facts_only_in_b": self.facts_only_b,

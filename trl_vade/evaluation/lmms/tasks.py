@@ -80,11 +80,7 @@ def default_rows(names: Sequence[str]) -> dict[str, Path]:
 
 
 def check_rows(benchmark: Benchmark, folder: Path) -> None:
-    """Check that a folder has the split and the column of `benchmark`.
-
-    Raises:
-        ConfigurationError: the folder does not exist, is not a data set, or lacks the split or the column.
-    """
+    """Raise `ConfigurationError` unless a folder is a data set with the split and the column of `benchmark`."""
     given = f"--data {benchmark.name}={folder}"
     needed = f"the split {benchmark.split!r} with a column {benchmark.column!r}"
     if not folder.is_dir():

@@ -23,7 +23,6 @@ from ..results.table import Results
 logger = logging.getLogger(__name__)
 
 FOLDER = ".eval_results"
-_Entries = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def leaderboard_entries(api: HfApi, results: Results, target: HubTarget, raw: str) -> dict[str, list[dict[str, Any]]]:
@@ -102,7 +101,7 @@ def declared_tasks(declared: Any, config: str | None, split: str) -> list[str]:
 
 
 def merged_files(
-    entries: _Entries, files: Iterable[str], read: Callable[[str], bytes], raw: str
+    entries: Mapping[str, Sequence[Any]], files: Iterable[str], read: Callable[[str], bytes], raw: str
 ) -> dict[str, bytes | None]:
     """Return the files of the folder `.eval_results` of a repository with an evaluation's entries merged in.
 

@@ -17,6 +17,7 @@ from ..benchmarks import FIVE, PAPER, PaperRow
 FORMAT = 1
 """Version of the format of `results.json`."""
 PAPER_JUDGE = "Qwen2.5-72B-Instruct"
+_AGAIN = "Run the evaluation's command again: finished runs are kept."
 _Types = Mapping[str, tuple[type, ...]]
 _NUMBER, _TEXT, _NONE = (int, float), (str,), (type(None),)
 _TOP: _Types = {
@@ -55,7 +56,25 @@ class Results:
     @classmethod
     def checked(cls, content: Any, what: str) -> "Results":
         """Return the results, or raise `EvaluationError` about `what` for a missing key or a wrong type."""
-        _check_all(content, what)
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            found = content.get("format") if isinstance(content, dict) else content
+            raise EvaluationError(
+                f"{what}: its format is {abbreviated(found)}, but this release reads only {FORMAT}. Use the release "
+                "of trl_vade that wrote it, or run the evaluation's command again."
+            )
+        _check(what, content, _TOP)
+        _check(f"{what}, model", content["model"], _MODEL)
+        _check(f"{what}, generation", content["generation"], _GENERATION)
+        if content["judge"] is not None:
+            _check(f"{what}, judge", content["judge"], _JUDGE)
+        _check(f"{what}, average", content["average"], _AVERAGE)
+        for name, benchmark in content["benchmarks"].items():
+            _check(f"{what}, {name}", benchmark, _BENCHMARK)
+            for run in benchmark["runs"]:
+                _check(f"{what}, a run of {name}", run, _RUN)
+            seeds = [run["seed"] for run in benchmark["runs"]]
+            _check_same(f"{what}: the seeds of {name}'s runs", seeds, content["seeds"])
+        _check_same(f"{what}: the benchmarks of the average", content["average"]["of"], list(content["benchmarks"]))
         return cls(content)
 
     def __getitem__(self, name: str) -> Any:
@@ -85,38 +104,12 @@ def read_results(output: Path) -> Results:
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
-        raise EvaluationError(
-            f"{path} is missing; it is written after the last run. Run the evaluation's command again: finished runs "
-            "are kept."
-        ) from error
+        raise EvaluationError(f"{path} is missing; it is written after the last run. {_AGAIN}") from error
     except (ValueError, RecursionError) as error:
         raise EvaluationError(
-            f"{path} is not complete JSON ({error}). Another program changed it. Run the evaluation's command again: "
-            "finished runs are kept."
+            f"{path} is not complete JSON ({error}). Another program changed it. {_AGAIN}"
         ) from error
     return Results.checked(content, str(path))
-
-
-def _check_all(results: Any, what: str) -> None:
-    if not isinstance(results, dict) or results.get("format") != FORMAT:
-        found = results.get("format") if isinstance(results, dict) else results
-        raise EvaluationError(
-            f"{what}: its format is {abbreviated(found)}, but this release reads only {FORMAT}. Use the release of "
-            "trl_vade that wrote it, or run the evaluation's command again."
-        )
-    _check(what, results, _TOP)
-    _check(f"{what}, model", results["model"], _MODEL)
-    _check(f"{what}, generation", results["generation"], _GENERATION)
-    if results["judge"] is not None:
-        _check(f"{what}, judge", results["judge"], _JUDGE)
-    _check(f"{what}, average", results["average"], _AVERAGE)
-    for name, benchmark in results["benchmarks"].items():
-        _check(f"{what}, {name}", benchmark, _BENCHMARK)
-        for run in benchmark["runs"]:
-            _check(f"{what}, a run of {name}", run, _RUN)
-        seeds = [run["seed"] for run in benchmark["runs"]]
-        _check_same(f"{what}: the seeds of {name}'s runs", seeds, results["seeds"])
-    _check_same(f"{what}: the benchmarks of the average", results["average"]["of"], list(results["benchmarks"]))
 
 
 def _check(what: str, part: Any, types: _Types) -> None:
@@ -129,17 +122,13 @@ def _check(what: str, part: Any, types: _Types) -> None:
             sound = sound and math.isfinite(value)
         if not sound:
             kinds = " or ".join(kind.__name__ for kind in expected)
-            raise EvaluationError(
-                f"{what}: {name!r} is {abbreviated(value)}; it must be of type {kinds}. Run the evaluation's command "
-                "again: finished runs are kept."
-            )
+            raise EvaluationError(f"{what}: {name!r} is {abbreviated(value)}; it must be of type {kinds}. {_AGAIN}")
 
 
 def _check_same(what: str, found: Sequence[Any], expected: Sequence[Any]) -> None:
     if found != expected or not found:
         raise EvaluationError(
-            f"{what} are {abbreviated(found)}; they must be {abbreviated(expected)} and at least one. Run the "
-            "evaluation's command again: finished runs are kept."
+            f"{what} are {abbreviated(found)}; they must be {abbreviated(expected)} and at least one. {_AGAIN}"
         )
 
 
