@@ -89,6 +89,8 @@ def evaluate(
         --judge_url http://judge:8000/v1 \\
         --judge_model Qwen/Qwen2.5-72B-Instruct --push_to_hub you/qwen-vade
     """
+    from tqdm import tqdm
+
     from trl_vade.evaluation.judge import Judge
     from trl_vade.evaluation.lmms.tasks import default_rows
     from trl_vade.evaluation.run import evaluate as run_evaluation
@@ -123,11 +125,19 @@ def evaluate(
     if push_to_hub:
         check_publication(evaluation, HubTarget(push_to_hub, "model", hub_revision, private), publish_limited)
     if model == "testbed" and backend != "server" and not Path(model).exists():
-        evaluation = replace(evaluation, model=_testbed_model())  # trained on first use, which takes minutes
+        from trl_vade.testbed import load_testbed_model
+
+        evaluation = replace(evaluation, model=str(load_testbed_model()))  # trained on first use: minutes
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` sets it
-            signal.signal(number, _end)  # the default would end this process at once, and leave folders behind
-    with _Progress(len(evaluation.seeds) * len(set(names))) as progress:
+            # The default would end this process at once, and leave folders behind.
+            signal.signal(number, lambda number, frame: sys.exit(128 + number))
+    with tqdm(total=len(evaluation.seeds) * len(set(names)), unit="run", desc="lmms-eval") as bar:
+
+        def progress(run: Any) -> None:
+            bar.set_description(f"{run.benchmark.name}, seed {run.seed}: {run.score:.2f} %")
+            bar.update()
+
         try:
             results = run_evaluation(evaluation, progress)
         except (KeyboardInterrupt, SystemExit):
@@ -148,29 +158,6 @@ def evaluate(
             publish_samples=publish_samples,
         )
         typer.echo(f"Published: {url}")
-
-
-def _end(number: int, frame: Any) -> None:
-    sys.exit(128 + number)
-
-
-class _Progress:
-    """A bar over the runs."""
-
-    def __init__(self, runs: int):
-        from tqdm import tqdm
-
-        self.bar = tqdm(total=runs, unit="run", desc="lmms-eval")
-
-    def __call__(self, run: Any) -> None:
-        self.bar.set_description(f"{run.benchmark.name}, seed {run.seed}: {run.score:.2f} %")
-        self.bar.update()
-
-    def __enter__(self) -> "_Progress":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.bar.close()  # which ends its line: an error begins on one of its own
 
 
 def _list(text: str) -> list[str]:
@@ -201,9 +188,3 @@ def _value(text: str) -> int | float | bool | str:
         except ValueError:
             continue
     return text
-
-
-def _testbed_model() -> str:
-    from trl_vade.testbed import load_testbed_model
-
-    return str(load_testbed_model())

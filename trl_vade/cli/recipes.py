@@ -10,20 +10,12 @@ ACCELERATE = RECIPES / "accelerate"
 
 
 def recipe_file(name: str) -> Path:
-    """Return the file of the recipe `name`, such as "quickstart".
-
-    Raises:
-        ConfigurationError: the package has no such recipe; the message lists those it has.
-    """
+    """Return the file of the recipe `name`, such as "quickstart", or raise `ConfigurationError` with their names."""
     return _find(RECIPES, f"--recipe {name}: the package has no recipe of this name", name, "--config FILE")
 
 
 def accelerate_file(name: str | Path) -> Path:
-    """Return the accelerate configuration `name`: a file of the user's, or one of the package, such as "fsdp2".
-
-    Raises:
-        ConfigurationError: it is neither; the message lists those of the package.
-    """
+    """Return the accelerate configuration `name`: a file of the user's, or one of the package, such as "fsdp2"."""
     path, missing = Path(name), f"The accelerate configuration {name} is neither a file nor one of the package's"
     return path if path.is_file() else _find(ACCELERATE, missing, str(name), "the path of a file")
 

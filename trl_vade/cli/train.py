@@ -109,11 +109,7 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
 
 
 def load_reward(name: str):
-    """Return a reward function: of `trl.rewards` by its name, or any other by its import path.
-
-    Raises:
-        ConfigurationError: There is no such function.
-    """
+    """Return a reward function: of `trl.rewards` by its name, or any other by its import path."""
     module, _, function = name.rpartition(".")
     sys.path.insert(0, "")  # rewards in the user's working directory, as TRL's own scripts allow
     try:

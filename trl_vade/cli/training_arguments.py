@@ -98,8 +98,7 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
 def read_command(arguments: list[str]) -> tuple[CommandArguments, list[str]]:
     """Split `arguments` into the flags of the command and the arguments of the run, where a recipe is a `--config`.
 
-    Raises:
-        ConfigurationError: the package has no recipe of this name, or there is a `--config` beside it.
+    An unknown recipe, or a `--config` beside it, is a `ConfigurationError`.
     """
     parser = HfArgumentParser(CommandArguments, add_help=False, allow_abbrev=False)
     command, rest = parser.parse_args_into_dataclasses(
@@ -124,11 +123,7 @@ def refuse_command_in_recipe(script_args: VADEScriptArguments) -> None:
 
 
 def refuse_contradictions(args: GRPOConfig) -> None:
-    """Refuse before a model is loaded what the Trainer or TRL refuses after it (transformers 5.23).
-
-    Raises:
-        ConfigurationError: a logger is unknown or not installed, or settings contradict each other.
-    """
+    """Refuse before a model is loaded what the Trainer or TRL refuses after it (transformers 5.23)."""
     if args.eval_on_start and args.eval_strategy == "no":
         raise ConfigurationError(
             "eval_on_start=True with eval_strategy='no': without evaluations no evaluation data is loaded. Set "
@@ -152,15 +147,12 @@ def refuse_contradictions(args: GRPOConfig) -> None:
 
 
 def pick_split(dataset: Any, option: str, script_args: ScriptArguments) -> Any:
-    """Return the split that `option` names.
-
-    Raises:
-        ConfigurationError: the data set has none of this name.
-    """
+    """Return the split that `option` names, or raise `ConfigurationError` if the data set has none of this name."""
     name = getattr(script_args, option)
     if name not in dataset:
         raise ConfigurationError(
-            f"--{option} {name}: the data set has the splits {', '.join(dataset)}. Name one of these."
+            f"--{option} {name!r}: {script_args.dataset_name!r} has the splits {', '.join(map(repr, dataset))}. Name "
+            "one of these."
         )
     return dataset[name]
 

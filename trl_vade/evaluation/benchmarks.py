@@ -111,11 +111,7 @@ BENCHMARKS = {
 
 
 def find_benchmarks(names: Sequence[str]) -> list[Benchmark]:
-    """Return the benchmarks of these names, in this order, each once.
-
-    Raises:
-        ConfigurationError: there are no names, or one is unknown.
-    """
+    """Return the benchmarks of these names, in this order, each once; no or unknown names: `ConfigurationError`."""
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown or not names:
         raise ConfigurationError(

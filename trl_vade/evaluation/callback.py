@@ -54,7 +54,13 @@ class VADEEvalCallback(TrainerCallback):
         self.evaluation = planned(trainer.args, tasks, every_steps=every_steps, **options)
         self.trainer, self.every_steps = trainer, every_steps
         self.benchmarks = find_benchmarks(self.evaluation.tasks)
-        _refuse_sharded(trainer.accelerator.state)
+        distribution = trainer.accelerator.state.distributed_type
+        plugin = trainer.accelerator.state.deepspeed_plugin
+        if distribution == DistributedType.FSDP or (plugin and plugin.zero_stage == 3):
+            raise ConfigurationError(
+                f"VADEEvalCallback needs whole weights on each process, but they are sharded ({distribution}). "
+                "Evaluate the checkpoints with `trl-vade evaluate`."
+            )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Evaluate every `every_steps` optimiser steps, unless a signal has asked this process to stop."""
@@ -197,15 +203,6 @@ def planned(
             "answers. If it hangs, the training would wait. Evaluate the checkpoints with `trl-vade evaluate`."
         )
     return evaluation
-
-
-def _refuse_sharded(state: Any) -> None:
-    stage = getattr(state.deepspeed_plugin, "zero_stage", 0) if state.deepspeed_plugin else 0
-    if state.distributed_type == DistributedType.FSDP or stage == 3:
-        raise ConfigurationError(
-            f"VADEEvalCallback needs whole weights on each process, but they are sharded ({state.distributed_type}). "
-            "Evaluate the checkpoints with `trl-vade evaluate`."
-        )
 
 
 def _score(benchmark: Benchmark, results: Mapping[str, Any]) -> float:

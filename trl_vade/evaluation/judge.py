@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from trl_vade.errors import ConfigurationError, JudgeError, abbreviated
 
-from .servers import is_address, is_loopback, no_proxy_variables
+from .servers import check_address, is_loopback, no_proxy_variables
 
 try:
     import httpx2 as httpx  # of huggingface_hub 2; huggingface_hub 1 has httpx, with the same interface
@@ -27,7 +27,6 @@ SERVE = (
     "Serve a judge, for example with `vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --port 8000`, and "
     "give --judge_url http://HOST:8000/v1 and --judge_model Qwen/Qwen2.5-72B-Instruct."
 )
-_NO_ZERO = "This is an error, not a score; lmms-eval itself would score 0."
 
 # In the form of lmms-eval's own questions (llm_judge/prompt.py, tasks/mathvista/mathvista_evals.py).
 _GRADE = (
@@ -63,15 +62,18 @@ class Judge:
     def of(cls, url: str, model: str) -> "Judge":
         """Return the judge at `url`. A missing "/v1" is added, "/chat/completions" and a slash at the end are removed.
 
-        Raises:
-            ConfigurationError: `url` is not an http(s) address or may hold a secret, or `model` is empty.
+        See `check_address`; a `model` without a name is a `ConfigurationError`, too.
         """
         if not isinstance(model, str) or not model.strip():
             raise ConfigurationError(
                 f"--judge_model is {abbreviated(model)}; it must be a model name that the judge's server lists. "
                 f"{SERVE}"
             )
-        return cls(_address(url), model.strip())
+        url = url.strip() if isinstance(url, str) else url
+        check_address("--judge_url", url, key="JUDGE_API_KEY", advice=SERVE)
+        parts = urlsplit(url)
+        path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+        return cls(f"{parts.scheme}://{parts.netloc}{path or '/v1'}", model.strip())
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that lmms-eval reads at import.
@@ -139,15 +141,13 @@ class Judge:
             raise self._refusal(route, came, advice) from error
         if response.status_code != 200:
             came = f"HTTP status {response.status_code} came with {self._server_text(response.text)}"
-            raise self._refusal(
-                route, came, _STATUS_ADVICE.get(response.status_code, "Look into the log of its server.")
-            )
+            advice = _STATUS_ADVICE.get(response.status_code, "Look into the log of its server.")
+            raise self._refusal(route, came, advice)
         try:
             return response.json()
         except ValueError as error:
-            raise self._refusal(
-                route, f"the answer is not JSON: {self._server_text(response.text)}", _NOT_OPENAI
-            ) from error
+            came = f"the answer is not JSON: {self._server_text(response.text)}"
+            raise self._refusal(route, came, _NOT_OPENAI) from error
 
     def _content(self, asked: str, answer: Any) -> str:
         """Return the text in a chat completion."""
@@ -168,32 +168,16 @@ class Judge:
 
     def _refusal(self, asked: str, came: str, advice: str) -> JudgeError:
         return JudgeError(
-            f"The judge {self.model} at {self.url} cannot be used. Asked for {asked}, {came}. {_NO_ZERO} {advice} "
-            f"{SERVE}"
+            f"The judge {self.model} at {self.url} cannot be used. Asked for {asked}, {came}. This is an "
+            f"error, not a score; lmms-eval itself would score 0. {advice} {SERVE}"
         )
 
 
-_KEY_ADVICE = "Set the environment variable JUDGE_API_KEY to the server's key."
-_STATUS_ADVICE = {401: _KEY_ADVICE, 403: _KEY_ADVICE, 404: "Most addresses end in /v1."}
+_STATUS_ADVICE = {
+    **dict.fromkeys((401, 403), "Set the environment variable JUDGE_API_KEY to the server's key."),
+    404: "Most addresses end in /v1.",
+}
 _NOT_OPENAI = "The server does not have OpenAI's interface."
-
-
-def _address(url: str) -> str:
-    text = url.strip() if isinstance(url, str) else ""
-    advice = "Give an address such as http://HOST:8000/v1."
-    # The message does not repeat the address: the part before the @, or after the ?, may be a secret.
-    if "@" in text or "?" in text or "#" in text:
-        raise ConfigurationError(
-            f"--judge_url has a @, ? or #, so it may hold a secret, but it is written into results.json. {advice} "
-            f"{_KEY_ADVICE}"
-        )
-    if not is_address(text):
-        raise ConfigurationError(
-            f"--judge_url is {abbreviated(url)}, which is not an http(s) address. {advice} {SERVE}"
-        )
-    parts = urlsplit(text)
-    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
-    return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
 
 
 def _key(environ: Mapping[str, str]) -> str:

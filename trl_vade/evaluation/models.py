@@ -3,14 +3,14 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trl_vade.errors import ConfigurationError, EvaluationError
 
-from .servers import is_address, is_loopback
+from .servers import check_address, is_loopback
 
 BACKENDS = {"transformers": "qwen2_5_vl", "vllm": "vllm", "server": "openai"}
 """Our names of the backends, and those of lmms-eval."""
@@ -69,28 +69,15 @@ def find_model(
             )
         folder, commit, shown_name = local, None, local.resolve().name
     else:
-        folder, commit = _from_hub(name, revision)
-        shown_name = name
+        (folder, commit), shown_name = _from_hub(name, revision), name
     _check_folder(folder, name, backend)
     return EvaluatedModel(shown_name, folder.resolve(), commit, fingerprint(folder))
 
 
 def check_place(backend: str, *, revision: str | None, server_url: str | None) -> None:
-    """Refuse a server's address or a revision that does not fit the backend.
-
-    Raises:
-        ConfigurationError: one does not fit, or the address may hold a secret.
-    """
-    if server_url is not None and any(sign in server_url for sign in "@?#"):
-        raise ConfigurationError(
-            "--server_url has a @, ? or #, so it may hold a secret, but it is written into results.json. Give an "
-            "address such as http://HOST:8000/v1. The server's key is read from the environment variable "
-            "VADE_SERVER_API_KEY."
-        )
-    if server_url is not None and not is_address(server_url):
-        raise ConfigurationError(
-            f"--server_url {server_url} is not an http(s) address. Give one such as http://HOST:8000/v1."
-        )
+    """Raise `ConfigurationError` unless a server's address and a revision fit the backend."""
+    if server_url is not None:
+        check_address("--server_url", server_url, key="VADE_SERVER_API_KEY")
     if (backend == "server") != (server_url is not None):
         raise ConfigurationError(
             f"--backend {backend} with --server_url {server_url}: --backend server needs an address, and no other one "
@@ -103,11 +90,7 @@ def check_place(backend: str, *, revision: str | None, server_url: str | None) -
 
 
 def check_arguments(given: Mapping[str, Any], backend: str) -> None:
-    """Refuse arguments for lmms-eval's class that are forbidden or have no effect with this backend.
-
-    Raises:
-        ConfigurationError: an option sets the argument, it would write a secret to a file, or it would be ignored.
-    """
+    """Raise `ConfigurationError` for arguments of lmms-eval's class in `OWN_ARGUMENTS`, secret or without effect."""
     refused = [name for name in given if name in OWN_ARGUMENTS or name.endswith(("key", "token", "secret"))]
     if refused:
         raise ConfigurationError(
@@ -129,10 +112,7 @@ def model_arguments(
     transformers gets the image sizes of `picture_sizes`; vLLM and servers read those of the model. By default vLLM's
     class executes code of the model's repository, and takes the larger of its own `max_new_tokens` (4096) and the
     request's (lmms-eval 0.7.3, models/chat/vllm.py, models/simple/vllm.py). Both are turned off. The user's arguments,
-    `given`, take precedence.
-
-    Raises:
-        ConfigurationError: an argument in `given` is refused; see `check_arguments`.
+    `given`, take precedence; see `check_arguments`.
     """
     check_arguments(given, backend)
     if backend == "transformers":
@@ -165,15 +145,21 @@ def picture_sizes(folder: Path) -> dict[str, int]:
 
 def fingerprint(folder: Path) -> str:
     """Return 16 hexadecimal digits of a model folder, from every byte of configuration, chat template and weights."""
+    return digest_of(folder, _files(folder, "*.json", "*.jinja", "*.safetensors"))
+
+
+def digest_of(folder: Path, files: Iterable[Path]) -> str:
+    """Return 16 hexadecimal digits of files in `folder`, from their names and every byte."""
     digest = hashlib.sha256()
-    for path in _files(folder, "*.json", "*.jinja", "*.safetensors"):
+    for path in sorted(files):
         with path.open("rb") as file:
-            digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+            name = str(path.relative_to(folder)).encode(errors="surrogateescape")
+            digest.update(name + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:16]
 
 
 def _files(folder: Path, *patterns: str) -> list[Path]:
-    found = sorted(path for pattern in patterns for path in folder.glob(pattern))
+    found = [path for pattern in patterns for path in folder.glob(pattern)]
     return [path for path in found if not path.name.startswith(NOT_THE_MODEL)]
 
 

@@ -2,7 +2,7 @@
 
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -12,7 +12,7 @@ from trl_vade.files import save_whole
 
 from .benchmarks import find_benchmarks
 from .models import EvaluatedModel
-from .results.runs import finished_run, run_folder
+from .results.runs import finished_runs
 from .settings import Evaluation, comparable
 
 SETTINGS_FILE = "evaluation.json"
@@ -20,11 +20,7 @@ SETTINGS_FILE = "evaluation.json"
 
 @contextmanager
 def owned(output: Path) -> Iterator[IO[str]]:
-    """Create and lock the output directory within the block, and yield the lock.
-
-    Raises:
-        ConfigurationError: another evaluation is running there, or the path is a file.
-    """
+    """Create and lock the output directory within the block, and yield the lock; refuse one that is locked."""
     if output.exists() and not output.is_dir():
         raise ConfigurationError(f"--output_path {output} is a file. Give a folder; it is created if it is missing.")
     output.mkdir(parents=True, exist_ok=True)
@@ -39,11 +35,7 @@ def owned(output: Path) -> Iterator[IO[str]]:
 
 
 def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
-    """Write the settings into the output directory, or refuse another evaluation with finished runs there.
-
-    Raises:
-        ConfigurationError: the directory belongs to another evaluation, or this one would leave out finished runs.
-    """
+    """Write the settings into the output directory, or refuse it: another evaluation has finished runs there."""
     path = evaluation.output / SETTINGS_FILE
     here = comparable(evaluation, model) | {"tasks": list(evaluation.tasks), "seeds": list(evaluation.seeds)}
     text = json.dumps(here, indent=2, ensure_ascii=False) + "\n"
@@ -55,7 +47,8 @@ def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
     if path.exists():
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
-            differences = _differences(saved, json.loads(text), _finished(saved, evaluation.output))
+            there = finished_runs(evaluation.output, find_benchmarks(saved["tasks"]), saved["seeds"], saved["limit"])
+            differences = _differences(saved, json.loads(text), there)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(
                 f"{path} was not written by this command ({type(error).__name__}: {error}), so the evaluation of the "
@@ -70,17 +63,7 @@ def keep_settings(evaluation: Evaluation, model: EvaluatedModel) -> None:
     save_whole(path, text.encode())
 
 
-def _finished(saved: dict[str, Any], output: Path) -> list[tuple[str, int]]:
-    """Return benchmark and seed of each valid run in the directory."""
-    runs = [(benchmark, seed) for benchmark in find_benchmarks(saved["tasks"]) for seed in saved["seeds"]]
-    return [
-        (benchmark.name, seed)
-        for benchmark, seed in runs
-        if finished_run(run_folder(output, benchmark, seed), benchmark, seed, saved["limit"])
-    ]
-
-
-def _differences(saved: dict[str, Any], here: dict[str, Any], finished: list[tuple[str, int]]) -> list[str]:
+def _differences(saved: dict[str, Any], here: dict[str, Any], finished: Collection[tuple[str, int]]) -> list[str]:
     """Return the differences to the saved settings, in words. Empty if no run is finished.
 
     Allowed are: more tasks and seeds, with the rows and the judge that they need; the same judge at another address;

@@ -17,7 +17,7 @@ from .lmms.process import run_plan
 from .lmms.tasks import task_folder
 from .models import BACKENDS, EvaluatedModel, find_model, model_arguments
 from .output_directory import keep_settings, owned
-from .results.runs import Run, finished_run, read_run, run_folder
+from .results.runs import Run, finished_runs, read_run, run_folder
 from .results.summary import write_results
 from .results.table import Results
 from .servers import no_proxy_variables
@@ -52,11 +52,12 @@ def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Result
     started = _now()
     with owned(evaluation.output) as lock:
         keep_settings(evaluation, model)
-        runs = _finished(evaluation, benchmarks)
+        runs = finished_runs(evaluation.output, benchmarks, evaluation.seeds, evaluation.limit)
         if progress:
             for run in runs.values():
                 progress(run)
-        pairs = _pairs(evaluation, benchmarks)
+        # Seed by seed, so that an interrupted evaluation has complete seeds.
+        pairs = [(benchmark, seed) for seed in evaluation.seeds for benchmark in benchmarks]
         todo = [(benchmark, seed) for benchmark, seed in pairs if (benchmark.name, seed) not in runs]
         if todo:
             runs |= _run_all(evaluation, model, arguments, todo, lock, progress)
@@ -68,20 +69,6 @@ def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Result
             "finished": _now(),
         }
         return write_results(evaluation.output, facts, [runs[benchmark.name, seed] for benchmark, seed in pairs])
-
-
-def _pairs(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> list[tuple[Benchmark, int]]:
-    """Return all runs, seed by seed, so that an interrupted evaluation has complete seeds."""
-    return [(benchmark, seed) for seed in evaluation.seeds for benchmark in benchmarks]
-
-
-def _finished(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> dict[tuple[str, int], Run]:
-    found = {}
-    for benchmark, seed in _pairs(evaluation, benchmarks):
-        folder = run_folder(evaluation.output, benchmark, seed)
-        if run := finished_run(folder, benchmark, seed, evaluation.limit):
-            found[benchmark.name, seed] = run
-    return found
 
 
 def _run_all(

@@ -1,20 +1,35 @@
-"""Addresses of servers. Requests to this machine must not go through a proxy."""
+"""Checks of servers' addresses. Requests to this machine must not go through a proxy."""
 
 import ipaddress
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
+
+from trl_vade.errors import ConfigurationError, abbreviated
 
 PROXIES = {"http_proxy", "https_proxy", "all_proxy"}
 
 
-def is_address(url: str) -> bool:
-    """Return whether `url` is an http(s) address of a host."""
+def check_address(option: str, url: Any, *, key: str, advice: str = "") -> None:
+    """Raise `ConfigurationError` unless `url` is an http(s) address without a secret, which belongs in `key`."""
+    example = "Give an address such as http://HOST:8000/v1."
+    text = url if isinstance(url, str) else ""
+    if any(sign in text for sign in "@?#"):
+        # The message does not repeat the address: the part before the @, or after the ?, may be a secret.
+        raise ConfigurationError(
+            f"{option} has a @, ? or #, so it may hold a secret, but it is written into results.json. {example} The "
+            f"server's key is read from the environment variable {key}."
+        )
     try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port  # ValueError: the port is no number
+        sound = parts.scheme in ("http", "https") and bool(host) and not any(sign.isspace() for sign in text)
     except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(host) and not any(sign.isspace() for sign in url)
+        sound = False
+    if not sound:
+        raise ConfigurationError(
+            f"{option} is {abbreviated(url)}, which is not an http(s) address. {example} {advice}"
+        )
 
 
 def is_loopback(url: str) -> bool:

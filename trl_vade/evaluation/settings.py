@@ -3,6 +3,7 @@
 import importlib.util
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +18,7 @@ from trl_vade.rewards.functions import INSTRUCTION
 
 from .benchmarks import FIVE, Benchmark, find_benchmarks
 from .judge import Judge
-from .lmms.tasks import check_rows, default_rows, rows_digest
+from .lmms.tasks import builtin_tasks, check_rows, default_rows, rows_digest
 from .models import BACKENDS, EvaluatedModel, check_arguments, check_place
 
 LMMS_EVAL = "0.7.3"
@@ -90,11 +91,7 @@ class Evaluation:
 
 
 def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
-    """Check an evaluation's settings and packages, and with `judged` its judge, and return its benchmarks.
-
-    Raises:
-        ConfigurationError: the evaluation cannot work.
-    """
+    """Return the benchmarks, or raise `ConfigurationError` for settings, packages or, with `judged`, the judge."""
     benchmarks = find_benchmarks(evaluation.tasks)
     _check_numbers(evaluation)
     if evaluation.backend not in BACKENDS:
@@ -114,7 +111,12 @@ def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
             "scienceqa,chartqa,mathvision_rules needs no judge."
         )
     _check_data(evaluation, benchmarks)
-    _check_lmms_eval()
+    builtin_tasks()  # refused without lmms-eval
+    if (found := metadata.version("lmms-eval")) != LMMS_EVAL:
+        raise ConfigurationError(
+            f"lmms-eval {found} is installed, but the corrections of trl_vade are for {LMMS_EVAL}: "
+            'pip install "trl-vade[eval]".'
+        )
     if evaluation.backend == "vllm" and importlib.util.find_spec("vllm") is None:
         raise ConfigurationError('--backend vllm needs vLLM: pip install "trl-vade[vllm]".')
     return benchmarks
@@ -208,16 +210,6 @@ def _check_data(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> None
             )
 
 
-def _check_lmms_eval() -> None:
-    if importlib.util.find_spec("lmms_eval") is None:
-        raise ConfigurationError('lmms-eval is not installed: pip install "trl-vade[eval]".')
-    if (found := metadata.version("lmms-eval")) != LMMS_EVAL:
-        raise ConfigurationError(
-            f"lmms-eval {found} is installed, but the corrections of trl_vade are for {LMMS_EVAL}: "
-            'pip install "trl-vade[eval]".'
-        )
-
-
 def comparable(evaluation: Evaluation, model: EvaluatedModel) -> dict[str, Any]:
     """Return the facts that all runs of an output directory must share, as JSON values."""
     judged = any(benchmark.judged for benchmark in find_benchmarks(evaluation.tasks))
@@ -242,8 +234,6 @@ def versions() -> dict[str, str]:
     """Return the versions of the installed packages that an evaluation depends on."""
     found = {}
     for name in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found

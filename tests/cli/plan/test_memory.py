@@ -23,7 +23,6 @@ SHAPE = ModelShape(
     block_parameters=600_000,
     largest_block=200_000,
     text=Tower(layers=3, hidden=100, intermediate=400),
-    heads=10,
     kv_heads=2,
     head_dim=10,
     vocabulary=1000,

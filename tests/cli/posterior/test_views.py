@@ -51,11 +51,6 @@ def test_rows_are_sorted_by_a_column_and_ties_by_name(column, names):
     assert [table.sample_id[row] for row in order_by(table, column)] == names
 
 
-def test_a_column_that_rows_cannot_be_sorted_by_is_refused():
-    with refused(ConfigurationError, ["'metadata'"], ["pass_rate", "visits", "sample_id"]):
-        order_by(make_table(FOUR), "metadata")
-
-
 @given(st.integers(0, 12), st.integers(0, 15))
 def test_both_ends_are_as_many_rows_as_asked_for_and_none_twice(rows, count):
     first, last = both_ends(np.arange(rows), count)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.support.refusals import refused, says
 from trl_vade.errors import EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE, PAPER
+from trl_vade.evaluation.publishing.leaderboards import index_lines
 from trl_vade.evaluation.results.table import Results, read_results
 
 
@@ -103,7 +104,6 @@ def test_a_single_benchmark_has_no_average_beside_it():
     assert rows[0] == ["Model", "ChartQA (test)"]
     assert rows[2][1:] == ["80.40"]
     assert "average" not in " ".join(notes[1:]).replace("average@4", "")
-    assert [line["benchmark"] for line in as_results(results_of("chartqa")).card_lines()] == ["ChartQA (test)"]
 
 
 def test_a_column_that_the_paper_does_not_have_is_empty_there_and_so_is_the_average():
@@ -154,33 +154,18 @@ def test_the_papers_own_judge_is_not_named_twice():
 # ---------------------------------------------------------------------------------- lines of a card
 
 
-def test_a_card_has_a_line_for_each_benchmark_and_one_for_their_average():
+def test_the_model_index_has_a_line_for_each_benchmark_and_none_for_their_average():
     results = results_of("mathverse", "testbed", testbed={"mean": 12.3456, "dataset": None})
-    assert as_results(results).card_lines() == [
+    assert index_lines(as_results(results)) == [
         {
             **{"benchmark": "MathVerse (testmini)", "metric": "average@2 gpt_eval_score", "value": 10.0},
-            **{"stderr": 0.5, "runs": 2, "dataset": "CaraJ/MathVerse-lmmseval"},
-            **{"config": "testmini", "split": "testmini"},
+            **{"dataset": "CaraJ/MathVerse-lmmseval", "config": "testmini", "split": "testmini"},
         },
         {
-            **{"benchmark": "Testbed (validation)", "metric": "average@2 exact_answer", "value": 12.35, "stderr": 0.5},
-            **{"runs": 2, "dataset": None, "config": None, "split": None},
-        },
-        {
-            **{"benchmark": "Average", "metric": "average@2", "value": 15.0, "stderr": 0.5, "runs": 2},
-            **{"dataset": None, "config": None, "split": None},
+            **{"benchmark": "Testbed (validation), the embedded data set", "metric": "average@2 exact_answer"},
+            **{"value": 12.35, "dataset": "vade_testbed"},
         },
     ]
-
-
-def test_a_card_says_that_not_all_questions_were_asked():
-    lines = as_results(results_of("chartqa", "testbed", limit=8, seeds=(0,))).card_lines()
-    assert [line["metric"] for line in lines] == [
-        "average@1 relaxed_overall, first 8 questions",
-        "average@1 exact_answer, first 8 questions",
-        "average@1, first 8 questions",
-    ]
-    assert [line["stderr"] for line in lines] == [None, None, None]
 
 
 # ---------------------------------------------------------------------------------- results.json

@@ -19,6 +19,7 @@ from ..training_arguments import (
     CommandArguments,
     VADEScriptArguments,
     load_splits,
+    pick_split,
     read_command,
     refuse_command_in_recipe,
 )
@@ -71,9 +72,6 @@ def verdict(estimate: MemoryEstimate) -> str:
     )
 
 
-NOT_LAUNCHED = " (Planned as launched here. --plan_accelerate fsdp2 plans for that launch.)"
-
-
 def print_plan(arguments: list[str]) -> None:
     """Print what a recipe means: counts, then the estimate of GPU memory.
 
@@ -86,21 +84,19 @@ def print_plan(arguments: list[str]) -> None:
     command, rest = read_command(arguments)
     command.plan_accelerate = command.plan_accelerate or command.accelerate_config
     try:
-        _show_plan(rest, command)
+        launch = _launch(command)
+        script_args, args, model_args = _read_recipe(rest, launch.processes)
+        refuse_command_in_recipe(script_args)
+        if lmms_options := script_args.lmms_options():
+            find_benchmarks(lmms_options["tasks"])
+        plan = make_plan(args, _number_of_rows(script_args, command))
+        print_table("The plan", plan_rows(plan, launch))
+        _show_memory(command, args, model_args, launch)
     except (ValueError, OSError) as error:  # ConfigurationError is one; TRL refuses by ValueError, too; no such file
-        here = "" if command.plan_accelerate or command.plan_processes else NOT_LAUNCHED
-        raise ConfigurationError(f"This recipe cannot run so. {error}{here}") from error
-
-
-def _show_plan(arguments: list[str], command: CommandArguments) -> None:
-    launch = _launch(command)
-    script_args, args, model_args = _read_recipe(arguments, launch.processes)
-    refuse_command_in_recipe(script_args)
-    if lmms_options := script_args.lmms_options():
-        find_benchmarks(lmms_options["tasks"])
-    plan = make_plan(args, _number_of_rows(script_args, command))
-    print_table("The plan", plan_rows(plan, launch))
-    _show_memory(command, args, model_args, launch)
+        message = f"This recipe cannot run so. {error}"
+        if not command.plan_accelerate and not command.plan_processes:
+            message += " (Planned as launched here. --plan_accelerate fsdp2 plans for that launch.)"
+        raise ConfigurationError(message) from error
 
 
 def _launch(command: CommandArguments) -> Launch:
@@ -144,26 +140,17 @@ def _number_of_rows(script_args: VADEScriptArguments, command: CommandArguments)
         raise ConfigurationError(
             "dataset_streaming is set, and a stream does not say how many rows it has: give --plan_rows."
         )
-    return _rows_of_split(script_args)
-
-
-def _rows_of_split(script_args: VADEScriptArguments) -> int:
     from datasets.exceptions import DatasetsError
 
     from trl_vade.data.row_keys import why_not_loaded
 
-    name, split = script_args.dataset_name, script_args.dataset_train_split
     try:
         splits = load_splits(script_args)
     except (DatasetsError, RuntimeError, yaml.YAMLError) as error:  # datasets 5.2: its scripts, its card
         raise ConfigurationError(
             f"dataset_name={name!r} cannot be loaded: {why_not_loaded(error)}. Mend it, or give --plan_rows."
         ) from error
-    if split not in splits:
-        raise ConfigurationError(
-            f"dataset_train_split={split!r} is no split of {name!r}, which has {', '.join(map(repr, splits))}."
-        )
-    return len(splits[split])
+    return len(pick_split(splits, "dataset_train_split", script_args))
 
 
 def _show_memory(command: CommandArguments, args: Any, model_args: ModelConfig, launch: Launch) -> None:

@@ -63,7 +63,13 @@ def make_plan(args: GRPOConfig, rows: int) -> Plan:
     Raises:
         ConfigurationError: where no generation batch can be filled, or vLLM's processes do not divide.
     """
-    _refuse_what_does_not_divide(args)
+    # TRL 1.16 refuses this only on the machine with the GPUs (`VLLMGeneration._init_vllm`).
+    parallel = args.vllm_tensor_parallel_size
+    if args.use_vllm and args.vllm_mode == "colocate" and args.world_size % parallel:
+        raise ConfigurationError(
+            f"vllm_tensor_parallel_size={parallel} on {args.world_size} processes: each colocated engine takes "
+            f"{parallel} of them, so their number must be a multiple of it. Change one of the two."
+        )
     group = args.num_generations
     batch_rows = args.generation_batch_size // group
     if rows < batch_rows:
@@ -125,13 +131,3 @@ def _initial_rollouts(args: GRPOConfig, rows: int, batch_rows: int) -> int:
     while last * args.num_generations % args.world_size:
         last += 1
     return (rows // batch_rows * batch_rows + last) * args.num_generations
-
-
-def _refuse_what_does_not_divide(args: GRPOConfig) -> None:
-    """Refuse settings that TRL refuses only on the machine with the GPUs (`VLLMGeneration._init_vllm`, TRL 1.16)."""
-    tensor_parallel = args.vllm_tensor_parallel_size
-    if args.use_vllm and args.vllm_mode == "colocate" and args.world_size % tensor_parallel:
-        raise ConfigurationError(
-            f"vllm_tensor_parallel_size={tensor_parallel} on {args.world_size} processes: each colocated engine takes "
-            f"{tensor_parallel} of them, so their number must be a multiple of it. Change one of the two."
-        )

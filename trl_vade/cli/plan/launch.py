@@ -23,22 +23,15 @@ class Launch:
 def read_launch(name: str | Path) -> Launch:
     """Read an accelerate configuration: a file, or one of the package by its name, such as "fsdp2".
 
-    Raises:
-        ConfigurationError: for a file that is not there or is none, and for a set-up that `memory` knows nothing of.
+    Another file, and a set-up that `memory` knows nothing of, is a `ConfigurationError`.
     """
-    path = accelerate_file(name)
+    path, advice = accelerate_file(name), "Give a file as `accelerate config` writes it, or a name, such as fsdp2."
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
-        raise ConfigurationError(
-            f"The accelerate configuration {path} cannot be read: {error}. Give a file as `accelerate config` writes "
-            "it, or a name, such as fsdp2."
-        ) from error
+        raise ConfigurationError(f"The accelerate configuration {path} cannot be read: {error}. {advice}") from error
     if not isinstance(settings, dict) or not isinstance(settings.get("num_processes"), int):
-        raise ConfigurationError(
-            f"{path} is no accelerate configuration: it sets no num_processes. Give a file as `accelerate config` "
-            "writes it, or a name, such as fsdp2."
-        )
+        raise ConfigurationError(f"{path} is no accelerate configuration: it sets no num_processes. {advice}")
     return Launch(settings["num_processes"], _sharding(path, settings), settings.get("mixed_precision"))
 
 

@@ -163,14 +163,13 @@ def activations(
     text, vision = tokens(args, lengths), patches(args, shape, lengths)
     block = text * block_bytes(shape.text, "text", size)
     boundary = text * shape.text.hidden * residual
-    vision_block = vision * block_bytes(shape.vision, "vision", size) if shape.vision else 0
-    vision_boundary = vision * shape.vision.hidden * residual if shape.vision else 0
-    vision_layers = shape.vision.layers if shape.vision else 0
+    tower = shape.vision or Tower(layers=0, hidden=0, intermediate=0)
+    vision_block = vision * block_bytes(tower, "vision", size)
     if args.gradient_checkpointing:
-        kept = shape.text.layers * boundary + vision_layers * vision_boundary
+        kept = shape.text.layers * boundary + tower.layers * vision * tower.hidden * residual
         again = max(block, vision_block - shape.text.layers * boundary)
     else:
-        kept = shape.text.layers * block + vision_layers * vision_block
+        kept = shape.text.layers * block + tower.layers * vision_block
         again = 0
     length = lengths.prompt + lengths.completion
     mask = 0 if flash else args.per_device_train_batch_size * length**2 * (1 + size.computed)  # bool, and as numbers

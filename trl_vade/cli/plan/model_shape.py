@@ -26,7 +26,6 @@ class ModelShape:
     block_parameters: int  # those inside transformer blocks, which FSDP2 and ZeRO-3 gather block by block
     largest_block: int  # parameters
     text: Tower
-    heads: int
     kv_heads: int
     head_dim: int
     vocabulary: int
@@ -88,7 +87,6 @@ def model_shape(config: Any) -> ModelShape:
         block_parameters=sum(blocks),
         largest_block=max(blocks, default=0),
         text=Tower(text.num_hidden_layers, text.hidden_size, text.intermediate_size),
-        heads=heads,
         kv_heads=getattr(text, "num_key_value_heads", None) or heads,
         head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
         vocabulary=text.vocab_size,

@@ -13,7 +13,7 @@ from trl_vade.hub.posteriors.repository import table_path
 from trl_vade.hub.posteriors.source import split_source
 from trl_vade.hub.posteriors.table import PosteriorTable, facts_of, posterior_table, read_table, write_table
 from trl_vade.hub.uploading import hub_id
-from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE, Snapshot, load_snapshot
+from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE, load_snapshot
 
 from .views import COLUMNS, named_by_keys, row_records
 
@@ -115,23 +115,16 @@ def named_table(
         SnapshotError: the snapshot is damaged, or the data set does not have the rows that it is about, in
             their order.
     """
+    from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
+    from trl_vade.data.row_names import RowNames, names_and_tasks
+    from trl_vade.hub.dataset_origin import hub_origin
+
     if not any((folder / file).is_file() for file in (METADATA_FILE, POSTERIOR_FILE)):
         raise ConfigurationError(
             f"--dataset names the rows of a checkpoint or an output directory, and {folder} has no {METADATA_FILE}. "
             "Name one of these, or leave --dataset out: a table that is written already has the names it was given."
         )
     snapshot = load_snapshot(folder)
-    return posterior_table(snapshot, **_names_from(snapshot, name, config, split, task_column))
-
-
-def _names_from(
-    snapshot: Snapshot, name: str, config: str | None, split: str, task_column: str | None
-) -> dict[str, Any]:
-    """Return the arguments of `posterior_table` that come from the data set: `sample_id`, `task` and `facts`."""
-    from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
-    from trl_vade.data.row_names import RowNames, names_and_tasks
-    from trl_vade.hub.dataset_origin import hub_origin
-
     place, revision = (name, None) if Path(name).exists() else split_source(name)
     dataset = _load_rows(place, config, split, revision)
     if task_column is not None and task_column not in dataset.column_names:
@@ -151,7 +144,8 @@ def _names_from(
     origin = dict(zip(("dataset", "dataset_revision"), hub_origin(dataset, hub_id(place)), strict=True))
     facts = facts_of(snapshot) | {fact: value for fact, value in origin.items() if value is not None}
     visited = snapshot.sampler_state["posterior"]["sample_index"]
-    return names_and_tasks(RowNames(dataset, keys), visited, task_column or "task") | {"facts": facts}
+    names = names_and_tasks(RowNames(dataset, keys), visited, task_column or "task")
+    return posterior_table(snapshot, facts=facts, **names)
 
 
 def _load_rows(place: str, config: str | None, split: str, revision: str | None) -> Any:

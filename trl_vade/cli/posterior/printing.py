@@ -31,10 +31,10 @@ def print_posterior(
         counts.append(("visits of a row", f"{summary['mean_visits']:.1f} (at most {summary['most_visits']:,})"))
     print_table("The posterior", [*known, *counts])
     print("How many rows have which pass rate\n" + text_histogram(table))
-    head = ["row", "index", "pass\nrate", "alpha", "beta", "visits", "last\nstep"]
     columns = ["sample_id", "index", "pass_rate", "alpha", "beta", "visits", "last_step"]
     if table.task is not None:
-        head, columns = [head[0], "task", *head[1:]], [columns[0], "task", *columns[1:]]
+        columns.insert(1, "task")
+    head = ["row", *(name.replace("_", "\n") for name in columns[1:])]
     cut = len(first) + len(last) < len(table)
     between = [["..."] * len(columns)] if cut and last else []
     lines = [*_cells(first, columns), *between, *_cells(last, columns)]
@@ -62,8 +62,7 @@ def print_difference(found: Difference, rows: int) -> None:
     if found.facts:
         facts = [[name, _cut(str(before), 60), _cut(str(after), 60)] for name, (before, after) in found.facts.items()]
         print_columns("What differs between the runs", ["", "A", "B"], facts, text=3)
-    columns = ["sample_id", "before", "after", "change"]
-    columns = [columns[0], "task", *columns[1:]] if any(found.task) else columns
+    columns = ["sample_id", *(["task"] if any(found.task) else []), "before", "after", "change"]
     for word in ("easy", "hard"):
         records = said[f"became_{word}"][:rows]
         if records:

@@ -12,7 +12,6 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.histogram import bin_counts
 from trl_vade.hub.posteriors.table import PLACE, PosteriorTable
 
-SORTS = ("pass_rate", "visits", "last_step", "alpha", "beta", "index", "sample_id")
 COLUMNS = ("sample_id", "index", "task", "alpha", "beta", "visits", "pass_rate", "last_step")
 ROUNDING = 1e-9
 """Differences of pass rates are taken as equal to a threshold that they miss by less."""
@@ -33,15 +32,7 @@ def summarise_posterior(table: PosteriorTable) -> dict[str, Any]:
 
 
 def order_by(table: PosteriorTable, column: str) -> IntArray:
-    """Return (V,) places of the rows in ascending order of a column; ties go by `sample_id`.
-
-    Raises:
-        ConfigurationError: no such column.
-    """
-    if column not in SORTS:
-        raise ConfigurationError(
-            f"A posterior cannot be sorted by {abbreviated(column)}; give one of {', '.join(SORTS)}."
-        )
+    """Return (V,) places of the rows in ascending order of a column of numbers or names; ties go by `sample_id`."""
     values = getattr(table, column)
     return np.array(sorted(range(len(table)), key=lambda row: (values[row], table.sample_id[row])), dtype=np.int64)
 
@@ -105,22 +96,12 @@ class Difference:
             return None
         return float(np.corrcoef(self.before, self.after)[0, 1])
 
-    def records(self, rows: Iterable[int]) -> list[dict[str, Any]]:
-        """Rows as JSON values."""
-        return [
-            {
-                "sample_id": self.sample_id[row],
-                "task": self.task[row],
-                "before": float(self.before[row]),
-                "after": float(self.after[row]),
-                "change": float(self.change[row]),
-            }
-            for row in rows
-        ]
-
     def as_json(self) -> dict[str, Any]:
         """All of it as JSON values."""
         mean = float(self.change.mean()) if len(self.before) else None
+        columns = (self.sample_id, self.task, self.before.tolist(), self.after.tolist(), self.change.tolist())
+        names = ("sample_id", "task", "before", "after", "change")
+        records = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
         return {
             "in_both": len(self.before),
             "only_in_a": self.only_a,
@@ -128,8 +109,8 @@ class Difference:
             "mean_change": mean,
             "correlation": self.correlation,
             "threshold": self.threshold,
-            "became_easy": self.records(self.became_easy),
-            "became_hard": self.records(self.became_hard),
+            "became_easy": [records[row] for row in self.became_easy],
+            "became_hard": [records[row] for row in self.became_hard],
             "differing_facts": {name: list(values) for name, values in self.facts.items()},
             "facts_only_in_a": self.facts_only_a,
             "facts_only_in_b": self.facts_only_b,
@@ -145,10 +126,7 @@ def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Di
     Args:
         a: the earlier posterior, or the one to compare with.
         b: the other one.
-        threshold: in (0, 1]; the change of a pass rate from which on a row counts as having become easy or hard.
-
-    Raises:
-        ConfigurationError: the threshold is none.
+        threshold: the change, in (0, 1], of a pass rate from which on a row counts as having become easy or hard.
     """
     if isinstance(threshold, bool) or not 0 < threshold <= 1:
         raise ConfigurationError(

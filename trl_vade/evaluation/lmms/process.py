@@ -81,8 +81,6 @@ def _life_line() -> Iterator[int]:
 _SECRET = re.compile(r"(^|_)TOKEN(_|$)|SECRET|PASSWORD|API_KEY|ACCESS_KEY", re.IGNORECASE)
 _FOREIGN = re.compile(r"(LOCAL_|NODE_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE|(MASTER|TORCHELASTIC|ACCELERATE|LMMS)_.*")
 
-_FIXED = {"PYTHONSAFEPATH": "1", "PYTHON_DOTENV_DISABLED": "1"}
-
 
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for lmms-eval 0.7.3, without secrets.
@@ -94,7 +92,8 @@ def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: value for name, value in environment.items() if not _SECRET.search(name) and not _FOREIGN.fullmatch(name)
     }
-    return kept | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": os.devnull, **_FIXED}
+    no_login = {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": os.devnull, "PYTHON_DOTENV_DISABLED": "1"}
+    return kept | no_login | {"PYTHONSAFEPATH": "1"}
 
 
 def _watch(

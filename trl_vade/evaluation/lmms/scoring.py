@@ -130,18 +130,16 @@ def mixture(row: Row, results: Sequence[str]) -> Row:
 
 def mean_accuracy(items: Sequence[Row]) -> float:
     """Compute `vade_accuracy` over all rows, with the library `evaluate`."""
-    predictions = [item["prediction"] for item in items]
-    return _compute("vade_accuracy", predictions=predictions, references=[item["reference"] for item in items])[
-        "accuracy"
-    ]
+    return _compute("vade_accuracy", items, references=[item["reference"] for item in items])["accuracy"]
 
 
 def mean_format(items: Sequence[Row]) -> float:
     """Compute `vade_format` over all rows, with the library `evaluate`."""
-    return _compute("vade_format", predictions=[item["prediction"] for item in items])["format"]
+    return _compute("vade_format", items)["format"]
 
 
-def _compute(name: str, **columns: Any) -> dict[str, float]:
+def _compute(name: str, items: Sequence[Row], **columns: Any) -> dict[str, float]:
     import evaluate
 
-    return evaluate.load(metric_path(name), keep_in_memory=True).compute(**columns)
+    predictions = [item["prediction"] for item in items]
+    return evaluate.load(metric_path(name), keep_in_memory=True).compute(predictions=predictions, **columns)

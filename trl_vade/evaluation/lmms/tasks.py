@@ -4,7 +4,6 @@ lmms-eval 0.7.3 looks for an `include` beside the file that names it. The place 
 installations, so our files are linked into a new folder, beside a link to lmms-eval's tasks.
 """
 
-import hashlib
 import importlib.util
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.files import packaged
 
 from ..benchmarks import Benchmark
+from ..models import digest_of
 
 
 def _words(**words: str) -> dict[str, Any]:
@@ -49,15 +49,12 @@ def task_folder(
         benchmarks: the benchmarks.
         data: by benchmark, the folder with its rows; the others come from the Hub.
         asked_to_think: whether an instruction follows the questions, so that their own words must not contradict it.
-
-    Raises:
-        ConfigurationError: lmms-eval is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="vade-tasks-") as name:
         base, tasks = Path(name, "base"), Path(name, "tasks")
         base.mkdir()
         tasks.mkdir()
-        (base / "lmms_eval").symlink_to(_builtin_tasks())
+        (base / "lmms_eval").symlink_to(builtin_tasks())
         for benchmark in benchmarks:
             file = f"{benchmark.task}.yaml"
             (base / file).symlink_to(packaged(f"eval/tasks/{file}").resolve())
@@ -83,11 +80,7 @@ def default_rows(names: Sequence[str]) -> dict[str, Path]:
 
 
 def check_rows(benchmark: Benchmark, folder: Path) -> None:
-    """Check that a folder has the split and the column of `benchmark`.
-
-    Raises:
-        ConfigurationError: the folder does not exist, is not a data set, or lacks the split or the column.
-    """
+    """Raise `ConfigurationError` unless a folder is a data set with the split and the column of `benchmark`."""
     given = f"--data {benchmark.name}={folder}"
     needed = f"the split {benchmark.split!r} with a column {benchmark.column!r}"
     if not folder.is_dir():
@@ -110,12 +103,7 @@ def check_rows(benchmark: Benchmark, folder: Path) -> None:
 
 def rows_digest(folder: Path) -> str:
     """Return 16 hexadecimal digits of a folder's files, from every byte. Other rows are another evaluation."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):
-        with path.open("rb") as file:
-            name = str(path.relative_to(folder)).encode(errors="surrogateescape")
-            digest.update(name + hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()[:16]
+    return digest_of(folder, [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")])
 
 
 def _columns(folder: Path) -> dict[str, list[str]]:
@@ -138,7 +126,8 @@ def _local(folder: Path) -> dict[str, Any]:
     return {"dataset_path": str(folder.resolve()), "dataset_name": None, "dataset_kwargs": saved}
 
 
-def _builtin_tasks() -> Path:
+def builtin_tasks() -> Path:
+    """Return the folder of lmms-eval's own tasks, or raise `ConfigurationError` if it is not installed."""
     found = importlib.util.find_spec("lmms_eval")
     if found is None or not found.submodule_search_locations:
         raise ConfigurationError('lmms-eval is not installed: pip install "trl-vade[eval]".')

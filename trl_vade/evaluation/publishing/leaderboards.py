@@ -23,7 +23,6 @@ from ..results.table import Results
 logger = logging.getLogger(__name__)
 
 FOLDER = ".eval_results"
-_Entries = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def leaderboard_entries(api: HfApi, results: Results, target: HubTarget, raw: str) -> dict[str, list[dict[str, Any]]]:
@@ -102,7 +101,7 @@ def declared_tasks(declared: Any, config: str | None, split: str) -> list[str]:
 
 
 def merged_files(
-    entries: _Entries, files: Iterable[str], read: Callable[[str], bytes], raw: str
+    entries: Mapping[str, Sequence[Any]], files: Iterable[str], read: Callable[[str], bytes], raw: str
 ) -> dict[str, bytes | None]:
     """Return the files of the folder `.eval_results` of a repository with an evaluation's entries merged in.
 
@@ -167,16 +166,16 @@ def index_places(names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def index_lines(results: Results) -> list[dict[str, Any]]:
-    """Return the lines of `Results.card_lines` for `card_metadata.with_index`, without the average."""
-    named = zip(results["benchmarks"].items(), results.card_lines(), strict=False)
-    return [
-        {**line, "benchmark": _title(results, name), "dataset": line["dataset"] or part["task"]}
-        for (name, part), line in named
-    ]
-
-
-def _title(results: Results, name: str) -> str:
-    title, folder = str(results["benchmarks"][name]["title"]), results["data"].get(name)
-    if name == "testbed":
-        return f"{title}, the embedded data set"
-    return f"{title}, questions of the folder {folder}" if folder else title
+    """Return the scores in per cent, as lines for `card_metadata.with_index`; see `index_places`."""
+    lines = []
+    for name, part in results["benchmarks"].items():
+        title, folder, one = part["title"], results["data"].get(name), BENCHMARKS.get(name)
+        if name == "testbed":
+            title = f"{title}, the embedded data set"
+        elif folder:
+            title = f"{title}, questions of the folder {folder}"
+        metric = f"average@{len(results['seeds'])} {part['metric']}"
+        line = {"benchmark": title, "metric": metric, "value": round(part["mean"], 2)}
+        place = {"config": one.config, "split": one.split} if part["dataset"] and one else {}
+        lines.append({**line, "dataset": part["dataset"] or part["task"], **place})
+    return lines

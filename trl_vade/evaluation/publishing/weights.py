@@ -1,6 +1,5 @@
 """A check that a repository on the Hub has the evaluated weights, which its card will describe."""
 
-import hashlib
 import logging
 import re
 from collections.abc import Mapping
@@ -9,6 +8,7 @@ from pathlib import Path
 from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from trl_vade.errors import VADEError
 from trl_vade.hub.uploading import HubTarget
@@ -46,7 +46,14 @@ class EvaluatedWeights:
         self._folder = folder
         self._known: dict[tuple[str, int], str] = {}
         if folder and results["backend"] != "server":  # the fingerprint of a served model is that of its name
-            _refuse_changed(folder, results["model"]["fingerprint"])
+            found, evaluated = fingerprint(folder), results["model"]["fingerprint"]
+            if found != evaluated:
+                raise Refused(
+                    f"{folder} is not the evaluated model: its fingerprint is {found}, but the results are of "
+                    f"{evaluated}. Its configuration, chat template or weights have changed since, for example by "
+                    "training. Give the unchanged folder (model_folder), or evaluate this one with another "
+                    "--output_path."
+                )
 
     def refuse_others(self, api: HfApi, target: HubTarget) -> None:
         """Refuse a branch with other weights, or other files of `SETTINGS`. A branch without weights is accepted.
@@ -100,16 +107,6 @@ def model_key(results: Results) -> str:
     return re.sub(r"\W", "", results["model"]["fingerprint"], flags=re.ASCII) or "unknown"
 
 
-def _refuse_changed(folder: Path, evaluated: str) -> None:
-    found = fingerprint(folder)
-    if found != evaluated:
-        raise Refused(
-            f"{folder} is not the evaluated model: its fingerprint is {found}, but the results are of {evaluated}. "
-            "Its configuration, chat template or weights have changed since, for example by training. Give the "
-            "unchanged folder (model_folder), or evaluate this one with another --output_path."
-        )
-
-
 def _is_weights(path: str) -> bool:
     weights = path.endswith(".safetensors") or re.fullmatch(r"(pytorch|adapter)_model.*\.bin", path)
     return bool(weights) and "/" not in path and not path.startswith("vade_")  # the posterior
@@ -121,10 +118,7 @@ def _is_settings(path: str) -> bool:
 
 def _hash(path: Path, *, lfs: bool) -> str:
     with path.open("rb") as file:
-        if lfs:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-        content = file.read()
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        return sha_fileobj(file).hex() if lfs else git_hash(file.read())
 
 
 def _hashes_at(api: HfApi, repo_id: str, revision: str | None) -> dict[str, str]:

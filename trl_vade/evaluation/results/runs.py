@@ -79,6 +79,15 @@ def finished_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | Non
         return None
 
 
+def finished_runs(
+    output: Path, benchmarks: Sequence[Benchmark], seeds: Sequence[int], limit: int | None
+) -> dict[tuple[str, int], Run]:
+    """Return the valid runs in the output directory by benchmark and seed, seed by seed."""
+    pairs = [(benchmark, seed) for seed in seeds for benchmark in benchmarks]
+    found = {(one.name, seed): finished_run(run_folder(output, one, seed), one, seed, limit) for one, seed in pairs}
+    return {name_and_seed: run for name_and_seed, run in found.items() if run}
+
+
 def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -> Run:
     """Read the run in `folder` and check it. With a `limit`, it must have asked the first `limit` questions.
 
@@ -90,7 +99,10 @@ def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -
     file = _results_file(folder)
     results = parse(folder, file.read_bytes(), str(file.relative_to(folder)))
     value = _value(folder, results, benchmark)
-    _check_seed(folder, results, seed)
+    for name in ("random_seed", "numpy_seed", "torch_seed"):
+        if (found := _find(folder, results, "config", name)) != seed:
+            rule = f"it must be {seed}, as the folder's name says"
+            raise refusal(folder, f"its {name} is {abbreviated(found)}", rule)
     samples = read_samples(folder, file, benchmark, _asked(folder, results, benchmark, limit))
     responses = [response_of(folder, sample) for sample in samples]
     scores = scores_of(folder, samples, benchmark)
@@ -142,15 +154,6 @@ def _value(folder: Path, results: _Json, benchmark: Benchmark) -> float | None:
 def _is_number(value: Any) -> bool:
     # False for NaN, and for whole numbers of JSON that are too large for a float.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
-
-
-def _check_seed(folder: Path, results: _Json, seed: int) -> None:
-    for name in ("random_seed", "numpy_seed", "torch_seed"):
-        found = _find(folder, results, "config", name)
-        if found != seed:
-            raise refusal(
-                folder, f"its {name} is {abbreviated(found)}", f"it must be {seed}, as the folder's name says"
-            )
 
 
 def _asked(folder: Path, results: _Json, benchmark: Benchmark, limit: int | None) -> int:

@@ -1,4 +1,4 @@
-"""`results.json` of an evaluation: its checks, its table beside the paper's, and its lines for a model card."""
+"""`results.json` of an evaluation: its checks, and its table beside the paper's."""
 
 import json
 import math
@@ -12,11 +12,12 @@ from typing import Any
 from trl_vade.errors import EvaluationError, abbreviated
 from trl_vade.hub.cards import markdown_table
 
-from ..benchmarks import BENCHMARKS, FIVE, PAPER, PaperRow
+from ..benchmarks import FIVE, PAPER, PaperRow
 
 FORMAT = 1
 """Version of the format of `results.json`."""
 PAPER_JUDGE = "Qwen2.5-72B-Instruct"
+_AGAIN = "Run the evaluation's command again: finished runs are kept."
 _Types = Mapping[str, tuple[type, ...]]
 _NUMBER, _TEXT, _NONE = (int, float), (str,), (type(None),)
 _TOP: _Types = {
@@ -55,7 +56,25 @@ class Results:
     @classmethod
     def checked(cls, content: Any, what: str) -> "Results":
         """Return the results, or raise `EvaluationError` about `what` for a missing key or a wrong type."""
-        _check_all(content, what)
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            found = content.get("format") if isinstance(content, dict) else content
+            raise EvaluationError(
+                f"{what}: its format is {abbreviated(found)}, but this release reads only {FORMAT}. Use the release "
+                "of trl_vade that wrote it, or run the evaluation's command again."
+            )
+        _check(what, content, _TOP)
+        _check(f"{what}, model", content["model"], _MODEL)
+        _check(f"{what}, generation", content["generation"], _GENERATION)
+        if content["judge"] is not None:
+            _check(f"{what}, judge", content["judge"], _JUDGE)
+        _check(f"{what}, average", content["average"], _AVERAGE)
+        for name, benchmark in content["benchmarks"].items():
+            _check(f"{what}, {name}", benchmark, _BENCHMARK)
+            for run in benchmark["runs"]:
+                _check(f"{what}, a run of {name}", run, _RUN)
+            seeds = [run["seed"] for run in benchmark["runs"]]
+            _check_same(f"{what}: the seeds of {name}'s runs", seeds, content["seeds"])
+        _check_same(f"{what}: the benchmarks of the average", content["average"]["of"], list(content["benchmarks"]))
         return cls(content)
 
     def __getitem__(self, name: str) -> Any:
@@ -73,24 +92,6 @@ class Results:
             head, rows = head[:-1], [row[:-1] for row in rows]
         return "\n".join([markdown_table(head, rows), "", *(f"* {line}" for line in _notes(self))])
 
-    def card_lines(self) -> list[dict[str, Any]]:
-        """Return a line for each benchmark and one for the average, for a model card; values in per cent.
-
-        "metric" contains the number of averaged runs and the limit, if there is one. "dataset", "config" and "split"
-        are None for questions in a user's folder.
-        """
-        asked = "" if self["limit"] is None else f", first {self['limit']} questions"
-        runs = len(self["seeds"])
-        lines = []
-        for name, part in self["benchmarks"].items():
-            known = BENCHMARKS.get(name) if part["dataset"] is not None else None
-            line = _card_line(part["title"], f"average@{runs} {part['metric']}{asked}", part, runs)
-            place = {"dataset": part["dataset"], "config": known and known.config, "split": known and known.split}
-            lines.append({**line, **place})
-        if len(lines) > 1:
-            lines.append(_card_line("Average", f"average@{runs}{asked}", self["average"], runs))
-        return lines
-
 
 def read_results(output: Path) -> Results:
     """Read the `results.json` of the output directory `output` and check it.
@@ -103,38 +104,12 @@ def read_results(output: Path) -> Results:
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
-        raise EvaluationError(
-            f"{path} is missing; it is written after the last run. Run the evaluation's command again: finished runs "
-            "are kept."
-        ) from error
+        raise EvaluationError(f"{path} is missing; it is written after the last run. {_AGAIN}") from error
     except (ValueError, RecursionError) as error:
         raise EvaluationError(
-            f"{path} is not complete JSON ({error}). Another program changed it. Run the evaluation's command again: "
-            "finished runs are kept."
+            f"{path} is not complete JSON ({error}). Another program changed it. {_AGAIN}"
         ) from error
     return Results.checked(content, str(path))
-
-
-def _check_all(results: Any, what: str) -> None:
-    if not isinstance(results, dict) or results.get("format") != FORMAT:
-        found = results.get("format") if isinstance(results, dict) else results
-        raise EvaluationError(
-            f"{what}: its format is {abbreviated(found)}, but this release reads only {FORMAT}. Use the release of "
-            "trl_vade that wrote it, or run the evaluation's command again."
-        )
-    _check(what, results, _TOP)
-    _check(f"{what}, model", results["model"], _MODEL)
-    _check(f"{what}, generation", results["generation"], _GENERATION)
-    if results["judge"] is not None:
-        _check(f"{what}, judge", results["judge"], _JUDGE)
-    _check(f"{what}, average", results["average"], _AVERAGE)
-    for name, benchmark in results["benchmarks"].items():
-        _check(f"{what}, {name}", benchmark, _BENCHMARK)
-        for run in benchmark["runs"]:
-            _check(f"{what}, a run of {name}", run, _RUN)
-        seeds = [run["seed"] for run in benchmark["runs"]]
-        _check_same(f"{what}: the seeds of {name}'s runs", seeds, results["seeds"])
-    _check_same(f"{what}: the benchmarks of the average", results["average"]["of"], list(results["benchmarks"]))
 
 
 def _check(what: str, part: Any, types: _Types) -> None:
@@ -147,17 +122,13 @@ def _check(what: str, part: Any, types: _Types) -> None:
             sound = sound and math.isfinite(value)
         if not sound:
             kinds = " or ".join(kind.__name__ for kind in expected)
-            raise EvaluationError(
-                f"{what}: {name!r} is {abbreviated(value)}; it must be of type {kinds}. Run the evaluation's command "
-                "again: finished runs are kept."
-            )
+            raise EvaluationError(f"{what}: {name!r} is {abbreviated(value)}; it must be of type {kinds}. {_AGAIN}")
 
 
 def _check_same(what: str, found: Sequence[Any], expected: Sequence[Any]) -> None:
     if found != expected or not found:
         raise EvaluationError(
-            f"{what} are {abbreviated(found)}; they must be {abbreviated(expected)} and at least one. Run the "
-            "evaluation's command again: finished runs are kept."
+            f"{what} are {abbreviated(found)}; they must be {abbreviated(expected)} and at least one. {_AGAIN}"
         )
 
 
@@ -230,16 +201,3 @@ def _paper_notes(results: Results) -> list[str]:
             "benchmarks."
         )
     return notes
-
-
-def _card_line(title: str, metric: str, part: Mapping[str, Any], runs: int) -> dict[str, Any]:
-    return {
-        "benchmark": title,
-        "metric": metric,
-        "value": round(part["mean"], 2),
-        "stderr": part["stderr"],
-        "runs": runs,
-        "dataset": None,
-        "config": None,
-        "split": None,
-    }
