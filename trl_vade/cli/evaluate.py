@@ -19,11 +19,11 @@ def evaluate(
         typer.Option("--output_path", help="Directory of this evaluation; what is finished there is not run again."),
     ],
     tasks: Annotated[
-        str, typer.Option(help="Benchmarks, with commas between them; see below.")
+        str, typer.Option(help="Benchmarks, with commas between them.")
     ] = "mathvista,mathverse,mathvision,scienceqa,chartqa",
     seeds: Annotated[str, typer.Option("--seeds", help="One run each, with commas between them.")] = "0,1,2,3",
     limit: Annotated[
-        int | None, typer.Option("--limit", help="The first so many questions of each benchmark, to try things out.")
+        int | None, typer.Option("--limit", help="Ask only the first N questions of each benchmark.")
     ] = None,
     data: Annotated[
         list[str] | None, typer.Option("--data", metavar="TASK=FOLDER", help="Rows of a benchmark in a folder.")
@@ -33,20 +33,21 @@ def evaluate(
         Literal["transformers", "vllm", "server"], typer.Option("--backend", help="What generates.")
     ] = "transformers",
     server_url: Annotated[
-        str | None, typer.Option("--server_url", help="Of an OpenAI-compatible server, for --backend server.")
+        str | None, typer.Option("--server_url", help="Address of an OpenAI-compatible server, for --backend server.")
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option("--batch_size", help="Questions at a time (8; vllm 256, server 32).")
     ] = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="For transformers: cuda, cpu; else the GPU where there is one.")
+        str | None,
+        typer.Option("--device", help="cuda or cpu, for --backend transformers. Default: the GPU, if there is one."),
     ] = None,
     model_args: Annotated[
         str, typer.Option("--model_args", help="More for lmms-eval's class: max_pixels=N,tensor_parallel_size=4.")
     ] = "",
     temperature: Annotated[float, typer.Option("--temperature")] = 0.6,
     top_p: Annotated[float, typer.Option("--top_p")] = 0.95,
-    top_k: Annotated[int, typer.Option("--top_k", help="0: no such bound.")] = 0,
+    top_k: Annotated[int, typer.Option("--top_k", help="0: no limit.")] = 0,
     max_new_tokens: Annotated[int, typer.Option("--max_new_tokens")] = 2048,
     instruction: Annotated[
         str | None,
@@ -54,16 +55,19 @@ def evaluate(
     ] = None,
     system_prompt: Annotated[str | None, typer.Option("--system_prompt", help="Said before every question.")] = None,
     judge_url: Annotated[str | None, typer.Option("--judge_url", help="Address of the judge's server.")] = None,
-    judge_model: Annotated[str | None, typer.Option("--judge_model", help="Its name there.")] = None,
+    judge_model: Annotated[str | None, typer.Option("--judge_model", help="Name of the judge on its server.")] = None,
     judge_delay: Annotated[
-        float, typer.Option("--judge_delay", help="Seconds between two attempts to reach it; after five it is dead.")
+        float,
+        typer.Option("--judge_delay", help="Seconds between attempts; after five failures the judge counts as dead."),
     ] = 10.0,
     push_to_hub: Annotated[
         str | None, typer.Option("--push_to_hub", metavar="REPO", help="Model repository that gets the results.")
     ] = None,
-    hub_revision: Annotated[str | None, typer.Option("--hub_revision", help="Its branch; main without it.")] = None,
+    hub_revision: Annotated[
+        str | None, typer.Option("--hub_revision", help="Branch of that repository. Default: main.")
+    ] = None,
     private: Annotated[
-        bool | None, typer.Option("--private/--public", help="Of that repository, where it is made.")
+        bool | None, typer.Option("--private/--public", help="Visibility of that repository, if it is created.")
     ] = None,
     publish_samples: Annotated[
         bool,
@@ -79,8 +83,8 @@ def evaluate(
     and mathvision_rules do not. mixture takes the validation split of your own data (--data mixture=FOLDER), testbed
     the embedded data set.
 
-    Each (seed, benchmark) is a run. The same command goes on where an earlier one stopped. Whatever is not as it
-    should be (a dead judge, a missing result, a half-written file) ends in an error, and nothing is published.
+    Each (seed, benchmark) is a run. The same command goes on where an earlier one stopped. A dead judge, a
+    missing result or a half-written file ends in an error, and nothing is published.
 
     \b
     Examples:

@@ -42,7 +42,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,  # it would read "[report]" in `pip install "trl-vade[report]"` as a style
     pretty_exceptions_enable=False,  # a traceback with the values of variables could show a token
-    epilog="The Hub's login is that of `hf auth login`, or HF_TOKEN; no command takes a token.",
+    epilog="Log in to the Hub with `hf auth login`, or set HF_TOKEN. No command takes a token.",
 )
 app.command(name="evaluate", short_help="Evaluate a model on benchmarks.")(cli_evaluate.evaluate)
 app.add_typer(cli_posterior.app, name="posterior", short_help="Look at posteriors; to the Hub and back.")
@@ -58,10 +58,10 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """GRPO that chooses its prompts: train, and see what a recipe means, what a run did, what it found hard."""
+    """Train with GRPO on chosen prompts, plan recipes, report on runs, share posteriors."""
 
 
 @app.command(
@@ -70,10 +70,10 @@ def root(
     short_help="Train by a recipe; without arguments the quickstart.",
 )
 def train(context: typer.Context) -> None:
-    """Train by GRPO with prompts chosen by VADE. Without arguments: the quickstart, minutes on a CPU.
+    """Train with GRPO on prompts that VADE chooses. Without arguments it runs the quickstart on a CPU.
 
     Takes TRL's training arguments (model, data, GRPO), the settings vade_* of VADEGRPOConfig, and those below. A flag
-    overrules the value of a recipe. A table at the end says what the sampler did. Exit code 1: refused settings.
+    overrides the value of a recipe. A table at the end says what the sampler did. Refused settings exit with code 1.
 
     \b
     --recipe NAME               a recipe of the package: quickstart,
@@ -87,7 +87,7 @@ def train(context: typer.Context) -> None:
                                 one process, or those of a launcher around it
     --plan                      print what the recipe means; train nothing
     --reward_funcs NAMES        of trl.rewards, or import paths of your own
-    --vade_sampler NAME         thompson, or uniform for vanilla GRPO
+    --vade_sampler NAME         thompson; uniform is vanilla GRPO; see --help_all
     --resume_from_checkpoint true
                                 go on from the newest complete checkpoint
     --help_all                  every option
@@ -114,14 +114,15 @@ def train(context: typer.Context) -> None:
 def plan(context: typer.Context) -> None:
     """Print what a recipe means (batches, updates, rollouts, GPU memory) and train nothing.
 
-    Takes the arguments of `trl-vade train` and those below. Of the model only its config.json is read; no GPU is
-    looked at and no launcher is needed. What does not divide or cannot fit is refused: exit code 1.
+    Takes the arguments of `trl-vade train` and those below. Only the config.json of
+    the model is read. Neither a GPU nor a launcher is needed. Settings that do not divide or cannot fit exit with
+    code 1.
 
     \b
     --recipe NAME               a recipe of the package
     --plan_accelerate NAME      accelerate configuration to plan for, a file or
     --accelerate_config NAME    a name such as fsdp2: the number of processes
-                                and what they share (default: WORLD_SIZE or 1
+                                and how they shard (default: WORLD_SIZE or 1
                                 processes, which share nothing)
     --plan_processes N          number of processes, in place of that one
     --plan_rows N               rows of the training split (default: the data
@@ -146,7 +147,7 @@ def plan(context: typer.Context) -> None:
 @app.command(short_help="Print and draw what a run's sampler did.")
 def report(
     output_dir: Annotated[
-        Path, typer.Argument(metavar="OUTPUT_DIR", help="Of a run that is finished, goes on, or was killed.")
+        Path, typer.Argument(metavar="OUTPUT_DIR", help="Output directory of a finished, running or killed run.")
     ],
 ) -> None:
     """Print what the sampler did, and write vade_summary.json and vade_report.png into the output directory.

@@ -28,7 +28,8 @@ class CommandArguments:
             --num_processes 8, go with it. Without it there is one process, or those of a launcher around the command.
         plan: Print what the recipe means (batches, updates, rollouts, GPU memory) and train nothing.
         plan_accelerate: Accelerate configuration (a file or a name) to plan for: it gives the number of processes and
-            what they share. Default: that of --accelerate_config, else WORLD_SIZE or 1 processes, sharing nothing.
+            how they shard the model. Default: that of --accelerate_config, else WORLD_SIZE or 1 processes without
+            sharding.
         plan_processes: Number of processes, in place of that of the configuration.
         plan_rows: Rows of the training split. Without it the data set is loaded from its folder.
         plan_prompt_tokens: Tokens of the longest prompt, image tokens included. Default: vade_max_prompt_length, else

@@ -18,7 +18,7 @@ LOGIN = (
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Look at posteriors, and bring them to the Hub and back: what each row of a run's data set was worth.",
+    help="Look at posteriors, the pass rates that a run learned, and share them on the Hub.",
     epilog=LOGIN,
 )
 
@@ -83,7 +83,7 @@ def push(
         typer.Option("--private/--public", help="Of a repository that is made; else as your settings say."),
     ] = None,
     revision: Annotated[
-        str | None, typer.Option("--revision", help="Branch, made where it is missing; tags are set on main alone.")
+        str | None, typer.Option("--revision", help="Branch, created if it is missing. Only main gets tags.")
     ] = None,
     dataset: Annotated[
         str | None,
@@ -91,10 +91,12 @@ def push(
             "--dataset", help="The run's data set, a folder or user/name[@revision]: rows get its ids and tasks."
         ),
     ] = None,
-    dataset_config: Annotated[str | None, typer.Option("--dataset_config", help="Its configuration.")] = None,
-    split: Annotated[str, typer.Option("--split", help="Its split.")] = "train",
+    dataset_config: Annotated[
+        str | None, typer.Option("--dataset_config", help="Configuration of that data set.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="Split of that data set.")] = "train",
     task_column: Annotated[
-        str | None, typer.Option("--task_column", help="Its column of tasks; without it `task`, if there.")
+        str | None, typer.Option("--task_column", help="Column of tasks in that data set. Default: `task`, if there.")
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a table of this step that has more rows, tasks or facts.")
@@ -102,9 +104,9 @@ def push(
 ) -> None:
     """Publish the posterior of a run as a step of a data-set repository.
 
-    Without --dataset the rows are named by the hashes that the run kept of them. With it, which must be the very rows
-    that the run chose from, by their `id`, with their `task`: these can then be read by all who can read the
-    repository.
+    Without --dataset the rows are named by the hashes that the run kept of them. With --dataset
+    they get their `id` and `task`. It must be the data set of the run. Everybody who can read the repository can
+    then read these.
 
     Where the repository has this step already, its table is replaced, unless rows, tasks or facts would be lost. Where
     it has a newer one, that stays `latest`.
@@ -199,7 +201,7 @@ def export(
     revision: Revision = None,
     step: Step = None,
 ) -> None:
-    """Write a posterior as one file, of the kind that its ending says.
+    """Write a posterior as one file, in the format of its extension.
 
     A .parquet file also holds the facts of the run. In .csv and .jsonl, what is not known is empty or null.
 
