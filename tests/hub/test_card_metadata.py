@@ -4,7 +4,7 @@ import re
 
 import pytest
 import yaml
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import EvalResult, ModelCard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +12,6 @@ from tests.support.refusals import refused
 from trl_vade.hub.card_metadata import (
     END,
     START,
-    complete_metadata,
     eval_result,
     merged_index,
     results_of_others,
@@ -68,13 +67,6 @@ def test_without_an_id_a_slug_stands_for_the_data_set_and_nothing_claims_a_sourc
     result = eval_result({"benchmark": "My charts!", "metric": "%", "value": 1}, TASK)
     assert (result.dataset_type, result.dataset_config, result.dataset_split) == ("my-charts", None, None)
     assert (result.metric_type, result.source_name, result.verified) == ("other", None, None)
-
-
-def test_the_metadata_of_a_run_take_the_lines_of_an_evaluation():
-    data = ModelCardData()
-    complete_metadata(data, {}, [CHARTQA], vision=True, name="you/run")
-    [result] = data.to_dict()["model-index"][0]["results"]
-    assert result["dataset"] == {"name": "ChartQA (test)", "type": "lmms-lab-encoder/ChartQA", "split": "test"}
 
 
 # --------------------------------------------------------------------------------------------------- the index

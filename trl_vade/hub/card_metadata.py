@@ -33,17 +33,13 @@ _RAW = re.compile(r"\]\(([^()\s]+/results)\.(?:json|md)\)")
 _AVERAGE = re.compile(r"^average@\d+ ")
 
 
-def complete_metadata(
-    data: ModelCardData, facts: Mapping[str, Any], results: Sequence[Mapping[str, Any]], *, vision: bool, name: str
-) -> None:
-    """Add facts and results to the metadata of TRL's card, and remove values that the Hub refuses.
+def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
+    """Add facts to the metadata of TRL's card, and remove values that the Hub refuses.
 
     Args:
         data: the card's metadata, changed in place. A second call changes nothing.
         facts: the facts of the run; see `run_facts`.
-        results: results of benchmarks; see `eval_result`. They replace those of an earlier call.
         vision: whether the model takes images.
-        name: the name of the model, for the index of results.
     """
     if data.get("licence") == "license":
         # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, with a value from a list. The
@@ -57,10 +53,6 @@ def complete_metadata(
     known = [facts.get("dataset"), *(name for name in named if hub_id(name) and "/" in name)]
     data.datasets = list(dict.fromkeys(filter(None, known))) or None
     data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's tags come from a set, in another order in each process
-    measured = [line for line in results if line.get("value") is not None]
-    data.eval_results = [eval_result(line, data.pipeline_tag) for line in measured] or None
-    if data.eval_results:
-        data.model_name = data.model_name or name.split("/")[-1]
 
 
 def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:

@@ -18,10 +18,7 @@ MOST_PATHS = 500
 class FolderCommit:
     """A folder to send as one commit. It can be sent again; hashes of large files are kept.
 
-    Args:
-        folder: a folder with the layout of the repository.
-        render: see `uploading.commit_folder`.
-        mirror: see `uploading.commit_folder`.
+    The arguments are those of `uploading.commit_folder`.
     """
 
     def __init__(self, folder: Path, render: Render | None, mirror: list[str]):

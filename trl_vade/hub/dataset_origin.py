@@ -6,6 +6,7 @@ from typing import Any
 from datasets import Dataset
 from datasets.naming import camelcase_to_snakecase
 from huggingface_hub import constants
+from huggingface_hub.file_download import REGEX_COMMIT_HASH
 
 from .uploading import hub_id
 
@@ -42,13 +43,9 @@ def _cache_folder(dataset: Any) -> tuple[str, str, str] | None:
     parts = folders.pop().parts[-4:] if len(folders) == 1 else ()
     owner, separator, name = parts[0].partition("___") if len(parts) == 4 else ("", "", "")
     # A concatenation with rows in memory has one folder, too, but no name of a data set.
-    if not separator or name != dataset.info.dataset_name or not _is_commit(parts[-1]):
+    if not separator or name != dataset.info.dataset_name or not REGEX_COMMIT_HASH.fullmatch(parts[-1]):
         return None
     return owner, name, parts[-1]
-
-
-def _is_commit(text: str) -> bool:
-    return len(text) == 40 and set(text) <= set("0123456789abcdef")
 
 
 def _downloaded(owner: str, snake_name: str, commit: str) -> str | None:

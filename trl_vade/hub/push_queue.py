@@ -7,7 +7,7 @@ check of either. Here a push waits for its turn. It is dropped only if a newer p
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -170,7 +170,9 @@ class PushQueue:
         """Send a push, in the background thread. A failed push is kept, and a warning tells how to send it by hand."""
         push, patience = entry.push, () if self._down else None
         try:
-            commit = _commit(push, entry.token, patience)
+            assert push.folder is not None  # a push without a folder is never submitted
+            options = {name: getattr(push, name) for name in ("message", "render", "mirror", "tag")}
+            commit = commit_folder(push.target, push.folder, **options, token=entry.token, patience=patience)
         except Exception as raised:  # an error in this thread would be lost
             error = raised if isinstance(raised, HubError) else HubError(f"{type(raised).__name__}: {raised}")
             with self._lock:
@@ -220,12 +222,6 @@ class PushQueue:
         self._entries.remove(entry)
         if entry.push.folder is not None:
             discard(entry.push.folder)
-
-
-def _commit(push: Push, token: str | None, patience: Iterable[float] | None) -> str:
-    assert push.folder is not None  # a push without a folder is never submitted
-    options = {name: getattr(push, name) for name in ("message", "render", "mirror", "tag")}
-    return commit_folder(push.target, push.folder, **options, token=token, patience=patience)
 
 
 def _is_gone(push: Push) -> bool:

@@ -1,5 +1,6 @@
 """Checks of a run's settings, made when the configuration is made and again when the trainer is."""
 
+import os
 from typing import Any
 
 from huggingface_hub.errors import HFValidationError
@@ -13,7 +14,7 @@ from trl_vade.samplers.prior import PRIORS
 from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 from trl_vade.selection.signal import AUTO, SPREAD
 
-from .presets import ON_MISMATCH, PRESETS, is_adaptive, may_be_source, setting, warm_start_source
+from .presets import ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
 
 MOST_REFILLS = 1000
 LONGEST_PROMPT = 10**9
@@ -136,7 +137,7 @@ def _check_values(args: GRPOConfig) -> None:
         if not whole and (value is not None or name == "max_refills"):
             _refuse(args, name, f"is not a whole number from 1 to {largest}. {advice}")
     init = setting(args, "posterior_init")
-    if not isinstance(init, str) or not (init in POSTERIOR_INITS or may_be_source(init)):
+    if not isinstance(init, str) or not (init in POSTERIOR_INITS or "/" in init or os.path.exists(init)):
         raise ConfigurationError(
             f"vade_posterior_init={abbreviated(init)} is not known. Set it to one of {', '.join(POSTERIOR_INITS)}, or "
             "to the posterior of another run: 'user/repo' or 'user/repo@revision' on the Hub, or an existing folder."

@@ -54,17 +54,16 @@ def read_warm_start(args: GRPOConfig, dataset: Any, *, success_reward: str | Non
     def read() -> WarmStart | None:
         return None if _may_resume(args) else _read(args, dataset, lambda: _keys(args, dataset), success_reward)
 
-    return _reported(on_main_process(read))
+    return on_main_process(read)
 
 
 def warm_start_of(trainer: Any) -> WarmStart:
     """Return the evidence that `trainer` starts with. Read it now if `read_warm_start` did not; same errors."""
-    early: WarmStart | None = trainer._warm_start
-    if early is not None:
-        return early
+    if trainer._warm_start is not None:
+        return trainer._warm_start
     selection, reward = trainer.selection, trainer.selection.feedback.signal.facts["success_reward"]
     rows = trainer.train_dataset
-    return _reported(on_main_process(lambda: _read(trainer.args, rows, lambda: selection.sample_keys[0], reward)))
+    return on_main_process(lambda: _read(trainer.args, rows, lambda: selection.sample_keys[0], reward))
 
 
 def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
@@ -84,8 +83,8 @@ def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
 
 def _read(
     args: GRPOConfig, dataset: Dataset, keys: Callable[[], NDArray[np.int64]], success_reward: str | None
-) -> tuple[WarmStart, list[str]]:
-    """Return the evidence and the messages about it: first its summary, then the doubts."""
+) -> WarmStart:
+    """Return the evidence. Log its summary, then the doubts about it."""
     from trl_vade.hub.posteriors.source import load_posterior  # the Hub's client
 
     source = warm_start_source(args)
@@ -100,14 +99,7 @@ def _read(
         min_match=args.vade_warm_start_min_match,
         source=named,
     )
-    return warm, [summary(warm, table, args, len(dataset)), *doubts(warm, table, args, success_reward)]
-
-
-def _reported(read: tuple[WarmStart, list[str]] | None) -> Any:
-    if read is None:
-        return None
-    warm, messages = read
-    for message in messages:
+    for message in (summary(warm, table, args, len(dataset)), *doubts(warm, table, args, success_reward)):
         logger.warning(message)  # a level that is shown by default
     return warm
 

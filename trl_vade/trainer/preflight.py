@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from accelerate.logging import get_logger
 from datasets import ClassLabel, Dataset, Value
 from torch import nn
 from trl import GRPOConfig
@@ -16,10 +17,14 @@ from .checkpoint.reference_model import refuse_reference_sync
 from .grpo_config import VADEGRPOConfig, with_vade_defaults
 from .initial_posterior import read_warm_start
 from .overlong import drop_overlong
-from .own_loaders import brings_own_loader
-from .presets import is_adaptive
+from .presets import is_adaptive, setting
 from .row_types import refuse_unnumbered
 from .selection_choice import make_signal
+
+logger = get_logger(__name__)
+
+LIBRARIES = ("transformers", "trl", "trl_vade")
+"""Packages whose trainers load the rows as VADE expects it."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,32 @@ def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
     loader = args.accelerator_config
     stock_only = not args.shuffle_dataset or loader.split_batches or loader.dispatch_batches
     return len(train_dataset) >= num_groups and not stock_only
+
+
+def brings_own_loader(trainer_class: type, args: GRPOConfig) -> bool:
+    """Return whether a user's subclass decides which rows are loaded, and log that it does.
+
+    Raises:
+        ConfigurationError: it does, and `vade_sampler` chooses rows, too.
+    """
+    found = []
+    for name in ("_get_train_sampler", "get_train_dataloader"):
+        owner: Any = next(kind for kind in trainer_class.__mro__ if name in vars(kind))
+        if owner.__module__.partition(".")[0] not in LIBRARIES:
+            found.append(f"{owner.__name__}.{name}")
+    methods = ", ".join(found)
+    if found and is_adaptive(args):
+        raise ConfigurationError(
+            f"A subclass defines {methods}, and vade_sampler={setting(args, 'sampler')!r} chooses rows, too. Remove "
+            "the method, so that the sampler chooses, or set vade_sampler='uniform', so that the method decides as in "
+            "GRPOTrainer."
+        )
+    if found:
+        logger.warning(
+            f"{methods} decides which rows are loaded, so this run is plain GRPO: without a posterior and without "
+            "vade/ metrics. Remove the method to get both."
+        )
+    return bool(found)
 
 
 WHOLE_OR_TEXT = ("string", "large_string", "int", "uint", "bool")

@@ -1,6 +1,5 @@
 """The presets, and readers of VADE's settings that take the preset's value where a setting is None."""
 
-import os
 from typing import Any
 
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
@@ -32,11 +31,6 @@ def warm_start_source(args: Any) -> str | None:
     """Return the Hub id or folder in `vade_posterior_init`, or None if it is one of `POSTERIOR_INITS`."""
     value = setting(args, "posterior_init")
     return None if value in POSTERIOR_INITS else value
-
-
-def may_be_source(value: str) -> bool:
-    """Return whether `value` can name a posterior: "user/repo", "user/repo@revision", or an existing path."""
-    return "/" in value or os.path.exists(value)
 
 
 def is_adaptive(args: Any) -> bool:

@@ -129,9 +129,18 @@ def test_an_export_for_other_programs_is_not_read_back(tmp_path, ending):
         load_posterior(tmp_path / f"rows{ending}")
 
 
-def test_a_card_that_could_hang_a_reader_is_refused(posterior):
-    with refused(SnapshotCorruptError, [posterior / CARD_FILE, "aliases"]):
-        load_posterior(with_card(posterior, "configs: &a [*a]"))
+@pytest.mark.parametrize(
+    "metadata",
+    ["configs: &a [*a]", "b: &b [x, x]\nconfigs: [*b, *b]", f"configs: {'[' * 100_000}", f"configs: [{'x' * 2**21}"],
+    ids=["its own part", "an alias", "deep", "long"],
+)
+def test_a_card_that_could_hang_a_reader_of_yaml_leaves_the_highest(posterior, metadata):
+    assert load_posterior(with_card(posterior, metadata)).metadata["global_step"] == 200
+
+
+def test_only_the_metadata_of_a_card_name_the_newest_step(posterior):
+    (posterior / CARD_FILE).write_bytes(b"\xff\xfe # Notes\n---\nconfigs: step-000100/posterior.parquet\n---\n")
+    assert load_posterior(posterior).metadata["global_step"] == 200
 
 
 def test_a_table_that_lost_its_step_is_taken_for_that_of_its_folder(posterior):

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.support.runs import assert_equal_weights, says_a_digit, train, weights
-from trl_vade.trainer.checkpoint.weights_index import index_weights
+from trl_vade.trainer.checkpoint.resuming import index_weights
 
 INDEX = "model.safetensors.index.json"
 

@@ -93,11 +93,6 @@ SUMMARY = {
     "effective_gradient_ratio_last_quarter": 0.4,
     "validation": [{"step": 0, "score": 0.25}, {"step": 480, "score": 0.4}, {"step": 960, "score": 0.5}],
 }
-RESULTS = [
-    {"benchmark": "MathVista testmini", "metric": "accuracy", "value": 61.25, "stderr": 0.5, "runs": 3},
-    {"benchmark": "MathVista testmini", "metric": "GPT score", "value": 60, "stderr": None, "runs": None},
-    {"benchmark": "ChartQA", "metric": "relaxed accuracy", "value": 0.812, "stderr": 0.01, "runs": 1},
-]
 NOTHING_ELSE = {"curves": None, "posterior_repo": None, "hub_model_id": None}
 
 
@@ -190,28 +185,14 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=1
             "dataset": st.none(),
         },
     ),
-    results=st.lists(
-        st.fixed_dictionaries(
-            {
-                "benchmark": NAMES,
-                "metric": NAMES,
-                "value": st.none() | st.floats(allow_nan=False, allow_infinity=False),
-                "stderr": st.none() | st.floats(0, 1),
-                "runs": st.none() | st.integers(1, 9),
-            }
-        ),
-        max_size=3,
-    ),
     vision=st.booleans(),
 )
-def test_a_second_call_changes_nothing_and_the_metadata_survive_the_hubs_client(
-    changes, results, vision, tmp_path_factory
-):
+def test_a_second_call_changes_nothing_and_the_metadata_survive_the_hubs_client(changes, vision, tmp_path_factory):
     path = tmp_path_factory.mktemp("card") / "README.md"
     text = trl_card(path)
     written = []
     for _ in range(2):
-        complete_model_card(path, FACTS | changes, **NOTHING_ELSE, results=results, vision=vision)
+        complete_model_card(path, FACTS | changes, **NOTHING_ELSE, vision=vision)
         written.append(path.read_bytes())
     assert written[0] == written[1]
     assert text.rstrip() in written[0].decode()
@@ -261,46 +242,10 @@ def test_a_data_set_that_only_the_caller_of_trl_knew_is_kept(completed):
     assert metadata(completed(FACTS | {"dataset": None}))["datasets"] == ["you/vade-mixture"]
 
 
-def test_results_are_in_the_table_and_in_the_index_of_the_hub(completed):
-    text = completed(results=RESULTS, hub_model_id="you/run")
-    assert [line for line in section(text, "Evaluation").splitlines() if line.startswith("| ")][2:] == [
-        "| MathVista testmini | accuracy | 61.25 | 0.5 | 3 |",
-        "| MathVista testmini | GPT score | 60 | - | - |",
-        "| ChartQA | relaxed accuracy | 0.812 | 0.01 | 1 |",
-    ]
-    [index] = metadata(text)["model-index"]
-    assert index["name"] == "qwen2.5-vl-3b-vade"
-    assert [(result["dataset"], result["metrics"]) for result in index["results"]] == [
-        (
-            {"name": "MathVista testmini", "type": "mathvista-testmini"},
-            [
-                {"type": "accuracy", "value": 61.25, "name": "accuracy"},
-                {"type": "gpt-score", "value": 60, "name": "GPT score"},
-            ],
-        ),
-        (
-            {"name": "ChartQA", "type": "chartqa"},
-            [{"type": "relaxed-accuracy", "value": 0.812, "name": "relaxed accuracy"}],
-        ),
-    ]
-
-
-def test_without_results_the_card_says_so_and_has_no_index(completed):
-    text = completed(results=[])
+def test_the_card_says_that_the_run_was_not_evaluated_and_has_no_index(completed):
+    text = completed()
     assert section(text, "Evaluation").strip() == "Not evaluated yet."
     assert "model-index" not in metadata(text)
-
-
-def test_results_that_are_no_longer_given_leave_the_card(tmp_path):
-    path = tmp_path / "README.md"
-    trl_card(path)
-    complete_model_card(path, FACTS, **NOTHING_ELSE)
-    without = ModelCard.load(path)
-    complete_model_card(path, FACTS, **NOTHING_ELSE, results=RESULTS)
-    assert "ChartQA" in path.read_text(encoding="utf-8")
-    complete_model_card(path, FACTS, **NOTHING_ELSE)
-    again = ModelCard.load(path)
-    assert (again.text, again.data.to_dict()) == (without.text, without.data.to_dict())
 
 
 # -------------------------------------------------------------------------------------------------------- sections

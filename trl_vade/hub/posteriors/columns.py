@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from trl_vade.checks import MOST_TRIALS, check_whole_number
-from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, abbreviated
+from trl_vade.errors import SnapshotCorruptError
 from trl_vade.files import encode_document, parse_document
 from trl_vade.samplers.posterior import beta_mean
 
@@ -33,7 +33,12 @@ _ROWS_DIGEST = "rows_sha256"
 
 MOST_STEPS = 10**12
 """The largest optimiser step. Every step up to it has a valid folder name."""
-_BOUNDS = {"global_step": (0, MOST_STEPS), "generation_batches": (0, 2**53), "num_samples": (1, 2**53)}
+_BOUNDS = {
+    "format_version": (1, FORMAT_VERSION),
+    "global_step": (0, MOST_STEPS),
+    "generation_batches": (0, 2**53),
+    "num_samples": (1, 2**53),
+}
 
 
 def encode_facts(facts: Mapping[str, Any], rows_digest: str) -> bytes:
@@ -73,19 +78,17 @@ def digest_of_rows(table: Any) -> str:
     return digest.hexdigest()
 
 
-def check_facts(path: Any, facts: Any) -> None:
-    """Raise `SnapshotCorruptError` for impossible facts, and `SnapshotMismatchError` for those of a newer release."""
-    if not isinstance(facts, Mapping):
-        raise SnapshotCorruptError(
-            f"{path}: the metadata trl_vade is {abbreviated(facts)}, not a JSON object. {AGAIN}"
+def check_facts(path: Any, facts: Mapping[str, Any]) -> None:
+    """Raise `SnapshotCorruptError` for impossible facts."""
+    for name, (minimum, maximum) in _BOUNDS.items():
+        check_whole_number(
+            f"{path}: {name}",
+            facts.get(name),
+            minimum=minimum,
+            maximum=maximum,
+            advice=AGAIN,
+            error=SnapshotCorruptError,
         )
-    if _whole(path, facts, "format_version", 1) > FORMAT_VERSION:
-        raise SnapshotMismatchError(
-            f"{path} has format version {facts['format_version']}, but this release of trl_vade reads versions up to "
-            f"{FORMAT_VERSION}. Upgrade trl_vade."
-        )
-    for name, bounds in _BOUNDS.items():
-        _whole(path, facts, name, *bounds)
 
 
 def read_columns(path: Any, content: pa.Table, *, all_needed: bool) -> dict[str, Any]:
@@ -167,9 +170,3 @@ def _first_of_its_kind(values: Any) -> Any:
     first = np.zeros(len(values), dtype=np.bool_)
     first[np.unique(values, return_index=True)[1]] = True
     return first
-
-
-def _whole(path: Any, facts: Mapping[str, Any], name: str, minimum: int, maximum: int | None = None) -> int:
-    return check_whole_number(
-        f"{path}: {name}", facts.get(name), minimum=minimum, maximum=maximum, advice=AGAIN, error=SnapshotCorruptError
-    )

@@ -50,11 +50,9 @@ def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None
     Raises:
         ImportError: matplotlib is not installed (`pip install "trl-vade[report]"`).
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)  # not pyplot: a library must not choose the user's backend
+    figure = Figure(figsize=(8, 4.5), layout="constrained")  # not pyplot: a library must not choose the user's backend
     axes = figure.subplots()
     bars: dict[str, Any] = {"width": 1 / NUM_BINS, "align": "edge", "edgecolor": "w"}
     bottom = np.zeros(NUM_BINS)

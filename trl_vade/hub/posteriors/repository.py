@@ -33,6 +33,8 @@ PICTURE_FILE = "pass_rates.png"
 CARD_FILE = "README.md"
 LATEST = "latest"
 """Name of the configuration of the newest step."""
+MOST_BYTES = 2**20
+"""Bytes of a card to read. Its metadata come first and take about 200 bytes for each step."""
 
 
 def step_name(step: int) -> str:
@@ -51,6 +53,19 @@ def steps_in(files: Iterable[str]) -> list[int]:
     found = (re.fullmatch(rf"step-([0-9]{{6,18}})/{re.escape(TABLE_FILE)}", file) for file in there)
     steps = {int(match[1]) for match in found if match}
     return sorted(step for step in steps if table_path(step) in there)  # only names of `step_name`
+
+
+def steps_of_card(card: Path | None) -> list[int]:
+    """Return the steps whose tables the metadata of a card name, in the card's order: the default comes first.
+
+    The card may be a stranger's, and a few lines of YAML can expand without limit. It is searched as text.
+    """
+    if card is None:
+        return []
+    with card.open("rb") as file:
+        metadata = re.match(rb"\s*---[ \t]*\r?\n(.*?)(?:\n---|\Z)", file.read(MOST_BYTES), re.DOTALL)
+    paths = re.findall(r"[\w./-]+", metadata[1].decode(errors="replace")) if metadata else []
+    return [step for path in paths for step in steps_in([path])]
 
 
 def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:
@@ -176,6 +191,7 @@ def render_posterior_card(
         configs=_configs(table, steps),
     )
     counts = [[name, f"{count:,}"] for name, count in zip(bin_names(), bin_counts(table.pass_rate), strict=True)]
+    step_rows = [[f"{one:,}", f"`{table_path(one)}`", "this card" if one == step else ""] for one in reversed(steps)]
     card = DatasetCard.from_template(
         data,
         template_path=str(packaged("model_cards/posterior.md")),
@@ -186,7 +202,7 @@ def render_posterior_card(
         of_model=_of_model(table.metadata),
         facts_table=markdown_table(["", ""], fact_rows(table)),
         counts_table=markdown_table(["pass rate", "rows"], counts),
-        steps_table=markdown_table(["step", "file", ""], [_step_row(one, step) for one in reversed(steps)]),
+        steps_table=markdown_table(["step", "file", ""], step_rows),
         picture=picture,
         has_task=table.task is not None,
         sampler=known_sampler(table.metadata),
@@ -225,7 +241,3 @@ def _step(table: PosteriorTable) -> int:
 def _of_model(facts: dict[str, Any]) -> str:
     model = facts.get("base_model")
     return f" of {model}" if is_hub_id(model) else ""
-
-
-def _step_row(step: int, newest: int) -> list[str]:
-    return [f"{step:,}", f"`{table_path(step)}`", "this card" if step == newest else ""]

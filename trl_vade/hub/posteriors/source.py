@@ -13,13 +13,12 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
+from trl_vade.errors import ConfigurationError, HubError, SnapshotCorruptError, SnapshotNotFoundError
 from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE, load_snapshot
 
 from ..failures import HTTP_ERROR, first_line
 from ..uploading import is_hub_id, offline
-from .card_steps import steps_of_card
-from .repository import CARD_FILE, TABLE_FILE, step_name, steps_in, table_path
+from .repository import CARD_FILE, TABLE_FILE, step_name, steps_in, steps_of_card, table_path
 from .table import PosteriorTable, posterior_table, read_table
 
 
@@ -94,21 +93,9 @@ class _Folder:
         file = self.folder / path
         return file if file.is_file() else None
 
-    def table(self) -> Path | None:
-        """Return the table in the folder itself, which is then the folder of a step."""
-        return self.get(TABLE_FILE)
-
     def steps(self, named: list[int]) -> list[int]:
         """Return the steps with a table; `named` are those of the card."""
         return steps_in(f"{file.parent.name}/{file.name}" for file in self.folder.glob("step-*/*"))
-
-
-class _Unavailable(Exception):
-    """The reason why a repository cannot be read, without its name."""
-
-    def __init__(self, reason: str, may_pass: bool = False):
-        super().__init__(reason)
-        self.may_pass = may_pass  # whether a retry may help; then the content is unknown
 
 
 class _Repo:
@@ -123,7 +110,11 @@ class _Repo:
         return f"the cached copy of {name} (HF_HUB_OFFLINE is set)" if offline() else name
 
     def get(self, path: str) -> Path | None:
-        """Download the file, or return None if the repository (offline: the cache) lacks it. Raises `_Unavailable`."""
+        """Download the file, or return None if the repository (offline: the cache) lacks it.
+
+        Raises:
+            HubError: the repository cannot be read. The message is the reason, without the repository's name.
+        """
         try:
             # The download itself resolves the branch: it stores the commit for a later start without a network.
             # A lookup by `repo_info` would not.
@@ -131,7 +122,7 @@ class _Repo:
         except LocalEntryNotFoundError as error:  # a subclass of EntryNotFoundError
             if offline():
                 return None
-            raise _Unavailable("cannot be reached, and this file is not in the client's cache", True) from error
+            raise HubError("cannot be reached, and this file is not in the client's cache", may_pass=True) from error
         except EntryNotFoundError:
             return None
         except (HTTP_ERROR, OSError, ValueError) as error:
@@ -140,23 +131,20 @@ class _Repo:
         self.commit = Path(file).parts[-1 - len(path.split("/"))]
         return Path(file)
 
-    def table(self) -> None:
-        """Return None: a repository is never the folder of a step."""
-
     def steps(self, named: list[int]) -> list[int]:
         """Return the steps that the card names."""
-        return named
+        return sorted(set(named))
 
-    def _unavailable(self, error: Exception) -> _Unavailable:
+    def _unavailable(self, error: Exception) -> HubError:
         if isinstance(error, GatedRepoError):
-            return _Unavailable("is gated: request access on its page, and log in (`hf auth login`, or HF_TOKEN)")
+            return HubError("is gated: request access on its page, and log in (`hf auth login`, or HF_TOKEN)")
         if isinstance(error, RepositoryNotFoundError):
-            return _Unavailable("does not exist, or this login may not see it (`hf auth login`, or HF_TOKEN)")
+            return HubError("does not exist, or this login may not see it (`hf auth login`, or HF_TOKEN)")
         if isinstance(error, RevisionNotFoundError):
-            return _Unavailable(f"has no revision {self.revision}")
+            return HubError(f"has no revision {self.revision}")
         status = getattr(getattr(error, "response", None), "status_code", None)
         refused = isinstance(error, ValueError) or (status is not None and status < 500)
-        return _Unavailable(f"cannot be read ({first_line(error)})", may_pass=not refused)
+        return HubError(f"cannot be read ({first_line(error)})", may_pass=not refused)
 
 
 def _from_hub(repo_id: str, revision: str | None, step: int | None) -> PosteriorTable:
@@ -165,7 +153,7 @@ def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Posterior
         repo = _Repo(repo_id, repo_type, revision)
         try:
             return _placed(_from_files(repo, step), source=repo_id, revision=repo.commit)
-        except _Unavailable as error:
+        except HubError as error:
             reasons.append(f"{repo} {error}")
             if error.may_pass:  # a short fault must not lead to the other repository of that name
                 break
@@ -193,17 +181,17 @@ def _from_files(files: _Folder | _Repo, step: int | None) -> PosteriorTable:
 
 
 def _from_tables(files: _Folder | _Repo, step: int | None) -> PosteriorTable | None:
-    alone = files.table()
-    if alone is not None:
+    alone = files.get(TABLE_FILE) if isinstance(files, _Folder) else None
+    if alone is not None:  # the folder of a step
         return _from_file(alone, step)
-    named, newest = steps_of_card(files.get(CARD_FILE))
+    named = steps_of_card(files.get(CARD_FILE))
     steps = files.steps(named)
     if not steps:
         return None
     tagged = steps_in([f"{files.revision}/{TABLE_FILE}"]) if isinstance(files, _Repo) else []
     if step is None and tagged and tagged[0] in steps:
         step = tagged[0]  # its card may name a newer step that was sent before it
-    chosen = step if step is not None else newest if newest in steps else max(steps)
+    chosen = step if step is not None else named[0] if named and named[0] in steps else max(steps)
     file = files.get(table_path(chosen)) if chosen in steps else None
     if file is None and chosen in steps and isinstance(files, _Repo) and offline():
         raise SnapshotNotFoundError(f"{files} lacks {table_path(chosen)}, which the card names")

@@ -6,7 +6,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -20,12 +19,13 @@ FEW_ENTRIES = 40  # a history of so few entries is drawn as it is
 
 def draw_report(run: Run, path: Path, strata: Sequence[str] | None) -> None:
     """Draw the four panels of `run` into the PNG `path`; `strata` as in `summary.write_report`."""
-    figure = Figure(figsize=(13, 8.5), layout="constrained")
-    FigureCanvasAgg(figure)  # no pyplot: a library must not choose the user's backend
+    figure = Figure(figsize=(13, 8.5), layout="constrained")  # no pyplot: a library must not choose the user's backend
     panels = figure.subplots(2, 2)
-    batches = len(run.selections) - run.refills
+    batches = [line for line in run.selections if "refill" not in line]
     refills = f", {run.refills} refills" if run.refills else ""
-    figure.suptitle(f"{run.sampler} sampler: {batches} generation batches of {_batch_size(run)} rows{refills}")
+    figure.suptitle(
+        f"{run.sampler} sampler: {len(batches)} generation batches of {len(batches[-1]['sample_index'])} rows{refills}"
+    )
     _ratio(panels[0, 0], run)
     _scores(panels[0, 1], run)
     _posterior(panels[1, 0], run)
@@ -34,10 +34,6 @@ def draw_report(run: Run, path: Path, strata: Sequence[str] | None) -> None:
     else:
         _shares(panels[1, 1], run, np.asarray(strata))
     figure.savefig(path, dpi=110)
-
-
-def _batch_size(run: Run) -> int:
-    return len(next(line for line in reversed(run.selections) if "refill" not in line)["sample_index"])
 
 
 def _per_line(run: Run) -> str:

@@ -117,10 +117,10 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         *([("seconds counted until step", f"{summary['seconds_until_step']}")] if behind else []),
         ("rollouts", f"{summary['rollouts']:,}"),
         *([("refills", f"{summary['refills']}")] if summary["refills"] else []),
-        ("effective gradient ratio, first quarter", _percent(summary["effective_gradient_ratio_first_quarter"])),
-        ("effective gradient ratio, last quarter", _percent(summary["effective_gradient_ratio_last_quarter"])),
-        ("validation score, before", _percent(scores[0] if scores else None)),
-        ("validation score, after", _percent(scores[-1] if scores else None)),
+        ("effective gradient ratio, first quarter", percent(summary["effective_gradient_ratio_first_quarter"])),
+        ("effective gradient ratio, last quarter", percent(summary["effective_gradient_ratio_last_quarter"])),
+        ("validation score, before", percent(scores[0] if scores else None)),
+        ("validation score, after", percent(scores[-1] if scores else None)),
         ("seconds in selection", f"{seconds['selection']:.1f}"),
         ("seconds in generation and scoring", f"{seconds['generation']:.1f}"),
         ("seconds in update", f"{seconds['update']:.1f}"),
@@ -132,5 +132,6 @@ def _mean(values: NDArray[np.float64]) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
+    """Return a share as text in percent, or "-" for None."""
     return "-" if value is None else f"{100 * value:.1f} %"

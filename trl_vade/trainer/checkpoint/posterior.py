@@ -12,7 +12,6 @@ from trl.trainer.utils import get_config_model_id
 
 from trl_vade.errors import (
     ReplicaDivergenceError,
-    SnapshotCorruptError,
     SnapshotError,
     SnapshotMismatchError,
     SnapshotNotFoundError,
@@ -21,8 +20,10 @@ from trl_vade.hub.uploading import hub_id
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 
 from ..initial_posterior import initial_posterior_facts
+from ..loader import generate_every
+from ..main_process import on_main_process
 from ..presets import is_adaptive
-from .generation_batch import MicroBatches, file_name, load_generation_batch, save_generation_batch
+from .generation_batch import file_name, load_generation_batch, save_generation_batch
 from .mismatch import compare_rows, posterior_identity, resume_joined, resume_stock, start_again
 
 logger = get_logger(__name__)
@@ -146,25 +147,13 @@ def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot)
             f"The posterior in {checkpoint} belongs to another run: {saved} there, {here} here{rows}. A posterior is "
             "valid only for the rows, the success signal and the group size of its run. Give this run the same."
         )
-    _refuse_a_damaged_log(trainer)
+    log = trainer.selection.feedback.log
+    on_main_process(lambda: len(log.read()))  # a damaged log is an error on all processes, so none waits for another
     run = snapshot.metadata["run"]
     trainer.selection.sampler.load_state_dict(snapshot.sampler_state)
     trainer.selection.feedback.load_state_dict(run)
     trainer._step = run["micro_step"]  # TRL 1.16 starts again at 0
     return run["generation_batch"]
-
-
-def _refuse_a_damaged_log(trainer: Any) -> None:
-    """Raise on all processes if the main process's log is damaged. Else the others would wait for it for ever."""
-    damage = None
-    if trainer.accelerator.is_main_process:
-        try:
-            trainer.selection.feedback.log.read()
-        except SnapshotCorruptError as error:
-            damage = str(error)
-    found = next(filter(None, gather_object([damage])), None)
-    if found:
-        raise SnapshotCorruptError(found)
 
 
 def _refuse_differing_replicas(trainer: Any) -> None:
@@ -180,7 +169,7 @@ def _refuse_differing_replicas(trainer: Any) -> None:
 
 
 def _inside_generation_batch(trainer: Any) -> bool:
-    return bool(trainer._step % (trainer.args.steps_per_generation * trainer.num_iterations))
+    return bool(trainer._step % generate_every(trainer))
 
 
 def _save_generation_batch(trainer: Any, directory: str | os.PathLike[str]) -> list[str] | None:
@@ -198,7 +187,7 @@ def _load_generation_batch(trainer: Any, checkpoint: str | os.PathLike[str], dig
         path = Path(checkpoint) / file_name(accelerator.process_index)
         batch = load_generation_batch(path, digests[accelerator.process_index], accelerator.device)
     num_batches, batch_size = trainer.args.steps_per_generation, trainer.args.per_device_train_batch_size
-    fits = batch is not None and _shape(batch) == (num_batches, batch_size)
+    fits = batch is not None and (len(batch), len(batch[0]["completion_ids"])) == (num_batches, batch_size)
     everywhere = all(gather_object([fits]))
     trainer._buffered_inputs = batch if everywhere else None
     if _inside_generation_batch(trainer) and not everywhere:
@@ -207,8 +196,3 @@ def _load_generation_batch(trainer: Any, checkpoint: str | os.PathLike[str], dig
             f"{accelerator.num_processes} processes and {num_batches} micro-batches of {batch_size} of this run. A "
             "new generation batch is chosen and generated, so this run does not repeat the stopped run."
         )
-
-
-def _shape(batch: MicroBatches) -> tuple[int, int]:
-    """Return the number of micro-batches, and of completions in each."""
-    return len(batch), len(batch[0]["completion_ids"])

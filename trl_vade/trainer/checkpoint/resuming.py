@@ -1,21 +1,24 @@
 """`ResumingTrainer`: checkpoints with the posterior and a synced reference model, and resumes from them."""
 
 import functools
+import json
 import os
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from trl import GRPOTrainer
 
 from trl_vade.errors import VADEError
+from trl_vade.files import save_whole
 from trl_vade.selection.on_time import OnTimeSelection
 
 from .completeness import explaining_failed_saves
 from .posterior import resume_posterior, save_posterior
 from .reference_model import load_reference_model, save_reference_model
-from .weights_index import index_weights
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
@@ -37,6 +40,21 @@ def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
             "from another checkpoint."
         )
     model.load_state_dict(saved.state_dict())
+
+
+def index_weights(directory: str | os.PathLike[str]) -> None:
+    """Write an index beside `model.safetensors`, if the file exists. transformers indexes only several files.
+
+    Without an index, vLLM 0.31 loads every `*.safetensors` beside a `config.json` (`get_model_files`), and fails on
+    the files of the posterior and of a generation batch.
+    """
+    weights = Path(directory) / SAFE_WEIGHTS_NAME
+    if not weights.is_file():
+        return
+    with safe_open(weights, framework="pt") as file:
+        place = dict.fromkeys(sorted(file.keys()), SAFE_WEIGHTS_NAME)
+    index = {"metadata": {"total_size": weights.stat().st_size}, "weight_map": place}
+    save_whole(Path(directory) / SAFE_WEIGHTS_INDEX_NAME, (json.dumps(index, indent=2) + "\n").encode())
 
 
 class ResumingTrainer(GRPOTrainer):
@@ -71,7 +89,7 @@ class ResumingTrainer(GRPOTrainer):
         super().save_model(output_dir, _internal_call)
 
     def _save(self, output_dir=None, state_dict=None):
-        """Write the weights and their index, before any upload; see `weights_index`."""
+        """Write the weights and their index, before any upload; see `index_weights`."""
         super()._save(output_dir, state_dict)
         if self.args.should_save:
             index_weights(output_dir or self.args.output_dir)

@@ -1,7 +1,6 @@
 """Corrections of TRL's generation, each at the smallest seam and with its source."""
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import trl
@@ -23,25 +22,19 @@ VLLM_BIAS_FLOOR = -100.0
 """The lowest logit bias that vLLM accepts. A token with this bias is practically never sampled."""
 
 
-@dataclass(frozen=True)
-class Correction:
-    """A fault of TRL that this module corrects."""
-
-    fault: str
-    source: str  # the upstream issue, or the place in the code
-    needed_by: str = ">=1.16,<1.17"  # the TRL versions in which a test has shown the fault
-
-
-CORRECTIONS = (
-    Correction("image tokens are expanded twice in colocate mode", "huggingface/trl#6294, #6401"),
-    Correction("vision embeddings outlive a weight sync", "huggingface/trl#7198"),
-    Correction("vision placeholders can be generated", "grpo_trainer.py: only suppress_tokens"),
-    Correction("a colocated engine has the model folder's processor", "vllm_generation.py: _init_vllm"),
-    Correction("a server with another processor is not noticed", "vllm_generation.py: _place_features"),
-    Correction("a colocated prompt is sent once for each completion", "vllm_generation.py: n = 1"),
-    Correction("weights that a forward pass left whole are not synced", "vllm_generation.py, FSDP2"),
-    Correction("a row without images is None where others have some", "huggingface/transformers#46043"),
-)
+FAULTS = {
+    "image tokens are expanded twice in colocate mode": "huggingface/trl#6294, #6401",
+    "vision embeddings outlive a weight sync": "huggingface/trl#7198",
+    "vision placeholders can be generated": "grpo_trainer.py: only suppress_tokens",
+    "a colocated engine has the model folder's processor": "vllm_generation.py: _init_vllm",
+    "a server with another processor is not noticed": "vllm_generation.py: _place_features",
+    "a colocated prompt is sent once for each completion": "vllm_generation.py: n = 1",
+    "weights that a forward pass left whole are not synced": "vllm_generation.py, FSDP2",
+    "a row without images is None where others have some": "huggingface/transformers#46043",
+}
+"""The faults of TRL that this module corrects, with the upstream issue or the place in the code."""
+SEEN_IN = ">=1.16,<1.17"
+"""The TRL versions in which a test has shown each fault."""
 
 
 def correct_generation(trainer: Any) -> None:
@@ -66,15 +59,14 @@ def correct_generation(trainer: Any) -> None:
 
 
 def version_notice(trl_version: str) -> str | None:
-    """Return a notice that names the corrections not yet tested under `trl_version`, or None if all are."""
-    unseen = [each for each in CORRECTIONS if not SpecifierSet(each.needed_by).contains(trl_version, prereleases=True)]
-    if not unseen:
+    """Return a notice that names the corrected faults, or None if they were seen in `trl_version`."""
+    if SpecifierSet(SEEN_IN).contains(trl_version, prereleases=True):
         return None
-    faults = "; ".join(f"{each.fault} ({each.source}; seen in TRL {each.needed_by})" for each in unseen)
+    faults = "; ".join(f"{fault} ({source})" for fault, source in FAULTS.items())
     return (
-        f"trl_vade has not been tested with TRL {trl_version}. It corrects these faults of generation: {faults}. The "
-        "corrections stay on, and change nothing where TRL no longer needs them. `pytest -m vllm` in trl_vade's "
-        "repository has a test for each, which fails when the correction is no longer needed."
+        f"trl_vade has not been tested with TRL {trl_version}. It corrects these faults of generation, seen in TRL "
+        f"{SEEN_IN}: {faults}. The corrections stay on, and change nothing where TRL no longer needs them. `pytest -m "
+        "vllm` in trl_vade's repository has a test for each, which fails when the correction is no longer needed."
     )
 
 

@@ -20,7 +20,7 @@ from trl_vade.hub.card_metadata import CARD_FILE, END, START, complete_metadata
 from trl_vade.hub.posteriors.facts import initial_posterior_kind
 from trl_vade.hub.uploading import branch_of
 from trl_vade.selection.report.record import Run
-from trl_vade.selection.report.summary import summarise
+from trl_vade.selection.report.summary import percent, summarise
 from trl_vade.selection.signal import SPREAD
 
 from .run_facts import RunFacts
@@ -47,14 +47,9 @@ def write_model_card(
 ) -> None:
     """Complete the card that TRL has written into `folder`, and draw the training curves. Main process only.
 
-    It runs at every save and must not end a run: an error is logged, and its part of the card is missing.
-
-    Args:
-        folder: the output directory.
-        look: returns the facts and the run; it may raise. See `run_facts`.
-        posterior_repo: see `complete_model_card`.
-        revision: see `complete_model_card`.
-        draw: whether to draw the training curves, which takes half a second or more.
+    It runs at every save and must not end a run: an error is logged, and its part of the card is missing. So `look`,
+    which returns the facts and the run (see `run_facts`), may raise. Without `draw` the curves are not drawn, which
+    saves half a second or more. `posterior_repo` and `revision` are those of `complete_model_card`.
     """
     try:
         facts, run = look()
@@ -74,7 +69,6 @@ def complete_model_card(
     curves: str | None,
     posterior_repo: str | None,
     hub_model_id: str | None,
-    results: Sequence[Mapping[str, Any]] | None = None,
     summary: Mapping[str, Any] | None = None,
     vision: bool = True,
     adapter: bool = False,
@@ -88,8 +82,6 @@ def complete_model_card(
         curves: file name of the picture of the training curves in the same folder, or None.
         posterior_repo: Hub id of the posterior's data-set repository; None if the model's repository holds it.
         hub_model_id: the model's repository, or None.
-        results: one mapping for each benchmark, with `benchmark`, `metric`, `value`, and, if known, `stderr`, `runs`,
-            `dataset` (its Hub id), `config` and `split`. Without results the card says "Not evaluated yet."
         summary: the measurements of the training, from `summary.summarise`.
         vision: whether the model takes images.
         adapter: whether the run saves a PEFT adapter of the base model.
@@ -99,12 +91,12 @@ def complete_model_card(
         OSError: the card cannot be read or written; it is unchanged.
         ValueError: its metadata are not a YAML mapping.
     """
-    path, results = Path(path), list(results or [])
+    path = Path(path)
     card = ModelCard(path.read_text(encoding="utf-8"))
-    complete_metadata(card.data, facts, results, vision=vision, name=hub_model_id or path.absolute().parent.name)
+    complete_metadata(card.data, facts, vision=vision)
     branch = branch_of(revision) if hub_model_id else None
     shown = {"curves": curves, "posterior_repo": posterior_repo, "vision": vision, "adapter": adapter}
-    card.text = _with_sections(card.text, _render(facts, summary, results, hub_model_id, branch=branch, **shown))
+    card.text = _with_sections(card.text, _render(facts, summary, hub_model_id, branch=branch, **shown))
     save_whole(path, str(card).encode())
 
 
@@ -132,11 +124,7 @@ def _with_sections(text: str, sections: str) -> str:
 
 
 def _render(
-    facts: Mapping[str, Any],
-    summary: Mapping[str, Any] | None,
-    results: list[Mapping[str, Any]],
-    hub_model_id: str | None,
-    **named: Any,
+    facts: Mapping[str, Any], summary: Mapping[str, Any] | None, hub_model_id: str | None, **named: Any
 ) -> str:
     """Return the sections. `named` goes to the template unchanged."""
     # A missing value is an error: a card with holes might not be noticed.
@@ -149,15 +137,11 @@ def _render(
         validated=bool(summary and summary["validation"]),
         posterior="generation_batches" in facts,
         warm=initial_posterior_kind(dict(facts))["warm"],
-        results=[[_cell(line.get(column)) for column in _COLUMNS] for line in results],
         rewards=_names(facts["rewards"]),
         hub_model_id=hub_model_id,
         model=hub_model_id or "path/to/this/folder",
         **named,
     )
-
-
-_COLUMNS = ("benchmark", "metric", "value", "stderr", "runs")
 
 
 def _recipe(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -202,13 +186,9 @@ def _measured(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> list[tupl
         *([("refills", f"{summary['refills']:,}")] if summary["refills"] else []),
         *([("steps of the posterior (all of these, and a warm start)", f"{steps:,}")] if more else []),
         ("rollouts", f"{summary['rollouts']:,}"),
-        *((f"effective gradient ratio, {part} quarter", _percent(value)) for part, value in ratios.items()),
-        *((f"validation score, {name} (step {at['step']})", _percent(at["score"])) for name, at in scores),
+        *((f"effective gradient ratio, {part} quarter", percent(value)) for part, value in ratios.items()),
+        *((f"validation score, {name} (step {at['step']})", percent(at["score"])) for name, at in scores),
     ]
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def _cell(value: Any) -> str:

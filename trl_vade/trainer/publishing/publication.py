@@ -13,10 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from accelerate import PartialState
 from accelerate.logging import get_logger
-from numpy.typing import NDArray
 from transformers.trainer_utils import HubStrategy
 
 from trl_vade.data.row_names import RowNames, names_and_tasks
@@ -172,7 +170,10 @@ class Publication:
     def _table(self, facts: RunFacts, step: int) -> PosteriorTable:
         """Return the posterior of a step, or raise if the output directory holds that of another step."""
         snapshot = load_snapshot(self._output_dir)
-        names = self._names_of_rows(facts, snapshot.sampler_state["posterior"]["sample_index"])
+        if self._names is None:  # reads all rows, so only once
+            self._names = RowNames(facts.rows, facts.sample_keys)
+        column = self._args.vade_stratify_by or self._args.vade_strata or "task"
+        names = names_and_tasks(self._names, snapshot.sampler_state["posterior"]["sample_index"], column)
         table = posterior_table(snapshot, **names, facts=facts.values)
         if table.metadata["global_step"] != step:
             raise HubError(f"the posterior in {self._output_dir} is no longer that of optimiser step {step}")
@@ -194,13 +195,6 @@ class Publication:
             return {CARD_FILE: text.encode()} | ({} if newest == step else {PICTURE_FILE: None})
 
         return card
-
-    def _names_of_rows(self, facts: RunFacts, visited: NDArray[np.int64]) -> dict[str, Any]:
-        """Return the names of these rows, and their tasks if a column holds them."""
-        if self._names is None:  # reads all rows, so only once
-            self._names = RowNames(facts.rows, facts.sample_keys)
-        column = self._args.vade_stratify_by or self._args.vade_strata or "task"
-        return names_and_tasks(self._names, visited, column)
 
     def wait(self) -> None:
         """Wait until the queue is empty and no upload is running. All processes must take part."""

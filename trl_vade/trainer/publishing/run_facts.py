@@ -81,12 +81,13 @@ class RunFacts:
 def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
     args = trainer.args
     name, revision = hub_origin(trainer.train_dataset, dataset)
+    model_repo = trainer.hub_model_id or args.hub_model_id  # without its owner until the repository exists
     return {
         "format_version": FORMAT_VERSION,
         "package_version": __version__,
         "global_step": trainer.state.global_step,
         "base_model": hub_id(getattr(trainer.model.config, "_name_or_path", None)),  # as in TRL's card
-        "model_repo": _model_repo(trainer.hub_model_id or args.hub_model_id),
+        "model_repo": model_repo if is_hub_id(model_repo) and "/" in model_repo else None,
         "dataset": name,
         "dataset_revision": revision,
         "num_generations": trainer.num_generations,
@@ -151,11 +152,6 @@ def _posterior_facts(trainer: Any) -> dict[str, Any]:
         "rollouts": trainer.selection.feedback.rollouts,
         **posterior.decays,  # not the settings: the posterior of another rule has its own
     }
-
-
-def _model_repo(name: Any) -> str | None:
-    """Return `name` if it has an owner. The settings may lack the owner until the repository exists."""
-    return name if is_hub_id(name) and "/" in name else None
 
 
 def _plain(value: Any) -> Any:
