@@ -1,6 +1,7 @@
 """The benchmarks: what is known of each, which names pass, and the paper's table."""
 
 import re
+from statistics import fmean
 
 import pytest
 
@@ -10,7 +11,7 @@ from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE, PAPER, Benchmark, f
 
 
 def test_the_papers_averages_are_the_means_of_its_five_figures():
-    assert [row.average for row in PAPER] == [
+    assert [round(fmean(row.scores), 2) for row in PAPER] == [
         *(58.63, 61.82, 63.67, 64.75, 62.56, 64.37, 64.57),
         *(50.65, 55.56, 58.51, 57.32, 56.01, 55.10, 56.38),
     ]

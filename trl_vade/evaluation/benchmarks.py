@@ -130,11 +130,6 @@ class PaperRow:
     method: str
     scores: tuple[float, float, float, float, float]
 
-    @property
-    def average(self) -> float:
-        """Return the mean of the five scores to two digits, the paper's "AVG"."""
-        return round(sum(self.scores) / len(self.scores), 2)
-
 
 _7B, _3B = "Qwen2.5-VL-7B-Instruct", "Qwen2.5-VL-3B-Instruct"
 PAPER = (

@@ -102,8 +102,7 @@ class VADEEvalCallback(TrainerCallback):
     def evaluate(self) -> dict[str, float]:
         """Evaluate the present policy on this process, and return its scores in per cent, by benchmark.
 
-        Raises:
-            Exception: any error; the state of the training is restored.
+        The state of the training is restored, also after an error.
         """
         with unchanged_process(), undisturbed(self.trainer.model):
             from .in_training import Policy, TrainedPolicy, run_tasks

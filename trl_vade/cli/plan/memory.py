@@ -105,12 +105,7 @@ def estimate_memory(
 
 
 def why_no_estimate(args: Any, model_args: Any) -> str | None:
-    """Say which setting the formulas know nothing of; None where they know all.
-
-    Args:
-        args: the `GRPOConfig`.
-        model_args: TRL's `ModelConfig`.
-    """
+    """Say which setting of `GRPOConfig` or `ModelConfig` the formulas know nothing of; None where they know all."""
     if model_args.use_peft:
         return "use_peft is set, and gradients and optimiser state are then those of adapters"
     if model_args.load_in_4bit or model_args.load_in_8bit:

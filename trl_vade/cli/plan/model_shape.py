@@ -38,12 +38,8 @@ class ModelShape:
 def read_model_shape(name_or_path: str, **kwargs: Any) -> ModelShape:
     """Return the shape of a model on the Hub or in a folder; only its `config.json` is read.
 
-    Args:
-        name_or_path: as for `from_pretrained`.
-        **kwargs: for `AutoConfig.from_pretrained`, such as `revision`.
-
-    Raises:
-        ConfigurationError: where there is no configuration to read, or it is of a kind that is not known here.
+    The arguments are those of `AutoConfig.from_pretrained`. A `ConfigurationError` says that there is no configuration
+    to read, or that it is of a kind that is not known here.
     """
     try:
         config = transformers.AutoConfig.from_pretrained(name_or_path, **kwargs)
@@ -57,11 +53,7 @@ def read_model_shape(name_or_path: str, **kwargs: Any) -> ModelShape:
 
 
 def model_shape(config: Any) -> ModelShape:
-    """Count a model's parameters on the meta device, where it takes no memory.
-
-    Args:
-        config: a `PretrainedConfig` with `architectures`.
-    """
+    """Count the parameters of a `PretrainedConfig`'s model on the meta device, where it takes no memory."""
     text = config.get_text_config()
     architecture = getattr(transformers, (getattr(config, "architectures", None) or [""])[0], None)
     needed = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
@@ -81,6 +73,7 @@ def model_shape(config: Any) -> ModelShape:
         if type(module).__name__ in kinds
     ]
     heads = text.num_attention_heads
+    dtype = getattr(config, "dtype", None) or getattr(text, "dtype", None)
     vision, merge, patch_values = _vision(getattr(config, "vision_config", None))
     return ModelShape(
         parameters=sum(weight.numel() for weight in model.parameters()),
@@ -90,7 +83,7 @@ def model_shape(config: Any) -> ModelShape:
         kv_heads=getattr(text, "num_key_value_heads", None) or heads,
         head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
         vocabulary=text.vocab_size,
-        dtype=_dtype(config),
+        dtype=dtype if isinstance(dtype, torch.dtype) else torch.float32,
         vision=vision,
         patches_per_token=merge,
         patch_values=patch_values,
@@ -109,8 +102,3 @@ def _vision(config: Any) -> tuple[Tower | None, int, int]:
         raise ConfigurationError(
             f"The model's vision tower is not of Qwen2.5-VL's kind ({error}), and the memory estimate knows no other."
         ) from error
-
-
-def _dtype(config: Any) -> torch.dtype:
-    dtype = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
-    return dtype if isinstance(dtype, torch.dtype) else torch.float32

@@ -75,16 +75,14 @@ def task_id(api: HfApi, benchmark: Benchmark, dataset: str) -> str | None:
         content = with_retries(read, HubTarget(dataset, "dataset"), patience=())
         declared = None if content is None else yaml.safe_load(content)
     except (HubError, ValueError, yaml.YAMLError) as error:
-        logger.info(
-            f"{benchmark.title} has no entry for a leaderboard of {dataset}: its eval.yaml cannot be read ({error})."
-        )
-        return None
-    tasks = declared_tasks(declared, benchmark.config, benchmark.split)
-    if len(tasks) != 1:
+        why = f"its eval.yaml cannot be read ({error})"
+    else:
+        tasks = declared_tasks(declared, benchmark.config, benchmark.split)
+        if len(tasks) == 1:
+            return tasks[0]
         why = "it has no eval.yaml" if content is None else f"{len(tasks)} of its tasks are this one"
-        logger.info(f"{benchmark.title} has no entry for a leaderboard of {dataset}: {why}.")
-        return None
-    return tasks[0]
+    logger.info(f"{benchmark.title} has no entry for a leaderboard of {dataset}: {why}.")
+    return None
 
 
 def declared_tasks(declared: Any, config: str | None, split: str) -> list[str]:

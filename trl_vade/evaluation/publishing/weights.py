@@ -35,10 +35,8 @@ class EvaluatedWeights:
 
     Args:
         results: the results, with the model's name and revision.
-        folder: the evaluated model. None takes the commit in the results; without a commit, nothing is compared.
-
-    Raises:
-        Refused: the folder changed since the evaluation.
+        folder: the evaluated model; `Refused` if it has changed since. None takes the commit in the results; without
+            a commit, nothing is compared.
     """
 
     def __init__(self, results: Results, folder: Path | None):
@@ -56,14 +54,9 @@ class EvaluatedWeights:
                 )
 
     def refuse_others(self, api: HfApi, target: HubTarget) -> None:
-        """Refuse a branch with other weights, or other files of `SETTINGS`. A branch without weights is accepted.
+        """Raise `Refused` if a branch has other weights or `SETTINGS`, or if the evaluated commit cannot be read.
 
-        Args:
-            api: the Hub's client. Its errors are raised unchanged.
-            target: the branch.
-
-        Raises:
-            Refused: the branch has another model, or the evaluated commit cannot be read any more.
+        A branch without weights is accepted. The client's errors are raised unchanged.
         """
         there = _hashes_at(api, target.repo_id, target.revision)
         if not any(map(_is_weights, there)):

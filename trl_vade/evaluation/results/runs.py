@@ -99,6 +99,7 @@ def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -
     file = _results_file(folder)
     results = parse(folder, file.read_bytes(), str(file.relative_to(folder)))
     value = _value(folder, results, benchmark)
+    score = 0.0 if value is None else 100 * value / benchmark.scale
     for name in ("random_seed", "numpy_seed", "torch_seed"):
         if (found := _find(folder, results, "config", name)) != seed:
             rule = f"it must be {seed}, as the folder's name says"
@@ -106,12 +107,17 @@ def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -
     samples = read_samples(folder, file, benchmark, _asked(folder, results, benchmark, limit))
     responses = [response_of(folder, sample) for sample in samples]
     scores = scores_of(folder, samples, benchmark)
-    _check_agreement(folder, value, list(scores.values()), benchmark)
+    mean = 100 * fmean(scores.values())
+    # Metrics of 0 to 100 are rounded to two digits (mathvista/utils.py, mathvision/utils.py); None is exactly 0.
+    tolerance = 0.006 if benchmark.scale == 100 else 1e-6
+    if abs(score - mean) > (0 if value is None else tolerance):
+        found = f"{benchmark.key!r} is {value} of {benchmark.scale:g}, and the mean of its {len(scores)} questions is"
+        raise refusal(folder, f"{found} {mean:.6f} %", "they must be the same")
     return Run(
         benchmark=benchmark,
         seed=seed,
         value=value,
-        score=0.0 if value is None else 100 * value / benchmark.scale,
+        score=score,
         questions=len(scores),
         unscored=len(samples) - len(scores),
         results_file=file,
@@ -166,24 +172,6 @@ def _asked(folder: Path, results: _Json, benchmark: Benchmark, limit: int | None
         rule = "all were" if limit is None else f"the first {limit} were"
         raise refusal(folder, f"{asked} of {there} questions were asked", f"{rule} to be asked (--limit)")
     return asked
-
-
-def _check_agreement(folder: Path, value: float | None, scores: Sequence[float], benchmark: Benchmark) -> None:
-    """Refuse a run whose metric is not the mean of the scores in its samples file."""
-    mean = 100 * fmean(scores)
-    if value is None:
-        agrees = mean == 0
-    else:
-        # The metrics of 0 to 100 are rounded to two digits (mathvista/utils.py, mathvision/utils.py).
-        tolerance = 0.006 if benchmark.scale == 100 else 1e-6
-        agrees = abs(100 * value / benchmark.scale - mean) <= tolerance
-    if not agrees:
-        raise refusal(
-            folder,
-            f"{benchmark.key!r} is {value} of {benchmark.scale:g}, and the mean of its {len(scores)} questions is "
-            f"{mean:.6f} %",
-            "they must be the same",
-        )
 
 
 def _unreadable_verdicts(folder: Path, samples: Sequence[_Json], benchmark: Benchmark) -> int:

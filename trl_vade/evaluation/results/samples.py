@@ -86,10 +86,9 @@ def scores_of(folder: Path, samples: Sequence[_Json], benchmark: Benchmark) -> d
     for sample in samples:
         try:
             score = benchmark.question_score(sample)
+            problem = abbreviated(score)
         except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             score, problem = math.nan, repr(error)
-        else:
-            problem = abbreviated(score)
         if score is None:
             continue
         if not 0 <= score <= 1:
