@@ -209,7 +209,8 @@ def test_a_quickstart_of_each_sampler_has_a_folder_of_its_own_which_a_second_run
     again = start("train_vade.py", *flags)
     assert again.returncode == 1
     assert "Traceback" not in again.stderr
-    assert again.stderr.count("vade_overwrite_output_dir=True") == 1  # one message
+    assert again.stderr.count("vade-quickstart-thompson already holds a run") == 1  # one message
+    assert again.stderr.count("vade_overwrite_output_dir=True") == 1
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
     train_vade.run([*flags, "--max_steps", "3", "--resume_from_checkpoint", "true"])

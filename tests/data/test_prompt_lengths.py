@@ -444,11 +444,11 @@ def test_longer_rows_are_left_out_of_what_is_trained_and_evaluated_on(vision_mod
     assert {name: len(part) for name, part in trainer.eval_dataset.items()} == {"all": 4, "short": 1}
     assert len(trainer.selection.dataset) == len(trainer.selection.sample_keys[0]) == 4
     left_out, all_left, short = logs
-    assert left_out.startswith("warning: train_dataset: 1 of 5 rows")
+    assert left_out.startswith("warning: train_dataset: 1 of 5 rows are dropped")
     assert f"vade_max_prompt_length={lengths[3]}" in left_out
     assert f"longest has {lengths[4]}." in left_out
     assert all_left.startswith("warning: eval_dataset['all']: 1 of 5 rows")
-    assert short.startswith("info: eval_dataset['short']: ")
+    assert short.startswith(f"info: eval_dataset['short']: no prompt has more than {lengths[0]} tokens")
 
 
 def test_training_sees_prompts_of_the_lengths_that_were_counted(vision_model_path, make_args, monkeypatch):

@@ -88,6 +88,26 @@ def test_data_files_may_be_written_in_any_way_that_datasets_reads(posterior, fil
     assert load_posterior(with_card(posterior, card)).metadata["global_step"] == 100
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "newest"),
+    [
+        ("mine, data_files: B", "latest, data_files: A, default: true", 100),
+        ("latest, data_files: A", "mine, data_files: B, default: yes", 200),
+        ("latest, data_files: A, default: false", "mine, data_files: B", 100),
+        ("mine, data_files: B", "latest, data_files: A", 100),
+        ("mine, data_files: A", "other, data_files: B", 200),
+    ],
+)
+def test_the_default_of_a_card_counts_then_latest_then_the_highest_wherever_they_stand(
+    posterior, first, second, newest
+):
+    card = f"configs:\n- {{config_name: {first}}}\n- {{config_name: {second}}}"
+    card = card.replace("A", table_path(100)).replace("B", table_path(200))
+    assert load_posterior(with_card(posterior, card)).metadata["global_step"] == newest
+    in_lines = card.replace("{", "").replace("}", "").replace(", ", "\n  ")
+    assert load_posterior(with_card(posterior, in_lines)).metadata["global_step"] == newest
+
+
 def test_a_step_that_is_not_there_is_refused_with_those_that_are(posterior):
     with refused(SnapshotNotFoundError, [posterior, "step-000150/posterior.parquet"], ["step-000100", "step-000200"]):
         load_posterior(posterior, step=150)

@@ -55,17 +55,25 @@ def steps_in(files: Iterable[str]) -> list[int]:
     return sorted(step for step in steps if table_path(step) in there)  # only names of `step_name`
 
 
-def steps_of_card(card: Path | None) -> list[int]:
-    """Return the steps whose tables the metadata of a card name, in the card's order: the default comes first.
+def steps_of_card(card: Path | None) -> tuple[list[int], int | None]:
+    """Return the steps that the configurations of a card name, and that of its default one, else of `latest`.
 
-    The card may be a stranger's, and a few lines of YAML can expand without limit. It is searched as text.
+    The card may be a stranger's, and a few lines of YAML can expand without limit. It is searched as text, in which
+    each configuration begins with its name, as `datasets` writes it.
     """
     if card is None:
-        return []
+        return [], None
     with card.open("rb") as file:
         metadata = re.match(rb"\s*---[ \t]*\r?\n(.*?)(?:\n---|\Z)", file.read(MOST_BYTES), re.DOTALL)
-    paths = re.findall(r"[\w./-]+", metadata[1].decode(errors="replace")) if metadata else []
-    return [step for path in paths for step in steps_in([path])]
+    configs = re.split(r"\bconfig_name\W+", metadata[1].decode(errors="replace") if metadata else "")
+    steps = [steps_in(re.findall(r"[\w./-]+", config)) for config in configs]
+    newest = None
+    for sign in (rf"{LATEST}(?![\w-])", r"(?is).*\bdefault\W+(?:true|yes|on)\b"):
+        newest = next(
+            (found[-1] for config, found in zip(configs, steps, strict=True) if found and re.match(sign, config)),
+            newest,
+        )
+    return [step for found in steps for step in found], newest
 
 
 def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:

@@ -184,14 +184,14 @@ def _from_tables(files: _Folder | _Repo, step: int | None) -> PosteriorTable | N
     alone = files.get(TABLE_FILE) if isinstance(files, _Folder) else None
     if alone is not None:  # the folder of a step
         return _from_file(alone, step)
-    named = steps_of_card(files.get(CARD_FILE))
+    named, newest = steps_of_card(files.get(CARD_FILE))
     steps = files.steps(named)
     if not steps:
         return None
     tagged = steps_in([f"{files.revision}/{TABLE_FILE}"]) if isinstance(files, _Repo) else []
     if step is None and tagged and tagged[0] in steps:
         step = tagged[0]  # its card may name a newer step that was sent before it
-    chosen = step if step is not None else named[0] if named and named[0] in steps else max(steps)
+    chosen = step if step is not None else newest if newest in steps else max(steps)
     file = files.get(table_path(chosen)) if chosen in steps else None
     if file is None and chosen in steps and isinstance(files, _Repo) and offline():
         raise SnapshotNotFoundError(f"{files} lacks {table_path(chosen)}, which the card names")
