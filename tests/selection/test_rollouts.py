@@ -1,0 +1,103 @@
+"""`selection.rollouts`: golden values of D3S, and properties against brute force."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trl_vade.selection.rollouts import enough_for, in_parts, most_varied, scheduled
+
+GROUPS = np.array([[1, 0, 0, 0], [1, 1, 1, 1], [1, 1, 0, 0]], dtype=float)
+
+
+def of_groups(rewards):
+    """TRL's advantages with `scale_rewards="group"`."""
+    centred = rewards - rewards.mean(axis=1, keepdims=True)
+    return (centred / (rewards.std(axis=1, ddof=1, keepdims=True) + 1e-4)).ravel()
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "kept", "variance"),
+    [
+        (1, 8, [0, 1, 2, 3, 4, 5, 6, 7], 0.8745),
+        (1, 4, [0, 5, 6, 7], 1.4992),
+        (1, 2, [0, 7], 1.9989),
+        (2, 4, [0, 1, 6, 7], 1.1662),
+        (2, 2, None, 1.1662),
+        (3, 4, None, 0.9330),
+        (3, 2, None, 0.9330),
+        (4, 8, None, 0.8747),
+        (4, 4, None, 0.8747),
+    ],
+)
+def test_a_group_of_eight_keeps_the_golden_rows_and_variance(successes, n, kept, variance):
+    advantages = of_groups(np.array([[1.0] * successes + [0.0] * (8 - successes)]))
+    places = most_varied(advantages, n)
+    assert np.var(advantages[places]) == pytest.approx(variance, abs=1e-4)
+    assert kept is None or places.tolist() == kept
+
+
+@pytest.mark.parametrize(
+    ("n", "kept", "variance"),
+    [
+        (2, [0, 10], 1.3990),
+        (4, [0, 9, 10, 11], 1.0995),
+        (6, [0, 1, 8, 9, 10, 11], 0.8886),
+        (8, [0, 1, 2, 3, 8, 9, 10, 11], 0.7497),
+        (12, list(range(12)), 0.4998),
+    ],
+)
+def test_a_batch_of_three_groups_keeps_the_golden_rows(n, kept, variance):
+    advantages = of_groups(GROUPS)
+    assert most_varied(advantages, n).tolist() == kept
+    assert np.var(advantages[kept]) == pytest.approx(variance, abs=1e-4)
+
+
+levels = st.one_of(st.sampled_from([-1.5, -0.5, 0.0, 0.5, 2.0]), st.floats(-3, 3))
+
+
+@given(st.lists(levels, min_size=1, max_size=9), st.data())
+def test_no_other_subset_has_a_larger_variance(advantages, data):
+    n = data.draw(st.integers(1, len(advantages)))
+    places = most_varied(advantages, n)
+    assert len(set(places.tolist())) == n
+    assert (np.diff(places) > 0).all()
+    best = max(np.var(subset) for subset in combinations(advantages, n))
+    assert np.var(np.array(advantages)[places]) == pytest.approx(best, abs=1e-9)
+
+
+@given(st.lists(levels, min_size=2, max_size=12))
+def test_rows_without_an_advantage_come_last(advantages):
+    centred = np.array(advantages) - np.mean(advantages)
+    centred[np.abs(centred) < 1e-3] = 0.0
+    padded = np.concatenate([centred, np.zeros(4)])
+    live = np.flatnonzero(padded)
+    if {*np.sign(padded[live])} == {-1.0, 1.0}:
+        assert {*live} <= {*most_varied(padded, len(live))}
+
+
+@pytest.mark.parametrize("n", [-1, 4])
+def test_a_number_outside_of_the_batch_is_refused(n):
+    with pytest.raises(ValueError, match="advantages"):
+        most_varied([1.0, 0.0, -1.0], n)
+
+
+def test_an_advantage_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="finite"):
+        most_varied([1.0, np.nan], 1)
+
+
+def test_the_schedule_of_256_rows_in_16_parts_is_golden():
+    progress = [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert [in_parts(256 * scheduled([0.25, 1.0], p), 16) for p in progress] == [64, 112, 160, 208, 256]
+    assert [scheduled((0.2, 1.0), p) for p in progress] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert scheduled(0.5, 0.7) == 0.5
+
+
+@given(st.integers(0, 500), st.integers(1, 64))
+def test_parts_are_equal_and_never_empty(rows, parts):
+    assert in_parts(rows, parts) % parts == enough_for(rows, parts) % parts == 0
+    assert in_parts(rows, parts) >= parts
+    assert rows <= enough_for(rows, parts) < rows + parts or enough_for(rows, parts) == parts

@@ -1,0 +1,63 @@
+"""The rollouts of a generation batch to train on: all with a gradient, or those with the most varied advantages.
+
+D3S (arXiv 2509.22115) trains on the subset of rollouts with the largest variance of advantages, over the whole batch.
+It starts with a small share and ends with all. The functions know no tensors and no trainer.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+SAME_VARIANCE = 1e-12
+
+
+def most_varied(advantages: ArrayLike, n: int) -> NDArray[np.int64]:
+    """Return the places of the `n` advantages with the largest variance among all subsets of that size.
+
+    Such a subset holds the lowest and the highest values (D3S, section 3.1; PODS, arXiv 2504.13818, theorem 1), and is
+    found in O(N log N). Ties are settled alike on all processes: the values are sorted with equal ones in their order,
+    and of equally good subsets the one with the fewest values from the low end is taken.
+
+    Args:
+        advantages: (N,) finite numbers.
+        n: from 0 to N.
+
+    Returns:
+        (n,) the places in ascending order.
+
+    Raises:
+        ValueError: `n` is out of range, or an advantage is not finite.
+    """
+    values = np.asarray(advantages, dtype=np.float64)
+    if not 0 <= n <= len(values) or not np.isfinite(values).all():
+        raise ValueError(f"n={n} of {len(values)} advantages: n must be in [0, {len(values)}], the advantages finite.")
+    order = np.argsort(values, kind="stable")
+    ranked, low = values[order], np.arange(n + 1)
+    sums, squares = (np.concatenate([[0.0], np.cumsum(part)]) for part in (ranked, ranked**2))
+    first_high = len(values) - (n - low)  # with `low` low values, the high ones begin here
+    mean, mean_square = ((part[low] + part[-1] - part[first_high]) / max(n, 1) for part in (sums, squares))
+    variance = mean_square - mean**2
+    best = int(np.flatnonzero(variance >= variance.max() - SAME_VARIANCE)[0])
+    return np.sort(np.concatenate([order[:best], order[first_high[best] :]]))
+
+
+def in_parts(rows: float, parts: int) -> int:
+    """Return the number of rows nearest to `rows` that divides into `parts` equal parts of at least one row."""
+    return max(1, round(rows / parts)) * parts
+
+
+def enough_for(live: int, parts: int) -> int:
+    """Return the smallest number of rows, at least `live`, that divides into `parts` parts of at least one row."""
+    return max(1, -(-live // parts)) * parts
+
+
+def scheduled(share: float | list[float] | tuple[float, float], progress: float) -> float:
+    """Return the share at a training progress in [0, 1] (D3S, section 3.3).
+
+    Args:
+        share: a constant, or the shares at the first and at the last step.
+        progress: the share of the steps that are done.
+    """
+    if isinstance(share, int | float):
+        return float(share)
+    first, last = share
+    return (1.0 - progress) * first + progress * last
