@@ -462,3 +462,22 @@ def test_a_plain_data_set_stream_can_be_thinned(text_model_path, text_rows, make
     trainer = train(text_model_path, text_rows, args, callbacks=[StopAfter(2)])
     assert trainer.selection is None
     assert max(logged(trainer, "vade/kept_rollouts")) == 4.0
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_kept_rows_may_all_be_without_the_images_that_others_have(vision_model_path, make_args, steps):
+    rows = rows_with_images()
+    empty = [{**row, "images": row["images"] if i % 2 else []} for i, row in enumerate(rows)]
+    mixed = rows.from_list(empty, features=rows.features)
+
+    def only_without(completions, images, **kwargs):
+        return [float(not image and number % 2 == 0) for number, image in enumerate(images)]
+
+    settings = {
+        "reward": only_without,
+        "per_device_train_batch_size": 16 // steps,
+        "gradient_accumulation_steps": steps,
+    }
+    every, kept = (run(vision_model_path, mixed, make_args, mode, **EXACT | settings) for mode in ("none", "lossless"))
+    assert min(logged(kept, "vade/kept_rollouts")) < 16
+    assert largest(weights(every), weights(kept)) < 1e-6
