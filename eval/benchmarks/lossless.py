@@ -12,7 +12,7 @@ import argparse
 import tempfile
 
 import torch
-from transformers import AutoModelForImageTextToText, AutoProcessor, TrainerCallback
+from transformers import AutoModelForImageTextToText, AutoProcessor, PrinterCallback, TrainerCallback
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.testbed import exact_answer_reward, load_testbed_dataset, load_testbed_model
@@ -68,6 +68,7 @@ def train(mode, seed, options):
             processing_class=AutoProcessor.from_pretrained(folder),
             callbacks=[weights],
         )
+        trainer.remove_callback(PrinterCallback)
         start = flat(trainer.model)
         trainer.train()
     return start, weights.steps, [entry for entry in trainer.state.log_history if "reward" in entry]
