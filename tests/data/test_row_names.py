@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_vade.data import row_names as module
-from trl_vade.data.key_hashing import row_key
-from trl_vade.data.row_keys import sample_keys
+from trl_vade.data.row_keys import row_key, sample_keys
 from trl_vade.data.row_names import (
     RowNames,
     key_text,

@@ -9,8 +9,7 @@ import pyarrow as pa
 from datasets import ClassLabel, Dataset
 from numpy.typing import NDArray
 
-from .key_hashing import row_key
-from .row_keys import all_different, find_rows, id_keys
+from .row_keys import all_different, find_rows, id_keys, row_key
 
 
 def is_key_text(name: str) -> bool:
