@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trl_vade.checks import IntArray
 
-from .cached_values import by_batch, digest_of, row_values
+from .cached_values import by_batch, row_values
 from .stored_images import THREADS, image_files, may_hold_images, with_buffers
 
 _encode = json.JSONEncoder(default=repr, sort_keys=True).encode
@@ -122,8 +122,7 @@ def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
     The fingerprint of `datasets` describes how a table was made, and changes when the same rows are loaded in another
     way. This one does not.
     """
-    fingerprint: str = digest_of(keys, hashlib.sha256()).hexdigest()
-    return fingerprint
+    return hashlib.sha256(np.ascontiguousarray(keys, dtype="<i8")).hexdigest()
 
 
 def _with_copies_apart(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
