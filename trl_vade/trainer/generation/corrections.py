@@ -33,6 +33,9 @@ def correct_generation(trainer: Any) -> None:
     if notice := scaled_ratios_notice(trainer.args, trl.__version__):
         logger.warning(notice)
     suppress_vision_tokens(trainer)
+    for model in (trainer.model, trainer.ref_model) if vision_token_ids(trainer.model.config) else ():
+        if model is not None:
+            model.register_forward_pre_hook(without_empty_images, with_kwargs=True)
     if not trainer.use_vllm:
         return
     if trainer._dist.fsdp_version == 2:
@@ -55,9 +58,9 @@ def version_notice(trl_version: str) -> str | None:
     if SpecifierSet(SEEN_IN).contains(trl_version, prereleases=True):
         return None
     return (
-        f"trl_vade has not been tested with TRL {trl_version}. Its corrections of generation are for TRL {SEEN_IN}. They "
-        "stay on, and change nothing where TRL no longer needs them. `pytest -m vllm` in trl_vade's repository has a "
-        "test for each, which fails when the correction is no longer needed."
+        f"trl_vade has not been tested with TRL {trl_version}. Its corrections of generation are for TRL {SEEN_IN}. "
+        "They stay on, and change nothing where TRL no longer needs them. `pytest -m vllm` in trl_vade's repository "
+        "has a test for each, which fails when the correction is no longer needed."
     )
 
 
@@ -141,6 +144,18 @@ def _reset_encoder_cache_of_server(client: Any) -> None:
             f"{answer.text[:200]!r}. The server must drop the vision embeddings of older weights, or it would answer "
             "with them. Start vLLM 0.31 with VLLM_SERVER_DEV_MODE=1 in its environment."
         )
+
+
+def without_empty_images(model: Any, positional: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Leave out the images of a forward pass that has none, as a hook before it.
+
+    TRL 1.16 gives a micro-batch of rows without an image empty `pixel_values` if other rows of its generation batch
+    have images. Qwen2.5-VL (transformers 5.23) then fails with "expected a non-empty list of Tensors".
+    """
+    pixels = named.get("pixel_values")
+    if pixels is None or len(pixels):
+        return positional, named
+    return positional, {name: value for name, value in named.items() if not name.startswith(("pixel_", "image_"))}
 
 
 def without_missing_images(images: list[list[Any] | None] | None) -> list[list[Any]] | None:
