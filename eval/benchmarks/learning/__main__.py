@@ -97,7 +97,7 @@ def tasks_of(stage, options, done):
                 for seed in main_seeds if arm == "oracle" else seeds:
                     batches = options.batches or plan.batches
                     tasks.append(dict(zip(KEY, (stage, regime, arm, rate, seed, batches), strict=True)))
-    return tasks
+    return sorted(tasks, key=lambda task: task["seed"])  # when it is stopped, all arms have had the same seeds
 
 
 def rate_of(arm, best):

@@ -107,3 +107,9 @@ def at_best_rates(records: list[Record]) -> list[Record]:
 def tuning(records: list[Record]) -> list[Record]:
     """The records of the stages in which learning rates were tried."""
     return [record for record in records if record["stage"] in TUNING]
+
+
+def table(head: list[Any], rows: list[list[Any]]) -> str:
+    """Return a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
