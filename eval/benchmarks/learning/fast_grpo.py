@@ -18,7 +18,7 @@ from trl_vade.selection.signal import RewardSignal
 from .fast_policy import FastPolicy
 from .gradient import divergence
 from .rollouts import Rollouts
-from .thinning import Thinning, choose
+from .thinning import COUNTS, Thinning, choose
 
 History = dict[str, dict[str, list[Any]]]
 
@@ -32,13 +32,7 @@ STEP_FIGURES = (
     "has_spread",
     "successes",
     "posterior_mean",
-    "tokens",
-    "trained_completions",
-    "trained_tokens",
-    "kept_completions",
-    "live_completions",
-    "advantage_variance",
-    "kept_advantage_variance",
+    *COUNTS,
 )
 EVALUATION_FIGURES = ("step", "rollouts", "score", "greedy", "pool_pass_rates", "uniform_ratio", "kl")
 KL_SEED = 9  # the same draws at all evaluations of all runs

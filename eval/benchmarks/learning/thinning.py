@@ -13,6 +13,8 @@ from trl_vade.selection.rollouts import in_parts, most_varied, scheduled
 from .rollouts import Rollouts, group_advantages
 
 Share = float | tuple[float, float]
+COUNTS = ("tokens", "trained_completions", "trained_tokens", "kept_completions", "live_completions")
+COUNTS += ("advantage_variance", "kept_advantage_variance")
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,8 @@ def choose(rollouts: Rollouts, thinning: Thinning | None = None, progress: float
     if thinning.scope == "all":
         kept[:] = True
     elif thinning.scope == "batch":
-        kept.view(-1)[most_varied(advantages.flatten(), min(in_parts(share * kept.numel(), 1), int(live.sum())))] = (
-            True
-        )
+        n = min(in_parts(share * kept.numel(), 1), int(live.sum()))
+        kept.view(-1)[most_varied(advantages.flatten(), n)] = True
     else:
         n = in_parts(share * kept.shape[1], 1)
         for row in range(len(kept)) if thinning.scope == "group" else alive[:, 0].nonzero()[:, 0].tolist():
@@ -90,7 +91,7 @@ def most_informative(key: torch.Tensor, mask: torch.Tensor, share: float) -> tor
 
 
 def figures(rollouts: Rollouts, chosen: Chosen, trained_tokens: int) -> dict[str, Any]:
-    """Return what was trained on, in counts; without a choice the rollouts with a gradient count as kept.
+    """Return `COUNTS`, what was trained on; without a choice the rollouts with a gradient count as kept.
 
     Returns:
         `tokens`: of all rollouts.

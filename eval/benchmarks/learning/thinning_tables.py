@@ -7,7 +7,7 @@ import numpy as np
 from .arms import ALL_THINNED
 from .curves import Record, area, by_arm, mean_and_error, paired, score_at, table
 
-RATIOS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, np.inf)
+RATIOS = (0.0, 1.0, 4.0, np.inf)
 """Seconds of training on a completion over seconds of generating one."""
 
 
@@ -53,10 +53,9 @@ def by_rollouts(chosen: list[Record], here: list[Record]) -> str:
         final: Callable[[Record], float] = lambda record: score_at(record, 1.0)  # noqa: E731
         cells = [f"{runs[0]['learning_rate']:g}", str(len(runs)), average(runs, area, 4), versus(runs, lossless, area)]
         cells += [average(runs, final, 3), versus(runs, lossless, final)]
-        cells += [f"{np.mean([r['rollouts'][-1] for r in runs]):,.0f}"]
         cells += [f"{np.mean([r[name][-1] for r in runs]):,.0f}" for name in ("trained_completions", "trained_tokens")]
         rows.append([arm, *cells])
-    head = ["arm", "lr", "seeds", "area", "- lossless", "final", "- lossless", "rollouts", "trained completions"]
+    head = ["arm", "lr", "seeds", "area", "- lossless", "final", "- lossless", "trained completions"]
     return table([*head, "trained tokens"], rows)
 
 
