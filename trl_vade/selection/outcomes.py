@@ -111,34 +111,47 @@ def groups_with_gradient(
     normalise: bool = False,
     trained: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.bool_]:
-    """Return a mask of the groups that contribute a gradient.
+    """Return a mask, (K,), of the groups with at least one row with a gradient that is not masked.
 
-    A group contributes if its total rewards differ and at least one unmasked completion has a non-zero advantage.
-    Rewards within a millionth of each other (relative to the largest, if that is above 1) are equal. A completion
-    without any score has no advantage.
+    Args:
+        rewards: (K, G, F), see `rows_with_gradient`.
+        weights: (F,), see there.
+        normalise: see there.
+        trained: (K, G) the completions that are not masked; None for all.
+    """
+    moves = rows_with_gradient(rewards, weights, normalise=normalise)
+    return (moves if trained is None else moves & trained).any(axis=1)
+
+
+def rows_with_gradient(
+    rewards: NDArray[np.float64], weights: NDArray[np.float64], *, normalise: bool = False
+) -> NDArray[np.bool_]:
+    """Return a mask of the rows whose total reward is not the mean of their group.
+
+    Rewards within a millionth of each other (relative to the largest, if that is above 1) are equal. TRL's advantages
+    of such a group are rounding errors, and not always 0. A completion without any score has no advantage.
 
     Args:
         rewards: (K, G, F) the rewards of each completion, NaN where a reward function returned None.
         weights: (F,) TRL's `reward_weights`.
         normalise: whether each reward is scaled by its spread in the group before the sum
             (`multi_objective_aggregation="normalize_then_sum"`).
-        trained: (K, G) the completions that are not masked; None for all.
 
     Returns:
-        (K,) bool.
+        (K, G) bool.
     """
     total = total_rewards(rewards, weights, normalise=normalise)
-    differ = _differ(total)
-    if trained is not None and differ.any():
+    moves, differ = np.zeros(total.shape, dtype=bool), _differ(total)
+    if differ.any():
         away = np.abs(total[differ] - np.nanmean(total[differ], axis=1, keepdims=True))  # (differing groups, G)
-        differ[differ] = (trained[differ] & (away > SAME_REWARD * np.nanmax(away, axis=1, keepdims=True))).any(axis=1)
-    return differ
+        moves[differ] = away > SAME_REWARD * np.nanmax(away, axis=1, keepdims=True)  # false for NaN
+    return moves
 
 
 def total_rewards(
     rewards: NDArray[np.float64], weights: NDArray[np.float64], *, normalise: bool = False
 ) -> NDArray[np.float64]:
-    """Return the total rewards, (K, G), NaN without any score; see `groups_with_gradient` for the arguments."""
+    """Return the total rewards, (K, G), NaN without any score; see `rows_with_gradient` for the arguments."""
     unscored = np.isnan(rewards).all(axis=2)  # (K, G)
     if normalise:
         with warnings.catch_warnings(), np.errstate(invalid="ignore"):

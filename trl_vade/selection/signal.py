@@ -119,7 +119,7 @@ class RewardSignal:
             rewards: (K*G, F) from all processes, groups of G side by side; NaN where a reward function returned None.
             sample_index: (K,) the row of each group.
             weights: (F,) TRL's `reward_weights`.
-            normalise: see `outcomes.groups_with_gradient`.
+            normalise: see `outcomes.rows_with_gradient`.
 
         Raises:
             ObservationError: a reward is infinite or outside the given bounds, or the groups have unequal sizes.

@@ -14,6 +14,7 @@ from trl_vade.samplers.prior import PRIORS
 from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 from trl_vade.selection.signal import AUTO, SPREAD
 
+from .down_sampling import check_down_sampling
 from .presets import ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
 
 MOST_REFILLS = 1000
@@ -95,6 +96,7 @@ def validate(args: GRPOConfig) -> None:
             "group would be equal, and no group would have a gradient. Remove it; `seed` seeds the run."
         )
     _check_sampler(args)
+    check_down_sampling(args)
     if is_adaptive(args):
         _check_loader(args)
 

@@ -25,6 +25,8 @@ from trl_vade.data.decoding import Rows
 from trl_vade.data.own_values import own_values_or_same
 from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
 
+from .thinning import ended
+
 logger = get_logger(__name__)
 
 
@@ -142,7 +144,8 @@ class Refill:
         rewards = trainer._calculate_rewards(self._rows, prompts, completions, completion_ids)
         num_groups, trained = len(sample_index), None
         if trainer.mask_truncated_completions:
-            trained = self._ended(completion_ids).reshape(num_groups, -1)
+            mine = torch.from_numpy(ended(trainer, completion_ids)).to(trainer.accelerator.device)
+            trained = trainer.accelerator.gather(mine).cpu().numpy().reshape(num_groups, -1)
         has_gradient = groups_with_gradient(
             rewards.double().cpu().numpy().reshape(num_groups, -1, rewards.shape[1]),
             trainer.reward_weights.double().cpu().numpy(),
@@ -173,13 +176,6 @@ class Refill:
             "subclass or a patch of the trainer generates on its own. Let its _generate call super(), or set "
             "vade_dynamic_sampling=False."
         )
-
-    def _ended(self, completion_ids: list[list[int]]) -> NDArray[np.bool_]:
-        """Return which completions of all processes TRL 1.16 counts as ended, not truncated."""
-        accelerator = self._trainer.accelerator
-        ends = {*self._trainer.eos_token_ids, self._trainer._tokenizer.pad_token_id}
-        ended = torch.tensor([ids[-1] in ends for ids in completion_ids], device=accelerator.device)
-        return accelerator.gather(ended).cpu().numpy()
 
     def _deal(self, rounds: list[Round], accepted: NDArray[np.int64]) -> Replay:
         """Gather the rollouts of the accepted groups from all processes, and return this process's share in order."""

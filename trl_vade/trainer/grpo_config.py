@@ -94,6 +94,20 @@ class VADEGRPOConfig(GRPOConfig):
             counted and observed. Schedules stay in optimiser steps.
         vade_max_refills: Largest number of refills of one generation batch, from 1 to 1000. After these the batch is
             trained on as it is, and a warning is logged. Used by `vade_dynamic_sampling`.
+        vade_down_sampling: Rows of a generation batch that are trained on. All are generated, scored and observed.
+            `"none"` trains on every row, as TRL does. `"lossless"` leaves out the rows without an advantage. The
+            weights are the same to rounding, for less time. It is refused where such rows have an effect: `beta`, an
+            entropy bonus, a router loss, `top_entropy_quantile`, `loss_type="bnpo"`, or a `steps_per_generation` that
+            does not divide `gradient_accumulation_steps`. `"live"` leaves the same rows out there, too: a KL term then
+            acts on the rows that are trained on. `"rows"` keeps the share `vade_keep_rollouts` with the most varied
+            advantages (D3S, arXiv 2509.22115), at most the rows with an advantage. `"d3s"` also chooses the tokens
+            `vade_keep_tokens` among these rows. `None` is `"lossless"` where that is exact, but `"none"` with
+            `vade_sampler="uniform"`.
+        vade_keep_rollouts: Share of a process's rows, in (0, 1], that `"rows"` and `"d3s"` keep. Two numbers are the
+            shares at the first and at the last step, and the share grows evenly between them. `None` uses 0.25 and 1.
+        vade_keep_tokens: Share of the completion tokens of a micro-batch, in (0, 1], that get a gradient with `"d3s"`:
+            those with the largest product of |advantage| and entropy. One number or two, as `vade_keep_rollouts`.
+            `None` uses 0.2 and 1.
         vade_success_reward: Name of the reward function that decides whether an answer is right, as it appears in the
             logs. `None` uses the only reward function, or the only one whose name says so: the name contains accura,
             correct, answer, exact, match, solve or verif, and no word of form such as format or length. If no name
@@ -147,6 +161,9 @@ class VADEGRPOConfig(GRPOConfig):
     vade_warm_start_min_match: float = 0.5
     vade_dynamic_sampling: bool = False
     vade_max_refills: int = 10
+    vade_down_sampling: Literal["none", "lossless", "live", "rows", "d3s"] | None = None
+    vade_keep_rollouts: list[float] | None = None
+    vade_keep_tokens: list[float] | None = None
     vade_success_reward: str | None = None
     vade_success_threshold: float | str | None = AUTO
     vade_success_bounds: list[float] | None = None

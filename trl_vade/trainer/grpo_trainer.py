@@ -38,9 +38,10 @@ from .report import leave_report
 from .run_start import start_run
 from .selection_choice import make_selection
 from .step_timer import StepTimer
+from .thinning import Thinning, ThinningTrainer
 
 
-class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
+class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
     """`trl.GRPOTrainer` that chooses the prompts of each generation batch by their posterior pass rates.
 
     It implements VADE (arXiv 2511.18902, Algorithm 1). The arguments are those of `GRPOTrainer`. `args` may be a
@@ -49,7 +50,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     Each call of `train` is a run of its own with a new posterior, unless it resumes. If `train_dataset` was replaced
     since the last call, the posterior keeps the counts of the rows that stayed.
 
-    Overrides, each of which calls the parent's method (see also `ResumingTrainer` and `PublishingTrainer`):
+    Overrides, each of which calls the parent's method (see also `ResumingTrainer`, `PublishingTrainer`
+    and `ThinningTrainer`):
 
     * `__init__`: checks settings and data before a model is loaded, and corrects TRL's generation engines.
     * `train`: resolves the checkpoint, protects another run in `output_dir`, and saves a last checkpoint on a signal.
@@ -62,6 +64,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
     * `_generate_and_score_completions`: refills the batch with dynamic sampling, and checks vLLM's first
       log-probabilities.
     * `_generate`, `_generate_single_turn`: end a round of dynamic sampling, and reuse the completions of the rounds.
+      Score the completions before the passes over them, so that rows without a gradient are left out.
     * `_tokenize_prompts`: tokenises each prompt once with vLLM, not once for each of its completions.
     * `_calculate_rewards`: passes the gathered rewards of training batches to the sampler. Evaluations do not count.
     * `create_model_card`: adds VADE's sections to TRL's card.
@@ -120,6 +123,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
             self._refill = Refill(self) if args.vade_dynamic_sampling else None
             self.add_callback(PosteriorState(POSTERIOR_FILE))
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds))
+        if start.on_time or args.vade_down_sampling not in (None, "none"):
+            self._thinning = Thinning(self)
 
     @saying_where_settings_go
     @functools.wraps(GRPOTrainer.train)
@@ -207,6 +212,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         *output, images, tool_images = super()._generate(prompts)
         if self._refill is not None and self._refill.in_round:
             self._refill.finish_round(prompts, output)
+        if self._thinning is not None:
+            self._thinning.score(prompts, output)
         return (*output, without_missing_images(images), tool_images)
 
     def _tokenize_prompts(self, prompts):
@@ -221,6 +228,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer):
         return super()._generate_single_turn(*positional, **named)
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        if self._thinning is not None and self._thinning.rewards is not None:
+            return self._thinning.rewards
         if self._refill is not None and self._refill.replay:
             return self._refill.replay.rewards_of(completion_ids_list)
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)

@@ -130,6 +130,7 @@ def initialise_posterior(trainer: Any) -> None:
 def _roll_out_every_row(trainer: Any) -> None:
     """Generate and score `num_generations` rollouts of every row."""
     metrics, trainer._metrics["train"] = trainer._metrics["train"], defaultdict(list)
+    thinning, trainer._thinning = trainer._thinning, None  # nothing is trained on
     num_batches = -(-len(trainer.train_dataset) // trainer.selection.num_groups)
     batches = tqdm(
         trainer.selection.initial_batches(),
@@ -141,4 +142,4 @@ def _roll_out_every_row(trainer: Any) -> None:
         with trainer._generating():
             trainer._generate_and_score_completions(rows)
     trainer.selection.feedback.finish_initialisation()
-    trainer._metrics["train"] = metrics
+    trainer._metrics["train"], trainer._thinning = metrics, thinning

@@ -72,6 +72,7 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
         "global_step": trainer.state.global_step,
         "micro_step": trainer._step,
         "generation_batch": batch_digests,
+        "micro_batch_size": trainer.args.per_device_train_batch_size,
     }
     trainer.selection.feedback.log.sync()
     about = {"base_model": hub_id(get_config_model_id(trainer.model.config)), **initial_posterior_facts(trainer.args)}
@@ -95,7 +96,7 @@ def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
     policy, snapshot = trainer.args.vade_on_mismatch, None
     try:
         snapshot = _load_snapshot(trainer, checkpoint)
-        digests = _go_on(trainer, checkpoint, snapshot)
+        run = _go_on(trainer, checkpoint, snapshot)
     except SnapshotError as error:
         about_another_run = snapshot is not None and isinstance(error, SnapshotMismatchError)
         of_stock = (
@@ -115,7 +116,7 @@ def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
             ) from error
         trainer._step, trainer._buffered_inputs = 0, None  # the next step generates
     else:
-        _load_generation_batch(trainer, checkpoint, digests)
+        _load_generation_batch(trainer, checkpoint, run)
 
 
 def _load_snapshot(trainer: Any, checkpoint: str | os.PathLike[str]) -> Snapshot:
@@ -132,8 +133,8 @@ def _load_snapshot(trainer: Any, checkpoint: str | os.PathLike[str]) -> Snapshot
     return snapshot
 
 
-def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot) -> list[str] | None:
-    """Load the posterior and return the digests of the generation batch in use, or None.
+def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot) -> dict[str, Any]:
+    """Load the posterior and return the facts of its run.
 
     A posterior of another run raises `SnapshotMismatchError` and changes nothing.
     """
@@ -153,7 +154,7 @@ def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot)
     trainer.selection.sampler.load_state_dict(snapshot.sampler_state)
     trainer.selection.feedback.load_state_dict(run)
     trainer._step = run["micro_step"]  # TRL 1.16 starts again at 0
-    return run["generation_batch"]
+    return run
 
 
 def _refuse_differing_replicas(trainer: Any) -> None:
@@ -180,14 +181,16 @@ def _save_generation_batch(trainer: Any, directory: str | os.PathLike[str]) -> l
     return list(gather_object([save_generation_batch(path, trainer._buffered_inputs)]))
 
 
-def _load_generation_batch(trainer: Any, checkpoint: str | os.PathLike[str], digests: list[str] | None) -> None:
+def _load_generation_batch(trainer: Any, checkpoint: str | os.PathLike[str], run: dict[str, Any]) -> None:
     """Load the batch on all processes or on none. If only some generated, they would wait for the others for ever."""
-    accelerator, batch = trainer.accelerator, None
+    accelerator, batch, digests = trainer.accelerator, None, run["generation_batch"]
     if digests is not None and len(digests) == accelerator.num_processes:
         path = Path(checkpoint) / file_name(accelerator.process_index)
         batch = load_generation_batch(path, digests[accelerator.process_index], accelerator.device)
     num_batches, batch_size = trainer.args.steps_per_generation, trainer.args.per_device_train_batch_size
-    fits = batch is not None and (len(batch), len(batch[0]["completion_ids"])) == (num_batches, batch_size)
+    # Down-sampling leaves smaller micro-batches. Checkpoints before it do not name the size.
+    saved_size = run.get("micro_batch_size", len(batch[0]["completion_ids"]) if batch else None)
+    fits = batch is not None and (len(batch), saved_size) == (num_batches, batch_size)
     everywhere = all(gather_object([fits]))
     trainer._buffered_inputs = batch if everywhere else None
     if _inside_generation_batch(trainer) and not everywhere:

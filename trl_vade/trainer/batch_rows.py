@@ -1,0 +1,90 @@
+"""Rows of TRL's prepared batches (1.16): taken, joined, masked and cut to their longest.
+
+A batch is a dictionary. Its tensors and lists have one entry a row once `split_pixel_values_by_grid` of TRL has split
+the images; a tensor without dimensions is of the whole batch.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Batch = dict[str, Any]
+
+OF_PROMPTS = ("prompt_ids", "prompt_mask")
+OF_COMPLETIONS = (
+    *("completion_ids", "completion_mask", "tool_mask", "advantages", "importance_sampling_ratio"),
+    *("old_per_token_logps", "ref_per_token_logps", "sampling_per_token_logps"),
+)
+OF_BOTH = ("token_type_ids", "mm_token_type_ids")
+"""Entries with a column for each token of the prompt, of the completion, or of both."""
+
+
+def loss_mask(batch: Batch) -> torch.Tensor:
+    """Return the mask, (B, T), of the tokens in the loss."""
+    return batch["completion_mask"] * batch["tool_mask"] if "tool_mask" in batch else batch["completion_mask"]
+
+
+def row_advantages(batch: Batch) -> NDArray[np.float64]:
+    """Return one advantage a row, (B,), 0 for a row without a token in the loss.
+
+    A row whose tokens have advantages of their own gets their mean.
+    """
+    mask, values = loss_mask(batch).double(), batch["advantages"].double().nan_to_num(0.0)
+    tokens = mask.sum(1)
+    if values.dim() > 1:
+        values = (values * mask).sum(1) / tokens.clamp(min=1.0)
+    return torch.where(tokens > 0, values, 0.0).cpu().numpy()
+
+
+def taken(batch: Batch, places: NDArray[np.int64]) -> Batch:
+    """Return the rows at these places of a batch that is split by row, without entries that are None."""
+    index = torch.from_numpy(places)
+
+    def take(value: Any) -> Any:
+        if isinstance(value, list):
+            return [value[place] for place in places]
+        if isinstance(value, torch.Tensor) and value.ndim:
+            return value[index.to(value.device)]
+        return value
+
+    return {name: take(value) for name, value in batch.items() if value is not None}
+
+
+def joined(parts: list[Batch]) -> Batch:
+    """Return one batch of the rows of all parts, which are split by row."""
+
+    def join(values: list[Any]) -> Any:
+        if isinstance(values[0], list):
+            return [row for value in values for row in value]
+        if isinstance(values[0], torch.Tensor) and values[0].ndim:
+            return torch.cat(values)
+        return values[0]
+
+    return {name: join([part[name] for part in parts]) for name in parts[0]}
+
+
+def cut_padding(batch: Batch, multiple: int = 1) -> Batch:
+    """Return the batch without the columns that are padding in every row.
+
+    Args:
+        batch: prompts are padded on the left and completions on the right.
+        multiple: the widths stay multiples of it (`pad_to_multiple_of`).
+    """
+    widths = []
+    for mask in (batch["prompt_mask"], batch["completion_mask"]):
+        used = max(int(mask.any(0).sum()), 1)
+        widths.append(min(-(-used // multiple) * multiple, mask.shape[1]))
+    end = batch["prompt_mask"].shape[1]
+    columns = {
+        **dict.fromkeys(OF_PROMPTS, slice(end - widths[0], end)),
+        **dict.fromkeys(OF_COMPLETIONS, slice(0, widths[1])),
+        **dict.fromkeys(OF_BOTH, slice(end - widths[0], end + widths[1])),
+    }
+
+    def cut(name: str, value: Any) -> Any:
+        # An advantage or a ratio of a whole sequence has at most one column.
+        return value[:, columns[name]] if name in columns and value.shape[1:] > (1,) else value
+
+    return {name: cut(name, value) for name, value in batch.items()}

@@ -1,0 +1,290 @@
+"""Training on a part of each generation batch: without rows that have no gradient, or on D3S's choice.
+
+TRL 1.16 runs every forward and backward pass over all rows, those with an advantage of 0 included. With the methods
+here a batch goes three ways that TRL's does not:
+
+1. The rewards are computed as soon as the completions are there. The passes before the loss (old and reference
+   log-probabilities) then take the rows with a gradient alone.
+2. The micro-batches of the batch are made again from the kept rows. Their number stays, so they get smaller. Their
+   padding is cut to their longest prompt and completion.
+3. In the loss, D3S detaches the tokens that it does not choose.
+
+The sampler's feedback and TRL's logs are of all rows.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
+from trl import GRPOTrainer
+from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
+
+from trl_vade.errors import ConfigurationError
+from trl_vade.selection.outcomes import rows_with_gradient
+from trl_vade.selection.rollouts import enough_for, in_parts, most_varied, scheduled
+
+from .batch_rows import Batch, cut_padding, joined, loss_mask, row_advantages, taken
+from .down_sampling import down_sampling, refuse_lossless, schedule
+
+PLACE, ROW_SHARE = "vade_place", "vade_row_share"
+"""Entries of a batch: (B,) the place of each row before TRL's shuffle; () kept rows over all rows, a factor of the
+loss."""
+MEAN_OVER_ROWS = ("grpo", "dr_grpo", "luspo", "sapo")
+"""Loss types that divide by the rows of a micro-batch. `dapo`, `cispo` and `vespo` divide by `num_items_in_batch`."""
+
+
+class TrainedCounts(TrainerCallback, ExportableState):
+    """Callback that counts the completions and tokens trained on, on all processes. Checkpoints keep the counts.
+
+    Args:
+        required: whether each optimiser step must count. Otherwise a subclass replaces the loss.
+    """
+
+    def __init__(self, required: bool = False, completions: int = 0, tokens: int = 0):
+        self.required, self.completions, self.tokens = required, completions, tokens
+        self._before = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the counts in the form that transformers saves."""
+        counts = {"completions": self.completions, "tokens": self.tokens}
+        return {"args": {"required": self.required}, "attributes": counts}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Continue the counts of the checkpoint, or start at 0."""
+        saved = state.stateful_callbacks.get(type(self).__name__, {}) if state.global_step else {}
+        self.completions = self.tokens = 0
+        vars(self).update(saved.get("attributes", {}))
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note the count before the step."""
+        self._before = self.completions
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Raise `ConfigurationError` if the step passed by the loss that VADE corrects."""
+        if self.required and self.completions == self._before:
+            raise ConfigurationError(
+                f"vade_down_sampling={args.vade_down_sampling!r}, but the loss did not pass "
+                "VADEGRPOTrainer._compute_loss. A subclass or a patch of the trainer computes its own. Let its "
+                "_compute_loss call super(), or set vade_down_sampling='none'."
+            )
+
+
+class Thinning:
+    """The rows and tokens that one trainer trains on.
+
+    Attributes:
+        mode: `none`, `lossless`, `live`, `rows` or `d3s`; see `VADEGRPOConfig`.
+        rewards: the rewards of the batch in preparation, if they were computed before TRL asks for them.
+    """
+
+    def __init__(self, trainer: Any):
+        self._trainer, self.mode = trainer, down_sampling(trainer.args)
+        if trainer.aux_loss_enabled and self.mode == "lossless":
+            reason = "the router loss of a mixture-of-experts model acts on every row, also without an advantage"
+            refuse_lossless(trainer.args, reason)
+            self.mode = "none"
+        # A subclass may replace the advantages afterwards, so no row is known to have no gradient.
+        owner = next(kind for kind in type(trainer).__mro__ if "_generate_and_score_completions" in vars(kind))
+        self._scores_early = self.mode != "none" and owner.__module__.partition(".")[0] == "trl_vade"
+        self._rows: list[Any] | None = None  # of the batch in preparation
+        self._live: NDArray[np.bool_] | None = None  # (B,) has a gradient
+        self._scored: NDArray[np.int64] | None = None  # places of the rows with old and reference log-probabilities
+        self._advantages: torch.Tensor | None = None  # (B,) of TRL
+        self._micro_batch: Batch | None = None  # in the loss
+        self._chosen: torch.Tensor | None = None  # tokens chosen in it
+        self.rewards: torch.Tensor | None = None
+        trainer.add_callback(TrainedCounts(self.mode != "none"))
+
+    def prepare(self, rows: list[Any], prepare: Callable[[list[Any]], Batch]) -> Batch:
+        """Return the batch that `prepare` makes of `rows`, with each row's place."""
+        self._rows, self._live, self._scored = rows, None, None
+        try:
+            batch = prepare(rows)
+        finally:
+            self._rows = self.rewards = None
+        self._advantages = batch["advantages"].cpu()
+        return batch | {PLACE: torch.arange(len(rows))}
+
+    def score(self, prompts: list[Any], output: list[Any]) -> None:
+        """Compute the rewards of a batch in preparation, and note which of its rows have a gradient.
+
+        Args:
+            prompts: as TRL passes them to reward functions.
+            output: of `_generate` (TRL 1.16): prompt ids, completion ids, tool mask, completions, logprobs, fields of
+                a rollout function. With such fields TRL changes the rows first, so nothing is done.
+        """
+        _, completion_ids, _, completions, _, fields = output
+        if self._rows is None or not self._scores_early or fields:
+            return
+        trainer = self._trainer
+        self.rewards = trainer._calculate_rewards(self._rows, prompts, completions, completion_ids)
+        groups = self.rewards.double().cpu().numpy().reshape(-1, trainer.num_generations, self.rewards.shape[1])
+        normalise = trainer.multi_objective_aggregation == "normalize_then_sum"
+        moves = rows_with_gradient(groups, trainer.reward_weights.double().cpu().numpy(), normalise=normalise).ravel()
+        first = trainer.accelerator.process_index * len(completion_ids)
+        self._live = moves[first : first + len(completion_ids)]
+        if trainer.mask_truncated_completions:
+            self._live = self._live & ended(trainer, completion_ids)
+        self._scored = first_of(self._live, self._most_live(self._live))
+
+    def thin(self, micro_batches: list[Batch]) -> list[Batch]:
+        """Return micro-batches of the rows to train on, and log what was kept."""
+        whole = joined([split_pixel_values_by_grid(each) for each in micro_batches])
+        order = torch.argsort(whole.pop(PLACE)).numpy()  # the shuffled place of each row
+        advantages = row_advantages(whole)[order]
+        if self._live is None or not torch.equal(whole["advantages"].cpu()[order], self._advantages):
+            self._live = advantages != 0.0
+            self._scored = first_of(self._live, self._most_live(self._live))
+        advantages = np.where(self._live, advantages, 0.0)
+        kept = self._kept(advantages, len(micro_batches))
+        self._log(advantages, kept)
+        self._live = self._scored = self._advantages = None
+        if self.mode == "none":
+            return [{name: value for name, value in each.items() if name != PLACE} for each in micro_batches]
+        live, places = advantages[kept] != 0.0, order[kept]
+        back = np.argsort(places)  # TRL's shuffled order
+        batch = taken(whole, places[back])
+        if not live.all():
+            # Rows that only fill up a micro-batch are attended to and not trained on.
+            trained = torch.from_numpy(live[back]).to(batch["completion_mask"].device)[:, None]
+            batch["tool_mask"] = batch.get("tool_mask", torch.ones_like(batch["completion_mask"])) * trained
+        if self.mode in ("rows", "d3s"):
+            tokens = self._trainer.accelerator.gather(loss_mask(batch).sum()).sum()
+            batch["num_items_in_batch"] = tokens
+        elif self._trainer.loss_type in MEAN_OVER_ROWS:
+            batch[ROW_SHARE] = torch.tensor(len(kept) / len(order), device=batch["completion_mask"].device)
+        multiple = self._trainer.pad_to_multiple_of or 1
+        parts = split_tensor_dict(batch, len(micro_batches))
+        return [unsplit_pixel_values_by_grid(cut_padding(part, multiple)) for part in parts]
+
+    def logps(self, forward: Callable[..., Any], *positional: Any, **named: Any) -> Any:
+        """Return what `forward`, TRL's `_get_per_token_logps_and_entropies`, returns, for the rows and tokens needed.
+
+        Before the loss, rows without a gradient get NaN. In the loss, D3S's unchosen tokens get no gradient.
+        """
+        call = inspect.signature(forward).bind(*positional, **named).arguments
+        if self._rows is not None and self._scored is not None and len(self._scored) < len(self._rows):
+            rows = taken(split_pixel_values_by_grid(call), self._scored)
+            logps, *others = forward(**unsplit_pixel_values_by_grid(rows))
+            every = logps.new_full((len(call["input_ids"]), logps.shape[1]), torch.nan)
+            every[torch.from_numpy(self._scored).to(logps.device)] = logps
+            return every, *others
+        logps, entropies, *others = forward(**call)
+        if self.mode == "d3s" and self._micro_batch is not None:
+            logps = self._choose_tokens(logps, entropies)
+        return logps, entropies, *others
+
+    @contextmanager
+    def loss_of(self, micro_batch: Batch) -> Iterator[None]:
+        """Count the rows and tokens of the micro-batch whose loss the block computes."""
+        trainer, self._micro_batch, self._chosen = self._trainer, micro_batch, None
+        try:
+            yield
+            tokens = loss_mask(micro_batch).sum()
+            figures = torch.stack([torch.full_like(tokens, len(micro_batch["completion_ids"])), tokens])
+            chosen = tokens if self._chosen is None else self._chosen
+            figures = trainer.accelerator.reduce(torch.cat([figures, chosen[None]]), "sum")
+        finally:
+            self._micro_batch = None
+        rows, tokens, chosen = figures.tolist()
+        counts = next(each for each in trainer.callback_handler.callbacks if isinstance(each, TrainedCounts))
+        counts.completions, counts.tokens = counts.completions + int(rows), counts.tokens + int(chosen)
+        metrics = trainer._metrics["train"]
+        metrics["vade/trained_completions"], metrics["vade/trained_tokens"] = [counts.completions], [counts.tokens]
+        if self.mode == "d3s":
+            metrics["vade/kept_tokens_share"].append(chosen / max(tokens, 1))
+
+    def _most_live(self, live: NDArray[np.bool_]) -> int:
+        """Return the rows that hold the rows with a gradient of any process, in whole micro-batches."""
+        accelerator = self._trainer.accelerator
+        rows = enough_for(int(live.sum()), self._trainer.args.steps_per_generation)
+        return int(accelerator.gather(torch.tensor([rows], device=accelerator.device)).max())
+
+    def _kept(self, advantages: NDArray[np.float64], parts: int) -> NDArray[np.int64]:
+        """Return the places of the rows to train on, as many on every process."""
+        if self.mode == "none":
+            return np.arange(len(advantages))
+        if self.mode in ("lossless", "live"):
+            return self._scored
+        share = scheduled(schedule(self._trainer.args, "vade_keep_rollouts"), self._progress)
+        n = min(in_parts(len(advantages) * share, parts), len(self._scored))
+        return self._scored[most_varied(advantages[self._scored], n)]
+
+    @property
+    def _progress(self) -> float:
+        return self._trainer.state.global_step / max(self._trainer.state.max_steps, 1)
+
+    def _log(self, advantages: NDArray[np.float64], kept: NDArray[np.int64]) -> None:
+        accelerator, metrics = self._trainer.accelerator, self._trainer._metrics["train"]
+        sums = [
+            figure
+            for values in (advantages, advantages[kept])
+            for figure in (len(values), values.sum(), (values**2).sum(), (values != 0.0).sum())
+        ]
+        sums = accelerator.reduce(torch.tensor(sums, dtype=torch.float32, device=accelerator.device), "sum").tolist()
+        for name, (rows, total, squares) in (("advantage", sums[:3]), ("kept_advantage", sums[4:7])):
+            metrics[f"vade/{name}_variance"].append(squares / rows - (total / rows) ** 2)
+        metrics["vade/kept_rollouts"].append(sums[4])
+        metrics["vade/useful_share"].append(sums[7] / sums[4])
+
+    def _choose_tokens(self, logps: torch.Tensor, entropies: torch.Tensor) -> torch.Tensor:
+        """Detach the tokens outside the share with the largest |advantage| x entropy (D3S, section 3.2)."""
+        batch, share = self._micro_batch, scheduled(schedule(self._trainer.args, "vade_keep_tokens"), self._progress)
+        advantages = batch["advantages"]
+        key = (advantages if advantages.dim() > 1 else advantages[:, None]).abs() * entropies.detach()
+        chosen = self._trainer.get_high_entropy_mask(key, loss_mask(batch), 1.0 - share)
+        self._chosen = (chosen & (key > 0)).sum()
+        return torch.where(chosen, logps, logps.detach())
+
+
+class ThinningTrainer(GRPOTrainer):
+    """Base of `VADEGRPOTrainer` for training on a part of each batch. Each override calls the parent's method."""
+
+    _thinning: Thinning | None = None
+
+    def _generate_and_score_completions(self, inputs):
+        """Note the places of the rows of a training batch."""
+        prepare = super()._generate_and_score_completions
+        on = self._thinning is not None and self.model.training
+        return self._thinning.prepare(inputs, prepare) if on else prepare(inputs)
+
+    def _prepare_inputs(self, generation_batch):
+        """Make the micro-batches of a new generation batch again from the rows to train on."""
+        inputs = super()._prepare_inputs(generation_batch)
+        if not self.model.training or PLACE not in inputs:
+            return inputs
+        self._buffered_inputs = self._thinning.thin(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    @functools.wraps(GRPOTrainer._get_per_token_logps_and_entropies)
+    def _get_per_token_logps_and_entropies(self, *positional: Any, **named: Any):
+        forward = super()._get_per_token_logps_and_entropies
+        if self._thinning is None:
+            return forward(*positional, **named)
+        return self._thinning.logps(forward, *positional, **named)
+
+    def _compute_loss(self, model, inputs):
+        """Count the rows and tokens trained on. Weigh a mean over the kept rows like one over all rows."""
+        if self._thinning is None or not self.model.training:
+            return super()._compute_loss(model, inputs)
+        with self._thinning.loss_of(inputs):
+            loss = super()._compute_loss(model, inputs)
+        return loss * inputs.get(ROW_SHARE, 1.0)
+
+
+def ended(trainer: Any, completion_ids: list[list[int]]) -> NDArray[np.bool_]:
+    """Return which completions TRL 1.16 counts as ended, not truncated."""
+    ends = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
+    return np.array([ids[-1] in ends for ids in completion_ids], dtype=bool)
+
+
+def first_of(live: NDArray[np.bool_], rows: int) -> NDArray[np.int64]:
+    """Return the places of the live rows, filled up to `rows` places by the first others, in ascending order."""
+    return np.sort(np.concatenate([np.flatnonzero(live), np.flatnonzero(~live)])[:rows])
