@@ -3,11 +3,13 @@
     python -m eval.benchmarks.step                                  # a CPU, the testbed model, transformers' engine
     python -m eval.benchmarks.step --engine colocate --shape small  # vLLM
     python -m eval.benchmarks.step --engine colocate --shape 3b     # a GPU of 140 GB: its share of the recipe for 3B
+    python -m eval.benchmarks.step --live_shares 0.1 0.25 0.5 1.0   # what an update costs where groups have no gradient
 
 Each (trainer, repeat) is a process of its own, since two colocated engines do not fit on a GPU; the trainers take
 turns, and the turn of each repeat begins with another one. All completions have the same length. The rewards are a
-stand-in that costs nothing. `unseeded` is ours without the seeds that its requests to vLLM have. `small`, `3b` and
-`7b` have random weights and photographs of `--image_tokens`. What a server encodes cannot be counted from here.
+stand-in that costs nothing. `vade` trains on every row, `lossless` and `live` are the values of `vade_down_sampling`,
+and `unseeded` is `vade` without the seeds that its requests to vLLM have. `small`, `3b` and `7b` have random weights
+and photographs of `--image_tokens`. What a server encodes cannot be counted from here.
 
 Without CUDA, vLLM is its CPU build, run as for the tests (`tests/engines`). That cannot split a prompt with a seed, as
 ours have ("CPU Generator does not use offset"): a generation batch may have about 4,096 prompt tokens there, and 2,048
@@ -17,6 +19,11 @@ it, and `--model FOLDER` takes it from there.
 The stock loader decodes the whole generation batch, each image G times, again for every micro-batch, and holds those
 of one update at a time. At the recipe's 256 micro-batches of 4 rows that is more than most machines have;
 `--micro_batch 64` keeps rows and updates, and makes it a sixteenth.
+
+With `--live_shares` nothing is generated. All trainers get the same completions, of lognormal lengths, and rewards with
+which exactly such a share of the groups has a gradient. They take turns in one process, a generation batch each, on the
+same rows. A repeat of its own counts FLOPs (torch's `FlopCounterMode`) and, without CUDA, the bytes of the tensors that
+exist at a time. Neither an operation's own memory nor what Triton computes is in these.
 
 Timings depend on the machine: they are reported and never tested.
 """
