@@ -3,7 +3,7 @@
     python -m eval.benchmarks.step                                  # a CPU, the testbed model, transformers' engine
     python -m eval.benchmarks.step --engine colocate --shape small  # vLLM
     python -m eval.benchmarks.step --engine colocate --shape 3b     # a GPU of 140 GB: its share of the recipe for 3B
-    python -m eval.benchmarks.step --live_shares 0.1 0.25 0.5 1.0   # what an update costs where groups have no gradient
+    python -m eval.benchmarks.step --live_shares 0.1 0.25 0.5 1.0   # the update, where groups have no gradient
 
 Each (trainer, repeat) is a process of its own, since two colocated engines do not fit on a GPU; the trainers take
 turns, and the turn of each repeat begins with another one. All completions have the same length. The rewards are a
@@ -20,10 +20,10 @@ The stock loader decodes the whole generation batch, each image G times, again f
 of one update at a time. At the recipe's 256 micro-batches of 4 rows that is more than most machines have;
 `--micro_batch 64` keeps rows and updates, and makes it a sixteenth.
 
-With `--live_shares` nothing is generated. All trainers get the same completions, of lognormal lengths, and rewards with
-which exactly such a share of the groups has a gradient. They take turns in one process, a generation batch each, on the
-same rows. A repeat of its own counts FLOPs (torch's `FlopCounterMode`) and, without CUDA, the bytes of the tensors that
-exist at a time. Neither an operation's own memory nor what Triton computes is in these.
+With `--live_shares` nothing is generated. All trainers get the same completions, of lognormal lengths, and the same
+rewards: exactly such a share of the groups has a gradient. They take turns in one process, a generation batch each, on
+the same rows. A repeat of its own counts FLOPs (torch's `FlopCounterMode`) and, without CUDA, the bytes of the tensors
+that exist at a time. An operation's own memory is not among these.
 
 Timings depend on the machine: they are reported and never tested.
 """
