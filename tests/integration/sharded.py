@@ -73,6 +73,7 @@ args = VADEGRPOConfig(
     num_iterations=2,  # so that checkpoint-3 lies inside a generation batch
     learning_rate=1e-2,
     beta=0.5,
+    vade_down_sampling="live",
     sync_ref_model=True,
     ref_model_sync_steps=3,
     use_cpu=True,

@@ -71,7 +71,10 @@ def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(vision_
     assert any(left != right for left, right in zip(*has_images, strict=True))
 
 
-@pytest.mark.parametrize(("scenario", "inside"), [("default", False), ("iterations", True), ("synced", False)])
+@pytest.mark.parametrize(
+    ("scenario", "inside"),
+    [("default", False), ("iterations", True), ("synced", False), ("d3s", True), ("live", True)],
+)
 def test_two_processes_resume_bit_for_bit(text_model_path, tmp_path, scenario, inside):
     whole = run(text_model_path, tmp_path, scenario)
     lines = SelectionLog(tmp_path).read()
@@ -81,8 +84,10 @@ def test_two_processes_resume_bit_for_bit(text_model_path, tmp_path, scenario, i
     resumed = run(text_model_path, tmp_path, scenario, "3")
     assert SelectionLog(tmp_path).read() == lines
     for mine, theirs in zip(resumed, whole, strict=True):
-        for name in ("alpha", "visits", "weights", "reference", "rollouts"):
+        for name in ("alpha", "visits", "weights", "reference", "rollouts", "kept", "trained"):
             assert mine[name] == theirs[name]
+    assert whole[0]["weights"] == whole[1]["weights"]
+    assert 0 < min(whole[0]["kept"]) < 16
     if synced:
         assert reference.read_bytes() == synced != (tmp_path / "checkpoint-3" / REFERENCE_FILE).read_bytes()
 
@@ -99,6 +104,7 @@ def test_two_processes_end_where_one_with_the_same_global_batch_does(text_model_
     assert one["digest"] == first["digest"] == second["digest"]
     assert one["tokens"] == first["tokens"]
     assert one["refills"] == first["refills"]
+    assert min(one["kept"]) < 8
     assert (sum(one["refills"]) > 0) == (scenario == "same-refilled")
     before, after, together = (
         load_file(path / "model.safetensors")

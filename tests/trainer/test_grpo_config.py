@@ -26,7 +26,7 @@ CHOOSING = ("thompson", "greedy", "mopps")
 NOT_OF_A_PRESET = {
     "vade_success_bounds",
     *("vade_sampler_kwargs", "vade_strata", "vade_stratify_by", "vade_success_reward", "vade_max_prompt_length"),
-    "vade_posterior_hub_id",
+    *("vade_posterior_hub_id", "vade_down_sampling", "vade_keep_rollouts", "vade_keep_tokens"),
 }
 
 
@@ -105,7 +105,7 @@ def test_a_preset_leaves_no_setting_open_and_names_no_other():
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 26
+    assert len(new) == 29
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {

@@ -81,6 +81,17 @@ def test_stock_trl_still_refuses_a_batch_of_rows_with_and_without_images(vision_
         train(vision_model_path, mixed(2, "images"), make_args(GRPOConfig), trainer_class=GRPOTrainer)
 
 
+def test_a_micro_batch_may_be_without_images_where_others_have_some(vision_model_path, make_args):
+    """When the part without the hook fails, `corrections.without_empty_images` can go."""
+    args = make_args(max_steps=1, per_device_train_batch_size=1, gradient_accumulation_steps=16)
+    assert train(vision_model_path, mixed(2, "images"), args).state.global_step == 1
+    args.output_dir += "-stock"
+    trainer = VADEGRPOTrainer(vision_model_path, is_short, args, mixed(2, "images"))
+    trainer.model._forward_pre_hooks.clear()
+    with pytest.raises(ValueError, match="non-empty list of Tensors"):
+        trainer.train()
+
+
 def test_rows_whose_images_are_missing_rather_than_empty_train_too(vision_model_path, make_args):
     rows = vision_rows([[picture(1)] if i % 3 else None for i in range(12)])
     assert rows[0]["images"] is None

@@ -57,7 +57,7 @@ def refuse_lossless(args: Any, reason: str | None) -> None:
 def check_down_sampling(args: Any) -> None:
     """Raise `ConfigurationError` for settings of down-sampling that cannot work."""
     mode = args.vade_down_sampling
-    if mode is not None and mode not in MODES:
+    if mode is not None and not (isinstance(mode, str) and mode in MODES):
         raise ConfigurationError(
             f"vade_down_sampling={abbreviated(mode)} is not known. Set it to one of {', '.join(MODES)}, or to None."
         )

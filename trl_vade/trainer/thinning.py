@@ -87,12 +87,16 @@ class Thinning:
     def __init__(self, trainer: Any):
         self._trainer, self.mode = trainer, down_sampling(trainer.args)
         if trainer.aux_loss_enabled and self.mode == "lossless":
-            reason = "the router loss of a mixture-of-experts model acts on every row, also without an advantage"
-            refuse_lossless(trainer.args, reason)
+            refuse_lossless(trainer.args, "the router loss of this mixture-of-experts model acts on every row")
             self.mode = "none"
-        # A subclass may replace the advantages afterwards, so no row is known to have no gradient.
-        owner = next(kind for kind in type(trainer).__mro__ if "_generate_and_score_completions" in vars(kind))
-        self._scores_early = self.mode != "none" and owner.__module__.partition(".")[0] == "trl_vade"
+        if trainer.args.vade_down_sampling is None and _owners(trainer, "_compute_loss") != [
+            ThinningTrainer,
+            GRPOTrainer,
+        ]:
+            self.mode = "none"  # the loss of a subclass or a mix-in may depend on every row
+        # A subclass may replace the advantages afterwards. Then no row is known to have none while it is prepared.
+        batches_are_ours = _owners(trainer, "_generate_and_score_completions")[0].__module__.startswith("trl_vade.")
+        self._scores_early = self.mode != "none" and batches_are_ours
         self._rows: list[Any] | None = None  # of the batch in preparation
         self._live: NDArray[np.bool_] | None = None  # (B,) has a gradient
         self._scored: NDArray[np.int64] | None = None  # places of the rows with old and reference log-probabilities
@@ -169,14 +173,17 @@ class Thinning:
 
         Before the loss, rows without a gradient get NaN. In the loss, D3S's unchosen tokens get no gradient.
         """
-        call = inspect.signature(forward).bind(*positional, **named).arguments
         if self._rows is not None and self._scored is not None and len(self._scored) < len(self._rows):
+            # Of the stock method: a mix-in between may take its arguments as they come.
+            signature = inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies)
+            call = signature.bind(self._trainer, *positional, **named).arguments
+            del call["self"]
             rows = taken(split_pixel_values_by_grid(call), self._scored)
             logps, *others = forward(**unsplit_pixel_values_by_grid(rows))
             every = logps.new_full((len(call["input_ids"]), logps.shape[1]), torch.nan)
             every[torch.from_numpy(self._scored).to(logps.device)] = logps
             return every, *others
-        logps, entropies, *others = forward(**call)
+        logps, entropies, *others = forward(*positional, **named)
         if self.mode == "d3s" and self._micro_batch is not None:
             logps = self._choose_tokens(logps, entropies)
         return logps, entropies, *others
@@ -215,7 +222,12 @@ class Thinning:
             return self._scored
         share = scheduled(schedule(self._trainer.args, "vade_keep_rollouts"), self._progress)
         n = min(in_parts(len(advantages) * share, parts), len(self._scored))
-        return self._scored[most_varied(advantages[self._scored], n)]
+        places = most_varied(advantages, n)
+        live = places[advantages[places] != 0.0]
+        # The rows without a gradient that fill up the others must have their log-probabilities.
+        fill = np.setdiff1d(self._scored, live)
+        fill = fill[np.argsort(advantages[fill] != 0.0, kind="stable")]
+        return np.sort(np.concatenate([live, fill[: n - len(live)]]))
 
     @property
     def _progress(self) -> float:
@@ -277,6 +289,12 @@ class ThinningTrainer(GRPOTrainer):
         with self._thinning.loss_of(inputs):
             loss = super()._compute_loss(model, inputs)
         return loss * inputs.get(ROW_SHARE, 1.0)
+
+
+def _owners(trainer: Any, method: str) -> list[type]:
+    """Return the classes of the trainer that define the method, outermost first, down to `GRPOTrainer`."""
+    kinds = type(trainer).__mro__
+    return [kind for kind in kinds[: kinds.index(GRPOTrainer) + 1] if method in vars(kind)]
 
 
 def ended(trainer: Any, completion_ids: list[list[int]]) -> NDArray[np.bool_]:

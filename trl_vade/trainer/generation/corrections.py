@@ -31,6 +31,7 @@ FAULTS = {
     "a colocated prompt is sent once for each completion": "vllm_generation.py: n = 1",
     "weights that a forward pass left whole are not synced": "vllm_generation.py, FSDP2",
     "a row without images is None where others have some": "huggingface/transformers#46043",
+    "a micro-batch without images ends the run where others have some": "grpo_trainer.py: split_pixel_values_by_grid",
 }
 """The faults of TRL that this module corrects, with the upstream issue or the place in the code."""
 SEEN_IN = ">=1.16,<1.17"
@@ -44,6 +45,9 @@ def correct_generation(trainer: Any) -> None:
     if notice := scaled_ratios_notice(trainer.args, trl.__version__):
         logger.warning(notice)
     suppress_vision_tokens(trainer)
+    for model in (trainer.model, trainer.ref_model) if vision_token_ids(trainer.model.config) else ():
+        if model is not None:
+            model.register_forward_pre_hook(without_empty_images, with_kwargs=True)
     if not trainer.use_vllm:
         return
     if trainer._dist.fsdp_version == 2:
@@ -150,6 +154,18 @@ def _reset_encoder_cache_of_server(client: Any) -> None:
             f"{answer.text[:200]!r}. The server must drop the vision embeddings of older weights, or it would answer "
             "with them. Start vLLM 0.31 with VLLM_SERVER_DEV_MODE=1 in its environment."
         )
+
+
+def without_empty_images(model: Any, positional: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Leave out the images of a forward pass that has none, as a hook before it.
+
+    TRL 1.16 gives a micro-batch of rows without an image empty `pixel_values` if other rows of its generation batch
+    have images. Qwen2.5-VL (transformers 5.23) then fails with "expected a non-empty list of Tensors".
+    """
+    pixels = named.get("pixel_values")
+    if pixels is None or len(pixels):
+        return positional, named
+    return positional, {name: value for name, value in named.items() if not name.startswith(("pixel_", "image_"))}
 
 
 def without_missing_images(images: list[list[Any] | None] | None) -> list[list[Any]] | None:
