@@ -3,11 +3,13 @@
     python -m eval.benchmarks.step                                  # a CPU, the testbed model, transformers' engine
     python -m eval.benchmarks.step --engine colocate --shape small  # vLLM
     python -m eval.benchmarks.step --engine colocate --shape 3b     # a GPU of 140 GB: its share of the recipe for 3B
+    python -m eval.benchmarks.step --live_shares 0.1 0.25 0.5 1.0   # the update, where groups have no gradient
 
 Each (trainer, repeat) is a process of its own, since two colocated engines do not fit on a GPU; the trainers take
 turns, and the turn of each repeat begins with another one. All completions have the same length. The rewards are a
-stand-in that costs nothing. `unseeded` is ours without the seeds that its requests to vLLM have. `small`, `3b` and
-`7b` have random weights and photographs of `--image_tokens`. What a server encodes cannot be counted from here.
+stand-in that costs nothing. `vade` trains on every row, `lossless` and `live` are the values of `vade_down_sampling`,
+and `unseeded` is `vade` without the seeds that its requests to vLLM have. `small`, `3b` and `7b` have random weights
+and photographs of `--image_tokens`. What a server encodes cannot be counted from here.
 
 Without CUDA, vLLM is its CPU build, run as for the tests (`tests/engines`). That cannot split a prompt with a seed, as
 ours have ("CPU Generator does not use offset"): a generation batch may have about 4,096 prompt tokens there, and 2,048
@@ -17,6 +19,11 @@ it, and `--model FOLDER` takes it from there.
 The stock loader decodes the whole generation batch, each image G times, again for every micro-batch, and holds those
 of one update at a time. At the recipe's 256 micro-batches of 4 rows that is more than most machines have;
 `--micro_batch 64` keeps rows and updates, and makes it a sixteenth.
+
+With `--live_shares` nothing is generated. All trainers get the same completions, of lognormal lengths, and the same
+rewards: exactly such a share of the groups has a gradient. They take turns in one process, a generation batch each, on
+the same rows. A repeat of its own counts FLOPs (torch's `FlopCounterMode`) and, without CUDA, the bytes of the tensors
+that exist at a time. An operation's own memory is not among these.
 
 Timings depend on the machine: they are reported and never tested.
 """
@@ -29,37 +36,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
 
+from .tables import NAMES, live_table, table, total
+
 ROOT = Path(__file__).resolve().parents[3]
 ROWS_PER_BATCH_OF_DATA = 16  # the recipe's data set is 16 generation batches
-SECONDS = {
-    "rows": "choose and load rows",
-    "tokenise": "tokenise prompts",
-    "sync": "weight sync",
-    "generate": "generate",
-    "rewards": "rewards (a stand-in)",
-    "observe": "scores to the posterior",
-    "inputs": "inputs of the training forward",
-    "score": "score log-probabilities",
-    "update": "forward and backward",
-    "optimise": "optimiser step",
-    "other": "everything else",
-}
-COUNTS = {
-    "calls": "calls of the engine",
-    "requests": "requests to the engine",
-    "encoded by the engine": "images encoded by the engine",
-    "encoded by the trainer": "images encoded by the trainer's passes",
-    "processed": "images through an image processor, in this process",
-    "decoded": "images decoded",
-    "prompt tokens in the engine": "prompt tokens in the engine, over all completions",
-}
-NAMES = {"stock": "stock TRL", "vade": "trl_vade", "unseeded": "trl_vade without seeds"}
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -73,15 +60,27 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--shape", choices=["testbed", "small", "3b", "7b"], default="testbed")
     parser.add_argument("--model", metavar="FOLDER", help="of a random model: taken from there, or written there")
     parser.add_argument("--recipe", metavar="FILE", help="settings (3b and 7b: the GRPO recipe of that size)")
-    parser.add_argument("--rows", type=int, help="of a generation batch in one process (the recipe's, or 8; small: 4)")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        help="of a generation batch in one process (the recipe's, or 8; small: 4; with --live_shares 20)",
+    )
     parser.add_argument("--generations", type=int, help="completions of a row (the recipe's, or 8)")
     parser.add_argument("--micro_batch", type=int, help="completions of a pass (the recipe's, or all)")
     parser.add_argument("--updates", type=int, help="optimiser steps of a generation batch (the recipe's, or 1)")
     parser.add_argument("--image_tokens", type=int, help="of an image, about (3b, 7b: 1024; small: 256; testbed: 4)")
-    parser.add_argument("--completion_tokens", type=int, help="of every completion (the recipe's most, or 12)")
-    parser.add_argument("--trainers", nargs="+", choices=[*NAMES], default=["stock", "vade"])
+    parser.add_argument(
+        "--completion_tokens",
+        type=int,
+        help="of every completion (the recipe's most, or 12; with --live_shares of the longest, 64)",
+    )
+    parser.add_argument("--trainers", nargs="+", choices=[*NAMES], help="(stock vade; with --live_shares one more)")
+    parser.add_argument("--live_shares", type=float, nargs="+", help="shares of the groups that have a gradient")
+    parser.add_argument("--beta", type=float, help="of the KL term (the recipe's, or 0)")
     parser.add_argument("--repeats", type=int, default=2, help="runs of each trainer (2)")
-    parser.add_argument("--batches", type=int, default=3, help="generation batches that count, in each run (3)")
+    parser.add_argument(
+        "--batches", type=int, default=3, help="that count in each run (3; with --live_shares always 1)"
+    )
     parser.add_argument("--warmup", type=int, default=1, help="generation batches before them (1)")
     parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON", help="more of the trainers'")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append the figures of each run, a line each")
@@ -93,6 +92,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     for name, value in from_recipe(options).items():
         if getattr(options, name) is None:
             setattr(options, name, value)
+    if options.beta is not None:
+        options.settings["beta"] = options.beta
+    if options.live_shares:
+        of_live_shares(parser, options)
+    options.trainers = options.trainers or ["stock", "vade"]
     if options.shape == "testbed":
         options.image_tokens = 4
     completions = options.rows * options.generations
@@ -106,11 +110,36 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def of_live_shares(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Refuse what does not go with live shares, and choose the trainers."""
+    if options.engine != "hf" or "unseeded" in (options.trainers or []):
+        parser.error("--live_shares generates nothing, so it goes with neither --engine nor --trainers unseeded")
+    from .given import live_groups  # trl and so vLLM are left to the processes of the runs otherwise
+
+    options.engine = "given"
+    for share in options.live_shares:
+        try:
+            live_groups(options.rows, share)
+        except ValueError as error:
+            parser.error(str(error))
+    exact = not options.settings.get("beta") and options.updates == 1
+    options.trainers = options.trainers or ["stock", "vade", "lossless" if exact else "live"]
+
+
 def from_recipe(options: argparse.Namespace) -> dict[str, Any]:
     """What the options are where they are not given."""
     image_tokens = 1024 if options.shape in ("3b", "7b") else 256
-    rows = 4 if options.shape == "small" else 8
-    figures = {"rows": rows, "generations": 8, "updates": 1, "completion_tokens": 12, "image_tokens": image_tokens}
+    rows, longest = (
+        20 if options.live_shares else 4 if options.shape == "small" else 8,
+        64 if options.live_shares else 12,
+    )
+    figures = {
+        "rows": rows,
+        "generations": 8,
+        "updates": 1,
+        "completion_tokens": longest,
+        "image_tokens": image_tokens,
+    }
     if options.recipe is None:
         return figures
     recipe = yaml.safe_load(Path(options.recipe).read_text())
@@ -130,7 +159,7 @@ def in_a_process(*arguments: str, engine: str) -> None:
     """Run a module of this folder as a command; where vLLM has no GPU, as the tests run its CPU build."""
     environment = dict(os.environ)
     command, path = [sys.executable, "-m"], [str(ROOT), environment.get("PYTHONPATH", "")]
-    if engine != "hf" and not torch.cuda.is_available():
+    if engine in ("colocate", "server") and not torch.cuda.is_available():
         from tests.engines.on_cpu import ENVIRONMENT
 
         environment |= ENVIRONMENT
@@ -141,78 +170,56 @@ def in_a_process(*arguments: str, engine: str) -> None:
         raise SystemExit(f"{shlex.join(arguments)} ended with {done.returncode}:\n{done.stderr[-6000:]}")
 
 
-def run_all(options: argparse.Namespace, model: Path) -> list[dict[str, Any]]:
-    """The runs of every trainer and repeat, in turn."""
+def write_model(options: argparse.Namespace, model: Path) -> None:
+    """Write the model and its rows, where they are not there yet."""
     if options.shape != "testbed" and not (model / "rows").exists():
         sizes = ["--rows", str(ROWS_PER_BATCH_OF_DATA * options.rows), "--image_tokens", str(options.image_tokens)]
         in_a_process("eval.benchmarks.step.models", options.shape, str(model), *sizes, engine=options.engine)
-    runs, figures = [], model / "figures.json"
+
+
+def run_live_shares(options: argparse.Namespace, model: Path) -> Iterator[dict[str, Any]]:
+    """The generation batches of every repeat, live share and trainer, in turn; those of repeat None count FLOPs."""
+    from .live_shares import measure
+    from .one_run import versions
+
+    for batch in measure({**vars(options), "model": str(model)}):
+        yield batch | {"versions": versions()}
+        print(f"repeat {batch['repeat']}  {batch['share']:.0%} live  {NAMES[batch['trainer']]}", flush=True)
+
+
+def run_all(options: argparse.Namespace, model: Path) -> Iterator[dict[str, Any]]:
+    """The runs of every trainer and repeat, in turn."""
+    figures = model / "figures.json"
     for repeat in range(options.repeats):
         for place in range(len(options.trainers)):
             trainer = options.trainers[(place + repeat) % len(options.trainers)]
             one = {name: value for name, value in vars(options).items() if name != "json"}
             one |= {"trainer": trainer, "model": str(model)}
             in_a_process("eval.benchmarks.step.one_run", json.dumps(one), str(figures), engine=options.engine)
-            runs.append({"repeat": repeat, **json.loads(figures.read_text())})
-            seconds = statistics.median(total(batch) for batch in runs[-1]["batches"])
+            run = {"options": one, "repeat": repeat, **json.loads(figures.read_text())}
+            yield run
+            seconds = statistics.median(total(batch) for batch in run["batches"])
             print(f"repeat {repeat + 1}/{options.repeats}  {NAMES[trainer]}: {seconds:.2f} s a generation batch")
-            if options.json:
-                with options.json.open("a") as file:
-                    file.write(json.dumps({"options": one, **runs[-1]}) + "\n")
-    return runs
-
-
-def total(batch: dict[str, Any]) -> float:
-    return sum(batch["seconds"].values())
-
-
-def table(runs: list[dict[str, Any]]) -> str:
-    """Markdown: a line for each figure that any run has, a column for each trainer."""
-    batches: dict[str, list[dict[str, Any]]] = {}
-    for run in runs:
-        batches.setdefault(run["trainer"], []).extend(run["batches"])
-    trainers = [name for name in NAMES if name in batches]
-    lines = ["| a generation batch | " + " | ".join(NAMES[name] for name in trainers) + " |"]
-    lines.append("| --- |" + " ---: |" * len(trainers))
-
-    def line(what: str, figure: Any, digits: int) -> None:
-        cells = [[figure(batch) for batch in batches[name]] for name in trainers]
-        if any(map(any, cells)):
-            lines.append(f"| {what} | " + " | ".join(spread(values, digits) for values in cells) + " |")
-
-    line("seconds", total, 2)
-    for phase, what in SECONDS.items():
-        line(f"- {what}", lambda batch, phase=phase: batch["seconds"].get(phase, 0.0), 3)
-    every = {count for each in batches.values() for batch in each for count in batch["counts"]}
-    for count in [*COUNTS, *sorted(every - COUNTS.keys())]:
-        line(COUNTS.get(count, count), lambda batch, count=count: batch["counts"].get(count, 0), 0)
-    for kind in ("allocated", "reserved", "in use"):
-        for phase, what in SECONDS.items():
-            peak = f"peak GPU memory, GiB, {kind}: {what}"
-            line(peak, lambda batch, p=phase, k=kind: batch["memory"].get(p, {}).get(k, 0.0), 1)
-    return "\n".join(lines)
-
-
-def spread(values: list[float], digits: int) -> str:
-    """Median (lowest to highest); one figure where they are the same, `-` where there is none."""
-    low, high = min(values), max(values)
-    if not high:
-        return "-"
-    if low == high and digits == 0:
-        return f"{low:,.0f}"
-    return f"{statistics.median(values):,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
 
 
 def main() -> None:
     options = parse()
     with tempfile.TemporaryDirectory() as folder:
         model = Path(options.model or folder)
-        runs = run_all(options, model)
-    print(f"\n{table(runs)}\n")
+        write_model(options, model)
+        runs = []
+        for run in (run_live_shares if options.live_shares else run_all)(options, model):
+            runs.append(run)
+            if options.json:
+                with options.json.open("a") as file:
+                    file.write(json.dumps(run) + "\n")
+    print(f"\n{(live_table if options.live_shares else table)(runs)}\n")
+    batches = 1 if options.live_shares else options.batches
     print(
-        f"Median (lowest to highest) of {options.repeats} x {options.batches} generation batches: {options.rows} rows "
-        f"x {options.generations} completions of {options.completion_tokens} tokens, images of about "
-        f"{options.image_tokens} tokens, micro-batches of {options.micro_batch}, updates: {options.updates}."
+        f"Median (lowest to highest) of {options.repeats} x {batches} generation batches: {options.rows} rows "
+        f"x {options.generations} completions of {'at most ' * bool(options.live_shares)}{options.completion_tokens} "
+        f"tokens, images of about {options.image_tokens} tokens, micro-batches of {options.micro_batch}, updates: "
+        f"{options.updates}."
     )
     print(", ".join(f"{name} {version}" for name, version in runs[0]["versions"].items()))
     print(f"python -m eval.benchmarks.step {shlex.join(sys.argv[1:])}")

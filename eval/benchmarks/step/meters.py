@@ -1,4 +1,4 @@
-"""What a generation batch costs, by phase: wall seconds, peak GPU memory, counts. Methods are wrapped from outside."""
+"""What a generation batch costs, by phase: seconds, peak memory, FLOPs, counts. Methods are wrapped from outside."""
 
 import functools
 import threading
@@ -13,44 +13,52 @@ import torch
 from transformers import Qwen2VLImageProcessor, TrainerCallback
 from transformers.image_utils import make_flat_list_of_images
 
-GIB = 2**30
+from .memory import GpuMemory, TensorMemory
 
 
 class Meter:
     """
-    Seconds, memory and counts of the generation batch that is going on.
+    Seconds, memory, FLOPs and counts of the generation batch that is going on.
 
     Phases nest, and time is the innermost one's alone, so they add up to the whole. With CUDA each boundary waits for
-    the GPU, and the peak since the last boundary is the innermost phase's too. `in use` is what the driver counts for
-    all of the GPU, as torch's own figure does not know what a sleeping engine gave back.
+    the GPU. The peak since the last boundary is the innermost phase's, too.
+
+    Args:
+        memory: whose peaks to keep; the GPU's, where there is one and none is given.
+        flops: what says how many FLOPs there were so far, such as `FlopCounterMode.get_total_flops`.
+        clock: seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter):
+    def __init__(
+        self,
+        memory: GpuMemory | TensorMemory | None = None,
+        flops: Callable[[], int] = lambda: 0,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
         self.phases, self.batches, self._lock = ["other"], [], threading.Lock()
-        self.clear()
-        self._clock = clock
-        self._last, self._most_in_use = clock(), 0
         self._cuda = torch.cuda.is_available()
-        self._stopped = threading.Event()
-        self._watcher = threading.Thread(target=self._watch_gpu, daemon=True)
-        if self._cuda:
-            self._watcher.start()
+        self.memory_now, self._flops_now, self._clock = memory or (GpuMemory() if self._cuda else None), flops, clock
+        self.clear()
+        self._last, self._last_flops = clock(), flops()
 
-    def stop(self) -> None:
-        """End the thread that looks at the GPU's memory."""
-        self._stopped.set()
-        if self._cuda:
-            self._watcher.join()
+    def __enter__(self) -> "Meter":
+        if self.memory_now is not None:
+            self.memory_now.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.memory_now is not None:
+            self.memory_now.__exit__(*error)
 
     def clear(self) -> None:
-        self.seconds, self.counts = defaultdict(float), Counter()
-        self.memory = defaultdict(lambda: {"allocated": 0.0, "reserved": 0.0, "in use": 0.0})
+        self.seconds, self.flops, self.counts = defaultdict(float), Counter(), Counter()
+        self.memory = defaultdict(Counter)
 
     def close_batch(self) -> None:
         """End the generation batch, keep what it cost, and begin the next one."""
         self._boundary()
-        figures = {"seconds": dict(self.seconds), "counts": dict(self.counts), "memory": dict(self.memory)}
-        self.batches.append(figures)
+        kinds = ("seconds", "flops", "counts", "memory")
+        self.batches.append({kind: dict(getattr(self, kind)) for kind in kinds})
         self.clear()
 
     def enter(self, phase: str) -> None:
@@ -95,27 +103,12 @@ class Meter:
     def _boundary(self) -> None:
         if self._cuda:
             torch.cuda.synchronize()
-        now, phase = self._clock(), self.phases[-1]
+        now, flops, phase = self._clock(), self._flops_now(), self.phases[-1]
         self.seconds[phase] += now - self._last
-        self._last = now
-        if self._cuda:
-            peaks = {
-                "allocated": torch.cuda.max_memory_allocated() / GIB,
-                "reserved": torch.cuda.max_memory_reserved() / GIB,
-                "in use": max(self._most_in_use, self._in_use()) / GIB,
-            }
-            self.memory[phase] = {name: max(peak, self.memory[phase][name]) for name, peak in peaks.items()}
-            torch.cuda.reset_peak_memory_stats()
-            self._most_in_use = 0
-
-    @staticmethod
-    def _in_use() -> int:
-        free, total = torch.cuda.mem_get_info()
-        return total - free
-
-    def _watch_gpu(self) -> None:
-        while not self._stopped.wait(0.02):
-            self._most_in_use = max(self._most_in_use, self._in_use())
+        self.flops[phase] += flops - self._last_flops
+        self._last, self._last_flops = now, flops
+        if self.memory_now is not None:
+            self.memory[phase] |= self.memory_now.peaks()
 
 
 class EachBatch(TrainerCallback):
@@ -144,7 +137,7 @@ class EachBatch(TrainerCallback):
 
 
 def watch(trainer: Any, meter: Meter) -> None:
-    """Let `meter` follow `trainer`, stock or ours, whichever engine it generates with."""
+    """Let `meter` follow the phases of `trainer`, stock or ours."""
     meter.wrap(trainer, "get_batch_samples", "rows")
     if (selection := getattr(trainer, "selection", None)) is not None:
         meter.wrap(selection, "choose", "rows")
@@ -158,6 +151,10 @@ def watch(trainer: Any, meter: Meter) -> None:
     meter.wrap(trainer, "training_step", "update")
     if trainer.use_vllm:
         meter.wrap(trainer.vllm_generation, "sync_weights", "sync")
+
+
+def count(trainer: Any, meter: Meter) -> None:
+    """Let `meter` count requests and encoded images, whichever engine `trainer` generates with."""
     _count_requests(trainer, meter)
 
     def encodes(module, args, kwargs, *, engine=False):

@@ -95,26 +95,29 @@ def processor_and_config(shape: str) -> tuple[Qwen2_5_VLProcessor, Qwen2_5_VLCon
     return processor, config
 
 
-def write_model(shape: str, folder: Path, *, weights: bool = True) -> None:
-    """Write a model of this shape with random weights, in the type that its configuration names, and its processor."""
-    processor, config = processor_and_config(shape)
-    tokenizer = processor.tokenizer
-    processor.save_pretrained(folder)
-    if not weights:
-        config.save_pretrained(folder)
-        return
-    # In half a minute on a GPU, in minutes on a CPU: billions of normal draws.
+def random_model(config: Qwen2_5_VLConfig, tokenizer: Qwen2Tokenizer) -> Qwen2_5_VLForConditionalGeneration:
+    """Make a model with random weights of the configuration's type, on the GPU if there is one.
+
+    That takes half a minute there, and minutes on a CPU: billions of normal draws.
+    """
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         torch.manual_seed(0)
         model = Qwen2_5_VLForConditionalGeneration._from_config(config, dtype=config.dtype)
     model.generation_config = GenerationConfig(
         do_sample=True, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )
-    model.save_pretrained(folder)
+    return model
 
 
-def write_rows(folder: Path, count: int, image_tokens: int) -> None:
-    """Write `count` rows of a question and a photograph (JPEG, 4:3) of about `image_tokens` tokens."""
+def write_model(shape: str, folder: Path, *, weights: bool = True) -> None:
+    """Write a model of this shape with random weights, and its processor."""
+    processor, config = processor_and_config(shape)
+    processor.save_pretrained(folder)
+    (random_model(config, processor.tokenizer) if weights else config).save_pretrained(folder)
+
+
+def random_rows(count: int, image_tokens: int, filler: int = 0) -> datasets.Dataset:
+    """Make `count` rows of a question, after `filler` words, and a photograph (JPEG, 4:3) of about `image_tokens`."""
     megapixels = image_tokens * (PATCH * MERGE) ** 2 / 1e6
     features = datasets.Features(
         {
@@ -125,10 +128,10 @@ def write_rows(folder: Path, count: int, image_tokens: int) -> None:
 
     def rows() -> Any:
         for number, file in enumerate(photographs(count, megapixels)):
-            question = f"How many shapes are there? What is the sum of the digits {number}?"
+            question = f"{'the ' * filler}How many shapes are there? What is the sum of the digits {number}?"
             yield {"prompt": [{"role": "user", "content": question}], "images": [{"bytes": file, "path": None}]}
 
-    datasets.Dataset.from_list(list(rows()), features=features).save_to_disk(str(folder))
+    return datasets.Dataset.from_list(list(rows()), features=features)
 
 
 def main() -> None:
@@ -139,7 +142,7 @@ def main() -> None:
     parser.add_argument("--image_tokens", type=int, required=True)
     options = parser.parse_args()
     write_model(options.shape, options.folder)
-    write_rows(options.folder / "rows", options.rows, options.image_tokens)
+    random_rows(options.rows, options.image_tokens).save_to_disk(str(options.folder / "rows"))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import platform
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,18 +22,19 @@ from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
 from trl_vade.trainer.generation import colocated, request_seeds
 
-from .meters import EachBatch, Meter, images_counted, watch
+from .meters import EachBatch, Meter, count, images_counted, watch
+from .tables import THINNING
 
 # Not about the cost of a step, or said by the options: the rewards are a stand-in.
 LEFT_OUT = ("save_", "logging_", "eval_", "vllm_tensor_parallel_size", "reward_weights", "vade_success_reward")
 
 
 def measure(options: dict[str, Any]) -> dict[str, Any]:
-    """Train with `options["trainer"]`, one of `__main__.NAMES`; return the figures of each generation batch."""
+    """Train with `options["trainer"]`, one of `tables.NAMES`; return the figures of each generation batch."""
     datasets.disable_progress_bars()
     transformers_logging.disable_progress_bar()
-    model, rows = _model_and_rows(options)
-    vade, length = options["trainer"] != "stock", options["completion_tokens"]
+    model, rows = model_and_rows(options)
+    length = options["completion_tokens"]
     if options["trainer"] == "unseeded":
         # vLLM draws the noise of each completion with a seed by itself, token by token (`random_sample`).
         colocated.request_seed = request_seeds.request_seed = lambda *_: None
@@ -43,22 +45,48 @@ def measure(options: dict[str, Any]) -> dict[str, Any]:
             raise RuntimeError(f"completions have {sorted({*map(len, completion_ids)})} tokens, and not {length}")
         return [float(sum(ids) % 2) for ids in completion_ids]
 
-    meter = Meter()
-    batches = options["warmup"] + options["batches"]
-    callback = EachBatch(meter, options["updates"], batches)
-    with tempfile.TemporaryDirectory() as output_dir, images_counted(meter):
-        settings = trainer_settings(options, model) | {"output_dir": output_dir}
-        settings["max_steps"] = (batches + 1) * options["updates"]
-        if not vade:
-            settings = {name: value for name, value in settings.items() if not name.startswith("vade_")}
-        args = (VADEGRPOConfig if vade else GRPOConfig)(**settings)
-        trainer = (VADEGRPOTrainer if vade else GRPOTrainer)(model, parity, args, rows, callbacks=[callback])
+    settings = trainer_settings(options, model)
+    with Meter() as meter, images_counted(meter):
+        train(options["trainer"], model, rows, parity, settings, meter, options["warmup"] + options["batches"], count)
+    return {"trainer": options["trainer"], "batches": meter.batches[options["warmup"] :], "versions": versions()}
+
+
+def train(
+    name: str,
+    model: Any,
+    rows: datasets.Dataset,
+    reward: Callable[..., list[float]],
+    settings: dict[str, Any],
+    meter: Meter,
+    batches: int,
+    watch_more: Callable[[Any, Meter], None] = lambda *_: None,
+    processor: Any = None,
+) -> None:
+    """Train for so many generation batches, each of which `meter` closes.
+
+    Args:
+        name: one of `tables.NAMES`.
+        model: a folder or a model.
+        settings: of `VADEGRPOConfig`, without its folder and `max_steps`; stock takes those that it has.
+        watch_more: is called with the trainer and the meter before the training.
+        processor: of a model that is no folder.
+    """
+    ours = name != "stock"
+    updates = settings["steps_per_generation"] // settings["gradient_accumulation_steps"]
+    with tempfile.TemporaryDirectory() as output_dir:
+        settings = settings | {"output_dir": output_dir, "max_steps": (batches + 1) * updates}
+        settings = {key: value for key, value in settings.items() if ours or not key.startswith("vade_")}
+        if ours:
+            settings["vade_down_sampling"] = THINNING.get(name, "none")
+        args = (VADEGRPOConfig if ours else GRPOConfig)(**settings)
+        trainer = (VADEGRPOTrainer if ours else GRPOTrainer)(
+            model, reward, args, rows, processing_class=processor, callbacks=[EachBatch(meter, updates, batches)]
+        )
         trainer.remove_callback(PrinterCallback)
         watch(trainer, meter)
+        watch_more(trainer, meter)
         meter.clear()
         trainer.train()
-    meter.stop()
-    return {"trainer": options["trainer"], "batches": meter.batches[options["warmup"] :], "versions": versions()}
 
 
 def trainer_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
@@ -70,7 +98,8 @@ def trainer_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
         recipe = yaml.safe_load(Path(options["recipe"]).read_text())
         dtype = recipe.get("dtype", dtype)
         known = {field.name for field in fields(VADEGRPOConfig)}
-        settings |= {name: value for name, value in recipe.items() if name in known and not name.startswith(LEFT_OUT)}
+        left_out = (*LEFT_OUT, "vade_") if engine == "given" else LEFT_OUT
+        settings |= {name: value for name, value in recipe.items() if name in known and not name.startswith(left_out)}
     steps = options["rows"] * options["generations"] // options["micro_batch"]
     settings |= {
         "num_generations": options["generations"],
@@ -82,21 +111,15 @@ def trainer_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
         "save_strategy": "no",
         "report_to": "none",
         "disable_tqdm": True,
-        "use_vllm": engine != "hf",
+        "use_vllm": engine in ("colocate", "server"),
     }
     settings.pop("num_train_epochs", None)
-    config = AutoConfig.from_pretrained(model)
-    # A sampled placeholder ends a stock run, and ours never samples one.
-    placeholders = [config.image_token_id, config.video_token_id]
-    if engine == "hf":
-        settings["generation_kwargs"] = {"min_new_tokens": length, "suppress_tokens": placeholders}
+    if engine == "given":
+        settings["vade_sampler"] = "uniform"  # every trainer gets the same rows
     else:
-        settings["vllm_mode"] = engine
-        settings["generation_kwargs"] = {"ignore_eos": True, "logit_bias": dict.fromkeys(placeholders, -100.0)}
-        # Stock TRL's colocated prompts have nearly twice the image tokens.
+        settings |= engine_settings(options, model)
+    if settings["use_vllm"]:  # stock TRL's colocated prompts have nearly twice the image tokens
         settings.setdefault("vllm_max_model_length", 2 * options["image_tokens"] + 128 + length)
-    if engine == "server":
-        settings["vllm_server_base_url"] = options["server"]
     if not torch.cuda.is_available():
         settings |= {
             "use_cpu": True,
@@ -107,6 +130,20 @@ def trainer_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
             "vllm_gpu_memory_utilization": 0.1,
         }
     return settings | options["settings"]
+
+
+def engine_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
+    length, engine = options["completion_tokens"], options["engine"]
+    config = AutoConfig.from_pretrained(model)
+    # A sampled placeholder ends a stock run, and ours never samples one.
+    placeholders = [config.image_token_id, config.video_token_id]
+    if engine == "hf":
+        return {"generation_kwargs": {"min_new_tokens": length, "suppress_tokens": placeholders}}
+    return {
+        "vllm_mode": engine,
+        "vllm_server_base_url": options["server"],
+        "generation_kwargs": {"ignore_eos": True, "logit_bias": dict.fromkeys(placeholders, -100.0)},
+    }
 
 
 def versions() -> dict[str, str]:
@@ -120,7 +157,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _model_and_rows(options: dict[str, Any]) -> tuple[str, datasets.Dataset]:
+def model_and_rows(options: dict[str, Any]) -> tuple[str, datasets.Dataset]:
     if options["shape"] == "testbed":
         return str(load_testbed_model(progress=False)), load_testbed_dataset(progress=False)["train"]
     return options["model"], datasets.load_from_disk(str(Path(options["model"]) / "rows"))

@@ -1,0 +1,65 @@
+"""What is measured beside the trainer's steps: the pictures, the selection, and on which machine."""
+
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+
+from ..selection.contenders import CONTENDERS
+from ..selection.evidence import COMPLETIONS
+from ..step.one_run import versions
+
+
+def machine() -> dict[str, Any]:
+    found = {"processors": os.cpu_count(), "processor": platform.processor() or platform.machine(), **versions()}
+    if torch.cuda.is_available():
+        found |= {
+            "GPU memory, GiB": torch.cuda.get_device_properties(0).total_memory / 2**30,
+            "CUDA": torch.version.cuda,
+        }
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=os.path.dirname(__file__), capture_output=True, text=True
+    )
+    return found | ({"commit": commit.stdout.strip()} if commit.returncode == 0 else {})
+
+
+def pictures(rows: datasets.Dataset, processor: Any, count: int, generations: int, repeats: int) -> dict[str, Any]:
+    """Seconds and bytes of the pixels of `count` rows: each image `generations` times, as TRL 1.16 does, and once."""
+    images = [row["images"][0].convert("RGB") for row in rows.select(range(count))]
+    found: dict[str, Any] = {"images": count, "size": images[0].size, "generations": generations}
+    for name, times in (("TRL", generations), ("once", 1)):
+        repeated = [each for each in images for _ in range(times)]
+        seconds, made = timed(repeats, processor.image_processor, repeated, return_tensors="pt")
+        found[name] = {"seconds": seconds, "bytes": made["pixel_values"].nbytes}
+        if torch.cuda.is_available():
+            found[name]["seconds to the GPU"] = timed(repeats, made["pixel_values"].cuda)[0]
+    return found
+
+
+def selection(num_rows: int, batch: int, repeats: int) -> dict[str, Any]:
+    """Seconds of choosing `batch` rows by Thompson sampling and of taking their outcomes; 10 % of rows were visited."""
+    sampler, random = CONTENDERS["ours"](num_rows, 10, 0), np.random.default_rng(0)
+    draws, observations = [], []
+    for _ in range(repeats + 1):  # the first one is not counted
+        seconds, chosen = timed(1, sampler.draw, batch)
+        draws += seconds
+        observations += timed(1, sampler.observe, chosen, random.binomial(COMPLETIONS, 0.5, chosen.size))[0]
+    return {"rows": num_rows, "chosen": batch, "draw": draws[1:], "observe": observations[1:]}
+
+
+def timed(repeats: int, work: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[list[float], Any]:
+    """Seconds of each repeat, and the last result."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        result = work(*arguments, **named)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return seconds, result

@@ -1,0 +1,144 @@
+"""The memory of a generation batch, part by part: what `--plan` estimates, and what a run takes."""
+
+import copy
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import trl.trainer.grpo_trainer
+from torch import Tensor
+
+from trl_vade.cli.plan.launch import Launch
+from trl_vade.cli.plan.memory import MemoryEstimate, estimate_memory
+from trl_vade.cli.plan.memory_formulas import Lengths
+from trl_vade.cli.plan.model_shape import ModelShape
+
+from ..step.meters import Meter
+
+HELD = ("weights", "optimiser state", "reference model", "gradients", "images of the generation batch")
+"""Parts of the estimate that are tensors between two micro-batches."""
+
+
+def estimated(args: Any, shape: ModelShape, lengths: Lengths, gpu: int) -> MemoryEstimate:
+    """What `trl-vade plan` prints for one GPU, where the weights are loaded in the dtype of the configuration."""
+    return estimate_memory(args, shape, Launch(1), lengths, gpu=gpu, dtype="auto", flash=False)
+
+
+@contextmanager
+def reference_in_memory(model: torch.nn.Module) -> Iterator[None]:
+    """Let TRL 1.16 copy `model` for its reference model, which it would load from a folder."""
+
+    def copied(*_: Any, **__: Any) -> torch.nn.Module:
+        reference = copy.deepcopy(model)
+        reference.__dict__.pop("forward", None)  # the fused head: TRL puts one on the reference, too
+        return reference
+
+    with patch.object(trl.trainer.grpo_trainer, "create_model_from_path", copied):
+        yield
+
+
+class MeasuredParts:
+    """Bytes of the parts of a trainer's memory, from hooks around the passes of each micro-batch.
+
+    The phases of the meter that are added are `forward N`, `head N` (from the end of the decoder to the gradient of
+    its output) and `blocks N` (the rest of the backward pass) of micro-batch N.
+    """
+
+    def __init__(self) -> None:
+        self.held: dict[str, int] = dict.fromkeys(HELD, 0)
+        self.lengths = Lengths(0, 0, 0)
+        self.args: Any = None
+        # By micro-batch: bytes at the start and at the end of the forward pass, and whether there were gradients.
+        self._marks: dict[int, tuple[int, int, bool]] = {}
+        self._before_scoring = 0
+
+    def watch(self, trainer: Any, meter: Meter) -> None:
+        """Add the hooks. The trainer must be fresh; its model keeps none of them after training."""
+        memory, number, backward = meter.memory_now, iter(range(10**9)), trainer.accelerator.backward
+        self.args = trainer.args
+        current = {}
+
+        def before(module: Any, args: Any) -> None:
+            if torch.is_grad_enabled():
+                there = next(module.parameters()).grad is not None
+                current.update(number=next(number), start=memory.allocated(), gradients=there)
+                self._note_held(trainer)
+                meter.enter(f"forward {current['number']}")
+
+        def after(module: Any, args: Any, output: Any) -> None:
+            if torch.is_grad_enabled():
+                meter.leave()
+                self._marks[current["number"]] = (current["start"], memory.allocated(), current["gradients"])
+                meter.enter(f"head {current['number']}")
+                output.last_hidden_state.register_hook(head_is_done)
+
+        def head_is_done(gradient: Tensor) -> None:
+            meter.leave()
+            meter.enter(f"blocks {current['number']}")
+
+        def backward_and_leave(*args: Any, **kwargs: Any) -> None:
+            backward(*args, **kwargs)
+            meter.leave()
+
+        def before_scoring(*args: Any, **kwargs: Any) -> None:
+            if not torch.is_grad_enabled():
+                self._before_scoring = memory.allocated()
+
+        hooks = [trainer.model.base_model.register_forward_pre_hook(before)]
+        hooks.append(trainer.model.base_model.register_forward_hook(after))
+        trainer.accelerator.backward = backward_and_leave
+        meter.tally(trainer, "_get_per_token_logps_and_entropies", before_scoring)
+        meter.tally(trainer.callback_handler, "on_train_end", lambda *args: [hook.remove() for hook in hooks])
+
+    def _note_held(self, trainer: Any) -> None:
+        pixels = [batch["pixel_values"] for batch in trainer._buffered_inputs]
+        states = [value for state in trainer.optimizer.state.values() for value in state.values()]
+        weights = list(trainer.model.parameters())
+        reference = [] if trainer.ref_model is None else trainer.ref_model.parameters()
+        found = (weights, states, reference, [weight.grad for weight in weights], pixels)
+        for name, tensors in zip(HELD, found, strict=True):
+            self.held[name] = max(self.held[name], size(tensors))
+        grids = [grid for batch in trainer._buffered_inputs for grid in batch["image_grid_thw"]]
+        merged = trainer.model.config.vision_config.spatial_merge_size**2
+        self.lengths = Lengths(
+            prompt=max(self.lengths.prompt, *(batch["prompt_ids"].size(1) for batch in trainer._buffered_inputs)),
+            image=max(self.lengths.image, sum(int(grid.prod()) for grid in grids) // merged // len(grids)),
+            completion=max(self.lengths.completion, *(b["completion_ids"].size(1) for b in trainer._buffered_inputs)),
+        )
+
+    def table(self, batch: dict[str, Any], estimate: MemoryEstimate) -> list[dict[str, Any]]:
+        """Lines of a table: phase, part, estimated and measured bytes; a part that is not measured alone has None."""
+        peaks = {phase: each["allocated"] for phase, each in batch["memory"].items()}
+        of_update = [peak for phase, peak in peaks.items() if phase.split()[0] in ("forward", "head", "blocks")]
+        of_scoring = peaks.get("score", 0)
+        # The first backward pass of an update also makes the gradients, which are a part of their own.
+        marks = {n: mark for n, mark in self._marks.items() if mark[2] and f"blocks {n}" in peaks}
+
+        def above(phase: str) -> int:
+            return max(peaks[f"{phase} {number}"] - end for number, (_, end, _) in marks.items())
+
+        measured = self.held | {
+            "activations kept, with the attention mask": max(end - start for start, end, _ in marks.values()),
+            "one block's activations": above("blocks"),
+            "log-probabilities": above("head"),
+            "one block's forward pass": of_scoring - self._before_scoring,
+        }
+        lines = []
+        for phase, total in (("training", max(of_update)), ("scoring", of_scoring)):
+            parts = {part.name: part.bytes for part in estimate.phases[phase]}
+            if "activations kept" in parts:
+                kept = parts.pop("activations kept") + parts.pop("attention mask", 0)
+                parts["activations kept, with the attention mask"] = kept
+            parts |= {"all of it": estimate.total(phase)}
+            for name, number in parts.items():
+                found = total if name == "all of it" else measured.get(name)
+                lines.append({"phase": phase, "part": name, "estimated": number, "measured": found})
+        return lines
+
+
+def size(tensors: Iterable[Any]) -> int:
+    """Bytes of those that are tensors, each once."""
+    found = {id(each): each.nbytes for each in tensors if isinstance(each, Tensor)}
+    return sum(found.values())

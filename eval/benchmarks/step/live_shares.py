@@ -1,0 +1,81 @@
+"""What an update costs where only a share of the groups has a gradient: every trainer in turn, in one process."""
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import datasets
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoProcessor
+from transformers.utils import logging as transformers_logging
+
+from .given import Given
+from .memory import TensorMemory
+from .meters import Meter
+from .one_run import model_and_rows, train, trainer_settings
+
+
+def one_batch(
+    name: str,
+    given: Given,
+    model: Any,
+    rows: datasets.Dataset,
+    settings: dict[str, Any],
+    processor: Any,
+    *,
+    warmup: int = 0,
+    counting: bool = False,
+    watch_more: Any = lambda *_: None,
+) -> dict[str, Any]:
+    """Train for a generation batch, after `warmup` others; return what it cost.
+
+    Args:
+        name: one of `tables.NAMES`.
+        model: a folder, or a model that is left as it was, but for its weights.
+        counting: count FLOPs, and bytes where there is no GPU. That slows the batch, and it then has no seconds.
+    """
+    memory = TensorMemory() if counting and not torch.cuda.is_available() else None
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(given.in_place_of_generation())
+        flops = stack.enter_context(FlopCounterMode(display=False)).get_total_flops if counting else lambda: 0
+        meter = stack.enter_context(Meter(memory, flops))
+
+        def watch_all(trainer: Any, meter: Meter) -> None:
+            meter.tally(trainer, "_get_per_token_logps_and_entropies", lambda *call, **named: _note(meter, *call))
+            watch_more(trainer, meter)
+
+        train(name, model, rows, given.given_reward, settings, meter, warmup + 1, watch_all, processor)
+    if isinstance(model, torch.nn.Module):
+        model.__dict__.pop("forward", None)  # TRL's fused head and accelerate's autocast
+        model.zero_grad()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    batch = meter.batches[-1]
+    return batch | {"trainer": name} | ({"seconds": {}} if counting else {"flops": {}})
+
+
+def _note(meter: Meter, model: Any, input_ids: torch.Tensor, *others: Any) -> None:
+    if torch.is_grad_enabled():
+        meter.count("completions", input_ids.size(0))
+        meter.count("tokens", input_ids.numel())
+
+
+def measure(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The figures of each (repeat, share, trainer), and of a repeat `None`, which counts and is not timed."""
+    datasets.disable_progress_bars()
+    transformers_logging.disable_progress_bar()
+    model, rows = model_and_rows(options)
+    processor = AutoProcessor.from_pretrained(model)
+    settings = trainer_settings(options, model)
+    trainers = options["trainers"]
+    for repeat in [None, *range(options["repeats"])]:  # what counts also loads what the first of all runs loads
+        for share in options["live_shares"]:
+            for place in range(len(trainers)):
+                name = trainers[(place + (repeat or 0)) % len(trainers)]
+                sizes = (options["rows"], options["generations"], options["completion_tokens"])
+                given = Given(*sizes, share, processor.tokenizer)
+                figures = one_batch(name, given, model, rows, settings, None, counting=repeat is None)
+                yield {"repeat": repeat, "share": share} | figures
