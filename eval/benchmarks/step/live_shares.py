@@ -33,9 +33,10 @@ def one_batch(
 
     Args:
         name: one of `tables.NAMES`.
-        model: a folder, or a model that is left as it was, but for its weights.
+        model: a folder, or a model. A trainer before this one may have trained it, or failed to.
         counting: count FLOPs, and bytes where there is no GPU. That slows the batch, and it then has no seconds.
     """
+    clean(model)
     memory = TensorMemory() if counting and not torch.cuda.is_available() else None
     with contextlib.ExitStack() as stack:
         stack.enter_context(given.in_place_of_generation())
@@ -47,14 +48,18 @@ def one_batch(
             watch_more(trainer, meter)
 
         train(name, model, rows, given.given_reward, settings, meter, warmup + 1, watch_all, processor)
+    batch = meter.batches[-1]
+    return batch | {"trainer": name} | ({"seconds": {}} if counting else {"flops": {}})
+
+
+def clean(model: Any) -> None:
+    """Free the memory of the trainers that are gone, and take from `model` what they put on it."""
     if isinstance(model, torch.nn.Module):
         model.__dict__.pop("forward", None)  # TRL's fused head and accelerate's autocast
         model.zero_grad()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    batch = meter.batches[-1]
-    return batch | {"trainer": name} | ({"seconds": {}} if counting else {"flops": {}})
 
 
 def _note(meter: Meter, model: Any, input_ids: torch.Tensor, *others: Any) -> None:
