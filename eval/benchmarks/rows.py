@@ -35,8 +35,8 @@ from PIL import Image as Pictures
 from transformers import Qwen2VLImageProcessor
 
 from trl_vade.data import row_keys as data
-from trl_vade.data.key_hashing import keys_of_columns
 from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
+from trl_vade.data.row_keys import keys_of_columns
 from trl_vade.testbed.processor import build_processor
 
 from .many_rows import ids_figures, spread, table_figures

@@ -17,8 +17,8 @@ from tests.support.evaluations import FILES, RUNNER, finish, install_lmms_eval, 
 from tests.support.refusals import says
 from trl_vade.cli.evaluate import _value, evaluate
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
-from trl_vade.evaluation.output_directory import owned
 from trl_vade.evaluation.results.table import read_results
+from trl_vade.evaluation.run import owned
 from trl_vade.evaluation.settings import Evaluation, Generation
 from trl_vade.rewards.functions import INSTRUCTION
 

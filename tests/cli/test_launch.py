@@ -8,10 +8,10 @@ import pytest
 from trl import TrlParser
 
 from tests.support.refusals import refused
-from trl_vade.cli import launch as launching
 from trl_vade.cli import train
-from trl_vade.cli.launch import launch, split
+from trl_vade.cli import train as launching
 from trl_vade.cli.recipes import ACCELERATE, RECIPES
+from trl_vade.cli.train import launch, split
 from trl_vade.errors import ConfigurationError
 
 

@@ -17,11 +17,9 @@ from hypothesis import strategies as st
 from trl.trainer.utils import RepeatSampler
 
 from tests.support.rows import numbered_rows, picture
-from trl_vade.data import cached_values as row_values
-from trl_vade.data import key_hashing as key_worker
 from trl_vade.data import row_keys as data
 from trl_vade.data.loading import with_image_lists
-from trl_vade.data.row_keys import all_different, dataset_fingerprint, sample_keys
+from trl_vade.data.row_keys import all_different, dataset_fingerprint, identity, row_key, sample_keys
 from trl_vade.trainer.loader import TicketDataset, TicketSampler
 
 
@@ -346,8 +344,8 @@ def named_on_disk(files, directory):
 @pytest.fixture
 def hashed(monkeypatch):
     """The rows that were hashed; a list that goes on growing."""
-    rows, real = [], key_worker._digest
-    monkeypatch.setattr(key_worker, "_digest", lambda row: rows.append(row) or real(row))
+    rows, real = [], data._digest
+    monkeypatch.setattr(data, "_digest", lambda row: rows.append(row) or real(row))
     return rows
 
 
@@ -460,12 +458,12 @@ def test_rows_that_come_and_go_leave_the_keys_of_the_others_alone(texts, data):
 
 def keys_by_groups(texts):
     """What copies get, worked out by numpy's groups: another way than `sample_keys` takes."""
-    keys = np.array([key_worker.row_key({"prompt": text}) for text in texts])
+    keys = np.array([data.row_key({"prompt": text}) for text in texts])
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     number = Counter()
     for row in np.setdiff1d(np.arange(len(keys)), first):
         number[group[row]] += 1
-        keys[row] = key_worker.row_key({"copy": number[group[row]], "of": int(keys[first[group[row]]])})
+        keys[row] = data.row_key({"copy": number[group[row]], "of": int(keys[first[group[row]]])})
     return keys.tolist()
 
 
@@ -476,20 +474,24 @@ def test_copies_get_the_numbers_they_always_got(texts):
     assert all_different(sample_keys(prompts(*texts))[0])
 
 
-def test_the_fingerprint_is_the_sha256_of_the_keys_little_endian(monkeypatch):
+def test_the_fingerprint_is_the_sha256_of_the_keys_little_endian():
     keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 1000)
-    monkeypatch.setattr(row_values, "PART", 300)  # read in parts, the last one shorter
     assert dataset_fingerprint(keys) == hashlib.sha256(keys.astype("<i8").tobytes()).hexdigest()
     assert dataset_fingerprint(keys[:0]) == hashlib.sha256().hexdigest()
 
 
-def test_text_goes_to_processes_and_images_and_ids_of_unknown_types_do_not(monkeypatch):
-    asked = []
-    monkeypatch.setattr(data, "number_of_workers", lambda num_rows: asked.append(num_rows) or 0)
-    keys_of(prompts("one", "two"))
-    keys_of(prompts("one", "one", "one", id=[1, 2, 3]))
-    assert asked == [2, 3]
-    keys_of(numbered_rows(4, image=picture).remove_columns("id"))
-    with_arrays = Dataset.from_dict({"id": [[[1, 2]], [[3, 4]]]}).cast_column("id", datasets.Array2D((1, 2), "int64"))
-    keys_of(with_arrays)
-    assert asked == [2, 3]
+LEAVES = st.one_of(
+    *(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()),
+    *(st.datetimes(), st.decimals()),
+)
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)), max_leaves=6
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.text().filter(lambda name: name not in ("bytes", "path")), VALUES))
+def test_a_key_is_64_bits_of_the_hash_of_the_row_as_json(row):
+    text = json.dumps(identity(row), default=repr, sort_keys=True)
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    assert row_key(row) == int.from_bytes(digest, "little", signed=True)

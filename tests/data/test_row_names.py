@@ -9,14 +9,11 @@ from datasets import ClassLabel, Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trl_vade.data import row_names as module
-from trl_vade.data.key_hashing import row_key
 from trl_vade.data.row_keys import sample_keys
 from trl_vade.data.row_names import (
     RowNames,
     key_text,
     keys_of_ids,
-    names_and_tasks,
     row_labels,
 )
 
@@ -90,103 +87,44 @@ def test_every_row_is_found_wherever_it_has_gone_and_no_other_is(data, number):
     }
 
 
-# ---------------------------------------------------------------- the names that all ids in memory give, without them
-
-
-def all_names(dataset, keys):
-    """The names by the plain way: all texts, and a set of them."""
+@pytest.mark.parametrize(
+    ("ids", "are_names"),
+    [
+        (pa.array([0, 2**64 - 1, 2**63], pa.uint64()), True),
+        (pa.array([True, False]), True),
+        (pa.array([0.0, float("nan"), 1e16, -0.0]), True),
+        (pa.array([0, 3600, 7200], pa.timestamp("s", "Europe/Berlin")), True),
+        (pa.array([Decimal("1.00"), Decimal("1.10")]), True),
+        (pa.array([float("nan"), float("nan")]), False),
+        (pa.nulls(1), True),
+        (pa.nulls(2), False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("of_content", [False, True])  # as with remove_unused_columns
+def test_ids_of_any_type_are_names_if_their_texts_differ_and_every_name_leads_to_its_row(ids, are_names, of_content):
+    dataset = Dataset(pa.table({"id": ids, "prompt": [f"question {i}" for i in range(len(ids))]}))
+    dataset = dataset.select(range(len(ids))[::-1])
+    keys = sample_keys(dataset.remove_columns("id") if of_content else dataset)[0]
     hexadecimal = [key_text(key) for key in keys.tolist()]
-    if "id" not in dataset.column_names:
-        return hexadecimal
-    column = dataset.select_columns(["id"]).with_format("arrow")[:]["id"]
-    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        return hexadecimal
-    values = column.to_pylist()
-    if len(set(values)) < len(values):
-        return hexadecimal
-    names = [digits if id is None else str(id) for id, digits in zip(values, hexadecimal, strict=True)]
-    return names if len(set(names)) == len(names) else hexadecimal
-
-
-def all_found(dataset, keys, wanted):
-    """The rows of names by the plain way."""
-    row_of = {name: row for row, name in enumerate(all_names(dataset, keys))}
-    of_keys = {key_text(key): row for row, key in enumerate(keys.tolist())}
-    return [row_of.get(name, of_keys.get(name, -1)) for name in wanted]
-
-
-KEY_OF_NO_ID = key_text(row_key({}))
-NUMBER_LIKE_A_KEY = 1234567890123456
-TYPES_OF_IDS = {
-    pa.string(): st.sampled_from(["a", "b", "1", "01", "-1", "", "None", "nan", KEY_OF_NO_ID, "ü"]),
-    pa.large_string(): st.sampled_from(["a", "b", "1", KEY_OF_NO_ID]),
-    pa.int64(): st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63), NUMBER_LIKE_A_KEY]),
-    pa.uint64(): st.sampled_from([0, 1, 2**64 - 1, 2**63, NUMBER_LIKE_A_KEY]),
-    pa.int8(): st.integers(-3, 3),
-    pa.float64(): st.sampled_from([0.0, -0.0, 1.0, 1.5, float("nan"), float("inf"), 1e16]),
-    pa.float32(): st.sampled_from([0.0, -0.0, 0.5, float("nan")]),
-    pa.bool_(): st.booleans(),
-    pa.timestamp("us", "Europe/Berlin"): st.sampled_from([0, 1603585800000000, 1603589400000000]),  # an hour twice
-    pa.timestamp("s"): st.integers(0, 3),
-    pa.date32(): st.integers(0, 3),
-    pa.decimal128(5, 2): st.sampled_from([Decimal("1.00"), Decimal("1.10"), Decimal("-0.00"), Decimal("0.00")]),
-    pa.binary(): st.sampled_from([b"a", b"b"]),
-    pa.list_(pa.int64()): st.lists(st.integers(0, 1), max_size=1),
-    pa.null(): st.none(),
-}
-
-
-@settings(deadline=None, derandomize=True, max_examples=100)
-@given(data=st.data(), kind=st.sampled_from(list(TYPES_OF_IDS)), prompts=st.booleans(), of_content=st.booleans())
-def test_ids_of_any_type_give_the_names_and_the_rows_that_all_of_them_in_memory_give(data, kind, prompts, of_content):
-    ids = data.draw(st.lists(st.one_of(TYPES_OF_IDS[kind], st.none()), min_size=1, max_size=5))
-    columns = {"id": pa.array(ids, kind)} | ({"prompt": pa.array(list("aabcd")[: len(ids)])} if prompts else {})
-    dataset = Dataset(pa.table(columns))
-    if data.draw(st.booleans()):
-        dataset = dataset.select(data.draw(st.permutations(range(len(ids)))))
-    known = dataset.remove_columns("id") if of_content and prompts else dataset  # as with remove_unused_columns
-    keys = sample_keys(known)[0]
-    expected = all_names(dataset, keys)
-    assert RowNames(dataset, keys).of() == expected
-    asked = data.draw(st.lists(st.sampled_from(range(len(ids))), max_size=6))
-    assert RowNames(dataset, keys).of(asked) == [expected[row] for row in asked]
-    some = ["a", "1", "-1", "01", "1.0", "0.0", "nan", "None", "True", str(2**64 - 1), str(2**64), KEY_OF_NO_ID]
-    wanted = data.draw(st.permutations([*expected, *expected, *map(key_text, keys.tolist()), *some]))
-    assert RowNames(dataset, keys).find(wanted).tolist() == all_found(dataset, keys, wanted)
+    texts = [digits if id is None else str(id) for id, digits in zip(dataset["id"], hexadecimal, strict=True)]
+    names = RowNames(dataset, keys)
+    assert names.of() == (texts if are_names else hexadecimal)
+    assert names.of([0, len(ids) - 1, 0]) == [names.of()[row] for row in (0, -1, 0)]
+    assert names.find([*names.of(), *hexadecimal]).tolist() == [*range(len(ids))] * 2
 
 
 def test_a_number_that_looks_like_the_key_of_the_row_without_one_gives_no_two_rows_one_name():
-    keys = np.array([5, int(str(NUMBER_LIKE_A_KEY), 16)])  # of the content, as with remove_unused_columns
-    dataset = rows([NUMBER_LIKE_A_KEY, None])
-    assert RowNames(dataset, keys).of() == all_names(dataset, keys) == [key_text(key) for key in keys.tolist()]
-
-
-def test_only_the_rows_that_are_asked_for_are_read(monkeypatch):
-    dataset = rows([f"row-{i}" for i in range(5000)])
-    keys, _ = sample_keys(dataset)
-    read, batches, names = [], module._batches, RowNames(dataset, keys)
-    monkeypatch.setattr(module, "ROWS_AT_A_TIME", 4)
-    monkeypatch.setattr(
-        module, "_batches", lambda *given: (read.append(len(batch)) or batch for batch in batches(*given))
-    )
-    assert names.of([4999, 3, 17, 3, 8, 0]) == ["row-4999", "row-3", "row-17", "row-3", "row-8", "row-0"]
-    assert read == [4, 2]
-    read.clear()
-    assert names.find(["row-9", "row-4711", "row-5000"]).tolist() == [9, 4711, -1]
-    assert read == []  # ids are looked up by their keys
+    keys = np.array([5, int("1234567890123456", 16)])  # of the content, as with remove_unused_columns
+    assert RowNames(rows([1234567890123456, None]), keys).of() == [key_text(key) for key in keys.tolist()]
 
 
 def test_a_table_of_a_posterior_gets_the_names_and_tasks_of_its_rows_only():
     dataset = rows(list("abcd")).add_column("task", ["x", None, "y", "x"])
     visited = np.array([1, 3])
     names = RowNames(dataset, sample_keys(dataset)[0])
-    columns = names_and_tasks(names, visited, "task")
-    assert {name: [len(column), *[column[row] for row in visited.tolist()]] for name, column in columns.items()} == {
-        "sample_id": [4, "b", "d"],
-        "task": [4, None, "x"],
-    }
-    assert names_and_tasks(names, visited, "kind")["task"] is None
-    assert len(names_and_tasks(names, np.array([1, 9]), "task")["task"]) == 4  # `posterior_table` says what is wrong
+    assert names.columns(visited, "task") == {"sample_id": ["b", "d"], "task": [None, "x"]}
+    assert names.columns(visited, "kind")["task"] is None
 
 
 def test_twenty_thousand_rows_are_found():

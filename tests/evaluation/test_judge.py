@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.support.loopback_judge import LoopbackJudge, answer_of
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, JudgeError
+from trl_vade.evaluation import judge as module
 from trl_vade.evaluation.judge import Judge, verdict
 
 QWEN = "Qwen/Qwen2.5-72B-Instruct"
@@ -22,12 +23,12 @@ def no_keys_and_no_proxies(monkeypatch):
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def unusable(judge, *names, **times):
+def unusable(judge, *names):
     """The probe of a stand-in refuses it with a message that names the `names`."""
     with refused(
         JudgeError, [judge.url, judge.model, *names], ["vllm serve", "--judge_url", "--judge_model"]
     ) as raised:
-        Judge.of(judge.url, judge.model).probe(**times)
+        Judge.of(judge.url, judge.model).probe()
     return str(raised.value)
 
 
@@ -166,9 +167,10 @@ def test_a_port_where_nobody_listens_is_named():
     unusable(judge, "Connection refused")
 
 
-def test_a_judge_that_does_not_answer_in_time_is_refused():
+def test_a_judge_that_does_not_answer_in_time_is_refused(monkeypatch):
+    monkeypatch.setattr(module, "TIMEOUT", module.httpx.Timeout(0.2, connect=5.0))
     with LoopbackJudge("slow") as judge:
-        unusable(judge, "5 s", "0.2 s", timeout=0.2)
+        unusable(judge, "5 s", "0.2 s")
 
 
 def test_the_key_is_sent_and_nowhere_to_be_read(monkeypatch, capfd):

@@ -13,8 +13,8 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.judge import Judge
-from trl_vade.evaluation.output_directory import keep_settings, owned
 from trl_vade.evaluation.results.runs import run_folder
+from trl_vade.evaluation.run import keep_settings, owned
 from trl_vade.evaluation.settings import Generation, comparable
 
 

@@ -8,11 +8,10 @@ from trl import ModelConfig, TrlParser
 
 from scripts.mixture import command
 from trl_vade.cli.plan.counts import make_plan, planned_config
-from trl_vade.cli.plan.launch import read_launch
 from trl_vade.cli.plan.memory import GIB, estimate_memory
 from trl_vade.cli.plan.memory_formulas import Lengths
 from trl_vade.cli.plan.model_shape import model_shape
-from trl_vade.cli.recipes import RECIPES
+from trl_vade.cli.recipes import RECIPES, read_launch
 from trl_vade.cli.train import load_reward
 from trl_vade.cli.training_arguments import VADEScriptArguments
 from trl_vade.rewards import functions as rewards

@@ -324,8 +324,9 @@ def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm
 
 
 def test_a_folder_of_the_shared_form_names_rows_by_their_ids(text_rows, warm_args, first_run, tmp_path):
-    names = RowNames(text_rows, sample_keys(text_rows)[0]).of()
-    table = posterior_table(load_snapshot(first_run), sample_id=names)
+    snapshot = load_snapshot(first_run)
+    names = RowNames(text_rows, sample_keys(text_rows)[0]).of(snapshot.sampler_state["posterior"]["sample_index"])
+    table = posterior_table(snapshot, sample_id=names)
     stage_posterior(tmp_path / "shared", table)
     ours = read_warm_start(warm_args(), text_rows)
     shared = read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "shared")), text_rows)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.models import EvaluatedModel
-from trl_vade.evaluation.output_directory import keep_settings
 from trl_vade.evaluation.results.runs import run_folder
+from trl_vade.evaluation.run import keep_settings
 from trl_vade.evaluation.settings import Evaluation
 
 TIME = "20260801_120000"

@@ -24,7 +24,10 @@ BATCHES = [
 ]
 HISTORY = [
     {"step": 0, "eval_rewards/accuracy/mean": 0.25, "eval_reward": 1.25},
-    *({"step": step, "reward": 0.5 + step / 100} for step in range(1, 17)),
+    *(
+        {"step": step, "reward": 0.5 + step / 100, "vade/trained_completions": float(5 * step // 4)}
+        for step in range(1, 17)
+    ),
     {"step": 5, "eval_rewards/accuracy/mean": 0.5},
     {"step": 16, "eval_rewards/accuracy/mean": 0.625},
     {"step": 16, "train_runtime": 100.0},

@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from tests.support.refusals import refused
-from trl_vade.testbed import build_dataset, load_testbed_model, measure_pass_rates
+from trl_vade.testbed import build_dataset, load_testbed_model, measure, measure_pass_rates
 from trl_vade.testbed import pretrained as pretrained_module
 from trl_vade.testbed.dataset import iter_scenes
 from trl_vade.testbed.measure import pass_rate_report
@@ -178,7 +178,7 @@ def test_a_cached_model_is_not_built_twice(directory, monkeypatch):
         load_testbed_model(seed=-1, cache_dir=directory.parent, settings=SHORT)
 
 
-def test_pass_rates_come_in_eighths_repeat_and_leave_the_random_state_alone(model, processor, rows):
+def test_pass_rates_come_in_eighths_repeat_and_leave_the_random_state_alone(model, processor, rows, monkeypatch):
     state = torch.random.get_rng_state()
     # A reward that any text has a chance of: four training steps do not teach the tags.
     count = {"calls": 0}
@@ -187,8 +187,9 @@ def test_pass_rates_come_in_eighths_repeat_and_leave_the_random_state_alone(mode
         count["calls"] += 1
         return [float(len(text) % 2) for text in completions]
 
-    first = measure_pass_rates(model, processor, rows, 8, batch_size=5, reward=reward, progress=False)
-    again = measure_pass_rates(model, processor, rows, 8, batch_size=5, reward=reward, progress=False)
+    monkeypatch.setattr(measure, "exact_answer_reward", reward)
+    monkeypatch.setattr(measure, "BATCH_SIZE", 5)
+    first, again = (measure_pass_rates(model, processor, rows, 8) for _ in range(2))
     assert first.shape == (12,)
     assert count["calls"] == 6
     assert np.array_equal(first, again)

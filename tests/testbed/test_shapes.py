@@ -35,7 +35,7 @@ def test_rotary_sections_heads_and_image_tokens_go_together(size):
     assert 2 * sum(text.rope_parameters["mrope_section"]) == head == 128
     assert text.rope_parameters["rope_theta"] == 1e6
     assert vision.out_hidden_size == text.hidden_size
-    assert vision.fullatt_block_indexes == [7, 15, 23, 31]
+    assert list(vision.fullatt_block_indexes) == [7, 15, 23, 31]
     assert (config.image_token_id, config.video_token_id) == (151655, 151656)
 
 

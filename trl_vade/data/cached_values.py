@@ -20,8 +20,6 @@ logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 128
 """The rows of a batch. Arrow copies the images of a batch into memory if the data set was shuffled or filtered."""
-PART = 1 << 20
-"""The numbers hashed at a time."""
 LEFT_BEHIND = 3600.0
 """The age in seconds from which a temporary file is deleted as the rest of a killed process."""
 
@@ -60,9 +58,7 @@ def row_values(
     return kept
 
 
-def by_batch(
-    dataset: Dataset, compute: Callable[[Any, list[int]], NDArray[np.int64]], batch_size: int = BATCH_SIZE
-) -> Iterator[NDArray[np.int64]]:
+def by_batch(dataset: Dataset, compute: Callable[[Any, list[int]], NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
     """Yield the values of consecutive batches of rows, for `row_values`.
 
     This process computes them, because a fork with threads (of torch, tokenizers, CUDA) may hang.
@@ -70,10 +66,9 @@ def by_batch(
     Args:
         dataset: the N rows, in the format that `compute` takes.
         compute: returns the values of a batch of rows with these numbers; it may use threads.
-        batch_size: the rows of a batch.
     """
-    for start, batch in zip(range(0, len(dataset), batch_size), dataset.iter(batch_size), strict=True):
-        yield compute(batch, list(range(start, min(start + batch_size, len(dataset)))))
+    for start, batch in zip(range(0, len(dataset), BATCH_SIZE), dataset.iter(BATCH_SIZE), strict=True):
+        yield compute(batch, list(range(start, min(start + BATCH_SIZE, len(dataset)))))
 
 
 def file_state(name: str) -> tuple[Any, ...]:
@@ -83,13 +78,6 @@ def file_state(name: str) -> tuple[Any, ...]:
     except (OSError, ValueError):
         return (name,)
     return (name, state.st_size, state.st_mtime_ns)
-
-
-def digest_of(values: NDArray[np.int64], digest: Any) -> Any:
-    """Feed `values`, (N,), to a hash of `hashlib`, and return the hash."""
-    for start in range(0, len(values), PART):
-        digest.update(np.ascontiguousarray(values[start : start + PART], dtype="<i8"))
-    return digest
 
 
 def _computed(number: int, values: Iterable[NDArray[np.int64]], what: str) -> NDArray[np.int64]:
@@ -106,33 +94,29 @@ def _computed(number: int, values: Iterable[NDArray[np.int64]], what: str) -> ND
 
 def _read(path: Path, number: int) -> NDArray[np.int64] | None:
     """Return the memory-mapped values of a file of `_write`, or None if it is missing or damaged."""
+    if not path.exists():
+        return None
     try:
         stored = np.lib.format.open_memmap(path, mode="r")
-    except FileNotFoundError:
-        return None
+        values = np.asarray(stored)[:-1]
+        if stored.dtype != np.dtype("<i8") or stored.shape != (number + 1,) or int(stored[-1]) != _checksum(values):
+            raise ValueError(f"it does not hold {number} numbers and their checksum")
     except Exception as error:  # numpy raises various errors for a damaged header
         logger.warning(f"{path} cannot be read ({type(error).__name__}: {error}). It is computed again.")
-        return None
-    values = np.asarray(stored)[:-1]
-    if stored.dtype != np.dtype("<i8") or stored.shape != (number + 1,) or int(stored[-1]) != _checksum(values):
-        logger.warning(f"{path} does not hold {number} numbers and their checksum. It is computed again.")
         return None
     return values
 
 
 def _write(path: Path, values: NDArray[np.int64]) -> bool:
     """Write the values, (N,), and their checksum; return whether the disk accepted them."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    header = {"descr": "<i8", "fortran_order": False, "shape": (len(values) + 1,)}
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")  # several processes may write at once
     with suppress(OSError):  # another process may delete the files of killed processes at the same time
         for old in path.parent.glob("cache-*.npy.*.tmp"):
             if time.time() - old.stat().st_mtime > LEFT_BEHIND:
                 old.unlink()
     try:
         with temporary.open("xb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            values.astype("<i8", copy=False).tofile(file)
-            np.array([_checksum(values)], dtype="<i8").tofile(file)
+            np.save(file, np.append(values, np.int64(_checksum(values))).astype("<i8", copy=False))
         os.replace(temporary, path)
     except OSError as error:
         logger.warning(f"{path} cannot be written ({error}). The next start computes these values again.")
@@ -144,4 +128,5 @@ def _write(path: Path, values: NDArray[np.int64]) -> bool:
 
 
 def _checksum(values: NDArray[np.int64]) -> int:
-    return int.from_bytes(digest_of(values, hashlib.blake2b(digest_size=8)).digest(), "little", signed=True)
+    digest = hashlib.blake2b(values.astype("<i8", copy=False), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)

@@ -1,9 +1,11 @@
 """The identity of training rows: keys, copies and the fingerprint of a data set."""
 
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,49 @@ from numpy.typing import NDArray
 
 from trl_vade.checks import IntArray
 
-from .cached_values import by_batch, digest_of, row_values
-from .key_hashing import keys_of_columns, row_key
-from .key_processes import keys_of_tables, number_of_workers
+from .cached_values import by_batch, row_values
 from .stored_images import THREADS, image_files, may_hold_images, with_buffers
+
+_encode = json.JSONEncoder(default=repr, sort_keys=True).encode
+
+
+def row_key(row: dict[str, Any]) -> int:
+    """Return a signed 64-bit hash of `row` as JSON. Saved posteriors hold these keys, so they must never change."""
+    digest = _digest((_label(name), row[name]) for name in sorted(row))
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def keys_of_columns(columns: dict[str, list[Any]]) -> NDArray[np.int64]:
+    """Return the `row_key` of each row, (N,), from at least one column of N values."""
+    names = sorted(columns)
+    labels, values = [_label(name) for name in names], [columns[name] for name in names]
+    digests = [_digest(zip(labels, row, strict=True)) for row in zip(*values, strict=True)]
+    return np.frombuffer(b"".join(digests), dtype="<i8").astype(np.int64)
+
+
+def identity(value: Any) -> Any:
+    """Return `value` with a digest in place of each image, so that a moved file is the same image.
+
+    Fields without a value are left out, because Arrow adds a field to all rows if one row has it.
+    """
+    if isinstance(value, dict):
+        if value.keys() == {"bytes", "path"}:
+            content, path = value["bytes"], value["path"]
+            if content is None and path is not None:
+                content = Path(path).read_bytes() if Path(path).is_file() else path.encode()
+            return hashlib.blake2b(content or b"").hexdigest()
+        return {name: identity(part) for name, part in value.items() if part is not None}
+    return [identity(part) for part in value] if isinstance(value, list) else value
+
+
+def _label(name: str) -> str:
+    return f"{_encode(name)}: "
+
+
+def _digest(fields: Iterable[tuple[str, Any]]) -> bytes:
+    """Return the digest of the row's JSON. Encoding field by field is faster than encoding the whole row."""
+    text = ", ".join([label + _encode(identity(value)) for label, value in fields if value is not None])
+    return hashlib.blake2b(f"{{{text}}}".encode(), digest_size=8).digest()
 
 
 def find_rows(saved_key: IntArray, sample_key: IntArray) -> tuple[NDArray[np.bool_], IntArray]:
@@ -35,7 +76,7 @@ def find_rows(saved_key: IntArray, sample_key: IntArray) -> tuple[NDArray[np.boo
 ROWS_OF_A_TASK = 16
 """The rows of a batch that one thread hashes at a time."""
 ROWS_OF_TEXT = 4096
-"""The rows of a batch without images, for a process."""
+"""The rows of a batch without images."""
 KEYS_VERSION = 1
 """The version of the keys, part of the digest of their cache file."""
 
@@ -66,7 +107,7 @@ def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
 
 def id_keys(dataset: Dataset) -> NDArray[np.int64]:
     """Return a hash of each row's `id`, (N,); equal ids have equal hashes."""
-    return _text_keys(dataset, ["id"], image_files(dataset, ["id"]))
+    return _keys_of(dataset, ["id"], _text_keys)
 
 
 def all_different(keys: NDArray[np.int64]) -> bool:
@@ -81,8 +122,7 @@ def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
     The fingerprint of `datasets` describes how a table was made, and changes when the same rows are loaded in another
     way. This one does not.
     """
-    fingerprint: str = digest_of(keys, hashlib.sha256()).hexdigest()
-    return fingerprint
+    return hashlib.sha256(np.ascontiguousarray(keys, dtype="<i8")).hexdigest()
 
 
 def _with_copies_apart(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
@@ -106,11 +146,8 @@ def _alike(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _content_keys(dataset: Dataset, columns: list[str]) -> NDArray[np.int64]:
-    files = image_files(dataset, columns)
-    if not any(may_hold_images(kind) for kind in dataset.data.select(columns).schema.types):
-        return _text_keys(dataset, columns, files)
-    rows = dataset.select_columns(columns).with_format("arrow")
-    return row_values(rows, _image_keys(rows), depends_on=_state(columns, files), what="Hashing the rows")
+    images = any(may_hold_images(kind) for kind in dataset.data.select(columns).schema.types)
+    return _keys_of(dataset, columns, _image_keys if images else _text_keys)
 
 
 def _whole_keys(dataset: Dataset) -> NDArray[np.int64]:
@@ -118,13 +155,17 @@ def _whole_keys(dataset: Dataset) -> NDArray[np.int64]:
     return ~_content_keys(dataset, dataset.column_names)
 
 
-def _text_keys(dataset: Dataset, columns: list[str], files: list[tuple[Any, ...]]) -> NDArray[np.int64]:
-    """Return keys of these columns, which hold texts, or ids of any type."""
+def _keys_of(
+    dataset: Dataset, columns: list[str], hashed: Callable[[Dataset], Iterable[NDArray[np.int64]]]
+) -> NDArray[np.int64]:
     rows = dataset.select_columns(columns).with_format("arrow")
-    plain = not any(may_hold_images(kind) for kind in dataset.data.select(columns).schema.types)
-    workers = number_of_workers(len(rows)) if plain else 0
-    keys = keys_of_tables(rows.iter(ROWS_OF_TEXT), workers)
-    return row_values(rows, keys, depends_on=_state(columns, files), what="Hashing the rows")
+    depends_on = {"keys": KEYS_VERSION, "columns": columns, "files": image_files(dataset, columns)}
+    return row_values(rows, hashed(rows), depends_on=depends_on, what="Hashing the rows")
+
+
+def _text_keys(rows: Dataset) -> Iterator[NDArray[np.int64]]:
+    """Yield keys of texts, or of ids of any type. Two processes hash no faster (`eval/LOG.md`)."""
+    return (keys_of_columns(batch.to_pydict()) for batch in rows.iter(ROWS_OF_TEXT))
 
 
 def _image_keys(rows: Dataset) -> Iterator[NDArray[np.int64]]:
@@ -140,10 +181,6 @@ def _image_keys(rows: Dataset) -> Iterator[NDArray[np.int64]]:
 def _keys_of_table(table: pa.Table) -> NDArray[np.int64]:
     columns = [[with_buffers(scalar) for scalar in column] for column in table.columns]
     return keys_of_columns(dict(zip(table.column_names, columns, strict=True)))
-
-
-def _state(columns: list[str], files: list[tuple[Any, ...]]) -> dict[str, Any]:
-    return {"keys": KEYS_VERSION, "columns": columns, "files": files}
 
 
 def why_not_loaded(error: Exception) -> str:

@@ -9,8 +9,7 @@ import pyarrow as pa
 from datasets import ClassLabel, Dataset
 from numpy.typing import NDArray
 
-from .key_hashing import row_key
-from .row_keys import all_different, find_rows, id_keys
+from .row_keys import find_rows, row_key
 
 
 def is_key_text(name: str) -> bool:
@@ -23,10 +22,10 @@ ROWS_AT_A_TIME = 10_000
 
 
 class RowNames:
-    """The unique names of a data set's rows, created on demand.
+    """The unique names of a data set's rows. Making one reads the ids of all rows.
 
-    A name is the text of the row's `id` if that column distinguishes all rows; see `row_keys.sample_keys`. Otherwise
-    it is the row's key as 16 hexadecimal digits. One row may lack an `id`; its name is its key, too.
+    A name is the text of the row's `id` if these texts distinguish all rows. Otherwise it is the row's key as 16
+    hexadecimal digits. One row may lack an `id`; its name is its key, too.
 
     Args:
         dataset: the N rows.
@@ -36,21 +35,12 @@ class RowNames:
     def __init__(self, dataset: Dataset, keys: NDArray[np.int64]):
         self.dataset, self._keys = dataset, keys
         self._ids: Dataset | None = None  # set if ids are the names
-        self._hashes = keys  # of the ids, if ids are the names
-        if "id" not in dataset.column_names or not len(dataset):
-            return
-        kind = dataset.data.schema.field("id").type
+        kind = dataset.data.schema.field("id").type if "id" in dataset.column_names else pa.binary()
         if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return
-        ids = dataset.select_columns(["id"]).with_format("arrow")
-        if not _are_of_ids(keys, ids):
-            self._hashes = id_keys(dataset)
-            if not all_different(self._hashes):
-                return
-        self._of_texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        self._of_numbers = pa.types.is_integer(kind)
-        self._ids = ids
-        if not self._are_names(ids):
+        self._ids = dataset.select_columns(["id"]).with_format("arrow")
+        without_id = sum(batch["id"].null_count for batch in _batches(self._ids, None))
+        if without_id > 1 or len(set(self.of())) < len(dataset):
             self._ids = None
 
     def of(self, rows: Sequence[int] | NDArray[np.int64] | None = None) -> list[str]:
@@ -69,67 +59,22 @@ class RowNames:
 
         A row is found by either name: its key, as in a checkpoint, or the text of its id, as in a published posterior.
         """
-        rows = np.full(len(wanted), -1, dtype=np.int64)
-        if self._ids is not None and (self._of_texts or self._of_numbers):
-            hashes = {place: key for place, name in enumerate(wanted) if (key := self._hash_of(name)) is not None}
-            _look_up(rows, hashes, self._hashes)
-        elif self._ids is not None:
-            row_of = {name: row for row, name in enumerate(self.of())}
-            rows[:] = [row_of.get(name, -1) for name in wanted]
-        left = [place for place in np.flatnonzero(rows < 0).tolist() if is_key_text(wanted[place])]
-        _look_up(rows, {place: _key_of(wanted[place]) for place in left}, self._keys)
+        row_of = {} if self._ids is None else {name: row for row, name in enumerate(self.of())}
+        rows = np.array([row_of.get(name, -1) for name in wanted], dtype=np.int64)
+        left = np.array([place for place in np.flatnonzero(rows < 0) if is_key_text(wanted[place])], dtype=np.int64)
+        if len(left) and len(self._keys):
+            keys = [int.from_bytes(bytes.fromhex(wanted[place]), "big", signed=True) for place in left]
+            found, row = find_rows(np.array(keys, dtype=np.int64), self._keys)
+            rows[left[found]] = row[found]
         return rows
 
-    def _are_names(self, ids: Dataset) -> bool:
-        """Return whether different ids give different names, also for a row without an id."""
-        if not (self._of_texts or self._of_numbers):  # rare; -0.0 equals 0.0, but their texts differ
-            values = {value for batch in _batches(ids, None) for value in batch["id"].to_pylist()}
-            return len(values) == len(set(self.of())) == len(ids)
-        without = np.flatnonzero(self._hashes == row_key({"id": None}))
-        same = self._hash_of(key_text(int(self._keys[without[0]]))) if len(without) else None
-        return same is None or not (self._hashes == same).any()
+    def columns(self, rows: NDArray[np.int64], task_column: str) -> dict[str, Any]:
+        """Return the arguments `sample_id` and `task` of `posterior_table` for the rows, (V,).
 
-    def _hash_of(self, name: str) -> int | None:
-        """Return the key of a row with this id, in a column of texts or numbers, or None if no id can have it."""
-        if self._of_texts:
-            return row_key({"id": name})
-        return row_key({"id": int(name)}) if _is_number(name, most=2**64) else None
-
-
-class OfRows(Sequence[Any]):
-    """A sequence of N entries that holds the values of V rows only.
-
-    Args:
-        rows: (V,) the rows.
-        values: their V values.
-        number: N.
-    """
-
-    def __init__(self, rows: NDArray[np.int64], values: Sequence[Any], number: int):
-        self._values, self._number = dict(zip(rows.tolist(), values, strict=True)), number
-
-    def __len__(self) -> int:
-        return self._number
-
-    def __getitem__(self, row: Any) -> Any:
-        return self._values[row]
-
-
-def names_and_tasks(names: RowNames, rows: NDArray[np.int64], column: str) -> dict[str, Any]:
-    """Return the arguments `sample_id` and `task` of `posterior_table`.
-
-    Args:
-        names: the names of the N rows.
-        rows: (V,) the visited rows.
-        column: the column of the tasks. Without such a column `task` is None.
-    """
-    dataset, number = names.dataset, len(names.dataset)
-    rows = rows[rows < number]  # `posterior_table` refuses a snapshot with more rows
-    task = row_labels(dataset, column, rows) if column in dataset.column_names else None
-    return {
-        "sample_id": OfRows(rows, names.of(rows), number),
-        "task": None if task is None else OfRows(rows, task, number),
-    }
+        Without the column of the tasks `task` is None.
+        """
+        has_tasks = task_column in self.dataset.column_names
+        return {"sample_id": self.of(rows), "task": row_labels(self.dataset, task_column, rows) if has_tasks else None}
 
 
 def key_text(key: int) -> str:
@@ -174,31 +119,8 @@ def _batches(dataset: Dataset, rows: Sequence[int] | NDArray[np.int64] | None) -
         yield dataset[[int(row) for row in rows[start : start + ROWS_AT_A_TIME]]]
 
 
-def _are_of_ids(keys: NDArray[np.int64], ids: Dataset) -> bool:
-    """Return whether the distinct `keys` are hashes of the ids, by the first two rows.
-
-    `row_keys.sample_keys` hashes the ids of all rows or of none. A row without an id proves nothing, because it may
-    have the key of a row without a prompt. At most one row has no id.
-    """
-    first = ids[list(range(min(2, len(ids))))]["id"].to_pylist()
-    return any(id is not None and row_key({"id": id}) == key for id, key in zip(first, keys[:2].tolist(), strict=True))
-
-
-def _look_up(rows: NDArray[np.int64], wanted: dict[int, int], keys: NDArray[np.int64]) -> None:
-    """Write into `rows`, at the places of `wanted`, the row of each known key."""
-    if wanted and len(keys):
-        places = np.fromiter(wanted, np.int64, len(wanted))
-        found, row_of = find_rows(np.fromiter(wanted.values(), np.int64, len(wanted)), keys)
-        rows[places[found]] = row_of[found]
-
-
-def _key_of(text: str) -> int:
-    """Return the key of a `key_text`."""
-    return int.from_bytes(bytes.fromhex(text), "big", signed=True)
-
-
-def _is_number(name: str, most: int = 2**63) -> bool:
-    """Return whether `name` is Python's text of a 64-bit whole number below `most`."""
+def _is_number(name: str) -> bool:
+    """Return whether `name` is Python's text of a signed 64-bit whole number."""
     if len(name) > len(str(-(2**63))) or not (name.isascii() and name.removeprefix("-").isdecimal()):
         return False
-    return str(int(name)) == name and -(2**63) <= int(name) < most
+    return str(int(name)) == name and -(2**63) <= int(name) < 2**63

@@ -5,7 +5,6 @@ lmms-eval scores 0 and exits with 0. It also takes every text that contains "1" 
 before the first run (`Judge.probe`), and watched inside lmms-eval's process (`judge_guard.JudgeGuard`).
 """
 
-import functools
 import os
 import re
 from collections.abc import Mapping
@@ -23,6 +22,8 @@ except ModuleNotFoundError:
     import httpx  # type: ignore[no-redef]
 
 
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+"""Seconds for an answer and for a connection."""
 SERVE = (
     "Serve a judge, for example with `vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --port 8000`, and "
     "give --judge_url http://HOST:8000/v1 and --judge_model Qwen/Qwen2.5-72B-Instruct."
@@ -85,32 +86,27 @@ class Judge:
         variables = {"API_TYPE": "openai", "OPENAI_API_URL": self.url, "MODEL_VERSION": self.model}
         return {**variables, "OPENAI_API_KEY": _key(environ), **no_proxy_variables(self.url, environ)}
 
-    def probe(self, *, timeout: float = 30.0, connect: float = 5.0) -> None:
+    def probe(self) -> None:
         """Check the judge with four requests: its name, a right answer, a wrong answer, and an extraction.
-
-        Args:
-            timeout: seconds for each answer.
-            connect: seconds for a connection.
 
         Raises:
             JudgeError: the judge does not answer, or an answer is wrong.
             ConfigurationError: the key holds characters that cannot be sent.
         """
-        ask = functools.partial(self._ask, timeout=httpx.Timeout(timeout, connect=connect))
-        served = _names(ask("GET /models"))
+        served = _names(self._ask("GET /models"))
         if self.model not in served:
             came = f"it serves only {self._server_text(', '.join(served))}" if served else "it names no model"
             raise self._refusal("its models", came, "Give --judge_model as the server names it.")
         for prompt, what, right in ((RIGHT, "a right", 1), (_WRONG, "a wrong", 0)):
             asked = f"the verdict on {what} answer"
-            text = self._content(asked, ask("POST /chat/completions", self._payload(prompt, 1024)))
+            text = self._content(asked, self._ask("POST /chat/completions", self._payload(prompt, 1024)))
             found = verdict(text)
             if found != right:
                 fault = "which is neither 1 nor 0" if found is None else f"where {right} is right"
                 came = f"it said {self._server_text(text)}, {fault}"
                 raise self._refusal(asked, came, "Take a model that can judge this answer.")
         asked = "the answer in a response, which is 81,"
-        text = self._content(asked, ask("POST /chat/completions", self._payload(_EXTRACT, 256)))
+        text = self._content(asked, self._ask("POST /chat/completions", self._payload(_EXTRACT, 256)))
         # More than "81" is accepted: lmms-eval's own question has five examples of the form, this one has one.
         if not re.search(r"(?<![\d.])81(?!\d|\.\d)", text):
             came = f"it said {self._server_text(text)}"
@@ -123,20 +119,20 @@ class Judge:
             return payload | {"max_completion_tokens": tokens}
         return payload | {"max_tokens": tokens, "temperature": 0.0}
 
-    def _ask(self, route: str, payload: Any = None, *, timeout: httpx.Timeout) -> Any:
+    def _ask(self, route: str, payload: Any = None) -> Any:
         """Send a request to the server and return its JSON."""
         method, path = route.split(" ")
         headers = {"Authorization": f"Bearer {_key(os.environ)}"}
         try:
             # For a judge on this machine the environment, with its proxy, is ignored: 127.0.0.1 of the proxy is
             # another machine, and many clusters do not set NO_PROXY.
-            with httpx.Client(headers=headers, timeout=timeout, trust_env=not is_loopback(self.url)) as client:
+            with httpx.Client(headers=headers, timeout=TIMEOUT, trust_env=not is_loopback(self.url)) as client:
                 response = client.request(method, self.url + path, json=payload)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError) as error:
             # The last three: a wrong proxy or SSL_CERT_FILE in the environment.
             came = f"no answer came ({type(error).__name__}: {self._server_text(str(error))})"
             if isinstance(error, httpx.TimeoutException):
-                came = f"no answer came in time ({timeout.connect:g} s to connect, {timeout.read:g} s to answer)"
+                came = f"no answer came in time ({TIMEOUT.connect:g} s to connect, {TIMEOUT.read:g} s to answer)"
             advice = "Check whether the server runs at this address, is still loading, or is overloaded."
             raise self._refusal(route, came, advice) from error
         if response.status_code != 200:

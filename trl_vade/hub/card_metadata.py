@@ -23,6 +23,7 @@ END = "<!-- trl_vade: end -->"
 TAGS = ("trl", "grpo", "vade", "trl-vade")
 
 _INDEX = "model-index"
+_INDEX_LINES = re.compile(rf"^{_INDEX}[ \t]*:.*\n?(?:(?:[ \t-].*|\r?)(?:\n|\Z))*", re.MULTILINE)  # up to the next key
 _RESULTS, _RESULTS_END = "<!-- trl_vade: results of ", "<!-- trl_vade: end of the results -->"
 # Without the condition in the middle, a mark without an end would match up to the end of the next block.
 _BLOCK = re.compile(rf"{_RESULTS}(\w+ \w+[\w ]*) -->(?:(?!{_RESULTS}).)*?{_RESULTS_END}", re.DOTALL)
@@ -104,28 +105,14 @@ def with_index(
     ours, gone = ([eval_result(line, task) for line in some] for some in (lines, former))
     index = merged_index(data.get(_INDEX), ours, name, gone)
     wanted = data | {_INDEX: index}
-    text = _replaced(text, yaml_dump({_INDEX: index}, sort_keys=False, line_break=end), end)
+    dumped = yaml_dump({_INDEX: index}, sort_keys=False, line_break=end)
+    text, there = _INDEX_LINES.subn(lambda index: dumped, text, count=1)
+    text = text if there else f"{text.rstrip()}{end}{dumped}"
     if not _parses_to(text, wanted):  # the metadata are indented, or in braces
         text = yaml_dump(wanted, sort_keys=False, line_break=end)
     if block is None:
         return f"---{end}{text.strip()}{end}---{end}{end}{content.lstrip()}"
     return content[: block.start(2)] + text.strip() + content[block.end(2) :]
-
-
-def _replaced(text: str, dumped: str, end: str) -> str:
-    """Return the YAML `text` with `dumped` in place of the model index, or at the end."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    for key, value in root.value if isinstance(root, yaml.MappingNode) else []:
-        if key.value == _INDEX:
-            return text[: key.start_mark.index] + dumped + text[_last_line(text, value) :]
-    return f"{text.rstrip()}{end}{dumped}"
-
-
-def _last_line(text: str, node: yaml.Node) -> int:
-    """Return where the line after a value starts. By its mark, a list would end only at the next key."""
-    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
-        node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
-    return text.find("\n", node.end_mark.index - 1) + 1 or len(text)  # a text block ends after its line
 
 
 def _parses_to(text: str, wanted: Mapping[str, Any]) -> bool:

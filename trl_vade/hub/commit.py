@@ -1,11 +1,11 @@
 """One commit of a folder, and a check that the repository holds the bytes that were sent."""
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub.utils.sha import git_hash
 
 from trl_vade.errors import HubError
 
@@ -105,6 +105,4 @@ def _same(operation: CommitOperationAdd, found: dict[str, Any]) -> bool:
         return bool(entry.lfs.sha256 == operation.upload_info.sha256.hex())
     with operation.as_file() as file:
         content = file.read()
-    return bool(
-        entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-    )  # the name of a blob in git
+    return bool(entry.blob_id == git_hash(content))

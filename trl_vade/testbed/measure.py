@@ -1,6 +1,5 @@
 """The sampled pass rates of a model on each row, and their summary."""
 
-from collections.abc import Callable
 from typing import Any
 
 import datasets
@@ -12,72 +11,51 @@ from .rewards import exact_answer_reward
 from .scenes import LEVELS, TASKS
 from .sft import prompt_messages
 
+BATCH_SIZE = 64
+"""The rows generated together, each with all its completions."""
+
 
 @torch.no_grad()
 def measure_pass_rates(
-    model: Any,
-    processor: Any,
-    dataset: datasets.Dataset,
-    num_generations: int = 8,
-    *,
-    temperature: float = 1.0,
-    max_completion_length: int = 12,
-    batch_size: int = 64,
-    seed: int = 0,
-    reward: Callable[..., list[float]] = exact_answer_reward,
-    progress: bool = True,
+    model: Any, processor: Any, dataset: datasets.Dataset, num_generations: int = 8, *, seed: int = 0
 ) -> np.ndarray:
-    """Sample `num_generations` completions of every row and return the mean reward of each row, shape (N,), in [0, 1].
+    """Sample completions of every row at temperature 1; return the share of right ones, shape (N,), in [0, 1].
 
     Args:
         model: a `Qwen2_5_VLForConditionalGeneration`, on any device. Its training mode is restored.
         processor: its processor, with padding on the left.
         dataset: rows with `prompt`, `images` and `answer`.
         num_generations: G, the completions of each row, at least 1.
-        temperature: the sampling temperature, above 0.
-        max_completion_length: the longest completion, in tokens.
-        batch_size: the rows generated together, each with `num_generations` completions.
         seed: the seed of sampling. torch's global generator is restored.
-        reward: a reward function of `completions` and `answer`.
-        progress: whether to show a progress bar.
     """
     was_training = model.training
     model.eval()
     rates = np.empty(len(dataset))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        starts = range(0, len(dataset), batch_size)
-        for start in tqdm(starts, desc="measuring pass rates", unit="batch", disable=not progress):
-            rows = dataset[start : start + batch_size]
-            texts = _generate(model, processor, rows, num_generations, temperature, max_completion_length)
+        for start in tqdm(range(0, len(dataset), BATCH_SIZE), desc="measuring pass rates", unit="batch"):
+            rows = dataset[start : start + BATCH_SIZE]
+            texts = _generate(model, processor, rows, num_generations)
             answers = [answer for answer in rows["answer"] for _ in range(num_generations)]
-            rewards = np.array(reward(completions=texts, answer=answers)).reshape(-1, num_generations)
-            rates[start : start + batch_size] = rewards.mean(axis=1)
+            rewards = np.array(exact_answer_reward(completions=texts, answer=answers)).reshape(-1, num_generations)
+            rates[start : start + BATCH_SIZE] = rewards.mean(axis=1)
     model.train(was_training)
     return rates
 
 
-def _generate(
-    model: Any, processor: Any, rows: dict[str, list[Any]], num_generations: int, temperature: float, max_tokens: int
-) -> list[str]:
-    texts = [
-        processor.apply_chat_template(prompt_messages(prompt[-1]["content"]), add_generation_prompt=True)
-        for prompt in rows["prompt"]
-    ]
+def _generate(model: Any, processor: Any, rows: dict[str, list[Any]], num_generations: int) -> list[str]:
+    messages = [prompt_messages(prompt[-1]["content"]) for prompt in rows["prompt"]]
+    texts = [processor.apply_chat_template(message, add_generation_prompt=True) for message in messages]
     images = [image for row in rows["images"] for image in row]
     inputs = processor(text=texts, images=images, padding=True, return_tensors="pt").to(model.device)
     tokens = model.generate(
         **inputs,
-        do_sample=True,
-        temperature=temperature,
-        top_k=0,
-        max_new_tokens=max_tokens,
+        **{"do_sample": True, "temperature": 1.0, "top_k": 0, "max_new_tokens": 12},
         num_return_sequences=num_generations,
         # A sampled image token would need an image.
         suppress_tokens=[processor.image_token_id, processor.video_token_id],
     )
-    texts = processor.batch_decode(tokens[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
-    return list(texts)
+    return list(processor.batch_decode(tokens[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
 
 
 def pass_rate_report(pass_rates: np.ndarray, dataset: datasets.Dataset) -> str:

@@ -21,59 +21,21 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import TrainerCallback
-from transformers.trainer_callback import ExportableState
 from trl import GRPOTrainer
 from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
 
-from trl_vade.errors import ConfigurationError
 from trl_vade.selection.outcomes import rows_with_gradient
 from trl_vade.selection.rollouts import enough_for, in_parts, most_varied, scheduled
 
 from .batch_rows import Batch, cut_padding, joined, loss_mask, row_advantages, taken
 from .down_sampling import down_sampling, refuse_lossless, schedule
+from .trained_counts import TrainedCounts
 
 PLACE, ROW_SHARE = "vade_place", "vade_row_share"
 """Entries of a batch: (B,) the place of each row before TRL's shuffle; () kept rows over all rows, a factor of the
 loss."""
 MEAN_OVER_ROWS = ("grpo", "dr_grpo", "luspo", "sapo")
 """Loss types that divide by the rows of a micro-batch. `dapo`, `cispo` and `vespo` divide by `num_items_in_batch`."""
-
-
-class TrainedCounts(TrainerCallback, ExportableState):
-    """Callback that counts the completions and tokens trained on, on all processes. Checkpoints keep the counts.
-
-    Args:
-        required: whether each optimiser step must count. Otherwise a subclass replaces the loss.
-    """
-
-    def __init__(self, required: bool = False, completions: int = 0, tokens: int = 0):
-        self.required, self.completions, self.tokens = required, completions, tokens
-        self._before = 0
-
-    def state(self) -> dict[str, Any]:
-        """Return the counts in the form that transformers saves."""
-        counts = {"completions": self.completions, "tokens": self.tokens}
-        return {"args": {"required": self.required}, "attributes": counts}
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Continue the counts of the checkpoint, or start at 0."""
-        saved = state.stateful_callbacks.get(type(self).__name__, {}) if state.global_step else {}
-        self.completions = self.tokens = 0
-        vars(self).update(saved.get("attributes", {}))
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Note the count before the step."""
-        self._before = self.completions
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Raise `ConfigurationError` if the step passed by the loss that VADE corrects."""
-        if self.required and self.completions == self._before:
-            raise ConfigurationError(
-                f"vade_down_sampling={args.vade_down_sampling!r}, but the loss did not pass "
-                "VADEGRPOTrainer._compute_loss. A subclass or a patch of the trainer computes its own. Let its "
-                "_compute_loss call super(), or set vade_down_sampling='none'."
-            )
 
 
 class Thinning:

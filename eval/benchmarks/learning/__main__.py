@@ -3,6 +3,8 @@
     python -m eval.benchmarks.learning                                  # everything; hours on two cores
     python -m eval.benchmarks.learning --regimes staged --seeds 0 1     # a part of it
     python -m eval.benchmarks.learning --only report --results eval/learning.jsonl    # tables and pictures again
+    python -m eval.benchmarks.learning --only kl shares thin_tune thin --results eval/thinning.jsonl \\
+        --tuned eval/learning.jsonl
 
 The policy is a tiny, real Qwen2.5-VL (0.3 M parameters), trained by GRPO in the fast loop of `fast_grpo.py`; its
 regimes are described in `regimes.py`, the arms in `arms.py`. Every arm has the same rollouts to spend, initial passes
@@ -13,6 +15,9 @@ and refills included. Stages:
     more     the oracle on the same seeds; ablations and other rules on some of them, at the learning rate of `paper`
              for its own ablations, of `frontier` for all others
     trainer  main arms through `VADEGRPOTrainer` itself
+    kl       a KL term on all rollouts, or on those with a gradient only, at the learning rate of the sampler's arm
+    shares   shares of rollouts and of tokens to train on, on tuning seeds, at the learning rate of the sampler's arm
+    thin_tune, thin    training on fewer rollouts: as `tune` and `main`; `lossless` has the rate of the sampler's arm
     report   tables on the standard output, pictures beside the results
 
 A seed is a base policy, a pool, the sampler's draws and the sampled completions. A run that is in the results file is
@@ -28,8 +33,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from .arms import MAIN, MORE
-from .curves import at_best_rates, best_rates, read, tuning
+from .arms import ALL_THINNED, ARMS, MAIN, MORE, THINNED, THINNED_KL, THINNED_SHARES, THINNED_TUNED
+from .curves import TUNING, at_best_rates, best_rates, read, tuning
 from .worker import build, work
 
 
@@ -44,19 +49,24 @@ class Plan:
     seeds: int  # of the main arms, from FIRST_SEED on
     more: tuple[str, ...] = tuple(MORE)
     trainer_seeds: int = 0  # of the main arms through the trainer, which takes several times as long
+    also: tuple[str, ...] = ()  # further stages
 
 
 REGIMES = {
     "paper_like": Plan(60, 3, (1e-4, 2e-4, 4e-4, 8e-4), 3, 8, more=("oracle",)),
-    "staged": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, trainer_seeds=2),
+    "staged": Plan(
+        120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, trainer_seeds=2, also=("kl", "shares", "thin_tune", "thin")
+    ),
     "graded": Plan(120, 10, (4e-4, 8e-4), 2, 3, more=("spread", "fractions", "threshold 0.5", "threshold 1")),
-    "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8),
+    "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, also=("thin_tune", "thin")),
     "hard_pictures": Plan(120, 10, (1e-4, 2e-4), 2, 5, more=("oracle",)),
-    "no_headroom": Plan(120, 10, (1e-4, 2e-4, 4e-4), 2, 5, more=("oracle",)),
+    "no_headroom": Plan(120, 10, (1e-4, 2e-4, 4e-4), 2, 5, more=("oracle",), also=("thin_tune", "thin")),
 }
 FIRST_TUNING_SEED = 100
 FIRST_SEED = 10  # those before were used to find out what the regimes should be
-STAGES = ("tune", "main", "more", "trainer", "report")
+FURTHER = {"kl": THINNED_KL, "shares": THINNED_SHARES, "thin_tune": THINNED_TUNED, "thin": THINNED}
+THIN_RATES, THIN_TUNING_SEEDS, THIN_SEEDS = (2e-4, 4e-4), range(100, 102), range(10, 18)
+STAGES = ("tune", "main", "more", "trainer", *FURTHER, "report")
 KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
 
 
@@ -66,7 +76,9 @@ def tasks_of(stage, options, done):
     for regime in options.regimes:
         plan = REGIMES[regime]
         best = best_rates(tuning(done), regime)
-        if stage != "tune" and not best:
+        if stage in FURTHER and stage not in plan.also:
+            continue
+        if stage not in TUNING and not best:
             sys.exit(f"{options.results} has no tuning runs for {regime}: run the stage tune first.")
         main_seeds = options.seeds or range(FIRST_SEED, FIRST_SEED + plan.seeds)
         seeds = {
@@ -74,20 +86,26 @@ def tasks_of(stage, options, done):
             "main": main_seeds,
             "more": options.more_seeds,
             "trainer": options.trainer_seeds or range(FIRST_SEED, FIRST_SEED + plan.trainer_seeds),
+            "kl": options.seeds or THIN_SEEDS,
+            "shares": options.tuning_seeds or THIN_TUNING_SEEDS,
+            "thin_tune": options.tuning_seeds or THIN_TUNING_SEEDS,
+            "thin": options.seeds or THIN_SEEDS,
         }[stage]
-        arms = [arm for arm in (plan.more if stage == "more" else MAIN) if arm in (options.arms or MAIN | MORE)]
-        for arm in arms:
-            rates = (options.rates or plan.rates) if stage == "tune" else [rate_of(arm, best)]
+        arms = plan.more if stage == "more" else FURTHER.get(stage, MAIN)
+        for arm in [arm for arm in arms if arm in (options.arms or ARMS)]:
+            tried = {"tune": plan.rates, "thin_tune": THIN_RATES}.get(stage)
+            rates = (options.rates or tried) if tried else [rate_of(arm, best)]
             for rate in rates:
                 for seed in main_seeds if arm == "oracle" else seeds:
                     batches = options.batches or plan.batches
                     tasks.append(dict(zip(KEY, (stage, regime, arm, rate, seed, batches), strict=True)))
-    return tasks
+    return sorted(tasks, key=lambda task: task["seed"])  # when it is stopped, all arms have had the same seeds
 
 
 def rate_of(arm, best):
     """The learning rate of an arm: its own where it was tuned, else that of the main arm it is closest to."""
-    closest = arm if arm in best or arm in MAIN else "paper" if arm.startswith("paper") else "frontier"
+    sampler = arm.split(" + ")[0] if arm in ALL_THINNED else "paper" if arm.startswith("paper") else "frontier"
+    closest = arm if arm in best or arm in MAIN else sampler
     if closest not in best:
         sys.exit(
             f"There are no tuning runs of {closest}, whose learning rate {arm} takes: run the stage tune with it."
@@ -96,7 +114,7 @@ def rate_of(arm, best):
 
 
 def run_stage(stage, options):
-    done = read(options.results)
+    done = read(options.results) + (read(options.tuned) if options.tuned else [])
     finished = {tuple(record[name] for name in KEY) for record in done}
     tasks = [task for task in tasks_of(stage, options, done) if tuple(task.values()) not in finished]
     print(f"{stage}: {len(tasks)} runs to do", flush=True)
@@ -124,9 +142,10 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--results", type=Path, default=Path("vade-learning.jsonl"))
+    parser.add_argument("--tuned", type=Path, help="another results file, whose runs need not be made again")
     parser.add_argument("--only", nargs="+", choices=STAGES, default=list(STAGES), help="stages")
     parser.add_argument("--regimes", nargs="+", choices=list(REGIMES), default=list(REGIMES))
-    parser.add_argument("--arms", nargs="+", choices=[*MAIN, *MORE], help="default: all of the stage")
+    parser.add_argument("--arms", nargs="+", choices=[*ARMS], help="default: all of the stage")
     parser.add_argument("--rates", nargs="+", type=float, help="learning rates to try; default: the regime's")
     parser.add_argument("--batches", type=int, help="generation batches' worth of rollouts; default: the regime's")
     parser.add_argument("--tuning_seeds", nargs="+", type=int, help="default: the regime's")

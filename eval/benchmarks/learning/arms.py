@@ -7,6 +7,7 @@ from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 from trl_vade.trainer.selection_choice import make_sampler
 
 from ..oracle import OracleSampler
+from .thinning import Thinning
 
 PAPER, FRONTIER = {"vade_preset": "paper"}, {"vade_preset": "frontier"}
 
@@ -44,7 +45,30 @@ MORE: dict[str, dict[str, Any]] = {
     "difficulty pools": {"vade_sampler": "difficulty_pools"},
     "greso": {"vade_sampler": "greso"},
 }
-ARMS = MAIN | MORE
+TRAINING = {
+    # What is trained on. Without a choice, rollouts with an advantage of 0 have no gradient: the same run with every
+    # rollout and without those.
+    "lossless": Thinning(),
+    "rows": Thinning("batch", 0.25),
+    "d3s": Thinning("batch", (0.25, 1.0), (0.2, 1.0)),
+    "d1s": Thinning("live", 0.25),  # within the group
+    "pods": Thinning("group", 0.25, renormalised=True),
+}
+SHARES = {
+    "rows 0.125": Thinning("batch", 0.125),
+    "rows 0.25": Thinning("batch", 0.25),
+    "rows 0.5": Thinning("batch", 0.5),
+    "rows 0.25 to 1": Thinning("batch", (0.25, 1.0)),
+    "tokens 0.2": Thinning("batch", 1.0, 0.2),
+    "tokens 0.5": Thinning("batch", 1.0, 0.5),
+}
+KL = {"kl": Thinning(beta=0.01), "kl on live rows": Thinning(beta=0.01, kl_on="live")}
+THINNED = {f"{sampler} + {name}": how for sampler in ("uniform", "frontier") for name, how in TRAINING.items()}
+THINNED_TUNED = {arm: how for arm, how in THINNED.items() if how != Thinning()}  # lossless is the main arm
+THINNED_KL = {f"{sampler} + {name}": how for sampler in ("uniform", "frontier") for name, how in KL.items()}
+THINNED_SHARES = {f"frontier + {name}": how for name, how in SHARES.items()}
+ALL_THINNED = THINNED | THINNED_KL | THINNED_SHARES
+ARMS = MAIN | MORE | {arm: MAIN[arm.split(" + ")[0]] for arm in ALL_THINNED}
 
 
 def settings(arm: str, seed: int) -> SimpleNamespace:

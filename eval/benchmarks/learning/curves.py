@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 Record = dict[str, Any]
+TUNING = ("tune", "thin_tune")
 POINTS = 41  # of a curve over [0, all rollouts]
 
 
@@ -98,11 +99,17 @@ def at_best_rates(records: list[Record]) -> list[Record]:
     return [
         record
         for record in records
-        if record["stage"] == "tune"
+        if record["stage"] in TUNING
         or best[record["regime"]].get(record["arm"], record["learning_rate"]) == record["learning_rate"]
     ]
 
 
 def tuning(records: list[Record]) -> list[Record]:
-    """The records of the stage `tune`."""
-    return [record for record in records if record["stage"] == "tune"]
+    """The records of the stages in which learning rates were tried."""
+    return [record for record in records if record["stage"] in TUNING]
+
+
+def table(head: list[Any], rows: list[list[Any]]) -> str:
+    """Return a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)

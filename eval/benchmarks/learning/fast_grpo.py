@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from trl_vade.selection.signal import RewardSignal
 
 from .fast_policy import FastPolicy
+from .gradient import divergence
 from .rollouts import Rollouts
+from .thinning import COUNTS, Thinning, choose
 
 History = dict[str, dict[str, list[Any]]]
 
@@ -30,8 +32,10 @@ STEP_FIGURES = (
     "has_spread",
     "successes",
     "posterior_mean",
+    *COUNTS,
 )
-EVALUATION_FIGURES = ("step", "rollouts", "score", "greedy", "pool_pass_rates", "uniform_ratio")
+EVALUATION_FIGURES = ("step", "rollouts", "score", "greedy", "pool_pass_rates", "uniform_ratio", "kl")
+KL_SEED = 9  # the same draws at all evaluations of all runs
 
 
 def train(
@@ -53,6 +57,7 @@ def train(
     max_grad_norm: float = 1.0,
     num_threads: int = 1,
     signal: RewardSignal | None = None,
+    thinning: Thinning | None = None,
     on_step: Callable[[int, History], None] | None = None,
 ) -> History:
     """Train `policy.model` in place; return what happened, the same to the bit for the same arguments on one machine.
@@ -82,6 +87,7 @@ def train(
         max_grad_norm: The gradients are scaled down to it.
         num_threads: Of torch, put back at the end. On busy cores two threads that wait for each other are slower.
         signal: What the sampler is told of the rewards; None: the right answers.
+        thinning: What is trained on; None: everything. With a KL term, evaluations measure the divergence, too.
         on_step: Called with the number of steps done, 1 to `steps`, and the history.
 
     Returns:
@@ -92,6 +98,7 @@ def train(
             `loss`, `grad_norm`: of the update, the norm before clipping.
             `sample_index`, `has_spread`, `successes`, `posterior_mean`: (M,) each, in the order drawn; what the
                 sampler expected stands beside what came, of `num_generations`.
+            `tokens` and the six after it: what was trained on, see `thinning.figures`.
         `history["evaluations"]`, one entry an evaluation:
             `step`, `rollouts`: done so far.
             `score`: mean probability of a right answer over the validation rows.
@@ -99,6 +106,8 @@ def train(
             `pool_pass_rates`: (N,) exact, of the pool.
             `uniform_ratio`: mean of 1 - p^G - (1-p)^G over the pool, the gradient ratio that a uniform draw would have
                 in expectation. `gradient_ratio` over it is the lift of the sampler.
+            `kl`: to the policy of the start, a token, over 4 completions of every fourth row of the pool; None without
+                a KL term.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(num_threads)
@@ -109,13 +118,14 @@ def train(
             "steps": {name: [] for name in STEP_FIGURES},
             "evaluations": {name: [] for name in EVALUATION_FIGURES},
         }
+        reference = policy.frozen() if thinning and thinning.beta else None
         rollouts = due = 0
         for step in range(steps + 1):
             pool_rates = None
             last = step == steps or (max_rollouts is not None and rollouts >= max_rollouts)
             if rollouts >= due or last:
                 due = rollouts + evaluate_every * num_groups * num_generations
-                figures = _evaluate(policy, validation, num_generations)
+                figures = _evaluate(policy, validation, num_generations, reference)
                 pool_rates = figures["pool_pass_rates"]
                 _append(history["evaluations"], {"step": step, "rollouts": rollouts, **figures})
             if last:
@@ -129,7 +139,8 @@ def train(
             batch, generated, told, posterior_mean = _generation_batch(
                 policy, sampler, num_groups, num_generations, refills, generator, signal
             )
-            figures = policy.update(batch, optimizer, max_grad_norm)
+            chosen = choose(batch, thinning, step / steps)
+            figures = policy.update(batch, optimizer, max_grad_norm, chosen, reference)
             everything = Rollouts.concatenate(generated)
             rollouts += everything.rewards.numel()
             figures |= {
@@ -154,7 +165,13 @@ def _append(lists: dict[str, list[Any]], figures: dict[str, Any]) -> None:
         values.append(figures[name])
 
 
-def _evaluate(policy: FastPolicy, validation: FastPolicy, num_generations: int) -> dict[str, Any]:
+def _evaluate(
+    policy: FastPolicy, validation: FastPolicy, num_generations: int, reference: FastPolicy | None
+) -> dict[str, Any]:
+    kl = None
+    if reference is not None:
+        generator = torch.Generator().manual_seed(KL_SEED)
+        kl = divergence(policy, reference, policy.sample(np.arange(0, len(policy), 4), 4, generator))
     rates, greedy = validation.score()
     pool = policy.pass_rates()
     return {
@@ -162,6 +179,7 @@ def _evaluate(policy: FastPolicy, validation: FastPolicy, num_generations: int) 
         "greedy": float(greedy.mean()),
         "pool_pass_rates": pool,
         "uniform_ratio": float(np.mean(1.0 - pool**num_generations - (1.0 - pool) ** num_generations)),
+        "kl": kl,
     }
 
 

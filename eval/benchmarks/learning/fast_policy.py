@@ -5,6 +5,7 @@ quickstart's settings: loss type `dapo`, rewards scaled by the group's standard 
 Axis letters: N rows, K prompts drawn, G completions of each, T tokens at most, P tokens of the longest prompt.
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from trl_vade.testbed.rewards import exact_answer_reward
 
 from .encoded_rows import EncodedRows
-from .packing import additive, grow_tree, language_model, packed_attention, prompt_attention
-from .rollouts import Rollouts, group_advantages
+from .gradient import add_gradient
+from .packing import CompletionTree, additive, language_model, packed_attention, prompt_attention
+from .rollouts import Rollouts
+from .thinning import Chosen, choose, figures
 
 CHUNK = 128
 """Rows that are scored together: few enough for their activations to stay in the processor's caches."""
@@ -150,41 +153,46 @@ class FastPolicy:
         return rates, greedy
 
     def update(
-        self, rollouts: Rollouts, optimizer: torch.optim.Optimizer, max_grad_norm: float = 1.0
-    ) -> dict[str, float]:
-        """Make one step of GRPO; return `loss` and `grad_norm`, the norm before it is clipped to `max_grad_norm`."""
+        self,
+        rollouts: Rollouts,
+        optimizer: torch.optim.Optimizer,
+        max_grad_norm: float = 1.0,
+        chosen: Chosen | None = None,
+        reference: "FastPolicy | None" = None,
+    ) -> dict[str, Any]:
+        """Make one step of GRPO; return `loss`, `grad_norm` before it is clipped to `max_grad_norm`, and counts."""
+        chosen = chosen or choose(rollouts)
         optimizer.zero_grad()
-        loss = self.backward(rollouts)
+        loss, trained_tokens = self.backward(rollouts, chosen, reference)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), max_grad_norm)
         optimizer.step()
-        return {"loss": loss, "grad_norm": float(norm)}
+        return {"loss": loss, "grad_norm": float(norm), **figures(rollouts, chosen, trained_tokens)}
 
-    def backward(self, rollouts: Rollouts, *, skip_dead_groups: bool = True) -> float:
-        """Add the gradient of the loss of TRL's `dapo` to the parameters and return the loss.
-
-            loss = -1/M sum over completions i and their tokens t of A_i * ratio_it,   M tokens in the batch
-
-        On-policy every ratio is 1 and its gradient is that of the token's log-probability. Groups without a spread
-        have A_i = 0: they count in M, and are skipped otherwise. As in TRL, the log-probabilities are over the whole
-        vocabulary, suppressed tokens included.
-        """
-        advantages = group_advantages(rollouts.rewards)
-        num_tokens = rollouts.completion_mask.sum().clamp(min=1)
-        loss = -(advantages * rollouts.completion_mask.sum(2)).sum() / num_tokens
-        chosen = rollouts.has_spread if skip_dead_groups else np.ones(len(advantages), dtype=bool)
-        if chosen.any():
-            part = rollouts.take(np.flatnonzero(chosen))
-            rows = torch.from_numpy(part.sample_index)
-            tree = grow_tree(part.completion_ids, part.completion_mask)
-            hidden = self._packed(rows, tree.slot_token, tree.slot_depth, tree.sees)
-            logps = self._logits(hidden[tree.edge_group, tree.edge_from]).log_softmax(-1)
-            logps = logps.gather(1, tree.edge_token[:, None])[:, 0]
-            # One edge serves all completions that pass through it: its weight is the sum of their advantages.
-            passing = advantages[torch.from_numpy(chosen)][..., None].expand_as(tree.edge_of)[part.completion_mask]
-            weights = torch.zeros_like(logps).index_add_(0, tree.edge_of[part.completion_mask], passing)
-            (-(weights * logps).sum() / num_tokens).backward()
+    def backward(
+        self,
+        rollouts: Rollouts,
+        chosen: Chosen | None = None,
+        reference: "FastPolicy | None" = None,
+        *,
+        skip_dead_groups: bool = True,
+    ) -> tuple[float, int]:
+        """Add the gradient of the loss to the parameters; return the loss and the tokens with a gradient."""
+        chosen = chosen or choose(rollouts)
+        figures = add_gradient(self, rollouts, chosen, reference, skip_dead_groups=skip_dead_groups)
         self._zero_what_was_skipped(rollouts)
-        return float(loss)
+        return figures
+
+    def frozen(self) -> "FastPolicy":
+        """Return a policy over the same rows with a copy of the model as it is."""
+        policy = copy.copy(self)
+        policy.model = copy.deepcopy(self.model).requires_grad_(False)
+        return policy
+
+    def edge_logps(self, rollouts: Rollouts, tree: CompletionTree) -> torch.Tensor:
+        """Return (E, V) the log-probabilities over the vocabulary from which each edge's token is predicted."""
+        rows = torch.from_numpy(rollouts.sample_index)
+        hidden = self._packed(rows, tree.slot_token, tree.slot_depth, tree.sees)
+        return self._logits(hidden[tree.edge_group, tree.edge_from]).log_softmax(-1)
 
     def _packed(
         self, rows: torch.Tensor, tokens: torch.Tensor, depth: torch.Tensor, sees: torch.Tensor

@@ -9,7 +9,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from trl_vade.trainer.selection_choice import make_signal
 
-from .arms import sampler_of, settings
+from .arms import ALL_THINNED, sampler_of, settings
 from .fast_grpo import train
 from .fast_policy import FastPolicy
 from .pools import load_regime
@@ -63,6 +63,7 @@ def run(
         dynamic_sampling=args.vade_dynamic_sampling,
         max_refills=args.vade_max_refills,
         signal=None if arm == "oracle" else make_signal(args, ["reward"], say=lambda message: None),
+        thinning=ALL_THINNED.get(arm),
     )
     seconds = time.perf_counter() - start
     return {
@@ -73,6 +74,7 @@ def run(
         "batches": batches,
         "seconds": round(seconds, 1),
         **figures(history),
+        **(trained(history) if arm in ALL_THINNED else {}),
     }
 
 
@@ -118,6 +120,25 @@ def figures(history: dict[str, dict[str, list[Any]]]) -> dict[str, Any]:
         record["chosen_impossible"].append(round(float(np.mean(rates < IMPOSSIBLE)), 4))
         record["chosen_mastered"].append(round(float(np.mean(rates > MASTERED)), 4))
     return record | visits(steps["sample_index"], pool.shape[1]) | calibration(steps)
+
+
+def trained(history: dict[str, dict[str, list[Any]]]) -> dict[str, Any]:
+    """What was trained on: sums up to each evaluation, and means over the steps."""
+    steps, at = history["steps"], history["evaluations"]["step"]
+    sums = {
+        name: [int(sum(steps[name][:step])) for step in at]
+        for name in ("tokens", "trained_completions", "trained_tokens")
+    }
+    rows = steps["kept_completions"]
+    useful = [trained / kept for trained, kept in zip(steps["trained_completions"], rows, strict=True) if kept]
+    return sums | {
+        "kl": [None if kl is None else round(kl, 6) for kl in history["evaluations"]["kl"]],
+        "kept_completions": int(sum(rows)),
+        "live_completions": int(sum(steps["live_completions"])),
+        "useful_share": mean(np.array(useful)),
+        "advantage_variance": mean(np.array(steps["advantage_variance"])),
+        "kept_advantage_variance": mean(np.array(steps["kept_advantage_variance"])),
+    }
 
 
 def visits(chosen: list[np.ndarray], num_rows: int) -> dict[str, float]:

@@ -1,12 +1,12 @@
 """The benchmark's tables, in Markdown."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from .arms import MAIN, MORE
-from .curves import Record, area, best_rates, by_arm, mean_and_error, paired, rollouts_to, score_at
+from . import thinning_tables as thinned
+from .arms import ARMS, MAIN, MORE
+from .curves import Record, area, best_rates, by_arm, mean_and_error, paired, rollouts_to, score_at, table
 
 
 def tables(records: list[Record]) -> str:
@@ -22,6 +22,12 @@ def tables(records: list[Record]) -> str:
             ("main", "where the rollouts went", where),
             ("more", "where the rollouts went", where),
             ("trainer", "through VADEGRPOTrainer, beside the fast loop", agreement),
+            ("kl", "a KL term on all rollouts or on live ones", thinned.divergence),
+            ("shares", "shares to train on (seeds apart from those below)", thinned.by_rollouts),
+            ("thin_tune", "training on fewer rollouts, tuning: mean area", tuning),
+            ("thin", "training on fewer rollouts, by rollouts", thinned.by_rollouts),
+            ("thin", "what was useful", thinned.usefulness),
+            ("thin", "score minus that of lossless, by cost", thinned.by_cost),
         ):
             # The oracle has the seeds of the main arms, and stands beside them.
             chosen = [r for r in here if (r["stage"] == stage) != (r["arm"] == "oracle" and stage in ("main", "more"))]
@@ -37,7 +43,7 @@ def tuning(chosen: list[Record], here: list[Record]) -> str:
     rates = sorted({record["learning_rate"] for record in chosen})
     best = best_rates(chosen, chosen[0]["regime"])
     rows = []
-    for arm in MAIN:
+    for arm in [name for name in ARMS if any(record["arm"] == name for record in chosen)]:
         cells = []
         for rate in rates:
             runs = [area(r) for r in chosen if r["arm"] == arm and r["learning_rate"] == rate]
@@ -153,8 +159,3 @@ def difference(ours: list[Record], theirs: list[Record], figure: Callable[[Recor
         return "-"
     mean, error = paired(ours, theirs, figure)
     return f"{mean:+.4f} ± {error:.4f}"
-
-
-def table(head: list[Any], rows: list[list[Any]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)

@@ -14,8 +14,7 @@ from tests.support.runs import train
 from trl_vade import VADEGRPOConfig
 from trl_vade.cli.plan import command as planning
 from trl_vade.cli.plan.counts import make_plan, planned_config
-from trl_vade.cli.plan.launch import Launch, read_launch
-from trl_vade.cli.recipes import ACCELERATE, RECIPES
+from trl_vade.cli.recipes import ACCELERATE, RECIPES, Launch, read_launch
 from trl_vade.errors import ConfigurationError
 from trl_vade.testbed.shapes import qwen2_5_vl_config
 from trl_vade.trainer.grpo_config import with_vade_defaults

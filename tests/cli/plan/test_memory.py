@@ -10,10 +10,10 @@ from tests.support.refusals import refused
 from tests.support.shapes import PARAMETERS
 from trl_vade import VADEGRPOConfig
 from trl_vade.cli.plan import memory_formulas as parts
-from trl_vade.cli.plan.launch import Launch
 from trl_vade.cli.plan.memory import GIB, MemoryEstimate, estimate_memory, why_no_estimate
 from trl_vade.cli.plan.memory_formulas import Lengths, NumberSizes, Part
 from trl_vade.cli.plan.model_shape import ModelShape, Tower, model_shape, read_model_shape
+from trl_vade.cli.recipes import Launch
 from trl_vade.errors import ConfigurationError
 from trl_vade.testbed.shapes import qwen2_5_vl_config
 

@@ -37,6 +37,11 @@ def snapshot(sampler, tmp_path):
     return load_snapshot(tmp_path / "saved")
 
 
+def scored(snapshot, values):
+    """The values of the rows that were scored."""
+    return [values[row] for row in snapshot.sampler_state["posterior"]["sample_index"].tolist()]
+
+
 # ------------------------------------------------------------------------------------------------- from a snapshot
 
 
@@ -70,9 +75,9 @@ def test_without_names_a_row_is_called_by_its_key_in_hexadecimal(snapshot):
         assert np.array([int(name, 16)], dtype=np.uint64).astype(np.int64)[0] == row - 5
 
 
-def test_names_and_tasks_are_given_for_all_rows_and_kept_for_those_visited(snapshot):
+def test_names_and_tasks_are_those_of_the_scored_rows(snapshot):
     tasks = ["math" if row % 2 else None for row in range(10)]
-    table = posterior_table(snapshot, sample_id=range(100, 110), task=tasks)
+    table = posterior_table(snapshot, sample_id=scored(snapshot, range(100, 110)), task=scored(snapshot, tasks))
     assert table.sample_id == [str(100 + row) for row in table.index.tolist()]
     assert table.task == [tasks[row] for row in table.index.tolist()]
 
@@ -82,18 +87,19 @@ def test_a_snapshot_that_does_not_say_which_rows_it_is_about_needs_their_names(s
     snapshot = load_snapshot(tmp_path)
     with refused(SnapshotMismatchError, names=["sample_key"], offers=["sample_id"]):
         posterior_table(snapshot)
-    assert len(posterior_table(snapshot, sample_id=range(10))) > 0
+    assert len(posterior_table(snapshot, sample_id=scored(snapshot, range(10)))) > 0
 
 
 @pytest.mark.parametrize("column", ["sample_id", "task"])
 def test_a_column_of_another_length_is_refused(snapshot, column):
-    with refused(ConfigurationError, names=[column, 9, 10]):
-        posterior_table(snapshot, **{column: ["a"] * 9})
+    number = len(posterior_table(snapshot))
+    with refused(ConfigurationError, names=[column, 10, number]):
+        posterior_table(snapshot, **{column: ["a"] * 10})
 
 
 def test_two_rows_of_one_name_are_refused(snapshot):
     with refused(ConfigurationError, names=["name"]):
-        posterior_table(snapshot, sample_id=["a"] * 10)
+        posterior_table(snapshot, sample_id=scored(snapshot, ["a"] * 10))
 
 
 def test_two_rows_of_one_key_are_damage(sampler, tmp_path):
@@ -210,7 +216,7 @@ def test_what_is_written_is_read(tmp_path_factory, table):
 
 
 def test_the_file_has_the_columns_that_are_promised_and_nothing_pickled(snapshot, tmp_path):
-    write_table(posterior_table(snapshot, task=["math"] * 10), tmp_path / "t.parquet")
+    write_table(posterior_table(snapshot, task=scored(snapshot, ["math"] * 10)), tmp_path / "t.parquet")
     schema = pq.read_schema(tmp_path / "t.parquet")
     assert {name: str(kind) for name, kind in zip(schema.names, schema.types, strict=True)} == {
         "sample_id": "string",
@@ -239,7 +245,7 @@ def written(snapshot, tmp_path):
 
     def write(metadata=None, drop=(), **columns):
         path = tmp_path / "hand made.parquet"
-        task = ["math"] * 10 if "task" in columns else None
+        task = scored(snapshot, ["math"] * 10) if "task" in columns else None
         write_table(posterior_table(snapshot, task=task), path)
         content = pq.read_table(path)
         for name, values in columns.items():
@@ -335,7 +341,7 @@ def test_a_byte_that_was_damaged_on_the_way_never_gives_other_rows_or_facts(snap
     The fuzz of tests/integration has no Parquet.
     """
     path = tmp_path / "posterior.parquet"
-    write_table(posterior_table(snapshot, task=[None, *"aabbbabab"]), path)
+    write_table(posterior_table(snapshot, task=scored(snapshot, [None, *"aabbbabab"])), path)
     content, whole = path.read_bytes(), read_table(path)
     num_refused = 0
     for place in range(4, len(content), 23):
@@ -357,7 +363,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 def test_a_table_that_another_tool_wrote_anew_keeps_its_counts(snapshot, tmp_path):
     from datasets import load_dataset
 
-    table = posterior_table(snapshot, task=[None, *"abcdefghi"])
+    table = posterior_table(snapshot, task=scored(snapshot, [None, *"abcdefghi"]))
     write_table(table, tmp_path / "ours.parquet")
     rows = load_dataset("parquet", data_files=str(tmp_path / "ours.parquet"), cache_dir=str(tmp_path), split="train")
     rows.to_parquet(tmp_path / "theirs.parquet")

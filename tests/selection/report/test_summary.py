@@ -44,6 +44,7 @@ def test_the_summary_worked_out_by_hand(output_dir):
         "generation_batches": 8,
         "refills": 0,
         "rollouts": 32,
+        "trained_completions": 20,
         "effective_gradient_ratio": [0.5, 0.0, 1.0, 1.0, None, 0.5, 1.0, 0.5],
         "effective_gradient_ratio_mean": pytest.approx(4.5 / 7),
         "effective_gradient_ratio_first_quarter": 0.25,
@@ -112,6 +113,7 @@ def test_the_table_for_a_person_has_every_figure(output_dir):
         "sampler": "thompson",
         "optimiser steps": "16",
         "rollouts": "32",
+        "rollouts trained on": "20",
         "effective gradient ratio, first quarter": "25.0 %",
         "effective gradient ratio, last quarter": "75.0 %",
         "validation score, before": "25.0 %",
@@ -127,6 +129,7 @@ def test_a_run_without_validation_has_a_dash_and_no_zero(tmp_path):
     rows = dict(summary_rows(summarise(run)))
     assert run.validation == []
     assert (rows["validation score, before"], rows["validation score, after"]) == ("-", "-")
+    assert "rollouts trained on" not in rows  # a run of before this figure was logged
 
 
 def test_the_posterior_can_be_replayed_to_the_one_that_was_saved(tmp_path):
@@ -147,7 +150,7 @@ def read_picture(output_dir):
         return np.asarray(picture.convert("RGB")).astype(int)
 
 
-def test_the_summary_file_is_strict_json_and_the_picture_has_a_drawing_in_each_quarter(output_dir):
+def test_the_summary_file_is_strict_json_and_the_picture_has_a_drawing_in_each_part(output_dir):
     (output_dir / REPORT_FILE).write_bytes(b"an earlier one")
     summary = write_report(output_dir)
     assert strict_json(output_dir / SUMMARY_FILE) == summary == summarise(read_run(output_dir))
@@ -155,13 +158,13 @@ def test_the_summary_file_is_strict_json_and_the_picture_has_a_drawing_in_each_q
     height, width, _ = pixels.shape
     assert 600 <= height <= 2000
     assert 1000 <= width <= 3000
-    for quarter in (pixels[: height // 2], pixels[height // 2 :]):
-        for panel in (quarter[:, : width // 2], quarter[:, width // 2 :]):
+    for half in (pixels[: height // 2], pixels[height // 2 :]):
+        for panel in np.array_split(half, 3, axis=1):
             coloured = panel.max(axis=2) - panel.min(axis=2) > 40  # lines and areas; text, axes and grid are grey
             assert coloured.sum() > 200
 
 
-def test_strata_are_drawn_in_the_fourth_panel_in_a_hue_for_each_task(tmp_path):
+def test_strata_are_drawn_in_a_panel_of_their_own_in_a_hue_for_each_task(tmp_path):
     def green_pixels(directory):
         pixels = read_picture(directory)
         red, green, blue = np.moveaxis(pixels[pixels.shape[0] // 2 :, pixels.shape[1] // 2 :], 2, 0)

@@ -11,7 +11,7 @@ from tests.support.runs import says_a_digit
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import EngineError
 from trl_vade.trainer.generation.corrections import (
-    FAULTS,
+    SEEN_IN,
     VLLM_BIAS_FLOOR,
     reset_vision_embeddings,
     suppress_vision_tokens,
@@ -208,8 +208,8 @@ def test_nothing_is_said_of_the_installed_trl():
 
 
 @pytest.mark.parametrize("version", ["1.17.0", "1.17.0.dev0", "2.0.0"])
-def test_a_newer_trl_is_told_which_corrections_it_may_no_longer_need(version):
+def test_a_newer_trl_is_told_that_corrections_may_no_longer_be_needed(version):
     notice = version_notice(version)
-    assert all(fault in notice and source in notice for fault, source in FAULTS.items())
     assert f"TRL {version}" in notice
+    assert SEEN_IN in notice
     assert "pytest -m vllm" in notice

@@ -13,6 +13,7 @@ from trl import ModelConfig, TrlParser
 from trl_vade.errors import ConfigurationError
 from trl_vade.evaluation.benchmarks import find_benchmarks
 
+from ..recipes import Launch, read_launch
 from ..tables import print_table
 from ..training_arguments import (
     TESTBED,
@@ -24,7 +25,6 @@ from ..training_arguments import (
     refuse_command_in_recipe,
 )
 from .counts import Plan, make_plan, planned_config
-from .launch import Launch, read_launch
 from .memory import GIB, Lengths, MemoryEstimate, estimate_memory, gib, why_no_estimate
 from .model_shape import read_model_shape
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from trl_vade.errors import ConfigurationError
 
+from ..recipes import Launch
 from . import memory_formulas as parts
-from .launch import Launch
 from .memory_formulas import Lengths, Part
 from .model_shape import ModelShape
 

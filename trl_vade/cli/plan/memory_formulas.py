@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from .launch import Launch
+from ..recipes import Launch
 from .model_shape import ModelShape, Tower
 
 TILE = 4096 * 32768

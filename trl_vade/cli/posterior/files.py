@@ -116,7 +116,7 @@ def named_table(
             their order.
     """
     from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
-    from trl_vade.data.row_names import RowNames, names_and_tasks
+    from trl_vade.data.row_names import RowNames
     from trl_vade.hub.dataset_origin import hub_origin
 
     if not any((folder / file).is_file() for file in (METADATA_FILE, POSTERIOR_FILE)):
@@ -144,8 +144,7 @@ def named_table(
     origin = dict(zip(("dataset", "dataset_revision"), hub_origin(dataset, hub_id(place)), strict=True))
     facts = facts_of(snapshot) | {fact: value for fact, value in origin.items() if value is not None}
     visited = snapshot.sampler_state["posterior"]["sample_index"]
-    names = names_and_tasks(RowNames(dataset, keys), visited, task_column or "task")
-    return posterior_table(snapshot, facts=facts, **names)
+    return posterior_table(snapshot, facts=facts, **RowNames(dataset, keys).columns(visited, task_column or "task"))
 
 
 def _load_rows(place: str, config: str | None, split: str, revision: str | None) -> Any:

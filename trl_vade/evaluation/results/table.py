@@ -18,33 +18,27 @@ FORMAT = 1
 """Version of the format of `results.json`."""
 PAPER_JUDGE = "Qwen2.5-72B-Instruct"
 _AGAIN = "Run the evaluation's command again: finished runs are kept."
-_Types = Mapping[str, tuple[type, ...]]
-_NUMBER, _TEXT, _NONE = (int, float), (str,), (type(None),)
-_TOP: _Types = {
-    **dict.fromkeys(("backend", "command", "started", "finished"), _TEXT),
-    **dict.fromkeys(("model", "generation", "data", "versions", "benchmarks", "average"), (dict,)),
-    **dict.fromkeys(("system_prompt", "instruction"), (str, *_NONE)),
-    **{"format": (int,), "seeds": (list,), "limit": (int, *_NONE), "judge": (dict, *_NONE)},
+_NUMBER = int | float
+_MEAN = {"mean": _NUMBER, "stderr": _NUMBER | None}
+_RUN = {
+    **dict.fromkeys(("seed", "questions", "unscored", "unreadable_verdicts"), int),
+    **{"score": _NUMBER, "value": _NUMBER | None, "results_file": str},
 }
-_MODEL: _Types = {"name": _TEXT, "revision": (str, *_NONE), "fingerprint": _TEXT}
-_GENERATION: _Types = {"temperature": _NUMBER, "top_p": _NUMBER, "top_k": (int,), "max_new_tokens": (int,)}
-_JUDGE: _Types = {"model": _TEXT, "url": _TEXT}
-_MEAN: _Types = {"mean": _NUMBER, "stderr": (*_NUMBER, *_NONE)}
-_AVERAGE: _Types = {"of": (list,), **_MEAN}
-_BENCHMARK: _Types = {
-    **dict.fromkeys(("title", "task", "metric"), _TEXT),
-    "dataset": (str, *_NONE),
-    "questions": (int,),
-    **_MEAN,
-    "identical_runs": (bool,),
-    "runs": (list,),
+_BENCHMARK = {
+    **dict.fromkeys(("title", "task", "metric"), str),
+    **{"dataset": str | None, "questions": int, **_MEAN, "identical_runs": bool, "runs": [_RUN]},
 }
-_RUN: _Types = {
-    **dict.fromkeys(("seed", "questions", "unscored", "unreadable_verdicts"), (int,)),
-    "score": _NUMBER,
-    "value": (*_NUMBER, *_NONE),
-    "results_file": _TEXT,
+_RESULTS = {
+    **dict.fromkeys(("backend", "command", "started", "finished"), str),
+    **dict.fromkeys(("system_prompt", "instruction"), str | None),
+    **{"format": int, "seeds": list, "limit": int | None, "data": dict, "versions": dict},
+    "model": {"name": str, "revision": str | None, "fingerprint": str},
+    "generation": {"temperature": _NUMBER, "top_p": _NUMBER, "top_k": int, "max_new_tokens": int},
+    "judge": ({"model": str, "url": str}, None),
+    "benchmarks": {...: _BENCHMARK},
+    "average": {"of": list, **_MEAN},
 }
+"""The types of the parts: a dictionary or a list of parts, `...` for every key, a tuple for one of several."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +56,8 @@ class Results:
                 f"{what}: its format is {abbreviated(found)}, but this release reads only {FORMAT}. Use the release "
                 "of trl_vade that wrote it, or run the evaluation's command again."
             )
-        _check(what, content, _TOP)
-        _check(f"{what}, model", content["model"], _MODEL)
-        _check(f"{what}, generation", content["generation"], _GENERATION)
-        if content["judge"] is not None:
-            _check(f"{what}, judge", content["judge"], _JUDGE)
-        _check(f"{what}, average", content["average"], _AVERAGE)
+        _check(what, "the content", content, _RESULTS)
         for name, benchmark in content["benchmarks"].items():
-            _check(f"{what}, {name}", benchmark, _BENCHMARK)
-            for run in benchmark["runs"]:
-                _check(f"{what}, a run of {name}", run, _RUN)
             seeds = [run["seed"] for run in benchmark["runs"]]
             _check_same(f"{what}: the seeds of {name}'s runs", seeds, content["seeds"])
         _check_same(f"{what}: the benchmarks of the average", content["average"]["of"], list(content["benchmarks"]))
@@ -112,17 +98,24 @@ def read_results(output: Path) -> Results:
     return Results.checked(content, str(path))
 
 
-def _check(what: str, part: Any, types: _Types) -> None:
-    for name, expected in types.items():
-        value = part.get(name, "not there") if isinstance(part, dict) else part
-        sound = isinstance(part, dict) and name in part and isinstance(value, expected)
-        if isinstance(value, bool):
-            sound = sound and bool in expected  # a bool is an int, too
-        if isinstance(value, float):
-            sound = sound and math.isfinite(value)
-        if not sound:
-            kinds = " or ".join(kind.__name__ for kind in expected)
-            raise EvaluationError(f"{what}: {name!r} is {abbreviated(value)}; it must be of type {kinds}. {_AGAIN}")
+def _check(what: str, name: Any, value: Any, expected: Any) -> None:
+    """Raise `EvaluationError` about `what` unless the value under `name` is of the expected types; see `_RESULTS`."""
+    if isinstance(expected, tuple):
+        expected = type(None) if value is None else expected[0]
+    kind = type(expected) if isinstance(expected, dict | list) else expected
+    sound = isinstance(value, kind) and (type(value) is not bool or kind is bool)  # a bool is an int, too
+    if not sound or (isinstance(value, float) and not math.isfinite(value)):
+        raise EvaluationError(
+            f"{what}: {name!r} is {'missing' if value is ... else abbreviated(value)}; it must be of type "
+            f"{getattr(kind, '__name__', kind)}. {_AGAIN}"
+        )
+    if isinstance(expected, list):
+        for part in value:
+            _check(what, name, part, expected[0])
+    elif isinstance(expected, dict):
+        for key, inner in expected.items():
+            for one in value if key is ... else [key]:
+                _check(f"{what}, {name}", one, value.get(one, ...), inner)
 
 
 def _check_same(what: str, found: Sequence[Any], expected: Sequence[Any]) -> None:

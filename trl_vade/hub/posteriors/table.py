@@ -82,8 +82,8 @@ def posterior_table(
 
     Args:
         snapshot: the result of `load_snapshot`.
-        sample_id: (N,) unique names of the rows of the data set; None takes the snapshot's keys.
-        task: (N,) task of each row, or None for a row without one.
+        sample_id: (V,) unique names of the scored rows, in ascending order; None takes the snapshot's keys.
+        task: (V,) task of each scored row, or None for a row without one.
         facts: the facts of the run, for the metadata; None takes those of the snapshot. `format_version`,
             `package_version` (of this release), `global_step`, `generation_batches` and `num_samples` are always set.
             A snapshot without a trainer has no optimiser step; its generation batches are used instead.
@@ -91,16 +91,16 @@ def posterior_table(
     Raises:
         SnapshotMismatchError: the snapshot has no keys of its rows, and `sample_id` is None.
         SnapshotCorruptError: the snapshot's numbers are impossible.
-        ConfigurationError: `sample_id` or `task` does not have N entries, or two rows have the same name.
+        ConfigurationError: `sample_id` or `task` does not have V entries, or two rows have the same name.
     """
     saved = snapshot.sampler_state["posterior"]
     posterior = posterior_from(saved)
     rows = saved["sample_index"]
     alpha, beta = posterior.counts(rows)
     return PosteriorTable(
-        sample_id=_names(snapshot, rows, sample_id, posterior.num_samples),
+        sample_id=_names(snapshot, rows, sample_id),
         index=rows,
-        task=None if task is None else _tasks(task, rows, posterior.num_samples),
+        task=_texts("task", task, rows),
         alpha=alpha,
         beta=beta,
         visits=saved["visits"],
@@ -191,20 +191,18 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
     return table
 
 
-def _names(snapshot: Snapshot, rows: IntArray, sample_id: Sequence[Any] | None, num_samples: int) -> list[str]:
-    """Return the names of the visited rows, (V,)."""
-    if sample_id is not None:
-        names = [str(sample_id[row]) for row in _of_all("sample_id", sample_id, rows, num_samples)]
-    elif snapshot.sample_key is None:
+def _names(snapshot: Snapshot, rows: IntArray, sample_id: Sequence[Any] | None) -> list[str]:
+    """Return the names of the scored rows, (V,)."""
+    given = _texts("sample_id", sample_id, rows)
+    if given is None and snapshot.sample_key is None:
         raise SnapshotMismatchError(
             "The snapshot has no sample_key, so the rows of its counts are unknown. Pass sample_id, a name for each "
-            "row of that run's data set, or save the snapshot with "
+            "scored row of that run's data set, or save the snapshot with "
             "sample_key=trl_vade.data.row_keys.sample_keys(rows)[0]."
         )
-    else:
-        names = [f"{key & (2**64 - 1):016x}" for key in snapshot.sample_key.tolist()]
+    names = [f"{key & (2**64 - 1):016x}" for key in snapshot.sample_key.tolist()] if given is None else given
     if len(set(names)) < len(names):
-        error = SnapshotCorruptError if sample_id is None else ConfigurationError
+        error = SnapshotCorruptError if given is None else ConfigurationError
         raise error(
             f"{len(names) - len(set(names))} of the {len(names)} rows have the same name as another row, but names "
             "must be unique. Pass unique names, or no sample_id to use the snapshot's keys."
@@ -212,19 +210,14 @@ def _names(snapshot: Snapshot, rows: IntArray, sample_id: Sequence[Any] | None, 
     return names
 
 
-def _tasks(task: Sequence[Any], rows: IntArray, num_samples: int) -> list[str | None]:
-    """Return the tasks of the visited rows, (V,)."""
-    values = [task[row] for row in _of_all("task", task, rows, num_samples)]
-    return [None if value is None else str(value) for value in values]
-
-
-def _of_all(name: str, values: Sequence[Any], rows: IntArray, num_samples: int) -> list[int]:
-    if len(values) != num_samples:
+def _texts(name: str, values: Sequence[Any] | None, rows: IntArray) -> list[Any] | None:
+    """Return the values as texts or None, (V,)."""
+    if values is not None and len(values) != len(rows):
         raise ConfigurationError(
-            f"{name} has {len(values)} entries; it must have one for each of the {num_samples} rows of the snapshot's "
-            "data set. Pass a column of that data set."
+            f"{name} has {len(values)} entries; it must have one for each of the {len(rows)} scored rows of the "
+            "snapshot. Pass the values of these rows, in ascending order."
         )
-    return rows.tolist()
+    return values and [None if value is None else str(value) for value in values]
 
 
 def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:

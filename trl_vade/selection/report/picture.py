@@ -1,4 +1,4 @@
-"""`vade_report.png`: four panels that show what the sampler did."""
+"""`vade_report.png`: five or six panels that show what the sampler did."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,21 +18,22 @@ FEW_ENTRIES = 40  # a history of so few entries is drawn as it is
 
 
 def draw_report(run: Run, path: Path, strata: Sequence[str] | None) -> None:
-    """Draw the four panels of `run` into the PNG `path`; `strata` as in `summary.write_report`."""
-    figure = Figure(figsize=(13, 8.5), layout="constrained")  # no pyplot: a library must not choose the user's backend
-    panels = figure.subplots(2, 2)
+    """Draw the panels of `run` into the PNG `path`; `strata`, as in `summary.write_report`, get the sixth."""
+    figure = Figure(figsize=(18, 8.5), layout="constrained")  # no pyplot: a library must not choose the user's backend
+    last = "visits" if strata is None else "strata"
+    panels = figure.subplot_mosaic([["ratio", "scores", "rollouts"], ["posterior", "visits", last]])
     batches = [line for line in run.selections if "refill" not in line]
     refills = f", {run.refills} refills" if run.refills else ""
     figure.suptitle(
         f"{run.sampler} sampler: {len(batches)} generation batches of {len(batches[-1]['sample_index'])} rows{refills}"
     )
-    _ratio(panels[0, 0], run)
-    _scores(panels[0, 1], run)
-    _posterior(panels[1, 0], run)
-    if strata is None:
-        _visits(panels[1, 1], run)
-    else:
-        _shares(panels[1, 1], run, np.asarray(strata))
+    _ratio(panels["ratio"], run)
+    _scores(panels["scores"], run)
+    _rollouts(panels["rollouts"], run)
+    _posterior(panels["posterior"], run)
+    _visits(panels["visits"], run)
+    if strata is not None:
+        _shares(panels["strata"], run, np.asarray(strata))
     figure.savefig(path, dpi=110)
 
 
@@ -72,6 +73,17 @@ def _scores(axes: Any, run: Run) -> None:
     axes.set(title="Reward and validation score", xlabel="optimiser step")
     if axes.get_lines():
         axes.legend(loc="best")
+    axes.grid(alpha=0.3)
+
+
+def _rollouts(axes: Any, run: Run) -> None:
+    logged = [(line["global_step"], line["rollouts"]) for line in run.selections]
+    axes.step(*np.array(logged).T, where="post", color="tab:blue", label="generated")
+    if run.trained:
+        axes.plot(*np.array(run.trained).T, color="tab:green", label="trained on")
+    axes.set(title="Rollouts so far", xlabel="optimiser step")
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="upper left")
     axes.grid(alpha=0.3)
 
 

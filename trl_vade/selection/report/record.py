@@ -64,6 +64,12 @@ class Run:
         """Refills of generation batches, by dynamic sampling."""
         return sum("refill" in line for line in self.selections)
 
+    @property
+    def trained(self) -> list[tuple[int, int]]:
+        """Optimiser step and completions trained on until then, of each entry of the history that has them."""
+        key = "vade/trained_completions"
+        return [(entry["step"], int(entry[key])) for entry in self.history if key in entry]
+
     def rollouts_before(self, global_step: int) -> int:
         """Rollouts spent on training when `global_step` optimiser steps were finished."""
         return max((line["rollouts"] for line in self.selections if line["global_step"] < global_step), default=0)

@@ -25,7 +25,8 @@ def summarise(run: Run) -> dict[str, Any]:
     """Return the end-of-run table as data.
 
     Seconds are wall time. `update` is the rest of the steps, without selection and generation. In a run that goes on
-    or was killed the seconds are those until the newest checkpoint, at the step `seconds_until_step`.
+    or was killed the seconds are those until the newest checkpoint, at the step `seconds_until_step`. The completions
+    trained on are those of the newest log entry, None where the run did not log them.
     """
     totals, last = run.snapshot.metadata["run"], run.lines[-1]
     ratios = run.effective_gradient_ratio
@@ -37,6 +38,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "generation_batches": len(ratios) - run.refills,
         "refills": run.refills,
         "rollouts": max(totals["rollouts"], last["rollouts"]),
+        "trained_completions": run.trained[-1][1] if run.trained else None,
         "effective_gradient_ratio": [None if np.isnan(ratio) else float(ratio) for ratio in ratios],
         "effective_gradient_ratio_mean": _mean(ratios),
         "effective_gradient_ratio_first_quarter": _mean(ratios[:quarter]),
@@ -60,8 +62,8 @@ def write_report(
 
     Args:
         output_dir: of a run, which may be going on.
-        strata: (N,) a label of each training row (its task, say) for the fourth panel. The summary keeps them. Without
-            them the panel takes those of an earlier summary in `output_dir`, or shows how often rows were chosen.
+        strata: (N,) a label of each training row (its task, say) for the sixth panel. The summary keeps them. Without
+            them the panel takes those of an earlier summary in `output_dir`, or is left out.
         run: the run, where the caller has it; else it is read from `output_dir`.
 
     Raises:
@@ -110,12 +112,14 @@ def _saved_strata(path: Path, num_rows: int) -> list[str] | None:
 def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the summary as (name, value) lines for a person."""
     scores = [evaluation["score"] for evaluation in summary["validation"]]
+    trained = summary["trained_completions"]
     seconds, behind = summary["seconds"], summary["seconds_until_step"] < summary["steps"]
     return [
         ("sampler", summary["sampler"]),
         ("optimiser steps", f"{summary['steps']}"),
         *([("seconds counted until step", f"{summary['seconds_until_step']}")] if behind else []),
         ("rollouts", f"{summary['rollouts']:,}"),
+        *([] if trained is None else [("rollouts trained on", f"{trained:,}")]),
         *([("refills", f"{summary['refills']}")] if summary["refills"] else []),
         ("effective gradient ratio, first quarter", percent(summary["effective_gradient_ratio_first_quarter"])),
         ("effective gradient ratio, last quarter", percent(summary["effective_gradient_ratio_last_quarter"])),

@@ -22,20 +22,8 @@ VLLM_BIAS_FLOOR = -100.0
 """The lowest logit bias that vLLM accepts. A token with this bias is practically never sampled."""
 
 
-FAULTS = {
-    "image tokens are expanded twice in colocate mode": "huggingface/trl#6294, #6401",
-    "vision embeddings outlive a weight sync": "huggingface/trl#7198",
-    "vision placeholders can be generated": "grpo_trainer.py: only suppress_tokens",
-    "a colocated engine has the model folder's processor": "vllm_generation.py: _init_vllm",
-    "a server with another processor is not noticed": "vllm_generation.py: _place_features",
-    "a colocated prompt is sent once for each completion": "vllm_generation.py: n = 1",
-    "weights that a forward pass left whole are not synced": "vllm_generation.py, FSDP2",
-    "a row without images is None where others have some": "huggingface/transformers#46043",
-    "a micro-batch without images ends the run where others have some": "grpo_trainer.py: split_pixel_values_by_grid",
-}
-"""The faults of TRL that this module corrects, with the upstream issue or the place in the code."""
 SEEN_IN = ">=1.16,<1.17"
-"""The TRL versions in which a test has shown each fault."""
+"""The TRL versions in which a test has shown each fault that this module corrects."""
 
 
 def correct_generation(trainer: Any) -> None:
@@ -63,14 +51,16 @@ def correct_generation(trainer: Any) -> None:
 
 
 def version_notice(trl_version: str) -> str | None:
-    """Return a notice that names the corrected faults, or None if they were seen in `trl_version`."""
+    """Return a notice about corrections that may no longer be needed, or None if they were tested with `trl_version`.
+
+    `docs/guides/vllm.md` lists the corrected faults.
+    """
     if SpecifierSet(SEEN_IN).contains(trl_version, prereleases=True):
         return None
-    faults = "; ".join(f"{fault} ({source})" for fault, source in FAULTS.items())
     return (
-        f"trl_vade has not been tested with TRL {trl_version}. It corrects these faults of generation, seen in TRL "
-        f"{SEEN_IN}: {faults}. The corrections stay on, and change nothing where TRL no longer needs them. `pytest -m "
-        "vllm` in trl_vade's repository has a test for each, which fails when the correction is no longer needed."
+        f"trl_vade has not been tested with TRL {trl_version}. Its corrections of generation are for TRL {SEEN_IN}. "
+        "They stay on, and change nothing where TRL no longer needs them. `pytest -m vllm` in trl_vade's repository "
+        "has a test for each, which fails when the correction is no longer needed."
     )
 
 

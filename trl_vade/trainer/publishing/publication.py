@@ -17,7 +17,7 @@ from accelerate import PartialState
 from accelerate.logging import get_logger
 from transformers.trainer_utils import HubStrategy
 
-from trl_vade.data.row_names import RowNames, names_and_tasks
+from trl_vade.data.row_names import RowNames
 from trl_vade.errors import HubError, HubOfflineError
 from trl_vade.hub.commit import Render
 from trl_vade.hub.posteriors.repository import (
@@ -173,7 +173,7 @@ class Publication:
         if self._names is None:  # reads all rows, so only once
             self._names = RowNames(facts.rows, facts.sample_keys)
         column = self._args.vade_stratify_by or self._args.vade_strata or "task"
-        names = names_and_tasks(self._names, snapshot.sampler_state["posterior"]["sample_index"], column)
+        names = self._names.columns(snapshot.sampler_state["posterior"]["sample_index"], column)
         table = posterior_table(snapshot, **names, facts=facts.values)
         if table.metadata["global_step"] != step:
             raise HubError(f"the posterior in {self._output_dir} is no longer that of optimiser step {step}")
