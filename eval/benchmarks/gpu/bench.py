@@ -104,7 +104,7 @@ class Bench:
         """Peaks of a generation batch, the second one of its run, and the parts of them."""
         parts, settings = MeasuredParts(), self.settings(**MEMORY, updates=2)
         given = self.given(MEMORY["rows"], MEMORY["generations"], MEMORY_SHARE, all_longest=True)
-        more = {"warmup": 1, "counting": not torch.cuda.is_available(), "watch_more": parts.watch}
+        more = {"warmup": 1, "counting": None if torch.cuda.is_available() else "memory", "watch_more": parts.watch}
         try:
             with reference_in_memory(self.model):
                 batch = one_batch(name, given, self.model, self.long_rows, settings, self.processor, **more)

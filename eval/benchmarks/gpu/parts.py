@@ -10,10 +10,10 @@ import torch
 import trl.trainer.grpo_trainer
 from torch import Tensor
 
-from trl_vade.cli.plan.launch import Launch
 from trl_vade.cli.plan.memory import MemoryEstimate, estimate_memory
 from trl_vade.cli.plan.memory_formulas import Lengths
 from trl_vade.cli.plan.model_shape import ModelShape
+from trl_vade.cli.recipes import Launch
 
 from ..step.meters import Meter
 
