@@ -21,7 +21,7 @@ def machine() -> dict[str, Any]:
     found = {"processors": os.cpu_count(), "processor": platform.processor() or platform.machine(), **versions()}
     if torch.cuda.is_available():
         found |= {
-            "GPU memory, GiB": torch.cuda.get_device_properties(0).total_memory / 2**30,
+            "GPU memory, GiB": round(torch.cuda.get_device_properties(0).total_memory / 2**30, 1),
             "CUDA": torch.version.cuda,
         }
     if shutil.which("git"):
