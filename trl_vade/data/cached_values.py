@@ -61,11 +61,8 @@ def row_values(
 def by_batch(dataset: Dataset, compute: Callable[[Any, list[int]], NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
     """Yield the values of consecutive batches of rows, for `row_values`.
 
-    This process computes them, because a fork with threads (of torch, tokenizers, CUDA) may hang.
-
-    Args:
-        dataset: the N rows, in the format that `compute` takes.
-        compute: returns the values of a batch of rows with these numbers; it may use threads.
+    This process computes them, because a fork with threads (of torch, tokenizers, CUDA) may hang. `compute` gets a
+    batch in the format of the data set and the numbers of its rows; it may use threads.
     """
     for start, batch in zip(range(0, len(dataset), BATCH_SIZE), dataset.iter(BATCH_SIZE), strict=True):
         yield compute(batch, list(range(start, min(start + BATCH_SIZE, len(dataset)))))

@@ -72,12 +72,7 @@ class RowDecoder:
         return self.dataset.with_format("arrow")
 
     def prefetch(self, rows: list[int], draw: int = 0) -> None:
-        """Start decoding `rows` in the background, in place of earlier ones, and return at once.
-
-        Args:
-            rows: the numbers of K rows.
-            draw: the number of the draw; see `RowWorkers`.
-        """
+        """Start decoding `rows` in the background, in place of earlier ones, and return at once."""
         if self._workers is not None:
             self._workers.begin(list(dict.fromkeys(rows)), draw)
         elif self.in_threads:
@@ -86,11 +81,7 @@ class RowDecoder:
     def load(self, rows: list[int], draw: int = 0) -> Rows:
         """Return the rows, equal to `dataset.__getitems__(rows)`; wait for rows that `prefetch` started.
 
-        A repeated row is decoded once, and every repetition gets its own values.
-
-        Args:
-            rows: the numbers of K rows, also repeated ones.
-            draw: the number of the draw; see `RowWorkers`.
+        A repeated row is decoded once, and every repetition gets its own values. For `draw` see `RowWorkers`.
 
         Raises:
             ImageDecodeError: an image of a row cannot be decoded.

@@ -58,14 +58,10 @@ class RowLoader:
         self.made: list[dict[str, Any]] | None = None
 
     def load(self, sample_index: NDArray[np.int64], draw: int = 0) -> Rows:
-        """Load this process's slice of the rows of K*G completions, in TRL's order.
+        """Load this process's slice of the rows of K*G completions, in TRL's order; `sample_index`: (K,) the rows.
 
         Each distinct row is decoded once. As with TRL's data loader, the items of a group share no values; see
-        `own_values`.
-
-        Args:
-            sample_index: (K,) the rows.
-            draw: the number of the draw; see `RowWorkers`.
+        `own_values`. For `draw` see `RowWorkers`.
         """
         numbers = self._share(sample_index)
         rows = self.decoder.load(numbers, draw)
@@ -81,10 +77,6 @@ class RowLoader:
         """Load rows again for a resume, with the saved results of a transform.
 
         A transform may be random, and a completion must be trained on with its own prompt.
-
-        Args:
-            sample_index: (K,) the rows.
-            made: the saved `made`, one entry for each completion of this process's slice.
         """
         if not self.decoder.has_transform:
             return self.load(sample_index)

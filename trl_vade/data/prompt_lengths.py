@@ -76,10 +76,7 @@ class PromptCounter:
     processor, which is slower. All rows do in three cases: the processor lacks that method, arguments of the chat
     template may be meant for the processor, or its result differs for the shortest or longest row of the first batch.
 
-    Args:
-        processing_class: the tokenizer or processor.
-        chat_template_kwargs: as in `GRPOConfig`.
-        tools: the tools of the trainer.
+    The arguments are those of the trainer.
     """
 
     def __init__(

@@ -79,9 +79,8 @@ class Judge:
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that lmms-eval reads at import.
 
-        Args:
-            environ: the environment with the key. If it names a proxy and the judge runs on this machine, NO_PROXY is
-                among the variables, because OpenAI's client would use the proxy for 127.0.0.1, too.
+        If the environment names a proxy and the judge runs on this machine, NO_PROXY is among the variables, because
+        OpenAI's client would use the proxy for 127.0.0.1, too.
         """
         variables = {"API_TYPE": "openai", "OPENAI_API_URL": self.url, "MODEL_VERSION": self.model}
         return {**variables, "OPENAI_API_KEY": _key(environ), **no_proxy_variables(self.url, environ)}

@@ -111,9 +111,7 @@ Progress = Callable[[Run], None]
 def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Results:
     """Run an evaluation, write its results, and return them; see `summary.write_results`.
 
-    Args:
-        evaluation: the settings.
-        progress: called with each finished run, those of earlier commands first.
+    `progress` is called with each finished run, those of earlier commands first.
 
     Raises:
         ConfigurationError: the evaluation cannot work; nothing was started.

@@ -130,10 +130,7 @@ def instruction_text(text: str | None) -> str | None:
 def check_publication(evaluation: Evaluation, target: HubTarget, limited: bool) -> None:
     """Create the repository for the results, or refuse a publication that would fail after the evaluation.
 
-    Args:
-        evaluation: the settings.
-        target: the repository.
-        limited: whether to publish results on a part of the questions.
+    `limited` is whether to publish results on a part of the questions.
 
     Raises:
         ConfigurationError: the results would be limited, or the repository is public instead of private or vice versa.

@@ -35,12 +35,9 @@ _AVERAGE = re.compile(r"^average@\d+ ")
 
 
 def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
-    """Add facts to the metadata of TRL's card, and remove values that the Hub refuses.
+    """Add `run_facts` to the metadata of TRL's card, in place, and remove values that the Hub refuses.
 
-    Args:
-        data: the card's metadata, changed in place. A second call changes nothing.
-        facts: the facts of the run; see `run_facts`.
-        vision: whether the model takes images.
+    A second call changes nothing.
     """
     if data.get("licence") == "license":
         # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, with a value from a list. The
@@ -127,13 +124,8 @@ def merged_index(
 ) -> list[dict[str, Any]]:
     """Return a card's model index with `results`, which replace the same metrics of the same tasks and data sets.
 
-    Display names are ignored. Entries of other tools (with a `source`) and of the Hub (`verified`) stay.
-
-    Args:
-        index: the index in the card's metadata, or None; it is not changed.
-        results: entries to add, without a source.
-        name: the name of the model, if the index has none.
-        former: entries to remove, without a source.
+    Display names are ignored. Entries of other tools (with a `source`) and of the Hub (`verified`) stay. `former` are
+    entries to remove. `index` is not changed, and may be None; the model is then called `name`.
 
     Raises:
         ValueError: the Hub could not read `index`.

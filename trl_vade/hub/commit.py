@@ -28,10 +28,7 @@ class FolderCommit:
     def send(self, api: HfApi, where: dict[str, Any], message: str) -> CommitInfo:
         """Make the commit, and compare the files in the repository with those that were sent.
 
-        Args:
-            api: the Hub's client.
-            where: `repo_id`, `repo_type` and `revision`.
-            message: the title of the commit.
+        `where` is `repo_id`, `repo_type` and `revision`.
 
         Raises:
             HubError: the folder is empty, or the repository holds other bytes.

@@ -78,9 +78,7 @@ class PushQueue:
     """A queue that sends pushes in order, in a background thread."""
 
     def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = (
-            None  # made with the first push, so that a trainer can be copied before
-        )
+        self._executor: ThreadPoolExecutor | None = None  # made with the first push: a trainer can be copied before
         self._lock = threading.RLock()
         self._entries: list[Entry] = []  # pushes that are not on the Hub, oldest first
         self._down = False  # whether the last push failed; the next ones then make one attempt each

@@ -80,11 +80,6 @@ def ensure_repo(
 ) -> HubTarget:
     """Create the repository and its branch if they do not exist, and return the target with the owner's name.
 
-    Args:
-        target: the repository.
-        token: a token in place of the login.
-        patience: seconds before each retry; None uses `PATIENCE`.
-
     Raises:
         HubError: the Hub refuses, cannot be reached, or allows this login only to read.
     """
@@ -167,11 +162,7 @@ def with_retries(
 ) -> Result:
     """Return the result of `attempt`, with retries after errors that may pass. Logs a warning before each retry.
 
-    Args:
-        attempt: the function to call.
-        target: the repository, for messages.
-        patience: seconds before each retry; None uses `PATIENCE`.
-        mend: called before each retry.
+    `mend` is called before each retry. `patience` is that of `commit_folder`.
 
     Raises:
         HubError: after the last attempt, or at once if a retry cannot help.

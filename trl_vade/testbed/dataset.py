@@ -126,18 +126,7 @@ def load_testbed_dataset(
     *,
     progress: bool = True,
 ) -> datasets.DatasetDict:
-    """Return the result of `build_dataset`, cached as Parquet under `cache_dir` (default `$HF_HOME/trl_vade`).
-
-    Args:
-        num_train: see `build_dataset`.
-        num_validation: see `build_dataset`.
-        seed: see `build_dataset`.
-        cache_dir: the parent of the cached directory; `$HF_HOME/trl_vade` by default.
-        progress: whether to show a progress bar.
-
-    Raises:
-        ValueError: as `build_dataset`.
-    """
+    """Return the result of `build_dataset`, cached as Parquet under `cache_dir` (default `$HF_HOME/trl_vade`)."""
 
     def build(directory: Path) -> None:
         for split, rows in build_dataset(num_train, num_validation, seed, progress=progress).items():

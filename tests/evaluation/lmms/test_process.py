@@ -308,11 +308,12 @@ def test_what_a_finished_process_has_left_running_is_ended(child):
     child.run(code)
 
 
-def test_a_process_that_hangs_in_its_end_is_not_waited_for(tmp_path):
+def test_a_process_that_hangs_in_its_end_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("trl_vade.evaluation.lmms.process.PATIENCE", 0.1)
     (tmp_path / "0").touch()
     process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
     try:
-        assert _watch(process, tmp_path, 1, print, patience=0.1)
+        assert _watch(process, tmp_path, 1, print)
         assert process.poll() is None
     finally:
         _end(process)

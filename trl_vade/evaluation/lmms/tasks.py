@@ -45,10 +45,8 @@ def task_folder(
 ) -> Iterator[Path]:
     """Yield a folder with a task for each benchmark, for lmms-eval's `--include_path`; delete it after the block.
 
-    Args:
-        benchmarks: the benchmarks.
-        data: by benchmark, the folder with its rows; the others come from the Hub.
-        asked_to_think: whether an instruction follows the questions, so that their own words must not contradict it.
+    `data` has, by benchmark, the folder with its rows; the others come from the Hub. `asked_to_think` says that an
+    instruction follows the questions, so that their own words must not contradict it.
     """
     with tempfile.TemporaryDirectory(prefix="vade-tasks-") as name:
         base, tasks = Path(name, "base"), Path(name, "tasks")

@@ -96,11 +96,8 @@ def _summary(runs: Sequence[Run]) -> _Json:
 def write_results(output: Path, facts: Mapping[str, Any], runs: Sequence[Run]) -> Results:
     """Write `results.md` and then `results.json` into `output`, each atomically, and return the latter.
 
-    Args:
-        output: the output directory.
-        facts: the other parts of `results.json`, from "model" to "finished". A benchmark in its "data" used a folder
-            of the user's, so its "dataset" becomes None.
-        runs: the runs.
+    `facts` are the other parts of `results.json`, from "model" to "finished". A benchmark in its "data" used a folder
+    of the user's, so its "dataset" becomes None.
 
     Raises:
         EvaluationError: `runs` or `facts` are not complete.

@@ -81,23 +81,14 @@ def digest_of_rows(table: Any) -> str:
 def check_facts(path: Any, facts: Mapping[str, Any]) -> None:
     """Raise `SnapshotCorruptError` for impossible facts."""
     for name, (minimum, maximum) in _BOUNDS.items():
-        check_whole_number(
-            f"{path}: {name}",
-            facts.get(name),
-            minimum=minimum,
-            maximum=maximum,
-            advice=AGAIN,
-            error=SnapshotCorruptError,
-        )
+        limits: dict[str, Any] = {"minimum": minimum, "maximum": maximum}
+        check_whole_number(f"{path}: {name}", facts.get(name), **limits, advice=AGAIN, error=SnapshotCorruptError)
 
 
 def read_columns(path: Any, content: pa.Table, *, all_needed: bool) -> dict[str, Any]:
     """Return each column as a list (texts) or an array (numbers); `task` is None if the file lacks it.
 
-    Args:
-        path: the file, for messages.
-        content: its content.
-        all_needed: whether all columns must be present. Else missing ones get the values in `table.read_table`.
+    Without `all_needed`, missing columns get the values in `table.read_table`.
 
     Raises:
         SnapshotCorruptError: a column is missing, doubled, of another type, or has nulls.

@@ -116,11 +116,8 @@ def explaining_failed_saves(
     """Mark an existing checkpoint in `folder` as incomplete, and explain an error while the block saves it again.
 
     On entry, `trainer_state.json` and files with hard links elsewhere are deleted from `folder`. A save that stops
-    half-way then leaves an incomplete checkpoint, not a mixture of two.
-
-    Args:
-        folder: the checkpoint folder; it may not exist yet.
-        callbacks: the `CheckpointFiles` among them gets the folder.
+    half-way then leaves an incomplete checkpoint, not a mixture of two. The `CheckpointFiles` among the `callbacks`
+    gets the folder.
 
     Raises:
         CheckpointSaveError: in place of any error but `VADEError`. It names the checkpoint to resume from.
@@ -159,11 +156,9 @@ def _unlink_shared(folder: Path) -> None:
 
 
 def missing_part(checkpoint: Path, *, but_for: str | None = None) -> str | None:
-    """Return the reason why a checkpoint folder is incomplete, or None if it is complete.
+    """Return the reason why a checkpoint folder is incomplete or missing, or None if it is complete.
 
-    Args:
-        checkpoint: the folder, which may be missing.
-        but_for: files with this prefix may be missing or damaged.
+    Files with the prefix `but_for` may be missing or damaged.
     """
     state_file = checkpoint / TRAINER_STATE_NAME
     if not state_file.is_file():

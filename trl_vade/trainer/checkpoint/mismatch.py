@@ -94,9 +94,7 @@ def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: Snapsh
 def join(trainer: Any, snapshot: Snapshot) -> int:
     """Start a new selection with the counts and totals of `snapshot`, and return the number of rows found here.
 
-    Raises:
-        SnapshotMismatchError: as `joined_state`; the trainer is unchanged.
-        SnapshotCorruptError: as `joined_state`; the trainer is unchanged.
+    After an error of `joined_state` the trainer is unchanged.
     """
     selection, run = make_selection(trainer), snapshot.metadata["run"]
     selection.feedback.adopt_signal(snapshot.metadata)

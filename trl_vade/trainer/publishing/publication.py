@@ -112,14 +112,8 @@ class Publication:
     ) -> Entry:
         """Queue the uploads of one call of the parent as one commit, on the main process.
 
-        An error here counts as a failed push: it is logged, and `finish` raises it on all processes.
-
-        Args:
-            step: the optimiser step.
-            repo_id: the model repository.
-            wanted: the uploads that the parent has asked for.
-            checkpoint: the checkpoint folder, or None for the present model.
-            private: whether a new repository is private. None uses the settings.
+        An error here counts as a failed push: it is logged, and `finish` raises it on all processes. Without a folder
+        `checkpoint`, the upload is that of the present model. `private=None` uses the settings.
         """
         args, uploads = self._args, [one.upload for one in wanted]
         target = replace(model_target(args, private), repo_id=repo_id, revision=wanted[0].revision)

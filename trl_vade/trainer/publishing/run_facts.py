@@ -62,11 +62,9 @@ class RunFacts:
 
     @classmethod
     def of(cls, trainer: Any, dataset: str | None = None) -> "RunFacts":
-        """Return the present facts of a trainer's run. No process waits for another.
+        """Return the present facts of a `VADEGRPOTrainer`'s run. No process waits for another.
 
-        Args:
-            trainer: a `VADEGRPOTrainer`.
-            dataset: Hub id of the training data. None asks `hub_origin`.
+        `dataset` is the Hub id of the training data. None asks `hub_origin`.
         """
         return cls(
             values=_values(trainer, dataset),
@@ -108,9 +106,8 @@ def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
 def live_run(trainer: Any) -> Run | None:
     """Return the run of `trainer` so far, as `record.read_run` would.
 
-    Returns:
-        The run. None if no generation batch was scored, if the log of the choices is damaged (a warning is logged), or
-        if it lacks its beginning.
+    None if no generation batch was scored, if the log of the choices is damaged (a warning is logged), or if it lacks
+    its beginning.
     """
     if trainer.selection is None or not trainer.selection.sampler.posterior.step:
         return None  # an existing log would be an earlier run's
