@@ -33,10 +33,6 @@ class RowDecoder:
     images are read on the calling thread, too.
 
     Threads exist only while there is something to decode. An error of a row is raised when the row is loaded.
-
-    Args:
-        dataset: the N rows.
-        workers: the settings of processes for rows that threads must not load.
     """
 
     def __init__(self, dataset: Dataset, workers: Workers | None = None):
@@ -81,10 +77,8 @@ class RowDecoder:
     def load(self, rows: list[int], draw: int = 0) -> Rows:
         """Return the rows, equal to `dataset.__getitems__(rows)`; wait for rows that `prefetch` started.
 
-        A repeated row is decoded once, and every repetition gets its own values. For `draw` see `RowWorkers`.
-
-        Raises:
-            ImageDecodeError: an image of a row cannot be decoded.
+        A repeated row is decoded once, and every repetition gets its own values. For `draw` see `RowWorkers`. An
+        image that cannot be decoded is an `ImageDecodeError`.
         """
         decoded = self._decode(list(dict.fromkeys(rows)), draw)
         fresh = dict(decoded)

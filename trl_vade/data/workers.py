@@ -34,10 +34,6 @@ class RowWorkers:
 
     The seed of the run, the draw and the share determine the random numbers of a transform. So a resumed run sees the
     same values, with and without prefetching.
-
-    Args:
-        dataset: the N rows.
-        settings: the settings, with at least one process.
     """
 
     def __init__(self, dataset: Dataset, settings: Workers):

@@ -56,8 +56,7 @@ class Benchmark:
     def question_score(self, sample: Mapping[str, Any]) -> float | None:
         """Return the score of a question, 0 to 1, from its line of the samples file; None if it does not count.
 
-        Raises:
-            KeyError: the line has no such score; also IndexError or TypeError.
+        A line without a score is a KeyError, IndexError or TypeError.
         """
         value: Any = sample[self.metric]
         for key in self.score:

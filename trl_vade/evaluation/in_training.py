@@ -148,8 +148,7 @@ class Policy(lmms):
 def as_conversation(messages: Sequence[dict[str, Any]], sees: bool) -> list[dict[str, Any]]:
     """Return lmms-eval's messages in the form of transformers: with parts if the model `sees` images, else plain text.
 
-    Raises:
-        EvaluationError: there are images, and the model takes none.
+    Images for a model that takes none are an `EvaluationError`.
     """
     if sees:
         return [{**message, "content": list(map(_part, message["content"]))} for message in messages]

@@ -54,12 +54,10 @@ def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: 
 
 
 def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
-    """Return a result as an entry of the model index.
+    """Return a result as an entry of the model index; `task` is the pipeline tag, such as "image-text-to-text".
 
-    Args:
-        line: `benchmark` and `metric` are display names, `value` is a number; `dataset` (its Hub id), `config` and
-            `split` may be None or missing. Without an id, a slug of the benchmark's name is used.
-        task: the pipeline tag, such as "image-text-to-text".
+    Of a line, `benchmark` and `metric` are display names, and `value` is a number. `dataset` (its Hub id), `config`
+    and `split` may be None or missing. Without an id, a slug of the benchmark's name is used.
     """
     return EvalResult(
         task_type=task,
@@ -125,10 +123,8 @@ def merged_index(
     """Return a card's model index with `results`, which replace the same metrics of the same tasks and data sets.
 
     Display names are ignored. Entries of other tools (with a `source`) and of the Hub (`verified`) stay. `former` are
-    entries to remove. `index` is not changed, and may be None; the model is then called `name`.
-
-    Raises:
-        ValueError: the Hub could not read `index`.
+    entries to remove. `index` is not changed, and may be None; the model is then called `name`. An index that the Hub
+    could not read is a ValueError.
     """
     models = [{"name": name, "results": []}] if index is None else index
     if not isinstance(models, list) or not models or not all(isinstance(model, dict) for model in models):

@@ -89,11 +89,8 @@ class PushQueue:
     def put(self, push: Push, token: str | None = None, prepare: Callable[[Push], Push] | None = None) -> Entry:
         """Queue `push`. Drop earlier pushes that it supersedes, and retry failed ones before it.
 
-        Args:
-            push: the push.
-            token: a token in place of the login.
-            prepare: returns the push with its staged folder; called now, in this thread. If it raises, the push has
-                failed, and `again` calls it once more.
+        `prepare` returns the push with its staged folder. It is called now, in this thread. If it raises, the push has
+        failed, and `again` calls it once more.
         """
         entry = Entry(push, token, prepare)
         self._prepare(entry)  # without the lock, because it takes time

@@ -97,11 +97,7 @@ def has_form(text: str) -> bool:
 
 
 def text_of(completion: Completion) -> str:
-    """Return a completion as text; of TRL's messages, join their text parts.
-
-    Raises:
-        ConfigurationError: the completion is neither a text nor a list of messages.
-    """
+    """Return a completion as text, TRL's messages with their parts joined. Others are a `ConfigurationError`."""
     if isinstance(completion, str):
         return completion
     if not isinstance(completion, list) or not all(isinstance(message, dict) for message in completion):

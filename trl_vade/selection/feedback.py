@@ -84,8 +84,7 @@ class Feedback:
     def observe(self, in_flight: InFlight, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
         """Pass the outcomes of a round to the sampler and append them to the log.
 
-        Returns:
-            The metrics of the generation batch with its refills; empty for a round of the initialisation.
+        Returns the metrics of the generation batch with its refills; empty for a round of the initialisation.
         """
         self.rollouts += len(outcomes.sample_index) * self.num_generations
         if self.signal.is_spread:

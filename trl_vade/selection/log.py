@@ -67,13 +67,9 @@ class SelectionLog:
             ) from error
 
     def truncate(self, last_step: int) -> int:
-        """Drop the lines after `last_step`, which a resumed run writes again.
+        """Drop the lines after `last_step`, which a resumed run writes again; return the last step left, or 0.
 
-        Returns:
-            The step of the last remaining line, or 0.
-
-        Raises:
-            SnapshotCorruptError: a line is damaged, as in `read`. The file is unchanged.
+        On a damaged line (`SnapshotCorruptError`, as in `read`) the file is unchanged.
         """
         if not self.path.exists():
             return 0

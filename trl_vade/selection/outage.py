@@ -80,9 +80,7 @@ class OutageGuard:
         weight = trials[known] / (alpha[known] + beta[known])
         expected = np.array([(weight * beta[known]).sum(), (weight * alpha[known]).sum()])
         came = np.array([(trials - successes)[known].sum(), successes[known].sum()])
-        success_rate = float(
-            successes.sum() / trials.sum()
-        )  # of all rows, known or not: any success proves rewards work
+        success_rate = float(successes.sum() / trials.sum())  # of all rows: any success proves that rewards work
 
         notice = None
         if self._before is None:

@@ -147,9 +147,7 @@ class RewardSignal:
     def adopt(self, facts: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Load the learned values of a saved run; a threshold from the settings stays.
 
-        Args:
-            facts: the `facts` of the saved run.
-            state: its `state_dict`; empty for early releases.
+        `facts` and `state` are those of the saved run; early releases have an empty state.
         """
         if self._threshold == AUTO and not state.get("open"):
             self._threshold = facts.get("success_threshold")

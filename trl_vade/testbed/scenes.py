@@ -56,11 +56,7 @@ class Scene:
 
 
 def draw_scene(task: str, level: int, rng: np.random.Generator) -> Scene:
-    """Draw one scene of a family and level, determined by the arguments and the state of `rng`.
-
-    Raises:
-        ValueError: `task` is not in `TASKS`, or `level` not in `LEVELS`.
-    """
+    """Draw one scene of a family and level, determined by the arguments and the state of `rng`."""
     if task not in TASKS or level not in LEVELS:
         raise ValueError(f"No scene for task {task!r}, level {level!r}; tasks are {TASKS}, levels are {LEVELS}.")
     question, answer, image = _FAMILIES[task](level, rng)

@@ -19,10 +19,8 @@ POLL_SECONDS = {True: 0.02, False: 1.0}
 def on_main_process(compute: Callable[[], Any]) -> Any:
     """Run `compute` on the main process, and return its result or raise its error on all processes.
 
-    Without this, an error on the main process would leave the others waiting in a collective.
-
-    Args:
-        compute: its result and its errors must be picklable.
+    Without this, an error on the main process would leave the others waiting in a collective. Results and errors must
+    be picklable.
     """
     state = PartialState()
     result, error = None, None

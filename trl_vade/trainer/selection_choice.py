@@ -77,10 +77,7 @@ def cooldown_steps(share: float, num_samples: int, num_groups: int) -> int:
 def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], Any] = logger.warning) -> RewardSignal:
     """Return the signal that turns rewards into outcomes, and log which of several rewards decides success.
 
-    Args:
-        args: validated settings with VADE's fields.
-        reward_names: the names of the F reward functions, in TRL's order.
-        say: called with each later message for the user.
+    `say` is called with each later message for the user.
 
     Raises:
         ConfigurationError: `vade_success_reward` names no reward function or several, or the settings need a success

@@ -277,9 +277,10 @@ def stubborn_family():
             process.wait()
 
 
-def test_what_does_not_end_by_itself_is_ended_with_all_that_it_started():
+def test_what_does_not_end_by_itself_is_ended_with_all_that_it_started(monkeypatch):
+    monkeypatch.setattr("trl_vade.evaluation.lmms.process.PATIENCE", 0.1)
     with stubborn_family() as (process, reading):
-        _end(process, patience=0.1)
+        _end(process)
         assert process.returncode == -signal.SIGKILL
         assert said(reading) == b""  # the child is gone too
 

@@ -44,8 +44,7 @@ _BOUNDS = {
 def encode_facts(facts: Mapping[str, Any], rows_digest: str) -> bytes:
     """Return the facts of a run as strict JSON, with a digest of the facts and the digest of the rows.
 
-    Raises:
-        ConfigurationError: a fact is not strict JSON.
+    A fact that is not strict JSON is a `ConfigurationError`.
     """
     document = json.loads(encode_document({**facts, _ROWS_DIGEST: rows_digest}))
     return json.dumps(document, sort_keys=True).encode()  # equal facts are equal bytes

@@ -28,11 +28,9 @@ def bin_names() -> list[str]:
 
 
 def text_histogram(table: PosteriorTable, width: int = 80) -> str:
-    """Return a line for each of the ten bins: its name, its number of rows and a bar.
+    """Return a line for each of the ten bins: its name, its number of rows and a bar of at least one character.
 
-    Args:
-        table: the posterior.
-        width: characters of the longest line, at least 30. A bin with a row has a bar of at least one character.
+    `width` is the number of characters of the longest line, at least 30. A bin without rows has no bar.
     """
     counts = bin_counts(table.pass_rate)
     numbers = [f"{count:,}" for count in counts.tolist()]
