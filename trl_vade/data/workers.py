@@ -16,17 +16,11 @@ Share = tuple[list[int], int]
 
 @dataclass(frozen=True)
 class Workers:
-    """The settings of the worker processes.
+    """The settings of the worker processes."""
 
-    Args:
-        number: the number of processes. With 0 the calling thread loads the rows.
-        persistent: whether the processes live for the whole run instead of one epoch.
-        seed: the seed of the run, different on each training process.
-    """
-
-    number: int = 0
-    persistent: bool = False
-    seed: int = 0
+    number: int = 0  # the number of processes. With 0 the calling thread loads the rows.
+    persistent: bool = False  # whether the processes live for the whole run instead of one epoch
+    seed: int = 0  # the seed of the run, different on each training process
 
 
 class RowWorkers:

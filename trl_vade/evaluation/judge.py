@@ -49,15 +49,10 @@ _EXTRACT = (
 
 @dataclass(frozen=True)
 class Judge:
-    """A judge and its server, made by `Judge.of`. Its key is read from the environment variable JUDGE_API_KEY.
+    """A judge and its server, made by `Judge.of`. Its key is read from the environment variable JUDGE_API_KEY."""
 
-    Attributes:
-        url: address of the interface, without routes: "http://127.0.0.1:8000/v1".
-        model: the name of the model on the server.
-    """
-
-    url: str
-    model: str
+    url: str  # address of the interface, without routes: "http://127.0.0.1:8000/v1"
+    model: str  # the name of the model on the server
 
     @classmethod
     def of(cls, url: str, model: str) -> "Judge":

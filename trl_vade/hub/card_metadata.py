@@ -170,12 +170,8 @@ def with_results(content: str, section: str, *, model: str, names: Sequence[str]
     are removed, except results of the same model on other benchmarks, and results on all questions beside `limited`
     ones. An earlier table with kept and replaced benchmarks becomes a line that links to its raw results.
 
-    Args:
-        content: the card.
-        section: the text of the block.
-        model: fingerprint of the model, letters and digits.
-        names: the benchmarks.
-        limited: whether the results are of a part of the questions.
+    `section` is the text of the block, and `model` the fingerprint of the model, letters and digits. `limited` results
+    are of a part of the questions.
     """
     end = "\r\n" if "\r\n" in content else "\n"
     kind = "limited" if limited else "whole"

@@ -23,27 +23,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Push:
-    """A folder to push to the Hub as one commit.
+    """A folder to push to the Hub as one commit."""
 
-    Attributes:
-        target: the repository and branch.
-        folder: a folder made by `staging.stage`, deleted after the push. None: not staged yet, or staging failed.
-        message: the title of the commit.
-        own: whether no later push contains these files, so that the push is never dropped.
-        render: see `uploading.commit_folder`.
-        mirror: see `uploading.commit_folder`. Later pushes contain all files outside these folders.
-        tag: see `uploading.commit_folder`.
-        command: the command that sends the files by hand; None is that of `uploading.push_command`.
-    """
-
-    target: HubTarget
+    target: HubTarget  # the repository and branch
+    # a folder made by `staging.stage`, deleted after the push. None: not staged yet, or staging failed.
     folder: Path | None
-    message: str
-    own: bool = False
-    render: Render | None = None
+    message: str  # the title of the commit
+    own: bool = False  # whether no later push contains these files, so that the push is never dropped
+    render: Render | None = None  # see `uploading.commit_folder`
+    # see `uploading.commit_folder`. Later pushes contain all files outside these folders.
     mirror: tuple[str, ...] = ()
-    tag: str | None = None
-    command: str | None = None
+    tag: str | None = None  # see `uploading.commit_folder`
+    command: str | None = None  # the command that sends the files by hand; None is that of `uploading.push_command`
 
     def supersedes(self, earlier: "Push") -> bool:
         """Return whether this push makes an earlier push unnecessary."""

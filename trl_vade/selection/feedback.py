@@ -35,11 +35,6 @@ class Feedback:
         outage_guard: whether to keep the counts from before a reward outage; see `outage`.
         stratify: (N,) labels; with them the metrics of each stratum are recorded, too.
         signal: the converter from rewards to outcomes. Its state is saved with the totals. None: pass rates.
-
-    Attributes:
-        rollouts: completions scored so far.
-        seconds: wall time so far, in seconds, by activity.
-        rounds: the rounds of the last generation batch with their outcomes; a refill is a round of its own.
     """
 
     def __init__(
@@ -56,9 +51,9 @@ class Feedback:
         self.signal = signal or RewardSignal("reward", ["reward"], threshold=0.5)
         self.sampler, self.num_generations, self.log = sampler, num_generations, log
         self.strata = None if stratify is None else StratumMetrics(stratify)
-        self.rollouts = 0
-        self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}
-        self.rounds: list[tuple[InFlight, GroupOutcomes]] = []
+        self.rollouts = 0  # completions scored so far
+        self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}  # wall time so far
+        self.rounds: list[tuple[InFlight, GroupOutcomes]] = []  # of the last batch; a refill is a round of its own
         self._writes = writes
         self._guard = OutageGuard(sampler.posterior) if outage_guard else None
         self._watch = GradientWatch()

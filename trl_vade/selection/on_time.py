@@ -35,12 +35,7 @@ class OnTimeSelection:
     Every process holds a replica of the sampler. The choice of process 0 is broadcast. The scores arrive gathered, so
     all replicas stay equal.
 
-    Args:
-        feedback: the connection back to the sampler, with the log and the running totals.
-        dataset: the N training rows.
-        num_groups: K, the rows of a generation batch.
-        accelerator: the accelerator of the trainer.
-        workers: processes that load rows; see `RowDecoder`.
+    `num_groups` is K, the rows of a generation batch. For `workers` see `RowDecoder`.
     """
 
     def __init__(

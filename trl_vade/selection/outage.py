@@ -42,15 +42,7 @@ _STREAK = ("step", "missing", "rate", "expected", "active", "counts")
 
 
 class OutageGuard:
-    """A guard that keeps the counts from before a suspected outage and restores them at its end.
-
-    Args:
-        posterior: the posterior to guard. The guard changes it only at the end of an outage.
-
-    Attributes:
-        active: whether an outage was reported and is still on.
-        restored_to: the step of the counts that the last call of `before_observing` restored, or None.
-    """
+    """A guard that keeps the counts of `posterior` from before a suspected outage and restores them at its end."""
 
     def __init__(self, posterior: BetaPosterior):
         self._posterior = posterior
@@ -59,18 +51,14 @@ class OutageGuard:
         self._missing = 0  # the missing kind of verdict: 0 (wrong) or 1 (right)
         self._rate = 0.0  # the share of that kind that was expected at the start
         self._expected = 0.0  # the number of that kind expected since then
-        self.active = False
-        self.restored_to: int | None = None
+        self.active = False  # whether an outage was reported and is still on
+        self.restored_to: int | None = None  # the step of the counts that the last `before_observing` restored
 
     def before_observing(self, sample_index: IntArray, successes: FloatArray, trials: FloatArray) -> str | None:
         """Check the outcomes of a generation batch before the posterior observes them, and return a warning or None.
 
-        At the end of an outage the call restores the earlier counts of the posterior.
-
-        Args:
-            sample_index: (K,) the rows.
-            successes: (K,) in [0, trials].
-            trials: (K,) scored completions.
+        At the end of an outage the call restores the earlier counts of the posterior. The arguments are those of
+        `BetaPosterior.observe`, (K,) each.
         """
         self.restored_to = None
         if not trials.sum():

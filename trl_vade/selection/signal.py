@@ -115,11 +115,8 @@ class RewardSignal:
     ) -> GroupOutcomes:
         """Count the successes, trials and gradients of every group, and learn an open threshold or bounds.
 
-        Args:
-            rewards: (K*G, F) from all processes, groups of G side by side; NaN where a reward function returned None.
-            sample_index: (K,) the row of each group.
-            weights: (F,) TRL's `reward_weights`.
-            normalise: see `outcomes.rows_with_gradient`.
+        `rewards`, (K*G, F), come from all processes, groups of G side by side, with NaN where a reward function
+        returned None. `weights`, (F,), are TRL's `reward_weights`. For `normalise` see `outcomes.rows_with_gradient`.
 
         Raises:
             ObservationError: a reward is infinite or outside the given bounds, or the groups have unequal sizes.

@@ -134,10 +134,9 @@ def load_testbed_dataset(
 
     settings = {"format": FORMAT_VERSION, "num_train": num_train, "num_validation": num_validation, "seed": seed}
     directory = cached_directory("testbed", settings, build, cache_dir)
-    splits = {}
-    for split, size in (("train", num_train), ("validation", num_validation)):
-        splits[split] = _as_dataset(pq.read_table(directory / f"{split}.parquet"), split, size, seed)
-    return datasets.DatasetDict(splits)
+    sizes = {"train": num_train, "validation": num_validation}
+    tables = {split: pq.read_table(directory / f"{split}.parquet") for split in sizes}
+    return datasets.DatasetDict({split: _as_dataset(tables[split], split, sizes[split], seed) for split in sizes})
 
 
 def _row(scene: Scene) -> dict[str, Any]:

@@ -23,9 +23,7 @@ ENDINGS = (".parquet", ".csv", ".jsonl")
 def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -> tuple[Path, bool]:
     """Write `table` into a folder of the shared form; return its path and whether it had to be written.
 
-    Raises:
-        VADEError: a different file is there and `force` is not set, or the table does not say its step.
-        OSError: the disk refused.
+    A different file there, without `force`, and a table that does not say its step are a `VADEError`.
     """
     step = table.metadata.get("global_step")
     if step is None:

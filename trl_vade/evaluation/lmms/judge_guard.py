@@ -45,9 +45,7 @@ class JudgeGuard:
     two retries of its own) may hang for hours. Here a server that refuses all calls counts as dead after 40 s, and a
     server that hangs after two minutes.
 
-    Args:
-        delay: seconds between two attempts.
-        patience: seconds after which no further attempt starts, except the second.
+    `delay` is the seconds between two attempts. After `patience` seconds only the second attempt still starts.
     """
 
     def __init__(self, *, delay: float = 10.0, patience: float = 60.0) -> None:

@@ -56,7 +56,10 @@ def task_folder(
         for benchmark in benchmarks:
             file = f"{benchmark.task}.yaml"
             (base / file).symlink_to(packaged(f"eval/tasks/{file}").resolve())
-            rows = _local(Path(data[benchmark.name])) if benchmark.name in data else {}
+            rows: dict[str, Any] = {}
+            if folder := data.get(benchmark.name):
+                saved = {"load_from_disk": True} if _saved_to_disk(folder) else {"token": False}
+                rows = {"dataset_path": str(folder.resolve()), "dataset_name": None, "dataset_kwargs": saved}
             words = THOUGHTFUL.get(benchmark.name, {}) if asked_to_think else {}
             text = yaml.safe_dump({"include": str(base / file), "task": benchmark.task, **rows, **words})
             (tasks / file).write_text(text, encoding="utf-8")
@@ -117,11 +120,6 @@ def _columns(folder: Path) -> dict[str, list[str]]:
 
 def _saved_to_disk(folder: Path) -> bool:
     return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
-
-
-def _local(folder: Path) -> dict[str, Any]:
-    saved = {"load_from_disk": True} if _saved_to_disk(folder) else {"token": False}
-    return {"dataset_path": str(folder.resolve()), "dataset_name": None, "dataset_kwargs": saved}
 
 
 def builtin_tasks() -> Path:

@@ -164,11 +164,10 @@ def _without_secrets(path: Path) -> bytes:
     secrets = {os.environ.get(name) for name in SECRETS} | {get_token()}
     known = any(secret.encode() in content for secret in secrets if secret and len(secret) >= LEAST_SECRET)
     if known or _TOKEN.search(content):
+        what = "a token or key of this environment" if known else "a text that looks like a token of the Hub"
         raise Refused(
-            f"{path} contains "
-            f"{'a token or key of this environment' if known else 'a text that looks like a token of the Hub'}, so "
-            "nothing is published: every reader of the repository could use it. Remove it, and revoke it if anybody "
-            "else may have seen the file."
+            f"{path} contains {what}, so nothing is published: every reader of the repository could use it. Remove "
+            "it, and revoke it if anybody else may have seen the file."
         )
     return content
 

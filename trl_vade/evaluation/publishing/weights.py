@@ -33,10 +33,8 @@ class Refused(VADEError):
 class EvaluatedWeights:
     """The evaluated weights: those of a folder, of a commit on the Hub, or unknown ones.
 
-    Args:
-        results: the results, with the model's name and revision.
-        folder: the evaluated model; `Refused` if it has changed since. None takes the commit in the results; without
-            a commit, nothing is compared.
+    A `folder` that has changed since is `Refused`. None takes the commit in the results; without a commit, nothing is
+    compared.
     """
 
     def __init__(self, results: Results, folder: Path | None):

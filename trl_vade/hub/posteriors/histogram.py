@@ -64,10 +64,8 @@ def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None
     axes.grid(alpha=0.3, axis="y")
     axes.set_axisbelow(True)
     if table.task:
-        tasks = [(container.patches[0], _label(container.get_label())) for container in axes.containers]
-        axes.legend(
-            *zip(*reversed(tasks), strict=True), loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small"
-        )
+        tasks = [(container.patches[0], _label(container.get_label())) for container in reversed(axes.containers)]
+        axes.legend(*zip(*tasks, strict=True), loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
     figure.savefig(path, dpi=110)
 
 

@@ -38,14 +38,10 @@ _OWN_FILES = "vade_"
 
 
 class CheckpointFiles(TrainerCallback, ExportableState):
-    """Callback that adds the names and sizes of a checkpoint's other files to `trainer_state.json`.
-
-    Attributes:
-        folder: the checkpoint that is being written.
-    """
+    """Callback that adds the names and sizes of a checkpoint's other files to `trainer_state.json`."""
 
     def __init__(self) -> None:
-        self.folder: Path | None = None
+        self.folder: Path | None = None  # the checkpoint that is being written
 
     def state(self) -> dict[str, Any]:
         """Return the sizes of the files in `folder`, in bytes, in the form that transformers saves."""
@@ -58,9 +54,7 @@ class CheckpointFiles(TrainerCallback, ExportableState):
 def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]) -> str | None:
     """Return the folder to resume from, or None. Logs a warning for each newer checkpoint that is incomplete.
 
-    Args:
-        asked: a folder, or True for the newest complete checkpoint in `output_dir`, a downloaded one included.
-        output_dir: the output directory of the run.
+    `asked` is a folder, or True for the newest complete checkpoint in `output_dir`, a downloaded one included.
 
     Raises:
         CheckpointIncompleteError: the folder is missing or incomplete, or there is no complete checkpoint.
