@@ -19,8 +19,7 @@ from .errors import (
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-MOST_TRIALS = 2.0**53
-"""The largest count. Up to here a float64 holds every whole number."""
+MOST_TRIALS = 2.0**53  # The largest count. Up to here a float64 holds every whole number.
 
 
 def check_whole_number(

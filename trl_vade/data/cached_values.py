@@ -20,8 +20,7 @@ logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 128
 """The rows of a batch. Arrow copies the images of a batch into memory if the data set was shuffled or filtered."""
-LEFT_BEHIND = 3600.0
-"""The age in seconds from which a temporary file is deleted as the rest of a killed process."""
+LEFT_BEHIND = 3600.0  # the age in seconds from which a temporary file is deleted as the rest of a killed process
 
 
 def row_values(

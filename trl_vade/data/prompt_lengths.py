@@ -30,14 +30,11 @@ from .cached_values import by_batch, row_values
 from .decoding import Rows, is_plain
 from .stored_images import THREADS, image_files, with_buffers
 
-LENGTHS_VERSION = 1
-"""The version of this way to count, part of the digest of the cache file."""
+LENGTHS_VERSION = 1  # the version of this way to count, part of the digest of the cache file
 HEADER_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """The formats with a reliable size in the header. Others (ICNS) may have another size once decoded."""
-TURNED = (5, 6, 7, 8)
-"""The EXIF orientations that swap height and width, since `datasets` decodes images upright."""
-FETCHED = {"url", "path", "base64"}
-"""The keys from which transformers fetches an image that is not in memory."""
+TURNED = (5, 6, 7, 8)  # the EXIF orientations that swap height and width, since `datasets` decodes images upright
+FETCHED = {"url", "path", "base64"}  # the keys from which transformers fetches an image that is not in memory
 
 Size = tuple[int, int]  # height, width
 

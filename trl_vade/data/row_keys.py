@@ -72,12 +72,9 @@ def find_rows(saved_key: IntArray, sample_key: IntArray) -> tuple[NDArray[np.boo
     return sample_key[rows] == saved_key, rows
 
 
-ROWS_OF_A_TASK = 16
-"""The rows of a batch that one thread hashes at a time."""
-ROWS_OF_TEXT = 4096
-"""The rows of a batch without images."""
-KEYS_VERSION = 1
-"""The version of the keys, part of the digest of their cache file."""
+ROWS_OF_A_TASK = 16  # the rows of a batch that one thread hashes at a time
+ROWS_OF_TEXT = 4096  # the rows of a batch without images
+KEYS_VERSION = 1  # the version of the keys, part of the digest of their cache file
 
 
 def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:

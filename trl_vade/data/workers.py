@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 
-Share = tuple[list[int], int]
-"""Rows and the seed for loading them."""
+Share = tuple[list[int], int]  # rows and the seed for loading them
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ except ModuleNotFoundError:
     import httpx  # type: ignore[no-redef]
 
 
-TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-"""Seconds for an answer and for a connection."""
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)  # seconds for an answer and for a connection
 SERVE = (
     "Serve a judge, for example with `vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --port 8000`, and "
     "give --judge_url http://HOST:8000/v1 and --judge_model Qwen/Qwen2.5-72B-Instruct."

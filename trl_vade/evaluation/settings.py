@@ -21,10 +21,8 @@ from .judge import Judge
 from .lmms.tasks import builtin_tasks, check_rows, default_rows, rows_digest
 from .models import BACKENDS, EvaluatedModel, check_arguments, check_place
 
-LMMS_EVAL = "0.7.3"
-"""The release whose faults `runner` corrects."""
-LARGEST_SEED = 2**32 - 1
-"""The largest seed of numpy."""
+LMMS_EVAL = "0.7.3"  # the release whose faults `runner` corrects
+LARGEST_SEED = 2**32 - 1  # the largest seed of numpy
 PACKAGES = ("trl-vade", "lmms-eval", "trl", "transformers", "torch", "vllm", "datasets", "evaluate", "math-verify")
 
 

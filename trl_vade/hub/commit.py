@@ -11,8 +11,7 @@ from trl_vade.errors import HubError
 
 Render = Callable[[list[str]], dict[str, bytes | None]]
 
-MOST_PATHS = 500
-"""Paths in one request. The Hub refuses more than 1,000 (huggingface_hub 2.4, `_commit_api.py`)."""
+MOST_PATHS = 500  # Paths in one request. The Hub refuses more than 1,000 (huggingface_hub 2.4, `_commit_api.py`).
 
 
 class FolderCommit:

@@ -16,11 +16,9 @@ from pathlib import Path
 
 from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects
 
-STAGING_FOLDER = "_hub"
-"""In the output directory. transformers pushes no file that starts with an underscore."""
+STAGING_FOLDER = "_hub"  # In the output directory. transformers pushes no file that starts with an underscore.
 _UNFINISHED = ".unfinished-"
-LARGE = 2**20
-"""Bytes. Smaller files are copied, not linked."""
+LARGE = 2**20  # Bytes. Smaller files are copied, not linked.
 _AREA = threading.Lock()  # one thread makes folders, another deletes them, at last the staging folder itself
 
 

@@ -22,20 +22,15 @@ from trl_vade.checks import FloatArray, IntArray, check_fields
 from trl_vade.samplers.counts import STATE_ARRAYS
 from trl_vade.samplers.posterior import BetaPosterior, posterior_from
 
-COLLAPSE = 0.1
-"""The largest share of the expected verdicts of a kind (right, wrong) that counts as a collapse."""
-ENOUGH = 20.0
-"""The number of missing verdicts before an outage is reported."""
-RARE = 0.1
-"""The smallest expected share of a kind for a collapse. Below it the rows are just hard, or easy."""
+COLLAPSE = 0.1  # the largest share of the expected verdicts of a kind (right, wrong) that counts as a collapse
+ENOUGH = 20.0  # the number of missing verdicts before an outage is reported
+RARE = 0.1  # The smallest expected share of a kind for a collapse. Below it the rows are just hard, or easy.
 WINDOW = 64.0
 """The approximate number of verdicts that the recent ones reach back beyond the last generation batch.
 
 The counts alone raised false alarms for lucky rows of pass rate 0.01 and for a policy that soon solves all rows."""
-LIMIT = 100
-"""The number of generation batches after which the new verdicts are accepted."""
-EVIDENCE = 1.0
-"""The smallest alpha + beta of a row that predicts verdicts."""
+LIMIT = 100  # the number of generation batches after which the new verdicts are accepted
+EVIDENCE = 1.0  # the smallest alpha + beta of a row that predicts verdicts
 
 _KINDS = ("wrong", "right")
 _STREAK = ("step", "missing", "rate", "expected", "active", "counts")

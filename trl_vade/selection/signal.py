@@ -12,16 +12,12 @@ from trl_vade.errors import ConfigurationError, ObservationError
 
 from .outcomes import GroupOutcomes, group_outcomes, groups_with_gradient, in_groups, spread_outcomes, total_rewards
 
-SPREAD = "spread"
-"""The threshold for spreads: the share of pairs of completions with different rewards."""
-AUTO = "auto"
-"""The threshold that is learned: halfway between two reward values, or `SPREAD` with more values."""
+SPREAD = "spread"  # the threshold for spreads: the share of pairs of completions with different rewards
+AUTO = "auto"  # the threshold that is learned: halfway between two reward values, or `SPREAD` with more values
 SAYS_SUCCESS = re.compile("accura|correct|answer|exact|match|solve|verif")
 SAYS_FORM = re.compile("format|length|tag|style|penal|punish|repeti")
-LEARNING = 10
-"""The number of generation batches from which two values, or the bounds of fractions, are learned."""
-FLAT_SPREAD = 0.99
-"""The mean spread from which spreads hardly distinguish rows."""
+LEARNING = 10  # the number of generation batches from which two values, or the bounds of fractions, are learned
+FLAT_SPREAD = 0.99  # the mean spread from which spreads hardly distinguish rows
 
 Threshold = float | str | None
 

@@ -21,14 +21,12 @@ from tqdm.auto import tqdm
 from .cache import cached_directory, settings_digest
 from .scenes import LEVELS, TASKS, Scene, draw_scene
 
-FORMAT_VERSION = 1
-"""The version of the rows, part of the cache key. Raise it when the same settings give other rows."""
+FORMAT_VERSION = 1  # The version of the rows, part of the cache key. Raise it when the same settings give other rows.
 
 STREAMS = {"train": 0, "validation": 1, "sft": 2}
 MAX_ATTEMPTS = 1000
 """The draws for one row before its family counts as used up. Level 1 of math has 1250 pictures, all others more."""
-VALIDATION_SHARE = 8
-"""One scene in this many belongs to the validation split."""
+VALIDATION_SHARE = 8  # one scene in this many belongs to the validation split
 
 FEATURES = datasets.Features(
     {

@@ -11,8 +11,7 @@ from .rewards import exact_answer_reward
 from .scenes import LEVELS, TASKS
 from .sft import prompt_messages
 
-BATCH_SIZE = 64
-"""The rows generated together, each with all its completions."""
+BATCH_SIZE = 64  # the rows generated together, each with all its completions
 
 
 @torch.no_grad()

@@ -10,10 +10,8 @@ from accelerate.utils import broadcast_object_list
 
 logger = get_logger(__name__)
 
-SAY_EVERY = 60.0
-"""Seconds between two messages about a long wait."""
-POLL_SECONDS = {True: 0.02, False: 1.0}
-"""Seconds between two polls, by whether there is only one process."""
+SAY_EVERY = 60.0  # seconds between two messages about a long wait
+POLL_SECONDS = {True: 0.02, False: 1.0}  # seconds between two polls, by whether there is only one process
 
 
 def on_main_process(compute: Callable[[], Any]) -> Any:

@@ -13,8 +13,7 @@ from trl_vade.hub.posteriors.histogram import bin_counts
 from trl_vade.hub.posteriors.table import PLACE, PosteriorTable
 
 COLUMNS = ("sample_id", "index", "task", "alpha", "beta", "visits", "pass_rate", "last_step")
-ROUNDING = 1e-9
-"""Differences of pass rates are taken as equal to a threshold that they miss by less."""
+ROUNDING = 1e-9  # differences of pass rates are taken as equal to a threshold that they miss by less
 
 
 def summarise_posterior(table: PosteriorTable) -> dict[str, Any]:

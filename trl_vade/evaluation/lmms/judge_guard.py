@@ -16,10 +16,8 @@ from trl_vade.errors import JudgeError, abbreviated
 
 from ..judge import RIGHT, SERVE, verdict
 
-JUDGE_EXIT = 42
-"""The exit status of a process whose `JudgeGuard` found the judge dead."""
-TIMEOUT = 60.0
-"""Seconds for an attempt. lmms-eval sets 60, too, but its provider ignores it."""
+JUDGE_EXIT = 42  # the exit status of a process whose `JudgeGuard` found the judge dead
+TIMEOUT = 60.0  # Seconds for an attempt. lmms-eval sets 60, too, but its provider ignores it.
 
 # HTTP statuses after which a retry cannot help.
 _FINAL = (400, 401, 403, 404, 413, 422)

@@ -22,12 +22,9 @@ _EXCEPTION = re.compile(
     r"(\(\w+ pid=\d+\) )?(ERROR \S+ \S+ \S+ )?[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|OfflineModeIsEnabled)\b"
 )
 _UNFETCHED = re.compile(r"Couldn't (reach|find)|DatasetNotFoundError|OfflineModeIsEnabled|LocalEntryNotFoundError")
-LOG_CAUSES = 5
-"""Lines with earlier exceptions in an error message: the cause may be long before the end."""
-LOG_LINES = 15
-"""Last lines of the log in an error message."""
-PATIENCE = 10.0
-"""Seconds for the process to end by itself, after its last run and after SIGTERM."""
+LOG_CAUSES = 5  # lines with earlier exceptions in an error message: the cause may be long before the end
+LOG_LINES = 15  # last lines of the log in an error message
+PATIENCE = 10.0  # seconds for the process to end by itself, after its last run and after SIGTERM
 
 
 def run_plan(

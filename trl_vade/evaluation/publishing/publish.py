@@ -33,8 +33,7 @@ from .weights import EvaluatedWeights, Refused, model_key
 RAW_FOLDER = "vade_evaluation"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "JUDGE_API_KEY", "OPENAI_API_KEY", "VADE_SERVER_API_KEY")
 """Environment variables whose values must not be in a published file."""
-LEAST_SECRET = 8
-"""Characters of the shortest secret. Keys of local servers, such as "EMPTY", occur in many texts."""
+LEAST_SECRET = 8  # Characters of the shortest secret. Keys of local servers, such as "EMPTY", occur in many texts.
 _TOKEN = re.compile(rb"hf_[A-Za-z0-9]{20,}")
 _PLACE = re.compile(r'(^|[=,:;"])(/[^/,;"\n]+/[^,;"\n]*)')  # neither /no_think nor a URL
 

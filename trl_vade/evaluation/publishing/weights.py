@@ -22,8 +22,7 @@ SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json", 
 """Files that affect a score, as weights and chat templates do. Others, such as tokenizer_config.json, differ between
 releases."""
 
-GIT = 40
-"""Digits of a git hash; LFS uses SHA-256 with 64."""
+GIT = 40  # digits of a git hash; LFS uses SHA-256 with 64
 
 
 class Refused(VADEError):

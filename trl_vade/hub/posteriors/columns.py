@@ -31,8 +31,7 @@ TYPES = {
 _NEEDED = ("sample_id", "alpha", "beta")
 _ROWS_DIGEST = "rows_sha256"
 
-MOST_STEPS = 10**12
-"""The largest optimiser step. Every step up to it has a valid folder name."""
+MOST_STEPS = 10**12  # The largest optimiser step. Every step up to it has a valid folder name.
 _BOUNDS = {
     "format_version": (1, FORMAT_VERSION),
     "global_step": (0, MOST_STEPS),

@@ -12,8 +12,7 @@ from .table import PosteriorTable
 
 NUM_BINS = 10
 EDGES = np.arange(NUM_BINS + 1) / NUM_BINS  # linspace would give 0.30000000000000004, above a rate of 0.3
-MOST_TASKS = 8
-"""Tasks in the picture. The rarest further tasks are one entry."""
+MOST_TASKS = 8  # Tasks in the picture. The rarest further tasks are one entry.
 
 
 def bin_counts(pass_rate: Any) -> IntArray:

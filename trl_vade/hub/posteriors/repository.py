@@ -31,10 +31,8 @@ from .table import PosteriorTable, read_table, write_table
 TABLE_FILE = "posterior.parquet"
 PICTURE_FILE = "pass_rates.png"
 CARD_FILE = "README.md"
-LATEST = "latest"
-"""Name of the configuration of the newest step."""
-MOST_BYTES = 2**20
-"""Bytes of a card to read. Its metadata come first and take about 200 bytes for each step."""
+LATEST = "latest"  # name of the configuration of the newest step
+MOST_BYTES = 2**20  # Bytes of a card to read. Its metadata come first and take about 200 bytes for each step.
 
 
 def step_name(step: int) -> str:
