@@ -63,11 +63,7 @@ strata a step would make it hundreds of megabytes long."""
 
 
 class StratumMetrics:
-    """The metrics of a batch for each stratum, named `<metric>/<label>`.
-
-    Args:
-        labels: (N,) the labels of the rows, texts or whole numbers.
-    """
+    """The metrics of a batch for each stratum, named `<metric>/<label>`, from the labels of the rows, (N,)."""
 
     def __init__(self, labels: ArrayLike):
         values, self._stratum = np.unique(np.asarray(labels), return_inverse=True)
@@ -77,10 +73,6 @@ class StratumMetrics:
         """Return the share and the outcomes of each stratum among all groups generated for a batch.
 
         Outcomes of a stratum without scored groups are left out. With more than `MOST_STRATA` strata all metrics are.
-
-        Args:
-            rounds: the rounds of the batch.
-            sampler: the sampler, for the expected pass rates.
         """
         if len(self.names) > MOST_STRATA:
             return {}

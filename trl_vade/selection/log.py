@@ -30,9 +30,6 @@ class SelectionLog:
 
     With dynamic sampling each refill is a step and a line, with its number from 1 as `refill`. A warm start is the
     first step and line. It holds the source of its evidence as `warm_start`, fractional counts, and null ratios.
-
-    Args:
-        directory: the folder of the log.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):

@@ -84,8 +84,7 @@ class LargePool:
     def draw(self, k: int, num_blind: int = 0) -> Choice | None:
         """Choose the best `k` rows, of each stratum its share, and then `num_blind` others uniformly.
 
-        Returns:
-            The choice, or None if a draw of all rows is needed or as fast.
+        Returns None if a draw of all rows is needed or as fast.
         """
         if not self._serves(k + num_blind):
             return None
