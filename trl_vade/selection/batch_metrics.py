@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trl_vade.samplers.base import PosteriorSampler
-from trl_vade.samplers.information import mixed_group_probability, spread_group_probability
 
 from .outcomes import GroupOutcomes
 
@@ -24,21 +23,6 @@ class InFlight:
     posterior_step: int  # the step of the posterior at the choice
     initialising: bool = False  # Algorithm 1, lines 1-4: all initial rounds are observed as one step
     refill: int = 0  # the number of the refill, from 1; 0 is the batch itself
-
-    @classmethod
-    def of(
-        cls,
-        sample_index: NDArray[np.int64],
-        sampler: PosteriorSampler,
-        num_generations: int,
-        *,
-        spread: bool = False,
-        **more: Any,
-    ) -> "InFlight":
-        """Return the rows with the sampler's present belief about them; `more` are further fields."""
-        a, b = sampler.belief(sample_index)
-        predicted = (spread_group_probability if spread else mixed_group_probability)(a, b, num_generations)
-        return cls(sample_index, a / (a + b), predicted, sampler.posterior.step, **more)
 
 
 def batch_metrics(rounds: Sequence[tuple[InFlight, GroupOutcomes]]) -> dict[str, float]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trl_vade.samplers.base import PosteriorSampler
+from trl_vade.samplers.information import mixed_group_probability, spread_group_probability
 
 from .batch_metrics import InFlight, StratumMetrics, batch_metrics
 from .log import SelectionLog
@@ -69,7 +70,10 @@ class Feedback:
 
     def in_flight(self, sample_index: NDArray[np.int64], **more: Any) -> InFlight:
         """Return the rows with the present belief about them; `more` are further fields of `InFlight`."""
-        return InFlight.of(sample_index, self.sampler, self.num_generations, spread=self.signal.is_spread, **more)
+        a, b = self.sampler.belief(sample_index)
+        of_gradients = spread_group_probability if self.signal.is_spread else mixed_group_probability
+        predicted = of_gradients(a, b, self.num_generations)
+        return InFlight(sample_index, a / (a + b), predicted, self.sampler.posterior.step, **more)
 
     @property
     def outage(self) -> bool:
