@@ -53,7 +53,7 @@ class Plan:
 
 
 REGIMES = {
-    "paper_like": Plan(60, 3, (1e-4, 2e-4, 4e-4, 8e-4), 3, 8, more=("oracle",)),
+    "paper_like": Plan(60, 3, (1e-4, 2e-4, 4e-4, 8e-4), 3, 8, more=("oracle",), also=("thin_tune", "thin")),
     "staged": Plan(
         120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, trainer_seeds=2, also=("kl", "shares", "thin_tune", "thin")
     ),

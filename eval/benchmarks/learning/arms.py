@@ -55,6 +55,7 @@ TRAINING = {
     "pods": Thinning("group", 0.25, renormalised=True),
 }
 SHARES = {
+    "lossless": Thinning(),
     "rows 0.125": Thinning("batch", 0.125),
     "rows 0.25": Thinning("batch", 0.25),
     "rows 0.5": Thinning("batch", 0.5),

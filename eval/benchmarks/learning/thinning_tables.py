@@ -32,13 +32,11 @@ def differences(ours: list[Record], theirs: list[Record], ratio: float, trained:
 
 
 def break_even(ours: list[Record], theirs: list[Record]) -> float | None:
-    """Return the least ratio below 100, in steps of 0.05, from which on `ours` is not behind; None: there is none."""
-    ratios = np.arange(0.0, 100.0, 0.05)
-    ahead = [np.mean(differences(ours, theirs, ratio, "trained_completions")) >= 0 for ratio in ratios]
-    behind = np.flatnonzero(~np.array(ahead))
-    if not behind.size:
-        return 0.0
-    return float(ratios[behind[-1] + 1]) if behind[-1] + 1 < len(ratios) else None
+    """Return the least ratio below 100, in steps of 0.05, at which the mean of `ours` is not behind; None: none."""
+    for ratio in np.arange(0.0, 100.0, 0.05):
+        if np.mean(differences(ours, theirs, ratio, "trained_completions")) >= 0:
+            return float(ratio)
+    return None
 
 
 def with_lossless(chosen: list[Record]) -> list[tuple[str, list[Record], list[Record]]]:
