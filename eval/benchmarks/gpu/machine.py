@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -23,16 +24,17 @@ def machine() -> dict[str, Any]:
             "GPU memory, GiB": torch.cuda.get_device_properties(0).total_memory / 2**30,
             "CUDA": torch.version.cuda,
         }
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=os.path.dirname(__file__), capture_output=True, text=True
-    )
-    return found | ({"commit": commit.stdout.strip()} if commit.returncode == 0 else {})
+    if shutil.which("git"):
+        command = ["git", "-C", os.path.dirname(__file__), "rev-parse", "HEAD"]
+        commit = subprocess.run(command, capture_output=True, text=True)
+        found |= {"commit": commit.stdout.strip()} if commit.returncode == 0 else {}
+    return found
 
 
-def pictures(rows: datasets.Dataset, processor: Any, count: int, generations: int, repeats: int) -> dict[str, Any]:
-    """Seconds and bytes of the pixels of `count` rows: each image `generations` times, as TRL 1.16 does, and once."""
-    images = [row["images"][0].convert("RGB") for row in rows.select(range(count))]
-    found: dict[str, Any] = {"images": count, "size": images[0].size, "generations": generations}
+def pictures(rows: datasets.Dataset, processor: Any, generations: int, repeats: int) -> dict[str, Any]:
+    """Seconds and bytes of the pixels of `rows`: each image `generations` times, as TRL 1.16 does, and once."""
+    images = [row["images"][0].convert("RGB") for row in rows]
+    found: dict[str, Any] = {"images": len(images), "size": images[0].size, "generations": generations}
     for name, times in (("TRL", generations), ("once", 1)):
         repeated = [each for each in images for _ in range(times)]
         seconds, made = timed(repeats, processor.image_processor, repeated, return_tensors="pt")

@@ -10,15 +10,18 @@ import torch
 import trl.trainer.grpo_trainer
 from torch import Tensor
 
-from trl_vade.cli.plan.launch import Launch
 from trl_vade.cli.plan.memory import MemoryEstimate, estimate_memory
 from trl_vade.cli.plan.memory_formulas import Lengths
 from trl_vade.cli.plan.model_shape import ModelShape
+from trl_vade.cli.recipes import Launch
 
 from ..step.meters import Meter
 
 HELD = ("weights", "optimiser state", "reference model", "gradients", "images of the generation batch")
 """Parts of the estimate that are tensors between two micro-batches."""
+IMAGES_SCORED = "images of this and the last generation batch"
+KEPT, WHOLE = "activations kept, with the attention mask", "all of it"
+UPDATE = ("update", "optimise", "forward", "head", "blocks")
 
 
 def estimated(args: Any, shape: ModelShape, lengths: Lengths, gpu: int) -> MemoryEstimate:
@@ -47,17 +50,15 @@ class MeasuredParts:
     """
 
     def __init__(self) -> None:
-        self.held: dict[str, int] = dict.fromkeys(HELD, 0)
+        self.held: dict[str, int] = dict.fromkeys([*HELD, IMAGES_SCORED], 0)
         self.lengths = Lengths(0, 0, 0)
-        self.args: Any = None
         # By micro-batch: bytes at the start and at the end of the forward pass, and whether there were gradients.
         self._marks: dict[int, tuple[int, int, bool]] = {}
-        self._before_scoring = 0
+        self._before_scoring, self._hooks = 0, []
 
     def watch(self, trainer: Any, meter: Meter) -> None:
-        """Add the hooks. The trainer must be fresh; its model keeps none of them after training."""
+        """Add the hooks, to a fresh trainer. Its model keeps them until `leave`."""
         memory, number, backward = meter.memory_now, iter(range(10**9)), trainer.accelerator.backward
-        self.args = trainer.args
         current = {}
 
         def before(module: Any, args: Any) -> None:
@@ -82,22 +83,27 @@ class MeasuredParts:
             backward(*args, **kwargs)
             meter.leave()
 
-        def before_scoring(*args: Any, **kwargs: Any) -> None:
+        def before_scoring(*args: Any, pixel_values: Any = None, **kwargs: Any) -> None:
             if not torch.is_grad_enabled():
                 self._before_scoring = memory.allocated()
+                pixels = [*pixels_held(trainer), pixel_values]
+                self.held[IMAGES_SCORED] = max(self.held[IMAGES_SCORED], size(pixels))
 
-        hooks = [trainer.model.base_model.register_forward_pre_hook(before)]
-        hooks.append(trainer.model.base_model.register_forward_hook(after))
+        decoder = trainer.model.base_model
+        self._hooks = [decoder.register_forward_pre_hook(before), decoder.register_forward_hook(after)]
         trainer.accelerator.backward = backward_and_leave
         meter.tally(trainer, "_get_per_token_logps_and_entropies", before_scoring)
-        meter.tally(trainer.callback_handler, "on_train_end", lambda *args: [hook.remove() for hook in hooks])
+
+    def leave(self) -> None:
+        """Take the hooks from the model."""
+        for hook in self._hooks:
+            hook.remove()
 
     def _note_held(self, trainer: Any) -> None:
-        pixels = [batch["pixel_values"] for batch in trainer._buffered_inputs]
         states = [value for state in trainer.optimizer.state.values() for value in state.values()]
         weights = list(trainer.model.parameters())
         reference = [] if trainer.ref_model is None else trainer.ref_model.parameters()
-        found = (weights, states, reference, [weight.grad for weight in weights], pixels)
+        found = (weights, states, reference, [weight.grad for weight in weights], pixels_held(trainer))
         for name, tensors in zip(HELD, found, strict=True):
             self.held[name] = max(self.held[name], size(tensors))
         grids = [grid for batch in trainer._buffered_inputs for grid in batch["image_grid_thw"]]
@@ -108,34 +114,43 @@ class MeasuredParts:
             completion=max(self.lengths.completion, *(b["completion_ids"].size(1) for b in trainer._buffered_inputs)),
         )
 
-    def table(self, batch: dict[str, Any], estimate: MemoryEstimate) -> list[dict[str, Any]]:
-        """Lines of a table: phase, part, estimated and measured bytes; a part that is not measured alone has None."""
-        peaks = {phase: each["allocated"] for phase, each in batch["memory"].items()}
-        of_update = [peak for phase, peak in peaks.items() if phase.split()[0] in ("forward", "head", "blocks")]
-        of_scoring = peaks.get("score", 0)
+    def table(self, memory: dict[str, dict[str, int]], estimate: MemoryEstimate) -> list[dict[str, Any]]:
+        """Lines of a table: phase, part, estimated and measured bytes; a part that is not measured alone has None.
+
+        Args:
+            memory: the peaks of a generation batch by phase.
+            estimate: for its settings and lengths.
+        """
+        peaks = {phase: each["allocated"] for phase, each in memory.items()}
+        of_update = [peak for phase, peak in peaks.items() if phase.split()[0] in UPDATE]
         # The first backward pass of an update also makes the gradients, which are a part of their own.
         marks = {n: mark for n, mark in self._marks.items() if mark[2] and f"blocks {n}" in peaks}
 
         def above(phase: str) -> int:
             return max(peaks[f"{phase} {number}"] - end for number, (_, end, _) in marks.items())
 
+        totals = {"training": max(of_update), "scoring": peaks["score"]}
         measured = self.held | {
-            "activations kept, with the attention mask": max(end - start for start, end, _ in marks.values()),
+            KEPT: max(end - start for start, end, _ in marks.values()),
             "one block's activations": above("blocks"),
             "log-probabilities": above("head"),
-            "one block's forward pass": of_scoring - self._before_scoring,
+            "one block's forward pass": peaks["score"] - self._before_scoring,
         }
         lines = []
-        for phase, total in (("training", max(of_update)), ("scoring", of_scoring)):
+        for phase, total in totals.items():
             parts = {part.name: part.bytes for part in estimate.phases[phase]}
             if "activations kept" in parts:
-                kept = parts.pop("activations kept") + parts.pop("attention mask", 0)
-                parts["activations kept, with the attention mask"] = kept
-            parts |= {"all of it": estimate.total(phase)}
+                parts[KEPT] = parts.pop("activations kept") + parts.pop("attention mask", 0)
+            parts[WHOLE] = estimate.total(phase)
             for name, number in parts.items():
-                found = total if name == "all of it" else measured.get(name)
+                found = (measured | {WHOLE: total}).get(name)
                 lines.append({"phase": phase, "part": name, "estimated": number, "measured": found})
         return lines
+
+
+def pixels_held(trainer: Any) -> list[Tensor]:
+    """The pixels of the generation batch that the trainer holds, if there is one."""
+    return [batch["pixel_values"] for batch in trainer._buffered_inputs or []]
 
 
 def size(tensors: Iterable[Any]) -> int:

@@ -22,8 +22,8 @@ of one update at a time. At the recipe's 256 micro-batches of 4 rows that is mor
 
 With `--live_shares` nothing is generated. All trainers get the same completions, of lognormal lengths, and the same
 rewards: exactly such a share of the groups has a gradient. They take turns in one process, a generation batch each, on
-the same rows. A repeat of its own counts FLOPs (torch's `FlopCounterMode`) and, without CUDA, the bytes of the tensors
-that exist at a time. An operation's own memory is not among these.
+the same rows. A repeat of its own counts FLOPs (torch's `FlopCounterMode`) and, without CUDA, another one counts the
+bytes of the tensors that exist at a time. An operation's own memory is not among these.
 
 Timings depend on the machine: they are reported and never tested.
 """
@@ -178,7 +178,7 @@ def write_model(options: argparse.Namespace, model: Path) -> None:
 
 
 def run_live_shares(options: argparse.Namespace, model: Path) -> Iterator[dict[str, Any]]:
-    """The generation batches of every repeat, live share and trainer, in turn; those of repeat None count FLOPs."""
+    """The generation batches of every repeat, live share and trainer, in turn; see `measure`."""
     from .live_shares import measure
     from .one_run import versions
 

@@ -26,20 +26,22 @@ def one_batch(
     processor: Any,
     *,
     warmup: int = 0,
-    counting: bool = False,
+    counting: str | None = None,
     watch_more: Any = lambda *_: None,
 ) -> dict[str, Any]:
     """Train for a generation batch, after `warmup` others; return what it cost.
 
     Args:
         name: one of `tables.NAMES`.
-        model: a folder, or a model that is left as it was, but for its weights.
-        counting: count FLOPs, and bytes where there is no GPU. That slows the batch, and it then has no seconds.
+        model: a folder, or a model. A trainer before this one may have trained it, or failed to.
+        counting: `flops`, or `memory` for the bytes of tensors on a CPU. That slows the batch, so it has no seconds.
+            FLOPs are counted alone: torch's counter keeps what checkpointing computes again (torch 2.15).
     """
-    memory = TensorMemory() if counting and not torch.cuda.is_available() else None
+    clean(model)
+    memory = TensorMemory() if counting == "memory" else None
     with contextlib.ExitStack() as stack:
         stack.enter_context(given.in_place_of_generation())
-        flops = stack.enter_context(FlopCounterMode(display=False)).get_total_flops if counting else lambda: 0
+        flops = stack.enter_context(FlopCounterMode(display=False)).get_total_flops if counting == "flops" else int
         meter = stack.enter_context(Meter(memory, flops))
 
         def watch_all(trainer: Any, meter: Meter) -> None:
@@ -47,14 +49,18 @@ def one_batch(
             watch_more(trainer, meter)
 
         train(name, model, rows, given.given_reward, settings, meter, warmup + 1, watch_all, processor)
+    untrue = {None: ("flops",), "flops": ("seconds", "memory"), "memory": ("seconds", "flops")}[counting]
+    return meter.batches[-1] | {"trainer": name} | {kind: {} for kind in untrue}
+
+
+def clean(model: Any) -> None:
+    """Free the memory of the trainers that are gone, and take from `model` what they put on it."""
     if isinstance(model, torch.nn.Module):
         model.__dict__.pop("forward", None)  # TRL's fused head and accelerate's autocast
         model.zero_grad()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    batch = meter.batches[-1]
-    return batch | {"trainer": name} | ({"seconds": {}} if counting else {"flops": {}})
 
 
 def _note(meter: Meter, model: Any, input_ids: torch.Tensor, *others: Any) -> None:
@@ -64,18 +70,20 @@ def _note(meter: Meter, model: Any, input_ids: torch.Tensor, *others: Any) -> No
 
 
 def measure(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The figures of each (repeat, share, trainer), and of a repeat `None`, which counts and is not timed."""
+    """The figures of each (repeat, share, trainer). The first repeats, `flops` and `memory`, count and time nothing."""
     datasets.disable_progress_bars()
     transformers_logging.disable_progress_bar()
     model, rows = model_and_rows(options)
     processor = AutoProcessor.from_pretrained(model)
     settings = trainer_settings(options, model)
     trainers = options["trainers"]
-    for repeat in [None, *range(options["repeats"])]:  # what counts also loads what the first of all runs loads
+    counts = ["flops"] if torch.cuda.is_available() else ["flops", "memory"]  # a GPU counts its memory in each run
+    for repeat in [*counts, *range(options["repeats"])]:
+        counting, turn = (repeat, 0) if repeat in counts else (None, repeat)
         for share in options["live_shares"]:
             for place in range(len(trainers)):
-                name = trainers[(place + (repeat or 0)) % len(trainers)]
+                name = trainers[(place + turn) % len(trainers)]
                 sizes = (options["rows"], options["generations"], options["completion_tokens"])
                 given = Given(*sizes, share, processor.tokenizer)
-                figures = one_batch(name, given, model, rows, settings, None, counting=repeat is None)
+                figures = one_batch(name, given, model, rows, settings, None, counting=counting)
                 yield {"repeat": repeat, "share": share} | figures

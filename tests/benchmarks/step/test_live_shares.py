@@ -1,9 +1,12 @@
 """The benchmark at live shares: given completions, bytes of tensors, and a run of it. No timing is tested."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 from eval.benchmarks.step import __main__ as benchmark
 from eval.benchmarks.step import live_shares, models, tables
@@ -67,6 +70,21 @@ def test_checkpointing_lowers_the_peak():
 
     again = peak(lambda block, hidden: checkpoint(block, hidden, use_reentrant=False))
     assert again < peak(lambda block, hidden: block(hidden))
+
+
+@pytest.mark.parametrize(("others", "held"), [([], 0), ([FlopCounterMode(display=False)], 1)])
+def test_torchs_counter_of_flops_keeps_what_checkpointing_computes_again(others, held):
+    """So bytes are not counted beside FLOPs. Where torch frees it, the counts may share a run (torch 2.15)."""
+    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64))
+    with contextlib.ExitStack() as stack:
+        for other in others:
+            stack.enter_context(other)
+        memory = stack.enter_context(TensorMemory())
+        after = []
+        for _ in range(2):
+            checkpoint(net, matrix(), use_reentrant=False).sum().backward()
+            after.append(memory.allocated())
+    assert (after[1] > after[0]) == held
 
 
 # --------------------------------------------------------------------------------------------------- given completions
@@ -144,10 +162,12 @@ def test_the_work_of_an_update_follows_the_live_share_with_thinning_alone(change
         )
     )
     figures = list(live_shares.measure(options))
-    counted = {(each["share"], each["trainer"]): each for each in figures if each["repeat"] is None}
-    timed = {(each["share"], each["trainer"]): each for each in figures if each["repeat"] == 0}
-    assert timed.keys() == counted.keys()
-    assert len(figures) == 2 * len(timed) == 2 * 2 * 3
+    counted, weighed, timed = (
+        {(each["share"], each["trainer"]): each for each in figures if each["repeat"] == repeat}
+        for repeat in ("flops", "memory", 0)
+    )
+    assert timed.keys() == counted.keys() == weighed.keys()
+    assert len(figures) == 3 * len(timed) == 3 * 2 * 3
 
     def flops(share, name):
         return {phase: counted[share, name]["flops"].get(phase, 0) for phase in ("score", "update")}
@@ -162,7 +182,7 @@ def test_the_work_of_an_update_follows_the_live_share_with_thinning_alone(change
         assert 0.15 < thin["score"] / whole["score"] < 0.35
     else:
         assert whole["score"] == 0
-    peaks = {key: tables.most(each) for key, each in counted.items()}
+    peaks = {key: tables.most(each) for key, each in weighed.items()}
     assert peaks[0.25, third] < peaks[0.25, "vade"]
     for each in timed.values():
         assert each["seconds"]["update"] > 0

@@ -1,0 +1,122 @@
+"""The model, the rows and the settings of the parts that train."""
+
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trl_vade import VADEGRPOConfig
+from trl_vade.cli.plan.memory import MemoryEstimate
+from trl_vade.cli.plan.memory_formulas import Lengths
+from trl_vade.cli.plan.model_shape import model_shape
+
+from ..step.given import Given
+from ..step.live_shares import one_batch
+from ..step.models import processor_and_config, random_model, random_rows
+from ..step.one_run import trainer_settings
+from .parts import MeasuredParts, estimated, reference_in_memory
+
+RECIPE = Path(__file__).resolve().parents[3] / "trl_vade/recipes/qwen2_5_vl_3b_grpo_vade.yaml"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of the model and of the parts."""
+
+    shape: str
+    longest: int  # tokens of a completion
+    image_tokens: int  # of a row
+    prompt_tokens: int  # of the prompts whose memory is measured
+    chosen: int  # rows of a draw
+    generations: int  # completions of a row whose update is timed
+    repeats: int  # of every part that is timed
+    gpu: int = 0  # bytes that are planned for; 0: those of the GPU
+    rows: int = 20  # of the generation batch whose update is timed
+    micro_batch: int = 8  # completions of a pass whose update is timed
+
+
+REAL = Sizes("3b", longest=2048, image_tokens=1024, prompt_tokens=4096, chosen=512, generations=4, repeats=2)
+TINY = Sizes(
+    "small", longest=24, image_tokens=16, prompt_tokens=64, chosen=8, generations=2, repeats=1, gpu=80 * 2**30
+)
+# The generation batch whose memory is measured. The recipe's micro-batch has 4 completions, too.
+MEMORY = {"rows": 4, "generations": 4, "micro_batch": 4}
+MEMORY_SHARE = 0.25  # of live groups; stock's memory does not depend on it
+
+
+class Bench:
+    """The parts that train.
+
+    Args:
+        sizes: `REAL` or `TINY`.
+        layers: of the decoder; None for as many as fit the GPU by the estimate.
+    """
+
+    def __init__(self, sizes: Sizes, layers: int | None = None):
+        self.sizes = sizes
+        self.gpu = sizes.gpu or torch.cuda.get_device_properties(0).total_memory
+        self.processor, self.config = processor_and_config(sizes.shape)
+        self.config.architectures = ["Qwen2_5_VLForConditionalGeneration"]
+        self._take_layers(layers or self.config.text_config.num_hidden_layers)
+        longest = Lengths(sizes.prompt_tokens, sizes.image_tokens, sizes.longest)
+        while not layers and self.layers > 1 and not self.estimate(longest).fits:
+            self._take_layers(self.layers - 1)
+        self.model = random_model(self.config, self.processor.tokenizer)
+        self.rows = random_rows(sizes.rows, sizes.image_tokens)
+        tokens = len(self.processor.tokenizer("the " * 100)["input_ids"]) / 100  # of a word
+        filler = int((sizes.prompt_tokens - sizes.image_tokens) / tokens)
+        self.long_rows = random_rows(MEMORY["rows"], sizes.image_tokens, filler)
+
+    def _take_layers(self, layers: int) -> None:
+        text = self.config.text_config
+        self.layers = text.num_hidden_layers = layers
+        text.layer_types = text.layer_types[:layers]
+        self.shape = model_shape(self.config)
+
+    def settings(self, rows: int, generations: int, micro_batch: int, updates: int, **changes: Any) -> dict[str, Any]:
+        """Return the settings of a trainer that gets the model."""
+        options = {
+            "engine": "given",
+            "recipe": str(RECIPE),
+            "rows": rows,
+            "generations": generations,
+            "micro_batch": micro_batch,
+            "updates": updates,
+            "completion_tokens": self.sizes.longest,
+            "settings": {"gradient_checkpointing": True, **changes},
+        }
+        settings = trainer_settings(options, "")
+        del settings["model_init_kwargs"]
+        return settings
+
+    def estimate(self, lengths: Lengths) -> MemoryEstimate:
+        """Return the plan's estimate for the generation batch whose memory is measured."""
+        with tempfile.TemporaryDirectory() as folder:
+            args = VADEGRPOConfig(**self.settings(**MEMORY, updates=2) | {"output_dir": folder})
+            return estimated(args, self.shape, lengths, self.gpu)
+
+    def given(self, rows: int, generations: int, share: float, **named: Any) -> Given:
+        return Given(rows, generations, self.sizes.longest, share, self.processor.tokenizer, **named)
+
+    def memory(self, name: str) -> dict[str, Any]:
+        """Peaks of a generation batch, the second one of its run, and the parts of them."""
+        parts, settings = MeasuredParts(), self.settings(**MEMORY, updates=2)
+        given = self.given(MEMORY["rows"], MEMORY["generations"], MEMORY_SHARE, all_longest=True)
+        more = {"warmup": 1, "counting": None if torch.cuda.is_available() else "memory", "watch_more": parts.watch}
+        try:
+            with reference_in_memory(self.model):
+                batch = one_batch(name, given, self.model, self.long_rows, settings, self.processor, **more)
+        finally:
+            parts.leave()
+        lines = parts.table(batch["memory"], self.estimate(parts.lengths))
+        return {"trainer": name, "lengths": asdict(parts.lengths), "lines": lines}
+
+    def update(self, repeat: int, share: float, name: str) -> dict[str, Any]:
+        """Seconds of a generation batch of which `share` of the groups have a gradient."""
+        sizes = self.sizes
+        settings = self.settings(sizes.rows, sizes.generations, sizes.micro_batch, updates=1, beta=0.0)
+        given = self.given(sizes.rows, sizes.generations, share)
+        batch = one_batch(name, given, self.model, self.rows, settings, self.processor)
+        return {"repeat": repeat, "share": share, **batch}
