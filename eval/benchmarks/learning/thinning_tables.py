@@ -58,8 +58,8 @@ def overview(records: list[Record]) -> list[str]:
 
     The lines of `all` are over the seeds of all regimes.
     """
-    records = records + [{**r, "regime": "all", "seed": (r["regime"], r["seed"])} for r in records]
     arms = {regime: by_arm(records, regime) for regime in dict.fromkeys(record["regime"] for record in records)}
+    arms["all"] = by_arm([{**r, "regime": "all", "seed": (r["regime"], r["seed"])} for r in records], "all")
     parts = []
     for title, figure in FIGURES.items():
         rows = []
