@@ -53,12 +53,12 @@ class Plan:
 
 
 REGIMES = {
-    "paper_like": Plan(60, 3, (1e-4, 2e-4, 4e-4, 8e-4), 3, 8, more=("oracle",)),
+    "paper_like": Plan(60, 3, (1e-4, 2e-4, 4e-4, 8e-4), 3, 8, more=("oracle",), also=("thin_tune", "thin")),
     "staged": Plan(
         120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, trainer_seeds=2, also=("kl", "shares", "thin_tune", "thin")
     ),
     "graded": Plan(120, 10, (4e-4, 8e-4), 2, 3, more=("spread", "fractions", "threshold 0.5", "threshold 1")),
-    "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, also=("thin_tune", "thin")),
+    "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, also=("kl", "thin_tune", "thin")),
     "hard_pictures": Plan(120, 10, (1e-4, 2e-4), 2, 5, more=("oracle",)),
     "no_headroom": Plan(120, 10, (1e-4, 2e-4, 4e-4), 2, 5, more=("oracle",), also=("thin_tune", "thin")),
 }

@@ -55,6 +55,7 @@ TRAINING = {
     "pods": Thinning("group", 0.25, renormalised=True),
 }
 SHARES = {
+    "lossless": Thinning(),
     "rows 0.125": Thinning("batch", 0.125),
     "rows 0.25": Thinning("batch", 0.25),
     "rows 0.5": Thinning("batch", 0.5),
@@ -63,9 +64,10 @@ SHARES = {
     "tokens 0.5": Thinning("batch", 1.0, 0.5),
 }
 KL = {"kl": Thinning(beta=0.01), "kl on live rows": Thinning(beta=0.01, kl_on="live")}
-THINNED = {f"{sampler} + {name}": how for sampler in ("uniform", "frontier") for name, how in TRAINING.items()}
+SAMPLERS = ("uniform", "frontier")
+THINNED = {f"{sampler} + {name}": how for sampler in SAMPLERS for name, how in TRAINING.items()}
 THINNED_TUNED = {arm: how for arm, how in THINNED.items() if how != Thinning()}  # lossless is the main arm
-THINNED_KL = {f"{sampler} + {name}": how for sampler in ("uniform", "frontier") for name, how in KL.items()}
+THINNED_KL = {f"{sampler} + {name}": how for sampler in SAMPLERS for name, how in KL.items()}
 THINNED_SHARES = {f"frontier + {name}": how for name, how in SHARES.items()}
 ALL_THINNED = THINNED | THINNED_KL | THINNED_SHARES
 ARMS = MAIN | MORE | {arm: MAIN[arm.split(" + ")[0]] for arm in ALL_THINNED}

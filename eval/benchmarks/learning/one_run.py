@@ -66,6 +66,9 @@ def run(
         thinning=ALL_THINNED.get(arm),
     )
     seconds = time.perf_counter() - start
+    kept = figures(history)
+    if arm in ALL_THINNED:
+        kept = {name: kept[name] for name in ("rollouts", "score", "ratio")} | trained(history)
     return {
         "regime": regime,
         "arm": arm,
@@ -73,8 +76,7 @@ def run(
         "seed": seed,
         "batches": batches,
         "seconds": round(seconds, 1),
-        **figures(history),
-        **(trained(history) if arm in ALL_THINNED else {}),
+        **kept,
     }
 
 

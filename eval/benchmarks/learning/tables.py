@@ -23,11 +23,8 @@ def tables(records: list[Record]) -> str:
             ("more", "where the rollouts went", where),
             ("trainer", "through VADEGRPOTrainer, beside the fast loop", agreement),
             ("kl", "a KL term on all rollouts or on live ones", thinned.divergence),
-            ("shares", "shares to train on (seeds apart from those below)", thinned.by_rollouts),
+            ("shares", "shares to train on (seeds apart from those below)", thinned.shares),
             ("thin_tune", "training on fewer rollouts, tuning: mean area", tuning),
-            ("thin", "training on fewer rollouts, by rollouts", thinned.by_rollouts),
-            ("thin", "what was useful", thinned.usefulness),
-            ("thin", "score minus that of lossless, by cost", thinned.by_cost),
         ):
             # The oracle has the seeds of the main arms, and stands beside them.
             chosen = [r for r in here if (r["stage"] == stage) != (r["arm"] == "oracle" and stage in ("main", "more"))]
@@ -36,7 +33,8 @@ def tables(records: list[Record]) -> str:
                 chosen += [r for r in here if r["stage"] == "main" and r["arm"] != "dapo" and r["seed"] in seeds]
             if chosen:
                 parts.append(f"## {regime}: {title}\n\n" + build(chosen, here))
-    return "\n\n".join(parts)
+    thin = [record for record in records if record["stage"] == "thin"]
+    return "\n\n".join(parts + thinned.overview(thin) if thin else parts)
 
 
 def tuning(chosen: list[Record], here: list[Record]) -> str:

@@ -146,13 +146,17 @@ def test_a_benchmark_in_small_runs_all_stages_once_and_is_taken_up_where_it_was(
     results = tmp_path / "results.jsonl"
     flags = ["--results", results, "--regimes", "staged", "--batches", 3, "--rates", 2e-4, "--tuning_seeds", 0]
     flags += ["--seeds", 0, "--more_seeds", 0, "--trainer_seeds", 0, "--workers", 1]
-    run(*flags, "--arms", "frontier", "oracle", "frontier + dapo")
+    run(*flags, "--arms", "frontier", "oracle", "frontier + dapo", "frontier + d3s", "frontier + kl")
     records = [json.loads(line) for line in results.read_text().splitlines()]
-    assert [r["stage"] for r in records] == ["tune", "main", "more", "more", "trainer"]
+    stages = ["tune", "main", "more", "more", "trainer", "kl", "thin_tune", "thin"]
+    assert [r["stage"] for r in records] == stages
     by_arm = {(r["stage"], r["arm"]): r for r in records}
     assert by_arm["main", "frontier"]["rollouts"][-1] == 3 * 256
     fast, trainer = by_arm["main", "frontier"], by_arm["trainer", "frontier"]
     assert trainer["rollouts"][-1] == fast["rollouts"][-1]
+    thinned = by_arm["thin", "frontier + d3s"]
+    assert 0 < thinned["trained_tokens"][-1] < thinned["tokens"][-1]
+    assert by_arm["kl", "frontier + kl"]["kl"][0] == 0
     assert trainer["score"][0] == pytest.approx(fast["score"][0], abs=1e-3)
     assert "runs to do" in run(*flags, "--arms", "frontier", "--only", "main")
     assert len(results.read_text().splitlines()) == len(records)

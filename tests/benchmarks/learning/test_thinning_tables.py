@@ -37,14 +37,37 @@ def test_an_arm_breaks_even_where_what_it_saves_in_training_pays_for_its_score()
     assert thinned.break_even([record("frontier + rows", [0, 0.1, 0.2], [0, 500, 1000])], [LOSSLESS]) is None
 
 
-def test_the_tables_show_each_arm_beside_lossless_of_its_sampler():
-    runs = [{**run, "seed": seed} for run in (LOSSLESS, ROWS) for seed in (0, 1)]
-    lines = [line for line in tables(runs).splitlines() if line.startswith("| frontier + rows |")]
-    assert len(lines) == 3
-    assert "| -0.1000 ± 0.0000 | 0.800 | -0.2000 ± 0.0000 | 1,000 | 10,000 |" in lines[0]
-    assert "| 0.500 | 1.000 | 0.400 | 0.800 |" in lines[1]
-    assert "| -0.200 ± 0.000 |" in lines[2]
-    assert lines[2].endswith("| +0.300 ± 0.000 | +0.300 ± 0.000 | 0.90 |")
+def test_the_tables_show_each_choice_beside_lossless_of_its_sampler():
+    pods = record("frontier + pods", [0.0, 0.5, 1.0], [0, 500, 1000])
+    other = record("uniform + rows", [0.0, 0.5, 1.0], [0, 500, 1000])  # without lossless of its sampler
+    runs = [{**run, "seed": seed} for run in (LOSSLESS, ROWS, pods, other) for seed in (0, 1)]
+    elsewhere = [{**run, "regime": "paper_like"} for run in (LOSSLESS, {**ROWS, "score": [0, 0.5, 1.0]})]
+    report = tables(runs + elsewhere).splitlines()
+    assert any(line.startswith("| all | frontier | 3 | 1.000 ± 0.000 | -0.1333 ± 0.0667 |") for line in report)
+    lines = [line for line in report if line.startswith("| staged |")]
+    ends = [line.removeprefix("| staged | frontier | 2 | ").removesuffix(" |").split(" | ") for line in lines]
+    assert [len(cells) for cells in ends] == [5] * 10
+    rate, area, final, trained, cost, completions, tokens, even, useful, variance = ends
+    assert rate == ["0.0004", "0.0004", "", "", "0.0004"]
+    assert area[:2] == ["0.500 ± 0.000", "-0.1000 ± 0.0000"]
+    assert final[1] == "-0.2000 ± 0.0000"
+    assert trained[:2] == ["0.781", "0.391"]
+    assert cost[:2] == ["-", "+0.019 ± 0.000"]
+    assert completions[1] == tokens[1] == "+0.300 ± 0.000"
+    assert even == ["-", "0.90", "", "", "0.00"]
+    assert useful[1] == "0.50 > 1.00"
+    assert variance[1] == "0.40 > 0.80"
+
+
+def test_shares_are_compared_with_lossless_within_a_seed():
+    runs = [
+        {**LOSSLESS, "stage": "shares"},
+        record("frontier + rows 0.5", [0.0, 0.4, 0.8], [0, 500, 1000], 0, "shares"),
+    ]
+    (line,) = (line for line in tables(runs).splitlines() if line.startswith("| frontier + rows 0.5 |"))
+    assert line.startswith(
+        "| frontier + rows 0.5 | 1 | 0.4000 | -0.1000 ± nan | 0.800 | -0.2000 ± nan | 1,000 | 10,000"
+    )
 
 
 def test_the_kl_term_is_compared_within_a_seed():
