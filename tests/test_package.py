@@ -31,7 +31,7 @@ def test_every_public_name_is_the_thing_of_that_name_in_this_package_and_says_wh
 
 def test_every_exception_is_public():
     exceptions = {name for name, member in vars(errors).items() if inspect.isclass(member) and member is not Any}
-    assert exceptions == set(errors.__all__) < set(trl_vade.__all__)
+    assert exceptions < set(trl_vade.__all__)
 
 
 def test_public_names_are_named_once():

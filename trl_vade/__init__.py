@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .trainer.grpo_config import VADEGRPOConfig as VADEGRPOConfig
     from .trainer.grpo_trainer import VADEGRPOTrainer as VADEGRPOTrainer
 
-__all__ = [*_EXPORTS, *errors.__all__, "__version__"]
+__all__ = [*_EXPORTS, *(name for name in vars(errors) if name.endswith("Error")), "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,8 +19,7 @@ from .errors import (
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-MOST_TRIALS = 2.0**53
-"""The largest count. Up to here a float64 holds every whole number."""
+MOST_TRIALS = 2.0**53  # The largest count. Up to here a float64 holds every whole number.
 
 
 def check_whole_number(
@@ -34,13 +33,7 @@ def check_whole_number(
 ) -> int:
     """Return `value` as an `int`, or raise `error` unless it is a whole number in [minimum, maximum].
 
-    Args:
-        name: the name of the argument, for the message.
-        value: an `int` or a numpy integer. `True` and `3.0` are refused as likely mistakes.
-        minimum: the smallest allowed value.
-        maximum: the largest allowed value, or None for no limit.
-        advice: the end of the message: sentences with the reason and the remedy.
-        error: the exception to raise.
+    `True` and `3.0` are refused as likely mistakes. `advice` is the end of the message: the reason and the remedy.
     """
     try:
         number = None if isinstance(value, bool) else operator.index(value)

@@ -6,27 +6,6 @@ can catch them. A message states the received value, the rule, the reason, and t
 
 from typing import Any
 
-__all__ = [
-    "CheckpointIncompleteError",
-    "CheckpointSaveError",
-    "ConfigurationError",
-    "EngineError",
-    "EvaluationError",
-    "HubError",
-    "HubOfflineError",
-    "ImageDecodeError",
-    "JudgeError",
-    "ObservationError",
-    "ReplicaDivergenceError",
-    "SnapshotCorruptError",
-    "SnapshotError",
-    "SnapshotMismatchError",
-    "SnapshotNotFoundError",
-    "SourceSchemaError",
-    "SourceShortageError",
-    "VADEError",
-]
-
 
 class VADEError(Exception):
     """The base of every exception that trl_vade raises on purpose."""

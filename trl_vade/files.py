@@ -34,11 +34,7 @@ def replace_durably(source: Path, target: Path) -> None:
 
 
 def save_whole(path: Path, content: bytes) -> None:
-    """Write `content` to `path` atomically and create its folder.
-
-    Raises:
-        OSError: the disk refused a write; `path` is unchanged.
-    """
+    """Write `content` to `path` atomically and create its folder. After an OSError `path` is unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -57,9 +53,6 @@ def packaged(name: str) -> Path:
 
     A wheel has it inside the package. An editable installation runs from the repository, where it lies beside the
     package.
-
-    Raises:
-        FileNotFoundError: it is in neither, so the installation is not whole.
     """
     places = (_PACKAGE / name, _PACKAGE.parent / name)
     for place in places:
@@ -74,11 +67,7 @@ _DIGEST = "document_sha256"
 
 
 def encode_document(fields: Mapping[str, Any]) -> bytes:
-    """Return `fields` and their digest as the bytes of a file; a digest among the fields is replaced.
-
-    Raises:
-        ConfigurationError: a value is not strict JSON.
-    """
+    """Return `fields` and a new digest as the bytes of a file. Values that are not JSON are a `ConfigurationError`."""
     try:
         plain = json.loads(json.dumps(dict(fields), allow_nan=False))  # every key becomes a string, as when read back
         plain.pop(_DIGEST, None)
@@ -92,12 +81,7 @@ def encode_document(fields: Mapping[str, Any]) -> bytes:
 
 
 def parse_document(path: Path, content: bytes, fields: Iterable[str]) -> dict[str, Any]:
-    """Return the fields of a document that `encode_document` wrote.
-
-    Args:
-        path: the file, for the messages.
-        content: its bytes.
-        fields: the fields it must hold at least.
+    """Return the fields of a document that `encode_document` wrote; it must hold at least `fields`.
 
     Raises:
         SnapshotCorruptError: the document is damaged or was edited.

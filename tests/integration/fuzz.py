@@ -99,7 +99,9 @@ CHOICES = {
     "vade_prior": ["flat", "learned"],
     "vade_posterior_init": ["prior", "rollout"],  # or a source
     "vade_on_mismatch": ["error", "join", "reset"],
+    "vade_down_sampling": ["none", "lossless", "live", "rows", "d3s", None],
 }
+KEPT = {"vade_keep_rollouts": ("rows", "d3s"), "vade_keep_tokens": ("d3s",)}
 BOUNDS = [None, [0, 1], (0.5, 1.0), [1, 0], [0, 1, 2], [0.0, float("nan")], [-1e39, 1]]
 
 
@@ -129,6 +131,11 @@ def _allowed(name: str, value: Any) -> bool:
     if name == "vade_success_bounds":
         pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_reward, value))
         return value is None or (pair and value[0] < value[1])
+    if name in KEPT:
+        shares = value if isinstance(value, list | tuple) else [value]
+        return value is None or (
+            len(shares) in (1, 2) and all(_is_reward(share) and 0 < share <= 1 for share in shares)
+        )
     if name == "vade_warm_start_discount":
         return number and 0 < value <= 1
     if name == "vade_cooldown":
@@ -158,13 +165,14 @@ def _go_together(settings: dict[str, Any]) -> bool:
         and (settings["vade_sampler_kwargs"] is None or not settings["vade_sampler_kwargs"] or sampler in PEERS)
         and (settings["vade_success_bounds"] is None or settings["vade_success_threshold"] in (None, "auto"))
         and (settings["vade_stratify_by"] is None or sampler in ("thompson", "greedy"))
+        and all(settings[name] is None or settings["vade_down_sampling"] in modes for name, modes in KEPT.items())
     )
 
 
 def _setting(dice: random.Random, name: str) -> Any:
     likely = (
         BOUNDS
-        if name == "vade_success_bounds"
+        if name in ("vade_success_bounds", *KEPT)
         else CHOICES.get(name, [0, 1, 0.0, 0.2, 0.5, 1.0, "accuracy", None, True, False, "none", "0.5", "NULL", "1e3"])
     )
     if dice.random() < 0.4:

@@ -5,7 +5,6 @@ import pytest
 
 from trl_vade.samplers import ThompsonSampler
 from trl_vade.samplers.snapshot import state_digest
-from trl_vade.selection.batch_metrics import InFlight
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import group_outcomes
@@ -23,7 +22,7 @@ def score(feedback, rewards, **more):
     """Draw as many rows as there are groups of four rewards, and observe these."""
     rewards = np.asarray(rewards, dtype=np.float64)
     rows = feedback.sampler.draw(len(rewards)).sample_index
-    in_flight = InFlight.of(rows, feedback.sampler, 4, **more)
+    in_flight = feedback.in_flight(rows, **more)
     return feedback.observe(in_flight, group_outcomes(rewards.ravel(), rows, threshold=0.5), 0)
 
 
@@ -42,7 +41,7 @@ def test_outcomes_reach_the_sampler_the_log_and_the_figures(make):
 def test_a_round_that_was_drawn_before_the_last_one_was_scored_is_stale(make):
     feedback = make()
     rows = feedback.sampler.draw(1).sample_index
-    early = InFlight.of(rows, feedback.sampler, 4)
+    early = feedback.in_flight(rows)
     score(feedback, [MIXED])
     outcomes = group_outcomes(np.array(MIXED, dtype=np.float64), rows, threshold=0.5)
     assert feedback.observe(early, outcomes, 0)["staleness"] == 1.0

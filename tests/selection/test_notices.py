@@ -104,7 +104,8 @@ def test_a_completion_without_a_score_is_no_wrong_answer():
 
 
 def test_without_a_success_nothing_is_said_of_right_and_wrong_answers():
-    watch = GradientWatch(of_spreads=True)
+    watch = GradientWatch()
+    watch.of_spreads = True
     notice = [watch.observe(outcomes(WRONG, WRONG)) for _ in range(PATIENCE)][-1]
     assert "the answers of each group all get the same reward" in notice
 

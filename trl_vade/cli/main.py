@@ -116,7 +116,7 @@ def plan(context: typer.Context) -> None:
 
     Takes the arguments of `trl-vade train` and those below. Only the config.json of
     the model is read. Neither a GPU nor a launcher is needed. Settings that do not divide or cannot fit exit with
-    code 1.
+    code 1. The memory is an estimate, and was not yet compared with a measurement on a GPU.
 
     \b
     --recipe NAME               a recipe of the package

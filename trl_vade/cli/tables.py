@@ -32,16 +32,13 @@ def _print(table: Table, head: Sequence[str], rows: Sequence[Sequence[str]], tex
     cells = [[_visible(cell, console.encoding) for cell in row] for row in rows]
     for row in cells:
         table.add_row(*row)
-    least = _least_width(console, table, [*zip(head, *cells, strict=True)][:text])
+    # Below this width rich 15 leaves out the columns of texts, and then cuts numbers off.
+    texts = [*zip(head, *cells, strict=True)][:text]
+    widths = [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in texts]
+    whole = console.measure(table, options=console.options.update(width=10**6)).maximum
+    least = whole - sum(max(width - LEAST_TEXT, 0) for width in widths)
     console.size = ConsoleDimensions(max(console.width, least), console.height)
     console.print(table)
-
-
-def _least_width(console: Console, table: Table, texts: Sequence[Sequence[str]]) -> int:
-    """Return the width below which rich 15 leaves out the columns of `texts`, and then cuts numbers off."""
-    whole = console.measure(table, options=console.options.update(width=10**6)).maximum
-    widths = [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in texts]
-    return whole - sum(max(width - LEAST_TEXT, 0) for width in widths)
 
 
 def _visible(text: str, encoding: str) -> str:

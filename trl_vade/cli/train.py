@@ -45,10 +45,8 @@ from .training_arguments import (
 def launch(configuration: str, arguments: list[str], parser: ArgumentParser) -> None:
     """Launch `trl_vade.cli.train` as an accelerate configuration says; a process that fails ends this one.
 
-    Args:
-        configuration: a file, or a name of the package's.
-        arguments: of the run, and options of the launcher that overrule the configuration (`--num_processes 8`).
-        parser: knows the options of the run. An option that both know is the run's.
+    The arguments are those of the run, which `parser` knows, and options of the launcher that overrule the
+    configuration (`--num_processes 8`). An option that both know is the run's.
 
     Raises:
         ConfigurationError: neither knows an option, or this process was started by a launcher itself.

@@ -20,8 +20,7 @@ logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 128
 """The rows of a batch. Arrow copies the images of a batch into memory if the data set was shuffled or filtered."""
-LEFT_BEHIND = 3600.0
-"""The age in seconds from which a temporary file is deleted as the rest of a killed process."""
+LEFT_BEHIND = 3600.0  # the age in seconds from which a temporary file is deleted as the rest of a killed process
 
 
 def row_values(
@@ -61,11 +60,8 @@ def row_values(
 def by_batch(dataset: Dataset, compute: Callable[[Any, list[int]], NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
     """Yield the values of consecutive batches of rows, for `row_values`.
 
-    This process computes them, because a fork with threads (of torch, tokenizers, CUDA) may hang.
-
-    Args:
-        dataset: the N rows, in the format that `compute` takes.
-        compute: returns the values of a batch of rows with these numbers; it may use threads.
+    This process computes them, because a fork with threads (of torch, tokenizers, CUDA) may hang. `compute` gets a
+    batch in the format of the data set and the numbers of its rows; it may use threads.
     """
     for start, batch in zip(range(0, len(dataset), BATCH_SIZE), dataset.iter(BATCH_SIZE), strict=True):
         yield compute(batch, list(range(start, min(start + BATCH_SIZE, len(dataset)))))

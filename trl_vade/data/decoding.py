@@ -33,10 +33,6 @@ class RowDecoder:
     images are read on the calling thread, too.
 
     Threads exist only while there is something to decode. An error of a row is raised when the row is loaded.
-
-    Args:
-        dataset: the N rows.
-        workers: the settings of processes for rows that threads must not load.
     """
 
     def __init__(self, dataset: Dataset, workers: Workers | None = None):
@@ -72,12 +68,7 @@ class RowDecoder:
         return self.dataset.with_format("arrow")
 
     def prefetch(self, rows: list[int], draw: int = 0) -> None:
-        """Start decoding `rows` in the background, in place of earlier ones, and return at once.
-
-        Args:
-            rows: the numbers of K rows.
-            draw: the number of the draw; see `RowWorkers`.
-        """
+        """Start decoding `rows` in the background, in place of earlier ones, and return at once."""
         if self._workers is not None:
             self._workers.begin(list(dict.fromkeys(rows)), draw)
         elif self.in_threads:
@@ -86,14 +77,8 @@ class RowDecoder:
     def load(self, rows: list[int], draw: int = 0) -> Rows:
         """Return the rows, equal to `dataset.__getitems__(rows)`; wait for rows that `prefetch` started.
 
-        A repeated row is decoded once, and every repetition gets its own values.
-
-        Args:
-            rows: the numbers of K rows, also repeated ones.
-            draw: the number of the draw; see `RowWorkers`.
-
-        Raises:
-            ImageDecodeError: an image of a row cannot be decoded.
+        A repeated row is decoded once, and every repetition gets its own values. For `draw` see `RowWorkers`. An
+        image that cannot be decoded is an `ImageDecodeError`.
         """
         decoded = self._decode(list(dict.fromkeys(rows)), draw)
         fresh = dict(decoded)

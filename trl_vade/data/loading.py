@@ -32,20 +32,7 @@ def with_image_lists(rows: Rows) -> Rows:
 
 
 class RowLoader:
-    """A loader of this process's share of a generation batch, which can also prefetch the next share.
-
-    Args:
-        dataset: the N training rows.
-        num_generations: G, the completions of each row.
-        accelerator: the accelerator of the trainer.
-        workers: processes that load rows; see `RowDecoder`.
-
-    Attributes:
-        decoder: the decoder of the rows.
-        images_on_all_processes: whether every process had an image in the last batch.
-        keeps: whether to keep `made` for `load_again`. Set it before the first batch.
-        made: the row of each completion of the last batch after the transform, or None without a transform.
-    """
+    """A loader of this process's share of a generation batch, which can also prefetch the next share."""
 
     def __init__(
         self, dataset: Dataset, *, num_generations: int, accelerator: Accelerator, workers: Workers | None = None
@@ -53,19 +40,16 @@ class RowLoader:
         self.decoder = RowDecoder(dataset, workers)
         self.num_generations = num_generations
         self.accelerator = accelerator
-        self.images_on_all_processes = True
-        self.keeps = False
+        self.images_on_all_processes = True  # whether every process had an image in the last batch
+        self.keeps = False  # whether to keep `made` for `load_again`; to be set before the first batch
+        # The row of each completion of the last batch after the transform, or None without a transform.
         self.made: list[dict[str, Any]] | None = None
 
     def load(self, sample_index: NDArray[np.int64], draw: int = 0) -> Rows:
-        """Load this process's slice of the rows of K*G completions, in TRL's order.
+        """Load this process's slice of the rows of K*G completions, in TRL's order; `sample_index`: (K,) the rows.
 
         Each distinct row is decoded once. As with TRL's data loader, the items of a group share no values; see
-        `own_values`.
-
-        Args:
-            sample_index: (K,) the rows.
-            draw: the number of the draw; see `RowWorkers`.
+        `own_values`. For `draw` see `RowWorkers`.
         """
         numbers = self._share(sample_index)
         rows = self.decoder.load(numbers, draw)
@@ -81,10 +65,6 @@ class RowLoader:
         """Load rows again for a resume, with the saved results of a transform.
 
         A transform may be random, and a completion must be trained on with its own prompt.
-
-        Args:
-            sample_index: (K,) the rows.
-            made: the saved `made`, one entry for each completion of this process's slice.
         """
         if not self.decoder.has_transform:
             return self.load(sample_index)

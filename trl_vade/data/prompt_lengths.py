@@ -30,14 +30,11 @@ from .cached_values import by_batch, row_values
 from .decoding import Rows, is_plain
 from .stored_images import THREADS, image_files, with_buffers
 
-LENGTHS_VERSION = 1
-"""The version of this way to count, part of the digest of the cache file."""
+LENGTHS_VERSION = 1  # the version of this way to count, part of the digest of the cache file
 HEADER_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """The formats with a reliable size in the header. Others (ICNS) may have another size once decoded."""
-TURNED = (5, 6, 7, 8)
-"""The EXIF orientations that swap height and width, since `datasets` decodes images upright."""
-FETCHED = {"url", "path", "base64"}
-"""The keys from which transformers fetches an image that is not in memory."""
+TURNED = (5, 6, 7, 8)  # the EXIF orientations that swap height and width, since `datasets` decodes images upright
+FETCHED = {"url", "path", "base64"}  # the keys from which transformers fetches an image that is not in memory
 
 Size = tuple[int, int]  # height, width
 
@@ -45,11 +42,8 @@ Size = tuple[int, int]  # height, width
 def prompt_lengths(dataset: Dataset, counter: "PromptCounter") -> NDArray[np.int64]:
     """Count the tokens of each row's prompt, (N,), and cache them for the next start; see `row_values`.
 
-    A transform or a format of the data set applies to the images first.
-
-    Raises:
-        ImageDecodeError: an image cannot be read.
-        ConfigurationError: TRL cannot build a prompt from a row.
+    A transform or a format of the data set applies to the images first. An image that cannot be read is an
+    `ImageDecodeError`, a row without a valid prompt a `ConfigurationError`.
     """
     rows, columns = dataset, dataset.column_names
     if plain := is_plain(dataset):
@@ -75,11 +69,6 @@ class PromptCounter:
     `_get_num_multimodal_tokens`, which transformers has for vLLM. Rows with images of unknown size go through the
     processor, which is slower. All rows do in three cases: the processor lacks that method, arguments of the chat
     template may be meant for the processor, or its result differs for the shortest or longest row of the first batch.
-
-    Args:
-        processing_class: the tokenizer or processor.
-        chat_template_kwargs: as in `GRPOConfig`.
-        tools: the tools of the trainer.
     """
 
     def __init__(
@@ -169,11 +158,7 @@ class PromptCounter:
         return counts
 
     def _learn(self, sizes: set[Size | None]) -> None:
-        """Ask the processor for the number of tokens of images of these sizes, upright and turned.
-
-        Raises:
-            ValueError: the processor refuses a size (Qwen's refuses a side 200 times the other).
-        """
+        """Ask for the tokens of images of these sizes and turned ones. The processor may refuse one (ValueError)."""
         new = sorted({way for size in sizes if size for way in (size, size[::-1])} - self._known.keys())
         if new:
             data = self.processing_class._get_num_multimodal_tokens(image_sizes=list(map(list, new)))

@@ -64,8 +64,7 @@ def _digest(fields: Iterable[tuple[str, Any]]) -> bytes:
 def find_rows(saved_key: IntArray, sample_key: IntArray) -> tuple[NDArray[np.bool_], IntArray]:
     """Look up V saved keys among the N distinct keys of a data set.
 
-    Returns:
-        A mask of the keys found, (V,), and their rows, (V,), which are valid only where the mask is True.
+    Returns a mask of the keys found, (V,), and their rows, (V,), which are valid only where the mask is True.
     """
     order = np.argsort(sample_key)
     position = np.minimum(np.searchsorted(sample_key[order], saved_key), len(sample_key) - 1)
@@ -73,24 +72,18 @@ def find_rows(saved_key: IntArray, sample_key: IntArray) -> tuple[NDArray[np.boo
     return sample_key[rows] == saved_key, rows
 
 
-ROWS_OF_A_TASK = 16
-"""The rows of a batch that one thread hashes at a time."""
-ROWS_OF_TEXT = 4096
-"""The rows of a batch without images."""
-KEYS_VERSION = 1
-"""The version of the keys, part of the digest of their cache file."""
+ROWS_OF_A_TASK = 16  # the rows of a batch that one thread hashes at a time
+ROWS_OF_TEXT = 4096  # the rows of a batch without images
+KEYS_VERSION = 1  # the version of the keys, part of the digest of their cache file
 
 
 def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
-    """Return a key of each row and the number of copies.
+    """Return a key of each row, (N,) int64, cached by `row_values` and read-only, and the number of copies.
 
     A key stays with its row when rows are added, dropped or reordered. It is a hash of the row's `id` if that column
     has a different value in each row. Otherwise it is a hash of the prompt and the bytes of the image files; an `id`
     column saves reading these. Rows that share a prompt and images, or have no prompt column, use all columns. Rows
     that equal an earlier row in all columns are copies and are distinguished by their order.
-
-    Returns:
-        The keys, (N,) int64, cached by `row_values` and read-only; and the number of copies.
     """
     if "id" in dataset.column_names:
         keys = id_keys(dataset)

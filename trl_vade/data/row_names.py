@@ -27,9 +27,7 @@ class RowNames:
     A name is the text of the row's `id` if these texts distinguish all rows. Otherwise it is the row's key as 16
     hexadecimal digits. One row may lack an `id`; its name is its key, too.
 
-    Args:
-        dataset: the N rows.
-        keys: (N,) the keys from `row_keys.sample_keys`, of all columns or of some.
+    `keys`, (N,), are those of `row_keys.sample_keys`, of all columns or of some.
     """
 
     def __init__(self, dataset: Dataset, keys: NDArray[np.int64]):

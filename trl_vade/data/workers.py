@@ -10,23 +10,16 @@ import numpy as np
 import torch
 from datasets import Dataset
 
-Share = tuple[list[int], int]
-"""Rows and the seed for loading them."""
+Share = tuple[list[int], int]  # rows and the seed for loading them
 
 
 @dataclass(frozen=True)
 class Workers:
-    """The settings of the worker processes.
+    """The settings of the worker processes."""
 
-    Args:
-        number: the number of processes. With 0 the calling thread loads the rows.
-        persistent: whether the processes live for the whole run instead of one epoch.
-        seed: the seed of the run, different on each training process.
-    """
-
-    number: int = 0
-    persistent: bool = False
-    seed: int = 0
+    number: int = 0  # the number of processes. With 0 the calling thread loads the rows.
+    persistent: bool = False  # whether the processes live for the whole run instead of one epoch
+    seed: int = 0  # the seed of the run, different on each training process
 
 
 class RowWorkers:
@@ -34,10 +27,6 @@ class RowWorkers:
 
     The seed of the run, the draw and the share determine the random numbers of a transform. So a resumed run sees the
     same values, with and without prefetching.
-
-    Args:
-        dataset: the N rows.
-        settings: the settings, with at least one process.
     """
 
     def __init__(self, dataset: Dataset, settings: Workers):

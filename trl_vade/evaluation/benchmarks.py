@@ -12,36 +12,21 @@ from trl_vade.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark.
+    """A benchmark."""
 
-    Attributes:
-        name: its name for `--tasks` and in `results.json`.
-        title: its display name.
-        metric: the metric of the lmms-eval task; its key in a results file is `"<metric>,none"`.
-        scale: the value of the metric that is 100 %.
-        score: the keys below `metric` of a question's score, 0 to 1, in the samples file.
-        judged: whether a language model judges the answers.
-        extracted: whether a language model extracts the answers; the samples file has them below `metric`, as
-            `extraction`.
-        dataset: Hub id of the questions; None if the user must give them (`--data name=folder`).
-        config: configuration of that data set; None is the default one.
-        split: split of that data set.
-        column: the column that lmms-eval needs; a folder given by `--data` must have it.
-        none_is_zero: whether lmms-eval 0.7.3 returns None if no answer is right (mathvista/utils.py).
-    """
-
-    name: str
-    title: str
-    metric: str
-    scale: float
-    score: tuple[str | int, ...] = ()
-    judged: bool = False
+    name: str  # its name for `--tasks` and in `results.json`
+    title: str  # its display name
+    metric: str  # the metric of the lmms-eval task; its key in a results file is `"<metric>,none"`
+    scale: float  # the value of the metric that is 100 %
+    score: tuple[str | int, ...] = ()  # the keys below `metric` of a question's score, 0 to 1, in the samples file
+    judged: bool = False  # whether a language model judges the answers
+    # whether a language model extracts the answers; the samples file has them below `metric`, as `extraction`
     extracted: bool = False
-    dataset: str | None = None
-    config: str | None = None
-    split: str = "test"
-    column: str = "answer"
-    none_is_zero: bool = False
+    dataset: str | None = None  # Hub id of the questions; None if the user must give them (`--data name=folder`)
+    config: str | None = None  # configuration of that data set; None is the default one
+    split: str = "test"  # split of that data set
+    column: str = "answer"  # the column that lmms-eval needs; a folder given by `--data` must have it
+    none_is_zero: bool = False  # whether lmms-eval 0.7.3 returns None if no answer is right (mathvista/utils.py)
 
     @property
     def task(self) -> str:
@@ -56,8 +41,7 @@ class Benchmark:
     def question_score(self, sample: Mapping[str, Any]) -> float | None:
         """Return the score of a question, 0 to 1, from its line of the samples file; None if it does not count.
 
-        Raises:
-            KeyError: the line has no such score; also IndexError or TypeError.
+        A line without a score is a KeyError, IndexError or TypeError.
         """
         value: Any = sample[self.metric]
         for key in self.score:

@@ -64,10 +64,7 @@ class TrainedPolicy:
 class Policy(lmms):
     """Model of lmms-eval 0.7.3 that generates with the trainer's policy, made for one evaluation.
 
-    Args:
-        trained: the trainer's parts.
-        batch_size: questions at a time.
-        stop: called before each batch; True ends the evaluation with `Interrupted`.
+    `stop` is called before each batch; True ends the evaluation with `Interrupted`.
     """
 
     is_simple = False  # it takes messages
@@ -149,17 +146,12 @@ class Policy(lmms):
 
 
 def as_conversation(messages: Sequence[dict[str, Any]], sees: bool) -> list[dict[str, Any]]:
-    """Return lmms-eval's messages in the form of transformers.
+    """Return lmms-eval's messages in the form of transformers: with parts if the model `sees` images, else plain text.
 
-    Args:
-        messages: messages with parts; an image is under `url`.
-        sees: whether the model takes images. Then an image is under `image`; else the content is plain text.
-
-    Raises:
-        EvaluationError: there are images, and the model takes none.
+    Images for a model that takes none are an `EvaluationError`.
     """
     if sees:
-        return [{**message, "content": [_part(part) for part in message["content"]]} for message in messages]
+        return [{**message, "content": list(map(_part, message["content"]))} for message in messages]
     if any(part["type"] != "text" for message in messages for part in message["content"]):
         raise EvaluationError("This task's questions have images, but the policy has no image processor.")
     return [{**message, "content": "".join(part["text"] for part in message["content"])} for message in messages]

@@ -22,8 +22,7 @@ except ModuleNotFoundError:
     import httpx  # type: ignore[no-redef]
 
 
-TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-"""Seconds for an answer and for a connection."""
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)  # seconds for an answer and for a connection
 SERVE = (
     "Serve a judge, for example with `vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --port 8000`, and "
     "give --judge_url http://HOST:8000/v1 and --judge_model Qwen/Qwen2.5-72B-Instruct."
@@ -49,15 +48,10 @@ _EXTRACT = (
 
 @dataclass(frozen=True)
 class Judge:
-    """A judge and its server, made by `Judge.of`. Its key is read from the environment variable JUDGE_API_KEY.
+    """A judge and its server, made by `Judge.of`. Its key is read from the environment variable JUDGE_API_KEY."""
 
-    Attributes:
-        url: address of the interface, without routes: "http://127.0.0.1:8000/v1".
-        model: the name of the model on the server.
-    """
-
-    url: str
-    model: str
+    url: str  # address of the interface, without routes: "http://127.0.0.1:8000/v1"
+    model: str  # the name of the model on the server
 
     @classmethod
     def of(cls, url: str, model: str) -> "Judge":
@@ -79,9 +73,8 @@ class Judge:
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that lmms-eval reads at import.
 
-        Args:
-            environ: the environment with the key. If it names a proxy and the judge runs on this machine, NO_PROXY is
-                among the variables, because OpenAI's client would use the proxy for 127.0.0.1, too.
+        If the environment names a proxy and the judge runs on this machine, NO_PROXY is among the variables, because
+        OpenAI's client would use the proxy for 127.0.0.1, too.
         """
         variables = {"API_TYPE": "openai", "OPENAI_API_URL": self.url, "MODEL_VERSION": self.model}
         return {**variables, "OPENAI_API_KEY": _key(environ), **no_proxy_variables(self.url, environ)}

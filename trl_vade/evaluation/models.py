@@ -32,19 +32,12 @@ NOT_THE_MODEL = ("evaluation.json", "results.json", "trainer_state.json", "vade_
 
 @dataclass(frozen=True)
 class EvaluatedModel:
-    """A model to evaluate.
+    """A model to evaluate."""
 
-    Attributes:
-        name: a folder's name, a Hub id, or the name on a server.
-        folder: the folder of its files; None for a served model.
-        revision: the commit on the Hub; None for a local or served model.
-        fingerprint: 16 hexadecimal digits of its configuration and weights; for a served model, of its name.
-    """
-
-    name: str
-    folder: Path | None
-    revision: str | None
-    fingerprint: str
+    name: str  # a folder's name, a Hub id, or the name on a server
+    folder: Path | None  # the folder of its files; None for a served model
+    revision: str | None  # the commit on the Hub; None for a local or served model
+    fingerprint: str  # 16 hexadecimal digits of its configuration and weights; for a served model, of its name
 
 
 def find_model(

@@ -94,14 +94,10 @@ def _differences(saved: dict[str, Any], here: dict[str, Any], finished: Collecti
         changed.append("judge")
     if saved["model"]["fingerprint"] != here["model"]["fingerprint"]:
         changed.append("model")
-    lacking = [
-        f"the finished run of {name} with seed {seed}"
-        for name, seed in finished
-        if not (name in here["tasks"] and seed in here["seeds"])
-    ]
+    lacking = [pair for pair in finished if not (pair[0] in here["tasks"] and pair[1] in here["seeds"])]
     return [
         *(f"{name} was {saved[name]} and is {here[name]}" for name in changed),
-        *(f"{what} would be left out" for what in lacking),
+        *(f"the finished run of {name} with seed {seed} would be left out" for name, seed in lacking),
     ]
 
 
@@ -111,9 +107,7 @@ Progress = Callable[[Run], None]
 def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Results:
     """Run an evaluation, write its results, and return them; see `summary.write_results`.
 
-    Args:
-        evaluation: the settings.
-        progress: called with each finished run, those of earlier commands first.
+    `progress` is called with each finished run, those of earlier commands first.
 
     Raises:
         ConfigurationError: the evaluation cannot work; nothing was started.
@@ -196,9 +190,8 @@ def _run_all(
         environment = judge.environment(os.environ) if judge else {}
         if evaluation.server_url:
             key = os.environ.get("VADE_SERVER_API_KEY")
-            environment |= no_proxy_variables(evaluation.server_url, os.environ) | (
-                {"VADE_SERVER_API_KEY": key} if key else {}
-            )
+            environment |= no_proxy_variables(evaluation.server_url, os.environ)
+            environment |= {"VADE_SERVER_API_KEY": key} if key else {}
         run_plan(plan, log, finished, environment=environment, lock=lock.fileno())
     return runs
 

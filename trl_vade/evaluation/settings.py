@@ -21,73 +21,45 @@ from .judge import Judge
 from .lmms.tasks import builtin_tasks, check_rows, default_rows, rows_digest
 from .models import BACKENDS, EvaluatedModel, check_arguments, check_place
 
-LMMS_EVAL = "0.7.3"
-"""The release whose faults `runner` corrects."""
-LARGEST_SEED = 2**32 - 1
-"""The largest seed of numpy."""
+LMMS_EVAL = "0.7.3"  # the release whose faults `runner` corrects
+LARGEST_SEED = 2**32 - 1  # the largest seed of numpy
 PACKAGES = ("trl-vade", "lmms-eval", "trl", "transformers", "torch", "vllm", "datasets", "evaluate", "math-verify")
 
 
 @dataclass(frozen=True)
 class Generation:
-    """The sampling of answers. The paper names none of these values.
+    """The sampling of answers. The paper names none of these values."""
 
-    Attributes:
-        temperature: more than 0, or 0 (greedy) with a single seed, because greedy runs are equal.
-        top_p: in (0, 1]; 1 turns it off.
-        top_k: 0 turns it off. It is not sent to a server, which uses its own default.
-        max_new_tokens: tokens of an answer; the recipes train with the default.
-    """
-
-    temperature: float = 0.6
-    top_p: float = 0.95
-    top_k: int = 0
-    max_new_tokens: int = 2048
+    temperature: float = 0.6  # more than 0, or 0 (greedy) with a single seed, because greedy runs are equal
+    top_p: float = 0.95  # in (0, 1]; 1 turns it off
+    top_k: int = 0  # 0 turns it off. It is not sent to a server, which uses its own default.
+    max_new_tokens: int = 2048  # tokens of an answer; the recipes train with the default
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The settings of an evaluation.
+    """The settings of an evaluation."""
 
-    Attributes:
-        model: a folder, a Hub id, or the model's name on the server.
-        output: the output directory, used by this model with these settings only.
-        tasks: names of `benchmarks.BENCHMARKS`.
-        seeds: the seeds; each benchmark has one run for each.
-        limit: number of questions of each benchmark, from the first; None asks all.
-        backend: "transformers", "vllm" or "server".
-        server_url: address of an OpenAI-compatible server, ending in /v1.
-        revision: branch, tag or commit of a model on the Hub.
-        judge: the judge of the benchmarks that need one.
-        judge_delay: seconds between two attempts to reach the judge during a run; after five it counts as dead.
-        generation: the sampling of answers.
-        batch_size: questions at a time; with a server, concurrent requests.
-        device: the device for transformers; None is the GPU if there is one.
-        instruction: a text added to every question.
-        system_prompt: a system prompt before every question.
-        data: by benchmark, a folder with its rows, instead of the Hub.
-        model_args: further arguments of lmms-eval's class, such as `max_pixels` or `tensor_parallel_size`.
-        command: the command line of the evaluation, for the record.
-    """
-
-    model: str
-    output: Path
-    tasks: Sequence[str] = FIVE
-    seeds: Sequence[int] = (0, 1, 2, 3)
-    limit: int | None = None
-    backend: str = "transformers"
-    server_url: str | None = None
-    revision: str | None = None
-    judge: Judge | None = None
+    model: str  # a folder, a Hub id, or the model's name on the server
+    output: Path  # the output directory, used by this model with these settings only
+    tasks: Sequence[str] = FIVE  # names of `benchmarks.BENCHMARKS`
+    seeds: Sequence[int] = (0, 1, 2, 3)  # the seeds; each benchmark has one run for each
+    limit: int | None = None  # number of questions of each benchmark, from the first; None asks all
+    backend: str = "transformers"  # "transformers", "vllm" or "server"
+    server_url: str | None = None  # address of an OpenAI-compatible server, ending in /v1
+    revision: str | None = None  # branch, tag or commit of a model on the Hub
+    judge: Judge | None = None  # the judge of the benchmarks that need one
+    # seconds between two attempts to reach the judge during a run; after five it counts as dead
     judge_delay: float = 10.0
-    generation: Generation = field(default_factory=Generation)
-    batch_size: int = 8
-    device: str | None = None
-    instruction: str | None = None
-    system_prompt: str | None = None
-    data: Mapping[str, Path] = field(default_factory=dict)
+    generation: Generation = field(default_factory=Generation)  # the sampling of answers
+    batch_size: int = 8  # questions at a time; with a server, concurrent requests
+    device: str | None = None  # the device for transformers; None is the GPU if there is one
+    instruction: str | None = None  # a text added to every question
+    system_prompt: str | None = None  # a system prompt before every question
+    data: Mapping[str, Path] = field(default_factory=dict)  # by benchmark, a folder with its rows, instead of the Hub
+    # further arguments of lmms-eval's class, such as `max_pixels` or `tensor_parallel_size`
     model_args: Mapping[str, Any] = field(default_factory=dict)
-    command: str = ""
+    command: str = ""  # the command line of the evaluation, for the record
 
 
 def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
@@ -130,10 +102,7 @@ def instruction_text(text: str | None) -> str | None:
 def check_publication(evaluation: Evaluation, target: HubTarget, limited: bool) -> None:
     """Create the repository for the results, or refuse a publication that would fail after the evaluation.
 
-    Args:
-        evaluation: the settings.
-        target: the repository.
-        limited: whether to publish results on a part of the questions.
+    `limited` is whether to publish results on a part of the questions.
 
     Raises:
         ConfigurationError: the results would be limited, or the repository is public instead of private or vice versa.
@@ -216,11 +185,8 @@ def comparable(evaluation: Evaluation, model: EvaluatedModel) -> dict[str, Any]:
     judge = evaluation.judge if judged else None
     return {
         "model": {"name": model.name, "revision": model.revision, "fingerprint": model.fingerprint},
-        "backend": evaluation.backend,
-        "limit": evaluation.limit,
+        **{name: getattr(evaluation, name) for name in ("backend", "limit", "system_prompt", "instruction")},
         "generation": asdict(evaluation.generation),
-        "system_prompt": evaluation.system_prompt,
-        "instruction": evaluation.instruction,
         "data": {name: Path(folder).name for name, folder in evaluation.data.items()},
         "model_args": dict(evaluation.model_args),
         "batch_size": evaluation.batch_size,  # a sampled answer depends on the rest of its batch

@@ -35,12 +35,9 @@ _AVERAGE = re.compile(r"^average@\d+ ")
 
 
 def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
-    """Add facts to the metadata of TRL's card, and remove values that the Hub refuses.
+    """Add `run_facts` to the metadata of TRL's card, in place, and remove values that the Hub refuses.
 
-    Args:
-        data: the card's metadata, changed in place. A second call changes nothing.
-        facts: the facts of the run; see `run_facts`.
-        vision: whether the model takes images.
+    A second call changes nothing.
     """
     if data.get("licence") == "license":
         # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, with a value from a list. The
@@ -57,12 +54,10 @@ def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: 
 
 
 def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
-    """Return a result as an entry of the model index.
+    """Return a result as an entry of the model index; `task` is the pipeline tag, such as "image-text-to-text".
 
-    Args:
-        line: `benchmark` and `metric` are display names, `value` is a number; `dataset` (its Hub id), `config` and
-            `split` may be None or missing. Without an id, a slug of the benchmark's name is used.
-        task: the pipeline tag, such as "image-text-to-text".
+    Of a line, `benchmark` and `metric` are display names, and `value` is a number. `dataset` (its Hub id), `config`
+    and `split` may be None or missing. Without an id, a slug of the benchmark's name is used.
     """
     return EvalResult(
         task_type=task,
@@ -127,16 +122,9 @@ def merged_index(
 ) -> list[dict[str, Any]]:
     """Return a card's model index with `results`, which replace the same metrics of the same tasks and data sets.
 
-    Display names are ignored. Entries of other tools (with a `source`) and of the Hub (`verified`) stay.
-
-    Args:
-        index: the index in the card's metadata, or None; it is not changed.
-        results: entries to add, without a source.
-        name: the name of the model, if the index has none.
-        former: entries to remove, without a source.
-
-    Raises:
-        ValueError: the Hub could not read `index`.
+    Display names are ignored. Entries of other tools (with a `source`) and of the Hub (`verified`) stay. `former` are
+    entries to remove. `index` is not changed, and may be None; the model is then called `name`. An index that the Hub
+    could not read is a ValueError.
     """
     models = [{"name": name, "results": []}] if index is None else index
     if not isinstance(models, list) or not models or not all(isinstance(model, dict) for model in models):
@@ -182,12 +170,8 @@ def with_results(content: str, section: str, *, model: str, names: Sequence[str]
     are removed, except results of the same model on other benchmarks, and results on all questions beside `limited`
     ones. An earlier table with kept and replaced benchmarks becomes a line that links to its raw results.
 
-    Args:
-        content: the card.
-        section: the text of the block.
-        model: fingerprint of the model, letters and digits.
-        names: the benchmarks.
-        limited: whether the results are of a part of the questions.
+    `section` is the text of the block, and `model` the fingerprint of the model, letters and digits. `limited` results
+    are of a part of the questions.
     """
     end = "\r\n" if "\r\n" in content else "\n"
     kind = "limited" if limited else "whole"

@@ -11,8 +11,7 @@ from trl_vade.errors import HubError
 
 Render = Callable[[list[str]], dict[str, bytes | None]]
 
-MOST_PATHS = 500
-"""Paths in one request. The Hub refuses more than 1,000 (huggingface_hub 2.4, `_commit_api.py`)."""
+MOST_PATHS = 500  # Paths in one request. The Hub refuses more than 1,000 (huggingface_hub 2.4, `_commit_api.py`).
 
 
 class FolderCommit:
@@ -28,10 +27,7 @@ class FolderCommit:
     def send(self, api: HfApi, where: dict[str, Any], message: str) -> CommitInfo:
         """Make the commit, and compare the files in the repository with those that were sent.
 
-        Args:
-            api: the Hub's client.
-            where: `repo_id`, `repo_type` and `revision`.
-            message: the title of the commit.
+        `where` is `repo_id`, `repo_type` and `revision`.
 
         Raises:
             HubError: the folder is empty, or the repository holds other bytes.

@@ -19,10 +19,8 @@ def hub_origin(dataset: Any, name: str | None = None) -> tuple[str | None, str |
     `select`, `shuffle` and `train_test_split`. Rows in memory, rows saved to disk and concatenations have no single
     such folder. The exact spelling of the id comes from the download of this commit in the Hub client's cache.
 
-    Args:
-        dataset: the rows.
-        name: the Hub id, if the caller knows it. It takes precedence, and the commit is returned only if it belongs to
-            that data set. A name without an owner ("testbed") is ignored.
+    `name` is the Hub id, if the caller knows it. It takes precedence, and the commit is returned only if it belongs to
+    that data set. A name without an owner ("testbed") is ignored.
     """
     given = name if hub_id(name) and "/" in str(name) else None
     folder = _cache_folder(dataset)

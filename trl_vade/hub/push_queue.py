@@ -23,27 +23,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Push:
-    """A folder to push to the Hub as one commit.
+    """A folder to push to the Hub as one commit."""
 
-    Attributes:
-        target: the repository and branch.
-        folder: a folder made by `staging.stage`, deleted after the push. None: not staged yet, or staging failed.
-        message: the title of the commit.
-        own: whether no later push contains these files, so that the push is never dropped.
-        render: see `uploading.commit_folder`.
-        mirror: see `uploading.commit_folder`. Later pushes contain all files outside these folders.
-        tag: see `uploading.commit_folder`.
-        command: the command that sends the files by hand; None is that of `uploading.push_command`.
-    """
-
-    target: HubTarget
+    target: HubTarget  # the repository and branch
+    # a folder made by `staging.stage`, deleted after the push. None: not staged yet, or staging failed.
     folder: Path | None
-    message: str
-    own: bool = False
-    render: Render | None = None
+    message: str  # the title of the commit
+    own: bool = False  # whether no later push contains these files, so that the push is never dropped
+    render: Render | None = None  # see `uploading.commit_folder`
+    # see `uploading.commit_folder`. Later pushes contain all files outside these folders.
     mirror: tuple[str, ...] = ()
-    tag: str | None = None
-    command: str | None = None
+    tag: str | None = None  # see `uploading.commit_folder`
+    command: str | None = None  # the command that sends the files by hand; None is that of `uploading.push_command`
 
     def supersedes(self, earlier: "Push") -> bool:
         """Return whether this push makes an earlier push unnecessary."""
@@ -78,9 +69,7 @@ class PushQueue:
     """A queue that sends pushes in order, in a background thread."""
 
     def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = (
-            None  # made with the first push, so that a trainer can be copied before
-        )
+        self._executor: ThreadPoolExecutor | None = None  # made with the first push: a trainer can be copied before
         self._lock = threading.RLock()
         self._entries: list[Entry] = []  # pushes that are not on the Hub, oldest first
         self._down = False  # whether the last push failed; the next ones then make one attempt each
@@ -91,11 +80,8 @@ class PushQueue:
     def put(self, push: Push, token: str | None = None, prepare: Callable[[Push], Push] | None = None) -> Entry:
         """Queue `push`. Drop earlier pushes that it supersedes, and retry failed ones before it.
 
-        Args:
-            push: the push.
-            token: a token in place of the login.
-            prepare: returns the push with its staged folder; called now, in this thread. If it raises, the push has
-                failed, and `again` calls it once more.
+        `prepare` returns the push with its staged folder. It is called now, in this thread. If it raises, the push has
+        failed, and `again` calls it once more.
         """
         entry = Entry(push, token, prepare)
         self._prepare(entry)  # without the lock, because it takes time

@@ -16,11 +16,9 @@ from pathlib import Path
 
 from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects
 
-STAGING_FOLDER = "_hub"
-"""In the output directory. transformers pushes no file that starts with an underscore."""
+STAGING_FOLDER = "_hub"  # In the output directory. transformers pushes no file that starts with an underscore.
 _UNFINISHED = ".unfinished-"
-LARGE = 2**20
-"""Bytes. Smaller files are copied, not linked."""
+LARGE = 2**20  # Bytes. Smaller files are copied, not linked.
 _AREA = threading.Lock()  # one thread makes folders, another deletes them, at last the staging folder itself
 
 
@@ -66,15 +64,8 @@ def stage(
     elsewhere are linked, too (see `break_hard_links`). For a large file in the output directory that the Trainer has
     just copied from `checkpoint`, the file of the checkpoint is linked. Other files are copied.
 
-    Args:
-        name: prefix of the folder's name.
-        output_dir: the output directory of the run.
-        uploads: the folders. For the same path, the file of the later one counts.
-        checkpoint: the checkpoint that is pushed, or None.
-        late: whether the output directory may hold later weights than `checkpoint`.
-
-    Raises:
-        OSError: a file cannot be read or written; the new folder is deleted.
+    For the same path, the file of the later upload counts. `late` is whether the output directory may hold later
+    weights than `checkpoint`. After an OSError the new folder is deleted.
     """
     folder = new_folder(name, output_dir)
     try:

@@ -46,18 +46,12 @@ def hub_id(name: Any) -> str | None:
 
 @dataclass(frozen=True)
 class HubTarget:
-    """A branch of a repository.
+    """A branch of a repository."""
 
-    Attributes:
-        repo_id: "user/name", or "name" for a repository of the login's user.
-        repo_type: "model" or "dataset".
-        revision: the branch; None is main.
-        private: whether a new repository is private; None uses the default of the user or the organisation.
-    """
-
-    repo_id: str
-    repo_type: str = "model"
-    revision: str | None = None
+    repo_id: str  # "user/name", or "name" for a repository of the login's user
+    repo_type: str = "model"  # "model" or "dataset"
+    revision: str | None = None  # the branch; None is main
+    # whether a new repository is private; None uses the default of the user or the organisation
     private: bool | None = None
 
     def __str__(self) -> str:
@@ -79,11 +73,6 @@ def ensure_repo(
     target: HubTarget, token: str | bool | None = None, *, patience: Iterable[float] | None = None
 ) -> HubTarget:
     """Create the repository and its branch if they do not exist, and return the target with the owner's name.
-
-    Args:
-        target: the repository.
-        token: a token in place of the login.
-        patience: seconds before each retry; None uses `PATIENCE`.
 
     Raises:
         HubError: the Hub refuses, cannot be reached, or allows this login only to read.
@@ -167,14 +156,9 @@ def with_retries(
 ) -> Result:
     """Return the result of `attempt`, with retries after errors that may pass. Logs a warning before each retry.
 
-    Args:
-        attempt: the function to call.
-        target: the repository, for messages.
-        patience: seconds before each retry; None uses `PATIENCE`.
-        mend: called before each retry.
+    `mend` is called before each retry. `patience` is that of `commit_folder`.
 
-    Raises:
-        HubError: after the last attempt, or at once if a retry cannot help.
+    The last error, or one that a retry cannot help, is raised as a `HubError`.
     """
     waits = list(PATIENCE if patience is None else patience)
     for number in range(len(waits) + 1):

@@ -7,8 +7,7 @@ expression or a recursive parser fails.
 import re
 import unicodedata
 
-LONGEST_ANSWER = 1000
-"""The largest length of an answer, in characters. A longer answer is wrong."""
+LONGEST_ANSWER = 1000  # The largest length of an answer, in characters. A longer answer is wrong.
 
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is a visible brace and opens no group

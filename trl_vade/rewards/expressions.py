@@ -18,14 +18,10 @@ WORKERS = 4
 
 
 class ExpressionJudge:
-    """A client of `expression_worker` that starts one process for each concurrent thread, up to `WORKERS`.
-
-    Attributes:
-        ended: the number of pairs that reached their limit of time or memory.
-    """
+    """A client of `expression_worker` that starts one process for each concurrent thread, up to `WORKERS`."""
 
     def __init__(self) -> None:
-        self.ended = 0
+        self.ended = 0  # the pairs that reached their limit of time or memory
         self._forget()
 
     def are_equal(self, reference: str, answer: str) -> bool:

@@ -97,11 +97,7 @@ def has_form(text: str) -> bool:
 
 
 def text_of(completion: Completion) -> str:
-    """Return a completion as text; of TRL's messages, join their text parts.
-
-    Raises:
-        ConfigurationError: the completion is neither a text nor a list of messages.
-    """
+    """Return a completion as text, TRL's messages with their parts joined. Others are a `ConfigurationError`."""
     if isinstance(completion, str):
         return completion
     if not isinstance(completion, list) or not all(isinstance(message, dict) for message in completion):
@@ -114,11 +110,6 @@ def text_of(completion: Completion) -> str:
     return "\n".join(part.get("text") or "" for message in parts for part in message)
 
 
-def _verdict(row: tuple[Completion, str | None, str | None, Sequence[str] | None, bool]) -> float | None:
-    completion, answer, kind, options, relaxed = row
-    return judge(text_of(completion), answer, kind, options, relaxed=relaxed)
-
-
 def _judged(
     completions: list[Completion],
     answers: list[str | None],
@@ -128,9 +119,9 @@ def _judged(
     log_extra: Callable[[str, list[Any]], None] | None,
 ) -> list[float | None]:
     unknown = [None] * len(completions)
-    rows = zip(completions, answers, answer_types or unknown, choices or unknown, relaxed, strict=True)
+    rows = zip(map(text_of, completions), answers, answer_types or unknown, choices or unknown, relaxed, strict=True)
     with ThreadPoolExecutor(WORKERS) as threads:  # they wait for the processes that compare expressions
-        rewards = list(threads.map(_verdict, rows))
+        rewards = list(threads.map(lambda row: judge(*row[:-1], relaxed=row[-1]), rows))
     if log_extra is not None:
         log_extra("reference", list(answers))
         log_extra("answer_read", [next(iter(find_answer(text_of(completion))), "") for completion in completions])

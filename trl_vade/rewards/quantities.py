@@ -105,12 +105,8 @@ def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bo
 
     An integer must match exactly, decimals to half a unit of the reference's last place, a fraction to 5e-4 of its
     value. If only one of the two is a percentage, the other may be hundredths or the bare number. Different known
-    units are not equal, and no unit is converted.
-
-    Args:
-        answer: the number to check.
-        reference: the right number.
-        relaxed: whether 5 % of the reference is the tolerance; a reference of 0 must match exactly.
+    units are not equal, and no unit is converted. If `relaxed`, the tolerance is 5 % of the reference; a reference of
+    0 must match exactly.
     """
     if answer.unit and reference.unit and answer.unit != reference.unit:
         return False

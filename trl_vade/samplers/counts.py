@@ -15,8 +15,7 @@ from trl_vade.errors import SnapshotCorruptError
 STATE_ARRAYS = ("sample_index", "alpha", "beta", "last_update", "visits")
 """The arrays of `BetaPosterior.state_dict`: one entry for each visited row, in ascending order of the row."""
 
-LARGE = 100_000
-"""Smallest N of a large pool. Its counts are float32, and only visited rows are stored."""
+LARGE = 100_000  # Smallest N of a large pool. Its counts are float32, and only visited rows are stored.
 
 DAMAGED = "The file was damaged or edited; load an earlier snapshot."
 

@@ -11,10 +11,8 @@ from numpy.typing import ArrayLike
 from trl_vade.checks import FloatArray, check_outcomes, check_whole_number
 from trl_vade.errors import ConfigurationError, ObservationError
 
-INFORMATION_GAINS = ("asymmetric", "symmetric")
-"""The gains of a pass rate."""
-SPREAD_GAIN = "spread"
-"""The gain of a spread: the share of pairs of completions with different rewards."""
+INFORMATION_GAINS = ("asymmetric", "symmetric")  # the gains of a pass rate
+SPREAD_GAIN = "spread"  # the gain of a spread: the share of pairs of completions with different rewards
 
 
 def check_gain_kind(kind: str) -> None:

@@ -24,8 +24,7 @@ from trl_vade.errors import ObservationError
 
 from .counts import STATE_ARRAYS, RowStore, check_saved_numbers
 
-MOST_POWERS = 2**20
-"""The largest step up to which the powers of lambda_2 are cached (16 MB)."""
+MOST_POWERS = 2**20  # the largest step up to which the powers of lambda_2 are cached (16 MB)
 
 
 class BetaPosterior:

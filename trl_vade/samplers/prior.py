@@ -14,8 +14,7 @@ PRIORS = ("flat", "learned")
 
 FEWEST_ROWS = 32
 """Smallest number of rows for a fit. Below it all rows use Beta(1, 1), and a stratum the fit of all rows."""
-EVIDENCE = 1.0
-"""Smallest alpha + beta of a row that a fit uses."""
+EVIDENCE = 1.0  # smallest alpha + beta of a row that a fit uses
 LOWEST_MEAN, HIGHEST_MEAN = 0.05, 0.95
 LOWEST_STRENGTH, HIGHEST_STRENGTH = 0.5, 8.0
 """Bounds of the mean a / (a + b) and of the strength a + b; Beta(1, 1) has 1/2 and 2. The first group of a row would
@@ -46,8 +45,7 @@ class Prior:
         return self.table[stratum, 0], self.table[stratum, 1]
 
 
-FLAT = Prior(np.ones((1, 2)))
-"""Beta(1, 1) for every row."""
+FLAT = Prior(np.ones((1, 2)))  # Beta(1, 1) for every row
 
 
 def learned_prior(

@@ -44,18 +44,12 @@ _SAMPLE_KEY = "sample_key"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A snapshot in memory, as `load_snapshot` returns it.
+    """A snapshot in memory, as `load_snapshot` returns it."""
 
-    Attributes:
-        sampler_state: the state for `PromptSampler.load_state_dict`.
-        metadata: the values that the caller of `save_snapshot` added.
-        digest: the SHA-256 of the safetensors file, 64 hexadecimal digits.
-        sample_key: (V,) the keys of the visited rows, in ascending order of the row; None if they were not saved.
-    """
-
-    sampler_state: dict[str, Any]
-    metadata: dict[str, Any]
-    digest: str
+    sampler_state: dict[str, Any]  # the state for `PromptSampler.load_state_dict`
+    metadata: dict[str, Any]  # the values that the caller of `save_snapshot` added
+    digest: str  # the SHA-256 of the safetensors file, 64 hexadecimal digits
+    # (V,) the keys of the visited rows, in ascending order of the row; None if they were not saved
     sample_key: IntArray | None
 
 

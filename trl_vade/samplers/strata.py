@@ -17,8 +17,7 @@ from .top_k import largest
 
 GOLDEN = 0x9E3779B97F4A7C15
 """2**64 times the fractional part of the golden ratio: its multiples spread most evenly modulo 2**64."""
-PLASTIC = 0xC13FA9A902A6328F
-"""2**64 divided by the plastic number: separates the sequences of different seeds."""
+PLASTIC = 0xC13FA9A902A6328F  # 2**64 divided by the plastic number: separates the sequences of different seeds
 
 
 class Strata:

@@ -76,16 +76,7 @@ class UniformSampler(PosteriorSampler):
         self._cached_order: tuple[int, IntArray] = (-1, np.empty(0, dtype=np.int64))  # epoch, (N,)
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Choose the next `k` rows of the permutation, without those in `exclude`.
-
-        Args:
-            k: the number of rows, in [1, N - M].
-            exclude: (M,) rows to skip.
-
-        Raises:
-            ConfigurationError: `k` is outside its range.
-            ObservationError: an excluded row is outside [0, N).
-        """
+        """Choose the next `k` rows of the permutation; see `ThompsonSampler.draw` for arguments and errors."""
         k, excluded = self._check_draw(k, exclude)
         epoch, position = self._progress["epoch"], self._progress["position"]
         places = self._free(epoch, position, k, excluded)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trl_vade.samplers.base import PosteriorSampler
-from trl_vade.samplers.information import mixed_group_probability, spread_group_probability
 
 from .outcomes import GroupOutcomes
 
@@ -24,21 +23,6 @@ class InFlight:
     posterior_step: int  # the step of the posterior at the choice
     initialising: bool = False  # Algorithm 1, lines 1-4: all initial rounds are observed as one step
     refill: int = 0  # the number of the refill, from 1; 0 is the batch itself
-
-    @classmethod
-    def of(
-        cls,
-        sample_index: NDArray[np.int64],
-        sampler: PosteriorSampler,
-        num_generations: int,
-        *,
-        spread: bool = False,
-        **more: Any,
-    ) -> "InFlight":
-        """Return the rows with the sampler's present belief about them; `more` are further fields."""
-        a, b = sampler.belief(sample_index)
-        predicted = (spread_group_probability if spread else mixed_group_probability)(a, b, num_generations)
-        return cls(sample_index, a / (a + b), predicted, sampler.posterior.step, **more)
 
 
 def batch_metrics(rounds: Sequence[tuple[InFlight, GroupOutcomes]]) -> dict[str, float]:
@@ -63,11 +47,7 @@ strata a step would make it hundreds of megabytes long."""
 
 
 class StratumMetrics:
-    """The metrics of a batch for each stratum, named `<metric>/<label>`.
-
-    Args:
-        labels: (N,) the labels of the rows, texts or whole numbers.
-    """
+    """The metrics of a batch for each stratum, named `<metric>/<label>`, from the labels of the rows, (N,)."""
 
     def __init__(self, labels: ArrayLike):
         values, self._stratum = np.unique(np.asarray(labels), return_inverse=True)
@@ -77,10 +57,6 @@ class StratumMetrics:
         """Return the share and the outcomes of each stratum among all groups generated for a batch.
 
         Outcomes of a stratum without scored groups are left out. With more than `MOST_STRATA` strata all metrics are.
-
-        Args:
-            rounds: the rounds of the batch.
-            sampler: the sampler, for the expected pass rates.
         """
         if len(self.names) > MOST_STRATA:
             return {}

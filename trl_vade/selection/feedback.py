@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trl_vade.samplers.base import PosteriorSampler
+from trl_vade.samplers.information import mixed_group_probability, spread_group_probability
 
 from .batch_metrics import InFlight, StratumMetrics, batch_metrics
 from .log import SelectionLog
@@ -35,11 +36,6 @@ class Feedback:
         outage_guard: whether to keep the counts from before a reward outage; see `outage`.
         stratify: (N,) labels; with them the metrics of each stratum are recorded, too.
         signal: the converter from rewards to outcomes. Its state is saved with the totals. None: pass rates.
-
-    Attributes:
-        rollouts: completions scored so far.
-        seconds: wall time so far, in seconds, by activity.
-        rounds: the rounds of the last generation batch with their outcomes; a refill is a round of its own.
     """
 
     def __init__(
@@ -56,9 +52,9 @@ class Feedback:
         self.signal = signal or RewardSignal("reward", ["reward"], threshold=0.5)
         self.sampler, self.num_generations, self.log = sampler, num_generations, log
         self.strata = None if stratify is None else StratumMetrics(stratify)
-        self.rollouts = 0
-        self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}
-        self.rounds: list[tuple[InFlight, GroupOutcomes]] = []
+        self.rollouts = 0  # completions scored so far
+        self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}  # wall time so far
+        self.rounds: list[tuple[InFlight, GroupOutcomes]] = []  # of the last batch; a refill is a round of its own
         self._writes = writes
         self._guard = OutageGuard(sampler.posterior) if outage_guard else None
         self._watch = GradientWatch()
@@ -74,7 +70,10 @@ class Feedback:
 
     def in_flight(self, sample_index: NDArray[np.int64], **more: Any) -> InFlight:
         """Return the rows with the present belief about them; `more` are further fields of `InFlight`."""
-        return InFlight.of(sample_index, self.sampler, self.num_generations, spread=self.signal.is_spread, **more)
+        a, b = self.sampler.belief(sample_index)
+        of_gradients = spread_group_probability if self.signal.is_spread else mixed_group_probability
+        predicted = of_gradients(a, b, self.num_generations)
+        return InFlight(sample_index, a / (a + b), predicted, self.sampler.posterior.step, **more)
 
     @property
     def outage(self) -> bool:
@@ -84,8 +83,7 @@ class Feedback:
     def observe(self, in_flight: InFlight, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
         """Pass the outcomes of a round to the sampler and append them to the log.
 
-        Returns:
-            The metrics of the generation batch with its refills; empty for a round of the initialisation.
+        Returns the metrics of the generation batch with its refills; empty for a round of the initialisation.
         """
         self.rollouts += len(outcomes.sample_index) * self.num_generations
         if self.signal.is_spread:

@@ -30,9 +30,6 @@ class SelectionLog:
 
     With dynamic sampling each refill is a step and a line, with its number from 1 as `refill`. A warm start is the
     first step and line. It holds the source of its evidence as `warm_start`, fractional counts, and null ratios.
-
-    Args:
-        directory: the folder of the log.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
@@ -67,13 +64,9 @@ class SelectionLog:
             ) from error
 
     def truncate(self, last_step: int) -> int:
-        """Drop the lines after `last_step`, which a resumed run writes again.
+        """Drop the lines after `last_step`, which a resumed run writes again; return the last step left, or 0.
 
-        Returns:
-            The step of the last remaining line, or 0.
-
-        Raises:
-            SnapshotCorruptError: a line is damaged, as in `read`. The file is unchanged.
+        On a damaged line (`SnapshotCorruptError`, as in `read`) the file is unchanged.
         """
         if not self.path.exists():
             return 0

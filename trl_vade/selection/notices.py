@@ -31,14 +31,10 @@ TRANSFORM_NOTICE = (
 
 
 class GradientWatch:
-    """A watch for successive generation batches without a gradient, or with a constant success signal.
+    """A watch for successive generation batches without a gradient, or with a constant success signal."""
 
-    Args:
-        of_spreads: whether the signal is the spread of the rewards instead of success.
-    """
-
-    def __init__(self, *, of_spreads: bool = False) -> None:
-        self.of_spreads = of_spreads
+    def __init__(self) -> None:
+        self.of_spreads = False  # whether the signal is the spread of the rewards instead of success
         self._without_gradient, self._constant = _Stretch(), _Stretch()
 
     def observe(self, outcomes: GroupOutcomes) -> str | None:

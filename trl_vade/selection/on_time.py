@@ -35,12 +35,7 @@ class OnTimeSelection:
     Every process holds a replica of the sampler. The choice of process 0 is broadcast. The scores arrive gathered, so
     all replicas stay equal.
 
-    Args:
-        feedback: the connection back to the sampler, with the log and the running totals.
-        dataset: the N training rows.
-        num_groups: K, the rows of a generation batch.
-        accelerator: the accelerator of the trainer.
-        workers: processes that load rows; see `RowDecoder`.
+    `num_groups` is K, the rows of a generation batch. For `workers` see `RowDecoder`.
     """
 
     def __init__(
@@ -89,15 +84,10 @@ class OnTimeSelection:
                 self.loader.prefetch(self.sampler.peek(self.num_groups).sample_index, self.sampler.posterior.step)
 
     def refill(self, missing: int) -> Rows | None:
-        """Draw more rows for the batch scored last, load them, and return this process's share.
+        """Draw `missing` more rows for the batch scored last, load them, and return this process's share.
 
         No row of the batch is drawn twice. The number is rounded up so that the completions divide among processes.
-
-        Args:
-            missing: the number of rows wanted.
-
-        Returns:
-            One item a completion, or None if too few other rows are left or during a reward outage.
+        None if too few other rows are left, or during a reward outage.
         """
         rounds, size = self.feedback.rounds, self._divisible(missing)
         drawn = np.concatenate([in_flight.sample_index for in_flight, _ in rounds])

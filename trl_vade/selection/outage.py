@@ -22,35 +22,22 @@ from trl_vade.checks import FloatArray, IntArray, check_fields
 from trl_vade.samplers.counts import STATE_ARRAYS
 from trl_vade.samplers.posterior import BetaPosterior, posterior_from
 
-COLLAPSE = 0.1
-"""The largest share of the expected verdicts of a kind (right, wrong) that counts as a collapse."""
-ENOUGH = 20.0
-"""The number of missing verdicts before an outage is reported."""
-RARE = 0.1
-"""The smallest expected share of a kind for a collapse. Below it the rows are just hard, or easy."""
+COLLAPSE = 0.1  # the largest share of the expected verdicts of a kind (right, wrong) that counts as a collapse
+ENOUGH = 20.0  # the number of missing verdicts before an outage is reported
+RARE = 0.1  # The smallest expected share of a kind for a collapse. Below it the rows are just hard, or easy.
 WINDOW = 64.0
 """The approximate number of verdicts that the recent ones reach back beyond the last generation batch.
 
 The counts alone raised false alarms for lucky rows of pass rate 0.01 and for a policy that soon solves all rows."""
-LIMIT = 100
-"""The number of generation batches after which the new verdicts are accepted."""
-EVIDENCE = 1.0
-"""The smallest alpha + beta of a row that predicts verdicts."""
+LIMIT = 100  # the number of generation batches after which the new verdicts are accepted
+EVIDENCE = 1.0  # the smallest alpha + beta of a row that predicts verdicts
 
 _KINDS = ("wrong", "right")
 _STREAK = ("step", "missing", "rate", "expected", "active", "counts")
 
 
 class OutageGuard:
-    """A guard that keeps the counts from before a suspected outage and restores them at its end.
-
-    Args:
-        posterior: the posterior to guard. The guard changes it only at the end of an outage.
-
-    Attributes:
-        active: whether an outage was reported and is still on.
-        restored_to: the step of the counts that the last call of `before_observing` restored, or None.
-    """
+    """A guard that keeps the counts of `posterior` from before a suspected outage and restores them at its end."""
 
     def __init__(self, posterior: BetaPosterior):
         self._posterior = posterior
@@ -59,18 +46,14 @@ class OutageGuard:
         self._missing = 0  # the missing kind of verdict: 0 (wrong) or 1 (right)
         self._rate = 0.0  # the share of that kind that was expected at the start
         self._expected = 0.0  # the number of that kind expected since then
-        self.active = False
-        self.restored_to: int | None = None
+        self.active = False  # whether an outage was reported and is still on
+        self.restored_to: int | None = None  # the step of the counts that the last `before_observing` restored
 
     def before_observing(self, sample_index: IntArray, successes: FloatArray, trials: FloatArray) -> str | None:
         """Check the outcomes of a generation batch before the posterior observes them, and return a warning or None.
 
-        At the end of an outage the call restores the earlier counts of the posterior.
-
-        Args:
-            sample_index: (K,) the rows.
-            successes: (K,) in [0, trials].
-            trials: (K,) scored completions.
+        At the end of an outage the call restores the earlier counts of the posterior. The arguments are those of
+        `BetaPosterior.observe`, (K,) each.
         """
         self.restored_to = None
         if not trials.sum():
@@ -80,9 +63,7 @@ class OutageGuard:
         weight = trials[known] / (alpha[known] + beta[known])
         expected = np.array([(weight * beta[known]).sum(), (weight * alpha[known]).sum()])
         came = np.array([(trials - successes)[known].sum(), successes[known].sum()])
-        success_rate = float(
-            successes.sum() / trials.sum()
-        )  # of all rows, known or not: any success proves rewards work
+        success_rate = float(successes.sum() / trials.sum())  # of all rows: any success proves that rewards work
 
         notice = None
         if self._before is None:

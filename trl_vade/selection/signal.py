@@ -12,16 +12,12 @@ from trl_vade.errors import ConfigurationError, ObservationError
 
 from .outcomes import GroupOutcomes, group_outcomes, groups_with_gradient, in_groups, spread_outcomes, total_rewards
 
-SPREAD = "spread"
-"""The threshold for spreads: the share of pairs of completions with different rewards."""
-AUTO = "auto"
-"""The threshold that is learned: halfway between two reward values, or `SPREAD` with more values."""
+SPREAD = "spread"  # the threshold for spreads: the share of pairs of completions with different rewards
+AUTO = "auto"  # the threshold that is learned: halfway between two reward values, or `SPREAD` with more values
 SAYS_SUCCESS = re.compile("accura|correct|answer|exact|match|solve|verif")
 SAYS_FORM = re.compile("format|length|tag|style|penal|punish|repeti")
-LEARNING = 10
-"""The number of generation batches from which two values, or the bounds of fractions, are learned."""
-FLAT_SPREAD = 0.99
-"""The mean spread from which spreads hardly distinguish rows."""
+LEARNING = 10  # the number of generation batches from which two values, or the bounds of fractions, are learned
+FLAT_SPREAD = 0.99  # the mean spread from which spreads hardly distinguish rows
 
 Threshold = float | str | None
 
@@ -115,11 +111,8 @@ class RewardSignal:
     ) -> GroupOutcomes:
         """Count the successes, trials and gradients of every group, and learn an open threshold or bounds.
 
-        Args:
-            rewards: (K*G, F) from all processes, groups of G side by side; NaN where a reward function returned None.
-            sample_index: (K,) the row of each group.
-            weights: (F,) TRL's `reward_weights`.
-            normalise: see `outcomes.rows_with_gradient`.
+        `rewards`, (K*G, F), come from all processes, groups of G side by side, with NaN where a reward function
+        returned None. `weights`, (F,), are TRL's `reward_weights`. For `normalise` see `outcomes.rows_with_gradient`.
 
         Raises:
             ObservationError: a reward is infinite or outside the given bounds, or the groups have unequal sizes.
@@ -147,9 +140,7 @@ class RewardSignal:
     def adopt(self, facts: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Load the learned values of a saved run; a threshold from the settings stays.
 
-        Args:
-            facts: the `facts` of the saved run.
-            state: its `state_dict`; empty for early releases.
+        `facts` and `state` are those of the saved run; early releases have an empty state.
         """
         if self._threshold == AUTO and not state.get("open"):
             self._threshold = facts.get("success_threshold")

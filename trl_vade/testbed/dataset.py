@@ -21,14 +21,12 @@ from tqdm.auto import tqdm
 from .cache import cached_directory, settings_digest
 from .scenes import LEVELS, TASKS, Scene, draw_scene
 
-FORMAT_VERSION = 1
-"""The version of the rows, part of the cache key. Raise it when the same settings give other rows."""
+FORMAT_VERSION = 1  # The version of the rows, part of the cache key. Raise it when the same settings give other rows.
 
 STREAMS = {"train": 0, "validation": 1, "sft": 2}
 MAX_ATTEMPTS = 1000
 """The draws for one row before its family counts as used up. Level 1 of math has 1250 pictures, all others more."""
-VALIDATION_SHARE = 8
-"""One scene in this many belongs to the validation split."""
+VALIDATION_SHARE = 8  # one scene in this many belongs to the validation split
 
 FEATURES = datasets.Features(
     {
@@ -126,18 +124,7 @@ def load_testbed_dataset(
     *,
     progress: bool = True,
 ) -> datasets.DatasetDict:
-    """Return the result of `build_dataset`, cached as Parquet under `cache_dir` (default `$HF_HOME/trl_vade`).
-
-    Args:
-        num_train: see `build_dataset`.
-        num_validation: see `build_dataset`.
-        seed: see `build_dataset`.
-        cache_dir: the parent of the cached directory; `$HF_HOME/trl_vade` by default.
-        progress: whether to show a progress bar.
-
-    Raises:
-        ValueError: as `build_dataset`.
-    """
+    """Return the result of `build_dataset`, cached as Parquet under `cache_dir` (default `$HF_HOME/trl_vade`)."""
 
     def build(directory: Path) -> None:
         for split, rows in build_dataset(num_train, num_validation, seed, progress=progress).items():
@@ -145,10 +132,9 @@ def load_testbed_dataset(
 
     settings = {"format": FORMAT_VERSION, "num_train": num_train, "num_validation": num_validation, "seed": seed}
     directory = cached_directory("testbed", settings, build, cache_dir)
-    splits = {}
-    for split, size in (("train", num_train), ("validation", num_validation)):
-        splits[split] = _as_dataset(pq.read_table(directory / f"{split}.parquet"), split, size, seed)
-    return datasets.DatasetDict(splits)
+    sizes = {"train": num_train, "validation": num_validation}
+    tables = {split: pq.read_table(directory / f"{split}.parquet") for split in sizes}
+    return datasets.DatasetDict({split: _as_dataset(tables[split], split, sizes[split], seed) for split in sizes})
 
 
 def _row(scene: Scene) -> dict[str, Any]:

@@ -6,11 +6,9 @@ scene back from its pixels.
 
 from PIL import Image, ImageDraw
 
-SIZE = 56
-"""The side of an image in pixels: four patches of 14, merged two by two into 2 x 2 = 4 image tokens."""
+SIZE = 56  # the side of an image in pixels: four patches of 14, merged two by two into 2 x 2 = 4 image tokens
 
-CELL = 14
-"""The side of a vision patch in pixels. Each counted shape has a patch of its own."""
+CELL = 14  # The side of a vision patch in pixels. Each counted shape has a patch of its own.
 
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (230, 25, 30),

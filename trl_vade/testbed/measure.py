@@ -11,8 +11,7 @@ from .rewards import exact_answer_reward
 from .scenes import LEVELS, TASKS
 from .sft import prompt_messages
 
-BATCH_SIZE = 64
-"""The rows generated together, each with all its completions."""
+BATCH_SIZE = 64  # the rows generated together, each with all its completions
 
 
 @torch.no_grad()
@@ -21,12 +20,8 @@ def measure_pass_rates(
 ) -> np.ndarray:
     """Sample completions of every row at temperature 1; return the share of right ones, shape (N,), in [0, 1].
 
-    Args:
-        model: a `Qwen2_5_VLForConditionalGeneration`, on any device. Its training mode is restored.
-        processor: its processor, with padding on the left.
-        dataset: rows with `prompt`, `images` and `answer`.
-        num_generations: G, the completions of each row, at least 1.
-        seed: the seed of sampling. torch's global generator is restored.
+    `processor` pads on the left. The rows have `prompt`, `images` and `answer`. The model's training mode and torch's
+    global generator are restored.
     """
     was_training = model.training
     model.eval()

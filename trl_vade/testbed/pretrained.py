@@ -23,14 +23,8 @@ def load_testbed_model(
 ) -> Path:
     """Return a directory with the fine-tuned tiny model and its processor; build it if it is missing.
 
-    Args:
-        seed: the seed of the initial weights and the scenes, 0 or more.
-        cache_dir: the parent of the cached directory; `$HF_HOME/trl_vade` by default.
-        settings: the recipe of the fine-tuning. All published figures use the default.
-        progress: whether to show a progress bar.
-
-    Raises:
-        ValueError: the seed is negative.
+    `cache_dir` is the parent of the directory, by default `$HF_HOME/trl_vade`. `settings` is the recipe of the
+    fine-tuning; all published figures use the default. A negative seed, of weights and scenes, is a ValueError.
     """
     if seed < 0:
         raise ValueError(f"seed is {seed}; it must be at least 0, as numpy's SeedSequence requires.")

@@ -9,10 +9,7 @@ _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 def exact_answer_reward(completions: list[Any], answer: list[str], **kwargs: Any) -> list[float]:
     """Return 1.0 for each completion with exactly the answer in its first `<answer>...</answer>`, else 0.0.
 
-    Args:
-        completions: texts, or conversations with the text in the first message; one for each answer.
-        answer: the data set's column, repeated by TRL to the length of `completions`.
-        **kwargs: the other columns, from TRL; ignored.
+    Completions are texts, or conversations with the text in the first message. Other columns are ignored.
     """
     rewards = []
     for completion, expected in zip(completions, answer, strict=True):

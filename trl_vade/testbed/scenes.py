@@ -34,14 +34,11 @@ DIGIT_QUESTIONS = (
     "What is the product of the two digits?",
 )
 
-JITTER = 2
-"""The largest shift of a digit from its place, in pixels, in each direction."""
+JITTER = 2  # the largest shift of a digit from its place, in pixels, in each direction
 INKS = ("black", "blue", "purple", "red", "green")
 """The dark colours, for everything that is counted, measured or read. The colour family uses all eight."""
-BAR_UNIT = 5
-"""The pixels of bar height for each unit of value."""
-BAR_FLOOR = 52
-"""The pixel row of the axis below the bars."""
+BAR_UNIT = 5  # the pixels of bar height for each unit of value
+BAR_FLOOR = 52  # the pixel row of the axis below the bars
 
 
 @dataclass(frozen=True)
@@ -56,11 +53,7 @@ class Scene:
 
 
 def draw_scene(task: str, level: int, rng: np.random.Generator) -> Scene:
-    """Draw one scene of a family and level, determined by the arguments and the state of `rng`.
-
-    Raises:
-        ValueError: `task` is not in `TASKS`, or `level` not in `LEVELS`.
-    """
+    """Draw one scene of a family and level, determined by the arguments and the state of `rng`."""
     if task not in TASKS or level not in LEVELS:
         raise ValueError(f"No scene for task {task!r}, level {level!r}; tasks are {TASKS}, levels are {LEVELS}.")
     question, answer, image = _FAMILIES[task](level, rng)

@@ -12,8 +12,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
 from .dataset import iter_scenes
 from .scenes import Scene
 
-IGNORED = -100
-"""The label of a position without loss in transformers."""
+IGNORED = -100  # the label of a position without loss in transformers
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def check_down_sampling(args: Any) -> None:
         if value is None:
             continue
         shares = value if isinstance(value, list | tuple) else [value]
-        if len(shares) not in (1, 2) or not all(type(share) in (int, float) and 0 < share <= 1 for share in shares):
+        if len(shares) not in (1, 2) or not all(map(_is_share, shares)):
             raise ConfigurationError(
                 f"{name}={abbreviated(value)} is neither a share in (0, 1] nor a pair of them, for the first and the "
                 f"last step. Set {list(default)} (the default), or one number."
@@ -82,3 +82,7 @@ def check_down_sampling(args: Any) -> None:
             f"vade_down_sampling='d3s' with top_entropy_quantile={args.top_entropy_quantile}: both choose tokens. Set "
             "top_entropy_quantile=1.0, or vade_down_sampling='rows'."
         )
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1

@@ -34,10 +34,7 @@ def read_warm_start(args: GRPOConfig, dataset: Any, *, success_reward: str | Non
 
     The main process reads and broadcasts, because a branch on the Hub may move between two reads.
 
-    Args:
-        args: settings with VADE's fields.
-        dataset: the training set.
-        success_reward: name of the reward function that decides success, where `args` leave it open.
+    `success_reward` names the reward function that decides success, where `args` leave it open.
 
     Returns:
         The evidence. None if `vade_posterior_init` names no source, or if this run may resume: with

@@ -33,14 +33,10 @@ class TicketDataset(torch.utils.data.Dataset):
 
 
 class TicketSampler(torch.utils.data.Sampler[int]):
-    """Sampler that repeats ticket 0, as often as `stock` yields. TRL's sampler would list all rows in each epoch.
-
-    Args:
-        stock: the `RepeatSampler` (TRL 1.16) of a `TicketDataset`.
-    """
+    """Sampler that repeats ticket 0, as often as `stock` yields. TRL's sampler would list all rows in each epoch."""
 
     def __init__(self, stock: Any):
-        self._stock = stock
+        self._stock = stock  # the `RepeatSampler` (TRL 1.16) of a `TicketDataset`
 
     def __len__(self) -> int:
         return len(self._stock)

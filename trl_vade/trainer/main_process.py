@@ -10,19 +10,15 @@ from accelerate.utils import broadcast_object_list
 
 logger = get_logger(__name__)
 
-SAY_EVERY = 60.0
-"""Seconds between two messages about a long wait."""
-POLL_SECONDS = {True: 0.02, False: 1.0}
-"""Seconds between two polls, by whether there is only one process."""
+SAY_EVERY = 60.0  # seconds between two messages about a long wait
+POLL_SECONDS = {True: 0.02, False: 1.0}  # seconds between two polls, by whether there is only one process
 
 
 def on_main_process(compute: Callable[[], Any]) -> Any:
     """Run `compute` on the main process, and return its result or raise its error on all processes.
 
-    Without this, an error on the main process would leave the others waiting in a collective.
-
-    Args:
-        compute: its result and its errors must be picklable.
+    Without this, an error on the main process would leave the others waiting in a collective. Results and errors must
+    be picklable.
     """
     state = PartialState()
     result, error = None, None

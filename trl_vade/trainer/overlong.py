@@ -23,10 +23,8 @@ def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
     node counts first, and the others read its cache. Rows in memory have no cache (see `row_values`): every process
     then counts them, at every start.
 
-    Args:
-        arguments: the trainer's arguments, changed in place: `train_dataset`, `eval_dataset`, and `processing_class`,
-            which is loaded here if it is missing.
-        args: settings with VADE's fields. With `vade_max_prompt_length=None` nothing is done.
+    The trainer's `arguments` are changed in place: `train_dataset`, `eval_dataset`, and `processing_class`, which is
+    loaded here if it is missing.
 
     Raises:
         ConfigurationError: all prompts of a data set are too long, or they cannot be counted before training.

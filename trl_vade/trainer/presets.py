@@ -17,9 +17,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 def setting(args: Any, name: str) -> Any:
     """Return the setting `vade_<name>` of `args`, or the preset's value where it is None.
 
-    Args:
-        args: a `VADEGRPOConfig`, or a `GRPOConfig` that went through `grpo_config.with_vade_defaults`.
-        name: the field's name without `vade_`.
+    `args` is a `VADEGRPOConfig`, or a `GRPOConfig` that went through `grpo_config.with_vade_defaults`.
     """
     value = getattr(args, f"vade_{name}")
     if value is None and name != "preset":

@@ -12,14 +12,9 @@ from .presets import is_adaptive, setting
 
 
 def refuse_unnumbered(args: GRPOConfig, arguments: Mapping[str, Any]) -> None:
-    """Refuse a `train_dataset` that is not a `datasets.Dataset`, with advice for each type.
+    """Raise `ConfigurationError` for a `train_dataset` that is not a `datasets.Dataset`, with advice for each type.
 
-    Args:
-        args: settings with VADE's fields. `uniform` is not checked: TRL accepts or refuses the data set.
-        arguments: the trainer's arguments.
-
-    Raises:
-        ConfigurationError: the sampler chooses rows by number, and these have no numbers.
+    The sampler chooses rows by number. `uniform` is not checked: TRL accepts or refuses the data set.
     """
     rows, kind = arguments.get("train_dataset"), type(arguments.get("train_dataset")).__name__
     if not is_adaptive(args) or isinstance(rows, Dataset):

@@ -25,13 +25,8 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
     each trial of a hyperparameter search, which may have set another seed. If `train_dataset` was replaced, the
     posterior keeps the counts of the rows that stayed.
 
-    Args:
-        trainer: its `_rows` is the data set of its selection. `_has_begun` tells whether a run used that.
-        resumed: whether the run continues from a checkpoint, which then has the counts.
-        trial: the trial of a hyperparameter search, or None.
-
-    Raises:
-        ConfigurationError: the sampler cannot choose from the new rows.
+    `trainer._rows` is the data set of its selection, and `_has_begun` tells whether a run used that. A `resumed` run
+    has the counts of its checkpoint. New rows that the sampler cannot choose from are a `ConfigurationError`.
     """
     earlier, replaced = trainer.selection, trainer.train_dataset is not trainer._rows
     if replaced:

@@ -29,14 +29,9 @@ def make_sampler(
     strata: list[Any] | None = None,
     stratify: list[Any] | None = None,
 ) -> PosteriorSampler:
-    """Return a new sampler.
+    """Return a new sampler for N = `num_samples` rows and generation batches of K = `num_groups` rows.
 
-    Args:
-        args: validated settings with VADE's fields.
-        num_samples: N, rows of the training set.
-        num_groups: K, rows of a generation batch.
-        strata: (N,) labels, the column `vade_strata`.
-        stratify: (N,) labels, the column `vade_stratify_by`.
+    `strata` and `stratify` are labels, (N,): the columns `vade_strata` and `vade_stratify_by`.
 
     Raises:
         ConfigurationError: the settings do not fit the sampler or the rows.
@@ -77,10 +72,7 @@ def cooldown_steps(share: float, num_samples: int, num_groups: int) -> int:
 def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], Any] = logger.warning) -> RewardSignal:
     """Return the signal that turns rewards into outcomes, and log which of several rewards decides success.
 
-    Args:
-        args: validated settings with VADE's fields.
-        reward_names: the names of the F reward functions, in TRL's order.
-        say: called with each later message for the user.
+    `say` is called with each later message for the user.
 
     Raises:
         ConfigurationError: `vade_success_reward` names no reward function or several, or the settings need a success

@@ -14,7 +14,7 @@ hold 60 GB of them. Nothing is generated: completions and rewards are given (see
    completions are all long. The parts are those of `trl-vade plan` for the same settings.
 4. Update: at each live share, stock TRL, ours without thinning and ours with it, in turn, without a KL term.
 
-Not started is a part that would end after `--minutes`, going by the longest one of its kind. The report names it. It
+A part that would end after `--minutes`, going by the longest one of its kind, is left out, and the report names it. It
 also names a part that failed. If the estimate does not fit the GPU, the model gets fewer decoder layers.
 
 Timings depend on the machine: they are reported and never tested.
@@ -66,7 +66,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--tiny", action="store_true", help="the testbed's widths, for a CPU")
-    parser.add_argument("--minutes", type=float, default=8, help="of the whole run (8)")
+    parser.add_argument("--minutes", type=float, default=7.5, help="of all parts (7.5)")
     parser.add_argument("--repeats", type=int, help=f"of what is timed ({REAL.repeats}; tiny: {TINY.repeats})")
     parser.add_argument("--layers", type=int, help="of the decoder (as many as fit)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write all figures there, as JSON")

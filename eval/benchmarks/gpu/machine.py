@@ -21,7 +21,7 @@ def machine() -> dict[str, Any]:
     found = {"processors": os.cpu_count(), "processor": platform.processor() or platform.machine(), **versions()}
     if torch.cuda.is_available():
         found |= {
-            "GPU memory, GiB": torch.cuda.get_device_properties(0).total_memory / 2**30,
+            "GPU memory, GiB": round(torch.cuda.get_device_properties(0).total_memory / 2**30, 1),
             "CUDA": torch.version.cuda,
         }
     if shutil.which("git"):
@@ -45,7 +45,7 @@ def pictures(rows: datasets.Dataset, processor: Any, generations: int, repeats: 
 
 
 def selection(num_rows: int, batch: int, repeats: int) -> dict[str, Any]:
-    """Seconds of choosing `batch` rows by Thompson sampling and of taking their outcomes; 10 % of rows were visited."""
+    """Seconds of choosing `batch` rows by Thompson sampling and of taking outcomes. 10 % of the rows were visited."""
     sampler, random = CONTENDERS["ours"](num_rows, 10, 0), np.random.default_rng(0)
     draws, observations = [], []
     for _ in range(repeats + 1):  # the first one is not counted

@@ -70,7 +70,7 @@ def _note(meter: Meter, model: Any, input_ids: torch.Tensor, *others: Any) -> No
 
 
 def measure(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The figures of each (repeat, share, trainer). The first repeats, `flops` and `memory`, count and time nothing."""
+    """The figures of each (repeat, share, trainer). First come the repeats `flops` and `memory`."""
     datasets.disable_progress_bars()
     transformers_logging.disable_progress_bar()
     model, rows = model_and_rows(options)

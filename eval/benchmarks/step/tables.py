@@ -77,30 +77,36 @@ def spread(values: list[float], digits: int) -> str:
     return f"{statistics.median(values):,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
 
 
+LIVE_COLUMNS = {
+    "completions in the update": (lambda each: each["counts"]["completions"], 0),
+    "forward passes before the loss, seconds": (lambda each: each["seconds"].get("score", 0.0), 3),
+    "update, seconds": (lambda each: each["seconds"].get("update", 0.0), 3),
+    "TFLOPs of both": (lambda each: (each["flops"].get("score", 0) + each["flops"].get("update", 0)) / 1e12, 4),
+    "peak memory, MiB": (lambda each: most(each) / 2**20, 1),
+}
+"""Figure and digits; 0 where a batch does not have the figure."""
+
+
 def live_table(figures: list[dict[str, Any]]) -> str:
-    """Markdown: a line for each live share and trainer, from the batches of `live_shares.measure`."""
-    lines = [
-        "| live groups | trainer | completions in the update | forward passes before the loss, seconds "
-        "| update, seconds | TFLOPs of both | peak memory, MiB |",
-        "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    """Markdown: a line for each live share and trainer, from batches as `live_shares.measure` makes them."""
     cells: dict[tuple[float, int], list[dict[str, Any]]] = {}
     for each in figures:
         cells.setdefault((each["share"], [*NAMES].index(each["trainer"])), []).append(each)
-    for (share, trainer), cell in sorted(cells.items(), key=lambda item: item[0]):
-        kept = statistics.median(each["counts"]["completions"] for each in cell)
-        columns = {
-            3: [
-                [each["seconds"].get(phase, 0.0) for each in cell if each["seconds"]] for phase in ("score", "update")
-            ],
-            4: [[(each["flops"].get("score", 0) + each["flops"]["update"]) / 1e12 for each in cell if each["flops"]]],
-            1: [[most(each) / 2**20 for each in cell if each["memory"]]],
-        }
-        shown = [spread(values, digits) for digits, of_kind in columns.items() for values in of_kind]
-        lines.append(f"| {' | '.join([f'{share:.0%}', [*NAMES.values()][trainer], f'{kept:,.0f}', *shown])} |")
+    # Counting makes runs of its own, so not every batch has every figure, and some have none in any batch.
+    columns = {
+        name: [spread([value for each in cells[place] if (value := figure(each))], digits) for place in sorted(cells)]
+        for name, (figure, digits) in LIVE_COLUMNS.items()
+    }
+    columns = {name: column for name, column in columns.items() if {*column} != {"-"}}
+    lines = [
+        f"| live groups | trainer | {' | '.join(columns)} |",
+        f"| ---: | --- |{' ---: |' * len(columns)}",
+    ]
+    for (share, trainer), *shown in zip(sorted(cells), *columns.values(), strict=True):
+        lines.append(f"| {share:.0%} | {[*NAMES.values()][trainer]} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
 def most(batch: dict[str, Any]) -> int:
-    """Bytes: the highest peak of all phases."""
-    return max(peaks.get("allocated", 0) for peaks in batch["memory"].values())
+    """Bytes: the highest peak of all phases, or 0 where memory was not measured."""
+    return max((peaks.get("allocated", 0) for peaks in batch["memory"].values()), default=0)

@@ -5,7 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2Config
+from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
+from trl.trainer.utils import _CHUNKED_LOGPROB_CHUNK_SIZE, _ChunkedLogProbFunction
 
+from eval.benchmarks.step.memory import TensorMemory
 from tests.support.refusals import refused
 from tests.support.shapes import PARAMETERS
 from trl_vade import VADEGRPOConfig
@@ -270,10 +273,18 @@ def test_no_logits_of_a_whole_micro_batch_are_counted_since_there_are_none(make_
 
 
 def test_trls_tile_is_of_the_size_that_is_assumed():
-    from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
-    from trl.trainer.utils import _CHUNKED_LOGPROB_CHUNK_SIZE
+    assert (TOKEN_CHUNK_SIZE, _CHUNKED_LOGPROB_CHUNK_SIZE) == parts.TILE
 
-    assert TOKEN_CHUNK_SIZE * _CHUNKED_LOGPROB_CHUNK_SIZE == parts.TILE
+
+def test_a_small_vocabulary_takes_a_whole_tile(make_args):
+    """TRL 1.16 allocates the tile's width, whatever the vocabulary."""
+    args, scored = make_args(), 2 * LENGTHS.completion
+    numbers = torch.ones(scored, SHAPE.text.hidden), torch.ones(SHAPE.vocabulary, SHAPE.text.hidden)
+    with TensorMemory() as memory:
+        _ChunkedLogProbFunction.apply(*numbers, None, torch.zeros(scored).long(), 1.0, _CHUNKED_LOGPROB_CHUNK_SIZE)
+    estimate = parts.log_probabilities(args, SHAPE, LENGTHS, NumberSizes(4, 4, 4))
+    taken = memory.peaks()["allocated"] - sum(each.nbytes for each in numbers)
+    assert estimate == pytest.approx(taken, rel=0.2)
 
 
 def test_images_of_a_generation_batch_are_counted_once_for_each_completion(make_args):

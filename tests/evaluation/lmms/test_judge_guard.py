@@ -12,9 +12,9 @@ def test_a_guard_that_has_seen_nothing_reports_nothing():
 
 def test_a_dead_judge_ends_the_process_from_any_thread_with_the_reason_on_a_line_of_its_own():
     code = (
-        "import sys, threading; from trl_vade.evaluation.lmms.judge_guard import JudgeGuard; "
+        "import sys, threading; from trl_vade.evaluation.lmms.judge_guard import end_process; "
         "sys.stderr.write('\\r 10%|'); "
-        "thread = threading.Thread(target=JudgeGuard().on_dead, args=['gone:\\n nobody there']); "
+        "thread = threading.Thread(target=end_process, args=['gone:\\n nobody there']); "
         "thread.start(); thread.join(); print('still here')"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -277,9 +277,10 @@ def stubborn_family():
             process.wait()
 
 
-def test_what_does_not_end_by_itself_is_ended_with_all_that_it_started():
+def test_what_does_not_end_by_itself_is_ended_with_all_that_it_started(monkeypatch):
+    monkeypatch.setattr("trl_vade.evaluation.lmms.process.PATIENCE", 0.1)
     with stubborn_family() as (process, reading):
-        _end(process, patience=0.1)
+        _end(process)
         assert process.returncode == -signal.SIGKILL
         assert said(reading) == b""  # the child is gone too
 
@@ -308,11 +309,12 @@ def test_what_a_finished_process_has_left_running_is_ended(child):
     child.run(code)
 
 
-def test_a_process_that_hangs_in_its_end_is_not_waited_for(tmp_path):
+def test_a_process_that_hangs_in_its_end_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("trl_vade.evaluation.lmms.process.PATIENCE", 0.1)
     (tmp_path / "0").touch()
     process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
     try:
-        assert _watch(process, tmp_path, 1, print, patience=0.1)
+        assert _watch(process, tmp_path, 1, print)
         assert process.poll() is None
     finally:
         _end(process)

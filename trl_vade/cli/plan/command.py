@@ -182,7 +182,8 @@ def _show_memory(command: CommandArguments, args: Any, model_args: ModelConfig, 
         f"{shape.parameters:,} parameters. Micro-batches of {args.per_device_train_batch_size} rows, padded to\n"
         f"prompts of {prompt:,} tokens and completions of {lengths.completion:,}, with {lengths.image:,} image\n"
         "tokens a row on average.\n"
-        "* certain; the rest is an estimate. Left out: fragmentation, the CUDA context, communication buffers."
+        "* certain; the rest is an estimate. It was not yet compared with a measurement on a GPU.\n"
+        "Left out: fragmentation, the CUDA context, communication buffers."
     )
     if estimate.kv_cache_tokens is not None:
         print(

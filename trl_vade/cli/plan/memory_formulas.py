@@ -24,9 +24,10 @@ import torch
 from ..recipes import Launch
 from .model_shape import ModelShape, Tower
 
-TILE = 4096 * 32768
-"""Numbers in a tile of logits. TRL 1.16 projects onto the vocabulary in these (`TOKEN_CHUNK_SIZE` x
-`_CHUNKED_LOGPROB_CHUNK_SIZE`), so the logits of a whole micro-batch never exist."""
+TILE = (4096, 32768)
+"""Tokens and words of a tile of logits. TRL 1.16 projects onto the vocabulary in these (`TOKEN_CHUNK_SIZE`,
+`_CHUNKED_LOGPROB_CHUNK_SIZE`), so the logits of a whole micro-batch never exist. The width is the same for a small
+vocabulary."""
 SAVED = {"text": (24, 8), "vision": (30, 8)}
 """Bytes that autograd saves in a block for each token, a number of its hidden and of its intermediate size, computing
 in 16 bits. A test counts them. The vision tower's rotary embedding computes in float32."""
@@ -189,7 +190,8 @@ def log_probabilities(args: Any, shape: ModelShape, lengths: Lengths, size: Numb
     """
     scored = args.per_device_train_batch_size * lengths.completion
     hidden = scored * shape.text.hidden * (size.computed + 4)
-    return hidden + 2 * shape.vocabulary * shape.text.hidden * 4 + min(TILE, scored * shape.vocabulary) * size.computed
+    tile = min(scored, TILE[0]) * TILE[1] * size.computed
+    return hidden + 2 * shape.vocabulary * shape.text.hidden * 4 + tile
 
 
 def forward_only(args: Any, shape: ModelShape, lengths: Lengths, size: NumberSizes) -> Part:

@@ -23,9 +23,7 @@ ENDINGS = (".parquet", ".csv", ".jsonl")
 def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -> tuple[Path, bool]:
     """Write `table` into a folder of the shared form; return its path and whether it had to be written.
 
-    Raises:
-        VADEError: a different file is there and `force` is not set, or the table does not say its step.
-        OSError: the disk refused.
+    A different file there, without `force`, and a table that does not say its step are a `VADEError`.
     """
     step = table.metadata.get("global_step")
     if step is None:
@@ -75,12 +73,7 @@ def check_ending(path: Path) -> str:
 
 
 def export_table(table: PosteriorTable, path: Path) -> None:
-    """Write `table` as the ending of `path` says: .parquet (with its facts), .csv or .jsonl (a JSON object a line).
-
-    Raises:
-        ConfigurationError: another ending; nothing is written.
-        OSError: the disk refused.
-    """
+    """Write `table` as the ending of `path` says: .parquet (with its facts), .csv or .jsonl (a JSON object a line)."""
     ending = check_ending(path)
     if ending == ".parquet":
         write_table(table, path)
@@ -103,12 +96,8 @@ def named_table(
 ) -> PosteriorTable:
     """Return the posterior of a checkpoint or an output directory, with the names and the tasks of its data set.
 
-    Args:
-        folder: with a snapshot.
-        name: of the data set: "user/name" or "user/name@revision" on the Hub, or a folder.
-        config: its configuration.
-        split: its split.
-        task_column: the column with the tasks; None takes `task` where it is there.
+    `name` is "user/name" or "user/name@revision" on the Hub, or a folder. Without `task_column` the tasks are those of
+    the column `task`, if there is one.
 
     Raises:
         ConfigurationError: the folder has no snapshot; the data set cannot be loaded, or lacks the column.

@@ -13,8 +13,7 @@ from trl_vade.hub.posteriors.histogram import bin_counts
 from trl_vade.hub.posteriors.table import PLACE, PosteriorTable
 
 COLUMNS = ("sample_id", "index", "task", "alpha", "beta", "visits", "pass_rate", "last_step")
-ROUNDING = 1e-9
-"""Differences of pass rates are taken as equal to a threshold that they miss by less."""
+ROUNDING = 1e-9  # differences of pass rates are taken as equal to a threshold that they miss by less
 
 
 def summarise_posterior(table: PosteriorTable) -> dict[str, Any]:
@@ -122,11 +121,7 @@ def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> Di
 
     A checkpoint names its rows by hashes of their ids, and a published posterior by the ids: where one of the two has
     hashes only, the other's ids, which may look like hashes, are hashed as `row_keys.sample_keys` does it.
-
-    Args:
-        a: the earlier posterior, or the one to compare with.
-        b: the other one.
-        threshold: the change, in (0, 1], of a pass rate from which on a row counts as having become easy or hard.
+    A row whose pass rate changes by the `threshold`, in (0, 1], or more counts as having become easy or hard.
     """
     if isinstance(threshold, bool) or not 0 < threshold <= 1:
         raise ConfigurationError(

@@ -10,16 +10,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from trl_vade.errors import JudgeError, abbreviated
 
 from ..judge import RIGHT, SERVE, verdict
 
-JUDGE_EXIT = 42
-"""The exit status of a process whose `JudgeGuard` found the judge dead."""
-
+JUDGE_EXIT = 42  # the exit status of a process whose `JudgeGuard` found the judge dead
+TIMEOUT = 60.0  # Seconds for an attempt. lmms-eval sets 60, too, but its provider ignores it.
 
 # HTTP statuses after which a retry cannot help.
 _FINAL = (400, 401, 403, 404, 413, 422)
@@ -45,23 +43,11 @@ class JudgeGuard:
     two retries of its own) may hang for hours. Here a server that refuses all calls counts as dead after 40 s, and a
     server that hangs after two minutes.
 
-    Args:
-        on_dead: called once with the reason when the judge is dead.
-        delay: seconds between two attempts.
-        patience: seconds after which no further attempt starts, except the second.
-        timeout: seconds for an attempt. lmms-eval sets 60, too, but its provider ignores it.
+    `delay` is the seconds between two attempts. After `patience` seconds only the second attempt still starts.
     """
 
-    def __init__(
-        self,
-        on_dead: Callable[[str], None] = end_process,
-        *,
-        delay: float = 10.0,
-        patience: float = 60.0,
-        timeout: float = 60.0,
-    ) -> None:
-        self.on_dead = on_dead
-        self._delay, self._patience, self._timeout = delay, patience, timeout
+    def __init__(self, *, delay: float = 10.0, patience: float = 60.0) -> None:
+        self._delay, self._patience = delay, patience
         self._lock = threading.Lock()
         self.reset()
 
@@ -136,7 +122,7 @@ class JudgeGuard:
             first, self._dead = not self._dead, True
         message = f"The judge {provider.config.model_name} at {provider.base_url} is dead: {reason}. {SERVE}"
         if first:
-            self.on_dead(message)
+            end_process(message)
         raise JudgeError(message)
 
     def _patiently(self, ask: Any, provider: Any, request: Any) -> Any:
@@ -144,8 +130,8 @@ class JudgeGuard:
         config = request.config or provider.config
         once = dataclasses.replace(request, config=dataclasses.replace(config, num_retries=1))
         client = getattr(provider, "client", None)  # None without the package openai
-        if client and (client.max_retries, client.timeout) != (0, self._timeout):
-            provider.client = client.with_options(timeout=self._timeout, max_retries=0)
+        if client and (client.max_retries, client.timeout) != (0, TIMEOUT):
+            provider.client = client.with_options(timeout=TIMEOUT, max_retries=0)
         began = time.monotonic()
         for attempt in range(1, config.num_retries):
             try:

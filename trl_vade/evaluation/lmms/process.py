@@ -22,12 +22,9 @@ _EXCEPTION = re.compile(
     r"(\(\w+ pid=\d+\) )?(ERROR \S+ \S+ \S+ )?[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|OfflineModeIsEnabled)\b"
 )
 _UNFETCHED = re.compile(r"Couldn't (reach|find)|DatasetNotFoundError|OfflineModeIsEnabled|LocalEntryNotFoundError")
-LOG_CAUSES = 5
-"""Lines with earlier exceptions in an error message: the cause may be long before the end."""
-LOG_LINES = 15
-"""Last lines of the log in an error message."""
-PATIENCE = 10.0
-"""Seconds for the process to end by itself, after its last run and after SIGTERM."""
+LOG_CAUSES = 5  # lines with earlier exceptions in an error message: the cause may be long before the end
+LOG_LINES = 15  # last lines of the log in an error message
+PATIENCE = 10.0  # seconds for the process to end by itself, after its last run and after SIGTERM
 
 
 def run_plan(
@@ -96,13 +93,7 @@ def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return kept | no_login | {"PYTHONSAFEPATH": "1"}
 
 
-def _watch(
-    process: "subprocess.Popen[bytes]",
-    folder: Path,
-    runs: int,
-    finished: Callable[[int], None],
-    patience: float = PATIENCE,
-) -> bool:
+def _watch(process: "subprocess.Popen[bytes]", folder: Path, runs: int, finished: Callable[[int], None]) -> bool:
     """Call `finished` for each run. Return True after the last one, and False if the process ends before."""
     for number in range(runs):
         while not (folder / str(number)).exists():
@@ -112,16 +103,16 @@ def _watch(
         finished(number)
     # All runs are valid. It does not matter how the process ends: an engine may hang or crash at its exit.
     with suppress(subprocess.TimeoutExpired):
-        process.wait(patience)
+        process.wait(PATIENCE)
     return True
 
 
-def _end(process: "subprocess.Popen[bytes]", patience: float = PATIENCE) -> None:
+def _end(process: "subprocess.Popen[bytes]") -> None:
     """End the process and its group, also if a second signal or Ctrl-C interrupts the waiting."""
     try:
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, signal.SIGTERM)
-            process.wait(patience)
+            process.wait(PATIENCE)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -140,12 +131,8 @@ def _error(code: int, log: Path) -> EvaluationError:
     causes = [line for line in lines[:-LOG_LINES] if _EXCEPTION.match(line)][-LOG_CAUSES:]
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     shown = "\n".join(f"  {line[:300]}" for line in [*causes, *lines[-LOG_LINES:]])
-    fetch = (
-        " The questions of a benchmark could not be downloaded. Check whether the Hub can be reached, or give them "
-        "with --data TASK=FOLDER."
-        if _UNFETCHED.search("\n".join(lines))
-        else ""
-    )
+    fetch = " The questions of a benchmark could not be downloaded. Check whether the Hub can be reached, or give "
+    fetch = f"{fetch}them with --data TASK=FOLDER." if _UNFETCHED.search("\n".join(lines)) else ""
     return EvaluationError(
         f"lmms-eval {how} before its runs were done. Finished runs are kept: fix the cause and run the same command "
         f"again.{fetch} The end of its log ({log}):\n{shown}"

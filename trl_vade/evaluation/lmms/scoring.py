@@ -54,8 +54,7 @@ def mathvision_rules(row: Row, results: Sequence[str]) -> Row:
     return scored or {"mathvision_standard_eval": {"response": answers, "scores": [False] * len(answers)}}
 
 
-RULES_SECONDS = 10.0
-"""Seconds for one answer; the rules need milliseconds."""
+RULES_SECONDS = 10.0  # seconds for one answer; the rules need milliseconds
 _RULES_LOCK = threading.Lock()
 _RULES_WORKERS: list[Any] = []
 

@@ -45,10 +45,8 @@ def task_folder(
 ) -> Iterator[Path]:
     """Yield a folder with a task for each benchmark, for lmms-eval's `--include_path`; delete it after the block.
 
-    Args:
-        benchmarks: the benchmarks.
-        data: by benchmark, the folder with its rows; the others come from the Hub.
-        asked_to_think: whether an instruction follows the questions, so that their own words must not contradict it.
+    `data` has, by benchmark, the folder with its rows; the others come from the Hub. `asked_to_think` says that an
+    instruction follows the questions, so that their own words must not contradict it.
     """
     with tempfile.TemporaryDirectory(prefix="vade-tasks-") as name:
         base, tasks = Path(name, "base"), Path(name, "tasks")
@@ -58,7 +56,10 @@ def task_folder(
         for benchmark in benchmarks:
             file = f"{benchmark.task}.yaml"
             (base / file).symlink_to(packaged(f"eval/tasks/{file}").resolve())
-            rows = _local(Path(data[benchmark.name])) if benchmark.name in data else {}
+            rows: dict[str, Any] = {}
+            if folder := data.get(benchmark.name):
+                saved = {"load_from_disk": True} if _saved_to_disk(folder) else {"token": False}
+                rows = {"dataset_path": str(folder.resolve()), "dataset_name": None, "dataset_kwargs": saved}
             words = THOUGHTFUL.get(benchmark.name, {}) if asked_to_think else {}
             text = yaml.safe_dump({"include": str(base / file), "task": benchmark.task, **rows, **words})
             (tasks / file).write_text(text, encoding="utf-8")
@@ -119,11 +120,6 @@ def _columns(folder: Path) -> dict[str, list[str]]:
 
 def _saved_to_disk(folder: Path) -> bool:
     return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
-
-
-def _local(folder: Path) -> dict[str, Any]:
-    saved = {"load_from_disk": True} if _saved_to_disk(folder) else {"token": False}
-    return {"dataset_path": str(folder.resolve()), "dataset_name": None, "dataset_kwargs": saved}
 
 
 def builtin_tasks() -> Path:

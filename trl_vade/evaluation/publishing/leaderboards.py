@@ -30,11 +30,8 @@ def leaderboard_entries(api: HfApi, results: Results, target: HubTarget, raw: st
 
     If a leaderboard cannot be read, its benchmark has no entry, and the log says why.
 
-    Args:
-        api: the Hub's client.
-        results: the results. Limited results, and results on a user's folder, have no entries.
-        target: the branch of the model's repository, which the entries name as their source.
-        raw: the folder of the raw results in the repository.
+    Limited results, and results on a user's folder, have no entries. The entries name `raw`, the folder of the raw
+    results in the repository, as their source.
 
     Returns:
         By benchmark, the content of `.eval_results/<benchmark>.yaml`, with values in the units of its metric.
@@ -106,11 +103,7 @@ def merged_files(
     Entries about the same task are replaced, and our entries about other weights are removed. All others stay, also
     those with a `verifyToken`. A file that cannot be read stays, and a warning is logged.
 
-    Args:
-        entries: the result of `leaderboard_entries`.
-        files: the paths of the repository.
-        read: returns the content of a file.
-        raw: the folder of the raw results, `<folder>/<date>-<model>-<runs>`.
+    `files` are the paths of the repository, and `raw` is `<folder>/<date>-<model>-<runs>`.
 
     Returns:
         By path, the content of each file, or None for an unchanged file. A file that is missing here held only our

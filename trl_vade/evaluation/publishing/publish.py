@@ -33,8 +33,7 @@ from .weights import EvaluatedWeights, Refused, model_key
 RAW_FOLDER = "vade_evaluation"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "JUDGE_API_KEY", "OPENAI_API_KEY", "VADE_SERVER_API_KEY")
 """Environment variables whose values must not be in a published file."""
-LEAST_SECRET = 8
-"""Characters of the shortest secret. Keys of local servers, such as "EMPTY", occur in many texts."""
+LEAST_SECRET = 8  # Characters of the shortest secret. Keys of local servers, such as "EMPTY", occur in many texts.
 _TOKEN = re.compile(rb"hf_[A-Za-z0-9]{20,}")
 _PLACE = re.compile(r'(^|[=,:;"])(/[^/,;"\n]+/[^,;"\n]*)')  # neither /no_think nor a URL
 
@@ -164,11 +163,10 @@ def _without_secrets(path: Path) -> bytes:
     secrets = {os.environ.get(name) for name in SECRETS} | {get_token()}
     known = any(secret.encode() in content for secret in secrets if secret and len(secret) >= LEAST_SECRET)
     if known or _TOKEN.search(content):
+        what = "a token or key of this environment" if known else "a text that looks like a token of the Hub"
         raise Refused(
-            f"{path} contains "
-            f"{'a token or key of this environment' if known else 'a text that looks like a token of the Hub'}, so "
-            "nothing is published: every reader of the repository could use it. Remove it, and revoke it if anybody "
-            "else may have seen the file."
+            f"{path} contains {what}, so nothing is published: every reader of the repository could use it. Remove "
+            "it, and revoke it if anybody else may have seen the file."
         )
     return content
 

@@ -22,8 +22,7 @@ SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json", 
 """Files that affect a score, as weights and chat templates do. Others, such as tokenizer_config.json, differ between
 releases."""
 
-GIT = 40
-"""Digits of a git hash; LFS uses SHA-256 with 64."""
+GIT = 40  # digits of a git hash; LFS uses SHA-256 with 64
 
 
 class Refused(VADEError):
@@ -33,10 +32,8 @@ class Refused(VADEError):
 class EvaluatedWeights:
     """The evaluated weights: those of a folder, of a commit on the Hub, or unknown ones.
 
-    Args:
-        results: the results, with the model's name and revision.
-        folder: the evaluated model; `Refused` if it has changed since. None takes the commit in the results; without
-            a commit, nothing is compared.
+    A `folder` that has changed since is `Refused`. None takes the commit in the results; without a commit, nothing is
+    compared.
     """
 
     def __init__(self, results: Results, folder: Path | None):

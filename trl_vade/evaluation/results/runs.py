@@ -31,32 +31,19 @@ _Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Run:
-    """A valid run: one benchmark with one seed.
-
-    Attributes:
-        benchmark: the benchmark.
-        seed: the seed.
-        value: the metric from lmms-eval; None if no answer was right (`Benchmark.none_is_zero`).
-        score: the metric in per cent.
-        questions: the number of scored questions.
-        unscored: the number of questions whose reference cannot be read; they do not count.
-        results_file: the file of lmms-eval.
-        unreadable_verdicts: the number of the judge's answers without a verdict, which lmms-eval took for "wrong".
-        texts_digest: SHA-256 of the responses, in the order of `doc_id`.
-        scores: by `doc_id`, the score of each scored question, 0 to 1.
-        question_digests: by `doc_id`, a digest of each question's text and target (`samples.question_digests`).
-    """
+    """A valid run: one benchmark with one seed."""
 
     benchmark: Benchmark
     seed: int
-    value: float | None
-    score: float
-    questions: int
-    unscored: int
-    results_file: Path
-    unreadable_verdicts: int
-    texts_digest: str
-    scores: dict[int, float]
+    value: float | None  # of lmms-eval; None if no answer was right (`Benchmark.none_is_zero`)
+    score: float  # the metric in per cent
+    questions: int  # the number of scored questions
+    unscored: int  # the number of questions whose reference cannot be read; they do not count
+    results_file: Path  # the file of lmms-eval
+    unreadable_verdicts: int  # the number of the judge's answers without a verdict, which lmms-eval took for "wrong"
+    texts_digest: str  # SHA-256 of the responses, in the order of `doc_id`
+    scores: dict[int, float]  # by `doc_id`, the score of each scored question, 0 to 1
+    # by `doc_id`, a digest of each question's text and target (`samples.question_digests`)
     question_digests: dict[int, str] = field(default_factory=dict)
 
 

@@ -13,8 +13,7 @@ from trl_vade.errors import EvaluationError, abbreviated
 from ..benchmarks import Benchmark
 
 _Json = dict[str, Any]
-LONGEST_ANSWER = 3
-"""Words of an extracted answer that may be missing in the response: "12", "B", "3/11 of it"."""
+LONGEST_ANSWER = 3  # words of an extracted answer that may be missing in the response: "12", "B", "3/11 of it"
 FAILED_REQUEST = "[LMMS_EVAL_REQUEST_FAILED"
 """Prefix of the answer that lmms-eval's API backends invent after a request has failed (models/chat/openai.py)."""
 

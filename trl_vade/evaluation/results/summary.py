@@ -18,6 +18,7 @@ from .runs import Run
 from .table import FORMAT, Results
 
 _Json = dict[str, Any]
+_OF_A_RUN = ("seed", "score", "value", "questions", "unscored", "results_file", "unreadable_verdicts")
 
 
 def summarise_runs(runs: Sequence[Run], seeds: Sequence[int]) -> _Json:
@@ -70,24 +71,13 @@ def _mean_and_error(scores: Sequence[float]) -> _Json:
 def _summary(runs: Sequence[Run]) -> _Json:
     benchmark = runs[0].benchmark
     return {
-        "title": benchmark.title,
-        "task": benchmark.task,
-        "metric": benchmark.metric,
-        "dataset": benchmark.dataset,
+        **{name: getattr(benchmark, name) for name in ("title", "task", "metric", "dataset")},
         "questions": min(run.questions for run in runs),
         "questions_digest": _digest(runs[0]),  # the data set on the Hub may change
         **_mean_and_error([run.score for run in runs]),
         "identical_runs": len(runs) > 1 and len({run.texts_digest for run in runs}) == 1,
         "runs": [
-            {
-                "seed": run.seed,
-                "score": run.score,
-                "value": run.value,
-                "questions": run.questions,
-                "unscored": run.unscored,
-                "results_file": run.results_file.as_posix(),
-                "unreadable_verdicts": run.unreadable_verdicts,
-            }
+            {name: getattr(run, name) for name in _OF_A_RUN} | {"results_file": run.results_file.as_posix()}
             for run in runs
         ],
     }
@@ -96,11 +86,8 @@ def _summary(runs: Sequence[Run]) -> _Json:
 def write_results(output: Path, facts: Mapping[str, Any], runs: Sequence[Run]) -> Results:
     """Write `results.md` and then `results.json` into `output`, each atomically, and return the latter.
 
-    Args:
-        output: the output directory.
-        facts: the other parts of `results.json`, from "model" to "finished". A benchmark in its "data" used a folder
-            of the user's, so its "dataset" becomes None.
-        runs: the runs.
+    `facts` are the other parts of `results.json`, from "model" to "finished". A benchmark in its "data" used a folder
+    of the user's, so its "dataset" becomes None.
 
     Raises:
         EvaluationError: `runs` or `facts` are not complete.

@@ -14,8 +14,7 @@ from trl_vade.hub.cards import markdown_table
 
 from ..benchmarks import FIVE, PAPER, PaperRow
 
-FORMAT = 1
-"""Version of the format of `results.json`."""
+FORMAT = 1  # version of the format of `results.json`
 PAPER_JUDGE = "Qwen2.5-72B-Instruct"
 _AGAIN = "Run the evaluation's command again: finished runs are kept."
 _NUMBER = int | float

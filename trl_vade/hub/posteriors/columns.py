@@ -31,8 +31,7 @@ TYPES = {
 _NEEDED = ("sample_id", "alpha", "beta")
 _ROWS_DIGEST = "rows_sha256"
 
-MOST_STEPS = 10**12
-"""The largest optimiser step. Every step up to it has a valid folder name."""
+MOST_STEPS = 10**12  # The largest optimiser step. Every step up to it has a valid folder name.
 _BOUNDS = {
     "format_version": (1, FORMAT_VERSION),
     "global_step": (0, MOST_STEPS),
@@ -44,8 +43,7 @@ _BOUNDS = {
 def encode_facts(facts: Mapping[str, Any], rows_digest: str) -> bytes:
     """Return the facts of a run as strict JSON, with a digest of the facts and the digest of the rows.
 
-    Raises:
-        ConfigurationError: a fact is not strict JSON.
+    A fact that is not strict JSON is a `ConfigurationError`.
     """
     document = json.loads(encode_document({**facts, _ROWS_DIGEST: rows_digest}))
     return json.dumps(document, sort_keys=True).encode()  # equal facts are equal bytes
@@ -81,23 +79,14 @@ def digest_of_rows(table: Any) -> str:
 def check_facts(path: Any, facts: Mapping[str, Any]) -> None:
     """Raise `SnapshotCorruptError` for impossible facts."""
     for name, (minimum, maximum) in _BOUNDS.items():
-        check_whole_number(
-            f"{path}: {name}",
-            facts.get(name),
-            minimum=minimum,
-            maximum=maximum,
-            advice=AGAIN,
-            error=SnapshotCorruptError,
-        )
+        limits: dict[str, Any] = {"minimum": minimum, "maximum": maximum}
+        check_whole_number(f"{path}: {name}", facts.get(name), **limits, advice=AGAIN, error=SnapshotCorruptError)
 
 
 def read_columns(path: Any, content: pa.Table, *, all_needed: bool) -> dict[str, Any]:
     """Return each column as a list (texts) or an array (numbers); `task` is None if the file lacks it.
 
-    Args:
-        path: the file, for messages.
-        content: its content.
-        all_needed: whether all columns must be present. Else missing ones get the values in `table.read_table`.
+    Without `all_needed`, missing columns get the values in `table.read_table`.
 
     Raises:
         SnapshotCorruptError: a column is missing, doubled, of another type, or has nulls.

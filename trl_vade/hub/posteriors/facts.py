@@ -70,11 +70,8 @@ def _dataset(facts: dict[str, Any]) -> str:
 def _rows(table: PosteriorTable) -> str:
     total = table.metadata.get("num_samples")
     share = f" of {total:,} ({len(table) / total:.1%})" if total else ""
-    where = (
-        ", in this run or in the posterior that it started from"
-        if initial_posterior_kind(table.metadata)["warm"]
-        else ""
-    )
+    warm = initial_posterior_kind(table.metadata)["warm"]
+    where = ", in this run or in the posterior that it started from" if warm else ""
     return f"{len(table):,}{share}, scored at least once{where}"
 
 

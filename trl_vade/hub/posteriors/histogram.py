@@ -12,8 +12,7 @@ from .table import PosteriorTable
 
 NUM_BINS = 10
 EDGES = np.arange(NUM_BINS + 1) / NUM_BINS  # linspace would give 0.30000000000000004, above a rate of 0.3
-MOST_TASKS = 8
-"""Tasks in the picture. The rarest further tasks are one entry."""
+MOST_TASKS = 8  # Tasks in the picture. The rarest further tasks are one entry.
 
 
 def bin_counts(pass_rate: Any) -> IntArray:
@@ -28,11 +27,9 @@ def bin_names() -> list[str]:
 
 
 def text_histogram(table: PosteriorTable, width: int = 80) -> str:
-    """Return a line for each of the ten bins: its name, its number of rows and a bar.
+    """Return a line for each of the ten bins: its name, its number of rows and a bar of at least one character.
 
-    Args:
-        table: the posterior.
-        width: characters of the longest line, at least 30. A bin with a row has a bar of at least one character.
+    `width` is the number of characters of the longest line, at least 30. A bin without rows has no bar.
     """
     counts = bin_counts(table.pass_rate)
     numbers = [f"{count:,}" for count in counts.tolist()]
@@ -66,10 +63,8 @@ def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None
     axes.grid(alpha=0.3, axis="y")
     axes.set_axisbelow(True)
     if table.task:
-        tasks = [(container.patches[0], _label(container.get_label())) for container in axes.containers]
-        axes.legend(
-            *zip(*reversed(tasks), strict=True), loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small"
-        )
+        tasks = [(container.patches[0], _label(container.get_label())) for container in reversed(axes.containers)]
+        axes.legend(*zip(*tasks, strict=True), loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
     figure.savefig(path, dpi=110)
 
 

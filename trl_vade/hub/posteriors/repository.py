@@ -31,10 +31,8 @@ from .table import PosteriorTable, read_table, write_table
 TABLE_FILE = "posterior.parquet"
 PICTURE_FILE = "pass_rates.png"
 CARD_FILE = "README.md"
-LATEST = "latest"
-"""Name of the configuration of the newest step."""
-MOST_BYTES = 2**20
-"""Bytes of a card to read. Its metadata come first and take about 200 bytes for each step."""
+LATEST = "latest"  # name of the configuration of the newest step
+MOST_BYTES = 2**20  # Bytes of a card to read. Its metadata come first and take about 200 bytes for each step.
 
 
 def step_name(step: int) -> str:
@@ -77,12 +75,7 @@ def steps_of_card(card: Path | None) -> tuple[list[int], int | None]:
 
 
 def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:
-    """Write the table into `folder`, in the layout of the repository, and its picture if matplotlib is installed.
-
-    Raises:
-        ConfigurationError: the table's metadata have no optimiser step.
-        OSError: a file cannot be written.
-    """
+    """Write the table into `folder`, in the layout of the repository, and its picture if matplotlib is installed."""
     target = Path(folder) / table_path(_step(table))
     target.parent.mkdir(parents=True, exist_ok=True)
     write_table(table, target)
@@ -180,15 +173,9 @@ def render_posterior_card(
 ) -> str:
     """Return the text of the card, README.md, of a repository whose newest table is `table`.
 
-    Args:
-        table: the table to describe; the configuration `latest` is its step.
-        steps: the steps in the repository, with or without that of `table`.
-        repo_id: the repository, for the example; None if it is not known yet.
-        picture: whether `pass_rates.png` shows this table.
-        revision: the branch of the card; None is main. Other branches have no tags.
-
-    Raises:
-        ConfigurationError: the table's metadata have no optimiser step.
+    `steps` are those in the repository, with or without that of `table`. `repo_id` is None if it is not known yet.
+    `picture` is whether `pass_rates.png` shows this table. Branches (`revision`) other than main have no tags. A table
+    without an optimiser step in its metadata is a `ConfigurationError`.
     """
     step = _step(table)
     steps = sorted({*steps, step})

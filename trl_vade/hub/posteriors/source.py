@@ -68,11 +68,7 @@ def load_posterior(
 
 
 def split_source(source: str) -> tuple[str, str | None]:
-    """Split "user/name@revision" into both parts. Without an "@" the revision is None.
-
-    Raises:
-        ConfigurationError: a part is empty.
-    """
+    """Split "user/name@revision" into both parts; None without an "@". An empty part is a `ConfigurationError`."""
     repo_id, at, revision = source.partition("@")
     if at and not (repo_id and revision):
         raise ConfigurationError(f'{source} has an "@" with nothing on one side; write "user/name@revision".')

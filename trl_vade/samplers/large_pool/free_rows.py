@@ -20,17 +20,8 @@ BoolArray = NDArray[np.bool_]
 class FreeRows:
     """The free rows of a draw: those that are not excluded and do not rest. Memory grows with V and not with N.
 
-    Args:
-        posterior: the belief about the N rows.
-        prior: the belief about a row without evidence.
-        rests: returns for rows, (K,), a mask of those that the cooldown keeps out.
-        excluded: (M,) distinct rows.
-        chance: the random numbers of the draw.
-
-    Attributes:
-        size: N.
-        visited: (V,) all rows with evidence, in ascending order.
-        num_fresh: the number of fresh rows: free, without evidence.
+    `prior` is the belief about a row without evidence. `rests` returns for rows, (K,), a mask of those that the
+    cooldown keeps out. `excluded`, (M,), are distinct rows.
     """
 
     def __init__(
@@ -43,7 +34,8 @@ class FreeRows:
     ) -> None:
         self._posterior, self._rests = posterior, rests
         self.prior, self.excluded, self.chance = prior, excluded, chance
-        self.size, self.visited = posterior.num_samples, posterior.visited
+        self.size, self.visited = posterior.num_samples, posterior.visited  # N; (V,) in ascending order
+        # Fresh rows are free and without evidence.
         self.num_fresh = self.size - self.visited.size - self.fresh_excluded.size
 
     @functools.cached_property

@@ -40,12 +40,9 @@ from .window import Window, beta_density, find_window, highest_density, largest_
 Candidates = tuple[IntArray, FloatArray]  # (J,) each: rows, drawn pass rates
 Choice = tuple[IntArray, FloatArray, FloatArray]  # (K,) each: rows, drawn pass rates, expected pass rates
 
-MOST_PROPOSED = 0.1
-"""The largest share of visited rows to propose. Above it drawing all of them is as fast."""
-SAMPLE = 2048
-"""The number of rows sampled to guess the width of a window."""
-ROWS_OF_A_PART = 4000
-"""The number of rows that can be drawn one by one in the time that one stratum takes."""
+MOST_PROPOSED = 0.1  # The largest share of visited rows to propose. Above it drawing all of them is as fast.
+SAMPLE = 2048  # the number of rows sampled to guess the width of a window
+ROWS_OF_A_PART = 4000  # the number of rows that can be drawn one by one in the time that one stratum takes
 NOWHERE: Window = (1.0, 0.0)
 
 
@@ -87,8 +84,7 @@ class LargePool:
     def draw(self, k: int, num_blind: int = 0) -> Choice | None:
         """Choose the best `k` rows, of each stratum its share, and then `num_blind` others uniformly.
 
-        Returns:
-            The choice, or None if a draw of all rows is needed or as fast.
+        Returns None if a draw of all rows is needed or as fast.
         """
         if not self._serves(k + num_blind):
             return None

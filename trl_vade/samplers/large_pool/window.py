@@ -12,8 +12,7 @@ from trl_vade.checks import FloatArray
 
 Window = tuple[float, float]  # lo, hi
 
-MOST_WIDTH = 0.25
-"""The largest width. A wider window holds so many rows that drawing all of them is as fast."""
+MOST_WIDTH = 0.25  # The largest width. A wider window holds so many rows that drawing all of them is as fast.
 
 
 def window(width: float, gain: str) -> Window:

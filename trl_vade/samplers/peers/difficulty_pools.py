@@ -9,10 +9,8 @@ from ..top_k import largest
 from .base import BoolArray, PeerSampler
 
 POOLS = ("hard", "normal", "easy", "unseen")
-UPPER_ENDS = (0.25, 0.75)
-"""The largest group mean of the hard and of the normal pool."""
-WEIGHTS = np.array([0.2, 1.0, 0.2, 1.0])
-"""The relative chance of one row of each pool."""
+UPPER_ENDS = (0.25, 0.75)  # the largest group mean of the hard and of the normal pool
+WEIGHTS = np.array([0.2, 1.0, 0.2, 1.0])  # the relative chance of one row of each pool
 
 
 class DifficultyPoolSampler(PeerSampler):

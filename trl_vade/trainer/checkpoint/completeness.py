@@ -38,14 +38,10 @@ _OWN_FILES = "vade_"
 
 
 class CheckpointFiles(TrainerCallback, ExportableState):
-    """Callback that adds the names and sizes of a checkpoint's other files to `trainer_state.json`.
-
-    Attributes:
-        folder: the checkpoint that is being written.
-    """
+    """Callback that adds the names and sizes of a checkpoint's other files to `trainer_state.json`."""
 
     def __init__(self) -> None:
-        self.folder: Path | None = None
+        self.folder: Path | None = None  # the checkpoint that is being written
 
     def state(self) -> dict[str, Any]:
         """Return the sizes of the files in `folder`, in bytes, in the form that transformers saves."""
@@ -58,9 +54,7 @@ class CheckpointFiles(TrainerCallback, ExportableState):
 def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]) -> str | None:
     """Return the folder to resume from, or None. Logs a warning for each newer checkpoint that is incomplete.
 
-    Args:
-        asked: a folder, or True for the newest complete checkpoint in `output_dir`, a downloaded one included.
-        output_dir: the output directory of the run.
+    `asked` is a folder, or True for the newest complete checkpoint in `output_dir`, a downloaded one included.
 
     Raises:
         CheckpointIncompleteError: the folder is missing or incomplete, or there is no complete checkpoint.
@@ -116,11 +110,8 @@ def explaining_failed_saves(
     """Mark an existing checkpoint in `folder` as incomplete, and explain an error while the block saves it again.
 
     On entry, `trainer_state.json` and files with hard links elsewhere are deleted from `folder`. A save that stops
-    half-way then leaves an incomplete checkpoint, not a mixture of two.
-
-    Args:
-        folder: the checkpoint folder; it may not exist yet.
-        callbacks: the `CheckpointFiles` among them gets the folder.
+    half-way then leaves an incomplete checkpoint, not a mixture of two. The `CheckpointFiles` among the `callbacks`
+    gets the folder.
 
     Raises:
         CheckpointSaveError: in place of any error but `VADEError`. It names the checkpoint to resume from.
@@ -159,11 +150,9 @@ def _unlink_shared(folder: Path) -> None:
 
 
 def missing_part(checkpoint: Path, *, but_for: str | None = None) -> str | None:
-    """Return the reason why a checkpoint folder is incomplete, or None if it is complete.
+    """Return the reason why a checkpoint folder is incomplete or missing, or None if it is complete.
 
-    Args:
-        checkpoint: the folder, which may be missing.
-        but_for: files with this prefix may be missing or damaged.
+    Files with the prefix `but_for` may be missing or damaged.
     """
     state_file = checkpoint / TRAINER_STATE_NAME
     if not state_file.is_file():

@@ -57,13 +57,7 @@ def save_generation_batch(path: str | os.PathLike[str], micro_batches: MicroBatc
 def load_generation_batch(path: str | os.PathLike[str], digest: str, device: torch.device) -> MicroBatches | None:
     """Return the micro-batches that `save_generation_batch` wrote to `path`, or None if there is no file.
 
-    Args:
-        path: the file.
-        digest: its SHA-256, from the checkpoint.
-        device: the device of the tensors.
-
-    Raises:
-        SnapshotCorruptError: the file has another digest, or `save_generation_batch` did not write it.
+    `digest` is the SHA-256 of the file, from the checkpoint. A file with another one is a `SnapshotCorruptError`.
     """
     if not Path(path).exists():
         return None

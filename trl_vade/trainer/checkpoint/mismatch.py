@@ -94,9 +94,7 @@ def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: Snapsh
 def join(trainer: Any, snapshot: Snapshot) -> int:
     """Start a new selection with the counts and totals of `snapshot`, and return the number of rows found here.
 
-    Raises:
-        SnapshotMismatchError: as `joined_state`; the trainer is unchanged.
-        SnapshotCorruptError: as `joined_state`; the trainer is unchanged.
+    After an error of `joined_state` the trainer is unchanged.
     """
     selection, run = make_selection(trainer), snapshot.metadata["run"]
     selection.feedback.adopt_signal(snapshot.metadata)
@@ -124,10 +122,7 @@ def joined_state(snapshot: Snapshot, fresh: Mapping[str, Any], sample_key: IntAr
     The counts are those of the saved step, decayed by the saved lambda_2. Later steps use the sampler's own decays.
     New rows, and rows that were not scored, start from the prior.
 
-    Args:
-        snapshot: the saved posterior with the keys of its rows.
-        fresh: the state of a new sampler for the present data set.
-        sample_key: (N,) keys of the rows of the present data set.
+    `fresh` is the state of a new sampler for the present data set, and `sample_key`, (N,), has the keys of its rows.
 
     Raises:
         SnapshotMismatchError: the snapshot has no keys, or none of its rows is in the data set.

@@ -26,9 +26,7 @@ _OF_A_RUN = (
 def refuse_another_run(args: GRPOConfig, checkpoint: str | None) -> None:
     """Refuse an output directory that holds another run. All processes must take part.
 
-    Args:
-        args: settings with VADE's fields. With `vade_overwrite_output_dir` any folder is accepted.
-        checkpoint: the checkpoint to resume from, or None. One inside the folder continues its run, so it is accepted.
+    With `vade_overwrite_output_dir` any folder is accepted. So is the folder of the `checkpoint` to resume from.
 
     Raises:
         ConfigurationError: on all processes, if the folder holds another run.

@@ -60,8 +60,7 @@ def save_reference_model(trainer: Any, directory: str | os.PathLike[str]) -> Non
 def load_reference_model(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
     """Load the reference model's weights from `checkpoint`, bit for bit. All processes must take part.
 
-    Raises:
-        CheckpointIncompleteError: on all processes: the checkpoint has no reference model, or that of another model.
+    Without a reference model, or with that of another model, all raise `CheckpointIncompleteError`.
     """
     state: dict[str, torch.Tensor] = {}
     on_main_process(lambda: state.update(_read(trainer, Path(checkpoint))))

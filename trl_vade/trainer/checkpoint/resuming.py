@@ -58,13 +58,9 @@ def index_weights(directory: str | os.PathLike[str]) -> None:
 
 
 class ResumingTrainer(GRPOTrainer):
-    """Base of `VADEGRPOTrainer` for saving and loading. Each override calls the parent's method.
+    """Base of `VADEGRPOTrainer` for saving and loading. Each override calls the parent's method."""
 
-    Attributes:
-        selection: the sampler with its posterior, saved beside the model; None if there is none.
-    """
-
-    selection: OnTimeSelection | None
+    selection: OnTimeSelection | None  # the sampler with its posterior, saved beside the model; None if there is none
     _weights_left_out = False
     _batches_to_skip = 0  # batches of the resumed epoch that were trained before
 

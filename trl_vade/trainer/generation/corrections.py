@@ -22,8 +22,7 @@ VLLM_BIAS_FLOOR = -100.0
 """The lowest logit bias that vLLM accepts. A token with this bias is practically never sampled."""
 
 
-SEEN_IN = ">=1.16,<1.17"
-"""The TRL versions in which a test has shown each fault that this module corrects."""
+SEEN_IN = ">=1.16,<1.17"  # the TRL versions in which a test has shown each fault that this module corrects
 
 
 def correct_generation(trainer: Any) -> None:

@@ -19,10 +19,6 @@ def compare_first_logprobs(trainer: Any, batch: dict[str, Any]) -> None:
 
     TRL 1.16 logs the difference at every step without a judgement, and counts a token without a log-probability as no
     difference.
-
-    Args:
-        trainer: a trainer whose last metrics are those of this batch.
-        batch: the result of TRL's `_generate_and_score_completions` for the first training batch.
     """
     sampled = batch["sampling_per_token_logps"][batch["completion_mask"].bool()]
     mean, largest = (

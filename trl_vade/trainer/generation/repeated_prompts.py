@@ -26,14 +26,8 @@ def tokenize_once(
 ) -> tuple[list[list[int]], list[Any] | None, dict[str, Any]]:
     """Tokenise each run of equal prompts once. TRL 1.16 processes every image once for each completion.
 
-    Only for an engine that encodes images itself: the processor's tensors for the model are not returned.
-
-    Args:
-        prompts: prompts as TRL's `_tokenize_prompts` takes them; those of a group are side by side.
-        tokenize: that method.
-
-    Returns:
-        Token ids and images of each prompt, and an empty dictionary, as `_tokenize_prompts` does.
+    Arguments and result are those of TRL's `_tokenize_prompts`, which is `tokenize`. Only for an engine that encodes
+    images itself: the dictionary of the processor's tensors for the model is empty.
     """
     equal = equal_neighbours(prompts)
     ids, images, _ = tokenize([run[0] for run in equal])

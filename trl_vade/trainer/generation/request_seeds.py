@@ -26,13 +26,7 @@ REQUESTS_AT_A_TIME = 64
 
 
 def request_seed(trainer: Any, index: int, prompt: Any) -> int:
-    """Return the seed of a request, in [0, 2**32).
-
-    Args:
-        trainer: the trainer, for its seed and place in the run.
-        index: number of the request in this process's batch.
-        prompt: its prompt, of any type with a stable `repr`.
-    """
+    """Return the seed, in [0, 2**32), of request `index` of this process's batch. `prompt` needs a stable `repr`."""
     # The step alone is not enough: a step may have several generation batches, each with several rounds
     # (`dynamic_sampling`), and step 0 has the initial rollouts. An evaluation has the count of the next batch. The
     # prompt separates the batches of an evaluation and the turns of a conversation with tools.

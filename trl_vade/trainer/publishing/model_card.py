@@ -76,16 +76,9 @@ def complete_model_card(
 ) -> None:
     """Add metadata and sections to the card `path`, and replace the sections of an earlier call.
 
-    Args:
-        path: a README.md that TRL or an earlier call wrote.
-        facts: the values of `RunFacts`.
-        curves: file name of the picture of the training curves in the same folder, or None.
-        posterior_repo: Hub id of the posterior's data-set repository; None if the model's repository holds it.
-        hub_model_id: the model's repository, or None.
-        summary: the measurements of the training, from `summary.summarise`.
-        vision: whether the model takes images.
-        adapter: whether the run saves a PEFT adapter of the base model.
-        revision: the branch of the model's repository; None is main. The posterior's repository always uses main.
+    `facts` are the values of `RunFacts`, `summary` is the result of `summary.summarise`, and `curves` the name of the
+    picture in the same folder. Without a `posterior_repo` the model's repository holds the posterior. `revision` is
+    the branch of the model's repository; the posterior's repository always uses main.
 
     Raises:
         OSError: the card cannot be read or written; it is unchanged.
@@ -96,7 +89,9 @@ def complete_model_card(
     complete_metadata(card.data, facts, vision=vision)
     branch = branch_of(revision) if hub_model_id else None
     shown = {"curves": curves, "posterior_repo": posterior_repo, "vision": vision, "adapter": adapter}
-    card.text = _with_sections(card.text, _render(facts, summary, hub_model_id, branch=branch, **shown))
+    sections = _render(facts, summary, hub_model_id, branch=branch, **shown).strip()
+    before, _, rest = card.text.partition(START)
+    card.text = f"{before.rstrip()}\n\n{START}\n\n{sections}\n\n{END}\n{rest.partition(END)[2].lstrip()}"
     save_whole(path, str(card).encode())
 
 
@@ -115,12 +110,6 @@ def _draw_curves(run: Run, folder: Path) -> str | None:
         logger.warning(f"The model card lacks the training curves ({type(error).__name__}: {error}).")
         return None
     return CURVES_FILE
-
-
-def _with_sections(text: str, sections: str) -> str:
-    before, _, rest = text.partition(START)
-    after = rest.partition(END)[2]
-    return f"{before.rstrip()}\n\n{START}\n\n{sections.strip()}\n\n{END}\n{after.lstrip()}"
 
 
 def _render(

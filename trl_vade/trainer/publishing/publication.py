@@ -44,18 +44,11 @@ logger = get_logger(__name__)
 class Publication:
     """The uploads of a trainer. Making one creates the repositories, and logs folders that an earlier run left unsent.
 
-    Args:
-        args: the settings with VADE's fields.
-
-    Attributes:
-        revision: the branch of the model repository that receives uploads; None is main.
-
-    Raises:
-        HubError: a repository cannot be created or written.
+    A repository that cannot be created or written is a `HubError`.
     """
 
     def __init__(self, args: Any):
-        self.revision: str | None = args.hub_revision
+        self.revision: str | None = args.hub_revision  # of the model repository; None is main
         self._args, self._output_dir = args, Path(args.output_dir)
         self._queue = PushQueue()  # used on the main process only
         self._posterior_target: HubTarget | None = None
@@ -112,14 +105,8 @@ class Publication:
     ) -> Entry:
         """Queue the uploads of one call of the parent as one commit, on the main process.
 
-        An error here counts as a failed push: it is logged, and `finish` raises it on all processes.
-
-        Args:
-            step: the optimiser step.
-            repo_id: the model repository.
-            wanted: the uploads that the parent has asked for.
-            checkpoint: the checkpoint folder, or None for the present model.
-            private: whether a new repository is private. None uses the settings.
+        An error here counts as a failed push: it is logged, and `finish` raises it on all processes. Without a folder
+        `checkpoint`, the upload is that of the present model. `private=None` uses the settings.
         """
         args, uploads = self._args, [one.upload for one in wanted]
         target = replace(model_target(args, private), repo_id=repo_id, revision=wanted[0].revision)
@@ -203,10 +190,7 @@ class Publication:
     def finish(self) -> None:
         """Wait for all uploads, retry the failed ones once, and report those that are missing on the Hub.
 
-        All processes must take part.
-
-        Raises:
-            HubError: on all processes, if something is missing on the Hub. Its files are kept on disk.
+        All processes must take part. If something is missing, all raise `HubError`; its files are kept on disk.
         """
         self.wait()
         if any(not isinstance(error, HubOfflineError) for _, error in self._queue.failures()):

@@ -18,13 +18,9 @@ from .uploads import captured_uploads
 
 
 class PublishingTrainer(GRPOTrainer):
-    """Base of `VADEGRPOTrainer` for uploads to the Hub. Each override calls the parent's method.
+    """Base of `VADEGRPOTrainer` for uploads to the Hub. Each override calls the parent's method."""
 
-    Attributes:
-        publication: the uploads of the trainer; set before `GRPOTrainer.__init__`.
-    """
-
-    publication: Publication
+    publication: Publication  # the uploads of the trainer; set before `GRPOTrainer.__init__`
     _training = False  # `is_in_train` of transformers 5.23 stays True after an error
 
     @functools.wraps(GRPOTrainer.train)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -39,34 +38,24 @@ _EVERY_SAMPLER = ("dynamic_sampling", "max_prompt_length")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The facts of a run at one moment: everything that cards and uploads need from the trainer.
+    """The facts of a run at one moment: everything that cards and uploads need from the trainer."""
 
-    Attributes:
-        values: strict JSON, the metadata of a shared posterior; an unknown fact is None. The facts of the posterior
-            (`generation_batches`, `num_samples`, `rollouts`, decays, and those of `mismatch.posterior_identity`) are
-            absent without a selection. VADE's settings have the preset's values filled in, and are None for a sampler
-            that ignores them. `generation_batches` counts the steps of the posterior, with refills and a warm start.
-        hub_model_id: the model's repository, or None.
-        vision: whether the model takes images.
-        adapter: whether the run saves a PEFT adapter of the base model.
-        rows: the training set, N rows.
-        sample_keys: (N,) keys of the rows; None without a selection.
-    """
-
+    # strict JSON, the metadata of a shared posterior; an unknown fact is None. The facts of the posterior
+    # (`generation_batches`, `num_samples`, `rollouts`, decays, and those of `mismatch.posterior_identity`) are absent
+    # without a selection. VADE's settings have the preset's values filled in, and are None for a sampler that ignores
+    # them. `generation_batches` counts the steps of the posterior, with refills and a warm start.
     values: Mapping[str, Any]
-    hub_model_id: str | None
-    vision: bool
-    adapter: bool
-    rows: Any
-    sample_keys: NDArray[np.int64] | None
+    hub_model_id: str | None  # the model's repository, or None
+    vision: bool  # whether the model takes images
+    adapter: bool  # whether the run saves a PEFT adapter of the base model
+    rows: Any  # the training set, N rows
+    sample_keys: NDArray[np.int64] | None  # (N,) keys of the rows; None without a selection
 
     @classmethod
     def of(cls, trainer: Any, dataset: str | None = None) -> "RunFacts":
-        """Return the present facts of a trainer's run. No process waits for another.
+        """Return the present facts of a `VADEGRPOTrainer`'s run. No process waits for another.
 
-        Args:
-            trainer: a `VADEGRPOTrainer`.
-            dataset: Hub id of the training data. None asks `hub_origin`.
+        `dataset` is the Hub id of the training data. None asks `hub_origin`.
         """
         return cls(
             values=_values(trainer, dataset),
@@ -79,7 +68,7 @@ class RunFacts:
 
 
 def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
-    args = trainer.args
+    args, settings = trainer.args, trainer.args.to_dict()  # the latter without members of an Enum
     name, revision = hub_origin(trainer.train_dataset, dataset)
     model_repo = trainer.hub_model_id or args.hub_model_id  # without its owner until the repository exists
     return {
@@ -97,7 +86,7 @@ def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
         **_sampler_facts(args),
         **_posterior_facts(trainer),
         "recipe": {
-            **{field: _plain(getattr(args, field)) for field in RECIPE},
+            **{field: settings[field] for field in RECIPE},
             # For a run counted in epochs it is -1 in the settings, and 0 in the state before training.
             "max_steps": max(args.max_steps, trainer.state.max_steps) or None,
             "num_processes": trainer.accelerator.num_processes,
@@ -108,9 +97,8 @@ def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
 def live_run(trainer: Any) -> Run | None:
     """Return the run of `trainer` so far, as `record.read_run` would.
 
-    Returns:
-        The run. None if no generation batch was scored, if the log of the choices is damaged (a warning is logged), or
-        if it lacks its beginning.
+    None if no generation batch was scored, if the log of the choices is damaged (a warning is logged), or if it lacks
+    its beginning.
     """
     if trainer.selection is None or not trainer.selection.sampler.posterior.step:
         return None  # an existing log would be an earlier run's
@@ -152,8 +140,3 @@ def _posterior_facts(trainer: Any) -> dict[str, Any]:
         "rollouts": trainer.selection.feedback.rollouts,
         **posterior.decays,  # not the settings: the posterior of another rule has its own
     }
-
-
-def _plain(value: Any) -> Any:
-    """Return `value` as JSON. transformers keeps some settings as members of an Enum."""
-    return value.value if isinstance(value, Enum) else value

@@ -39,23 +39,15 @@ class UploadsTaken:
         self._client = client
         self.wanted: list[RequestedUpload] = []  # the noted uploads
 
-    def upload_folder(
-        self,
-        *,
-        folder_path: str,
-        commit_message: str,
-        path_in_repo: str = "",
-        ignore_patterns: list[str] | None = None,
-        revision: str | None = None,
-        token: str | None = None,
-        **others: Any,
-    ) -> "Future[None]":
+    def upload_folder(self, **asked: Any) -> "Future[None]":
         """Note the upload, and return a finished future, so that the parent neither waits nor skips the next push."""
+        place = asked.get("path_in_repo") or ""
         # `last-checkpoint` of a downloaded run is not part of the model. The mark of an unfinished save is deleted
         # after the save, so it must not be uploaded.
-        ignored = (JIT_MARK,) if path_in_repo else (*(ignore_patterns or ()), f"{LAST_CHECKPOINT}/*")
-        upload = Upload(Path(folder_path), path_in_repo, ignored)
-        self.wanted.append(RequestedUpload(upload, commit_message, revision, token))
+        ignored = (JIT_MARK,) if place else (*(asked.get("ignore_patterns") or ()), f"{LAST_CHECKPOINT}/*")
+        upload = Upload(Path(asked["folder_path"]), place, ignored)
+        more = asked["commit_message"], asked.get("revision"), asked.get("token")
+        self.wanted.append(RequestedUpload(upload, *more))
         done: Future[None] = Future()
         done.set_result(None)
         return done

@@ -1,0 +1,87 @@
+"""The protocol for a GPU: its schedule, and the whole program with the tiny model. No timing is tested."""
+
+import json
+
+import pytest
+
+from eval.benchmarks.gpu import __main__ as benchmark
+from eval.benchmarks.gpu.parts import HELD, IMAGES_SCORED, KEPT, WHOLE
+from eval.benchmarks.gpu.schedule import Schedule
+
+
+class Clock:
+    seconds = 100.0
+
+    def __call__(self):
+        return self.seconds
+
+
+def test_a_part_that_would_end_too_late_is_left_out_and_a_shorter_kind_still_runs():
+    clock, saved = Clock(), []
+    schedule = Schedule(1.0, saved.append, clock)
+
+    def work(seconds):
+        clock.seconds += seconds
+        return seconds
+
+    for number in range(4):
+        schedule.run("long", f"long {number}", work, 25)
+    schedule.run("short", "short", work, 1)
+    assert schedule.found["long"] == [25, 25]
+    assert schedule.found["short"] == [1]
+    assert schedule.found["left out"] == ["long 2", "long 3"]
+    assert len(saved) == 3
+
+
+def test_a_part_that_fails_is_named_and_the_others_run():
+    schedule = Schedule(1.0, lambda found: None)
+
+    def fails():
+        raise RuntimeError("out of memory")
+
+    schedule.run("memory", "memory, stock", fails)
+    schedule.run("memory", "memory, live", lambda: 7)
+    assert schedule.found["failed"] == {"memory, stock": "RuntimeError: out of memory"}
+    assert schedule.found["memory"] == [7]
+
+
+def test_without_a_gpu_the_model_of_3b_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(SystemExit):
+        benchmark.main([])
+    assert "--tiny" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_whole_program_runs_with_the_tiny_model(tmp_path, capsys):
+    benchmark.main(["--tiny", "--output", str(tmp_path / "gpu.json")])
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert found["failed"] == {}
+    assert found["left out"] == []
+    assert [(each["rows"], each["chosen"]) for each in found["selection"]] == [(9_471, 8), (1_000_000, 8)]
+    [pictures] = found["pictures"]
+    assert pictures["TRL"]["bytes"] == pictures["generations"] * pictures["once"]["bytes"] > 0
+
+    stock, live = ({(line["phase"], line["part"]): line for line in run["lines"]} for run in found["memory"])
+    assert stock.keys() == live.keys()
+    for line in stock.values():
+        assert line["measured"] is not None
+    for part in HELD:  # these are counts of numbers, and the estimate is certain of them
+        assert stock["training", part]["measured"] == pytest.approx(stock["training", part]["estimated"], rel=0.01)
+    scored = stock["scoring", IMAGES_SCORED]
+    assert scored["measured"] == pytest.approx(scored["estimated"], rel=0.01)
+    assert stock["training", KEPT]["measured"] > live["training", KEPT]["measured"] > 0
+    for phase in ("training", "scoring"):
+        assert stock[phase, WHOLE]["measured"] > live[phase, WHOLE]["measured"]
+        assert stock[phase, WHOLE]["estimated"] > sum(stock["training", part]["estimated"] for part in HELD[:3])
+
+    trained = {(each["share"], each["trainer"]): each["counts"]["completions"] for each in found["update"]}
+    completions = found["sizes"]["rows"] * found["sizes"]["generations"]
+    assert {trained[share, name] for share in benchmark.SHARES for name in ("stock", "vade")} == {completions}
+    passes = completions // found["sizes"]["micro_batch"]  # a pass has one completion at least
+    for share in benchmark.SHARES:
+        assert trained[share, "lossless"] == max(round(share * completions), passes)
+
+    printed = capsys.readouterr().out
+    for name in ("stock TRL", "trl_vade lossless", "log-probabilities", "1,000,000", "each 2 times"):
+        assert name in printed
