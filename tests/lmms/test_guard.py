@@ -10,6 +10,7 @@ import pytest
 from tests.support.loopback_judge import LoopbackJudge
 from tests.support.refusals import refused
 from trl_vade.evaluation.judge import Judge
+from trl_vade.evaluation.lmms import judge_guard
 from trl_vade.evaluation.lmms.judge_guard import JudgeGuard
 
 pytestmark = pytest.mark.lmms
@@ -48,15 +49,18 @@ def lmms(server):
 
 
 @pytest.fixture
-def dead():
+def dead(monkeypatch):
     """The reasons for which the guard would have ended the process."""
-    return []
+    reasons = []
+    monkeypatch.setattr(judge_guard, "end_process", reasons.append)
+    monkeypatch.setattr(judge_guard, "TIMEOUT", 5.0)
+    return reasons
 
 
 @pytest.fixture
 def guard(lmms, server, dead):
     server.mode, server.delay = "good", 60.0
-    guard = JudgeGuard(dead.append, delay=0.0, patience=0.2, timeout=5.0)
+    guard = JudgeGuard(delay=0.0, patience=0.2)
     guard.install()
     return guard
 
@@ -125,8 +129,8 @@ def test_a_judge_that_restarts_is_waited_for(lmms, guard, server, dead, task):
 
 
 @TASKS
-def test_a_judge_that_hangs_gets_two_attempts(lmms, guard, server, dead, task):
-    JudgeGuard(dead.append, delay=0.0, patience=0.2, timeout=0.3).install()
+def test_a_judge_that_hangs_gets_two_attempts(lmms, guard, server, dead, task, monkeypatch):
+    monkeypatch.setattr(judge_guard, "TIMEOUT", 0.3)
     before, server.mode = server.calls, "slow"
     task(lmms, "It is 12.")
     assert len(dead) == 1
@@ -158,7 +162,7 @@ def test_a_wrong_key_is_an_end_at_once_and_is_not_repeated(lmms, guard, server, 
 
 
 def test_a_second_guard_replaces_the_first_and_four_threads_are_counted(lmms, guard, server, dead):
-    second = JudgeGuard(dead.append, delay=0.0)
+    second = JudgeGuard(delay=0.0)
     second.install()
     found = []
     threads = [
