@@ -136,6 +136,9 @@ def _allowed(name: str, value: Any) -> bool:
         return value is None or (
             len(shares) in (1, 2) and all(_is_reward(share) and 0 < share <= 1 for share in shares)
         )
+    if name == "vade_strata_shares":
+        texts = type(value) is dict and all(isinstance(key, str) for key in value)
+        return value is None or (texts and all(_is_reward(share) and 0 < share <= 1 for share in value.values()))
     if name == "vade_warm_start_discount":
         return number and 0 < value <= 1
     if name == "vade_cooldown":
@@ -165,6 +168,7 @@ def _go_together(settings: dict[str, Any]) -> bool:
         and (settings["vade_sampler_kwargs"] is None or not settings["vade_sampler_kwargs"] or sampler in PEERS)
         and (settings["vade_success_bounds"] is None or settings["vade_success_threshold"] in (None, "auto"))
         and (settings["vade_stratify_by"] is None or sampler in ("thompson", "greedy"))
+        and (settings["vade_strata_shares"] is None or settings["vade_stratify_by"] is not None)
         and all(settings[name] is None or settings["vade_down_sampling"] in modes for name, modes in KEPT.items())
     )
 

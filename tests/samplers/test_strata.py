@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trl_vade.samplers.strata import GOLDEN, PLASTIC, Strata
+from tests.support.refusals import refused
+from trl_vade import ThompsonSampler
+from trl_vade.errors import ConfigurationError, SnapshotMismatchError
+from trl_vade.samplers.strata import GOLDEN, PLASTIC, Strata, shares_of
 
 few = settings(deadline=None, derandomize=True, max_examples=150)
 sizes_of_strata = st.lists(st.integers(1, 30), min_size=1, max_size=8)
@@ -88,6 +91,59 @@ def test_seeds_take_other_turns_and_the_same_seed_takes_them_again():
     assert turns_of(3) == turns_of(3)
     assert len({str(turns_of(seed)) for seed in range(20)}) == 20
     assert turns_of(1)[1:] != turns_of(0)[:-1]  # nor is one seed a step behind another
+
+
+def test_named_shares_are_kept_over_many_draws_and_the_others_divide_the_rest_by_their_rows():
+    labels = ["hint"] * 60 + ["noise"] * 20 + ["original"] * 20
+    shares = shares_of(labels, {"original": 0.5})
+    assert shares == pytest.approx([0.375, 0.125, 0.5])
+    strata = Strata(np.unique(labels, return_inverse=True)[1], shares)
+    quotas = np.array([strata.quotas(7, seed=3, number=number) for number in range(1000)])
+    assert (quotas.sum(axis=1) == 7).all()
+    away = np.cumsum(quotas, axis=0) - 7 * shares * np.arange(1, 1001)[:, None]
+    assert np.abs(away).max() < 4
+
+
+@pytest.mark.parametrize(
+    ("labels", "named", "shares"),
+    [([1, 2, 2], {"2": 0.25}, [0.75, 0.25]), ([False, True], {"True": 1.0}, [0.0, 1.0]), (["a", "b"], {}, [0.5, 0.5])],
+)
+def test_labels_are_named_as_text(labels, named, shares):
+    assert shares_of(labels, named) == pytest.approx(shares)
+
+
+@pytest.mark.parametrize(
+    ("named", "fault"), [({"c": 0.5}, "'c'"), ({"a": 0.75, "b": 0.75}, "1.5"), ({"a": 0.5, "b": 0.25}, "0.75")]
+)
+def test_shares_that_do_not_fit_the_labels_are_refused(named, fault):
+    with refused(ConfigurationError, [fault, "vade_strata_shares"], ["must sum to 1"]):
+        shares_of(["a", "a", "b"], named)
+
+
+@pytest.mark.parametrize("num_rows", [400, 200_000])
+def test_a_sampler_with_shares_gives_them_and_goes_on_from_its_state(num_rows):
+    labels = np.where(np.arange(num_rows) % 4 == 0, "original", "variant")
+
+    def sampler(shares):
+        return ThompsonSampler(num_rows, seed=1, stratify=labels, stratify_shares=shares)
+
+    one = sampler({"original": 0.5})
+    for _ in range(3):
+        rows = one.draw(10).sample_index
+        assert np.sum(labels[rows] == "original") == 5
+        one.observe(rows, np.ones(10), np.full(10, 2))
+    other = sampler({"original": 0.5})
+    other.load_state_dict(one.state_dict())
+    assert other.draw(9).sample_index.tolist() == one.draw(9).sample_index.tolist()
+    for shares in (None, {"original": 0.25}):
+        with pytest.raises(SnapshotMismatchError, match="stratify_shares"):
+            sampler(shares).load_state_dict(one.state_dict())
+
+
+def test_a_stratum_with_fewer_rows_than_its_share_leaves_its_places_to_the_others():
+    labels = ["few"] * 3 + ["many"] * 97
+    draw = ThompsonSampler(100, stratify=labels, stratify_shares={"few": 0.9}).draw(20)
+    assert np.sum(draw.sample_index < 3) == 3
 
 
 def test_shares_of_a_huge_data_set_do_not_overflow():

@@ -25,6 +25,7 @@ from trl_vade.trainer.selection_choice import make_sampler
 CHOOSING = ("thompson", "greedy", "mopps")
 NOT_OF_A_PRESET = {
     "vade_success_bounds",
+    "vade_strata_shares",
     *("vade_sampler_kwargs", "vade_strata", "vade_stratify_by", "vade_success_reward", "vade_max_prompt_length"),
     *("vade_posterior_hub_id", "vade_down_sampling", "vade_keep_rollouts", "vade_keep_tokens"),
 }
@@ -189,6 +190,10 @@ REFUSED = {
     "vade_max_refills": ([0, -1, 1.5, True, None, 1001], ["1000", "10", "vade_dynamic_sampling=False"]),
     "vade_strata": NO_NAME,
     "vade_stratify_by": NO_NAME,
+    "vade_strata_shares": (
+        [{"a": 0.5}, {"a": 0}, {"a": 1.5}, {"a": True}, {"a": "0.5"}, {1: 0.5}, [0.5], 0.5, "{}"],
+        ["None"],
+    ),
     "vade_success_reward": (["", 3, ["accuracy"], len], ["None"]),
     "vade_success_threshold": (
         [INFINITY, NAN, 1e39, -1e39, True, [0.5], np.float32(0.5), "half"],
@@ -414,6 +419,8 @@ def test_every_setting_is_read_from_flags():
 def test_arguments_for_another_rule_are_read_as_json_from_a_flag():
     config = parse("--vade_sampler", "mopps", "--vade_sampler_kwargs", '{"decay": 0.8, "pool_factor": 4}')
     assert config.vade_sampler_kwargs == {"decay": 0.8, "pool_factor": 4}
+    config = parse("--vade_stratify_by", "kind", "--vade_strata_shares", '{"original": 0.5}')
+    assert config.vade_strata_shares == {"original": 0.5}
 
 
 def test_an_unknown_sampler_on_the_command_line_is_a_usage_error_with_the_choices(capsys):

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_same
+from trl_vade.errors import ConfigurationError, abbreviated
 
 from .top_k import largest
 
@@ -37,13 +39,17 @@ class Strata:
 
     Args:
         stratum: (N,) the number of each row's stratum; every number in [0, S) occurs.
+        shares: (S,) the share of each stratum in a draw, with the sum 1, in place of n_s / N. They are kept to 2**-30.
     """
 
-    def __init__(self, stratum: IntArray) -> None:
+    def __init__(self, stratum: IntArray, shares: FloatArray | None = None) -> None:
         self._num_strata = int(stratum.max()) + 1
         # numpy sorts integers of 8 and 16 bits by radix, in linear time.
         self._stratum = stratum.astype(np.min_scalar_type(self._num_strata))
         self._rows, self._ends = self.by_stratum(np.arange(stratum.size))
+        self._bounds = self._ends
+        if shares is not None:
+            self._bounds = np.concatenate([[0], np.rint(np.cumsum(shares) * 2**30)]).astype(np.int64)
 
     @property
     def sizes(self) -> IntArray:
@@ -76,11 +82,11 @@ class Strata:
             seed: the seed of the run, at least 0.
             number: the number of the draw, at least 0.
         """
-        num_samples = self._stratum.size
+        total = int(self._bounds[-1])  # N, or 2**30 with shares
         # c_s + u has the same floor as (k n + v) / N with v = floor(u N). Whole numbers cannot lose a row to rounding.
         # The offset is a Python integer, which cannot overflow; k n < 2**63 holds up to N = 3e9.
-        offset = (seed * PLASTIC + number * GOLDEN) % 2**64 * num_samples >> 64
-        return np.diff((k * self._ends + offset) // num_samples).astype(np.int64)
+        offset = (seed * PLASTIC + number * GOLDEN) % 2**64 * total >> 64
+        return np.diff((k * self._bounds + offset) // total).astype(np.int64)
 
     def best(self, rows: IntArray, value: FloatArray, quotas: IntArray) -> IntArray:
         """Return the places in `rows` of the best rows of each stratum, (k,), in descending order of value.
@@ -115,17 +121,46 @@ def _best_of(places: IntArray, value: FloatArray, quota: int) -> IntArray:
     return places[largest(value[places], min(quota, places.size))] if places.size else places
 
 
+def shares_of(labels: ArrayLike, named: Mapping[str, float]) -> FloatArray:
+    """Return the share of each stratum in a draw, (S,), in the order of the sorted distinct labels.
+
+    Args:
+        labels: (N,) the label of each row.
+        named: shares in [0, 1] by label, as text. The other labels divide the rest by their numbers of rows.
+
+    Raises:
+        ConfigurationError: a label is none of the rows', or the shares do not sum to 1.
+    """
+    values, counts = np.unique(labels, return_counts=True)
+    texts = [str(value) for value in values]
+    unknown = [label for label in named if label not in texts]
+    shares = np.array([float(named.get(text, 0.0)) for text in texts])
+    others = np.array([text not in named for text in texts]) * counts
+    rest = 1.0 - shares.sum()
+    if unknown or rest < -1e-9 or (rest > 1e-9 and not others.any()):
+        problem = (
+            f"{', '.join(map(repr, unknown))} is no label of the rows" if unknown else f"the sum is {1.0 - rest:g}"
+        )
+        raise ConfigurationError(
+            f"The shares of strata (vade_strata_shares) are {abbreviated(dict(named))}, and {problem}. The labels are "
+            f"{abbreviated(texts)}. Name only these. The shares must sum to 1, or to less if labels without a share "
+            "are left for the rest."
+        )
+    return shares + max(rest, 0.0) * others / max(others.sum(), 1)
+
+
 def digest(stratum: IntArray) -> str:
     """Return the SHA-256 of the strata of N rows, which a saved state holds in their place."""
     return hashlib.sha256(stratum.tobytes()).hexdigest()
 
 
 def check_same_strata(saved: Any, here: Mapping[str, Any]) -> None:
-    """Raise `SnapshotMismatchError` if only one of two states of a sampler is stratified.
+    """Raise `SnapshotMismatchError` if two states of a sampler differ in their strata or the shares of these.
 
-    A state without strata lacks the setting `stratify`. `check_fields` would report that as a missing field and advise
+    A state without strata lacks these settings. `check_fields` would report that as a missing field and advise
     another release.
     """
     theirs = saved.get("settings") if isinstance(saved, Mapping) and saved.get("kind") == here["kind"] else None
     if isinstance(theirs, Mapping):
-        check_same("sampler", {"stratify": theirs.get("stratify")}, {"stratify": here["settings"].get("stratify")})
+        for name in ("stratify", "stratify_shares"):
+            check_same("sampler", {name: theirs.get(name)}, {name: here["settings"].get(name)})

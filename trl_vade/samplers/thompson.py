@@ -18,7 +18,7 @@ from .information import SPREAD_GAIN, check_gain_kind, gain_of
 from .large_pool import BoolArray, Choice, FreeRows, LargePool
 from .posterior import BetaPosterior
 from .prior import Prior, check_prior_kind, learned_prior
-from .strata import Strata, best_places, check_same_strata, digest
+from .strata import Strata, best_places, check_same_strata, digest, shares_of
 from .top_k import largest
 
 
@@ -53,6 +53,8 @@ class ThompsonSampler(PosteriorSampler):
         uniform_share: share of a batch, in [0, 1] and rounded to rows, that is drawn uniformly from all other rows.
             It keeps every row in play.
         stratify: (N,) labels; each stratum gives its share of the remaining rows of a batch, its best rows.
+        stratify_shares: shares by label, as text, in place of the strata's shares of the rows. Labels without a share
+            divide the rest. If a stratum has fewer rows than its share asks for, others fill its places.
 
     Raises:
         ConfigurationError: an argument is outside its range.
@@ -75,6 +77,7 @@ class ThompsonSampler(PosteriorSampler):
         strata: ArrayLike | None = None,
         uniform_share: float = 0.0,
         stratify: ArrayLike | None = None,
+        stratify_shares: Mapping[str, float] | None = None,
     ) -> None:
         check_gain_kind(gain)
         check_prior_kind(prior)
@@ -99,8 +102,11 @@ class ThompsonSampler(PosteriorSampler):
         self._stratify = None
         if stratify is not None:
             labels = check_labels("stratify", stratify, posterior.num_samples)
-            self._stratify = Strata(labels)
+            shares = None if stratify_shares is None else shares_of(stratify, stratify_shares)
+            self._stratify = Strata(labels, shares)
             settings["stratify"] = digest(labels)  # absent without strata, as in states of early releases
+            if stratify_shares is not None:
+                settings["stratify_shares"] = dict(stratify_shares)
         super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1})
         self._taken_over = 0  # the step that `take_over` took; 0: none
 

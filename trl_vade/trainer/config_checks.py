@@ -228,10 +228,28 @@ def _check_sampler(args: GRPOConfig) -> None:
                     f"vade_{name}={abbreviated(value)} with vade_sampler={sampler!r}, which {reason} and cannot use "
                     f"it. Set vade_{name}={off[name]}, or vade_sampler='thompson' or 'greedy'."
                 )
+    _check_strata_shares(setting(args, "strata_shares"), setting(args, "stratify_by"))
     if sampler == "sec" and setting(args, "strata") is None:
         raise ConfigurationError(
             "vade_sampler='sec' chooses among tasks, and vade_strata is not set. Set vade_strata to the column of the "
             "training set with the task of each row."
+        )
+
+
+def _check_strata_shares(shares: Any, column: str | None) -> None:
+    if shares is None:
+        return
+    if not isinstance(shares, dict) or not all(
+        isinstance(name, str) and is_number(share) and 0 < share <= 1 for name, share in shares.items()
+    ):
+        raise ConfigurationError(
+            f"vade_strata_shares={abbreviated(shares)} is not a dictionary of values and shares in (0, 1]. Set it to "
+            "shares of a generation batch, such as {'original': 0.5}, or to None."
+        )
+    if column is None:
+        raise ConfigurationError(
+            f"vade_strata_shares={abbreviated(shares)} without vade_stratify_by. The shares are those of values of "
+            "a column. Set vade_stratify_by to its name, or vade_strata_shares=None."
         )
 
 

@@ -77,6 +77,10 @@ class VADEGRPOConfig(GRPOConfig):
         vade_stratify_by: Column of the training set with the task, domain or source of each row, for `"thompson"` and
             `"greedy"`. Each value gets its proportional share of every generation batch, filled with its best rows.
             Set it if a domain must not starve. `None` takes the best rows of the whole training set.
+        vade_strata_shares: Shares of a generation batch, in (0, 1], for values of `vade_stratify_by`, such as
+            `{"original": 0.5}`; JSON on the command line. Values without a share divide the rest in proportion to
+            their rows. Where a value has too few rows, the best other rows take their places. `None` gives each value
+            its share of the rows.
         vade_uniform_share: Share of each generation batch, in [0, 1], that is drawn uniformly from the rows that the
             rule did not choose. 0 draws none.
         vade_posterior_init: What the posterior starts with. `"prior"`: no evidence, at no cost. `"rollout"`:
@@ -155,6 +159,7 @@ class VADEGRPOConfig(GRPOConfig):
     vade_prior: Literal["flat", "learned"] = "flat"
     vade_strata: str | None = None
     vade_stratify_by: str | None = None
+    vade_strata_shares: dict[str, float] | str | None = None
     vade_uniform_share: float = 0.0
     vade_posterior_init: str = "prior"
     vade_warm_start_discount: float = 0.2
@@ -174,7 +179,11 @@ class VADEGRPOConfig(GRPOConfig):
     vade_report: bool = True
     vade_posterior_hub_id: str | None = None
 
-    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "vade_sampler_kwargs"]  # JSON on the command line
+    _VALID_DICT_FIELDS = [
+        *GRPOConfig._VALID_DICT_FIELDS,
+        "vade_sampler_kwargs",
+        "vade_strata_shares",
+    ]  # JSON on the command line
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,6 +11,7 @@ from trl import GRPOConfig
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from trl_vade.errors import ConfigurationError, abbreviated
+from trl_vade.samplers.strata import shares_of
 from trl_vade.selection.warm_start import WarmStart
 
 from .checkpoint.reference_model import refuse_reference_sync
@@ -116,7 +117,7 @@ def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
             "it to the column with the task or source of each row, or to None."
         )
     if args.vade_stratify_by is not None:
-        _check_stratify_by(args.vade_stratify_by, train_dataset)
+        _check_stratify_by(args.vade_stratify_by, args.vade_strata_shares, train_dataset)
     loader = args.accelerator_config
     stock_only = not args.shuffle_dataset or loader.split_batches or loader.dispatch_batches
     return len(train_dataset) >= num_groups and not stock_only
@@ -152,8 +153,8 @@ WHOLE_OR_TEXT = ("string", "large_string", "int", "uint", "bool")
 """Prefixes of the names of Arrow types whose values can be labels."""
 
 
-def _check_stratify_by(column: str, rows: Dataset) -> None:
-    """Refuse a column that does not divide the rows into strata."""
+def _check_stratify_by(column: str, shares: dict[str, float] | None, rows: Dataset) -> None:
+    """Refuse a column that does not divide the rows into strata, or shares that do not fit it."""
     way_out = "Set it to the column with the task, domain or source of each row, or to None."
     if column not in rows.column_names:
         raise ConfigurationError(
@@ -181,6 +182,8 @@ def _check_stratify_by(column: str, rows: Dataset) -> None:
         raise ConfigurationError(
             f"vade_stratify_by={column!r}: {values} values for {len(labels)} rows, {reason}. {way_out}"
         )
+    if shares is not None:
+        shares_of(labels, shares)
 
 
 STOCK_ONLY = (

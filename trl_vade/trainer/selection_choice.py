@@ -60,6 +60,7 @@ def make_sampler(
         strata=strata,
         uniform_share=setting(args, "uniform_share"),
         stratify=stratify,
+        stratify_shares=setting(args, "strata_shares"),
         **decays,
     )
 

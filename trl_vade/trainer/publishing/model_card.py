@@ -31,7 +31,16 @@ CURVES_FILE = "vade_training.png"
 
 _SETTINGS = (
     *("sampler", "preset", "information_gain", "decay_sampled", "decay_unsampled", "signal_aware_decay", "cooldown"),
-    *("prior", "strata", "stratify_by", "uniform_share", "sampler_kwargs", "posterior_init", "warm_start_discount"),
+    *(
+        "prior",
+        "strata",
+        "stratify_by",
+        "strata_shares",
+        "uniform_share",
+        "sampler_kwargs",
+        "posterior_init",
+        "warm_start_discount",
+    ),
     *("dynamic_sampling", "max_prompt_length"),
 )
 """Settings in the recipe of the card, without `vade_`."""

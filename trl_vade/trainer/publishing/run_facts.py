@@ -32,7 +32,16 @@ RECIPE = (
 )
 """Fields of the settings that describe the recipe. `num_processes` is added."""
 
-_THOMPSON = ("preset", "information_gain", "cooldown", "prior", "uniform_share", "stratify_by", "strata")
+_THOMPSON = (
+    "preset",
+    "information_gain",
+    "cooldown",
+    "prior",
+    "uniform_share",
+    "stratify_by",
+    "strata_shares",
+    "strata",
+)
 _EVERY_SAMPLER = ("dynamic_sampling", "max_prompt_length")
 
 
