@@ -71,10 +71,7 @@ def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(vision_
     assert any(left != right for left, right in zip(*has_images, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("scenario", "inside"),
-    [("default", False), ("iterations", True), ("synced", False), ("d3s", True), ("live", True)],
-)
+@pytest.mark.parametrize(("scenario", "inside"), [("default", False), ("iterations", True), ("synced", False)])
 def test_two_processes_resume_bit_for_bit(text_model_path, tmp_path, scenario, inside):
     whole = run(text_model_path, tmp_path, scenario)
     lines = SelectionLog(tmp_path).read()

@@ -113,15 +113,14 @@ def rate_of(arm, best):
     return best[closest]
 
 
-def run_stage(stage, options):
+def run_stage(stage, options, pool):
     done = read(options.results) + (read(options.tuned) if options.tuned else [])
     finished = {tuple(record[name] for name in KEY) for record in done}
     tasks = [task for task in tasks_of(stage, options, done) if tuple(task.values()) not in finished]
     print(f"{stage}: {len(tasks)} runs to do", flush=True)
     if not tasks:
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, mp_context=context) as pool, options.results.open("a") as file:
+    with options.results.open("a") as file:
         # Base policies and pools first: of two workers that build the same one, one would work in vain.
         list(pool.map(build, sorted({(task["seed"], task["regime"]) for task in tasks})))
         futures = [pool.submit(work, **task, evaluate_every=REGIMES[task["regime"]].evaluate_every) for task in tasks]
@@ -154,17 +153,18 @@ def main():
     parser.add_argument("--trainer_seeds", nargs="+", type=int, help="default: the regime's")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     options = parser.parse_args()
-    for stage in options.only:
-        if stage == "report":
-            from .pictures import draw
-            from .tables import tables
+    with ProcessPoolExecutor(options.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for stage in options.only:
+            if stage == "report":
+                from .pictures import draw
+                from .tables import tables
 
-            records = at_best_rates(read(options.results))
-            print(tables(records))
-            for path in draw(records, options.results.parent):
-                print(f"Picture: {path}")
-        else:
-            run_stage(stage, options)
+                records = at_best_rates(read(options.results))
+                print(tables(records))
+                for path in draw(records, options.results.parent):
+                    print(f"Picture: {path}")
+            else:
+                run_stage(stage, options, pool)
 
 
 if __name__ == "__main__":
