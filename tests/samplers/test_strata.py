@@ -120,6 +120,14 @@ def test_shares_that_do_not_fit_the_labels_are_refused(named, fault):
         shares_of(["a", "a", "b"], named)
 
 
+def test_a_share_is_a_number_and_shares_need_labels():
+    for share in (-0.5, 1.5, "0.5", True):
+        with refused(ConfigurationError, ["stratify_shares", share]):
+            shares_of(["a", "b"], {"a": share})
+    with refused(ConfigurationError, ["stratify_shares"], ["label"]):
+        ThompsonSampler(4, stratify_shares={"a": 0.5})
+
+
 @pytest.mark.parametrize("num_rows", [400, 200_000])
 def test_a_sampler_with_shares_gives_them_and_goes_on_from_its_state(num_rows):
     labels = np.where(np.arange(num_rows) % 4 == 0, "original", "variant")

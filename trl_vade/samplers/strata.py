@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trl_vade.checks import FloatArray, IntArray, check_same
+from trl_vade.checks import FloatArray, IntArray, check_same, check_share
 from trl_vade.errors import ConfigurationError, abbreviated
 
 from .top_k import largest
@@ -134,7 +134,7 @@ def shares_of(labels: ArrayLike, named: Mapping[str, float]) -> FloatArray:
     values, counts = np.unique(labels, return_counts=True)
     texts = [str(value) for value in values]
     unknown = [label for label in named if label not in texts]
-    shares = np.array([float(named.get(text, 0.0)) for text in texts])
+    shares = np.array([check_share("A share of stratify_shares", named.get(text, 0.0)) for text in texts])
     others = np.array([text not in named for text in texts]) * counts
     rest = 1.0 - shares.sum()
     if unknown or rest < -1e-9 or (rest > 1e-9 and not others.any()):
@@ -146,7 +146,8 @@ def shares_of(labels: ArrayLike, named: Mapping[str, float]) -> FloatArray:
             f"{abbreviated(texts)}. Name only these. The shares must sum to 1, or to less if labels without a share "
             "are left for the rest."
         )
-    return shares + max(rest, 0.0) * others / max(others.sum(), 1)
+    filled: FloatArray = shares + max(rest, 0.0) * others / max(others.sum(), 1)
+    return filled
 
 
 def digest(stratum: IntArray) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_bool, check_labels, check_share, check_whole_number
+from trl_vade.errors import ConfigurationError
 
 from .base import Draw, PosteriorSampler
 from .counts import LARGE, saved_number
@@ -102,11 +103,12 @@ class ThompsonSampler(PosteriorSampler):
         self._stratify = None
         if stratify is not None:
             labels = check_labels("stratify", stratify, posterior.num_samples)
-            shares = None if stratify_shares is None else shares_of(stratify, stratify_shares)
-            self._stratify = Strata(labels, shares)
+            self._stratify = Strata(labels, None if stratify_shares is None else shares_of(stratify, stratify_shares))
             settings["stratify"] = digest(labels)  # absent without strata, as in states of early releases
-            if stratify_shares is not None:
-                settings["stratify_shares"] = dict(stratify_shares)
+        if stratify_shares is not None:
+            if stratify is None:
+                raise ConfigurationError("stratify_shares is given without stratify. Pass the label of each row, too.")
+            settings["stratify_shares"] = {name: float(share) for name, share in stratify_shares.items()}
         super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1})
         self._taken_over = 0  # the step that `take_over` took; 0: none
 
