@@ -158,7 +158,7 @@ class Refill:
         logprobs = [None] * number if logprobs is None else logprobs
         made = trainer.selection.loader.made or [None] * number
         rollouts = [Rollout(*each) for each in zip(completion_ids, logprobs, extra, made, strict=True)]
-        raise _Scored(Round(sample_index, has_gradient, rewards, rollouts))
+        raise _Scored(Round(sample_index, has_gradient, trainer._raw_rewards, rollouts))
 
     def _score(self, rows: Rows, prepare: Callable[[Rows], dict[str, Any]]) -> Round:
         rows = [own_values_or_same(row) for row in rows]  # a reward function may change them before training

@@ -90,8 +90,9 @@ class Thinning:
         if self._rows is None or not self._scores_early or fields:
             return
         trainer = self._trainer
-        self.rewards = trainer._calculate_rewards(self._rows, prompts, completions, completion_ids)
-        groups = self.rewards.double().cpu().numpy().reshape(-1, trainer.num_generations, self.rewards.shape[1])
+        rewards = trainer._calculate_rewards(self._rows, prompts, completions, completion_ids)
+        self.rewards = trainer._raw_rewards
+        groups = rewards.double().cpu().numpy().reshape(-1, trainer.num_generations, rewards.shape[1])
         normalise = trainer.multi_objective_aggregation == "normalize_then_sum"
         moves = rows_with_gradient(groups, trainer.reward_weights.double().cpu().numpy(), normalise=normalise).ravel()
         first = trainer.accelerator.process_index * len(completion_ids)
