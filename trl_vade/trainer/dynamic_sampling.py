@@ -25,7 +25,7 @@ from trl_vade.data.decoding import Rows
 from trl_vade.data.own_values import own_values_or_same
 from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
 
-from .thinning import ended
+from .batch_rows import ended
 
 logger = get_logger(__name__)
 
