@@ -12,6 +12,8 @@ from trl_vade.checks import FloatArray, IntArray, check_fields, check_same, chec
 from .counts import saved_number
 from .posterior import BetaPosterior
 from .prior import FLAT, Prior
+from .problems import Problems
+from .strata import check_same_strata
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,14 +73,21 @@ class PosteriorSampler:
         seed: the key of the random numbers, in [0, 2**63).
         settings: JSON values that a saved state must share with the sampler that loads it.
         progress_limits: the counters of the random stream by name, each with the largest value it can reach.
+        problems: the problems that a draw chooses; None: it chooses rows.
     """
 
     kind: ClassVar[str]
 
     def __init__(
-        self, posterior: BetaPosterior, seed: int, settings: dict[str, Any], progress_limits: dict[str, int]
+        self,
+        posterior: BetaPosterior,
+        seed: int,
+        settings: dict[str, Any],
+        progress_limits: dict[str, int],
+        problems: Problems | None = None,
     ) -> None:
         self.posterior = posterior
+        self._problems = problems
         advice = "The seed is the key of the random numbers; any number in that range works."
         self._seed = check_whole_number("seed", seed, minimum=0, maximum=2**63 - 1, advice=advice)
         self._chance = np.random.Generator(np.random.Philox(0))
@@ -181,6 +190,7 @@ class PosteriorSampler:
         # The kind is checked first: the fields follow from it, and their message would say less.
         if isinstance(state, Mapping) and "kind" in state:
             check_same("sampler", state, {"kind": self.kind})
+            check_same_strata(state, self._settings)
         check_fields("sampler", state, ["kind", "seed", *self._progress, "settings", "posterior"])
         check_fields("settings of the sampler", state["settings"], self._settings)
         check_same("sampler", {"seed": state["seed"], **state["settings"]}, {"seed": self._seed, **self._settings})
@@ -190,8 +200,13 @@ class PosteriorSampler:
         self._progress = progress
 
     def _check_draw(self, k: int, exclude: ArrayLike | None) -> tuple[int, IntArray]:
-        """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` if too few rows are left."""
+        """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` if too few rows are left.
+
+        With problems, return the number of problems of the draw and the places of the excluded problems.
+        """
         excluded = NOTHING if exclude is None else np.unique(self.posterior.check_rows(exclude))
+        if self._problems is not None:
+            return self._problems.check_draw(k, excluded)
         left = self.posterior.num_samples - excluded.size
         advice = f"A batch has distinct rows, and {left} can be chosen. Use a smaller batch or a larger data set."
         return check_whole_number("k", k, minimum=1, maximum=left, advice=advice), excluded

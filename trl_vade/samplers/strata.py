@@ -155,13 +155,16 @@ def digest(stratum: IntArray) -> str:
     return hashlib.sha256(stratum.tobytes()).hexdigest()
 
 
-def check_same_strata(saved: Any, here: Mapping[str, Any]) -> None:
-    """Raise `SnapshotMismatchError` if two states of a sampler differ in their strata or the shares of these.
+OPTIONAL_SETTINGS = ("stratify", "stratify_shares", "variants", "variant_groups", "variant_match")
 
-    A state without strata lacks these settings. `check_fields` would report that as a missing field and advise
-    another release.
+
+def check_same_strata(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    """Raise `SnapshotMismatchError` if two states of a sampler differ in strata, their shares or variants.
+
+    A state without these lacks the settings. `check_fields` would report that as a missing field and advise another
+    release.
     """
-    theirs = saved.get("settings") if isinstance(saved, Mapping) and saved.get("kind") == here["kind"] else None
+    theirs = saved.get("settings")
     if isinstance(theirs, Mapping):
-        for name in ("stratify", "stratify_shares"):
-            check_same("sampler", {name: theirs.get(name)}, {name: here["settings"].get(name)})
+        for name in OPTIONAL_SETTINGS:
+            check_same("sampler", {name: theirs.get(name)}, {name: here.get(name)})
