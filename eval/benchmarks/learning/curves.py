@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 Record = dict[str, Any]
-TUNING = ("tune", "thin_tune")
+TUNING = ("tune", "thin_tune", "hinted_tune")
 POINTS = 41  # of a curve over [0, all rollouts]
 
 

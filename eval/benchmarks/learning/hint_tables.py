@@ -1,0 +1,64 @@
+"""Tables of the regime `hinted`: whether its hints help, and whether variants pay."""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+
+import numpy as np
+
+from .arms import HINTED
+from .chains import DIGITS
+from .curves import Record, area, by_arm, paired, score_at, table
+from .hints import accepted, all_but_one, by_steps, pass_rates
+
+
+def acceptance(seeds: Sequence[int], pool: Executor) -> str:
+    """Return the pass rate of hopeless originals by the steps that a hint gives, mean (rise by the last step)."""
+    rows = []
+    for seed, (rates, variants) in zip(seeds, pool.map(pass_rates, seeds), strict=True):
+        means = by_steps(rates, variants)
+        cells = [f"{rate:.3f}" + (f" ({rise:+.3f})" if steps else "") for steps, (_, rate, rise) in enumerate(means)]
+        hopeless = means[0, 0] / (variants.kind == 0).sum()
+        verdict = "yes" if accepted(rates, variants) else "no"
+        rows.append([seed, f"{hopeless:.2f}", *cells, f"{all_but_one(rates, variants):.3f}", verdict])
+    return table(["seed", "hopeless", *(f"{steps} steps" for steps in range(DIGITS)), "all but one", "accepted"], rows)
+
+
+def payoff(chosen: list[Record], here: list[Record]) -> str:
+    """Return scores without hints; differences to 64 x 4 without variants are paired by seed."""
+    arms, rows = by_arm(chosen, "hinted"), []
+    for arm in [arm for arm in HINTED if arm in arms]:
+        runs, control = arms[arm], arms.get(arm.split(" + ")[0] + " + none", [])
+        cells = [f"{np.mean([figure(run) for run in runs]):.3f}" for figure in (final, area)]
+        for figure in (final, area):
+            mean, error = paired(runs, control, figure)
+            cells.append("-" if runs is control or not control else f"{mean:+.3f} ± {error:.3f}")
+        mean, error = paired(runs, control, zero_after)
+        cells += [f"{np.mean([zero_after(run) for run in runs]):.3f}"]
+        cells += ["-" if runs is control or not control else f"{mean:+.3f} ± {error:.3f}"]
+        cells += [f"{np.mean([run['trained_completions'][-1] for run in runs]):,.0f}"]
+        rows.append([arm, f"{runs[0]['learning_rate']:g}", len(runs), *cells])
+    head = ["arm", "lr", "seeds", "final", "area", "final - none", "area - none", "zero rows, end", "- none"]
+    return table([*head, "trained completions"], rows)
+
+
+def liveness(chosen: list[Record], here: list[Record]) -> str:
+    """Return shares of live groups, of groups drawn and of right answers: originals, and hints by their steps."""
+    arms, rows = by_arm(chosen, "hinted"), []
+    for arm in [arm for arm in HINTED if arm in arms]:
+        runs = arms[arm]
+        cells = [f"{np.mean([run[name] for run in runs]):.3f}" for name in ("live_all", "live_problems")]
+        for kind in range(DIGITS):
+            found = [run for run in runs if str(kind) in run["live"]]
+            means = [np.mean([run[name][str(kind)] for run in found]) for name in ("live", "drawn", "pass_rate")]
+            cells.append(" / ".join(f"{mean:.2f}" for mean in means) if found else "-")
+        rows.append([arm, *cells])
+    head = ["arm", "live groups", "live problems", "originals: live / drawn / right"]
+    return table([*head, *(f"hint-{steps}" for steps in range(1, DIGITS))], rows)
+
+
+def final(record: Record) -> float:
+    return score_at(record, 1.0)
+
+
+def zero_after(record: Record) -> float:
+    return float(record["zero_after"])
