@@ -73,13 +73,14 @@ REGIMES = {
     "graded": Plan(120, 10, (4e-4, 8e-4), 2, 3, more=("spread", "fractions", "threshold 0.5", "threshold 1")),
     # Of the seeds from 10 on, and from 100 on, the first whose hints were accepted before any arm was run.
     "hinted": Plan(120, 10, (), 0, 0, also=("accept", "hinted_tune", "hinted")),
+    "hinted_long": Plan(120, 10, (), 0, 0, also=("accept", "hinted_tune", "hinted")),
     "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, also=("kl", "thin_tune", "thin")),
     "hard_pictures": Plan(120, 10, (1e-4, 2e-4), 2, 5, more=("oracle",)),
     "no_headroom": Plan(120, 10, (1e-4, 2e-4, 4e-4), 2, 5, more=("oracle",), also=("thin_tune", "thin")),
 }
 FIRST_TUNING_SEED = 100
 FIRST_SEED = 10  # those before were used to find out what the regimes should be
-HINTED_RATES, HINTED_TUNING_SEEDS, HINTED_SEEDS = (4e-4, 8e-4), (100, 102), (11, 12, 13, 15, 16, 17)
+HINTED_RATES, HINTED_TUNING_SEEDS, HINTED_SEEDS = (2e-4, 4e-4, 8e-4), (100, 102), (11, 12, 13, 15, 16, 17)
 FURTHER = {
     "hinted_tune": HINTED_TUNED,
     "hinted": HINTED,
@@ -202,10 +203,11 @@ def main():
                 for path in draw(records, options.results.parent):
                     print(f"Picture: {path}")
             elif stage == "accept":
-                if "hinted" in options.regimes:
-                    from .hint_tables import acceptance
+                from .hint_tables import acceptance
 
-                    print(acceptance(options.seeds or (*range(10, 18), *HINTED_TUNING_SEEDS), pool))
+                for regime in [name for name in options.regimes if stage in REGIMES[name].also]:
+                    seeds = options.seeds or (*range(FIRST_SEED, HINTED_SEEDS[-1] + 1), *HINTED_TUNING_SEEDS)
+                    print(f"## {regime}: do the hints help?\n\n{acceptance(regime, seeds, pool)}")
             else:
                 run_stage(stage, options, pool)
 

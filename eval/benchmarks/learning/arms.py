@@ -80,15 +80,15 @@ WAYS: dict[str, dict[str, Any]] = {
     # What becomes of the variants of the regime `hinted`.
     "none, 32x8": {},
     "none": K4,
-    "rows": AS_ROWS,
+    "variants as rows": AS_ROWS,
     "pairs": PAIRS,
     "pairs, local+global": PAIRS | {"vade_advantage": "local+global"},
     "pairs, diva": PAIRS | {"vade_advantage": "diva"},
 }
 HINTED = {f"{sampler} + {name}": MAIN[sampler] | how for sampler in SAMPLERS for name, how in WAYS.items()}
-HINTED["frontier + rows"] |= {"vade_stratify_by": "kind", "vade_strata_shares": {"original": 0.5}}
+HINTED["frontier + variants as rows"] |= {"vade_stratify_by": "kind", "vade_strata_shares": {"original": 0.5}}
 HINTED["frontier + pairs, random"] = FRONTIER | PAIRS | {"vade_variant_match": "random"}
-HINTED["frontier + rows of the hopeless"] = FRONTIER | AS_ROWS | {"only_hopeless": 0.1}
+HINTED["frontier + variants of the hopeless"] = FRONTIER | AS_ROWS | {"only_hopeless": 0.1}
 HINTED_TUNED = [f"{sampler} + {name}" for sampler in SAMPLERS for name in ("none", "pairs")]
 ALL_THINNED = THINNED | THINNED_KL | THINNED_SHARES
 ARMS = MAIN | MORE | HINTED | {arm: MAIN[arm.split(" + ")[0]] for arm in ALL_THINNED}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from itertools import repeat
 
 import numpy as np
 
@@ -10,11 +11,13 @@ from .chains import DIGITS
 from .curves import Record, area, by_arm, paired, score_at, table
 from .hints import accepted, all_but_one, by_steps, pass_rates
 
+KIND_FIGURES = ("live", "drawn", "pass_rate")
 
-def acceptance(seeds: Sequence[int], pool: Executor) -> str:
+
+def acceptance(regime: str, seeds: Sequence[int], pool: Executor) -> str:
     """Return the pass rate of hopeless originals by the steps that a hint gives, mean (rise by the last step)."""
     rows = []
-    for seed, (rates, variants) in zip(seeds, pool.map(pass_rates, seeds), strict=True):
+    for seed, (rates, variants) in zip(seeds, pool.map(pass_rates, seeds, repeat(regime)), strict=True):
         means = by_steps(rates, variants)
         cells = [f"{rate:.3f}" + (f" ({rise:+.3f})" if steps else "") for steps, (_, rate, rise) in enumerate(means)]
         hopeless = means[0, 0] / (variants.kind == 0).sum()
@@ -25,35 +28,38 @@ def acceptance(seeds: Sequence[int], pool: Executor) -> str:
 
 def payoff(chosen: list[Record], here: list[Record]) -> str:
     """Return scores without hints; differences to 64 x 4 without variants are paired by seed."""
-    arms, rows = by_arm(chosen, "hinted"), []
+    arms, rows = by_arm(chosen, chosen[0]["regime"]), []
+    figures = {"half-way": halfway, "final": final, "area": area, "zero rows, end": zero_after}
     for arm in [arm for arm in HINTED if arm in arms]:
         runs, control = arms[arm], arms.get(arm.split(" + ")[0] + " + none", [])
-        cells = [f"{np.mean([figure(run) for run in runs]):.3f}" for figure in (final, area)]
-        for figure in (final, area):
+        cells = [f"{np.mean([figure(run) for run in runs]):.3f}" for figure in figures.values()]
+        for figure in figures.values() if control and runs is not control else ():
             mean, error = paired(runs, control, figure)
-            cells.append("-" if runs is control or not control else f"{mean:+.3f} ± {error:.3f}")
-        mean, error = paired(runs, control, zero_after)
-        cells += [f"{np.mean([zero_after(run) for run in runs]):.3f}"]
-        cells += ["-" if runs is control or not control else f"{mean:+.3f} ± {error:.3f}"]
-        cells += [f"{np.mean([run['trained_completions'][-1] for run in runs]):,.0f}"]
-        rows.append([arm, f"{runs[0]['learning_rate']:g}", len(runs), *cells])
-    head = ["arm", "lr", "seeds", "final", "area", "final - none", "area - none", "zero rows, end", "- none"]
-    return table([*head, "trained completions"], rows)
+            cells.append(f"{mean:+.3f} ± {error:.3f}")
+        cells += ["-"] * (2 * len(figures) - len(cells))
+        trained = np.mean([run["trained_completions"][-1] for run in runs])
+        rows.append([arm, f"{runs[0]['learning_rate']:g}", len(runs), *cells, f"{trained:,.0f}"])
+    head = ["arm", "lr", "seeds", *figures, *(f"{name} - none" for name in figures), "trained completions"]
+    return table(head, rows)
 
 
 def liveness(chosen: list[Record], here: list[Record]) -> str:
     """Return shares of live groups, of groups drawn and of right answers: originals, and hints by their steps."""
-    arms, rows = by_arm(chosen, "hinted"), []
+    arms, rows = by_arm(chosen, chosen[0]["regime"]), []
     for arm in [arm for arm in HINTED if arm in arms]:
         runs = arms[arm]
         cells = [f"{np.mean([run[name] for run in runs]):.3f}" for name in ("live_all", "live_problems")]
         for kind in range(DIGITS):
             found = [run for run in runs if str(kind) in run["live"]]
-            means = [np.mean([run[name][str(kind)] for run in found]) for name in ("live", "drawn", "pass_rate")]
-            cells.append(" / ".join(f"{mean:.2f}" for mean in means) if found else "-")
+            means = [np.mean([run[name][str(kind)] for run in found]) for name in KIND_FIGURES] if found else []
+            cells.append(" / ".join(f"{mean:.2f}" for mean in means) or "-")
         rows.append([arm, *cells])
     head = ["arm", "live groups", "live problems", "originals: live / drawn / right"]
     return table([*head, *(f"hint-{steps}" for steps in range(1, DIGITS))], rows)
+
+
+def halfway(record: Record) -> float:
+    return score_at(record, 0.5)
 
 
 def final(record: Record) -> float:

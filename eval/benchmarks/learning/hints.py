@@ -137,6 +137,10 @@ def figures(
         "live_all": round(float(alive.mean()), 4),
         "live_problems": round(float(np.mean((sums > 0) & (sums < together * num_generations))), 4),
         "zero_rows": int(zero.sum()),
-        "zero_after": round(float(after[zero].mean()), 4) if zero.any() else None,
-        "others_after": round(float(after[~zero].mean()), 4),
+        "zero_after": _mean(after[zero]),
+        "others_after": _mean(after[~zero]),
     }
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    return round(float(values.mean()), 4) if values.size else None

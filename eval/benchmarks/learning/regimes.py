@@ -110,6 +110,16 @@ _ALL = (
         temperature=0.6,
     ),
     Regime(
+        name="hinted_long",
+        description=(
+            "The policy of `hinted` and chains of 6 to 8 steps alone: most originals are out of reach, and no shorter "
+            "chains lead up to them, only hints."
+        ),
+        recipe=HintedSFTSettings(),
+        parts=_parts(**{TASK: (0, 0, 0, 0, 0, 1, 1, 1)}),
+        temperature=0.6,
+    ),
+    Regime(
         name="many_impossible",
         description=(
             "A pool with much that can never be learned: the policy of `staged` and chains of 1 to 6 steps, of whose "
