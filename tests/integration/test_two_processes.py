@@ -112,7 +112,7 @@ def test_two_processes_end_where_one_with_the_same_global_batch_does(text_model_
 
 
 @pytest.mark.parametrize(
-    ("scenario", "generations"), [("default", 4), ("odd", 3), ("straddling", 8), ("rollout", 4), ("iterations", 4)]
+    ("scenario", "generations"), [("odd", 3), ("straddling", 8), ("rollout", 4), ("iterations", 4)]
 )
 def test_kept_groups_are_dealt_again_over_the_processes(text_model_path, tmp_path, scenario, generations):
     """`odd`: a refill of one group of three would not divide between two processes, so it is one of two."""

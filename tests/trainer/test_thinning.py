@@ -400,6 +400,27 @@ def test_a_subclass_that_gives_advantages_of_its_own_trains_on_them(text_model_p
     assert logged(trainer, "vade/kept_rollouts") == [16.0]
 
 
+class WithPenalty(VADEGRPOTrainer):
+    def _calculate_rewards(self, *positional, **named):
+        return super()._calculate_rewards(*positional, **named) - 0.25
+
+
+@pytest.mark.parametrize("refills", [False, True])
+def test_a_subclass_that_changes_the_rewards_changes_them_once(text_model_path, text_rows, make_args, refills):
+    settings = {"max_steps": 2, "vade_dynamic_sampling": refills, "vade_max_refills": 1}
+    for mode in ("none", "lossless"):
+        one, other = (
+            run(
+                *(text_model_path, text_rows, make_args, mode),
+                **settings | {"trainer_class": kind, "output_dir": f"{make_args().output_dir}-{mode}-{kind.__name__}"},
+            )
+            for kind in (VADEGRPOTrainer, WithPenalty)
+        )
+        expected = [reward - 0.25 for reward in logged(one, "reward")]
+        assert logged(other, "reward") == pytest.approx(expected, abs=1e-6)
+        assert largest(weights(one), weights(other)) < 1e-6
+
+
 class WithAnotherLoss(VADEGRPOTrainer):
     def _compute_loss(self, model, inputs):
         return GRPOTrainer._compute_loss(self, model, inputs)

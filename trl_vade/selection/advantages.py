@@ -60,8 +60,8 @@ def diva_advantages(rewards: Any, difficulty: Any, weight: float = 0.1, max_rewa
         )
     if not 0 < max_reward < np.inf or values.max() > max_reward:
         raise ConfigurationError(
-            f"A reward is {values.max():g}, and vade_max_reward={abbreviated(max_reward)}. Advantages are scaled by "
-            "the range of rewards. Set vade_max_reward to the largest sum of weighted rewards."
+            f"A reward is {values.max():g}, and max_reward={abbreviated(max_reward)}. Advantages are scaled by "
+            "the range of rewards. Set max_reward to the largest sum of weighted rewards."
         )
     local, everything = standardised(local_advantages(values), None), standardised(global_advantages(values), None)
     harder = (levels - levels.mean(axis=1, keepdims=True))[:, :, None]

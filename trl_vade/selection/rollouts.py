@@ -61,3 +61,8 @@ def scheduled(share: float | list[float] | tuple[float, float], progress: float)
         return float(share)
     first, last = share
     return (1.0 - progress) * first + progress * last
+
+
+def first_of(live: NDArray[np.bool_], rows: int) -> NDArray[np.int64]:
+    """Return the places of the live rows, filled up to `rows` places by the first others, in ascending order."""
+    return np.sort(np.concatenate([np.flatnonzero(live), np.flatnonzero(~live)])[:rows])

@@ -88,3 +88,9 @@ def cut_padding(batch: Batch, multiple: int = 1) -> Batch:
         return value[:, columns[name]] if name in columns and value.shape[1:] > (1,) else value
 
     return {name: cut(name, value) for name, value in batch.items()}
+
+
+def ended(trainer: Any, completion_ids: list[list[int]]) -> NDArray[np.bool_]:
+    """Return which completions TRL 1.16 counts as ended, not truncated."""
+    ends = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
+    return np.array([ids[-1] in ends for ids in completion_ids], dtype=bool)

@@ -25,7 +25,7 @@ from trl_vade.data.decoding import Rows
 from trl_vade.data.own_values import own_values_or_same
 from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
 
-from .thinning import ended
+from .batch_rows import ended
 
 logger = get_logger(__name__)
 
@@ -158,7 +158,7 @@ class Refill:
         logprobs = [None] * number if logprobs is None else logprobs
         made = trainer.selection.loader.made or [None] * number
         rollouts = [Rollout(*each) for each in zip(completion_ids, logprobs, extra, made, strict=True)]
-        raise _Scored(Round(sample_index, has_gradient, rewards, rollouts))
+        raise _Scored(Round(sample_index, has_gradient, trainer._raw_rewards, rollouts))
 
     def _score(self, rows: Rows, prepare: Callable[[Rows], dict[str, Any]]) -> Round:
         rows = [own_values_or_same(row) for row in rows]  # a reward function may change them before training

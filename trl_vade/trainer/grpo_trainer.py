@@ -231,7 +231,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
         if self._thinning is not None and self._thinning.rewards is not None:
             return self._thinning.rewards
         if self._refill is not None and self._refill.replay:
-            return self._refill.replay.rewards_of(completion_ids_list)
+            self._raw_rewards = self._refill.replay.rewards_of(completion_ids_list)
+            return self._raw_rewards
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.selection is not None and self.model.training:
             outcomes = self.selection.feedback.signal.outcomes(
@@ -241,6 +242,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
                 normalise=self.multi_objective_aggregation == "normalize_then_sum",
             )
             log_metrics(self.selection.record(outcomes, self.state.global_step), to=self._metrics["train"])
+        self._raw_rewards = rewards  # a subclass may change what it gets, and must get the same when TRL asks again
         return rewards
 
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):

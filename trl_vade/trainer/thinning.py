@@ -25,9 +25,9 @@ from trl import GRPOTrainer
 from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
 
 from trl_vade.selection.outcomes import rows_with_gradient
-from trl_vade.selection.rollouts import enough_for, in_parts, most_varied, scheduled
+from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_varied, scheduled
 
-from .batch_rows import Batch, cut_padding, joined, loss_mask, row_advantages, taken
+from .batch_rows import Batch, cut_padding, ended, joined, loss_mask, row_advantages, taken
 from .down_sampling import down_sampling, refuse_lossless, schedule
 from .trained_counts import TrainedCounts
 
@@ -90,8 +90,9 @@ class Thinning:
         if self._rows is None or not self._scores_early or fields:
             return
         trainer = self._trainer
-        self.rewards = trainer._calculate_rewards(self._rows, prompts, completions, completion_ids)
-        groups = self.rewards.double().cpu().numpy().reshape(-1, trainer.num_generations, self.rewards.shape[1])
+        rewards = trainer._calculate_rewards(self._rows, prompts, completions, completion_ids)
+        self.rewards = trainer._raw_rewards
+        groups = rewards.double().cpu().numpy().reshape(-1, trainer.num_generations, rewards.shape[1])
         normalise = trainer.multi_objective_aggregation == "normalize_then_sum"
         moves = rows_with_gradient(groups, trainer.reward_weights.double().cpu().numpy(), normalise=normalise).ravel()
         first = trainer.accelerator.process_index * len(completion_ids)
@@ -257,14 +258,3 @@ def _owners(trainer: Any, method: str) -> list[type]:
     """Return the classes of the trainer that define the method, outermost first, down to `GRPOTrainer`."""
     kinds = type(trainer).__mro__
     return [kind for kind in kinds[: kinds.index(GRPOTrainer) + 1] if method in vars(kind)]
-
-
-def ended(trainer: Any, completion_ids: list[list[int]]) -> NDArray[np.bool_]:
-    """Return which completions TRL 1.16 counts as ended, not truncated."""
-    ends = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
-    return np.array([ids[-1] in ends for ids in completion_ids], dtype=bool)
-
-
-def first_of(live: NDArray[np.bool_], rows: int) -> NDArray[np.int64]:
-    """Return the places of the live rows, filled up to `rows` places by the first others, in ascending order."""
-    return np.sort(np.concatenate([np.flatnonzero(live), np.flatnonzero(~live)])[:rows])
