@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from tests.support.refusals import refused
-from trl_vade.data.image_variants import IMAGE_KINDS, LEVELS, changed_image
+from trl_vade.data.image_variants import IMAGE_KINDS, LEVELS, changed_image, question_drawn
 from trl_vade.errors import ConfigurationError
 
 KINDS = [f"{name}-{level}" for name in IMAGE_KINDS for level in LEVELS]
@@ -70,12 +70,57 @@ def test_a_rotation_is_of_5_to_20_degrees_to_either_side_and_fills_the_corners_w
     line.paste("black", (0, 49, 101, 52))
     sides = set()
     for row in range(12):
-        dark = 255 - np.asarray(changed_image(line, "rotation-2", str(row)).convert("L"), dtype=float)
+        dark = np.asarray(changed_image(line, "rotation-2", str(row)).convert("L"), dtype=float) < 128
         heights = [np.average(np.arange(101), weights=dark[:, column] + 1e-9) for column in (30, 70)]
         degrees = np.degrees(np.arctan2(heights[1] - heights[0], 40))
         assert 6 < abs(degrees) < 15
         sides.add(np.sign(degrees))
     assert sides == {-1.0, 1.0}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("size", [(80, 80), (120, 60), (60, 120)])
+def test_a_rotated_picture_keeps_its_corners(level, size):
+    """Cut off, a label or a shape that the question is about could be gone."""
+    framed = Image.new("RGB", size, "white")
+    corners = [(0, 0), (size[0] - 6, 0), (0, size[1] - 6), (size[0] - 6, size[1] - 6)]
+    for colour, corner in zip(("red", "lime", "blue", "black"), corners, strict=True):
+        framed.paste(colour, (*corner, corner[0] + 6, corner[1] + 6))
+    pixels = np.asarray(changed_image(framed, f"rotation-{level}", "row-1"), dtype=int)
+    for colour in ((255, 0, 0), (0, 255, 0), (0, 0, 255), (0, 0, 0)):
+        assert (np.abs(pixels - colour).sum(axis=2) < 150).sum() >= 9
+
+
+def test_another_seed_gives_other_random_numbers(photo):
+    made = {changed_image(photo, "gaussian-1", "row-1", seed).tobytes() for seed in (0, 1, 2)}
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize("size", [(56, 56), (600, 300), (300, 900), (7, 5)])
+def test_a_drawn_question_is_below_the_whole_picture_and_can_be_read(size):
+    question = "What is the area of the rectangle?\nChoices:\nA. 12\nB. 24"
+    plain = Image.new("RGB", size, (10, 200, 30))
+    made, again = (question_drawn(plain, question) for _ in range(2))
+    assert made.tobytes() == again.tobytes()
+    assert made.crop((0, 0, *size)).tobytes() == plain.tobytes()
+    text = np.asarray(made.convert("L"))[size[1] :]
+    rows, columns = (np.flatnonzero((text < 128).any(axis=axis)) for axis in (1, 0))
+    assert len(rows) >= 4 * 6  # four lines or more, of letters of at least six pixels
+    assert 0 < columns[0]
+    assert columns[-1] < made.width - 1
+    assert 0 < rows[0]
+    assert rows[-1] < len(text) - 1
+
+
+def test_a_drawn_question_takes_about_a_fifth_of_a_large_picture():
+    made = question_drawn(Image.new("RGB", (800, 1000)), "What is the area of the rectangle with the sides 3 and 4?")
+    assert 0.1 < made.height / 1000 - 1 <= 0.22
+
+
+def test_a_question_with_signs_that_the_font_lacks_is_not_drawn():
+    plain = Image.new("RGB", (80, 80))
+    assert question_drawn(plain, "Which is \u9762?") is None
+    assert question_drawn(plain, "Which is 5 \u00b0?\n\tThis") is not None
 
 
 @pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK", "1", "I;16"])
