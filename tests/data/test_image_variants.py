@@ -106,9 +106,9 @@ def test_a_drawn_question_is_below_the_whole_picture_and_can_be_read(size):
     text = np.asarray(made.convert("L"))[size[1] :]
     rows, columns = (np.flatnonzero((text < 128).any(axis=axis)) for axis in (1, 0))
     assert len(rows) >= 4 * 6  # four lines or more, of letters of at least six pixels
-    assert 0 < columns[0]
+    assert columns[0] > 0
     assert columns[-1] < made.width - 1
-    assert 0 < rows[0]
+    assert rows[0] > 0
     assert rows[-1] < len(text) - 1
 
 

@@ -1,9 +1,8 @@
 """Variants of a picture for DIVA-GRPO (arXiv 2603.01106): harder to read, with the same answer.
 
-Each is a pure function of the picture, the kind, the row's id and a seed: the same to the byte with the same Pillow and
-numpy.
-The paper's released code is not copied. Its rotation takes the strength as degrees, and its noise swaps the colour
-channels and leaves out two thirds of the picture.
+Each is a pure function of the picture, the kind, the row's id and a seed: the same to the byte with the same Pillow
+and numpy. The paper's released code is not copied. Its rotation takes the strength as degrees, and its noise swaps the
+colour channels and leaves out two thirds of the picture.
 """
 
 import hashlib

@@ -18,8 +18,8 @@ def check_address(option: str, url: Any, *, key: str, advice: str = "") -> None:
     if any(sign in text for sign in "@?#"):
         # The message does not repeat the address: the part before the @, or after the ?, may be a secret.
         raise ConfigurationError(
-            f"{option} has a @, ? or #, so it may hold a secret, but addresses are written into files and messages. {example} The "
-            f"server's key is read from the environment variable {key}."
+            f"{option} has a @, ? or #, so it may hold a secret, but addresses are written into files and messages. "
+            f"{example} The server's key is read from the environment variable {key}."
         )
     try:
         parts = urlsplit(text)
