@@ -119,6 +119,7 @@ def test_a_paraphrase_of_a_short_question_passes(question, paraphrase):
 
 def test_thoughts_quotes_and_fences_are_no_part_of_a_reply():
     assert said('<think>It asks for x.\nHm.</think>\n\n"What is x?"\n') == "What is x?"
+    assert said("half of a pair: \ud83d").encode() == b"half of a pair: ?"
     assert said("```\n1. Count.\nAnswer: 3\n```") == "1. Count.\nAnswer: 3"
 
 

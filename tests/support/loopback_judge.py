@@ -11,6 +11,7 @@ CORRECTNESS_JUDGE_PROMPT and DEMO_PROMPT.
 """
 
 import asyncio
+import functools
 import gzip
 import json
 import re
@@ -31,8 +32,8 @@ MODES = (
 """What it does: judges; answers nothing, `words`, or with status 500; answers after `delay` seconds; cuts every
 connection; serves another model; says 1, or 0, to everything; sends a web page, or JSON without an answer; refuses
 questions of more than `limit` characters, as too long for its context, or answers nothing to them; asks to wait a
-moment; refuses the request; cuts its JSON off; sends a byte at a time; sends megabytes, as they are or compressed; sends
-the client to another address."""
+second; refuses the request; cuts its JSON off; sends a byte at a time; sends megabytes, as they are or compressed;
+sends the client to another address."""
 
 # Each finds the answer and the prediction.
 GRADED = (
@@ -193,13 +194,14 @@ async def drops():
         await asyncio.sleep(0.05)
 
 
+PACKED = functools.cache(lambda: gzip.compress(b" " * 2**25, compresslevel=1))
 ODD = {
     "status429": lambda: JSONResponse({"error": {"message": "Too many requests"}}, 429, {"Retry-After": "1"}),
     "status400": lambda: refused(400, "The picture is too large."),
     "no json": lambda: Response('{"choices": [{"message": {"cont', media_type="application/json"),
     "drips": lambda: StreamingResponse(drops(), media_type="application/json"),
     "huge": lambda: Response(b" " * 2**22, media_type="application/json"),
-    "packed": lambda: Response(gzip.compress(b" " * 2**26), 200, {"Content-Encoding": "gzip"}, "application/json"),
+    "packed": lambda: Response(PACKED(), 200, {"Content-Encoding": "gzip"}, "application/json"),
     "moved": lambda: Response(status_code=307, headers={"Location": "http://127.0.0.1:9/v1/chat/completions"}),
 }
 

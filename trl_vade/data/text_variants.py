@@ -60,7 +60,8 @@ def with_hint(question: str, steps: list[str]) -> str:
 
 def said(reply: str) -> str:
     """Return an LLM's reply without its thoughts, and without quotes and fences around it."""
-    return _THOUGHT.sub("", reply).strip().strip('`"“”').strip()
+    text = reply.encode(errors="replace").decode()  # JSON may hold half of a pair, which no file can
+    return _THOUGHT.sub("", text).strip().strip('`"“”').strip()
 
 
 def no_text(reply: str) -> str | None:

@@ -47,8 +47,8 @@ def columns_of(dataset: Dataset, told: dict[str, str | None]) -> Columns:
     if missing or taken:
         fault = f"has no column for {', '.join(missing)}" if missing else f"has the columns {', '.join(taken)} already"
         raise ConfigurationError(
-            f"The data set {fault}. Its columns are {', '.join(names)}. Give a data set of originals, in which columns "
-            f"named {', '.join(OURS[1:])} are renamed, and the names of its own columns."
+            f"The data set {fault}. Its columns are {', '.join(names)}. Give a data set of originals and the names of "
+            f"its own columns. Rename columns that are called {', '.join(OURS[1:])}."
         )
     usual = {
         "prompt": ("prompt", "question", "problem"),

@@ -19,8 +19,8 @@ def variants(
     kinds: Annotated[
         str,
         typer.Option(
-            help="Kinds, with commas between them: text, drawn, hint-1 to hint-9, and rotation, gaussian, salt-pepper, "
-            "speckle, blur, low-resolution with -1 to -3 for the strength."
+            help="Kinds, with commas between them: text, drawn, hint-1 to hint-9, and rotation, gaussian, "
+            "salt-pepper, speckle, blur, low-resolution with -1 to -3 for the strength."
         ),
     ],
     dataset_config: Annotated[str | None, typer.Option("--dataset_config", help="Configuration of DATASET.")] = None,
@@ -129,6 +129,7 @@ def variants(
     print_columns("Variants", *counts_table(counts), text=2)
     typer.echo(f'Written: {output_dir}. load_dataset("{output_dir}") reads it.')
     if target:
+        typer.echo("Uploading. After an error the same command uploads it again and asks the LLM nothing.", err=True)
         typer.echo(f"Published: {push(output_dir, target)}")
 
 

@@ -87,7 +87,7 @@ class Endpoint:
     timeout: float = 120.0  # seconds for a whole answer
     failures: Counter[str] = field(default_factory=Counter)  # by reason, of `ask_all`
     _in_a_row: int = 0
-    _stopped: Exception | None = None
+    _stopped: BaseException | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -120,15 +120,18 @@ class Endpoint:
         """
         asked, room = set[str](), threading.Semaphore(2 * self.concurrency)
         with self._client() as client, ThreadPoolExecutor(self.concurrency) as pool:
-            for request in requests:
-                if request.key in asked or replies.get(request.key) is not None:
-                    continue
-                asked.add(request.key)
-                room.acquire()
-                if self._stopped:
-                    break
-                task = pool.submit(self._ask_one, client, request, replies)
-                task.add_done_callback(lambda task: room.release())
+            try:
+                for request in requests:
+                    if request.key in asked or replies.get(request.key) is not None:
+                        continue
+                    asked.add(request.key)
+                    room.acquire()
+                    if self._stopped:
+                        break
+                    task = pool.submit(self._ask_one, client, request, replies)
+                    task.add_done_callback(lambda task: room.release())
+            except BaseException as error:  # Ctrl-C: what waits for its turn is not sent
+                self._stopped = error
         if self._stopped:
             raise self._stopped
 
