@@ -14,6 +14,7 @@ from .posterior import BetaPosterior
 from .prior import FLAT, Prior
 from .problems import Problems
 from .strata import check_same_strata
+from .variant_prior import VariantPrior
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +121,7 @@ class PosteriorSampler:
     def use_spreads(self) -> None:
         """Treat later outcomes as spreads: the share of pairs of completions with different rewards."""
 
-    def prior(self) -> Prior:
+    def prior(self) -> Prior | VariantPrior:
         """Return the present belief about rows without evidence."""
         return FLAT
 
@@ -141,21 +142,14 @@ class PosteriorSampler:
             stratum: (N,) the number of each row's stratum; every number in [0, S) occurs.
             num_strata: S.
         """
-        prior, visited = self.prior(), self.posterior.visited
+        prior, visited, size = self.prior(), self.posterior.visited, self.posterior.num_samples
         (alpha, beta), (a, b) = self.posterior.visited_counts(), prior.of(visited)
         alpha += a
-        mean, kinds = alpha / (beta + b + alpha), len(prior.table)
-        kind = None if stratum is None else stratum * kinds  # a pair: this stratum and the prior's
-        if prior.stratum is not None:
-            kind = prior.stratum + (0 if kind is None else kind)
-        if kind is None:
-            every, seen = np.array([self.posterior.num_samples]), np.array([visited.size])
-        else:
-            every, seen = (np.bincount(of, minlength=num_strata * kinds) for of in (kind, kind[visited]))
-        fresh = (every - seen).reshape(num_strata, kinds) @ (prior.table[:, 0] / prior.table.sum(axis=1))
-        total = fresh + (mean.sum() if stratum is None else np.bincount(stratum[visited], mean, num_strata))
-        means: FloatArray = total / every.reshape(num_strata, kinds).sum(axis=1)
-        return means
+        mean = alpha / (beta + b + alpha)
+        total = prior.sum_of_fresh(size, visited, stratum, num_strata)
+        total += mean.sum() if stratum is None else np.bincount(stratum[visited], mean, num_strata)
+        total /= size if stratum is None else np.bincount(stratum, minlength=num_strata)
+        return total
 
     def metrics(self) -> dict[str, float]:
         """Return `coverage`, the share of rows visited, and `mean_pass_rate`, the mean expected one of all rows."""

@@ -20,8 +20,9 @@ from .large_pool import BoolArray, Choice, FreeRows, LargePool
 from .posterior import BetaPosterior
 from .prior import Prior, check_prior_kind, learned_prior
 from .problems import problems_of
-from .strata import Strata, best_places, digest, shares_of
+from .strata import best_places, digest, strata_of
 from .top_k import largest
+from .variant_prior import VariantPrior, variant_prior
 from .variants import VariantRows
 
 
@@ -51,7 +52,8 @@ class ThompsonSampler(PosteriorSampler):
         signal_aware_decay: see `BetaPosterior`.
         cooldown: posterior steps for which a scored row rests, at least 0. Without it few rows may be trained on too
             often. If fewer than K rows remain, those that have rested longest are added first.
-        prior: the belief about unseen rows: "flat", Beta(1, 1), or "learned", fitted to the seen rows.
+        prior: the belief about unseen rows: "flat", Beta(1, 1); "learned", fitted to the seen rows; or "variants", for
+            a variant that of its original, shifted by kind (see `VariantPrior`).
         strata: (N,) labels; each stratum with enough scored rows gets a learned prior of its own.
         uniform_share: share of a batch, in [0, 1] and rounded to rows, that is drawn uniformly from all other rows.
             It keeps every row in play.
@@ -113,18 +115,12 @@ class ThompsonSampler(PosteriorSampler):
         }
         problems, with_variants = problems_of(variants, variant_groups, variant_match, posterior.num_samples)
         settings |= with_variants
-        self._stratify = None
-        if stratify is not None:
-            labels = check_labels("stratify", stratify, posterior.num_samples)
-            settings["stratify"] = digest(labels)  # absent without strata, as in states of early releases
-            if problems is not None:
-                stratify = np.asarray(stratify)[problems.originals]
-                labels = check_labels("stratify", stratify, len(stratify))
-            self._stratify = Strata(labels, None if stratify_shares is None else shares_of(stratify, stratify_shares))
-        if stratify_shares is not None:
-            if stratify is None:
-                raise ConfigurationError("stratify_shares is given without stratify. Pass the label of each row, too.")
-            settings["stratify_shares"] = {name: float(share) for name, share in stratify_shares.items()}
+        self._variants = variants
+        if prior == "variants" and variants is None:
+            raise ConfigurationError("prior is 'variants', and variants is None. Pass the VariantRows, too.")
+        originals = None if problems is None else problems.originals
+        self._stratify, with_strata = strata_of(stratify, stratify_shares, posterior.num_samples, originals)
+        settings |= with_strata
         super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1}, problems)
         self._taken_over = 0  # the step that `take_over` took; 0: none
 
@@ -141,11 +137,13 @@ class ThompsonSampler(PosteriorSampler):
         """Treat later outcomes as spreads and use the gain s / 2."""
         self._settings["gain"] = SPREAD_GAIN
 
-    def prior(self) -> Prior:
+    def prior(self) -> Prior | VariantPrior:
         """Return the present belief about rows without evidence."""
-        if self._settings["prior"] == "flat":
+        posterior, kind = self.posterior, self._settings["prior"]
+        if kind == "flat":
             return super().prior()
-        posterior = self.posterior
+        if kind == "variants" and self._variants is not None:
+            return variant_prior(posterior, self._variants)
         return learned_prior(*posterior.visited_counts(), posterior.visited, self._strata, self._num_strata)
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
@@ -216,10 +214,12 @@ class ThompsonSampler(PosteriorSampler):
     ) -> Choice | None:
         """Choose the same faster, or return None for a small pool or one that needs a draw of all rows."""
         # A small pool gains only milliseconds a batch, and its choices stay those of early releases.
-        large = self.posterior.num_samples >= LARGE and self._problems is None
-        if not large or self._settings["gain"] == SPREAD_GAIN:
+        if self.posterior.num_samples < LARGE or self._settings["gain"] == SPREAD_GAIN or self._problems is not None:
             return None
-        rows = FreeRows(self.posterior, self.prior(), self._rests, excluded, chance)
+        prior = self.prior()
+        if isinstance(prior, VariantPrior):
+            return None
+        rows = FreeRows(self.posterior, prior, self._rests, excluded, chance)
         how = {name: self._settings[name] for name in ("gain", "greedy")}
         return LargePool(rows, **how, strata=self._stratify, quotas=self._quotas).draw(k, num_blind)
 
