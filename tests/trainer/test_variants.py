@@ -264,9 +264,8 @@ def test_initial_rollouts_cover_every_variant_and_are_not_paired(text_model_path
 def test_images_are_those_of_the_variant(vision_model_path, make_args):
     rows = rows_with_images(8)
     of_one = {"kind": rows.features["id"], "images": rows.features["images"]}
-    grey = [
-        [{"kind": "grey", "images": [image.convert("L").convert("RGB") for image in row["images"]]}] for row in rows
-    ]
+    negatives = [[{"kind": "negative", "images": [ImageOps.invert(each) for each in row["images"]]}] for row in rows]
+    known = {image.tobytes() for ((variant,),) in zip(negatives, strict=True) for image in variant["images"]}
     features = Features({**rows.features, "variants": List(of_one)})
     rows = Dataset.from_dict({**rows[:], "variants": negatives}, features=features)
     seen = []
