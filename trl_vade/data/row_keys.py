@@ -90,7 +90,7 @@ def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
         if all_different(keys):
             return keys, 0
     content = [name for name in ("prompt", "image", "images") if name in dataset.column_names]
-    keys = _content_keys(dataset, content) if content else _whole_keys(dataset)
+    keys = content_keys(dataset, content) if content else _whole_keys(dataset)
     alike = _alike(keys)
     if len(alike) and 0 < len(content) < len(dataset.column_names):
         keys = np.array(keys)
@@ -138,14 +138,15 @@ def _alike(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(shared[place] == keys)
 
 
-def _content_keys(dataset: Dataset, columns: list[str]) -> NDArray[np.int64]:
+def content_keys(dataset: Dataset, columns: list[str]) -> NDArray[np.int64]:
+    """Return a hash of each row's values in `columns`, (N,), the bytes of image files in place of their names."""
     images = any(may_hold_images(kind) for kind in dataset.data.select(columns).schema.types)
     return _keys_of(dataset, columns, _image_keys if images else _text_keys)
 
 
 def _whole_keys(dataset: Dataset) -> NDArray[np.int64]:
     """Return keys of all columns, as complements, so that none equals the key of an `id`."""
-    return ~_content_keys(dataset, dataset.column_names)
+    return ~content_keys(dataset, dataset.column_names)
 
 
 def _keys_of(

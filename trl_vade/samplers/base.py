@@ -12,6 +12,9 @@ from trl_vade.checks import FloatArray, IntArray, check_fields, check_same, chec
 from .counts import saved_number
 from .posterior import BetaPosterior
 from .prior import FLAT, Prior
+from .problems import Problems
+from .strata import check_same_strata
+from .variant_prior import VariantPrior
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,14 +74,21 @@ class PosteriorSampler:
         seed: the key of the random numbers, in [0, 2**63).
         settings: JSON values that a saved state must share with the sampler that loads it.
         progress_limits: the counters of the random stream by name, each with the largest value it can reach.
+        problems: the problems that a draw chooses; None: it chooses rows.
     """
 
     kind: ClassVar[str]
 
     def __init__(
-        self, posterior: BetaPosterior, seed: int, settings: dict[str, Any], progress_limits: dict[str, int]
+        self,
+        posterior: BetaPosterior,
+        seed: int,
+        settings: dict[str, Any],
+        progress_limits: dict[str, int],
+        problems: Problems | None = None,
     ) -> None:
         self.posterior = posterior
+        self._problems = problems
         advice = "The seed is the key of the random numbers; any number in that range works."
         self._seed = check_whole_number("seed", seed, minimum=0, maximum=2**63 - 1, advice=advice)
         self._chance = np.random.Generator(np.random.Philox(0))
@@ -111,7 +121,7 @@ class PosteriorSampler:
     def use_spreads(self) -> None:
         """Treat later outcomes as spreads: the share of pairs of completions with different rewards."""
 
-    def prior(self) -> Prior:
+    def prior(self) -> Prior | VariantPrior:
         """Return the present belief about rows without evidence."""
         return FLAT
 
@@ -132,21 +142,14 @@ class PosteriorSampler:
             stratum: (N,) the number of each row's stratum; every number in [0, S) occurs.
             num_strata: S.
         """
-        prior, visited = self.prior(), self.posterior.visited
+        prior, visited, size = self.prior(), self.posterior.visited, self.posterior.num_samples
         (alpha, beta), (a, b) = self.posterior.visited_counts(), prior.of(visited)
         alpha += a
-        mean, kinds = alpha / (beta + b + alpha), len(prior.table)
-        kind = None if stratum is None else stratum * kinds  # a pair: this stratum and the prior's
-        if prior.stratum is not None:
-            kind = prior.stratum + (0 if kind is None else kind)
-        if kind is None:
-            every, seen = np.array([self.posterior.num_samples]), np.array([visited.size])
-        else:
-            every, seen = (np.bincount(of, minlength=num_strata * kinds) for of in (kind, kind[visited]))
-        fresh = (every - seen).reshape(num_strata, kinds) @ (prior.table[:, 0] / prior.table.sum(axis=1))
-        total = fresh + (mean.sum() if stratum is None else np.bincount(stratum[visited], mean, num_strata))
-        means: FloatArray = total / every.reshape(num_strata, kinds).sum(axis=1)
-        return means
+        mean = alpha / (beta + b + alpha)
+        total = prior.sum_of_fresh(size, visited, stratum, num_strata)
+        total += mean.sum() if stratum is None else np.bincount(stratum[visited], mean, num_strata)
+        total /= size if stratum is None else np.bincount(stratum, minlength=num_strata)
+        return total
 
     def metrics(self) -> dict[str, float]:
         """Return `coverage`, the share of rows visited, and `mean_pass_rate`, the mean expected one of all rows."""
@@ -181,6 +184,7 @@ class PosteriorSampler:
         # The kind is checked first: the fields follow from it, and their message would say less.
         if isinstance(state, Mapping) and "kind" in state:
             check_same("sampler", state, {"kind": self.kind})
+            check_same_strata(state, self._settings)
         check_fields("sampler", state, ["kind", "seed", *self._progress, "settings", "posterior"])
         check_fields("settings of the sampler", state["settings"], self._settings)
         check_same("sampler", {"seed": state["seed"], **state["settings"]}, {"seed": self._seed, **self._settings})
@@ -190,8 +194,13 @@ class PosteriorSampler:
         self._progress = progress
 
     def _check_draw(self, k: int, exclude: ArrayLike | None) -> tuple[int, IntArray]:
-        """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` if too few rows are left."""
+        """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` if too few rows are left.
+
+        With problems, return the number of problems of the draw and the places of the excluded problems.
+        """
         excluded = NOTHING if exclude is None else np.unique(self.posterior.check_rows(exclude))
+        if self._problems is not None:
+            return self._problems.check_draw(k, excluded)
         left = self.posterior.num_samples - excluded.size
         advice = f"A batch has distinct rows, and {left} can be chosen. Use a smaller batch or a larger data set."
         return check_whole_number("k", k, minimum=1, maximum=left, advice=advice), excluded

@@ -1,5 +1,7 @@
 """The belief about rows without evidence: Beta(1, 1), or a beta-binomial prior fitted to the visited rows.
 
+The belief about variants is in `variant_prior`.
+
 Axis letters: N rows of the data set, V rows with evidence.
 """
 
@@ -10,7 +12,7 @@ import numpy as np
 from trl_vade.checks import FloatArray, IntArray
 from trl_vade.errors import ConfigurationError, abbreviated
 
-PRIORS = ("flat", "learned")
+PRIORS = ("flat", "learned", "variants")
 
 FEWEST_ROWS = 32
 """Smallest number of rows for a fit. Below it all rows use Beta(1, 1), and a stratum the fit of all rows."""
@@ -25,8 +27,8 @@ def check_prior_kind(kind: str) -> None:
     """Raise `ConfigurationError` unless `kind` names a prior."""
     if kind not in PRIORS:
         raise ConfigurationError(
-            f"prior is {abbreviated(kind)}; it must be 'flat' (Beta(1, 1), as in the paper) or 'learned' (fitted to "
-            "the rows seen so far)."
+            f"prior is {abbreviated(kind)}; it must be 'flat' (Beta(1, 1), as in the paper), 'learned' (fitted to the "
+            "rows seen so far) or 'variants' (for variants: their original's belief, shifted by kind)."
         )
 
 
@@ -43,6 +45,29 @@ class Prior:
             return self.table[0, 0], self.table[0, 1]
         stratum = self.stratum if rows is None else self.stratum[rows]
         return self.table[stratum, 0], self.table[stratum, 1]
+
+    def sum_of_fresh(
+        self, num_samples: int, visited: IntArray, stratum: IntArray | None, num_strata: int
+    ) -> FloatArray:
+        """Return the sum of the means of the rows without evidence in each stratum, (S,), or in all rows, (1,).
+
+        Args:
+            num_samples: N.
+            visited: (V,) the rows with evidence.
+            stratum: (N,) the number of each row's stratum, not that of this prior; None: one stratum.
+            num_strata: S.
+        """
+        kinds = len(self.table)
+        kind = None if stratum is None else stratum * kinds  # a pair: this stratum and the prior's
+        if self.stratum is not None:
+            kind = self.stratum + (0 if kind is None else kind)
+        if kind is None:
+            fresh = np.array([num_samples - visited.size])
+        else:
+            every, seen = (np.bincount(of, minlength=num_strata * kinds) for of in (kind, kind[visited]))
+            fresh = every - seen
+        total: FloatArray = fresh.reshape(num_strata, kinds) @ (self.table[:, 0] / self.table.sum(axis=1))
+        return total
 
 
 FLAT = Prior(np.ones((1, 2)))  # Beta(1, 1) for every row

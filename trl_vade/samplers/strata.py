@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trl_vade.checks import FloatArray, IntArray, check_same, check_share
+from trl_vade.checks import FloatArray, IntArray, check_labels, check_same, check_share
 from trl_vade.errors import ConfigurationError, abbreviated
 
 from .top_k import largest
@@ -121,6 +121,37 @@ def _best_of(places: IntArray, value: FloatArray, quota: int) -> IntArray:
     return places[largest(value[places], min(quota, places.size))] if places.size else places
 
 
+def strata_of(
+    labels: ArrayLike | None, shares: Mapping[str, float] | None, num_samples: int, originals: IntArray | None
+) -> tuple[Strata | None, dict[str, Any]]:
+    """Return the strata of a sampler, and the settings that a saved state must share.
+
+    Without strata there are no settings, as in states of early releases.
+
+    Args:
+        labels: (N,) the label of each row.
+        shares: shares by label, as text.
+        num_samples: N.
+        originals: the rows whose problems are drawn; None: rows are drawn.
+
+    Raises:
+        ConfigurationError: the labels or the shares break their rules.
+    """
+    if labels is None:
+        if shares is not None:
+            raise ConfigurationError("stratify_shares is given without stratify. Pass the label of each row, too.")
+        return None, {}
+    stratum = check_labels("stratify", labels, num_samples)
+    settings: dict[str, Any] = {"stratify": digest(stratum)}
+    if originals is not None:
+        labels = np.asarray(labels)[originals]
+        stratum = check_labels("stratify", labels, originals.size)
+    if shares is None:
+        return Strata(stratum), settings
+    settings["stratify_shares"] = {name: float(share) for name, share in shares.items()}
+    return Strata(stratum, shares_of(labels, shares)), settings
+
+
 def shares_of(labels: ArrayLike, named: Mapping[str, float]) -> FloatArray:
     """Return the share of each stratum in a draw, (S,), in the order of the sorted distinct labels.
 
@@ -155,13 +186,16 @@ def digest(stratum: IntArray) -> str:
     return hashlib.sha256(stratum.tobytes()).hexdigest()
 
 
-def check_same_strata(saved: Any, here: Mapping[str, Any]) -> None:
-    """Raise `SnapshotMismatchError` if two states of a sampler differ in their strata or the shares of these.
+OPTIONAL_SETTINGS = ("stratify", "stratify_shares", "variants", "variant_groups", "variant_match")
 
-    A state without strata lacks these settings. `check_fields` would report that as a missing field and advise
-    another release.
+
+def check_same_strata(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    """Raise `SnapshotMismatchError` if two states of a sampler differ in strata, their shares or variants.
+
+    A state without these lacks the settings. `check_fields` would report that as a missing field and advise another
+    release.
     """
-    theirs = saved.get("settings") if isinstance(saved, Mapping) and saved.get("kind") == here["kind"] else None
+    theirs = saved.get("settings")
     if isinstance(theirs, Mapping):
-        for name in ("stratify", "stratify_shares"):
-            check_same("sampler", {name: theirs.get(name)}, {name: here["settings"].get(name)})
+        for name in OPTIONAL_SETTINGS:
+            check_same("sampler", {name: theirs.get(name)}, {name: here.get(name)})

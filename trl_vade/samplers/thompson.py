@@ -19,8 +19,11 @@ from .information import SPREAD_GAIN, check_gain_kind, gain_of
 from .large_pool import BoolArray, Choice, FreeRows, LargePool
 from .posterior import BetaPosterior
 from .prior import Prior, check_prior_kind, learned_prior
-from .strata import Strata, best_places, check_same_strata, digest, shares_of
+from .problems import problems_of
+from .strata import best_places, digest, strata_of
 from .top_k import largest
+from .variant_prior import VariantPrior, variant_prior
+from .variants import VariantRows
 
 
 class ThompsonSampler(PosteriorSampler):
@@ -49,13 +52,20 @@ class ThompsonSampler(PosteriorSampler):
         signal_aware_decay: see `BetaPosterior`.
         cooldown: posterior steps for which a scored row rests, at least 0. Without it few rows may be trained on too
             often. If fewer than K rows remain, those that have rested longest are added first.
-        prior: the belief about unseen rows: "flat", Beta(1, 1), or "learned", fitted to the seen rows.
+        prior: the belief about unseen rows: "flat", Beta(1, 1); "learned", fitted to the seen rows; or "variants", for
+            a variant that of its original, shifted by kind (see `VariantPrior`).
         strata: (N,) labels; each stratum with enough scored rows gets a learned prior of its own.
         uniform_share: share of a batch, in [0, 1] and rounded to rows, that is drawn uniformly from all other rows.
             It keeps every row in play.
         stratify: (N,) labels; each stratum gives its share of the remaining rows of a batch, its best rows.
         stratify_shares: shares by label, as text, in place of the strata's shares of the rows. Labels without a share
             divide the rest. If a stratum has fewer rows than its share asks for, others fill its places.
+        variants: the original and the kind of each row, for data sets with variants.
+        variant_groups: V. With V > 0 a draw holds problems: each an original, followed by V matched variants. A
+            problem is worth the largest gain of its rows. `cooldown`, `uniform_share` and `stratify` then count
+            problems, by their originals. A problem with fewer than V variants is never drawn.
+        variant_match: the variants of a problem: "posterior", those with the largest gains; "difficulty", by the law
+            of DIVA-GRPO; or "random".
 
     Raises:
         ConfigurationError: an argument is outside its range.
@@ -79,6 +89,9 @@ class ThompsonSampler(PosteriorSampler):
         uniform_share: float = 0.0,
         stratify: ArrayLike | None = None,
         stratify_shares: Mapping[str, float] | None = None,
+        variants: VariantRows | None = None,
+        variant_groups: int = 0,
+        variant_match: str = "posterior",
     ) -> None:
         check_gain_kind(gain)
         check_prior_kind(prior)
@@ -100,16 +113,15 @@ class ThompsonSampler(PosteriorSampler):
             "strata": None if self._strata is None else digest(self._strata),
             "uniform_share": check_share("uniform_share", uniform_share),
         }
-        self._stratify = None
-        if stratify is not None:
-            labels = check_labels("stratify", stratify, posterior.num_samples)
-            self._stratify = Strata(labels, None if stratify_shares is None else shares_of(stratify, stratify_shares))
-            settings["stratify"] = digest(labels)  # absent without strata, as in states of early releases
-        if stratify_shares is not None:
-            if stratify is None:
-                raise ConfigurationError("stratify_shares is given without stratify. Pass the label of each row, too.")
-            settings["stratify_shares"] = {name: float(share) for name, share in stratify_shares.items()}
-        super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1})
+        problems, with_variants = problems_of(variants, variant_groups, variant_match, posterior.num_samples)
+        settings |= with_variants
+        self._variants = variants
+        if prior == "variants" and variants is None:
+            raise ConfigurationError("prior is 'variants', and variants is None. Pass the VariantRows, too.")
+        originals = None if problems is None else problems.originals
+        self._stratify, with_strata = strata_of(stratify, stratify_shares, posterior.num_samples, originals)
+        settings |= with_strata
+        super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1}, problems)
         self._taken_over = 0  # the step that `take_over` took; 0: none
 
     def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
@@ -125,11 +137,13 @@ class ThompsonSampler(PosteriorSampler):
         """Treat later outcomes as spreads and use the gain s / 2."""
         self._settings["gain"] = SPREAD_GAIN
 
-    def prior(self) -> Prior:
+    def prior(self) -> Prior | VariantPrior:
         """Return the present belief about rows without evidence."""
-        if self._settings["prior"] == "flat":
+        posterior, kind = self.posterior, self._settings["prior"]
+        if kind == "flat":
             return super().prior()
-        posterior = self.posterior
+        if kind == "variants" and self._variants is not None:
+            return variant_prior(posterior, self._variants)
         return learned_prior(*posterior.visited_counts(), posterior.visited, self._strata, self._num_strata)
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
@@ -140,8 +154,8 @@ class ThompsonSampler(PosteriorSampler):
         `large_pool`). The distribution is the same, from other random numbers, without an order among equal gains.
 
         Args:
-            k: the number of rows, in [1, N - M].
-            exclude: (M,) rows that are not chosen.
+            k: the number of rows, in [1, N - M]; with `variant_groups` a multiple of 1 + V.
+            exclude: (M,) rows that are not chosen; a row excludes its problem.
 
         Raises:
             ConfigurationError: `k` is outside its range.
@@ -161,7 +175,6 @@ class ThompsonSampler(PosteriorSampler):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`."""
-        check_same_strata(state, {"kind": self.kind, "settings": self._settings})
         taken_over = 0
         if isinstance(state, Mapping) and "taken_over" in state:
             taken_over = saved_number("taken_over", state["taken_over"], minimum=1)
@@ -170,34 +183,43 @@ class ThompsonSampler(PosteriorSampler):
         self._taken_over = taken_over
 
     def _from_all(self, k: int, num_blind: int, excluded: IntArray, chance: np.random.Generator) -> Choice:
-        """Choose the best `k` rows and then `num_blind` others, with a pass rate drawn for each of the N rows."""
+        """Choose the best `k` rows and then `num_blind` others, with a pass rate drawn for each of the N rows.
+
+        With problems, `k`, `num_blind` and `excluded` are problems, and the rows of the chosen ones are returned.
+        """
         a, b = self.belief()
-        pass_rate = a / (a + b) if self._settings["greedy"] else chance.beta(a, b)
-        rows = np.arange(a.size)
-        if excluded.size:
-            rows = np.delete(rows, excluded)
-        value = gain_of(pass_rate[rows] if excluded.size else pass_rate, self._settings["gain"])
+        mean = a / (a + b)
+        pass_rate = mean if self._settings["greedy"] else chance.beta(a, b)
+        gain, problems = gain_of(pass_rate, self._settings["gain"]), self._problems
+        value = gain if problems is None else problems.best(gain)
+        size = value.size
+        rows = np.delete(np.arange(size), excluded)
         # Gains are below 1, so resting rows come after all others, those that have rested longest first.
-        resting = self._steps_to_rest(rows)
-        value -= resting
+        resting = self._steps_to_rest(rows if problems is None else problems.originals[rows])
+        value = value[rows] - resting
         chosen = np.empty(0, dtype=np.int64)
         if k:
             chosen = best_places(rows, value, k, self._stratify, self._quotas(k))
         if num_blind:
-            blind = chance.random(a.size)[rows] - resting
+            blind = chance.random(size)[rows] - resting
             blind[chosen] = -np.inf
             chosen = np.concatenate([chosen, largest(blind, num_blind)])
         rows = rows[chosen]
-        return rows, pass_rate[rows], a[rows] / (a[rows] + b[rows])
+        if problems is not None:
+            rows = problems.rows_of(rows, gain.__getitem__, mean.__getitem__, chance)
+        return rows, pass_rate[rows], mean[rows]
 
     def _from_large_pool(
         self, k: int, num_blind: int, excluded: IntArray, chance: np.random.Generator
     ) -> Choice | None:
         """Choose the same faster, or return None for a small pool or one that needs a draw of all rows."""
         # A small pool gains only milliseconds a batch, and its choices stay those of early releases.
-        if self.posterior.num_samples < LARGE or self._settings["gain"] == SPREAD_GAIN:
+        if self.posterior.num_samples < LARGE or self._settings["gain"] == SPREAD_GAIN or self._problems is not None:
             return None
-        rows = FreeRows(self.posterior, self.prior(), self._rests, excluded, chance)
+        prior = self.prior()
+        if isinstance(prior, VariantPrior):
+            return None
+        rows = FreeRows(self.posterior, prior, self._rests, excluded, chance)
         how = {name: self._settings[name] for name in ("gain", "greedy")}
         return LargePool(rows, **how, strata=self._stratify, quotas=self._quotas).draw(k, num_blind)
 

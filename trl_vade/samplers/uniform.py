@@ -6,11 +6,13 @@ Axis letters: N rows of the data set, K rows drawn for a generation batch, M row
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trl_vade.checks import IntArray, check_whole_number
+from trl_vade.checks import FloatArray, IntArray, check_whole_number
 
 from .base import Draw, PosteriorSampler
-from .information import information_gain
+from .information import SPREAD_GAIN, gain_of, information_gain
 from .posterior import BetaPosterior, beta_mean
+from .problems import Problems, problems_of
+from .variants import VariantRows
 
 
 def stock_order(num_samples: int, seed: int, epoch: int) -> IntArray:
@@ -46,6 +48,10 @@ class UniformSampler(PosteriorSampler):
         decay_sampled: see `BetaPosterior`.
         decay_unsampled: see `BetaPosterior`.
         signal_aware_decay: see `BetaPosterior`.
+        variants: the original and the kind of each row, for data sets with variants.
+        variant_groups: V. With V > 0 an epoch is a permutation of the problems with at least V variants. A draw of
+            k rows holds k / (1 + V) problems: each an original, followed by V matched variants.
+        variant_match: see `ThompsonSampler`; "posterior" draws a pass rate for each variant of the chosen problems.
 
     Raises:
         ConfigurationError: an argument is outside its range.
@@ -61,6 +67,9 @@ class UniformSampler(PosteriorSampler):
         decay_sampled: float = 0.2,
         decay_unsampled: float = 0.999,
         signal_aware_decay: bool = False,
+        variants: VariantRows | None = None,
+        variant_groups: int = 0,
+        variant_match: str = "posterior",
     ) -> None:
         advice = "torch.randperm uses another algorithm for longer data sets. Use a part of the rows."
         check_whole_number("num_samples", num_samples, minimum=1, maximum=2**32 // 20 - 1, advice=advice)
@@ -70,30 +79,52 @@ class UniformSampler(PosteriorSampler):
             decay_unsampled=decay_unsampled,
             signal_aware_decay=signal_aware_decay,
         )
+        problems, settings = problems_of(variants, variant_groups, variant_match, num_samples)
+        self._size = num_samples if problems is None else problems.originals.size  # of an epoch, in rows or problems
         # `stock_order` skips the random numbers of all earlier epochs. Without a limit a damaged file could name an
         # epoch that takes forever to reach; no run draws 2**30 rows.
-        super().__init__(posterior, seed, {}, {"epoch": 2**30 // num_samples, "position": num_samples})
+        limits = {"epoch": 2**30 // self._size, "position": self._size}
+        super().__init__(posterior, seed, settings, limits, problems)
+        self._gain = "asymmetric"
         self._cached_order: tuple[int, IntArray] = (-1, np.empty(0, dtype=np.int64))  # epoch, (N,)
 
+    def use_spreads(self) -> None:
+        """Treat later outcomes as spreads, and match variants by the gain s / 2."""
+        self._gain = SPREAD_GAIN
+
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Choose the next `k` rows of the permutation; see `ThompsonSampler.draw` for arguments and errors."""
+        """Choose the next `k` rows of the permutation, or the next k / (1 + V) problems.
+
+        See `ThompsonSampler.draw` for arguments and errors.
+        """
         k, excluded = self._check_draw(k, exclude)
         epoch, position = self._progress["epoch"], self._progress["position"]
+        chance = self._generator(epoch * (self._size + 1) + position)  # of the match
         places = self._free(epoch, position, k, excluded)
         if places.size < k:
             epoch, places = epoch + 1, self._free(epoch + 1, 0, k, excluded)
         rows = self._order(epoch)[places]
+        if self._problems is not None:
+            rows = self._with_variants(self._problems, rows, chance)
         self._progress = {"epoch": epoch, "position": int(places[-1]) + 1}
         mean = beta_mean(*self.posterior.counts(rows))
         return Draw(rows, mean.copy(), information_gain(mean), mean)
 
+    def _with_variants(self, problems: Problems, chosen: IntArray, chance: np.random.Generator) -> IntArray:
+        """Return the rows of the chosen problems; see `Problems.rows_of`."""
+
+        def gain(rows: IntArray) -> FloatArray:
+            return gain_of(chance.beta(*self.belief(rows)), self._gain)
+
+        return problems.rows_of(chosen, gain, lambda rows: beta_mean(*self.posterior.counts(rows)), chance)
+
     def _free(self, epoch: int, position: int, k: int, excluded: IntArray) -> IntArray:
         """Return the first `k` free places of the permutation from `position` on, or all if there are fewer."""
         if not excluded.size:
-            return np.arange(position, min(position + k, self.posterior.num_samples))
+            return np.arange(position, min(position + k, self._size))
         return position + np.flatnonzero(~np.isin(self._order(epoch)[position:], excluded))[:k]
 
     def _order(self, epoch: int) -> IntArray:
         if self._cached_order[0] != epoch:
-            self._cached_order = (epoch, stock_order(self.posterior.num_samples, self._seed, epoch))
+            self._cached_order = (epoch, stock_order(self._size, self._seed, epoch))
         return self._cached_order[1]

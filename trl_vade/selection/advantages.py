@@ -12,13 +12,50 @@ from numpy.typing import NDArray
 from trl_vade.errors import ConfigurationError, ObservationError, abbreviated
 
 EPSILON = 1e-6
+ADVANTAGES = ("local", "global", "local+global", "diva")
+LIVE = 1e-5
+"""The smallest advantage. TRL's rewards are float32, and rounding errors of equal ones give no advantage."""
 
 
 def standardised(values: NDArray[np.float64], axes: int | tuple[int, ...] | None) -> NDArray[np.float64]:
-    """Return the values minus their mean, over their sample standard deviation along `axes`; 0 if they are equal."""
-    count = values.size if axes is None else np.prod([values.shape[axis] for axis in np.atleast_1d(axes)])
-    centred = values - values.mean(axis=axes, keepdims=True)
-    return centred / (np.sqrt((centred**2).sum(axis=axes, keepdims=True) / max(count - 1, 1)) + EPSILON)
+    """Return the values minus their mean, over their sample standard deviation along `axes`; 0 if they are equal.
+
+    NaN stays NaN and is not counted.
+    """
+    count = np.isfinite(values).sum(axis=axes, keepdims=True)
+    centred = values - np.nansum(values, axis=axes, keepdims=True) / np.maximum(count, 1)
+    squares = np.nansum(centred**2, axis=axes, keepdims=True)
+    return centred / (np.sqrt(squares / np.maximum(count - 1, 1)) + EPSILON)
+
+
+def problem_advantages(
+    kind: str,
+    rewards: NDArray[np.float64],
+    pass_rate: NDArray[np.float64],
+    *,
+    weight: float = 0.1,
+    max_reward: float = 1.0,
+) -> NDArray[np.float64]:
+    """Return the advantages (Q, V, k) of problems, of one kind of `ADVANTAGES`.
+
+    Args:
+        kind: "local" and "global" compare the completions of a variant or of a problem; "local+global" is their sum;
+            "diva" is `diva_advantages`.
+        rewards: (Q, V, k) weighted sums of rewards. NaN, a completion without a score, gets the advantage 0 and leaves
+            no trace in the others.
+        pass_rate: (Q, V) expected pass rates before the rollouts, which give the difficulty.
+        weight: see `diva_advantages`.
+        max_reward: see `diva_advantages`.
+    """
+    scored = ~np.isnan(rewards)
+    totals = np.where(scored, np.round(rewards, 6), np.nan)
+    if kind == "diva":
+        values = diva_advantages(totals, posterior_difficulty(pass_rate), weight, max_reward)
+    else:
+        values = np.zeros(rewards.shape)
+        values += local_advantages(totals) if "local" in kind else 0.0
+        values += global_advantages(totals) if "global" in kind else 0.0
+    return np.where(scored & (np.abs(values) >= LIVE), values, 0.0)
 
 
 def local_advantages(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -39,7 +76,8 @@ def diva_advantages(rewards: Any, difficulty: Any, weight: float = 0.1, max_rewa
     where they are negative. Each kind is multiplied by the range of its rewards over `max_reward`.
 
     Args:
-        rewards: (Q, V, k) weighted sums of rewards, of Q problems, V variants and k completions; numpy or torch.
+        rewards: (Q, V, k) weighted sums of rewards, of Q problems, V variants and k completions; numpy or torch. NaN
+            is a completion without a score: its advantage is NaN, and it is not counted.
         difficulty: (Q, V) difficulties from 1 to 9.
         weight: the paper's k.
         max_reward: the largest possible reward, above 0.
@@ -49,25 +87,35 @@ def diva_advantages(rewards: Any, difficulty: Any, weight: float = 0.1, max_rewa
 
     Raises:
         ConfigurationError: a reward lies above `max_reward`.
-        ObservationError: the shapes do not match, or a value is not finite.
+        ObservationError: the shapes do not match, or a value is infinite.
     """
     values, levels = (_array(each) for each in (rewards, difficulty))
     shaped = values.ndim == 3 and values.size and levels.shape == values.shape[:2]
-    if not shaped or not (np.isfinite(values).all() and np.isfinite(levels).all()):
+    if not shaped or np.isinf(values).any() or not np.isfinite(levels).all():
         raise ObservationError(
             f"The rewards have shape {values.shape} and the difficulties {levels.shape}. They must be finite numbers "
             "of the shapes (problems, variants, completions) and (problems, variants)."
         )
-    if not 0 < max_reward < np.inf or values.max() > max_reward:
+    if not 0 < max_reward < np.inf or (values > max_reward).any():
         raise ConfigurationError(
-            f"A reward is {values.max():g}, and max_reward={abbreviated(max_reward)}. Advantages are scaled by "
-            "the range of rewards. Set max_reward to the largest sum of weighted rewards."
+            f"A reward is {np.nanmax(values):g}, and max_reward={abbreviated(max_reward)} (vade_max_reward). "
+            "Advantages are scaled by the range of rewards. Set max_reward to the largest sum of weighted rewards."
         )
     local, everything = standardised(local_advantages(values), None), standardised(global_advantages(values), None)
-    harder = (levels - levels.mean(axis=1, keepdims=True))[:, :, None]
-    everything = everything * np.exp(weight * harder * np.sign(everything))
-    scaled = np.ptp(values, axis=2, keepdims=True) * local + np.ptp(values, axis=(1, 2), keepdims=True) * everything
+    everything = everything * np.exp(weight * harder_by(levels)[:, :, None] * np.sign(everything))
+    scaled = _range(values, 2) * local + _range(values, (1, 2)) * everything
     return rewards.new_tensor(scaled / max_reward) if hasattr(rewards, "new_tensor") else scaled / max_reward
+
+
+def harder_by(difficulty: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how much each variant is harder than the mean of its problem, (Q, V)."""
+    return difficulty - difficulty.mean(axis=1, keepdims=True)
+
+
+def _range(values: NDArray[np.float64], axes: int | tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the largest minus the smallest value along `axes`, 0 without a value."""
+    low, high = (np.nan_to_num(values, nan=fill) for fill in (np.inf, -np.inf))
+    return np.maximum(high.max(axis=axes, keepdims=True) - low.min(axis=axes, keepdims=True), 0.0)
 
 
 def posterior_difficulty(pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -21,6 +21,7 @@ from .notices import GradientWatch
 from .outage import OutageGuard
 from .outcomes import GroupOutcomes
 from .signal import RewardSignal
+from .variant_metrics import VariantMetrics
 
 logger = logging.getLogger(__name__)  # accelerate's logger would need its process state
 
@@ -35,6 +36,7 @@ class Feedback:
         writes: whether this process writes the log and the warnings. Set it on one process only.
         outage_guard: whether to keep the counts from before a reward outage; see `outage`.
         stratify: (N,) labels; with them the metrics of each stratum are recorded, too.
+        variants: the metrics of rows with variants, or None.
         signal: the converter from rewards to outcomes. Its state is saved with the totals. None: pass rates.
     """
 
@@ -47,11 +49,13 @@ class Feedback:
         writes: bool = True,
         outage_guard: bool = True,
         stratify: ArrayLike | None = None,
+        variants: VariantMetrics | None = None,
         signal: RewardSignal | None = None,
     ):
         self.signal = signal or RewardSignal("reward", ["reward"], threshold=0.5)
         self.sampler, self.num_generations, self.log = sampler, num_generations, log
         self.strata = None if stratify is None else StratumMetrics(stratify)
+        self._of_variants = variants
         self.rollouts = 0  # completions scored so far
         self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}  # wall time so far
         self.rounds: list[tuple[InFlight, GroupOutcomes]] = []  # of the last batch; a refill is a round of its own
@@ -97,7 +101,10 @@ class Feedback:
         of_rows = self.sampler.metrics() | batch_metrics(self.rounds)
         if self.strata:
             of_rows |= self.strata.of(self.rounds, self.sampler)
+        if self._of_variants:
+            of_rows |= self._of_variants.of(self.rounds, self.sampler)
         if self.signal.is_spread:
+            of_rows.pop("mean_difficulty", None)  # it is that of a pass rate
             of_rows = {name.replace("pass_rate", "spread"): value for name, value in of_rows.items()}
         totals = {"outage": float(self.outage), "staleness": float(staleness), "rollouts": float(self.rollouts)}
         return of_rows | totals

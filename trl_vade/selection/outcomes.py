@@ -21,6 +21,7 @@ class GroupOutcomes:
     trials: NDArray[np.float64]  # (K,) scored completions, in [0, G]
     has_gradient: NDArray[np.bool_]  # (K,) True if the total rewards of the group differ
     mixed: NDArray[np.bool_] | None = None  # (K,) True if the signal differs; None: if 0 < successes < trials
+    total: NDArray[np.float64] | None = None  # (K, G) the weighted sum of all rewards, NaN without a score
 
     @property
     def effective_gradient_ratio(self) -> float:

@@ -129,7 +129,8 @@ class RewardSignal:
         else:
             outcomes = group_outcomes(scores, sample_index, threshold=self.threshold, bounds=self.bounds)
         self._batches += 1
-        return replace(outcomes, has_gradient=groups_with_gradient(grouped, weights, normalise=normalise))
+        has_gradient = groups_with_gradient(grouped, weights, normalise=normalise)
+        return replace(outcomes, has_gradient=has_gradient, total=total_rewards(grouped, weights))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the learned values, as JSON values."""

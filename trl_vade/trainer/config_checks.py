@@ -16,6 +16,7 @@ from trl_vade.selection.signal import AUTO, SPREAD
 
 from .down_sampling import check_down_sampling
 from .presets import ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
+from .variants import check_variants
 
 MOST_REFILLS = 1000
 LONGEST_PROMPT = 10**9
@@ -58,6 +59,7 @@ RANGES = {
 NAMES = {
     "success_reward": "reward function that decides whether an answer is right, as it appears in the logs",
     "strata": "column of the training set with the task or source of each row",
+    "variants": "column with the variants of each row, or with the id of its original",
     "stratify_by": "column whose values (tasks, domains, sources) each get their share of a generation batch",
 }
 WHOLE_NUMBERS = {
@@ -97,6 +99,7 @@ def validate(args: GRPOConfig) -> None:
         )
     _check_sampler(args)
     check_down_sampling(args)
+    check_variants(args)
     if is_adaptive(args):
         _check_loader(args)
 

@@ -70,7 +70,9 @@ class VADEGRPOConfig(GRPOConfig):
             (lambda_2 of the paper's eq. 6). The default is the paper's value, a half-life of 693 generation batches.
         vade_prior: The belief about a row without evidence. `"flat"` is Beta(1, 1), as in the paper. `"learned"` is a
             Beta distribution fitted to the rows seen so far, within bounds: its predictions are sharper, and no gain
-            in score was measured.
+            in score was measured. `"variants"` starts a variant from the pass rate of its original, shifted by what
+            its kind has shown, and any original from Beta(1, 1). `None` is `"variants"` with `vade_variants`, else
+            `"flat"`.
         vade_strata: Column of the training set with the task or source of each row. `vade_prior="learned"` then fits
             one prior for each value, and `vade_sampler="sec"` uses the values as its arms. No other setting uses it.
             `None` fits one prior for all rows.
@@ -81,6 +83,25 @@ class VADEGRPOConfig(GRPOConfig):
             `{"original": 0.5}`; JSON on the command line. Values without a share divide the rest in proportion to
             their rows. Where a value has too few rows, the best other rows take their places. `None` gives each value
             its share of the rows.
+        vade_variants: Column of the training set with the variants of each row: a list of `{"kind": "hint-1",
+            "prompt": ..., "images": ...}`, or the id of its original, as `trl-vade variants` writes it beside `id` and
+            `kind`. Each variant is a row with a posterior of its own, and evaluations leave variants out. See
+            docs/guides/variants.md. `None`: the rows have no variants.
+        vade_variant_groups: Variants of each chosen problem, at least 0 (N of DIVA-GRPO, arXiv 2603.01106). A
+            generation batch then has `1 + vade_variant_groups` groups for a problem, side by side: that of the
+            original, and those of its matched variants. A problem is worth as much as the best of its rows. With 0
+            each row is chosen by itself.
+        vade_variant_match: The variants of a chosen problem. `"posterior"` takes those with the largest information
+            gain of their drawn pass rates, with any sampler. `"difficulty"` is DIVA-GRPO's law: hints where the
+            original is hard, changed images where it is easy. It needs the kinds of `trl-vade variants`. `"random"`
+            takes any.
+        vade_advantage: Advantages with at least one variant group. `"local"` compares the completions of a group, as
+            TRL does. `"global"` compares all completions of a problem. `"local+global"` is the sum of both. `"diva"`
+            is the sum as in DIVA-GRPO: each part is standardised over the batch and scaled by its range of rewards,
+            and the global one is weighted by difficulty.
+        vade_difficulty_weight: Strength, at least 0, of that weight (k of DIVA-GRPO), with `vade_advantage="diva"`.
+        vade_max_reward: Largest possible weighted sum of rewards, above 0, with `vade_advantage="diva"`. A larger
+            reward is refused.
         vade_uniform_share: Share of each generation batch, in [0, 1], that is drawn uniformly from the rows that the
             rule did not choose. 0 draws none.
         vade_posterior_init: What the posterior starts with. `"prior"`: no evidence, at no cost. `"rollout"`:
@@ -156,10 +177,16 @@ class VADEGRPOConfig(GRPOConfig):
     vade_cooldown: float | None = None
     vade_decay_sampled: float = 0.2
     vade_decay_unsampled: float = 0.999
-    vade_prior: Literal["flat", "learned"] = "flat"
+    vade_prior: Literal["flat", "learned", "variants"] | None = None
     vade_strata: str | None = None
     vade_stratify_by: str | None = None
     vade_strata_shares: dict[str, float] | str | None = None
+    vade_variants: str | None = None
+    vade_variant_groups: int = 1
+    vade_variant_match: Literal["posterior", "difficulty", "random"] = "posterior"
+    vade_advantage: Literal["local", "global", "local+global", "diva"] = "local"
+    vade_difficulty_weight: float = 0.1
+    vade_max_reward: float = 1.0
     vade_uniform_share: float = 0.0
     vade_posterior_init: str = "prior"
     vade_warm_start_discount: float = 0.2

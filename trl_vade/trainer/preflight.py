@@ -21,6 +21,7 @@ from .overlong import drop_overlong
 from .presets import is_adaptive, setting
 from .row_types import refuse_unnumbered
 from .selection_choice import make_signal
+from .variants import lay_out_variants, variant_rows
 
 logger = get_logger(__name__)
 
@@ -40,8 +41,8 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
     """Refuse arguments that cannot work, and fill in `args`. All processes must take part.
 
     Args:
-        arguments: the trainer's arguments, changed in place: `args`, and with `vade_max_prompt_length` the data sets
-            and the processing class.
+        arguments: the trainer's arguments, changed in place: `args`, with `vade_variants` and `vade_max_prompt_length`
+            the data sets, and with the latter the processing class.
         trainer_class: the class of the trainer, which may be a user's subclass.
 
     Raises:
@@ -54,10 +55,18 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
     names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
     success = make_signal(args, names).facts["success_reward"] if names else None
     refuse_unnumbered(args, arguments)
+    lay_out_variants(arguments, args)
     drop_overlong(arguments, args)
     rows = arguments.get("train_dataset")
     on_time = selects_on_time(args, rows) and not brings_own_loader(trainer_class, args)
     refuse_refills(args, arguments, chosen_here=on_time)
+    if on_time:
+        variant_rows(rows, args)
+    elif args.vade_variants is not None:
+        raise ConfigurationError(
+            f"vade_variants={args.vade_variants!r} with settings under which vade_sampler='uniform' is plain GRPO and "
+            f"knows no variants: {STOCK_ONLY}. Change these, or set vade_variants=None."
+        )
     refuse_publication(args, chosen_here=on_time)
     return Preflight(on_time, read_warm_start(args, rows, success_reward=success))
 

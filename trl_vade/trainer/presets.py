@@ -15,11 +15,13 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def setting(args: Any, name: str) -> Any:
-    """Return the setting `vade_<name>` of `args`, or the preset's value where it is None.
+    """Return the setting `vade_<name>` of `args`, or the value of the preset or the other settings where it is None.
 
     `args` is a `VADEGRPOConfig`, or a `GRPOConfig` that went through `grpo_config.with_vade_defaults`.
     """
     value = getattr(args, f"vade_{name}")
+    if value is None and name == "prior":
+        return "flat" if args.vade_variants is None else "variants"
     if value is None and name != "preset":
         value = PRESETS[args.vade_preset].get(name)
     return value

@@ -27,9 +27,10 @@ def leave_report(trainer: Any) -> None:
 
 
 def _strata(trainer: Any) -> list[str] | None:
-    """Return a label of each row: its task, from the column that the settings name or from `task` and `level`."""
+    """Return a label of each row, from the column that the settings name or from `task`, `level` and `kind`."""
     rows = trainer.train_dataset.with_format(None)
     column = setting(trainer.args, "stratify_by") or setting(trainer.args, "strata")
-    columns = [column] if column else [name for name in ("task", "level") if name in rows.column_names]
+    usual = ("task", "level", "kind") if trainer.args.vade_variants else ("task", "level")
+    columns = [column] if column else [name for name in usual if name in rows.column_names]
     labels = [" ".join(map(str, values)) for values in zip(*(rows[name][:] for name in columns), strict=True)]
     return labels if 0 < len({*labels}) <= MOST_STRATA else None

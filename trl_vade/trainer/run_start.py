@@ -14,6 +14,7 @@ from .preflight import selects_on_time
 from .presets import is_adaptive
 from .row_types import refuse_unnumbered
 from .selection_choice import make_selection
+from .variants import lay_out_variants
 
 logger = get_logger(__name__)
 
@@ -50,6 +51,7 @@ def _look_at_rows(trainer: Any) -> None:
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
     refuse_unnumbered(trainer.args, given)
+    lay_out_variants(given, trainer.args)
     drop_overlong(given, trainer.args)
     rows = given["train_dataset"]
     if trainer.selection is not None and not selects_on_time(trainer.args, rows):

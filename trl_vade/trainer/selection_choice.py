@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from accelerate.logging import get_logger
 from trl import GRPOConfig
 
@@ -11,12 +12,15 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.registry import PEER_SAMPLERS
+from trl_vade.samplers.variants import VariantRows
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.signal import AUTO, SPREAD, RewardSignal, success_name
+from trl_vade.selection.variant_metrics import VariantMetrics
 
 from .presets import setting
+from .variants import difficulty_weight, variant_rows
 
 logger = get_logger(__name__)
 
@@ -28,10 +32,12 @@ def make_sampler(
     num_groups: int,
     strata: list[Any] | None = None,
     stratify: list[Any] | None = None,
+    variants: VariantRows | None = None,
 ) -> PosteriorSampler:
     """Return a new sampler for N = `num_samples` rows and generation batches of K = `num_groups` rows.
 
-    `strata` and `stratify` are labels, (N,): the columns `vade_strata` and `vade_stratify_by`.
+    `strata` and `stratify` are labels, (N,): the columns `vade_strata` and `vade_stratify_by`. `variants` tells which
+    rows are variants of which.
 
     Raises:
         ConfigurationError: the settings do not fit the sampler or the rows.
@@ -47,21 +53,26 @@ def make_sampler(
                 f"vade_sampler={kind!r} ({error}). Its arguments are those of "
                 f"trl_vade.samplers.peers.{PEER_SAMPLERS[kind].__name__}."  # type: ignore[attr-defined]
             ) from error
-    decays = {name: setting(args, name) for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")}
+    more = {name: setting(args, name) for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")}
+    size = num_samples  # rows of an epoch; of a problem, its groups in a generation batch
+    if variants is not None:
+        groups, match = args.vade_variant_groups, args.vade_variant_match
+        more |= {"variants": variants, "variant_groups": groups, "variant_match": match}
+        size = np.count_nonzero(variants.kind == 0) * (1 + groups) if groups else num_samples
     if kind == "uniform":
-        return UniformSampler(num_samples, seed=seed, **decays)
+        return UniformSampler(num_samples, seed=seed, **more)
     return ThompsonSampler(
         num_samples,
         seed=seed,
         gain=setting(args, "information_gain"),
         greedy=kind == "greedy",
-        cooldown=cooldown_steps(setting(args, "cooldown"), num_samples, num_groups),
+        cooldown=cooldown_steps(setting(args, "cooldown"), size, num_groups),
         prior=setting(args, "prior"),
         strata=strata,
         uniform_share=setting(args, "uniform_share"),
         stratify=stratify,
         stratify_shares=setting(args, "strata_shares"),
-        **decays,
+        **more,
     )
 
 
@@ -84,6 +95,10 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
     of_pass_rates = {each: value for each, value in of_pass_rates.items() if value is not None}
     if args.vade_sampler in PEER_SAMPLERS:
         of_pass_rates["vade_sampler"] = args.vade_sampler
+    if args.vade_variant_match == "difficulty":
+        of_pass_rates["vade_variant_match"] = "difficulty"
+    if args.vade_advantage == "diva":
+        of_pass_rates["vade_advantage"] = "diva"
     if threshold not in (AUTO, SPREAD):
         of_pass_rates["vade_success_threshold"] = threshold
     if of_pass_rates and (name is None or threshold == SPREAD):
@@ -111,13 +126,15 @@ def make_selection(trainer: Any) -> OnTimeSelection:
     num_groups = args.generation_batch_size // args.num_generations
     plain = rows.with_format(None)  # plain labels, whatever the format of the rows
     strata, stratify = (name and plain[name][:] for name in (args.vade_strata, args.vade_stratify_by))
+    variants = variant_rows(rows, args)
     feedback = Feedback(
-        make_sampler(args, len(rows), num_groups=num_groups, strata=strata, stratify=stratify),
+        make_sampler(args, len(rows), num_groups=num_groups, strata=strata, stratify=stratify, variants=variants),
         num_generations=args.num_generations,
         log=SelectionLog(args.output_dir),
         writes=accelerator.is_main_process,
         outage_guard=args.vade_outage_guard,
         stratify=stratify,
+        variants=variants and VariantMetrics(variants, args.vade_variant_groups, difficulty_weight(args)),
         signal=make_signal(args, trainer.reward_func_names),
     )
     # As in TRL: with `remove_unused_columns` a reward function sees no other columns.

@@ -30,6 +30,7 @@ from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_var
 from .batch_rows import Batch, cut_padding, ended, joined, loss_mask, row_advantages, taken
 from .down_sampling import down_sampling, refuse_lossless, schedule
 from .trained_counts import TrainedCounts
+from .variants import own_advantages, replace_advantages
 
 PLACE, ROW_SHARE = "vade_place", "vade_row_share"
 """Entries of a batch: (B,) the place of each row before TRL's shuffle; () kept rows over all rows, a factor of the
@@ -58,8 +59,9 @@ class Thinning:
             self.mode = "none"  # the loss of a subclass or a mix-in may depend on every row
         # A subclass may replace the advantages afterwards. Then no row is known to have none while it is prepared.
         batches_are_ours = _owners(trainer, "_generate_and_score_completions")[0].__module__.startswith("trl_vade.")
-        self._scores_early = self.mode != "none" and batches_are_ours
+        self._scores_early = batches_are_ours and (self.mode != "none" or trainer.args.vade_advantage != "local")
         self._rows: list[Any] | None = None  # of the batch in preparation
+        self._own: NDArray[np.float64] | None = None  # (K*G,) advantages in place of TRL's, of all processes
         self._live: NDArray[np.bool_] | None = None  # (B,) has a gradient
         self._scored: NDArray[np.int64] | None = None  # places of the rows with old and reference log-probabilities
         self._advantages: torch.Tensor | None = None  # (B,) of TRL
@@ -70,11 +72,12 @@ class Thinning:
 
     def prepare(self, rows: list[Any], prepare: Callable[[list[Any]], Batch]) -> Batch:
         """Return the batch that `prepare` makes of `rows`, with each row's place."""
-        self._rows, self._live, self._scored = rows, None, None
+        self._rows, self._live, self._scored, self._own = rows, None, None, None
         try:
             batch = prepare(rows)
         finally:
             self._rows = self.rewards = None
+        replace_advantages(self._trainer, batch, self._own)
         self._advantages = batch["advantages"].cpu()
         return batch | {PLACE: torch.arange(len(rows))}
 
@@ -92,14 +95,20 @@ class Thinning:
         trainer = self._trainer
         rewards = trainer._calculate_rewards(self._rows, prompts, completions, completion_ids)
         self.rewards = trainer._raw_rewards
-        groups = rewards.double().cpu().numpy().reshape(-1, trainer.num_generations, rewards.shape[1])
-        normalise = trainer.multi_objective_aggregation == "normalize_then_sum"
-        moves = rows_with_gradient(groups, trainer.reward_weights.double().cpu().numpy(), normalise=normalise).ravel()
+        self._own = own_advantages(trainer, rewards)
+        if self._own is not None:
+            moves = self._own != 0.0
+        else:
+            groups = rewards.double().cpu().numpy().reshape(-1, trainer.num_generations, rewards.shape[1])
+            normalise = trainer.multi_objective_aggregation == "normalize_then_sum"
+            weights = trainer.reward_weights.double().cpu().numpy()
+            moves = rows_with_gradient(groups, weights, normalise=normalise).ravel()
         first = trainer.accelerator.process_index * len(completion_ids)
         self._live = moves[first : first + len(completion_ids)]
         if trainer.mask_truncated_completions:
             self._live = self._live & ended(trainer, completion_ids)
-        self._scored = first_of(self._live, self._most_live(self._live))
+        if self.mode != "none":
+            self._scored = first_of(self._live, self._most_live(self._live))
 
     def thin(self, micro_batches: list[Batch]) -> list[Batch]:
         """Return micro-batches of the rows to train on, and log what was kept."""
