@@ -12,7 +12,9 @@ def test_kinds_are_read_once_each_in_their_order():
     assert [family_of(kind) for kind in ("text", "hint-2", "low-resolution-3")] == ["text", "hint", "low-resolution"]
 
 
-@pytest.mark.parametrize("name", ["hint", "hint-0", "hint-10", "rotation", "rotation-4", "text-1", "jpeg-1", "original"])
+@pytest.mark.parametrize(
+    "name", ["hint", "hint-0", "hint-10", "rotation", "rotation-4", "text-1", "jpeg-1", "original"]
+)
 def test_an_unknown_kind_is_refused_with_those_that_are(name):
     with refused(ConfigurationError, ["--kinds", name], ["text", "drawn", "hint-1", "salt-pepper"]):
         read_kinds(["text", name])

@@ -45,7 +45,7 @@ def decoded(file):
     return Image.open(io.BytesIO(file["bytes"]))
 
 
-# ----------------------------------------------------------------------------------------------------------- pictures
+# ------------------------------------------------------------------------------------------------------------ pictures
 
 
 def test_all_pictures_of_a_row_are_changed_each_with_numbers_of_its_own(replies):
@@ -94,7 +94,7 @@ def test_a_row_that_a_kind_does_not_fit_has_none(replies, kind, changes, reason)
     assert dict(maker_of(kind).variants(row_of(**changes), replies)) == {kind: reason}
 
 
-# -------------------------------------------------------------------------------------------------------------- hints
+# --------------------------------------------------------------------------------------------------------------- hints
 
 
 def test_hints_are_the_first_steps_of_the_rows_own_solution_without_an_llm(replies):
@@ -196,7 +196,7 @@ def test_nonsense_of_an_llm_makes_no_hint(replies, text, reason):
     assert writes(replies, row_of(solution=None), "hint-3", text) == reason
 
 
-# -------------------------------------------------------------------------------------------------------- paraphrases
+# --------------------------------------------------------------------------------------------------------- paraphrases
 
 
 def test_a_paraphrase_replaces_the_question_alone(replies):

@@ -87,8 +87,8 @@ def build(dataset: Dataset, maker: Maker, folder: Path, *, split: str, about: Ro
     replies = Replies(folder / REPLIES)
     names = RowNames(dataset, sample_keys(dataset)[0])
     if maker.endpoint is not None:
-        rows = tqdm(_rows(dataset, names), total=len(dataset), unit="row", desc="asking the LLM")
-        maker.endpoint.ask_all((request for row in rows for request in maker.requests(row)), replies)
+        with tqdm(_rows(dataset, names), total=len(dataset), unit="row", desc="asking the LLM") as rows:
+            maker.endpoint.ask_all((request for row in rows for request in maker.requests(row)), replies)
         failures = maker.endpoint.failures
         if failures and not allow_missing:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in failures.items())
@@ -110,8 +110,8 @@ def build(dataset: Dataset, maker: Maker, folder: Path, *, split: str, about: Ro
 
     file = folder / "data" / f"{split}-00000-of-00001.parquet"
     (folder / "README.md").unlink(missing_ok=True)  # it describes the file that is replaced now
-    with ThreadPoolExecutor(THREADS) as pool:
-        rows = tqdm(_rows(dataset, names), total=len(dataset), unit="row", desc="making variants")
+    bar = tqdm(_rows(dataset, names), total=len(dataset), unit="row", desc="making variants")
+    with ThreadPoolExecutor(THREADS) as pool, bar as rows:
         total = _write(file, (row for made in _in_order(pool, rows_of, rows) for row in made), features_of(dataset))
     for other in file.parent.glob("*.parquet"):  # of an earlier build of another split
         if other != file:
