@@ -51,7 +51,7 @@ def build(folder, rows, kinds, *options):
     done = subprocess.run(
         [*command, "--limit", str(rows), "--kinds", kinds, *options], capture_output=True, text=True, errors="replace"
     )
-    said = re.sub(r"127\.0\.0\.1:\d+|/tmp/\w+", "...", "".join(done.stderr.rpartition("Error: ")[1:]).strip())
+    said = re.sub(r"127\.0\.0\.1:\d+|/tmp/\w+", "...", "".join(done.stderr.rpartition("Error: ")[1:]))
     return done.returncode, time.perf_counter() - start, said
 
 
@@ -101,9 +101,10 @@ def main(arguments=None):
                 replies = len((folder / ".replies.jsonl").read_text().splitlines())
                 came = f"{seconds:.1f} s, {writer.calls - before:,} requests, {replies:,} replies kept in all"
                 print(f"run {runs}: exit code {code}, {came}")
-                print(said, end="\n" if code else "")
+                if code:
+                    print(said.strip())
                 assert runs < 9
-            print(f"{len(writer.attempts):,} different prompts\n\n{table(folder)}")
+            print(f"{len(writer.attempts):,} different requests\n\n{table(folder)}")
 
 
 if __name__ == "__main__":

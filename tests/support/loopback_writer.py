@@ -4,7 +4,8 @@
         writer.fault = lambda prompt, attempt: "status500" if attempt == 0 else "good"
         run("variants", "testbed", "--endpoint", writer.url, "--model", writer.model, ...)
 
-`fault` says what it does with a prompt at an attempt, from 0: a mode of `loopback_judge.MODES` or one of `TEXTS`.
+`fault` says what it does with a prompt at an attempt, from 0: a mode of `loopback_judge.MODES` or one of `TEXTS`. A prompt
+with pictures is the JSON of its parts.
 """
 
 import json
@@ -43,7 +44,7 @@ TEXTS = {
 
 
 class LoopbackWriter(LoopbackJudge):
-    """The stand-in. `attempts` counts the requests by their prompt, `pictures` those that came with some."""
+    """The stand-in. `attempts` counts the requests by their content, `pictures` those that came with some."""
 
     def __init__(self, **settings):
         super().__init__(model="writer/72B", **settings)
@@ -54,10 +55,10 @@ class LoopbackWriter(LoopbackJudge):
         asked = json.loads(body)
         self.bodies.append(asked)
         content = asked["messages"][-1]["content"]
-        prompt = content if isinstance(content, str) else content[-1]["text"]
         self.pictures += not isinstance(content, str)
-        self.attempts[prompt] += 1
-        return self.fault(prompt, self.attempts[prompt] - 1)
+        whole = json.dumps(content)
+        self.attempts[whole] += 1
+        return self.fault(content if isinstance(content, str) else whole, self.attempts[whole] - 1)
 
     def _completion(self, mode, asked):
         content = asked["messages"][-1]["content"]

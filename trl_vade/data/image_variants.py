@@ -6,6 +6,7 @@ colour channels and leaves out two thirds of the picture.
 """
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import cast
 
@@ -68,13 +69,20 @@ def question_drawn(image: Image.Image, question: str, font_file: str | None = No
     if any(bytes(font.getmask(sign)) == unknown for sign in {*question} if not sign.isspace()):
         return None
     pen = ImageDraw.Draw(image)
-    for size in range(max(SMALLEST_TEXT, int(DRAWN_SHARE * image.height)), SMALLEST_TEXT - 1, -1):
+
+    def laid_out(size: int) -> tuple[ImageFont.FreeTypeFont, str, int, int]:
         font = _font(font_file, size)
         text = "\n".join(_wrapped(question, font, max(width - 2 * margin, 4 * size)))
         right, bottom = pen.multiline_textbbox((0, 0), text, font)[2:]
-        if bottom + 2 * margin <= DRAWN_SHARE * image.height and right <= width - 2 * margin:
-            break
-    page = Image.new("RGB", (max(width, int(right) + 2 * margin), image.height + int(bottom) + 2 * margin), "white")
+        return font, text, int(right) + 2 * margin, int(bottom) + 2 * margin
+
+    def is_too_large(size: int) -> bool:
+        _, _, right, bottom = laid_out(size)
+        return right > width or bottom > DRAWN_SHARE * image.height
+
+    sizes = range(SMALLEST_TEXT, max(SMALLEST_TEXT, int(DRAWN_SHARE * image.height)) + 1)
+    font, text, right, bottom = laid_out(sizes[max(0, bisect_left(sizes, True, key=is_too_large) - 1)])
+    page = Image.new("RGB", (max(width, right), image.height + bottom), "white")
     page.paste(image)
     ImageDraw.Draw(page).multiline_text((margin, image.height + margin), text, "black", font)
     return page

@@ -211,7 +211,7 @@ class Endpoint:
     def _shown(self, error: Any) -> str:
         """Return an error's text for a message, shortened and without the key."""
         key = server_key(KEY, os.environ)
-        return f"The server said {abbreviated(str(error) if key == 'EMPTY' else str(error).replace(key, '***'))}."
+        return f"Details: {abbreviated(str(error) if key == 'EMPTY' else str(error).replace(key, '***'))}."
 
 
 class _BoundedStream(httpx.SyncByteStream):
