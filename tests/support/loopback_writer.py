@@ -4,8 +4,8 @@
         writer.fault = lambda prompt, attempt: "status500" if attempt == 0 else "good"
         run("variants", "testbed", "--endpoint", writer.url, "--model", writer.model, ...)
 
-`fault` says what it does with a prompt at an attempt, from 0: a mode of `loopback_judge.MODES` or one of `TEXTS`. A prompt
-with pictures is the JSON of its parts.
+`fault` says what it does with a prompt at an attempt, from 0: a mode of `loopback_judge.MODES` or one of `TEXTS`.
+A prompt with pictures is the JSON of its parts.
 """
 
 import json

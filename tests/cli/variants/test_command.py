@@ -86,7 +86,7 @@ def test_originals_are_the_rows_as_they_were(tmp_path, rows):
 
 
 def test_load_dataset_reads_the_folder_with_the_columns_types(tmp_path, rows):
-    built(tmp_path, rows, "--kinds", "rotation-1,text", *asking_nobody(tmp_path))
+    built(tmp_path, rows, "--kinds", "rotation-1,text", *asking_nobody())
     found = load_dataset(str(tmp_path / "out"), split="train", cache_dir=str(tmp_path / "cache2"))
     assert found.features["images"] == List(Image())
     assert {"id", "of", "kind", "variant_source", "variant_model", "variant_request"} < found.features.keys()
@@ -94,7 +94,7 @@ def test_load_dataset_reads_the_folder_with_the_columns_types(tmp_path, rows):
     assert len({*found["id"]}) == len(found)
 
 
-def asking_nobody(tmp_path):
+def asking_nobody():
     """Options with an endpoint where nothing listens, for which missing replies are allowed."""
     return (
         "--endpoint",
@@ -135,7 +135,7 @@ def test_rows_without_ids_are_named_by_their_keys(tmp_path):
     data = Dataset.from_list([{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(4)])
     data.save_to_disk(tmp_path / "rows")
     names = RowNames(data, sample_keys(data)[0]).of()
-    made = built(tmp_path, tmp_path / "rows", "--kinds", "text", *asking_nobody(tmp_path))
+    made = built(tmp_path, tmp_path / "rows", "--kinds", "text", *asking_nobody())
     assert [row["id"] for row in made] == [row["of"] for row in made] == names
 
 
@@ -249,6 +249,16 @@ def test_variants_of_variants_are_refused(tmp_path, rows):
     built(tmp_path, rows, "--kinds", "drawn")
     result = run("variants", tmp_path / "out", "--output_dir", tmp_path / "again", "--kinds", "drawn")
     said(result, 1, "of, kind", "originals")
+
+
+def test_an_id_that_a_variant_would_get_is_refused(tmp_path):
+    data = [{"id": id, "question": "Why?", "answer": "x"} for id in ("a", "b", "a/text")]
+    Dataset.from_list(data).to_parquet(tmp_path / "rows.parquet")
+    result = run(
+        *("variants", tmp_path / "rows.parquet", "--output_dir", tmp_path / "out"),
+        *("--kinds", "text", *asking_nobody()),
+    )
+    said(result, 1, "a/text", "rename")
 
 
 def test_a_folder_with_other_files_is_not_written_to(tmp_path, rows):

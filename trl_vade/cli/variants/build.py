@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from trl_vade.data.row_keys import sample_keys
 from trl_vade.data.row_names import RowNames
-from trl_vade.errors import ConfigurationError, EndpointError
+from trl_vade.errors import ConfigurationError, EndpointError, abbreviated
 from trl_vade.files import packaged, replace_durably, save_whole
 from trl_vade.hub.cards import markdown_table
 from trl_vade.hub.posteriors.facts import size_category
@@ -29,8 +29,17 @@ from trl_vade.hub.uploading import HubTarget, commit_folder
 from .endpoint import Replies
 from .making import Columns, Maker, Row
 
+Counts = dict[str, Counter[str]]
 REPLIES = ".replies.jsonl"
 OURS = ("id", "of", "kind", "variant_source", "variant_model", "variant_request")
+USUAL = {
+    "prompt": ("prompt", "question", "problem"),
+    "image": ("images", "image"),
+    "answer": ("answer", "solution"),
+    "solution": ("solution",),
+    "task": ("task",),
+}
+"""Names of columns, the first that is there."""
 ROW_GROUP = 100  # rows, as datasets writes them for images
 THREADS = 4  # Pillow and zlib release the GIL
 
@@ -50,13 +59,7 @@ def columns_of(dataset: Dataset, told: dict[str, str | None]) -> Columns:
             f"The data set {fault}. Its columns are {', '.join(names)}. Give a data set of originals and the names of "
             f"its own columns. Rename columns that are called {', '.join(OURS[1:])}."
         )
-    usual = {
-        "prompt": ("prompt", "question", "problem"),
-        "image": ("images", "image"),
-        "answer": ("answer", "solution"),
-    }
-    usual |= {"solution": ("solution",), "task": ("task",)}
-    found = {what: told[what] or next((name for name in usual[what] if name in names), None) for what in usual}
+    found = {what: told[what] or next((name for name in USUAL[what] if name in names), None) for what in USUAL}
     if found["prompt"] is None:
         raise ConfigurationError(
             f"The data set has the columns {', '.join(names)}. Name that of the questions: --prompt_column."
@@ -64,7 +67,9 @@ def columns_of(dataset: Dataset, told: dict[str, str | None]) -> Columns:
     return Columns(**found)
 
 
-def build(dataset: Dataset, maker: Maker, folder: Path, *, split: str, about: Row, allow_missing: bool = False) -> Row:
+def build(
+    dataset: Dataset, maker: Maker, folder: Path, *, split: str, about: Row, allow_missing: bool = False
+) -> Counts:
     """Write the Parquet file and the card, and return the counts by kind: `kept`, and refused by reason.
 
     Args:
@@ -76,7 +81,7 @@ def build(dataset: Dataset, maker: Maker, folder: Path, *, split: str, about: Ro
         allow_missing: whether to write without the variants to which no reply came.
 
     Raises:
-        ConfigurationError: the folder has other files.
+        ConfigurationError: the folder has other files, or a row has the id of a variant.
         EndpointError: some replies are missing. Those that came are kept in the folder.
     """
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / REPLIES).is_file())):
@@ -86,6 +91,13 @@ def build(dataset: Dataset, maker: Maker, folder: Path, *, split: str, about: Ro
         )
     replies = Replies(folder / REPLIES)
     names = RowNames(dataset, sample_keys(dataset)[0])
+    ids = set(names.of())
+    clash = next((f"{id}/{kind}" for id in ids for kind in maker.kinds if f"{id}/{kind}" in ids), None)
+    if clash is not None:
+        raise ConfigurationError(
+            f"The id {abbreviated(clash)} is that of a row, and a variant would get it, too. Give the data set of the "
+            "originals, or rename this id."
+        )
     if maker.endpoint is not None:
         with tqdm(_rows(dataset, names), total=len(dataset), unit="row", desc="asking the LLM") as rows:
             maker.endpoint.ask_all((request for row in rows for request in maker.requests(row)), replies)
@@ -97,30 +109,32 @@ def build(dataset: Dataset, maker: Maker, folder: Path, *, split: str, about: Ro
                 f"{folder / REPLIES}. Run the same command again: it asks only for what is missing. --allow_missing "
                 "writes the data set without these variants."
             )
-    counts: dict[str, Counter[str]] = {kind: Counter() for kind in maker.kinds}
+    counts: Counts = {kind: Counter() for kind in maker.kinds}
 
-    def rows_of(row: Row) -> list[Row]:
-        """Return an original and its variants, and count the kinds that it has none of."""
-        one = [{**row, "of": row["id"], "kind": "original"}]
-        for kind, made in maker.variants(row, replies):
-            counts[kind]["kept" if isinstance(made, dict) else made] += 1
-            if isinstance(made, dict):
-                one.append({**row, **made, "id": f"{row['id']}/{kind}", "of": row["id"], "kind": kind})
-        return one
+    def made() -> Iterator[Row]:
+        """Yield each original and its variants, and count the variants that it has and has not."""
+        with (
+            ThreadPoolExecutor(THREADS) as pool,
+            tqdm(_rows(dataset, names), total=len(dataset), unit="row", desc="making variants") as rows,
+        ):
+            for row, variants in _in_order(pool, lambda row: (row, [*maker.variants(row, replies)]), rows):
+                yield {**row, "of": row["id"], "kind": "original"}
+                for kind, variant in variants:
+                    counts[kind][variant if isinstance(variant, str) else "kept"] += 1
+                    if not isinstance(variant, str):
+                        yield {**row, **variant, "id": f"{row['id']}/{kind}", "of": row["id"], "kind": kind}
 
     file = folder / "data" / f"{split}-00000-of-00001.parquet"
     (folder / "README.md").unlink(missing_ok=True)  # it describes the file that is replaced now
-    bar = tqdm(_rows(dataset, names), total=len(dataset), unit="row", desc="making variants")
-    with ThreadPoolExecutor(THREADS) as pool, bar as rows:
-        total = _write(file, (row for made in _in_order(pool, rows_of, rows) for row in made), features_of(dataset))
-    for other in file.parent.glob("*.parquet"):  # of an earlier build of another split
+    total = _write(file, made(), _features_of(dataset))
+    for other in file.parent.iterdir():  # of an earlier build of another split
         if other != file:
             other.unlink()
     save_whole(folder / "README.md", _card(counts, total, file, split, about).encode())
-    return {kind: dict(one) for kind, one in counts.items()}
+    return counts
 
 
-def features_of(dataset: Dataset) -> Features:
+def _features_of(dataset: Dataset) -> Features:
     """Return the columns of the built data set: the names first, the provenance last."""
     own = {name: feature for name, feature in dataset.features.items() if name != "id"}
     names, provenance = ({name: Value("string") for name in part} for part in (OURS[:3], OURS[3:]))
@@ -180,7 +194,7 @@ def _write(path: Path, rows: Iterator[Row], features: Features) -> int:
     return total + len(group)
 
 
-def _card(counts: dict[str, Counter[str]], total: int, file: Path, split: str, about: Row) -> str:
+def _card(counts: Counts, total: int, file: Path, split: str, about: Row) -> str:
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     # datasets 5.2 caches a local folder by its last name and these entries: a digest tells builds apart.
@@ -199,11 +213,11 @@ def _card(counts: dict[str, Counter[str]], total: int, file: Path, split: str, a
     return str(DatasetCard.from_template(data, template_path=template, **facts))
 
 
-def counts_table(counts: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def counts_table(counts: Counts) -> tuple[list[str], list[list[str]]]:
     """Return head and rows of the table of what was kept and refused."""
     rows = []
     for kind, one in counts.items():
         reasons = sorted((-count, reason) for reason, count in one.items() if reason != "kept")
         why = ", ".join(f"{reason} {-count:,}" for count, reason in reasons)
-        rows.append([kind, why or "none", f"{one.get('kept', 0):,}", f"{-sum(count for count, _ in reasons):,}"])
+        rows.append([kind, why or "none", f"{one['kept']:,}", f"{-sum(count for count, _ in reasons):,}"])
     return ["kind", "why refused (rows)", "kept (rows)", "refused (rows)"], rows

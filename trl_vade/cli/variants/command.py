@@ -62,9 +62,6 @@ def variants(
     push_to_hub: Annotated[
         str | None, typer.Option("--push_to_hub", metavar="REPO", help="Data-set repository that gets the result.")
     ] = None,
-    hub_revision: Annotated[
-        str | None, typer.Option("--hub_revision", help="Branch of that repository. Default: main.")
-    ] = None,
     private: Annotated[
         bool | None, typer.Option("--private/--public", help="Visibility of that repository, if it is created.")
     ] = None,
@@ -121,7 +118,7 @@ def variants(
             f"--kinds {','.join(needy)} needs an LLM: set --endpoint and --model. Hints need none where "
             "--solution_column names a column of solutions."
         )
-    target = HubTarget(push_to_hub, "dataset", hub_revision, private) if push_to_hub else None
+    target = HubTarget(push_to_hub, "dataset", private=private) if push_to_hub else None
     target = target and ensure_repo(target)
     maker = Maker(names, columns, seed, llm, safe, instruction, text_only, str(font) if font else None)
     about = {"name": Path(dataset).name, "split": split, "seed": seed, "model": model, "command": _command(locals())}

@@ -52,6 +52,7 @@ class Replies:
 
     def __init__(self, path: Path):
         self._path, self._texts = path, dict[str, str]()
+        self.get = self._texts.get  # a reply, or None if it never came
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         lines = path.read_bytes().split(b"\n")
@@ -63,10 +64,6 @@ class Replies:
                 self._texts[str(kept["key"])] = str(kept["reply"])
             except (ValueError, KeyError, TypeError):  # of a full disk: it is asked again
                 continue
-
-    def get(self, key: str) -> str | None:
-        """Return a reply, or None if it never came."""
-        return self._texts.get(key)
 
     def keep(self, key: str, reply: str) -> None:
         """Add a reply, in memory and in the file."""

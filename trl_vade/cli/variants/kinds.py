@@ -65,6 +65,11 @@ def family_of(kind: str) -> str:
     return re.sub(r"-\d+$", "", kind)
 
 
+def level_of(kind: str) -> int:
+    """Return the level of a kind that has one."""
+    return int(kind.rpartition("-")[2])
+
+
 def why_unsafe(kind: str, task: str | None, texts: str, safe_for: Mapping[str, set[str]]) -> str | None:
     """Return why a kind of variant could make the answer of a row wrong, or None.
 

@@ -4,6 +4,7 @@ import base64
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from trl_vade.rewards.answers import find_answer
 from trl_vade.rewards.verifiers import judge
 
 from .endpoint import Endpoint, Replies, Request
-from .kinds import family_of, why_unsafe
+from .kinds import family_of, level_of, why_unsafe
 from .prompts import Question
 
 Row = dict[str, Any]
@@ -101,17 +102,13 @@ class _Row:
             return self._changed(kind)
         if family == "drawn":
             return self._drawn()
-        return (
-            self._paraphrased(replies) if family == "text" else self._hinted(int(kind.removeprefix("hint-")), replies)
-        )
-
-    # ------------------------------------------------------------------------------------------------------- pictures
+        if family == "text":
+            return self._paraphrased(replies)
+        return self._hinted(level_of(kind), replies)
 
     def _changed(self, kind: str) -> Row:
-        images, made = self._decoded(), []
-        for place, image in enumerate(images):
-            name = f"{self.row['id']}" if place == 0 else f"{self.row['id']}\0{place}"
-            made.append(changed_image(image, kind, name, self.maker.seed))
+        images, name, seed = self._decoded(), self.row["id"], self.maker.seed
+        made = [changed_image(image, kind, name + "\0" * place, seed) for place, image in enumerate(images)]
         if all(np.array_equal(image, new) for image, new in zip(images, made, strict=True)):
             raise Refused("equal to the original")
         return {**self._with_images(made), "variant_source": "image"}
@@ -139,8 +136,6 @@ class _Row:
         files = [{"bytes": _file(image, "PNG", compress_level=6), "path": None} for image in images]
         return {column: files if isinstance(self.row[column], list) else files[0]}
 
-    # ---------------------------------------------------------------------------------------------------------- texts
-
     def _paraphrased(self, replies: Replies) -> Row:
         request = self.paraphrase_request()
         reply = self._reply(replies, request)
@@ -163,8 +158,8 @@ class _Row:
             fault, steps = texts.no_text(reply), texts.steps_of(reply)
             if fault or not steps or not self._is_right(steps[-1]):
                 raise Refused(fault or "the steps do not reach the answer")
-        hints = [kind for kind in self.maker.kinds if family_of(kind) == "hint"]
-        sizes = texts.hint_sizes(len(steps), max(int(kind.removeprefix("hint-")) for kind in hints))
+        levels = max(level_of(kind) for kind in self.maker.kinds if family_of(kind) == "hint")
+        sizes = texts.hint_sizes(len(steps), levels)
         if level > len(sizes):
             raise Refused("too few steps")
         given = steps[: sizes[level - 1]]
@@ -215,8 +210,8 @@ class _Row:
 
     def _right_choice(self) -> list[str]:
         """Return the text of the right choice where the answer is its letter."""
-        place = ord(self.answer.upper()) - ord("A") if len(self.answer) == 1 else -1
-        return [str(self.choices[place])] if self.choices and 0 <= place < len(self.choices) else []
+        place = ascii_uppercase.find(self.answer.upper()) if len(self.answer) == 1 else -1
+        return list(map(str, self.choices[place : place + 1])) if self.choices and place >= 0 else []
 
 
 def _answer_in(value: Any) -> str:
