@@ -9,6 +9,8 @@
    gets nonsense each time. Which ones follows from a hash of the prompt. After half as many requests as there are rows
    the server dies. The command is repeated until it ends without an error, with the server back after the first time.
 
+3. The bytes of one photograph of a megapixel (`eval.benchmarks.loading`), as JPEG and as each kind's PNG.
+
 The table is that of the card. Seconds depend on the machine.
 """
 
@@ -19,9 +21,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from io import BytesIO
 from pathlib import Path
 
+from PIL import Image
+
+from eval.benchmarks.loading import photographs
 from tests.support.loopback_writer import LoopbackWriter
+from trl_vade.data.image_variants import changed_image, question_drawn
+from trl_vade.testbed.dataset import encode_png
 
 IMAGE_KINDS = "rotation-1,rotation-3,gaussian-2,salt-pepper-2,speckle-2,blur-2,low-resolution-2,drawn"
 PASSING = ("status500", "status500", "status429", "dead", "slow", "html", "no json")
@@ -58,6 +66,15 @@ def build(folder, rows, kinds, *options):
 def table(folder):
     """The table of the card, in Markdown."""
     return "\n".join(re.findall(r"^\|.* \(rows\) \|(?:\n\|.*)*", (folder / "README.md").read_text(), re.MULTILINE))
+
+
+def print_sizes():
+    """Print how many bytes the variants of a photograph take."""
+    [content] = photographs(1, 1)
+    photograph = Image.open(BytesIO(content))
+    sizes = {kind: len(encode_png(changed_image(photograph, kind, "a"))) for kind in IMAGE_KINDS.split(",")[:-1]}
+    sizes["drawn"] = len(encode_png(question_drawn(photograph, "How many are there?")))
+    print(f"A megapixel: JPEG {len(content):,} bytes;", "; ".join(f"{kind} {size:,}" for kind, size in sizes.items()))
 
 
 def main(arguments=None):
@@ -104,7 +121,8 @@ def main(arguments=None):
                 if code:
                     print(said.strip())
                 assert runs < 9
-            print(f"{len(writer.attempts):,} different requests\n\n{table(folder)}")
+            print(f"{len(writer.attempts):,} different requests\n\n{table(folder)}\n")
+    print_sizes()
 
 
 if __name__ == "__main__":

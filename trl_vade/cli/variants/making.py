@@ -15,6 +15,7 @@ from trl_vade.data import text_variants as texts
 from trl_vade.data.image_variants import IMAGE_KINDS, changed_image, question_drawn
 from trl_vade.rewards.answers import find_answer
 from trl_vade.rewards.verifiers import judge
+from trl_vade.testbed.dataset import encode_png
 
 from .endpoint import Endpoint, Replies, Request
 from .kinds import family_of, level_of, why_unsafe
@@ -133,7 +134,7 @@ class _Row:
 
     def _with_images(self, images: list[Image.Image]) -> Row:
         column = self.maker.columns.image
-        files = [{"bytes": _file(image, "PNG", compress_level=6), "path": None} for image in images]
+        files = [{"bytes": encode_png(image), "path": None} for image in images]
         return {column: files if isinstance(self.row[column], list) else files[0]}
 
     def _paraphrased(self, replies: Replies) -> Row:
@@ -222,11 +223,7 @@ def _answer_in(value: Any) -> str:
     return text
 
 
-def _file(image: Image.Image, kind: str, **settings: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **settings)
-    return file.getvalue()
-
-
 def _data_url(image: Image.Image) -> str:
-    return f"data:image/jpeg;base64,{base64.b64encode(_file(image, 'JPEG', quality=90)).decode()}"
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=90)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
