@@ -24,10 +24,11 @@ import time
 from io import BytesIO
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from PIL import Image
 
 from eval.benchmarks.loading import photographs
-from tests.support.loopback_writer import LoopbackWriter
+from tests.support.loopback_writer import LoopbackWriter, good, paraphrase
 from trl_vade.data.image_variants import changed_image, question_drawn
 from trl_vade.testbed.dataset import encode_png
 
@@ -66,6 +67,20 @@ def build(folder, rows, kinds, *options):
 def table(folder):
     """The table of the card, in Markdown."""
     return "\n".join(re.findall(r"^\|.* \(rows\) \|(?:\n\|.*)*", (folder / "README.md").read_text(), re.MULTILINE))
+
+
+def nonsense_kept(folder):
+    """How many variants there are, and how many of them are not what the stand-in writes when it does it well."""
+    [file] = (folder / "data").iterdir()
+    rows = pq.read_table(file, columns=["of", "kind", "prompt", "answer"]).to_pylist()
+    questions = {row["of"]: row["prompt"][-1]["content"] for row in rows if row["kind"] == "original"}
+    made = [row for row in rows if row["kind"] != "original"]
+    wrong = 0
+    for row in made:
+        text, question = row["prompt"][-1]["content"], questions[row["of"]]
+        steps = good(question, row["answer"]).splitlines()[: int(row["kind"][-1]) if row["kind"] != "text" else 0]
+        wrong += text != paraphrase(question) if row["kind"] == "text" else not text.endswith("\n".join(steps))
+    return len(made), wrong
 
 
 def print_sizes():
@@ -121,7 +136,9 @@ def main(arguments=None):
                 if code:
                     print(said.strip())
                 assert runs < 9
+            made, wrong = nonsense_kept(folder)
             print(f"{len(writer.attempts):,} different requests\n\n{table(folder)}\n")
+            print(f"Of the {made:,} variants {wrong:,} are not the text of a good reply.\n")
     print_sizes()
 
 
