@@ -45,7 +45,7 @@ def test_the_digest_tells_apart_all_that_describes_the_rows():
     of, kind = np.array([0, 0, 2, 2, 2]), np.array([0, 1, 0, 1, 2])
     same = VariantRows(of.copy(), kind.astype(np.int32), KINDS).digest
     others = [
-        VariantRows(np.array([0, 0, 2, 0, 2]), np.array([0, 1, 0, 2, 1]), KINDS),
+        VariantRows(np.array([0, 0, 2, 2, 0]), kind, KINDS),
         VariantRows(of, np.array([0, 2, 0, 1, 2]), KINDS),
         VariantRows(of, kind, ("original", "hint-1", "text")),
         VariantRows(of, kind, (*KINDS, "drawn")),
