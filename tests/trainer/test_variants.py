@@ -365,3 +365,47 @@ def test_rows_and_rewards_that_cannot_have_variants_are_refused(make_args, setti
     rows = rows.to_iterable_dataset() if arguments.pop("stream", False) else rows
     with refused(ConfigurationError, names, offers):
         VADEGRPOTrainer("no/model", says_a_digit, make_args(vade_variants="variants", **settings), rows, **arguments)
+
+
+def test_a_run_goes_on_from_a_posterior_of_the_originals(text_model_path, text_rows, make_args):
+    plain = train(text_model_path, text_rows, make_args(max_steps=2, save_strategy="steps", save_steps=2))
+    folder = f"{plain.args.output_dir}-variants"
+    settings = {"vade_variants": "variants", "max_steps": 1, "output_dir": folder}
+    args = make_args(vade_posterior_init=plain.args.output_dir, vade_warm_start_discount=1.0, **settings)
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, rows_with_variants())
+    trainer.train()
+    warm = trainer.selection.feedback.log.read()[0]
+    ids = {trainer.train_dataset[row]["id"] for row in warm["sample_index"]}
+    assert ids == {text_rows[row]["id"] for row in plain.selection.sampler.posterior.visited.tolist()}
+
+
+def test_rows_that_are_replaced_are_laid_out_again(text_model_path, make_args):
+    rows = rows_with_variants()
+    trainer = train(text_model_path, rows, make_args(vade_variants="variants", max_steps=2))
+    counted = len(trainer.selection.sampler.posterior.visited)
+    trainer.train_dataset = rows.select(range(23, -1, -1))
+    trainer.train()
+    assert trainer.train_dataset[0]["kind"] == "original"
+    assert len(trainer.train_dataset) == 24 * 4
+    assert len(trainer.selection.sampler.posterior.visited) >= counted
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"vade_sampler": "mopps", "vade_variant_groups": 0},
+        {"vade_down_sampling": "d3s", "vade_advantage": "diva"},
+        {"vade_down_sampling": "rows", "vade_keep_rollouts": [0.5], "vade_advantage": "global", "beta": 0.1},
+        {"vade_prior": "learned", "vade_strata": "kind"},
+        {"vade_success_threshold": "spread", "vade_advantage": "global"},
+        {"vade_stratify_by": "limit", "vade_uniform_share": 0.5},
+    ],
+    ids=str,
+)
+def test_other_methods_work_with_variants(text_model_path, make_args, settings):
+    trainer = train(
+        text_model_path, rows_with_variants(), make_args(vade_variants="variants", max_steps=3, **settings)
+    )
+    assert len(logged(trainer, "vade/original_reward")) == 3 or settings.get("vade_variant_groups") == 0
+    if "vade_down_sampling" in settings:
+        assert max(logged(trainer, "vade/kept_rollouts")) < 16

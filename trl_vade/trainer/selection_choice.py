@@ -58,7 +58,8 @@ def make_sampler(
     if variants is not None:
         groups, match = args.vade_variant_groups, args.vade_variant_match
         more |= {"variants": variants, "variant_groups": groups, "variant_match": match}
-        size = np.count_nonzero(variants.kind == 0) * (1 + groups) if groups else num_samples
+        drawn = (variants.kind == 0) & (variants.num_variants >= groups)  # the problems that can be
+        size = np.count_nonzero(drawn) * (1 + groups) if groups else num_samples
     if kind == "uniform":
         return UniformSampler(num_samples, seed=seed, **more)
     return ThompsonSampler(

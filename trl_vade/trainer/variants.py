@@ -171,7 +171,7 @@ def variant_rows(rows: Dataset, args: GRPOConfig) -> VariantRows | None:
     kinds = [ORIGINAL, *sorted({*labels} - {ORIGINAL})]
     number = {kind: place for place, kind in enumerate(kinds)}
     variants = VariantRows(of, np.array([number[label] for label in labels], dtype=np.int64), tuple(kinds))
-    count = np.bincount(of)[np.flatnonzero(variants.kind == 0)] - 1
+    count = variants.num_variants[variants.kind == 0]
     enough = int((count >= args.vade_variant_groups).sum())
     wanted = args.generation_batch_size // args.num_generations // (1 + args.vade_variant_groups)
     if args.vade_variant_groups and enough < wanted:
