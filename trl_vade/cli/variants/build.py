@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from trl_vade.data.row_keys import sample_keys
 from trl_vade.data.row_names import RowNames
+from trl_vade.data.variant_rows import ORIGINAL
 from trl_vade.errors import ConfigurationError, EndpointError, abbreviated
 from trl_vade.files import packaged, replace_durably, save_whole
 from trl_vade.hub.cards import markdown_table
@@ -118,7 +119,7 @@ def build(
             tqdm(_rows(dataset, names), total=len(dataset), unit="row", desc="making variants") as rows,
         ):
             for row, variants in _in_order(pool, lambda row: (row, [*maker.variants(row, replies)]), rows):
-                yield {**row, "of": row["id"], "kind": "original"}
+                yield {**row, "of": row["id"], "kind": ORIGINAL}
                 for kind, variant in variants:
                     counts[kind][variant if isinstance(variant, str) else "kept"] += 1
                     if not isinstance(variant, str):
