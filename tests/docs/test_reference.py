@@ -70,6 +70,15 @@ def test_the_metrics_of_strata_and_spreads_are_those_that_such_a_run_logs(
     assert expected == logged_by(trainer)
 
 
+def test_the_metrics_of_variants_are_those_that_such_a_run_logs(text_model_path, text_rows, make_args):
+    tables = first_column("metrics.md")
+    variants = [[{"kind": "text", "prompt": [{"role": "user", "content": f"say {n}"}]}] for n in range(len(text_rows))]
+    args = make_args(max_steps=2, vade_variants="variants", vade_advantage="diva")
+    trainer = train(text_model_path, text_rows.add_column("variants", variants), args)
+    kinds = {name.replace("<value>", v) for name in tables["With strata"] for v in ("original", "text")}
+    assert {*of_every_run(tables), *kinds, *tables["With variants"]} == logged_by(trainer)
+
+
 @pytest.mark.parametrize("sampler", ["difficulty_pools", "greso"])
 def test_the_metrics_of_other_rules_are_those_that_such_a_run_logs(text_model_path, text_rows, make_args, sampler):
     tables = first_column("metrics.md")

@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from accelerate import PartialState
 from accelerate.utils import DistributedType
+from datasets import Dataset, Features, List, Value
+from PIL import ImageOps
 from transformers import AutoConfig, AutoProcessor, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -69,6 +71,24 @@ def rows(mixed: bool):
             keep_in_memory=True,
         )
     return train, evaluation
+
+
+def with_variants(rows: Dataset) -> Dataset:
+    """Add a variant of each row: the mirrored pictures and another prompt."""
+    variants = [
+        [
+            {
+                "kind": "mirror",
+                "prompt": row["prompt"] * 2,
+                "images": [ImageOps.mirror(image) for image in row["images"]],
+            }
+        ]
+        for row in rows
+    ]
+    of_one = {"kind": Value("string"), "prompt": rows.features["prompt"], "images": rows.features["images"]}
+    return Dataset.from_dict(
+        {**rows[:], "variants": variants}, features=Features({**rows.features, "variants": List(of_one)})
+    )
 
 
 class Watch(TrainerCallback):
@@ -202,6 +222,8 @@ def main() -> None:
         PartialState().distributed_type = DistributedType.MULTI_GPU
     vade = options.trainer == "vade"
     train_rows, eval_rows = rows(options.mixed)
+    if "vade_variants" in settings:
+        train_rows = with_variants(train_rows)
     watch.trainer = trainer = (VADEGRPOTrainer if vade else GRPOTrainer)(
         model,
         reward,

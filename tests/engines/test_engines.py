@@ -79,6 +79,13 @@ def test_a_run_is_told_once_that_they_agree(run, request):
     assert levels_of_the_comparison(noted) == ["INFO"]
 
 
+def test_a_server_answers_each_variant_of_a_problem_by_its_own_prompt_and_picture(tmp_path, server):
+    """It gets one request a group. A group with rows of two kinds would be answered for the first alone."""
+    settings = {"vade_variants": "variants", "vade_advantage": "diva"}
+    noted = start(tmp_path, "server", "--server", server, "--steps", 2, **settings)[0]
+    assert max(differences(noted.steps)) <= SAME
+
+
 def test_top_p_makes_the_log_probabilities_incomparable_under_trl_1_16(tmp_path):
     """Which the run says at its start. Without a difference here `scaled_ratios_notice` can go."""
     noted = start(tmp_path, "colocate", "--steps", 1, top_p=0.7)[0]

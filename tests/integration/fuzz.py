@@ -96,11 +96,21 @@ CHOICES = {
     "vade_preset": ["paper", "robust", "frontier"],
     "vade_sampler": ["thompson", "greedy", "uniform", *PEERS],
     "vade_information_gain": ["asymmetric", "symmetric", None],
-    "vade_prior": ["flat", "learned"],
+    "vade_prior": ["flat", "learned", "variants", None],
+    "vade_variant_match": ["posterior", "difficulty", "random"],
+    "vade_advantage": ["local", "global", "local+global", "diva"],
     "vade_posterior_init": ["prior", "rollout"],  # or a source
     "vade_on_mismatch": ["error", "join", "reset"],
     "vade_down_sampling": ["none", "lossless", "live", "rows", "d3s", None],
 }
+OF_VARIANTS = {
+    "vade_variant_groups": 1,
+    "vade_variant_match": "posterior",
+    "vade_advantage": "local",
+    "vade_difficulty_weight": 0.1,
+    "vade_max_reward": 1.0,
+}
+PROBLEM = (1,)  # groups of a problem that divide the one group of the default generation batch
 KEPT = {"vade_keep_rollouts": ("rows", "d3s"), "vade_keep_tokens": ("d3s",)}
 BOUNDS = [None, [0, 1], (0.5, 1.0), [1, 0], [0, 1, 2], [0.0, float("nan")], [-1e39, 1]]
 
@@ -115,13 +125,17 @@ def _allowed(name: str, value: Any) -> bool:
         return value is True or value is False
     if name == "vade_signal_aware_decay":
         return value is True or value is False or value is None
-    if name in ("vade_success_reward", "vade_strata", "vade_stratify_by"):
+    if name in ("vade_success_reward", "vade_strata", "vade_stratify_by", "vade_variants"):
         return value is None or (isinstance(value, str) and value != "")
     if name == "vade_posterior_hub_id":
         return value is None or (isinstance(value, str) and _names_a_repository(value))
     if name == "vade_sampler_kwargs":
         return value is None or (type(value) is dict and not value.keys() & {"seed", "task", "num_samples"})
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    if name == "vade_variant_groups":
+        return number and isinstance(value, int) and 0 <= value <= 100
+    if name in ("vade_difficulty_weight", "vade_max_reward"):
+        return number and 0 <= value <= 1e6 and (value > 0 or name == "vade_difficulty_weight")
     if name == "vade_max_refills":
         return number and isinstance(value, int) and 1 <= value <= 1000
     if name == "vade_max_prompt_length":
@@ -170,7 +184,21 @@ def _go_together(settings: dict[str, Any]) -> bool:
         and (settings["vade_stratify_by"] is None or sampler in ("thompson", "greedy"))
         and (settings["vade_strata_shares"] is None or settings["vade_stratify_by"] is not None)
         and all(settings[name] is None or settings["vade_down_sampling"] in modes for name, modes in KEPT.items())
+        and _variants_go_together(settings)
     )
+
+
+def _variants_go_together(settings: dict[str, Any]) -> bool:
+    """Say whether the settings of variants do so, with a generation batch of one group."""
+    changed = {name for name, default in OF_VARIANTS.items() if settings[name] != default}
+    if settings["vade_variants"] is None:
+        return not changed and settings["vade_prior"] != "variants"
+    if settings["vade_advantage"] != "diva" and changed & {"vade_difficulty_weight", "vade_max_reward"}:
+        return False
+    groups = settings["vade_variant_groups"]
+    if not groups:
+        return not changed & {"vade_variant_match", "vade_advantage"}
+    return groups + 1 in PROBLEM and not settings["vade_dynamic_sampling"] and settings["vade_sampler"] not in PEERS
 
 
 def _setting(dice: random.Random, name: str) -> Any:

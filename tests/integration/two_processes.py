@@ -46,6 +46,11 @@ def rows_with_images():
     return Dataset.from_list(rows).cast_column("images", datasets.List(datasets.Image()))
 
 
+def rows_with_variants():
+    hints = [[{"kind": "hint-1", "prompt": [{"role": "user", "content": f"say above {i % 10}"}]}] for i in range(13)]
+    return rows_of_text().add_column("variants", hints)
+
+
 def rows_of_text():
     prompts = [[{"role": "user", "content": f"say a digit above {i % 10}"}] for i in range(13)]
     return Dataset.from_dict({"prompt": prompts, "id": [f"row-{i}" for i in range(13)]})
@@ -133,8 +138,9 @@ args = VADEGRPOConfig(
     vade_sampler="uniform" if scenario == "images" else "thompson",
     log_completions=scenario == "images",
     **{"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 2} if scenario in ("synced", "copies") else {},
-    optim="sgd" if scenario == "same" else "adamw_torch",
-    learning_rate=0.1 if scenario == "same" else 1e-2,
+    optim="sgd" if scenario in ("same", "varied") else "adamw_torch",
+    learning_rate=0.1 if scenario in ("same", "varied") else 1e-2,
+    **{"vade_variants": "variants", "vade_advantage": "diva"} if scenario == "varied" else {},
     use_cpu=True,
     bf16=False,
     gradient_checkpointing=False,
@@ -152,9 +158,9 @@ def noting_reward(completions, **columns):
     return answered.note(completions=completions, **columns)
 
 
-rows = rows_with_images() if scenario == "images" else rows_of_text()
+rows = {"images": rows_with_images, "varied": rows_with_variants}.get(scenario, rows_of_text)()
 callbacks = {"perturbed": [Perturb()], "chance": [answered]}.get(scenario)
-trainer = (SameCompletions if scenario == "same" else VADEGRPOTrainer)(
+trainer = (SameCompletions if scenario in ("same", "varied") else VADEGRPOTrainer)(
     model,
     noting_reward if scenario == "chance" else has_even_length,
     args,

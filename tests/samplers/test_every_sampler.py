@@ -22,10 +22,17 @@ from trl_vade.samplers.peers import (
     SECSampler,
 )
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
+from trl_vade.samplers.variants import VariantRows
 
 
 def labels(num_samples):
     return [f"kind {i % 3}" for i in range(num_samples)]
+
+
+def pairs(num_samples):
+    """Every second row is a variant of the row before it."""
+    row = np.arange(num_samples)
+    return VariantRows(row - row % 2, row % 2, ("original", "text"))
 
 
 ROBUST = {"gain": "symmetric", "signal_aware_decay": True, "cooldown": 3}
@@ -36,6 +43,7 @@ SAMPLERS = {
     "robust, learned prior, strata, uniform share": lambda n, **more: ThompsonSampler(
         n, prior="learned", strata=labels(n), stratify=labels(n)[::-1], uniform_share=0.3, **ROBUST, **more
     ),
+    "prior of variants": lambda n, **more: ThompsonSampler(n, variants=pairs(n), prior="variants", **ROBUST, **more),
     "uniform": UniformSampler,
     "mopps": partial(MoPPSSampler, pool_factor=2),
     "bots": BOTSSampler,
@@ -43,7 +51,7 @@ SAMPLERS = {
     "difficulty pools": DifficultyPoolSampler,
     "greso": GRESOSampler,
 }
-WITHOUT_LABELS = [name for name in SAMPLERS if name != "sec" and "strata" not in name]
+WITHOUT_LABELS = [name for name in SAMPLERS if name != "sec" and "strata" not in name and "variants" not in name]
 every_sampler = pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
 
 

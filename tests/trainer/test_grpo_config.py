@@ -25,7 +25,7 @@ from trl_vade.trainer.selection_choice import make_sampler
 CHOOSING = ("thompson", "greedy", "mopps")
 NOT_OF_A_PRESET = {
     "vade_success_bounds",
-    "vade_strata_shares",
+    *("vade_strata_shares", "vade_prior", "vade_variants"),
     *("vade_sampler_kwargs", "vade_strata", "vade_stratify_by", "vade_success_reward", "vade_max_prompt_length"),
     *("vade_posterior_hub_id", "vade_down_sampling", "vade_keep_rollouts", "vade_keep_tokens"),
 }
@@ -50,7 +50,7 @@ def test_the_defaults_are_the_frontier_preset(make_args):
     assert setting(args, "cooldown") == 0.2
     assert args.vade_decay_sampled == 0.2  # lambda_1
     assert args.vade_decay_unsampled == 0.999  # lambda_2
-    assert (args.vade_prior, args.vade_strata, args.vade_uniform_share) == ("flat", None, 0.0)
+    assert (setting(args, "prior"), args.vade_strata, args.vade_uniform_share) == ("flat", None, 0.0)
     assert args.vade_stratify_by is None
     assert args.vade_posterior_init == "prior"
     assert (args.vade_warm_start_discount, args.vade_warm_start_min_match) == (0.2, 0.5)
@@ -106,7 +106,7 @@ def test_a_preset_leaves_no_setting_open_and_names_no_other():
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 30
+    assert len(new) == 36
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {

@@ -6,6 +6,7 @@ import pytest
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers.registry import SAMPLERS
+from trl_vade.samplers.variants import VariantRows
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 
@@ -25,6 +26,17 @@ def test_a_preset_arrives_with_the_cooldown_in_generation_batches(make_args):
 )
 def test_a_cooldown_is_a_share_of_an_epoch(share, num_samples, num_groups, steps):
     assert cooldown_steps(share, num_samples, num_groups) == steps
+
+
+def test_the_epoch_of_problems_counts_them_and_not_their_variants(make_args):
+    kinds = ("original", *(f"hint-{number}" for number in range(1, 10)))
+    of, kind = np.repeat(np.arange(0, 400, 10), 10), np.tile(np.arange(10), 40)
+    pairs = make_args(vade_variants="of")
+    made = settings_of(make_sampler(pairs, 400, num_groups=4, variants=VariantRows(of, kind, kinds)))
+    assert made["cooldown"] == 4  # 0.2 of the 20 generation batches with two of the 40 problems each
+    rows = make_args(vade_variants="of", vade_variant_groups=0)
+    made = settings_of(make_sampler(rows, 400, num_groups=4, variants=VariantRows(of, kind, kinds)))
+    assert (made["cooldown"], made["prior"]) == (20, "variants")
 
 
 def test_every_setting_of_the_thompson_sampler_arrives(make_args):

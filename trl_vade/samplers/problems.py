@@ -31,8 +31,7 @@ class Problems:
     """
 
     def __init__(self, variants: VariantRows, groups: int, match: str) -> None:
-        rows = np.flatnonzero(variants.kind)
-        number = np.bincount(variants.of[rows], minlength=variants.of.size)  # of variants, 0 for a variant
+        rows, number = np.flatnonzero(variants.kind), variants.num_variants
         if groups > number.max():
             raise ConfigurationError(
                 f"variant_groups is {groups}, and no row has more than {number.max()} variants. Set a smaller number, "

@@ -152,6 +152,7 @@ class ThompsonSampler(PosteriorSampler):
         Gains fall from the first row on; among equal gains the lower row comes first. With `stratify` each stratum
         gives the rows with its largest gains. From 100,000 rows on the sampler draws only candidates for the best (see
         `large_pool`). The distribution is the same, from other random numbers, without an order among equal gains.
+        Draws of problems and draws with the prior "variants" read all rows of a large pool, too.
 
         Args:
             k: the number of rows, in [1, N - M]; with `variant_groups` a multiple of 1 + V.

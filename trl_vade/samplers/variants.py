@@ -37,7 +37,7 @@ class VariantRows:
     def __post_init__(self) -> None:
         of, kind, kinds = np.asarray(self.of), np.asarray(self.kind), tuple(self.kinds)
         for name, values, end in (("of", of, of.size), ("kind", kind, len(kinds))):
-            if values.ndim != 1 or values.dtype.kind not in "iu" or values.shape != of.shape or not values.size:
+            if values.ndim != 1 or values.dtype.kind not in "iu" or values.shape != of.shape:
                 raise ConfigurationError(
                     f"{name} of the variants has shape {values.shape} and dtype {values.dtype}. It must hold one "
                     f"whole number for each row, and of has shape {of.shape}."
@@ -73,6 +73,11 @@ class VariantRows:
                 f"Row {row} is a second variant of kind {self.kinds[kind[row]]!r} of row {of[row]}. The kinds of a "
                 "problem must be distinct. Number them, as in 'hint-1' and 'hint-2'."
             )
+
+    @property
+    def num_variants(self) -> IntArray:
+        """The number of variants of each row, (N,), 0 for a variant."""
+        return np.bincount(self.of[self.kind > 0], minlength=self.of.size)
 
     @property
     def digest(self) -> str:

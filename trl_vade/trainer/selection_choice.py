@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from accelerate.logging import get_logger
 from trl import GRPOConfig
 
@@ -53,9 +54,12 @@ def make_sampler(
                 f"trl_vade.samplers.peers.{PEER_SAMPLERS[kind].__name__}."  # type: ignore[attr-defined]
             ) from error
     more = {name: setting(args, name) for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")}
+    size = num_samples  # rows of an epoch; of a problem, its groups in a generation batch
     if variants is not None:
         groups, match = args.vade_variant_groups, args.vade_variant_match
         more |= {"variants": variants, "variant_groups": groups, "variant_match": match}
+        drawn = (variants.kind == 0) & (variants.num_variants >= groups)  # the problems that can be
+        size = np.count_nonzero(drawn) * (1 + groups) if groups else num_samples
     if kind == "uniform":
         return UniformSampler(num_samples, seed=seed, **more)
     return ThompsonSampler(
@@ -63,7 +67,7 @@ def make_sampler(
         seed=seed,
         gain=setting(args, "information_gain"),
         greedy=kind == "greedy",
-        cooldown=cooldown_steps(setting(args, "cooldown"), num_samples, num_groups),
+        cooldown=cooldown_steps(setting(args, "cooldown"), size, num_groups),
         prior=setting(args, "prior"),
         strata=strata,
         uniform_share=setting(args, "uniform_share"),

@@ -77,21 +77,18 @@ def _check_values(args: GRPOConfig) -> None:
             f"is not a whole number from 0 to {MOST_GROUPS}. It is the number of variants beside each original. Set "
             "1, or 0 to choose each row by itself.",
         )
-    for name, least in {"difficulty_weight": 0.0, "max_reward": np.nextafter(0.0, 1.0)}.items():
+    for name in OF_DIVA:
         value = setting(args, name)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= 1e6:
-            _refuse(
-                args,
-                name,
-                f"is not a number {'from' if least == 0 else 'above'} 0 up to 1e6. The default is "
-                f"{NEEDS_VARIANTS[name]}.",
-            )
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 <= value <= 1e6 or (value == 0 and name == "max_reward"):
+            allowed = "above 0" if name == "max_reward" else "of at least 0"
+            _refuse(args, name, f"is not a number {allowed}, up to 1e6. The default is {NEEDS_VARIANTS[name]}.")
 
 
 def _check_pairs(args: GRPOConfig) -> None:
     """Refuse settings that cannot work with groups of variants beside each original."""
     groups, together = args.generation_batch_size // args.num_generations, 1 + args.vade_variant_groups
-    pairs = f"vade_variant_groups={args.vade_variant_groups}"
+    pairs = f"vade_variants={args.vade_variants!r} and vade_variant_groups={args.vade_variant_groups}"
     if groups % together:
         raise ConfigurationError(
             f"{pairs}: a problem takes {together} groups, but a generation batch has {groups} "
@@ -174,7 +171,7 @@ def variant_rows(rows: Dataset, args: GRPOConfig) -> VariantRows | None:
     kinds = [ORIGINAL, *sorted({*labels} - {ORIGINAL})]
     number = {kind: place for place, kind in enumerate(kinds)}
     variants = VariantRows(of, np.array([number[label] for label in labels], dtype=np.int64), tuple(kinds))
-    count = np.bincount(of)[np.flatnonzero(variants.kind == 0)] - 1
+    count = variants.num_variants[variants.kind == 0]
     enough = int((count >= args.vade_variant_groups).sum())
     wanted = args.generation_batch_size // args.num_generations // (1 + args.vade_variant_groups)
     if args.vade_variant_groups and enough < wanted:

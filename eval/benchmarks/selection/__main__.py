@@ -22,6 +22,7 @@ The contenders (`contenders.py`):
     numpy gamma    the same in float32, a Beta variate from two Gamma variates: the fastest redraw known to us
     torch          the same on the CPU with torch's Gamma and `topk`; safetensors
     loop           an object a row and `random.betavariate`; JSON. Up to `--loop_rows` rows
+    ours, variants draws problems of originals and matched variants; only where `--contenders` names it
 
 A full redraw decays all its rows in `observe`, as equation 6 is written, so it holds and saves alpha and beta alone;
 ours also holds the visits and the last step of each visited row.
@@ -45,7 +46,7 @@ import time
 from pathlib import Path
 
 from . import precision, tables
-from .contenders import CONTENDERS
+from .contenders import CONTENDERS, DEFAULT
 from .evidence import stride_of
 from .workers import ContenderError, Worker, machine
 
@@ -145,7 +146,7 @@ def parse(arguments):
     parser.add_argument(
         "--visited", nargs="+", type=float, default=[0.1, 1.0, 10.0, 100.0], help="percent of the rows"
     )
-    parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
+    parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(DEFAULT))
     parser.add_argument("--batch", type=int, default=512, help="rows of a draw (default 512)")
     parser.add_argument("--repeats", type=int, default=7, help="of every verb (default 7)")
     parser.add_argument("--repeats_large", type=int, default=3, help=f"above {LARGE:,} rows (default 3)")

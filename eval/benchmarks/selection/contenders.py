@@ -21,9 +21,7 @@ class Ours:
     when it is read; the others do neither."""
 
     def __init__(self, num_rows, percent, seed):
-        from trl_vade import ThompsonSampler
-
-        self.new = lambda: ThompsonSampler(num_rows, seed=seed)
+        self.new = lambda: self.make(num_rows, seed)
         self.sampler = self.new()
         state = self.sampler.state_dict()
         posterior = state["posterior"]
@@ -35,6 +33,11 @@ class Ours:
                 posterior[name][place : place + part.rows.size] = values
             place += part.rows.size
         self.sampler.load_state_dict(state)
+
+    def make(self, num_rows, seed):
+        from trl_vade import ThompsonSampler
+
+        return ThompsonSampler(num_rows, seed=seed)
 
     def draw(self, k):
         return self.sampler.draw(k).sample_index
@@ -53,6 +56,18 @@ class Ours:
         self.sampler = None
         self.sampler = self.new()
         self.sampler.load_state_dict(load_snapshot(directory).sampler_state)
+
+
+class OursVariants(Ours):
+    """The same with problems: nine variants of every tenth row, one of them matched, and the belief about variants."""
+
+    def make(self, num_rows, seed):
+        from trl_vade import ThompsonSampler
+        from trl_vade.samplers.variants import VariantRows
+
+        row = np.arange(num_rows)
+        variants = VariantRows(row - row % 10, row % 10, ("original", *(f"hint-{level}" for level in range(1, 10))))
+        return ThompsonSampler(num_rows, seed=seed, variants=variants, variant_groups=1, prior="variants")
 
 
 class Numpy:
@@ -198,3 +213,5 @@ class Loop:
 
 
 CONTENDERS = {"ours": Ours, "numpy": Numpy, "numpy gamma": NumpyGamma, "torch": Torch, "loop": Loop}
+DEFAULT = tuple(CONTENDERS)
+CONTENDERS["ours, variants"] = OursVariants  # another task than that of the others

@@ -41,7 +41,7 @@ _SETTINGS = (
         "posterior_init",
         "warm_start_discount",
     ),
-    *("dynamic_sampling", "max_prompt_length"),
+    *("dynamic_sampling", "max_prompt_length", "variants", "variant_groups", "variant_match", "advantage"),
 )
 """Settings in the recipe of the card, without `vade_`."""
 

@@ -42,7 +42,8 @@ _THOMPSON = (
     "strata_shares",
     "strata",
 )
-_EVERY_SAMPLER = ("dynamic_sampling", "max_prompt_length")
+_EVERY_SAMPLER = ("dynamic_sampling", "max_prompt_length", "variants")
+_OF_VARIANTS = ("variant_groups", "variant_match", "advantage")
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ def _sampler_facts(args: Any) -> dict[str, Any]:
         "sampler": kind,
         "sampler_kwargs": setting(args, "sampler_kwargs") if kind in PEER_SAMPLERS else None,
         **{name: setting(args, name) if name in reached else None for name in (*_THOMPSON, *_EVERY_SAMPLER)},
+        **{name: None if args.vade_variants is None else setting(args, name) for name in _OF_VARIANTS},
         **initial_posterior_facts(args),
     }
 

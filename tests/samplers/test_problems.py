@@ -1,0 +1,365 @@
+"""Draws of problems: originals with matched variants beside them, from both samplers."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.problems import variant_rows
+from tests.support.refusals import refused
+from trl_vade.errors import ConfigurationError, SnapshotMismatchError
+from trl_vade.samplers import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
+from trl_vade.samplers.counts import LARGE
+from trl_vade.samplers.information import gain_of
+from trl_vade.samplers.problems import MATCHES
+from trl_vade.samplers.snapshot import state_digest
+from trl_vade.samplers.uniform import stock_order
+from trl_vade.samplers.variants import VariantRows
+
+few = settings(deadline=None, derandomize=True, max_examples=40)
+counts_of_variants = st.lists(st.integers(0, 5), min_size=1, max_size=9)
+seeds = st.integers(0, 999)
+both = pytest.mark.parametrize("sampler", [ThompsonSampler, UniformSampler])
+every_match = pytest.mark.parametrize("match", MATCHES)
+
+
+def bits(draw):
+    fields = (draw.sample_index, draw.sampled_pass_rate, draw.information_gain, draw.posterior_mean)
+    return [array.tobytes() for array in fields]
+
+
+def make(sampler, variants, groups=1, **settings):
+    return sampler(variants.of.size, variants=variants, variant_groups=groups, **settings)
+
+
+def learn(sampler, steps, k, seed=0):
+    """Draw and observe as a training run does; row i is solved with a probability of about i / N."""
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        rows = sampler.draw(k).sample_index
+        sampler.observe(rows, rng.binomial(8, rows / sampler.posterior.num_samples), np.full(k, 8))
+    return sampler
+
+
+def originals_with(variants, groups):
+    return np.flatnonzero((variants.num_variants >= groups) & (variants.kind == 0)).tolist()
+
+
+# ---------------------------------------------------------------------------------------------------- the draws
+
+
+@both
+@every_match
+@few
+@given(counts=counts_of_variants, seed=seeds, groups=st.integers(1, 4), data=st.data())
+def test_each_original_is_followed_by_its_variants_and_no_row_is_drawn_twice(
+    sampler, match, counts, seed, groups, data
+):
+    groups = min(groups, max(counts))
+    if not groups:
+        return
+    variants = variant_rows(counts, seed)
+    drawn = make(sampler, variants, groups, variant_match=match, seed=seed)
+    rows = np.arange(variants.of.size)
+    drawn.observe(rows, np.random.default_rng(seed).integers(0, 9, rows.size), np.full(rows.size, 8))
+    exclude = data.draw(st.lists(st.sampled_from(rows.tolist()), max_size=3))
+    able = set(originals_with(variants, groups)) - set(variants.of[exclude].tolist())
+    together = 1 + groups
+    with refused(ConfigurationError, names=["k", together * (len(able) + 1)]):
+        drawn.draw(together * (len(able) + 1), exclude=exclude)
+    if not able:
+        return
+    k = data.draw(st.integers(1, len(able)))
+    if k * together > 1:
+        with refused(ConfigurationError, names=["k", k * together - 1], offers=[together]):
+            drawn.draw(k * together - 1, exclude=exclude)
+    draw = drawn.draw(k * together, exclude=exclude)
+    problems = draw.sample_index.reshape(k, together)
+    assert set(problems[:, 0].tolist()) <= able
+    np.testing.assert_array_equal(variants.of[problems], np.repeat(problems[:, :1], together, axis=1))
+    assert len(set(problems.ravel().tolist())) == k * together
+    assert (variants.kind[problems[:, 1:]] > 0).all()
+    a, b = drawn.belief(draw.sample_index)
+    np.testing.assert_allclose(draw.posterior_mean, a / (a + b), rtol=1e-14)
+    np.testing.assert_allclose(draw.information_gain, gain_of(draw.sampled_pass_rate, "asymmetric"), rtol=1e-14)
+    everything = drawn.draw(together * len(able), exclude=exclude).sample_index
+    assert set(everything.reshape(-1, together)[:, 0].tolist()) == able
+
+
+@few
+@given(
+    counts=counts_of_variants, seed=seeds, groups=st.integers(1, 3), gain=st.sampled_from(["asymmetric", "symmetric"])
+)
+def test_a_draw_is_that_of_the_rule_written_out(counts, seed, groups, gain):
+    """The pass rates of all rows are drawn; a problem is worth its best row; its variants follow by their gains."""
+    groups = min(groups, max(counts))
+    if not groups:
+        return
+    variants = variant_rows(counts, seed)
+    sampler = make(ThompsonSampler, variants, groups, seed=seed, gain=gain)
+    rng = np.random.default_rng(seed)
+    for number in range(3):
+        able = originals_with(variants, groups)
+        a, b = sampler.belief()
+        philox = np.random.Philox(key=np.array([seed, number], dtype=np.uint64))
+        gains = gain_of(np.random.Generator(philox).beta(a, b), gain)
+        worth = {original: gains[variants.of == original].max() for original in able}
+        expected = []
+        for original in sorted(able, key=lambda row: -worth[row]):
+            own = [row for row in range(gains.size) if variants.of[row] == original != row]
+            expected += [original, *sorted(own, key=lambda row: -gains[row])[:groups]]
+        rows = sampler.draw(len(expected)).sample_index
+        assert rows.tolist() == expected
+        sampler.observe(rows, rng.integers(0, 9, rows.size), np.full(rows.size, 8))
+
+
+def test_a_hopeless_original_with_a_useful_hint_is_drawn_and_its_posterior_sees_no_hinted_rollout():
+    """Problem 0 is never solved, but with its second hint half of the time; the others nearly always."""
+    variants = variant_rows([3] * 10)
+    rates = np.where(variants.of == 0, 0.0, 0.9)
+    rates[2] = 0.5
+    sampler = make(ThompsonSampler, variants, decay_sampled=1.0)
+    sampler.observe(np.arange(40), 1e4 * rates, np.full(40, 1e4))
+    before = sampler.posterior.counts([0])
+    for _ in range(20):
+        assert sampler.draw(4).sample_index[:2].tolist() == [0, 2]
+        sampler.observe([2], [4], [8])
+    after = sampler.posterior.counts([0])
+    assert after[0] == before[0] == 0
+    assert after[1] < before[1]  # it has decayed, and has seen nothing
+    by_rows = ThompsonSampler(40, decay_sampled=1.0)
+    by_rows.load_state_dict(sampler.state_dict() | {"settings": by_rows.state_dict()["settings"]})
+    assert 0 not in by_rows.draw(30).sample_index  # by itself it is worth less than all rows of the other problems
+
+
+@both
+def test_random_variants_are_all_drawn_alike_and_posterior_ones_by_what_is_known(sampler):
+    variants, taken = variant_rows([4] * 6), {match: np.zeros(30) for match in ("random", "posterior")}
+    for match, counts in taken.items():
+        drawn = make(sampler, variants, variant_match=match)
+        useless = np.flatnonzero(variants.kind > 1)
+        drawn.posterior.observe(useless, np.zeros(useless.size), np.full(useless.size, 10_000))
+        for _ in range(500):
+            counts[drawn.draw(12).sample_index[1::2]] += 1
+    by_kind = {match: np.bincount(variants.kind, counts)[1:5] / 3000 for match, counts in taken.items()}
+    assert by_kind["random"].tolist() == pytest.approx([0.25] * 4, abs=0.04)
+    assert by_kind["posterior"][0] > 0.9
+
+
+def test_a_greedy_sampler_takes_the_variants_nearest_to_the_frontier_and_the_lower_of_equals():
+    variants = variant_rows([4, 4])
+    sampler = make(ThompsonSampler, variants, 2, greedy=True, gain="symmetric")
+    sampler.observe(np.arange(10), [0, 1, 4, 4, 8, 8, 4, 4, 8, 4], np.full(10, 8))
+    assert sampler.draw(6).sample_index.tolist() == [0, 2, 3, 5, 6, 7]
+    shuffled = variant_rows([4] * 100, seed=1)
+    for rows in make(ThompsonSampler, shuffled, 2, greedy=True).draw(300).sample_index.reshape(100, 3).tolist():
+        own = np.flatnonzero(shuffled.of == rows[0])
+        assert rows[1:] == own[own != rows[0]][:2].tolist()
+
+
+def test_problems_with_too_few_variants_are_never_drawn():
+    variants = variant_rows([0, 1, 2, 3])
+    assert set(make(ThompsonSampler, variants, 2).draw(6).sample_index.tolist()[::3]) == {3, 6}
+    assert set(make(UniformSampler, variants, 3).draw(4).sample_index.tolist()) == {6, 7, 8, 9}
+    with refused(ConfigurationError, names=["variant_groups", 4, 3]):
+        make(ThompsonSampler, variants, 4)
+
+
+# ------------------------------------------------------------------------------- what else a draw of rows can do
+
+
+def test_a_problem_rests_with_its_original():
+    variants = variant_rows([2] * 6)
+    sampler = make(ThompsonSampler, variants, cooldown=3)
+    half = np.array([0, 3, 7])  # the originals of problems 0 and 1, and a variant of problem 2
+    sampler.observe(half, np.full(3, 4), np.full(3, 8))
+    for _ in range(5):
+        assert set(sampler.draw(8).sample_index[::2].tolist()) == {6, 9, 12, 15}
+    sampler.observe([6], [4], [8])
+    assert sampler.draw(12).sample_index[-2] == 6  # resting problems come last, and the one that rested longest first
+    assert set(sampler.draw(10).sample_index[-4::2].tolist()) == {0, 3}
+
+
+def test_the_uniform_share_is_a_share_of_the_problems():
+    """Half of 20 problems are hopeless in all their rows: only blind places go to them."""
+    variants, blind = variant_rows([2] * 20), np.zeros(60)
+    for seed in range(200):
+        sampler = make(ThompsonSampler, variants, seed=seed, uniform_share=0.5)
+        sampler.posterior.observe(np.arange(30), np.zeros(30), np.full(30, 1000))
+        rows = sampler.draw(8).sample_index
+        assert (rows[:4] >= 30).all()
+        blind[rows[4::2]] += 1
+    assert blind[:30].sum() == pytest.approx(200 * 2 * 10 / 18, abs=5 * np.sqrt(200))
+
+
+def test_strata_are_those_of_the_originals():
+    """A quarter of the problems is hard; the labels of variants do not count, and none is a stratum of its own."""
+    variants = variant_rows([2] * 16)
+    labels = ["hard" if row < 12 else "easy" for row in range(48)]
+    mixed = [label if variants.kind[row] == 0 else "variant" for row, label in enumerate(labels)]
+    for column in (labels, mixed):
+        sampler = make(ThompsonSampler, variants, stratify=column)
+        sampler.posterior.observe(np.arange(12), np.zeros(12), np.full(12, 1000))
+        for _ in range(10):
+            assert (sampler.draw(16).sample_index[::2] < 12).sum() == 2
+        sampler = make(ThompsonSampler, variants, stratify=column, stratify_shares={"hard": 0.5})
+        assert (sampler.draw(8).sample_index[::2] < 12).sum() == 2
+    with refused(ConfigurationError, names=["variant"], offers=["hard", "easy"]):
+        make(ThompsonSampler, variants, stratify=mixed, stratify_shares={"variant": 0.5})
+
+
+def test_a_row_that_is_left_out_takes_its_problem_along():
+    variants = variant_rows([2] * 4)
+    for sampler in (ThompsonSampler, UniformSampler):
+        drawn = make(sampler, variants)
+        rows = drawn.draw(4, exclude=[2, 3, 4]).sample_index  # a variant of problem 0, and twice problem 1
+        assert set(rows[::2].tolist()) == {6, 9}
+        with refused(ConfigurationError, names=["k", 6], offers=[4]):
+            drawn.draw(6, exclude=[2, 3])
+
+
+@every_match
+def test_uniform_takes_each_problem_once_an_epoch_in_the_order_of_a_permutation(match):
+    variants = variant_rows([1, 0, 3, 2, 0, 1, 5], seed=3)
+    able = np.array(originals_with(variants, 1))
+    sampler = make(UniformSampler, variants, seed=7, variant_match=match)
+    for epoch in range(3):
+        rows = np.concatenate([sampler.draw(4).sample_index for _ in range(2)])
+        assert rows[::2].tolist() == able[stock_order(5, 7, epoch)][:4].tolist()  # the fifth does not fill a draw
+        if match != "posterior":
+            sampler.observe(rows[:2], [4, 4], [8, 8])
+
+
+def test_uniform_matches_by_spreads_where_outcomes_are_spreads():
+    """All variants have a small spread, but for a third one of each problem."""
+    variants = variant_rows([3] * 5)
+    sampler = make(UniformSampler, variants)
+    sampler.use_spreads()
+    sampler.observe(np.arange(20), np.where(variants.kind == 3, 1000.0, 300.0), np.full(20, 1000.0))
+    rows = sampler.draw(10).sample_index
+    assert (variants.kind[rows[1::2]] == 3).all()  # pass rates of 0.3 would be worth more than those of 1
+
+
+@both
+@pytest.mark.parametrize("settings", [{}, {"variant_match": "random"}], ids=str)
+def test_variants_without_groups_change_no_draw(sampler, settings):
+    variants = variant_rows([2] * 8)
+    plain, with_variants = sampler(24, seed=3), sampler(24, seed=3, variants=variants, **settings)
+    for _ in range(5):
+        assert bits(plain.draw(5)) == bits(with_variants.draw(5))
+
+
+# ------------------------------------------------------------------------------------------------------ the state
+
+ROBUST = {"cooldown": 2, "uniform_share": 0.3, "signal_aware_decay": True, "prior": "variants"}
+WORLDS = {
+    "thompson": (ThompsonSampler, {}),
+    "robust": (ThompsonSampler, ROBUST),
+    "greedy": (ThompsonSampler, {"greedy": True}),
+    "uniform": (UniformSampler, {}),
+}
+
+
+@every_match
+@pytest.mark.parametrize(("sampler", "settings"), WORLDS.values(), ids=WORLDS)
+def test_a_resumed_run_and_a_second_process_draw_the_same_bits_and_a_look_shows_them(
+    tmp_path, sampler, settings, match
+):
+    variants = variant_rows([3] * 12, seed=1)
+
+    def new():
+        return make(sampler, variants, 2, seed=4, variant_match=match, **settings)
+
+    first, second = learn(new(), 7, 9), learn(new(), 7, 9)
+    save_snapshot(tmp_path, first)
+    resumed = new()
+    resumed.load_state_dict(load_snapshot(tmp_path).sampler_state)
+    assert state_digest(first) == state_digest(second) == state_digest(resumed)
+    for step in range(8):
+        look, draw = bits(first.peek(9)), first.draw(9)
+        assert look == bits(draw) == bits(second.draw(9)) == bits(resumed.draw(9))
+        for each in (first, second, resumed):
+            each.observe(draw.sample_index, np.arange(9) % (1 + step), np.full(9, 8))
+    assert state_digest(first) == state_digest(second) == state_digest(resumed)
+
+
+@both
+def test_a_state_of_other_variants_groups_or_match_is_refused_by_that_name(sampler):
+    variants, others = variant_rows([3] * 4), variant_rows([3] * 4, seed=1)
+    state = learn(make(sampler, variants), 2, 4).state_dict()
+    for name, other in {
+        "variants": make(sampler, others),
+        "variant_groups": make(sampler, variants, 2),
+        "variant_match": make(sampler, variants, variant_match="random"),
+    }.items():
+        before = state_digest(other)
+        with refused(SnapshotMismatchError, names=[name]):
+            other.load_state_dict(state)
+        assert state_digest(other) == before
+    plain = sampler(16)
+    for here, saved in ((plain, state), (make(sampler, variants), plain.state_dict())):
+        with refused(SnapshotMismatchError, names=["variants", None]):
+            here.load_state_dict(saved)
+
+
+@both
+def test_a_state_without_variants_is_that_of_early_releases(sampler):
+    state = sampler(16).state_dict()
+    assert not [name for name in state["settings"] if "variant" in name]
+    rows = sampler(16, variants=variant_rows([3] * 4)).state_dict()["settings"]
+    assert rows.keys() - state["settings"].keys() == {"variants", "variant_groups"}  # the match chooses nothing
+    assert json.loads(json.dumps(rows)) == rows
+
+
+@pytest.mark.parametrize("prior", ["flat", "variants"])
+def test_a_large_pool_draws_problems_as_a_small_one_and_resumes_bit_for_bit(tmp_path, prior):
+    """Known problems are hopeless but for a hint of one of them, and all others are mastered."""
+    size = LARGE // 10
+    of = np.repeat(np.arange(size) * 10, 10)
+    variants = VariantRows(of, np.tile(np.arange(10), size), variant_rows([9]).kinds)
+
+    def new():
+        return make(ThompsonSampler, variants, 2, seed=4, cooldown=2, prior=prior, decay_sampled=1.0)
+
+    sampler = new()
+    for _ in range(3):
+        rates = np.where(np.arange(LARGE) < 50, 0.0, 1.0)
+        rates[[23, 25]] = 0.5
+        sampler.take_over(np.arange(LARGE), 100 * rates, np.full(LARGE, 100.0))
+    assert sampler.draw(3).sample_index[0] == 20
+    learn(sampler, 2, 6)
+    save_snapshot(tmp_path, sampler)
+    resumed = new()
+    resumed.load_state_dict(load_snapshot(tmp_path).sampler_state)
+    for each in (sampler, resumed):
+        learn(each, 2, 6)
+    assert bits(sampler.peek(30)) == bits(resumed.draw(30))
+
+
+# -------------------------------------------------------------------------------------------------- the arguments
+
+
+@both
+def test_settings_of_variants_that_cannot_work_are_refused(sampler):
+    variants = variant_rows([2] * 3)
+    with refused(ConfigurationError, names=["variant_groups", 1, "variants"]):
+        sampler(9, variant_groups=1)
+    for groups in (-1, 1.0, True, None):
+        with refused(ConfigurationError, names=["variant_groups", groups]):
+            make(sampler, variants, groups)
+    with refused(ConfigurationError, names=["variant_match", "best"], offers=MATCHES):
+        make(sampler, variants, variant_match="best")
+    with refused(ConfigurationError, names=["variants", 9, 10]):
+        sampler(10, variants=variants)
+    with refused(ConfigurationError, names=["variants"], offers=["VariantRows"]):
+        sampler(9, variants=variants.of)
+
+
+def test_only_the_law_of_difficulty_needs_known_kinds():
+    variants = VariantRows(np.array([0, 0]), np.array([0, 1]), ("original", "jpeg-1"))
+    assert make(ThompsonSampler, variants).draw(2).sample_index.tolist() == [0, 1]
+    assert make(ThompsonSampler, variants, variant_match="random").draw(2).sample_index.tolist() == [0, 1]
+    with refused(ConfigurationError, names=["jpeg-1", "difficulty"], offers=["posterior", "random"]):
+        make(ThompsonSampler, variants, variant_match="difficulty")

@@ -1,0 +1,411 @@
+"""`VADEGRPOTrainer` with variants of its questions: problems side by side, own posteriors, advantages, refusals."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from datasets import Dataset, Features, List
+from PIL import ImageOps
+
+from tests.support.refusals import refused
+from tests.support.rows import make_text_rows, text_of
+from tests.support.runs import (
+    SaveAt,
+    StopAfter,
+    assert_same_end,
+    logged,
+    rows_with_images,
+    says_a_digit,
+    train,
+    weights,
+)
+from trl_vade import ConfigurationError, VADEGRPOTrainer
+from trl_vade.selection.advantages import diva_advantages, global_advantages, local_advantages, posterior_difficulty
+from trl_vade.trainer.thinning import Thinning
+
+KINDS = ("hint-1", "hint-2", "text")
+
+
+def rows_with_variants(kinds=KINDS, as_lists=True):
+    """The text rows, each with a variant of each kind; the prompts differ in their words."""
+    words = {"hint-1": "a digit", "hint-2": "a digit above", "text": "say"}
+    originals = make_text_rows()
+    variants = [
+        [
+            {"kind": kind, "prompt": [{"role": "user", "content": f"{row['prompt'][0]['content']} {words[kind]}"}]}
+            for kind in kinds
+        ]
+        for row in originals
+    ]
+    return originals.add_column("variants", variants)
+
+
+def of_kind(right):
+    """A reward that looks at the kind: the k-th completion of a group is right if k is below the kind's number."""
+
+    def reward(completions, kind, **columns):
+        return [float(place % 4 < right[each]) for place, each in enumerate(kind)]
+
+    return reward
+
+
+def noting(seen, reward=says_a_digit):
+    def noted(completions, **columns):
+        seen.append({name: columns[name] for name in ("of", "kind", "id")})
+        return reward(completions, **columns)
+
+    return noted
+
+
+@contextmanager
+def batches(monkeypatch):
+    """The prepared generation batches, with the trainer's belief about their rows."""
+    seen, prepare = [], Thinning.prepare
+
+    def preparing(self, rows, make):
+        batch = prepare(self, rows, make)
+        in_flight, outcomes = self._trainer.selection.feedback.rounds[-1]
+        seen.append((batch, in_flight, outcomes))
+        return batch
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Thinning, "prepare", preparing)
+        yield seen
+
+
+@pytest.mark.parametrize("sampler", ["thompson", "greedy", "uniform"])
+@pytest.mark.parametrize("match", ["posterior", "difficulty", "random"])
+def test_each_original_is_followed_by_groups_of_its_own_variants(text_model_path, make_args, sampler, match):
+    seen = []
+    args = make_args(vade_variants="variants", vade_sampler=sampler, vade_variant_match=match, max_steps=3)
+    trainer = train(text_model_path, rows_with_variants(), args, noting(seen))
+    assert len(seen) == 3
+    for batch in seen:
+        groups = [{column: {*batch[column][start : start + 4]} for column in batch} for start in range(0, 16, 4)]
+        assert all(len(values) == 1 for group in groups for values in group.values())
+        assert [group["kind"] == {"original"} for group in groups] == [True, False] * 2
+        assert groups[0]["of"] == groups[1]["of"] != groups[2]["of"] == groups[3]["of"]
+    assert logged(trainer, "vade/selected_share/original") == [0.5] * 3
+
+
+def test_two_variants_of_a_problem_are_of_two_kinds(text_model_path, make_args):
+    seen = []
+    more = {"per_device_train_batch_size": 12, "vade_variant_groups": 2, "max_steps": 3}
+    train(text_model_path, rows_with_variants(), make_args(vade_variants="variants", **more), noting(seen))
+    for batch in seen:
+        assert batch["kind"][0] == "original"
+        assert len({*batch["kind"]}) == 3
+        assert len({*batch["of"]}) == 1
+
+
+def test_an_original_that_is_never_solved_keeps_its_own_counts_beside_a_variant_that_is(text_model_path, make_args):
+    reward = of_kind({"original": 0, "hint-1": 2, "hint-2": 4, "text": 0})
+    args = make_args(vade_variants="variants", vade_variant_groups=3, max_steps=6)
+    trainer = train(text_model_path, rows_with_variants(), args, reward)
+    rows, posterior = trainer.train_dataset, trainer.selection.sampler.posterior
+    kinds = np.array(rows["kind"])[posterior.visited]
+    alpha, beta = posterior.visited_counts()
+    assert (alpha[kinds == "original"] == 0).all()
+    assert (beta[kinds == "original"] > 0).all()
+    assert (beta[kinds == "hint-2"] == 0).all()
+    assert logged(trainer, "vade/original_reward") == [0.0] * 6
+    assert logged(trainer, "reward") == [6 / 16] * 6
+    assert logged(trainer, "vade/effective_gradient_ratio/hint-1") == [1.0] * 6
+    assert logged(trainer, "vade/effective_gradient_ratio/original") == [0.0] * 6
+    assert logged(trainer, "vade/dead_problems") == [0.0] * 6
+
+
+def test_rows_that_name_their_original_train_as_lists_do(text_model_path, make_args):
+    lists = train(text_model_path, rows_with_variants(), make_args(vade_variants="variants", max_steps=2))
+    rows = Dataset.from_dict(lists.train_dataset[:])
+    again = make_args(vade_variants="of", max_steps=2, output_dir=f"{make_args().output_dir}-rows")
+    assert_same_end(train(text_model_path, rows, again), lists)
+
+
+def test_without_groups_each_row_is_chosen_by_itself(text_model_path, make_args):
+    seen = []
+    args = make_args(
+        vade_variants="variants",
+        vade_variant_groups=0,
+        vade_stratify_by="kind",
+        vade_strata_shares={"original": 0.5},
+        vade_dynamic_sampling=True,
+        vade_max_refills=1,
+        max_steps=4,
+    )
+    trainer = train(text_model_path, rows_with_variants(), args, noting(seen))
+    assert any(kind != "original" for batch in seen for kind in batch["kind"][4:8])
+    assert all(batch["kind"].count("original") >= 4 for batch in seen[:1])
+    assert logged(trainer, "vade/original_reward")
+    assert not logged(trainer, "vade/dead_problems")
+
+
+def wanted(kind, totals, pass_rate):
+    if kind == "diva":
+        return diva_advantages(totals, posterior_difficulty(pass_rate), 0.3, 2.0)
+    local, whole = local_advantages(totals), global_advantages(totals)
+    return whole if kind == "global" else local + whole
+
+
+@pytest.mark.parametrize("kind", ["global", "local+global", "diva"])
+def test_a_batch_is_trained_with_the_advantages_asked_for(text_model_path, make_args, monkeypatch, kind):
+    more = {"vade_difficulty_weight": 0.3, "vade_max_reward": 2.0} if kind == "diva" else {}
+    args = make_args(vade_variants="variants", vade_advantage=kind, max_steps=3, **more)
+    with batches(monkeypatch) as seen:
+        trainer = train(text_model_path, rows_with_variants(), args)
+    for batch, in_flight, outcomes in seen:
+        totals = outcomes.total.reshape(-1, 2, 4)
+        advantages = wanted(kind, totals, in_flight.posterior_mean.reshape(-1, 2)).ravel()
+        assert batch["advantages"].numpy() == pytest.approx(advantages, abs=2e-5)
+    assert list(trainer._logs["advantages"]) == pytest.approx(seen[-1][0]["advantages"].tolist(), abs=1e-6)
+    if kind == "diva":
+        assert min(logged(trainer, "vade/difficulty_weight_max")) >= 1.0
+
+
+def test_local_advantages_are_those_of_trl(text_model_path, make_args, monkeypatch):
+    with batches(monkeypatch) as seen:
+        train(text_model_path, rows_with_variants(), make_args(vade_variants="variants", max_steps=2))
+    for batch, _, outcomes in seen:
+        local = local_advantages(outcomes.total.reshape(-1, 2, 4)).ravel()
+        assert batch["advantages"].numpy() == pytest.approx(local, abs=1e-3)
+
+
+def a_length(completions, **columns):
+    return [0.1 * (len(text_of(completion)) % 3) for completion in completions]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"vade_advantage": "diva", "vade_max_reward": 1.3, "vade_success_reward": "says_a_digit"},
+        {"vade_advantage": "global", "importance_sampling_level": "sequence"},
+        {"vade_advantage": "local+global", "num_iterations": 2, "loss_type": "grpo"},
+        {"vade_advantage": "global", "mask_truncated_completions": True},
+        {"vade_advantage": "local"},
+    ],
+    ids=str,
+)
+def test_leaving_out_rows_without_an_advantage_changes_no_weight(text_model_path, make_args, settings):
+    ends, kept = [], []
+    for mode in ("none", "lossless"):
+        exact = {"learning_rate": 1.0, "optim": "sgd", "max_steps": 4, "vade_down_sampling": mode}
+        args = make_args(vade_variants="variants", output_dir=f"{make_args().output_dir}-{mode}", **exact | settings)
+        reward = [says_a_digit, a_length] if settings["vade_advantage"] == "diva" else says_a_digit
+        trainer = train(text_model_path, rows_with_variants(), args, reward)
+        ends.append(weights(trainer))
+        kept.append(sum(logged(trainer, "vade/kept_rollouts")))
+    assert kept[1] < kept[0] or settings["vade_advantage"] == "diva"
+    assert max(float((ends[0][name] - ends[1][name]).abs().max()) for name in ends[0]) < 2e-5
+
+
+class Doubled(VADEGRPOTrainer):
+    def _calculate_rewards(self, *arguments):
+        return 2 * super()._calculate_rewards(*arguments)
+
+
+@pytest.mark.parametrize("mode", ["none", "lossless"])
+def test_rewards_that_a_subclass_changes_are_those_of_the_advantages(text_model_path, make_args, monkeypatch, mode):
+    args = make_args(
+        vade_variants="variants", vade_advantage="diva", vade_max_reward=2.0, vade_down_sampling=mode, max_steps=2
+    )
+    with batches(monkeypatch) as seen:
+        train(text_model_path, rows_with_variants(), args, trainer_class=Doubled)
+    for batch, in_flight, outcomes in seen:
+        difficulty = posterior_difficulty(in_flight.posterior_mean.reshape(-1, 2))
+        advantages = diva_advantages(2 * outcomes.total.reshape(-1, 2, 4), difficulty, max_reward=2.0)
+        assert batch["advantages"].numpy() == pytest.approx(advantages.ravel(), abs=2e-5)
+
+
+def test_a_reward_above_the_largest_is_refused(text_model_path, make_args):
+    args = make_args(vade_variants="variants", vade_advantage="diva", vade_max_reward=0.5)
+    reward = of_kind(dict.fromkeys(("original", *KINDS), 2))
+    with refused(ConfigurationError, ["1", "vade_max_reward", "0.5"], ["largest sum of weighted rewards"]):
+        train(text_model_path, rows_with_variants(), args, reward)
+
+
+def test_completions_without_a_score_get_no_advantage(text_model_path, make_args, monkeypatch):
+    def some(completions, **columns):
+        return [None if place % 4 == 1 else float(place % 4 == 0) for place in range(len(completions))]
+
+    with batches(monkeypatch) as seen:
+        train(
+            text_model_path,
+            rows_with_variants(),
+            make_args(vade_variants="variants", vade_advantage="diva", max_steps=2),
+            some,
+        )
+    for batch, _, _ in seen:
+        advantages = batch["advantages"].reshape(-1, 4)
+        assert (advantages[:, 1] == 0).all()
+        assert (advantages[:, 0] > 0).all()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"vade_advantage": "diva"}, {"vade_variant_match": "random"}, {"vade_sampler": "uniform"}],
+    ids=str,
+)
+def test_a_resumed_run_goes_on_bit_for_bit(text_model_path, make_args, settings):
+    whole = make_args(vade_variants="variants", max_steps=4, **settings)
+    cut = make_args(vade_variants="variants", max_steps=4, output_dir=f"{whole.output_dir}-cut", **settings)
+    rows = rows_with_variants()
+    train(text_model_path, rows, cut, callbacks=[SaveAt(2), StopAfter(2)])
+    resumed = VADEGRPOTrainer(text_model_path, says_a_digit, cut, rows)
+    resumed.train(resume_from_checkpoint=f"{cut.output_dir}/checkpoint-2")
+    assert_same_end(resumed, train(text_model_path, rows, whole))
+
+
+def test_initial_rollouts_cover_every_variant_and_are_not_paired(text_model_path, make_args):
+    args = make_args(vade_variants="variants", vade_posterior_init="rollout", vade_advantage="diva", max_steps=1)
+    trainer = train(text_model_path, rows_with_variants(), args)
+    assert len(trainer.selection.sampler.posterior.visited) == 24 * 4
+
+
+def test_images_are_those_of_the_variant(vision_model_path, make_args):
+    rows = rows_with_images(8)
+    of_one = {"kind": rows.features["id"], "images": rows.features["images"]}
+    negatives = [[{"kind": "negative", "images": [ImageOps.invert(each) for each in row["images"]]}] for row in rows]
+    known = {image.tobytes() for ((variant,),) in zip(negatives, strict=True) for image in variant["images"]}
+    features = Features({**rows.features, "variants": List(of_one)})
+    rows = Dataset.from_dict({**rows[:], "variants": negatives}, features=features)
+    seen = []
+
+    def noted(completions, images, kind, **columns):
+        seen.extend((each, image.convert("RGB")) for each, (image, *_) in zip(kind, images, strict=True))
+        return [float(place % 2) for place in range(len(completions))]
+
+    train(vision_model_path, rows, make_args(vade_variants="variants", vade_advantage="diva", max_steps=1), noted)
+    assert {kind for kind, _ in seen} == {"original", "negative"}
+    for kind, image in seen:
+        assert (kind == "negative") == (image.tobytes() in known)
+
+
+def test_evaluation_sees_no_variants(text_model_path, make_args, caplog):
+    seen = []
+    rows = rows_with_variants()
+    train_rows = rows.select(range(12))
+    expanded = train(text_model_path, rows, make_args(vade_variants="variants", max_steps=1)).train_dataset
+    args = make_args(
+        vade_variants="variants",
+        max_steps=1,
+        per_device_eval_batch_size=4,
+        vade_overwrite_output_dir=True,
+    )
+    trainer = VADEGRPOTrainer(text_model_path, noting(seen), args, train_rows, eval_dataset=expanded)
+    assert "72 of 96 rows" in caplog.text
+    trainer.evaluate()
+    assert {kind for batch in seen for kind in batch["kind"]} == {"original"}
+
+
+def test_problems_with_too_few_variants_are_told_and_never_chosen(text_model_path, make_args, caplog):
+    rows = rows_with_variants()
+    few = [variants if number % 2 else [] for number, variants in enumerate(rows["variants"])]
+    seen = []
+    rows = rows.remove_columns("variants").add_column("variants", few, feature=rows.features["variants"])
+    train(text_model_path, rows, make_args(vade_variants="variants", max_steps=3), noting(seen))
+    assert "12 of 24 problems" in caplog.text
+    assert all(int(of.removeprefix("row-")) % 2 for batch in seen for of in batch["of"])
+    with refused(ConfigurationError, ["2 problems", "vade_variant_groups=3", "0 of the 24"], ["Add variants"]):
+        VADEGRPOTrainer(
+            "no/model",
+            says_a_digit,
+            make_args(vade_variants="variants", vade_variant_groups=3, per_device_train_batch_size=32),
+            rows_with_variants(("text",)),
+        )
+
+
+@pytest.mark.parametrize(
+    ("settings", "names", "offers"),
+    [
+        ({"vade_variants": None, "vade_advantage": "diva"}, ["vade_advantage='diva'"], ["vade_variants"]),
+        ({"vade_variants": None, "vade_prior": "variants"}, ["vade_prior='variants'"], ["vade_variants"]),
+        ({"vade_variants": None, "vade_variant_groups": 2}, ["vade_variant_groups=2"], ["vade_variants"]),
+        ({"vade_variant_groups": -1}, ["vade_variant_groups=-1"], ["1, or 0"]),
+        ({"vade_variant_groups": 2}, ["vade_variant_groups=2", "3 groups", "has 4"], ["multiple of 12"]),
+        ({"vade_variant_match": "best"}, ["vade_variant_match='best'"], ["posterior", "random"]),
+        ({"vade_advantage": "paper"}, ["vade_advantage='paper'"], ["diva"]),
+        ({"vade_difficulty_weight": 0.2}, ["vade_difficulty_weight=0.2"], ["vade_advantage='diva'"]),
+        ({"vade_max_reward": 2.0}, ["vade_max_reward=2.0"], ["vade_advantage='diva'"]),
+        ({"vade_advantage": "diva", "vade_max_reward": 0}, ["vade_max_reward=0"], ["1.0"]),
+        ({"vade_dynamic_sampling": True}, ["vade_dynamic_sampling"], ["vade_variant_groups=0"]),
+        ({"vade_sampler": "mopps"}, ["vade_sampler='mopps'"], ["vade_variant_groups=0", "thompson"]),
+        ({"vade_variant_groups": 0, "vade_advantage": "global"}, ["vade_variant_groups=0"], ["vade_variant_groups=1"]),
+        ({"vade_advantage": "global", "scale_rewards": "batch"}, ["scale_rewards='batch'"], ["'group'", "local"]),
+        (
+            {"vade_advantage": "diva", "multi_objective_aggregation": "normalize_then_sum"},
+            ["multi_objective_aggregation"],
+            ["sum_then_normalize", "local"],
+        ),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_go_together_are_refused(make_args, settings, names, offers):
+    with refused(ConfigurationError, names, offers):
+        make_args(**{"vade_variants": "variants"} | settings)
+
+
+class Game:
+    def reset(self, **row):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "names", "offers"),
+    [
+        ({}, {"environment_factory": Game}, ["environment"], ["vade_variants=None"]),
+        ({"vade_sampler": "uniform"}, {"stream": True}, ["IterableDataset"], ["datasets.Dataset"]),
+        ({"vade_sampler": "uniform", "shuffle_dataset": False}, {}, ["shuffle_dataset=False"], ["vade_variants=None"]),
+        ({"vade_success_threshold": "spread", "vade_advantage": "diva"}, {}, ["vade_advantage"], ["'auto'"]),
+        ({"vade_success_threshold": "spread", "vade_variant_match": "difficulty"}, {}, ["difficulty"], ["'auto'"]),
+    ],
+    ids=str,
+)
+def test_rows_and_rewards_that_cannot_have_variants_are_refused(make_args, settings, arguments, names, offers):
+    rows = rows_with_variants()
+    rows = rows.to_iterable_dataset() if arguments.pop("stream", False) else rows
+    with refused(ConfigurationError, names, offers):
+        VADEGRPOTrainer("no/model", says_a_digit, make_args(vade_variants="variants", **settings), rows, **arguments)
+
+
+def test_a_run_goes_on_from_a_posterior_of_the_originals(text_model_path, text_rows, make_args):
+    plain = train(text_model_path, text_rows, make_args(max_steps=2, save_strategy="steps", save_steps=2))
+    folder = f"{plain.args.output_dir}-variants"
+    settings = {"vade_variants": "variants", "max_steps": 1, "output_dir": folder}
+    args = make_args(vade_posterior_init=plain.args.output_dir, vade_warm_start_discount=1.0, **settings)
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, rows_with_variants())
+    trainer.train()
+    warm = trainer.selection.feedback.log.read()[0]
+    ids = {trainer.train_dataset[row]["id"] for row in warm["sample_index"]}
+    assert ids == {text_rows[row]["id"] for row in plain.selection.sampler.posterior.visited.tolist()}
+
+
+def test_rows_that_are_replaced_are_laid_out_again(text_model_path, make_args):
+    rows = rows_with_variants()
+    trainer = train(text_model_path, rows, make_args(vade_variants="variants", max_steps=2))
+    counted = len(trainer.selection.sampler.posterior.visited)
+    trainer.train_dataset = rows.select(range(23, -1, -1))
+    trainer.train()
+    assert trainer.train_dataset[0]["kind"] == "original"
+    assert len(trainer.train_dataset) == 24 * 4
+    assert len(trainer.selection.sampler.posterior.visited) >= counted
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"vade_sampler": "mopps", "vade_variant_groups": 0},
+        {"vade_down_sampling": "d3s", "vade_advantage": "diva"},
+        {"vade_down_sampling": "rows", "vade_keep_rollouts": [0.5], "vade_advantage": "global", "beta": 0.1},
+        {"vade_prior": "learned", "vade_strata": "kind"},
+        {"vade_success_threshold": "spread", "vade_advantage": "global"},
+        {"vade_stratify_by": "limit", "vade_uniform_share": 0.5},
+    ],
+    ids=str,
+)
+def test_other_methods_work_with_variants(text_model_path, make_args, settings):
+    trainer = train(
+        text_model_path, rows_with_variants(), make_args(vade_variants="variants", max_steps=3, **settings)
+    )
+    assert len(logged(trainer, "vade/original_reward")) == 3 or settings.get("vade_variant_groups") == 0
+    if "vade_down_sampling" in settings:
+        assert max(logged(trainer, "vade/kept_rollouts")) < 16
