@@ -71,7 +71,6 @@ REGIMES = {
         120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, trainer_seeds=2, also=("kl", "shares", "thin_tune", "thin")
     ),
     "graded": Plan(120, 10, (4e-4, 8e-4), 2, 3, more=("spread", "fractions", "threshold 0.5", "threshold 1")),
-    # Of the seeds from 10 on, and from 100 on, the first whose hints were accepted before any arm was run.
     "hinted": Plan(120, 10, (), 0, 0, also=("accept", "hinted_tune", "hinted")),
     "hinted_long": Plan(120, 10, (), 0, 0, also=("accept", "hinted_tune", "hinted")),
     "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, also=("kl", "thin_tune", "thin")),
@@ -80,7 +79,9 @@ REGIMES = {
 }
 FIRST_TUNING_SEED = 100
 FIRST_SEED = 10  # those before were used to find out what the regimes should be
-HINTED_RATES, HINTED_TUNING_SEEDS, HINTED_SEEDS = (2e-4, 4e-4, 8e-4), (100, 102), (11, 12, 13, 15, 16, 17)
+# Of the seeds 10 to 17 and from 100 on, those whose hints were accepted before any arm was run.
+HINTED_RATES, HINTED_TUNING_SEEDS = (2e-4, 4e-4, 8e-4), (100, 102)
+HINTED_SEEDS = {"hinted": (11, 12, 13, 15, 16, 17), "hinted_long": (11, 12, 15, 16, 17)}
 FURTHER = {
     "hinted_tune": HINTED_TUNED,
     "hinted": HINTED,
@@ -111,7 +112,7 @@ def tasks_of(stage, options, done):
             "more": options.more_seeds,
             "trainer": options.trainer_seeds or range(FIRST_SEED, FIRST_SEED + plan.trainer_seeds),
             "hinted_tune": options.tuning_seeds or HINTED_TUNING_SEEDS,
-            "hinted": options.seeds or HINTED_SEEDS,
+            "hinted": options.seeds or HINTED_SEEDS.get(regime),
             "kl": options.seeds or THIN_SEEDS,
             "shares": options.tuning_seeds or THIN_TUNING_SEEDS,
             "thin_tune": options.tuning_seeds or THIN_TUNING_SEEDS,
@@ -206,7 +207,7 @@ def main():
                 from .hint_tables import acceptance
 
                 for regime in [name for name in options.regimes if stage in REGIMES[name].also]:
-                    seeds = options.seeds or (*range(FIRST_SEED, HINTED_SEEDS[-1] + 1), *HINTED_TUNING_SEEDS)
+                    seeds = options.seeds or (*range(FIRST_SEED, 18), *HINTED_TUNING_SEEDS)
                     print(f"## {regime}: do the hints help?\n\n{acceptance(regime, seeds, pool)}")
             else:
                 run_stage(stage, options, pool)
