@@ -160,6 +160,18 @@ def test_hints_of_gsm8k_are_made_of_its_answers_without_an_llm(tmp_path):
     assert made[1]["answer"] == solution
 
 
+def test_a_font_of_the_users_draws_the_signs_that_pillows_lacks(tmp_path):
+    import matplotlib
+
+    font = f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf"
+    data = [{"id": "a", "question": "What is 2\u03c0?", "image": file_of(gradient()), "answer": "6.28"}]
+    Dataset.from_list(
+        data, features=Features({**dict.fromkeys(("id", "question", "answer"), Value("string")), "image": Image()})
+    ).to_parquet(tmp_path / "rows.parquet")
+    assert len(built(tmp_path, tmp_path / "rows.parquet", "--kinds", "drawn")) == 1
+    assert len(built(tmp_path, tmp_path / "rows.parquet", "--kinds", "drawn", "--font", font)) == 2
+
+
 def test_the_script_is_the_command(tmp_path, rows):
     scripts.run("build_variants.py", rows, "--output_dir", tmp_path / "a", "--kinds", "speckle-1")
     built(tmp_path, rows, "--kinds", "speckle-1", to="b")
@@ -241,6 +253,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(tmp_path, rows):
     refusal("--kinds", "text", "--model", "m", "--endpoint", "host", words=["--endpoint", "http://HOST:8000/v1"])
     refusal("--kinds", "drawn", "--answer_column", "reply", words=["--answer_column reply", "prompt, images, answer"])
     refusal("--kinds", "drawn", "--split", "none", "--safe_for", "drawn", words=["--safe_for drawn", "KIND=all"])
+    refusal("--kinds", "drawn", "--font", rows, words=["--font", rows, "TrueType"])
     said(run("variants", tmp_path / "none", "--output_dir", out, "--kinds", "drawn"), 1, tmp_path / "none")
     said(run("variants", "testbed", "--split", "x", "--output_dir", out, "--kinds", "drawn"), 1, "x", "validation")
 

@@ -6,8 +6,9 @@ import pytest
 from PIL import Image
 
 from tests.support.pictures import file_of, gradient, turned
-from trl_vade.cli.variants.endpoint import Endpoint, Replies
+from trl_vade.cli.variants.endpoint import Endpoint
 from trl_vade.cli.variants.making import Columns, Maker
+from trl_vade.cli.variants.replies import Replies
 
 COLUMNS = Columns("prompt", "images", "answer", "solution", "task")
 SOLUTION = "Each row has 4 apples.\nThere are 3 rows.\nTogether this makes 4 * 3 apples.\n#### 12"
@@ -125,12 +126,18 @@ def test_a_hint_stands_between_the_choices_and_the_instruction(replies):
         ("It must be (B).\nDone.", {"answer": "B", "choices": ["3", "12"]}),
         ("It has 12 apples.\nDone.", {"answer": "B", "choices": ["3", "12"]}),
         ("The colour is Red.\nDone.", {"answer": "red"}),
+        ("About 102 of them.\nDone.", {"answer": "100", "source": "ChartQA"}),
     ],
 )
 def test_a_hint_that_tells_the_answer_is_refused(replies, solution, changes):
     assert dict(maker_of("hint-1").variants(row_of(solution=solution, **changes), replies)) == {
         "hint-1": "tells the answer"
     }
+
+
+def test_a_letter_of_another_word_is_no_choice(replies):
+    row = row_of(solution="A farmer has them.\nDone.", answer="A", choices=["12", None])
+    assert isinstance(dict(maker_of("hint-1").variants(row, replies))["hint-1"], dict)
 
 
 def test_a_solution_that_tells_the_answer_late_keeps_its_early_hints(replies):
@@ -148,6 +155,9 @@ def test_a_solution_that_tells_the_answer_late_keeps_its_early_hints(replies):
         ("hint-1", {"solution": "Twelve."}, "no solution"),
         ("hint-1", {"solution": None}, "no solution"),
         ("hint-1", {"answer": None}, "no answer to verify with"),
+        ("hint-1", {"answer": ["4", "12"]}, "no answer to verify with"),
+        ("hint-2", {"answer": ["3"]}, "tells the answer"),
+        ("hint-2", {"answer": 3}, "tells the answer"),
     ],
 )
 def test_a_row_without_steps_or_answer_has_no_hint(replies, kind, changes, reason):

@@ -84,6 +84,9 @@ def variants(
         --endpoint http://127.0.0.1:8000/v1 \\
         --model Qwen/Qwen2.5-VL-72B-Instruct --push_to_hub you/variants
     """
+    from PIL import Image
+
+    from trl_vade.data.image_variants import question_drawn
     from trl_vade.errors import ConfigurationError
     from trl_vade.hub.uploading import HubTarget, ensure_repo
 
@@ -118,6 +121,11 @@ def variants(
             f"--kinds {','.join(needy)} needs an LLM: set --endpoint and --model. Hints need none where "
             "--solution_column names a column of solutions."
         )
+    if font is not None:
+        try:
+            question_drawn(Image.new("RGB", (9, 9)), "?", str(font))
+        except OSError as error:
+            raise ConfigurationError(f"--font {font}: {error}. Give a TrueType or OpenType file.") from error
     target = HubTarget(push_to_hub, "dataset", private=private) if push_to_hub else None
     target = target and ensure_repo(target)
     maker = Maker(names, columns, seed, llm, safe, instruction, text_only, str(font) if font else None)

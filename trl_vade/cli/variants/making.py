@@ -14,12 +14,14 @@ from PIL import Image
 from trl_vade.data import text_variants as texts
 from trl_vade.data.image_variants import IMAGE_KINDS, changed_image, question_drawn
 from trl_vade.rewards.answers import find_answer
+from trl_vade.rewards.functions import RELAXED_SOURCES
 from trl_vade.rewards.verifiers import judge
 from trl_vade.testbed.dataset import encode_png
 
-from .endpoint import Endpoint, Replies, Request
+from .endpoint import Endpoint, Request
 from .kinds import family_of, level_of, why_unsafe
 from .prompts import Question
+from .replies import Replies
 
 Row = dict[str, Any]
 DRAWN_PROMPT = "Answer the question in the image."
@@ -85,7 +87,7 @@ class _Row:
         self.task = None if columns.task is None else row[columns.task]
         self.answer = _answer_in(row[columns.answer] if columns.answer else None)
         choices = row.get("choices")
-        self.choices = choices if isinstance(choices, list) and choices else None
+        self.choices = [*map(str, choices)] if isinstance(choices, list) and choices else None
         self._images: list[Image.Image] = []
 
     def unsafe(self, kind: str) -> str | None:
@@ -206,18 +208,22 @@ class _Row:
         return any(texts.tells(text, one) for one in right) or any(map(self._is_right, [text, *numbers]))
 
     def _is_right(self, text: str) -> bool:
-        kind = self.row.get("answer_type")
-        return judge(text, self.answer, kind if isinstance(kind, str) else None, self.choices) == 1.0
+        relaxed = self.row.get("source") in RELAXED_SOURCES
+        return judge(text, self.answer, self.row.get("answer_type"), self.choices, relaxed=relaxed) == 1.0
 
     def _right_choice(self) -> list[str]:
         """Return the text of the right choice where the answer is its letter."""
         place = ascii_uppercase.find(self.answer.upper()) if len(self.answer) == 1 else -1
-        return list(map(str, self.choices[place : place + 1])) if self.choices and place >= 0 else []
+        return self.choices[place : place + 1] if self.choices and place >= 0 else []
 
 
 def _answer_in(value: Any) -> str:
-    """Return the answer alone, where a column holds a whole solution (`#### 12`, a box, several lines)."""
-    text = "" if value is None else str(value).rpartition("####")[2].strip()
+    """Return the answer alone, where a column holds a whole solution (`#### 12`, a box, several lines).
+
+    A list with several answers has none: a hint could hold any of them.
+    """
+    value = value[0] if isinstance(value, list) and len(value) == 1 else value
+    text = str(value).rpartition("####")[2].strip() if isinstance(value, str | int | float) else ""
     if "\n" in text or "\\boxed" in text or "<answer>" in text:
         return next(reversed(find_answer(text)), "")
     return text
