@@ -18,7 +18,7 @@ and refills included. Stages:
     kl       a KL term on all rollouts, or on those with a gradient only, at the learning rate of the sampler's arm
     shares   shares of rollouts and of tokens to train on, on tuning seeds, at the learning rate of the sampler's arm
     accept   the regime `hinted`: the pass rate of its hopeless originals by the steps that a hint gives
-    hinted_tune, hinted    variants, as `tune` and `main`; variants take the rate of pairs, all others that of 64 x 4
+    hinted_tune, hinted    variants, as `tune` and `main`; all arms of a regime have one rate, the best on average
     thin_tune, thin    training on fewer rollouts: as `tune` and `main`; `lossless` has the rate of the sampler's arm
     report   tables on the standard output, pictures beside the results
 
@@ -47,7 +47,7 @@ from .arms import (
     THINNED_SHARES,
     THINNED_TUNED,
 )
-from .curves import TUNING, at_best_rates, best_rates, read, tuning
+from .curves import TUNING, at_best_rates, best_rates, read, shared_rate, tuning
 from .worker import build, work
 
 
@@ -121,7 +121,8 @@ def tasks_of(stage, options, done):
         arms = plan.more if stage == "more" else FURTHER.get(stage, MAIN)
         for arm in [arm for arm in arms if arm in (options.arms or ARMS)]:
             tried = {"tune": plan.rates, "thin_tune": THIN_RATES, "hinted_tune": HINTED_RATES}.get(stage)
-            rates = (options.rates or tried) if tried else [rate_of(arm, best)]
+            shared = stage == "hinted" and shared_rate(tuning(done), regime)
+            rates = (options.rates or tried) if tried else [shared or rate_of(arm, best)]
             for rate in rates:
                 for seed in main_seeds if arm == "oracle" else seeds:
                     batches = options.batches or plan.batches
@@ -131,26 +132,13 @@ def tasks_of(stage, options, done):
 
 def rate_of(arm, best):
     """The learning rate of an arm: its own where it was tuned, else that of the main arm it is closest to."""
-    sampler = (
-        arm.split(" + ")[0]
-        if arm in ALL_THINNED
-        else closest_hinted(arm)
-        if arm in HINTED
-        else "paper"
-        if arm.startswith("paper")
-        else "frontier"
-    )
+    sampler = arm.split(" + ")[0] if arm in ALL_THINNED else "paper" if arm.startswith("paper") else "frontier"
     closest = arm if arm in best or arm in MAIN else sampler
     if closest not in best:
         sys.exit(
             f"There are no tuning runs of {closest}, whose learning rate {arm} takes: run the stage tune with it."
         )
     return best[closest]
-
-
-def closest_hinted(arm):
-    sampler, way = arm.split(" + ")
-    return f"{sampler} + {'none' if way.startswith('none') else 'pairs'}"
 
 
 def run_stage(stage, options, pool):

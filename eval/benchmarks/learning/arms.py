@@ -88,15 +88,22 @@ WAYS: dict[str, dict[str, Any]] = {
 HINTED = {f"{sampler} + {name}": MAIN[sampler] | how for sampler in SAMPLERS for name, how in WAYS.items()}
 HINTED["frontier + variants as rows"] |= {"vade_stratify_by": "kind", "vade_strata_shares": {"original": 0.5}}
 HINTED["frontier + pairs, random"] = FRONTIER | PAIRS | {"vade_variant_match": "random"}
+LEFT = {"kinds_by_steps_left": True}
+HINTED |= {
+    f"{arm}, kinds by steps left": HINTED[arm] | LEFT for arm in ("frontier + variants as rows", "frontier + pairs")
+}
 HINTED["frontier + variants of the hopeless"] = FRONTIER | AS_ROWS | {"only_hopeless": 0.1}
 HINTED_TUNED = [f"{sampler} + {name}" for sampler in SAMPLERS for name in ("none", "pairs")]
 ALL_THINNED = THINNED | THINNED_KL | THINNED_SHARES
 ARMS = MAIN | MORE | HINTED | {arm: MAIN[arm.split(" + ")[0]] for arm in ALL_THINNED}
 
 
+OF_THE_BENCHMARK = {"num_generations": 8, "only_hopeless": None, "kinds_by_steps_left": False}
+
+
 def settings(arm: str, seed: int) -> SimpleNamespace:
     """All settings of VADE under `arm`, as the trainer has them, and the number of generations."""
-    return SimpleNamespace(**{**VADE_DEFAULTS, "num_generations": 8, "only_hopeless": None, **ARMS[arm], "seed": seed})
+    return SimpleNamespace(**{**VADE_DEFAULTS, **OF_THE_BENCHMARK, **ARMS[arm], "seed": seed})
 
 
 class OnlyHopeless:

@@ -44,6 +44,14 @@ def variants_of(rows: datasets.Dataset) -> VariantRows:
     return VariantRows(of, np.array([kinds.index(label) for label in labels]), kinds)
 
 
+def by_steps_left(variants: VariantRows) -> VariantRows:
+    """Return the same rows with the number of steps that a hint leaves as its kind."""
+    most = np.zeros(variants.of.size, dtype=np.int64)
+    np.maximum.at(most, variants.of, variants.kind)
+    left = np.where(variants.kind > 0, most[variants.of] + 1 - variants.kind, 0)
+    return VariantRows(variants.of, left, (ORIGINAL, *(f"left-{steps}" for steps in range(1, DIGITS))))
+
+
 def pass_rates(seed: int, regime: str = "hinted") -> tuple[NDArray[np.float64], VariantRows]:
     """Return the base policy's pass rates of the pool with hints, (N,), and the variants among its rows."""
     torch.set_num_threads(1)

@@ -13,8 +13,8 @@ from trl_vade.trainer.selection_choice import make_signal
 from .arms import ALL_THINNED, HINTED, sampler_of, settings
 from .fast_grpo import train
 from .fast_policy import FastPolicy
+from .hints import by_steps_left, pair_advantages, variants_of, with_hints
 from .hints import figures as hinted_figures
-from .hints import pair_advantages, variants_of, with_hints
 from .pools import load_regime
 from .regimes import REGIMES
 
@@ -58,7 +58,7 @@ def run(
         num_generations=num_generations,
         seed=seed,
         labels=labels(pool),
-        variants=variants,
+        variants=by_steps_left(variants) if variants and args.kinds_by_steps_left else variants,
     )
     beside = args.vade_variant_groups if variants else 0
     history = train(

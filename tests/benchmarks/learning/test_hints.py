@@ -48,6 +48,12 @@ def test_each_original_gets_a_row_for_every_hint_but_the_whole_answer():
     assert variants.kind.tolist() == [0, 0, 1, 2, 1]
 
 
+def test_kinds_by_steps_left_count_from_the_end():
+    _, variants = pool_of([0.0, 0.1, 0.2], [0.0, 0.1])
+    assert hints.by_steps_left(variants).kind.tolist() == [0, 0, 2, 1, 1]
+    assert hints.by_steps_left(variants).kinds[:3] == ("original", "left-1", "left-2")
+
+
 def pool_of(*problems):
     """Pass rates (original, hint-1, ...) of problems -> rates (N,) and variants."""
     of = np.concatenate([np.arange(len(problems)), *(np.full(len(p) - 1, i) for i, p in enumerate(problems))])

@@ -68,6 +68,18 @@ def test_each_arm_goes_on_at_the_learning_rate_with_the_largest_area():
     assert curves.best_rates(records, "staged") == {"uniform": 2e-4, "frontier": 1e-4}
 
 
+def test_arms_with_variants_share_the_learning_rate_that_is_best_on_average():
+    tune = [
+        record([0.1, 0.2, 0.9], learning_rate=1e-4, stage="hinted_tune"),
+        record([0.1, 0.3, 0.9], learning_rate=2e-4, stage="hinted_tune"),
+        record([0.1, 0.9, 0.9], "frontier", learning_rate=1e-4, stage="hinted_tune"),
+        record([0.1, 0.2, 0.2], "frontier", learning_rate=2e-4, stage="hinted_tune"),
+    ]
+    assert curves.shared_rate(tune, "staged") == 1e-4
+    runs = [record([0.1, 0.2, 0.3], learning_rate=rate, stage="hinted") for rate in (1e-4, 2e-4)]
+    assert curves.at_best_rates([*tune, *runs]) == [*tune, runs[0]]
+
+
 def test_runs_at_a_rate_that_further_tuning_has_ruled_out_are_left_out():
     tune = [record([0.1, 0.2, 0.2], learning_rate=rate, stage="tune") for rate in (1e-4, 2e-4)]
     tune += [record([0.1, 0.4, 0.9], seed=1, learning_rate=2e-4, stage="tune")]
