@@ -18,7 +18,7 @@ and refills included. Stages:
     kl       a KL term on all rollouts, or on those with a gradient only, at the learning rate of the sampler's arm
     shares   shares of rollouts and of tokens to train on, on tuning seeds, at the learning rate of the sampler's arm
     accept   the regime `hinted`: the pass rate of its hopeless originals by the steps that a hint gives
-    hinted_tune, hinted    variants, as `tune` and `main`; all arms of a regime have one rate, the best on average
+    hinted_tune, hinted    variants, as `tune` and `main`; all arms of a regime have one rate
     thin_tune, thin    training on fewer rollouts: as `tune` and `main`; `lossless` has the rate of the sampler's arm
     report   tables on the standard output, pictures beside the results
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from eval.benchmarks.learning import arms, curves, one_run, tables
+from trl_vade.samplers.variants import VariantRows
 
 ROOT = Path(__file__).parents[3]
 
@@ -140,7 +141,16 @@ def test_the_figures_of_a_run_worked_by_hand():
 
 @pytest.mark.parametrize("arm", arms.ARMS)
 def test_every_arm_makes_a_sampler(arm):
-    sampler = arms.sampler_of(arm, 40, num_groups=4, num_generations=8, seed=1, labels=["a", "b"] * 20)
+    variants = VariantRows(np.tile(np.arange(20), 2), np.repeat([0, 1], 20), ("original", "hint-1"))
+    sampler = arms.sampler_of(
+        arm,
+        40,
+        num_groups=4,
+        num_generations=8,
+        seed=1,
+        labels=["a", "b"] * 20,
+        variants=variants if arms.settings(arm, 1).vade_variants else None,
+    )
     if arm == "oracle":
         sampler.set_pass_rates(np.linspace(0, 1, 40))
     assert len(set(sampler.draw(4).sample_index.tolist())) == 4
