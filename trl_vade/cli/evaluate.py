@@ -103,13 +103,13 @@ def evaluate(
 
     if (judge_url is None) != (judge_model is None):
         raise typer.BadParameter("--judge_url and --judge_model go together.")
-    names = _list(tasks)
+    names = list_of(tasks)
     rows = {name: Path(value) for name, value in _pairs("--data", data or [])}
     evaluation = Evaluation(
         model=model,
         output=output_path,
         tasks=names,
-        seeds=[_number("--seeds", seed) for seed in _list(seeds)],
+        seeds=[_number("--seeds", seed) for seed in list_of(seeds)],
         limit=limit,
         backend=backend,
         server_url=server_url,
@@ -122,7 +122,7 @@ def evaluate(
         instruction=instruction_text(instruction),
         system_prompt=system_prompt,
         data=default_rows([name for name in names if name not in rows]) | rows,
-        model_args={name: _value(value) for name, value in _pairs("--model_args", _list(model_args))},
+        model_args={name: _value(value) for name, value in _pairs("--model_args", list_of(model_args))},
         command=shlex.join(["trl-vade", "evaluate", *sys.argv[2:]]),
     )
     check(evaluation)
@@ -164,7 +164,8 @@ def evaluate(
         typer.echo(f"Published: {url}")
 
 
-def _list(text: str) -> list[str]:
+def list_of(text: str) -> list[str]:
+    """Return the parts of a text with commas between them."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 

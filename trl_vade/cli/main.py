@@ -1,4 +1,4 @@
-"""`trl-vade`: training, plans, reports, evaluations and posteriors on the command line.
+"""`trl-vade`: training, plans, reports, evaluations, posteriors and variants on the command line.
 
 What a command needs is imported when it runs, so `trl-vade --help` loads neither torch nor TRL. No command takes a
 token: the Hub's client reads the login of `hf auth login`, or HF_TOKEN.
@@ -17,6 +17,7 @@ from trl_vade.version import __version__
 
 from . import evaluate as cli_evaluate
 from .posterior import commands as cli_posterior
+from .variants import command as cli_variants
 
 
 class Commands(TyperGroup):
@@ -45,6 +46,7 @@ app = typer.Typer(
     epilog="Log in to the Hub with `hf auth login`, or set HF_TOKEN. No command takes a token.",
 )
 app.command(name="evaluate", short_help="Evaluate a model on benchmarks.")(cli_evaluate.evaluate)
+app.command(name="variants", short_help="Build easier and harder variants of a data set.")(cli_variants.variants)
 app.add_typer(cli_posterior.app, name="posterior", short_help="Look at posteriors; to the Hub and back.")
 AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True}
 
@@ -61,7 +63,7 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Train with GRPO on chosen prompts, plan recipes, report on runs, share posteriors."""
+    """Train with GRPO on chosen prompts, plan recipes, report on runs, share posteriors, build variants."""
 
 
 @app.command(

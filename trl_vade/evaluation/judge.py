@@ -10,11 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from trl_vade.errors import ConfigurationError, JudgeError, abbreviated
 
-from .servers import check_address, is_loopback, no_proxy_variables
+from .servers import is_loopback, most_tokens, no_proxy_variables, openai_address, server_key
 
 try:
     import httpx2 as httpx  # of huggingface_hub 2; huggingface_hub 1 has httpx, with the same interface
@@ -22,6 +21,7 @@ except ModuleNotFoundError:
     import httpx  # type: ignore[no-redef]
 
 
+KEY = "JUDGE_API_KEY"
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)  # seconds for an answer and for a connection
 SERVE = (
     "Serve a judge, for example with `vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --port 8000`, and "
@@ -64,11 +64,7 @@ class Judge:
                 f"--judge_model is {abbreviated(model)}; it must be a model name that the judge's server lists. "
                 f"{SERVE}"
             )
-        url = url.strip() if isinstance(url, str) else url
-        check_address("--judge_url", url, key="JUDGE_API_KEY", advice=SERVE)
-        parts = urlsplit(url)
-        path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
-        return cls(f"{parts.scheme}://{parts.netloc}{path or '/v1'}", model.strip())
+        return cls(openai_address("--judge_url", url, key=KEY, advice=SERVE), model.strip())
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that lmms-eval reads at import.
@@ -107,10 +103,12 @@ class Judge:
 
     def _payload(self, prompt: str, tokens: int) -> dict[str, Any]:
         """Return a request as lmms-eval makes it (providers/openai.py), also for OpenAI's reasoning models."""
-        payload = {"model": self.model, "messages": [{"role": "user", "content": prompt}]}
-        if self.model.startswith(("gpt-5", "o1", "o3", "o4")):
-            return payload | {"max_completion_tokens": tokens}
-        return payload | {"max_tokens": tokens, "temperature": 0.0}
+        payload = {
+            "model": self.model,
+            "messages": [{"role": "user", "content": prompt}],
+            **most_tokens(self.model, tokens),
+        }
+        return payload if "max_completion_tokens" in payload else payload | {"temperature": 0.0}
 
     def _ask(self, route: str, payload: Any = None) -> Any:
         """Send a request to the server and return its JSON."""
@@ -163,21 +161,14 @@ class Judge:
 
 
 _STATUS_ADVICE = {
-    **dict.fromkeys((401, 403), "Set the environment variable JUDGE_API_KEY to the server's key."),
+    **dict.fromkeys((401, 403), f"Set the environment variable {KEY} to the server's key."),
     404: "Most addresses end in /v1.",
 }
 _NOT_OPENAI = "The server does not have OpenAI's interface."
 
 
 def _key(environ: Mapping[str, str]) -> str:
-    """Return the judge's key, or "EMPTY": OpenAI's client needs a key, and vLLM without one accepts any."""
-    key = environ.get("JUDGE_API_KEY", "").strip()
-    if not re.fullmatch(r"[!-~]*", key):
-        # The error of the HTTP client would show the key.
-        raise ConfigurationError(
-            "JUDGE_API_KEY has a character that cannot be sent, such as a space or an accent. Set it again."
-        )
-    return key or "EMPTY"
+    return server_key(KEY, environ)
 
 
 def _names(answer: Any) -> list[str]:

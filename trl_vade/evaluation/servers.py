@@ -1,6 +1,7 @@
 """Checks of servers' addresses. Requests to this machine must not go through a proxy."""
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,8 +18,8 @@ def check_address(option: str, url: Any, *, key: str, advice: str = "") -> None:
     if any(sign in text for sign in "@?#"):
         # The message does not repeat the address: the part before the @, or after the ?, may be a secret.
         raise ConfigurationError(
-            f"{option} has a @, ? or #, so it may hold a secret, but it is written into results.json. {example} The "
-            f"server's key is read from the environment variable {key}."
+            f"{option} has a @, ? or #, so it may hold a secret, but addresses are written into files and messages. "
+            f"{example} The server's key is read from the environment variable {key}."
         )
     try:
         parts = urlsplit(text)
@@ -30,6 +31,31 @@ def check_address(option: str, url: Any, *, key: str, advice: str = "") -> None:
         raise ConfigurationError(
             f"{option} is {abbreviated(url)}, which is not an http(s) address. {example} {advice}"
         )
+
+
+def openai_address(option: str, url: Any, *, key: str, advice: str = "") -> str:
+    """Return the address of OpenAI's interface at `url`, with "/v1" and without routes; see `check_address`."""
+    url = url.strip() if isinstance(url, str) else url
+    check_address(option, url, key=key, advice=advice)
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
+
+
+def server_key(variable: str, environ: Mapping[str, str]) -> str:
+    """Return the key in an environment variable, or "EMPTY": OpenAI's client needs one, and vLLM accepts any."""
+    key = environ.get(variable, "").strip()
+    if not re.fullmatch(r"[!-~]*", key):
+        # The error of the HTTP client would show the key.
+        raise ConfigurationError(
+            f"{variable} has a character that cannot be sent, such as a space or an accent. Set it again."
+        )
+    return key or "EMPTY"
+
+
+def most_tokens(model: str, tokens: int) -> dict[str, int]:
+    """Return the limit of a reply as the server of `model` takes it: OpenAI's reasoning models have another name."""
+    return {"max_completion_tokens" if model.startswith(("gpt-5", "o1", "o3", "o4")) else "max_tokens": tokens}
 
 
 def is_loopback(url: str) -> bool:

@@ -5,7 +5,6 @@ import io
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from trl_vade.errors import ConfigurationError, SnapshotError, SnapshotMismatchError, VADEError, abbreviated
 from trl_vade.files import save_whole
@@ -15,6 +14,7 @@ from trl_vade.hub.posteriors.table import PosteriorTable, facts_of, posterior_ta
 from trl_vade.hub.uploading import hub_id
 from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE, load_snapshot
 
+from ..data_sets import load_rows
 from .views import COLUMNS, named_by_keys, row_records
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
@@ -115,7 +115,7 @@ def named_table(
         )
     snapshot = load_snapshot(folder)
     place, revision = (name, None) if Path(name).exists() else split_source(name)
-    dataset = _load_rows(place, config, split, revision)
+    dataset = load_rows("--dataset " + place, place, config, split, revision)
     if task_column is not None and task_column not in dataset.column_names:
         raise ConfigurationError(
             f"{name} has no column {abbreviated(task_column)}; it has {', '.join(dataset.column_names)}."
@@ -134,23 +134,3 @@ def named_table(
     facts = facts_of(snapshot) | {fact: value for fact, value in origin.items() if value is not None}
     visited = snapshot.sampler_state["posterior"]["sample_index"]
     return posterior_table(snapshot, facts=facts, **RowNames(dataset, keys).columns(visited, task_column or "task"))
-
-
-def _load_rows(place: str, config: str | None, split: str, revision: str | None) -> Any:
-    from datasets import load_dataset, load_from_disk
-    from datasets.exceptions import DatasetsError
-    from yaml import YAMLError
-
-    from trl_vade.data.row_keys import why_not_loaded
-
-    try:
-        if (Path(place) / "dataset_dict.json").exists():  # as `save_to_disk` leaves several splits
-            return load_from_disk(place)[split]
-        if (Path(place) / "state.json").exists():  # and one
-            return load_from_disk(place)
-        return load_dataset(place, config, split=split, revision=revision)
-    # datasets 5.2: an unknown split or configuration is a ValueError, a script a RuntimeError, a card a YAMLError.
-    except (ValueError, KeyError, OSError, RuntimeError, DatasetsError, YAMLError) as error:
-        raise ConfigurationError(
-            f"--dataset {place} with --split {split} cannot be loaded: {why_not_loaded(error)}"
-        ) from error
