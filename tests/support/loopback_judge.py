@@ -27,13 +27,13 @@ from uvicorn.server import ServerState
 MODES = (
     *("good", "empty", "nonsense", "status500", "slow", "dead", "wrong model"),
     *("right", "wrong", "html", "no choices", "long refused", "long empty"),
-    *("status429", "status400", "no json", "drips", "huge", "packed", "moved"),
+    *("status429", "status400", "no json", "drips", "huge", "packed", "moved", "deep"),
 )
 """What it does: judges; answers nothing, `words`, or with status 500; answers after `delay` seconds; cuts every
 connection; serves another model; says 1, or 0, to everything; sends a web page, or JSON without an answer; refuses
 questions of more than `limit` characters, as too long for its context, or answers nothing to them; asks to wait a
 second; refuses the request; cuts its JSON off; sends a byte at a time; sends megabytes, as they are or compressed;
-sends the client to another address."""
+sends the client to another address; nests its JSON without end."""
 
 # Each finds the answer and the prediction.
 GRADED = (
@@ -199,6 +199,7 @@ ODD = {
     "status429": lambda: JSONResponse({"error": {"message": "Too many requests"}}, 429, {"Retry-After": "1"}),
     "status400": lambda: refused(400, "The picture is too large."),
     "no json": lambda: Response('{"choices": [{"message": {"cont', media_type="application/json"),
+    "deep": lambda: Response('{"choices":' + "[" * 2**18, media_type="application/json"),
     "drips": lambda: StreamingResponse(drops(), media_type="application/json"),
     "huge": lambda: Response(b" " * 2**22, media_type="application/json"),
     "packed": lambda: Response(PACKED(), 200, {"Content-Encoding": "gzip"}, "application/json"),

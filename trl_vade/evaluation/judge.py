@@ -13,7 +13,7 @@ from typing import Any
 
 from trl_vade.errors import ConfigurationError, JudgeError, abbreviated
 
-from .servers import is_loopback, most_tokens, no_proxy_variables, openai_address, server_key
+from .servers import is_loopback, most_tokens, no_proxy_variables, openai_address, server_key, without_key
 
 try:
     import httpx2 as httpx  # of huggingface_hub 2; huggingface_hub 1 has httpx, with the same interface
@@ -150,8 +150,7 @@ class Judge:
 
     def _server_text(self, text: str) -> str:
         """Return the server's text for a message, shortened and without the key."""
-        key = _key(os.environ)
-        return abbreviated(text if key == "EMPTY" else text.replace(key, "***"))
+        return abbreviated(without_key(text, KEY, os.environ))
 
     def _refusal(self, asked: str, came: str, advice: str) -> JudgeError:
         return JudgeError(

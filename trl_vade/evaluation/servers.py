@@ -53,6 +53,12 @@ def server_key(variable: str, environ: Mapping[str, str]) -> str:
     return key or "EMPTY"
 
 
+def without_key(text: str, variable: str, environ: Mapping[str, str]) -> str:
+    """Return a server's text without the key in an environment variable, which a server may repeat."""
+    key = server_key(variable, environ)
+    return text if key == "EMPTY" else text.replace(key, "***")
+
+
 def most_tokens(model: str, tokens: int) -> dict[str, int]:
     """Return the limit of a reply as the server of `model` takes it: OpenAI's reasoning models have another name."""
     return {"max_completion_tokens" if model.startswith(("gpt-5", "o1", "o3", "o4")) else "max_tokens": tokens}

@@ -1,13 +1,13 @@
 """`cli.variants.endpoint`: a server that fails, stalls or answers nonsense loses no reply that came."""
 
-import json
 import time
 
 import pytest
 
 from tests.support.loopback_writer import LoopbackWriter
 from tests.support.refusals import refused
-from trl_vade.cli.variants.endpoint import DEAD, KEY, Endpoint, Replies, Request
+from trl_vade.cli.variants.endpoint import DEAD, KEY, Endpoint, Request
+from trl_vade.cli.variants.replies import Replies
 from trl_vade.data.text_variants import PARAPHRASE
 from trl_vade.errors import ConfigurationError, EndpointError
 
@@ -113,6 +113,7 @@ def test_a_fault_that_passes_is_tried_again(writer, replies, mode):
         ("slow", "no answer in time"),
         ("html", "the answer is no chat completion"),
         ("no json", "the answer is no chat completion"),
+        ("deep", "the answer is no chat completion"),
         ("no choices", "the answer is no chat completion"),
         ("moved", "HTTP status 307"),
     ],
@@ -185,6 +186,15 @@ def test_a_wrong_key_ends_it_at_once_and_is_written_nowhere(replies, tmp_path, m
     assert SECRET not in repr(endpoint) + (tmp_path / "replies.jsonl").read_text()
 
 
+def test_a_key_that_the_server_repeats_is_not_kept(writer, replies, tmp_path, monkeypatch):
+    monkeypatch.setenv(KEY, SECRET)
+    endpoint = endpoint_of(writer)
+    prompt = PARAPHRASE.format(question=f"Is {SECRET} the key?")
+    endpoint.ask_all([Request("a", prompt, list)], replies)
+    assert replies.get("a").endswith("is *** the key?")
+    assert SECRET not in (tmp_path / "replies.jsonl").read_text()
+
+
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8000", f"http://me:{SECRET}@host/v1", f"http://host/v1?key={SECRET}"])
 def test_an_address_that_is_none_or_may_hold_a_secret_is_refused(url):
     with refused(ConfigurationError, ["--endpoint"], ["http://HOST:8000/v1"]) as raised:
@@ -203,27 +213,3 @@ def test_without_openai_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openai", None)
     with refused(ConfigurationError, ["openai"], ['pip install "trl-vade[variants]"']):
         Endpoint.of("http://127.0.0.1:8000", "a-model")
-
-
-# ------------------------------------------------------------------------------------------------- the file of replies
-
-
-def test_a_torn_last_line_is_dropped_and_the_next_reply_is_whole(tmp_path):
-    path = tmp_path / "replies.jsonl"
-    Replies(path).keep("a", "one\ntwo")
-    with path.open("a") as file:
-        file.write('{"key": "b", "rep')
-    again = Replies(path)
-    assert (again.get("a"), again.get("b")) == ("one\ntwo", None)
-    again.keep("c", "three")
-    assert Replies(path).get("c") == "three"
-    assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["a", "c"]
-
-
-def test_a_damaged_line_is_asked_again_and_hides_no_other(tmp_path):
-    path = tmp_path / "replies.jsonl"
-    path.write_bytes(
-        b'{"key": "a", "reply": "one"}\n\xff\x00\n[1]\n{"key": "b"}\n{"key": "c", "reply": "\\ud83d two"}\n'
-    )
-    replies = Replies(path)
-    assert [replies.get(key) for key in "abc"] == ["one", None, "\ud83d two"]

@@ -6,8 +6,9 @@ import pytest
 from PIL import Image
 
 from tests.support.pictures import file_of, gradient, turned
-from trl_vade.cli.variants.endpoint import Endpoint, Replies
+from trl_vade.cli.variants.endpoint import Endpoint
 from trl_vade.cli.variants.making import Columns, Maker
+from trl_vade.cli.variants.replies import Replies
 
 COLUMNS = Columns("prompt", "images", "answer", "solution", "task")
 SOLUTION = "Each row has 4 apples.\nThere are 3 rows.\nTogether this makes 4 * 3 apples.\n#### 12"

@@ -27,8 +27,8 @@ from trl_vade.hub.cards import markdown_table
 from trl_vade.hub.posteriors.facts import size_category
 from trl_vade.hub.uploading import HubTarget, commit_folder
 
-from .endpoint import Replies
 from .making import Columns, Maker, Row
+from .replies import Replies
 
 Counts = dict[str, Counter[str]]
 REPLIES = ".replies.jsonl"

@@ -1,4 +1,4 @@
-"""An LLM behind OpenAI's interface, and the file that keeps its replies.
+"""An LLM behind OpenAI's interface.
 
 The server is not trusted: it may fail, stall, or send a web page or gigabytes. Whatever text it sends is only kept and
 checked. The key is read from the environment and written nowhere.
@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from trl_vade.errors import ConfigurationError, EndpointError, abbreviated
-from trl_vade.evaluation.servers import is_loopback, most_tokens, openai_address, server_key
+from trl_vade.evaluation.servers import is_loopback, most_tokens, openai_address, server_key, without_key
+
+from .replies import Replies
 
 try:
     import httpx2 as httpx  # of huggingface_hub 2; huggingface_hub 1 has httpx, with the same interface
@@ -45,31 +46,6 @@ class Failure(Exception):
     def __init__(self, reason: str, detail: str = "", *, ends: bool = False):
         super().__init__(reason)
         self.reason, self.detail, self.ends = reason, detail, ends
-
-
-class Replies:
-    """Replies by the keys of their requests: a file of JSON lines, one each, written as they come."""
-
-    def __init__(self, path: Path):
-        self._path, self._texts = path, dict[str, str]()
-        self.get = self._texts.get  # a reply, or None if it never came
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        lines = path.read_bytes().split(b"\n")
-        if lines[-1]:  # the process was killed while it wrote: the next line would continue this one
-            os.truncate(path, path.stat().st_size - len(lines[-1]))
-        for line in lines[:-1]:
-            try:
-                kept = json.loads(line)
-                self._texts[str(kept["key"])] = str(kept["reply"])
-            except (ValueError, KeyError, TypeError):  # of a full disk: it is asked again
-                continue
-
-    def keep(self, key: str, reply: str) -> None:
-        """Add a reply, in memory and in the file."""
-        self._texts[key] = reply
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "reply": reply}) + "\n")
 
 
 @dataclass
@@ -197,18 +173,26 @@ class Endpoint:
         except openai.APITimeoutError as error:
             raise Failure("no answer in time", f"The limit is {self.timeout:g} s.") from error
         except openai.APIConnectionError as error:
-            raise Failure("the connection failed", self._shown(error.__cause__)) from error
+            raise Failure("the connection failed", _shown(error.__cause__)) from error
         except openai.APIStatusError as error:
-            detail, ends = self._shown(error), error.status_code in (401, 403, 404)
+            detail, ends = _shown(error), error.status_code in (401, 403, 404)
             raise Failure(f"HTTP status {error.status_code}", detail, ends=ends) from error
-        except (openai.OpenAIError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise Failure("the answer is no chat completion", self._shown(error)) from error
-        return text if isinstance(text, str) else ""
+        except (
+            openai.OpenAIError,
+            AttributeError,
+            IndexError,
+            KeyError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise Failure("the answer is no chat completion", _shown(error)) from error
+        return without_key(text, KEY, os.environ) if isinstance(text, str) else ""
 
-    def _shown(self, error: Any) -> str:
-        """Return an error's text for a message, shortened and without the key."""
-        key = server_key(KEY, os.environ)
-        return f"Details: {abbreviated(str(error) if key == 'EMPTY' else str(error).replace(key, '***'))}."
+
+def _shown(error: Any) -> str:
+    """Return an error's text for a message."""
+    return f"Details: {abbreviated(without_key(str(error), KEY, os.environ))}."
 
 
 class _BoundedStream(httpx.SyncByteStream):

@@ -18,9 +18,10 @@ from trl_vade.rewards.functions import RELAXED_SOURCES
 from trl_vade.rewards.verifiers import judge
 from trl_vade.testbed.dataset import encode_png
 
-from .endpoint import Endpoint, Replies, Request
+from .endpoint import Endpoint, Request
 from .kinds import family_of, level_of, why_unsafe
 from .prompts import Question
+from .replies import Replies
 
 Row = dict[str, Any]
 DRAWN_PROMPT = "Answer the question in the image."

@@ -2,6 +2,8 @@
 
 import re
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from trl_vade.rewards.functions import INSTRUCTION
@@ -15,6 +17,7 @@ class Question:
     """The parts of a prompt. Variants change `text`, and keep the others."""
 
     prompt: Any  # text, or a list of messages
+    path: list[Any]  # to the text in it
     text: str
     choices: str
     instruction: str
@@ -27,15 +30,16 @@ class Question:
             prompt: a text, or messages. Of these the last of the user is read.
             instruction: how the instruction at the end begins. That of the mixture is known.
         """
-        text = _text_in(prompt)
-        if text is None or not text.strip():
+        path = _path(prompt)
+        text = "" if path is None else reduce(getitem, path, prompt)
+        if not text.strip():
             return None
         starts = [text.find(start) for start in (_OURS, instruction) if start]
         end = min((place for place in starts if place >= 0), default=len(text))
         whole = text[:end].strip()
         found = _CHOICES.search(whole)
         cut = found.start() if found else len(whole)
-        return cls(prompt, whole[:cut].strip(), whole[cut:].strip(), text[end:].strip())
+        return cls(prompt, path, whole[:cut].strip(), whole[cut:].strip(), text[end:].strip())
 
     @property
     def whole(self) -> str:
@@ -48,38 +52,27 @@ class Question:
 
     def with_whole(self, text: str) -> Any:
         """Return the prompt with `text` in place of the text and the choices."""
-        return _with_text_in(self.prompt, "\n\n".join(filter(None, (text, self.instruction))))
+        return _replaced(self.prompt, self.path, "\n\n".join(filter(None, (text, self.instruction))))
 
 
-def _place(prompt: Any) -> int | None:
-    """Return the place of the user's last message."""
-    places = [i for i, message in enumerate(prompt) if isinstance(message, dict) and message.get("role") == "user"]
-    return places[-1] if places else None
-
-
-def _text_in(prompt: Any) -> str | None:
+def _path(prompt: Any) -> list[Any] | None:
+    """Return the keys that lead to the only text of the user's last message, [] for a text, or None without one."""
     if isinstance(prompt, str):
-        return prompt
-    place = _place(prompt) if isinstance(prompt, list) else None
-    if place is None:
-        return None
-    content = prompt[place].get("content")
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else None
-    texts = [part["text"] for part in content if isinstance(part, dict) and part.get("text")]
-    return texts[0] if len(texts) == 1 else None
+        return []
+    messages = prompt if isinstance(prompt, list) else []
+    places = [i for i, message in enumerate(messages) if isinstance(message, dict) and message.get("role") == "user"]
+    content = messages[places[-1]].get("content") if places else None
+    if isinstance(content, str):
+        return [places[-1], "content"]
+    parts = content if isinstance(content, list) else []
+    texts = [i for i, part in enumerate(parts) if isinstance(part, dict) and part.get("text")]
+    return [places[-1], "content", texts[0], "text"] if len(texts) == 1 else None
 
 
-def _with_text_in(prompt: Any, text: str) -> Any:
-    if isinstance(prompt, str):
+def _replaced(value: Any, path: list[Any], text: str) -> Any:
+    """Return a copy of `value` with `text` at the end of the path."""
+    if not path:
         return text
-    place = _place(prompt)
-    assert place is not None
-    message, content = prompt[place], prompt[place]["content"]
-    if isinstance(content, list):
-        content = [{**part, "text": text} if part.get("text") else part for part in content]
-    return [
-        *prompt[:place],
-        {**message, "content": text if isinstance(content, str) else content},
-        *prompt[place + 1 :],
-    ]
+    copy = value.copy()
+    copy[path[0]] = _replaced(value[path[0]], path[1:], text)
+    return copy
