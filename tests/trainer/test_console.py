@@ -6,10 +6,8 @@ import logging
 import pytest
 from rich.console import Console as Screen
 
-from tests.support.rows import make_text_rows
 from tests.support.runs import assert_equal_weights, logged, says_a_digit, train, weights
 from trl_vade import VADEGRPOTrainer
-from trl_vade.selection.even_draw import even_draw_ratio
 from trl_vade.trainer import console
 
 TIMES = ("step_time", "runtime", "per_second", "seconds")
@@ -54,7 +52,8 @@ def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(
     assert "predicted" in steps[0]
     assert sum("validation at step" in line for line in lines) == 2
     assert any("checkpoint-2 written" in line for line in lines)
-    assert "Useful groups" in lines[-2]
+    assert "an even draw" in lines[-2]
+    assert "validation score" in lines[-2]
     assert trainer.args.output_dir in lines[-1]
 
 
@@ -117,15 +116,3 @@ def test_a_plain_grpo_run_has_lines_too(text_model_path, text_rows, make_args, c
     lines = capsys.readouterr().out.splitlines()
     assert sum("loss" in line for line in lines) == 2
     assert logged(trainer, "loss")
-
-
-def test_the_even_draws_share_is_near_that_of_a_uniform_run(text_model_path, make_args):
-    args = make_args(max_steps=12, learning_rate=0.0, vade_decay_sampled=1.0, vade_decay_unsampled=1.0)
-    rows = make_text_rows()
-    trainer = train(text_model_path, rows, args)
-    uniform = train(text_model_path, rows, make_args(vade_sampler="uniform", max_steps=12, learning_rate=0.0,
-                                                     output_dir=f"{args.output_dir}-uniform"))  # fmt: skip
-    measured = logged(uniform, "vade/effective_gradient_ratio")
-    estimate = even_draw_ratio(trainer.selection.sampler, 4)
-    assert abs(estimate - sum(measured) / len(measured)) < 0.2
-    assert even_draw_ratio(type(trainer.selection.sampler)(10), 4) is None

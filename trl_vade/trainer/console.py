@@ -19,11 +19,14 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from trl.trainer.utils import get_config_model_id
 
-from trl_vade.selection.even_draw import even_draw_ratio
+from trl_vade.selection.report.even_draw import even_draw_ratio
+from trl_vade.selection.report.summary import summarise
+from trl_vade.selection.report.verdict import change_of, verdict, with_error
 from trl_vade.version import __version__
 
 from .loader import generate_every
 from .presets import is_adaptive, setting
+from .publishing.run_facts import live_run
 
 DOING = {"selection": "choosing rows", "generation": "generating and scoring", None: "updating"}
 FIGURES = {
@@ -52,7 +55,7 @@ class Console(TrainerCallback):
         self._trainer, self._style, self._screen = trainer, style, screen
         self._live: Live | None = None
         self._logs: list[dict[str, float]] = []  # with the figures of training
-        self._scores: list[tuple[int, float, float]] = []  # step, validation score, its standard error
+        self._scores: list[dict[str, Any]] = []  # step, score and standard error of each validation
         self._even: float | None = None
         self._began, self._first, self._doing = 0.0, 0, ""
         self._validating = 0.0  # seconds
@@ -74,8 +77,8 @@ class Console(TrainerCallback):
             return
         self._logs.append({name: value for name, value in logs.items() if isinstance(value, int | float)})
         if (selection := self._trainer.selection) is not None:
-            spread = selection.feedback.signal.is_spread
-            self._even = even_draw_ratio(selection.sampler, self._trainer.num_generations, spread=spread)
+            posterior, spreads = selection.sampler.posterior, selection.feedback.signal.is_spread
+            self._even = even_draw_ratio(posterior, self._trainer.num_generations, spreads=spreads)
         if self._live is None:
             self._say(self._line(state))
 
@@ -90,9 +93,12 @@ class Console(TrainerCallback):
         if "eval_reward" not in found:
             return
         answers = self._answers()
-        error = found.get("eval_reward_std", math.nan) / math.sqrt(answers) if answers else math.nan
-        self._scores.append((state.global_step, found["eval_reward"], error))
-        self._say(f"validation at step {state.global_step}: {self._score(self._scores[-1])}{self._change()}")
+        error = found["eval_reward_std"] / math.sqrt(answers) if answers and "eval_reward_std" in found else None
+        self._scores.append({"step": state.global_step, "score": found["eval_reward"], "standard_error": error})
+        change, noise = change_of(self._scores)
+        sure = "" if noise is None else ": within noise" if abs(change) <= noise else ": more than noise"
+        more = f" ({100 * change:+.1f}{sure})" if len(self._scores) > 1 else ""
+        self._say(f"validation at step {state.global_step}: {with_error(self._scores[-1])}{more}")
 
     def on_save(self, args, state, control, **kwargs):
         """Show that a checkpoint was written."""
@@ -102,7 +108,9 @@ class Console(TrainerCallback):
         """Show the verdict, and what to try next."""
         self.stop()
         done = state.global_step >= state.max_steps
-        self._say(f"{'done' if done else 'stopped'} at step {state.global_step}. {self._verdict()}")
+        run = live_run(self._trainer)
+        said = " ".join(verdict(summarise(run))) if run is not None else ""
+        self._say(f"{'done' if done else 'stopped'} at step {state.global_step}. {said}")
         more = "" if done else " | --resume_from_checkpoint true goes on"
         if self._trainer.selection is not None:
             self._say(f"next: trl-vade report {args.output_dir}{more}")
@@ -206,33 +214,6 @@ class Console(TrainerCallback):
         if name == "selected_pass_rate" and now < start and is_adaptive(self._trainer.args):
             return "falls by design: harder rows are chosen"
         return {"mean_pass_rate": "the policy itself, as believed"}.get(name, "")
-
-    @staticmethod
-    def _score(score: tuple[int, float, float]) -> str:
-        _, value, error = score
-        return f"{100 * value:.1f} %" + ("" if math.isnan(error) else f" ± {100 * error:.1f}")
-
-    def _change(self) -> str:
-        if len(self._scores) < 2:
-            return ""
-        (_, first, before), (_, last, after) = self._scores[0], self._scores[-1]
-        noise = 2 * math.hypot(before, after)
-        told = "" if math.isnan(noise) else ": within noise" if abs(last - first) <= noise else ": more than noise"
-        return f" ({100 * (last - first):+.1f}{told})"
-
-    def _verdict(self) -> str:
-        quarter = max(len(self._logs) // 4, 1)
-        first, last = (
-            self._figure("effective_gradient_ratio", logs) for logs in (self._logs[:quarter], self._logs[-quarter:])
-        )
-        said = []
-        if first is not None and last is not None:
-            even = "" if self._even is None else f"; an even draw would now give about {percent(self._even)}"
-            said.append(f"Useful groups: {percent(first)} in the first quarter, {percent(last)} in the last{even}.")
-        if self._scores:
-            before = f"{self._score(self._scores[0])} -> " if len(self._scores) > 1 else ""
-            said.append(f"Validation: {before}{self._score(self._scores[-1])}{self._change()}.")
-        return " ".join(said)
 
 
 def percent(share: float | None) -> str:
