@@ -101,6 +101,7 @@ CHOICES = {
     "vade_advantage": ["local", "global", "local+global", "diva"],
     "vade_posterior_init": ["prior", "rollout"],  # or a source
     "vade_on_mismatch": ["error", "join", "reset"],
+    "vade_console": ["auto", "panel", "lines", "stock"],
     "vade_down_sampling": ["none", "lossless", "live", "rows", "d3s", None],
 }
 OF_VARIANTS = {

@@ -34,17 +34,32 @@ def launch(model, output_dir, scenario, *checkpoint, env=None):
 def run(model, output_dir, scenario, *checkpoint, env=None):
     finished = launch(model, output_dir, scenario, *checkpoint, env=env)
     assert finished.returncode == 0, finished.stderr[-3000:]
-    return [json.loads((output_dir / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+    return what_was_seen(output_dir)
+
+
+PLAIN = ("default", "iterations", "straddling", "rollout")
+REFILLED = ("odd-refilled", "straddling-refilled", "rollout-refilled", "iterations-refilled")
+
+
+@pytest.fixture(scope="module")
+def several(text_model_path, tmp_path_factory):
+    """Runs of several scenarios, one after the other in the same two processes; returns the folder of each."""
+    folder = tmp_path_factory.mktemp("several")
+    finished = launch(text_model_path, folder, ",".join([*PLAIN, *REFILLED]))
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    return folder
+
+
+def what_was_seen(folder):
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
 
 
 @pytest.mark.parametrize(
-    ("scenario", "generation_batches", "groups"),
-    [("default", 6, 2), ("iterations", 3, 2), ("straddling", 6, 1), ("rollout", 7, 2)],
+    ("scenario", "generation_batches", "groups"), zip(PLAIN, (6, 3, 6, 7), (2, 2, 1, 2), strict=True)
 )
-def test_the_processes_share_one_choice_and_learn_the_same(
-    text_model_path, tmp_path, scenario, generation_batches, groups
-):
-    first, second = run(text_model_path, tmp_path, scenario)
+def test_the_processes_share_one_choice_and_learn_the_same(several, scenario, generation_batches, groups):
+    tmp_path = several / scenario
+    first, second = what_was_seen(tmp_path)
     for name in ("digest", "alpha", "visits", "weights"):
         assert first[name] == second[name]
     assert set(first["staleness"]) == {0.0}
@@ -89,15 +104,29 @@ def test_two_processes_resume_bit_for_bit(text_model_path, tmp_path, scenario, i
         assert reference.read_bytes() == synced != (tmp_path / "checkpoint-3" / REFERENCE_FILE).read_bytes()
 
 
-@pytest.mark.parametrize("scenario", ["same", "same-refilled", "varied"])
-def test_two_processes_end_where_one_with_the_same_global_batch_does(text_model_path, tmp_path, scenario):
+SAME = ("same", "same-refilled", "varied")
+
+
+@pytest.fixture(scope="module")
+def two_and_one(text_model_path, tmp_path_factory):
+    """Runs of `SAME`, in two processes and in one; returns the folders of both."""
+    two, one = (tmp_path_factory.mktemp(name) for name in ("two", "one"))
+    command = [sys.executable, str(SCRIPT), text_model_path, str(one), ",".join(SAME)]
+    for finished in (
+        launch(text_model_path, two, ",".join(SAME)),
+        subprocess.run(command, capture_output=True, text=True, timeout=200),
+    ):
+        assert finished.returncode == 0, finished.stderr[-3000:]
+    return two, one
+
+
+@pytest.mark.parametrize("scenario", SAME)
+def test_two_processes_end_where_one_with_the_same_global_batch_does(text_model_path, two_and_one, scenario):
     """Choices and posterior are the same to the bit. The weights are up to float32 sums in another order: 1e-6."""
-    first, second = run(text_model_path, tmp_path / "two", scenario)
-    command = [sys.executable, str(SCRIPT), text_model_path, str(tmp_path / "one"), scenario]
-    alone = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert alone.returncode == 0, alone.stderr[-3000:]
-    one = json.loads((tmp_path / "one" / "rank-0.json").read_text())
-    assert SelectionLog(tmp_path / "two").read() == SelectionLog(tmp_path / "one").read()
+    of_two, of_one = (folder / scenario for folder in two_and_one)
+    first, second = what_was_seen(of_two)
+    one = json.loads((of_one / "rank-0.json").read_text())
+    assert SelectionLog(of_two).read() == SelectionLog(of_one).read()
     assert one["digest"] == first["digest"] == second["digest"]
     assert one["tokens"] == first["tokens"]
     assert one["refills"] == first["refills"]
@@ -107,22 +136,21 @@ def test_two_processes_end_where_one_with_the_same_global_batch_does(text_model_
     assert (sum(one["refills"]) > 0) == (scenario == "same-refilled")
     before, after, together = (
         load_file(path / "model.safetensors")
-        for path in (Path(text_model_path), tmp_path / "one" / "checkpoint-6", tmp_path / "two" / "checkpoint-6")
+        for path in (Path(text_model_path), of_one / "checkpoint-6", of_two / "checkpoint-6")
     )
     assert max((after[name] - before[name]).abs().max().item() for name in after) > 1e-3  # it did learn
     assert max((after[name] - together[name]).abs().max().item() for name in after) < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("scenario", "generations"), [("odd", 3), ("straddling", 8), ("rollout", 4), ("iterations", 4)]
-)
-def test_kept_groups_are_dealt_again_over_the_processes(text_model_path, tmp_path, scenario, generations):
+@pytest.mark.parametrize(("scenario", "generations"), zip(REFILLED, (3, 8, 4, 4), strict=True))
+def test_kept_groups_are_dealt_again_over_the_processes(several, scenario, generations):
     """`odd`: a refill of one group of three would not divide between two processes, so it is one of two."""
-    first, second = run(text_model_path, tmp_path, f"{scenario}-refilled")
+    tmp_path = several / scenario
+    first, second = what_was_seen(tmp_path)
     for name in ("digest", "alpha", "visits", "weights", "rollouts", "tokens", "refills"):
         assert first[name] == second[name]
     assert set(first["staleness"]) == {0.0}
-    assert sum(first["refills"]) > 0 or scenario == "straddling"
+    assert sum(first["refills"]) > 0 or scenario == "straddling-refilled"
     refills = [line for line in SelectionLog(tmp_path).read() if "refill" in line]
     assert len(refills) == sum(first["refills"])
     assert {len(line["sample_index"]) * generations % 2 for line in refills} <= {0}

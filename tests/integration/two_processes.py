@@ -1,9 +1,10 @@
 """Body of `test_two_processes.py`, run by torch.distributed.run on two processes over gloo, or by itself on one.
 
-usage: two_processes.py MODEL_DIRECTORY OUTPUT_DIRECTORY SCENARIO[-refilled] [CHECKPOINT]
+usage: two_processes.py MODEL_DIRECTORY OUTPUT_DIRECTORY SCENARIO[-refilled][,SCENARIO...] [CHECKPOINT]
 
 Every process writes what it saw to `rank-<n>.json` in the output directory. With CHECKPOINT (a step), the run goes on
-from that checkpoint of the output directory. `-refilled` is with dynamic sampling.
+from that checkpoint of the output directory. `-refilled` is with dynamic sampling. Several scenarios follow each other
+in the same processes, whose start takes most of the time; each has a folder of its name in the output directory.
 """
 
 import json
@@ -23,8 +24,8 @@ from trl.trainer import grpo_trainer
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.samplers.snapshot import state_digest
 
-model, output_dir, scenario, *checkpoint = sys.argv[1:]
-scenario, refilled = scenario.removesuffix("-refilled"), scenario.endswith("-refilled")
+model, directory, named, *checkpoint = sys.argv[1:]
+scenario = refilled = trainer = answered = chance = None  # of the run that goes on
 
 
 def text_of(completion):
@@ -115,8 +116,6 @@ def with_another_weight(*arguments, **named):
 
 
 create_model_from_path = grpo_trainer.create_model_from_path
-if scenario == "copies":
-    grpo_trainer.create_model_from_path = with_another_weight
 PUSHING = {
     "push_to_hub": True,
     "hub_model_id": "you/run",
@@ -124,92 +123,98 @@ PUSHING = {
     "vade_posterior_hub_id": "you/beliefs",
 }
 
-args = VADEGRPOConfig(
-    output_dir=output_dir,
-    per_device_train_batch_size=(6 if scenario == "odd" else 8) // int(os.environ.get("WORLD_SIZE", 1)),
-    num_generations={"straddling": 8, "odd": 3}.get(scenario, 4),
-    vade_dynamic_sampling=refilled,
-    vade_down_sampling={"iterations": "d3s", "synced": "live"}.get(scenario),
-    vade_keep_rollouts=[0.25, 0.75] if scenario == "iterations" else None,
-    max_completion_length=4,
-    max_steps=6,
-    num_iterations=2 if scenario == "iterations" else 1,
-    vade_posterior_init={"rollout": "rollout", "warm": "you/beliefs"}.get(scenario, "prior"),
-    vade_sampler="uniform" if scenario == "images" else "thompson",
-    log_completions=scenario == "images",
-    **{"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 2} if scenario in ("synced", "copies") else {},
-    optim="sgd" if scenario in ("same", "varied") else "adamw_torch",
-    learning_rate=0.1 if scenario in ("same", "varied") else 1e-2,
-    **{"vade_variants": "variants", "vade_advantage": "diva"} if scenario == "varied" else {},
-    use_cpu=True,
-    bf16=False,
-    gradient_checkpointing=False,
-    logging_steps=1,
-    save_strategy="steps",
-    save_steps=3,
-    report_to="none",
-    disable_tqdm=True,
-    **PUSHING if scenario == "push" else {},
-)
-answered = Answered()
 
-
-def noting_reward(completions, **columns):
-    return answered.note(completions=completions, **columns)
-
-
-rows = {"images": rows_with_images, "varied": rows_with_variants}.get(scenario, rows_of_text)()
-callbacks = {"perturbed": [Perturb()], "chance": [answered]}.get(scenario)
-trainer = (SameCompletions if scenario in ("same", "varied") else VADEGRPOTrainer)(
-    model,
-    noting_reward if scenario == "chance" else has_even_length,
-    args,
-    rows.with_transform(by_chance) if scenario == "chance" else rows,
-    callbacks=callbacks,
-)
-chance = np.random.default_rng(PartialState().process_index)
-loader, shares, loaded = trainer.selection.loader, [], []
-load, read = loader.load, loader.decoder.load
-
-
-def noting_the_rows(rows, draw=0):
-    loaded.append(list(dict.fromkeys(rows)))
-    return read(rows, draw)
-
-
-def noting(sample_index, draw=0):
-    rows = load(sample_index, draw)
-    shares.append([row["id"] for row in rows])
-    return rows
-
-
-loader.load, loader.decoder.load = noting, noting_the_rows
-trainer.train(resume_from_checkpoint=f"{output_dir}/checkpoint-{checkpoint[0]}" if checkpoint else None)
-
-rank = PartialState().process_index
-posterior = trainer.selection.sampler.posterior
-with open(f"{output_dir}/rank-{rank}.json", "w") as file:
-    json.dump(
-        {
-            "shares": shares,
-            "loaded": loaded,
-            "digest": state_digest(trainer.selection.sampler),
-            "alpha": posterior.alpha.tolist(),
-            "visits": posterior.visits.tolist(),
-            "rollouts": trainer.selection.feedback.rollouts,
-            "strangers": [answered.strangers, len(answered.pairs)],
-            "tokens": trainer.state.num_input_tokens_seen,
-            "kept": [e["vade/kept_rollouts"] for e in trainer.state.log_history if "vade/kept_rollouts" in e],
-            "trained": [e["vade/trained_tokens"] for e in trainer.state.log_history if "vade/trained_tokens" in e],
-            "refills": [e["vade/refills"] for e in trainer.state.log_history if "vade/refills" in e],
-            "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
-            "weights": [p.double().sum().item() for p in trainer.model.parameters()],
-            "reference": [p.double().sum().item() for p in trainer.ref_model.parameters()]
-            if trainer.ref_model
-            else [],
-        },
-        file,
+def play(output_dir):
+    """Train by the present scenario and write what this process saw."""
+    global trainer, answered, chance
+    if scenario == "copies":
+        grpo_trainer.create_model_from_path = with_another_weight
+    args = VADEGRPOConfig(
+        output_dir=output_dir,
+        per_device_train_batch_size=(6 if scenario == "odd" else 8) // int(os.environ.get("WORLD_SIZE", 1)),
+        num_generations={"straddling": 8, "odd": 3}.get(scenario, 4),
+        vade_dynamic_sampling=refilled,
+        vade_down_sampling={"iterations": "d3s", "synced": "live"}.get(scenario),
+        vade_keep_rollouts=[0.25, 0.75] if scenario == "iterations" else None,
+        max_completion_length=4,
+        max_steps=6,
+        num_iterations=2 if scenario == "iterations" else 1,
+        vade_posterior_init={"rollout": "rollout", "warm": "you/beliefs"}.get(scenario, "prior"),
+        vade_sampler="uniform" if scenario == "images" else "thompson",
+        log_completions=scenario == "images",
+        **{"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 2} if scenario in ("synced", "copies") else {},
+        optim="sgd" if scenario in ("same", "varied") else "adamw_torch",
+        learning_rate=0.1 if scenario in ("same", "varied") else 1e-2,
+        **{"vade_variants": "variants", "vade_advantage": "diva"} if scenario == "varied" else {},
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        logging_steps=1,
+        save_strategy="steps",
+        save_steps=3,
+        report_to="none",
+        disable_tqdm=True,
+        **PUSHING if scenario == "push" else {},
     )
+    answered = Answered()
+
+    def noting_reward(completions, **columns):
+        return answered.note(completions=completions, **columns)
+
+    rows = {"images": rows_with_images, "varied": rows_with_variants}.get(scenario, rows_of_text)()
+    callbacks = {"perturbed": [Perturb()], "chance": [answered]}.get(scenario)
+    trainer = (SameCompletions if scenario in ("same", "varied") else VADEGRPOTrainer)(
+        model,
+        noting_reward if scenario == "chance" else has_even_length,
+        args,
+        rows.with_transform(by_chance) if scenario == "chance" else rows,
+        callbacks=callbacks,
+    )
+    chance = np.random.default_rng(PartialState().process_index)
+    loader, shares, loaded = trainer.selection.loader, [], []
+    load, read = loader.load, loader.decoder.load
+
+    def noting_the_rows(rows, draw=0):
+        loaded.append(list(dict.fromkeys(rows)))
+        return read(rows, draw)
+
+    def noting(sample_index, draw=0):
+        rows = load(sample_index, draw)
+        shares.append([row["id"] for row in rows])
+        return rows
+
+    loader.load, loader.decoder.load = noting, noting_the_rows
+    trainer.train(resume_from_checkpoint=f"{output_dir}/checkpoint-{checkpoint[0]}" if checkpoint else None)
+
+    rank = PartialState().process_index
+    posterior = trainer.selection.sampler.posterior
+    with open(f"{output_dir}/rank-{rank}.json", "w") as file:
+        json.dump(
+            {
+                "shares": shares,
+                "loaded": loaded,
+                "digest": state_digest(trainer.selection.sampler),
+                "alpha": posterior.alpha.tolist(),
+                "visits": posterior.visits.tolist(),
+                "rollouts": trainer.selection.feedback.rollouts,
+                "strangers": [answered.strangers, len(answered.pairs)],
+                "tokens": trainer.state.num_input_tokens_seen,
+                "kept": [e["vade/kept_rollouts"] for e in trainer.state.log_history if "vade/kept_rollouts" in e],
+                "trained": [e["vade/trained_tokens"] for e in trainer.state.log_history if "vade/trained_tokens" in e],
+                "refills": [e["vade/refills"] for e in trainer.state.log_history if "vade/refills" in e],
+                "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
+                "weights": [p.double().sum().item() for p in trainer.model.parameters()],
+                "reference": [p.double().sum().item() for p in trainer.ref_model.parameters()]
+                if trainer.ref_model
+                else [],
+            },
+            file,
+        )
+
+
+for each in named.split(","):
+    scenario, refilled = each.removesuffix("-refilled"), each.endswith("-refilled")
+    play(f"{directory}/{each}" if "," in named else directory)
 # Everything is written. torch 2.15 over gloo aborts now and then while the interpreter is torn down: a worker thread
 # that still holds the last collective wants the GIL (pytorch/pytorch#179291, closed without a merge). So: no teardown.
 if PartialState().num_processes > 1:

@@ -5,16 +5,18 @@ merge all entries of a data set into one with the name and source of the first, 
 that did not report them.
 """
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
-from huggingface_hub import EvalResult, ModelCardData
+from huggingface_hub import EvalResult, ModelCardData, model_info
 from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.repocard_data import eval_results_to_model_index
 from huggingface_hub.utils import yaml_dump
 
+from .failures import HTTP_ERROR
 from .uploading import hub_id
 
 CARD_FILE = "README.md"
@@ -43,6 +45,7 @@ def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: 
         # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, with a value from a list. The
         # owner must choose the licence.
         data.pop("licence")
+    data.license = data.license or facts.get("license")
     data.library_name = data.library_name or "transformers"
     data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
     data.base_model = facts.get("base_model") or hub_id(data.base_model)
@@ -51,6 +54,21 @@ def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: 
     known = [facts.get("dataset"), *(name for name in named if hub_id(name) and "/" in name)]
     data.datasets = list(dict.fromkeys(filter(None, known))) or None
     data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's tags come from a set, in another order in each process
+
+
+@functools.cache
+def licence_of(base_model: str | None) -> str | None:
+    """Return the licence of a model's repository, the Hub's word for it, or None if it is not known.
+
+    A derived model is under the licence of its base, unless the owner's card names another. Only words of the Hub's
+    list are returned: `other` would need a name and a link.
+    """
+    try:
+        data = model_info(base_model, timeout=10.0).card_data if base_model else None
+    except (HTTP_ERROR, OSError, ValueError):  # a card is not worth an error: the owner can add the licence
+        return None
+    named = data.get("license") if data else None
+    return named if isinstance(named, str) and named != "other" else None
 
 
 def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:

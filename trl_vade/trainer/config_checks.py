@@ -15,7 +15,7 @@ from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 from trl_vade.selection.signal import AUTO, SPREAD
 
 from .down_sampling import check_down_sampling
-from .presets import ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
+from .presets import CONSOLES, ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
 from .variants import check_variants
 
 MOST_REFILLS = 1000
@@ -30,6 +30,7 @@ CHOICES = {
     "information_gain": INFORMATION_GAINS,
     "prior": PRIORS,
     "on_mismatch": ON_MISMATCH,
+    "console": CONSOLES,
 }
 _DECAY = (
     "It is the share of the counts that a row keeps in one generation batch: 1 forgets nothing, 0 forgets everything. "

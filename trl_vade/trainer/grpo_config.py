@@ -160,6 +160,10 @@ class VADEGRPOConfig(GRPOConfig):
             such a folder. A run that resumes from a checkpoint in the folder deletes nothing.
         vade_report: Whether `train` writes `vade_summary.json` and the picture `vade_report.png` into `output_dir` at
             its end. The picture takes less than a second and needs matplotlib (`pip install "trl-vade[report]"`).
+        vade_console: Output of the main process. `"panel"` is a panel that is redrawn in place, with validations,
+            checkpoints and warnings above it. `"lines"` is one line a logging step. `"auto"` is the panel on a
+            terminal, and lines in a file or a notebook. `"stock"` keeps the bars and dictionaries of transformers. All
+            of them log the same metrics.
         vade_posterior_hub_id: Data-set repository on the Hub, `user/name` or `name`, that receives the posterior of
             every checkpoint. The token comes from the login or from `HF_TOKEN`. `None` uploads no posterior.
 
@@ -204,6 +208,7 @@ class VADEGRPOConfig(GRPOConfig):
     vade_outage_guard: bool = True
     vade_overwrite_output_dir: bool = False
     vade_report: bool = True
+    vade_console: Literal["auto", "panel", "lines", "stock"] = "auto"
     vade_posterior_hub_id: str | None = None
 
     _VALID_DICT_FIELDS = [

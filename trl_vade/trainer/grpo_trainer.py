@@ -19,6 +19,7 @@ from .checkpoint.output_folder import claim_output_dir
 from .checkpoint.posterior import PosteriorState
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import ResumingTrainer
+from .console import install_console, showing
 from .dynamic_sampling import Refill
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
@@ -125,6 +126,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds))
         if start.on_time or args.vade_down_sampling not in (None, "none"):
             self._thinning = Thinning(self)
+        self._console = install_console(self)
 
     @saying_where_settings_go
     @functools.wraps(GRPOTrainer.train)
@@ -136,7 +138,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
             self._claimed = self.args.output_dir
         if self.selection is not None and not is_adaptive(self.args):
             self.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
-        with self._last_checkpoint.watching(self.args), loading_ahead(self):
+        with self._last_checkpoint.watching(self.args), loading_ahead(self), showing(self._console):
             return super().train(checkpoint, *positional, **named)
 
     @functools.wraps(GRPOTrainer._inner_training_loop)

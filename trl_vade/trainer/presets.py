@@ -4,6 +4,7 @@ from typing import Any
 
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 
+CONSOLES = ("auto", "panel", "lines", "stock")
 ON_MISMATCH = ("error", "join", "reset")
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -43,8 +43,12 @@ def hub(hub, plain_pictures):
     return hub
 
 
-def example_card():
-    return render_posterior_card(example_table(), [50, 100, 200], "you/qwen-vade-posterior")
+INVENTED = "> This card is an example. Its names and figures are invented: no such run took place."
+
+
+def example_card(revision=None):
+    card = render_posterior_card(example_table(), [50, 100, 200], "you/qwen-vade-posterior", revision=revision)
+    return card.replace("\n# ", f"\n{INVENTED}\n\n# ", 1)
 
 
 # ------------------------------------------------------------------------------------------------ names and files
@@ -263,9 +267,7 @@ def test_a_table_on_a_branch_leaves_the_tag_to_the_main_one(hub):
 
 
 def test_a_card_on_main_names_no_branch():
-    assert render_posterior_card(example_table(), [50, 100, 200], "you/qwen-vade-posterior", revision="main") == (
-        example_card()
-    )
+    assert example_card(revision="main") == (example_card())
 
 
 def test_each_line_of_a_card_on_a_branch_loads_what_is_on_the_branch(hub):
@@ -278,7 +280,7 @@ def test_each_line_of_a_card_on_a_branch_loads_what_is_on_the_branch(hub):
     card = repo.files("exp")[CARD_FILE].decode()
     assert "revision" not in repo.files()[CARD_FILE].decode()
 
-    calls = re.findall(r"load_\w+\(.+?\)", card)
+    calls = [call for call in re.findall(r"load_\w+\(.+?\)", card) if "your-questions" not in call]
     loaded = [eval(call) for call in calls]
     assert [call.partition("(")[0] for call in calls] == ["load_dataset"] * 2 + ["load_posterior"] * 2
     assert [list(some["sample_id"]) for some in loaded[:2]] == [there.sample_id] * 2
@@ -294,6 +296,17 @@ def test_each_line_of_a_card_on_a_branch_loads_what_is_on_the_branch(hub):
     warm = read_warm_start(names["args"], rows)
     assert warm.source == f"you/posterior@{repo.branches['exp']}"
     assert len(warm.sample_index) == 12
+
+
+def test_the_card_joins_the_posterior_with_its_questions(capsys, monkeypatch):
+    table = example_table()
+    join = re.findall(r"```python\n(.+?)```", example_card(), flags=re.DOTALL)[2]
+    questions = Dataset.from_dict(
+        {"id": table.sample_id[::-1], "prompt": [f"ask {name}" for name in table.sample_id[::-1]]}
+    )
+    exec(join, {"load_dataset": lambda name, split: questions, "table": table})
+    hardest = table.sample_id[int(table.pass_rate.argmin())]
+    assert capsys.readouterr().out.splitlines()[0].endswith(f"ask {hardest}")
 
 
 def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub):

@@ -18,7 +18,7 @@ from trl_vade.errors import SnapshotError, VADEError
 from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE
 from trl_vade.selection.log import SELECTION_LOG_FILE
 from trl_vade.selection.report.picture import running_mean
-from trl_vade.selection.report.record import TRAINER_STATE_FILE, read_run
+from trl_vade.selection.report.record import RUN_FILE, TRAINER_STATE_FILE, read_run
 from trl_vade.selection.report.summary import REPORT_FILE, SUMMARY_FILE, summarise, summary_rows, write_report
 
 
@@ -49,10 +49,14 @@ def test_the_summary_worked_out_by_hand(output_dir):
         "effective_gradient_ratio_mean": pytest.approx(4.5 / 7),
         "effective_gradient_ratio_first_quarter": 0.25,
         "effective_gradient_ratio_last_quarter": 0.75,
+        # Six rows are too few for a fit, so the belief is Beta(1, 1): 1/3 for a group of two of a new row.
+        "even_draw_ratio": [[step, pytest.approx(1 / 3, abs=0.02)] for step in range(1, 9)],
+        "even_draw_ratio_last_quarter": pytest.approx(1 / 3, abs=0.02),
         "validation": [
-            {"step": 0, "rollouts": 0, "score": 0.25},
-            {"step": 5, "rollouts": 12, "score": 0.5},  # batches 1 to 3 began before the fifth step was finished
-            {"step": 16, "rollouts": 32, "score": 0.625},
+            {"step": 0, "rollouts": 0, "score": 0.25, "standard_error": None},
+            # batches 1 to 3 began before the fifth step was finished
+            {"step": 5, "rollouts": 12, "score": 0.5, "standard_error": None},
+            {"step": 16, "rollouts": 32, "score": 0.625, "standard_error": None},
         ],
         "seconds": {"selection": 1.5, "generation": 40.0, "update": 58.5},
         "seconds_until_step": 16,
@@ -138,6 +142,20 @@ def test_the_posterior_can_be_replayed_to_the_one_that_was_saved(tmp_path):
     assert run.posterior_at(8).alpha.tolist() == sampler.posterior.alpha.tolist()
     assert run.posterior_at(8).beta.tolist() == sampler.posterior.beta.tolist()
     assert run.posterior_at(0).visits.sum() == 0
+
+
+def test_a_validation_score_has_the_error_of_its_number_of_answers(output_dir):
+    (output_dir / RUN_FILE).write_text('{"validation_answers": 100}')
+    errors = [entry["standard_error"] for entry in read_run(output_dir).validation]
+    assert errors == pytest.approx([0.75**0.5 / 20, 0.05, (0.625 * 0.375) ** 0.5 / 10])
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{"])
+def test_a_damaged_description_of_the_run_is_a_warning_and_the_report_goes_on(output_dir, caplog, content):
+    (output_dir / RUN_FILE).write_text(content)
+    assert read_run(output_dir).about == {}
+    [record] = caplog.records
+    assert RUN_FILE in record.message
 
 
 # ------------------------------------------------------------------------------------------------------- the files

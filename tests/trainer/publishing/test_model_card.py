@@ -29,6 +29,7 @@ from trl_vade.trainer.publishing.model_card import CURVES_FILE, START, complete_
 from trl_vade.trainer.publishing.run_facts import RunFacts, live_run
 
 EXAMPLE = Path(__file__).parents[3] / "model_cards" / "model_example.md"
+INVENTED = "> This card is an example. Its names and figures are invented: no such run took place."
 FACTS = {
     "format_version": 1,
     "package_version": "0.1.0",
@@ -63,6 +64,8 @@ FACTS = {
     "decay_sampled": 0.2,
     "decay_unsampled": 0.999,
     "signal_aware_decay": True,
+    "license": None,
+    "hardware": "4 x NVIDIA H200",
     "recipe": {
         "learning_rate": 1e-6,
         "lr_scheduler_type": "constant",
@@ -91,6 +94,7 @@ SUMMARY = {
     "rollouts": 983040,
     "effective_gradient_ratio_first_quarter": 0.5,
     "effective_gradient_ratio_last_quarter": 0.4,
+    "seconds": {"selection": 36.0, "generation": 90_000.0, "update": 72_000.0},
     "validation": [{"step": 0, "score": 0.25}, {"step": 480, "score": 0.4}, {"step": 960, "score": 0.5}],
 }
 NOTHING_ELSE = {"curves": None, "posterior_repo": None, "hub_model_id": None}
@@ -159,14 +163,30 @@ def test_the_example_is_what_these_facts_give(completed):
         hub_model_id="you/qwen2.5-vl-3b-vade",
         summary=SUMMARY,
     )
-    assert text == EXAMPLE.read_text(encoding="utf-8")
+    assert EXAMPLE.read_text(encoding="utf-8") == text.replace("\n# ", f"\n{INVENTED}\n\n# ", 1)
 
 
-def test_the_text_of_trl_stays_whole_and_comes_first(tmp_path):
+def around_the_quick_start(text):
+    before, _, rest = text.partition("## Quick start")
+    return before, rest[rest.index("\n## ") :].rstrip()
+
+
+def test_the_text_of_trl_comes_first_and_stays_but_for_its_quick_start(tmp_path):
     path = tmp_path / "README.md"
-    text = trl_card(path)
+    before, after = around_the_quick_start(trl_card(path))
     complete_model_card(path, FACTS, **NOTHING_ELSE)
-    assert ModelCard.load(path).text.startswith(text.rstrip() + "\n\n" + START)
+    text = ModelCard.load(path).text
+    assert text.startswith(before)
+    assert f"{after}\n\n{START}" in text
+    assert "time machine" not in text
+
+
+def test_a_base_model_in_a_folder_is_not_called_none(tmp_path):
+    """Without "None" in TRL's text, the replacement can go."""
+    path = tmp_path / "README.md"
+    assert "[None](https://huggingface.co/None)" in trl_card(path, base_model=None)
+    complete_model_card(path, FACTS | {"base_model": None}, **NOTHING_ELSE)
+    assert "None" not in path.read_text(encoding="utf-8").partition(START)[0]
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
@@ -195,7 +215,9 @@ def test_a_second_call_changes_nothing_and_the_metadata_survive_the_hubs_client(
         complete_model_card(path, FACTS | changes, **NOTHING_ELSE, vision=vision)
         written.append(path.read_bytes())
     assert written[0] == written[1]
-    assert text.rstrip() in written[0].decode()
+    before, after = around_the_quick_start(text)
+    assert before in written[0].decode()
+    assert after in written[0].decode()
     data = metadata(written[0].decode())
     assert ModelCardData(**data).to_dict() == data
 
@@ -331,7 +353,7 @@ def test_what_the_card_says_of_use_with_transformers_runs(
     picture(7).resize((56, 56)).save("picture.png")
     facts = FACTS | {"recipe": FACTS["recipe"] | {"max_completion_length": 2}}
     model = vision_model_path if vision else text_model_path
-    code, client = blocks(section(completed(facts, vision=vision, hub_model_id=model), "How to use it"))
+    code, client = blocks(section(completed(facts, vision=vision, hub_model_id=model), "Quick start"))
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out.endswith("\n")
     compile(client, "README.md", "exec")  # of the server's answer nothing can be known here
@@ -363,7 +385,7 @@ def test_on_a_branch_all_that_names_the_model_names_it_and_what_names_the_poster
 def run_lines(text):
     """Run what the section on use says before the server: its `hf` commands, and the code with transformers, whose
     model is returned."""
-    use = section(text, "How to use it")
+    use = section(text, "Quick start")
     for command in re.findall(r"```bash\nhf (.+?)\n```", use):
         hf(shlex.split(command), standalone_mode=False)
     names = {}
@@ -442,10 +464,11 @@ def write_card(trainer, draw=True):
 def test_before_training_the_card_is_trls_and_what_is_known(text_model_path, text_rows, make_args):
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(), text_rows)
     GRPOTrainer.create_model_card(trainer, model_name="out", dataset_name="you/rows")
-    trl = ModelCard(card_of(trainer)).text
+    _, after = around_the_quick_start(ModelCard(card_of(trainer)).text)
     trainer.create_model_card(model_name="out", dataset_name="you/rows")
     text = card_of(trainer)
-    assert trl.rstrip() in text
+    assert after in text
+    assert "fine-tuned version of a model in a local folder" in text
     assert metadata(text)["datasets"] == ["you/rows"]
     assert metadata(text)["pipeline_tag"] == "text-generation"
     assert "AutoModelForCausalLM" in text

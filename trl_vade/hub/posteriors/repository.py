@@ -200,6 +200,7 @@ def render_posterior_card(
         steps_table=markdown_table(["step", "file", ""], step_rows),
         picture=picture,
         has_task=table.task is not None,
+        dataset=table.metadata.get("dataset") if is_hub_id(table.metadata.get("dataset")) else None,
         sampler=known_sampler(table.metadata),
         **initial_posterior_kind(table.metadata),
     )

@@ -4,9 +4,9 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trl_vade.errors import SnapshotCorruptError, SnapshotError, SnapshotNotFoundError, VADEError
+from trl_vade.samplers.information import SPREAD_GAIN
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot
 
 from ..log import SelectionLog
+from .even_draw import even_draw_ratio
 
 TRAINER_STATE_FILE = "trainer_state.json"
+RUN_FILE = "vade_run.json"  # what `about` makes
+ROWS_FILE = "vade_rows.json"  # what `rows` makes
+EVEN_DRAWS = 25  # points of the curve of an even draw
 logger = logging.getLogger(__name__)
 
 
@@ -30,6 +35,8 @@ class Run:
     snapshot: Snapshot
     lines: list[dict[str, Any]]  # of the selection log
     history: list[dict[str, Any]]  # the Trainer's log history
+    about: dict[str, Any] = field(default_factory=dict)  # `vade_run.json`
+    rows: dict[str, Any] = field(default_factory=dict)  # `vade_rows.json`
 
     @property
     def selections(self) -> list[dict[str, Any]]:
@@ -43,15 +50,33 @@ class Run:
         return "greedy" if state["settings"].get("greedy") else str(state["kind"])
 
     @property
-    def validation(self) -> list[dict[str, float]]:
-        """`step`, `rollouts` (spent until then) and `score` (mean success or total reward) of each evaluation."""
+    def validation(self) -> list[dict[str, float | None]]:
+        """The evaluations: `step`, `rollouts` (spent until then), `score` and `standard_error`.
+
+        The score is the mean success or total reward. Its error follows from the number of answers in `vade_run.json`;
+        without that it is None. The same rows are asked each time, so it says nothing about other rows.
+        """
         name = self.snapshot.metadata["success_reward"]
         key = f"eval_rewards/{name}/mean" if name else "eval_reward"
         scored = [entry for entry in self.history if entry.get(key) is not None and not math.isnan(entry[key])]
+        spread = key.replace("/mean", "/std") if name else "eval_reward_std"
         return [
-            {"step": entry["step"], "rollouts": self.rollouts_before(entry["step"]), "score": entry[key]}
+            {
+                "step": entry["step"],
+                "rollouts": self.rollouts_before(entry["step"]),
+                "score": entry[key],
+                "standard_error": self._standard_error(entry[key], entry.get(spread)),
+            }
             for entry in scored
         ]
+
+    def _standard_error(self, score: float, spread: float | None) -> float | None:
+        """Return the standard error of a mean; `spread` is the mean deviation within batches, so at most too small."""
+        answers = self.about.get("validation_answers")
+        if not answers:
+            return None
+        of_ones = math.sqrt(score * (1 - score)) if 0 <= score <= 1 else 0.0
+        return max(of_ones, spread or 0.0) / math.sqrt(answers)
 
     @property
     def effective_gradient_ratio(self) -> NDArray[np.float64]:
@@ -75,22 +100,38 @@ class Run:
         return max((line["rollouts"] for line in self.selections if line["global_step"] < global_step), default=0)
 
     def posterior_at(self, step: int) -> BetaPosterior:
-        """Replay the selection log up to line `step` and return the posterior after it.
+        """Return the posterior after line `step` of the selection log, as `posteriors` replays it."""
+        return next(self.posteriors([step]))
+
+    def posteriors(self, steps: Iterable[int]) -> Iterator[BetaPosterior]:
+        """Replay the selection log and yield the posterior, one changing object, after each of the ascending `steps`.
 
         A line is a generation batch, a refill, or (the first) a warm start.
         """
         saved = self.snapshot.sampler_state["posterior"]
         posterior = BetaPosterior(saved["num_samples"], **{name: saved[name] for name in BetaPosterior(1).decays})
-        restored = {line["restored_to"] for line in self.lines[:step] if "restored_to" in line}
+        restored = {line["restored_to"] for line in self.lines if "restored_to" in line}
         states = {}  # of these steps
-        for line in self.lines[:step]:
-            if posterior.step in restored:
-                states[posterior.step] = posterior.state_dict()
-            if "restored_to" in line:  # the end of a reward outage put these counts back
-                posterior.load_state_dict({**states[line["restored_to"]], "step": posterior.step})
-            rows = np.array(line["sample_index"], dtype=np.int64)
-            posterior.observe(rows, line["successes"], line["trials"], line.get("mixed"))
-        return posterior
+        done = 0
+        for step in steps:
+            for line in self.lines[done:step]:
+                if posterior.step in restored:
+                    states[posterior.step] = posterior.state_dict()
+                if "restored_to" in line:  # the end of a reward outage put these counts back
+                    posterior.load_state_dict({**states[line["restored_to"]], "step": posterior.step})
+                rows = np.array(line["sample_index"], dtype=np.int64)
+                posterior.observe(rows, line["successes"], line["trials"], line.get("mixed"))
+            done = max(done, step)
+            yield posterior
+
+    def even_draw(self) -> list[tuple[int, float]]:
+        """Return the step and the `even_draw_ratio` of up to `EVEN_DRAWS` lines of the selection log."""
+        settings, facts = self.snapshot.sampler_state["settings"], self.snapshot.metadata
+        group = facts.get("num_generations") or round(max(max(line["trials"]) for line in self.selections))
+        ends = np.unique(np.linspace(1, len(self.lines), EVEN_DRAWS, dtype=int)).tolist()
+        spreads = settings.get("gain") == SPREAD_GAIN or facts.get("success_threshold") == SPREAD_GAIN
+        ratios = [even_draw_ratio(each, group, spreads=spreads) for each in self.posteriors(ends)]
+        return [(self.lines[end - 1]["step"], ratio) for end, ratio in zip(ends, ratios, strict=True)]
 
 
 def read_run(output_dir: str | os.PathLike[str]) -> Run:
@@ -129,7 +170,21 @@ def read_run(output_dir: str | os.PathLike[str]) -> Run:
     except FileNotFoundError:
         logger.warning(f"{folder} has no {TRAINER_STATE_FILE}, so the report has no rewards and no validation scores.")
         history = []
-    return Run(snapshot, lines, history)
+    return Run(snapshot, lines, history, read_kept(folder / RUN_FILE), read_kept(folder / ROWS_FILE))
+
+
+def read_kept(path: Path) -> dict[str, Any]:
+    """Read `vade_run.json` or `vade_rows.json`; empty if it is missing, or damaged (a warning is logged)."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(kept, dict):
+            raise TypeError(f"it holds a {type(kept).__name__} and no object")
+        return kept
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        logger.warning(f"{path} cannot be read ({type(error).__name__}: {error}). The report goes without it.")
+        return {}
 
 
 def _newest(folder: Path, read: Callable[[Path], tuple[int, Any]]) -> Any:

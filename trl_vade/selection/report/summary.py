@@ -26,11 +26,14 @@ def summarise(run: Run) -> dict[str, Any]:
 
     Seconds are wall time. `update` is the rest of the steps, without selection and generation. In a run that goes on
     or was killed the seconds are those until the newest checkpoint, at the step `seconds_until_step`. The completions
-    trained on are those of the newest log entry, None where the run did not log them.
+    trained on are those of the newest log entry, None where the run did not log them. The ratios of an even draw are
+    estimates, see `even_draw`.
     """
     totals, last = run.snapshot.metadata["run"], run.lines[-1]
     ratios = run.effective_gradient_ratio
     quarter = max(len(ratios) // 4, 1)
+    even = run.even_draw()
+    first_step = run.selections[-quarter]["step"]
     seconds = totals["seconds"]
     return {
         "sampler": run.sampler,
@@ -43,6 +46,8 @@ def summarise(run: Run) -> dict[str, Any]:
         "effective_gradient_ratio_mean": _mean(ratios),
         "effective_gradient_ratio_first_quarter": _mean(ratios[:quarter]),
         "effective_gradient_ratio_last_quarter": _mean(ratios[-quarter:]),
+        "even_draw_ratio": [[step, ratio] for step, ratio in even],
+        "even_draw_ratio_last_quarter": _mean(np.array([ratio for step, ratio in even if step >= first_step])),
         "validation": run.validation,
         "seconds": {
             "selection": seconds["selection"],

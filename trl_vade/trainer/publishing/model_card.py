@@ -7,6 +7,7 @@ template.
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from .run_facts import RunFacts
 logger = get_logger(__name__)
 
 CURVES_FILE = "vade_training.png"
+_QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILINE)
 
 _SETTINGS = (
     *("sampler", "preset", "information_gain", "decay_sampled", "decay_unsampled", "signal_aware_decay", "cooldown"),
@@ -98,8 +100,11 @@ def complete_model_card(
     complete_metadata(card.data, facts, vision=vision)
     branch = branch_of(revision) if hub_model_id else None
     shown = {"curves": curves, "posterior_repo": posterior_repo, "vision": vision, "adapter": adapter}
-    sections = _render(facts, summary, hub_model_id, branch=branch, **shown).strip()
+    quick_start, sections = _render(facts, summary, hub_model_id, branch=branch, **shown)
     before, _, rest = card.text.partition(START)
+    # TRL 1.16 asks a vision model without a picture, and calls a base model in a local folder None.
+    before = _QUICK_START.sub(lambda _: f"{quick_start}\n\n", before, count=1)
+    before = before.replace("[None](https://huggingface.co/None)", "a model in a local folder")
     card.text = f"{before.rstrip()}\n\n{START}\n\n{sections}\n\n{END}\n{rest.partition(END)[2].lstrip()}"
     save_whole(path, str(card).encode())
 
@@ -123,11 +128,11 @@ def _draw_curves(run: Run, folder: Path) -> str | None:
 
 def _render(
     facts: Mapping[str, Any], summary: Mapping[str, Any] | None, hub_model_id: str | None, **named: Any
-) -> str:
-    """Return the sections. `named` goes to the template unchanged."""
+) -> list[str]:
+    """Return the quick start and the other sections. `named` goes to the templates unchanged."""
     # A missing value is an error: a card with holes might not be noticed.
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(packaged("model_cards/model.md").read_text(encoding="utf-8")).render(
+    known = dict(
         facts=facts,
         recipe=_recipe(facts),
         data=_data(facts),
@@ -140,6 +145,8 @@ def _render(
         model=hub_model_id or "path/to/this/folder",
         **named,
     )
+    templates = (packaged(f"model_cards/{name}.md").read_text(encoding="utf-8") for name in ("quick_start", "model"))
+    return [environment.from_string(template).render(known).strip() for template in templates]
 
 
 def _recipe(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -179,6 +186,8 @@ def _measured(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> list[tupl
     scores = list(zip(("first", "last"), (validation[:1] + validation[1:][-1:]), strict=False))
     ratios = {part: summary[f"effective_gradient_ratio_{part}_quarter"] for part in ("first", "last")}
     return [
+        *([("hardware", str(facts["hardware"]))] if facts.get("hardware") else []),
+        ("hours of choice, generation and updates", f"{sum(summary['seconds'].values()) / 3600:.2f}"),
         ("optimiser steps", f"{summary['steps']:,}"),
         ("generation batches", f"{batches:,}"),
         *([("refills", f"{summary['refills']:,}")] if summary["refills"] else []),

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from accelerate.logging import get_logger
 from numpy.typing import NDArray
 
 from trl_vade.errors import VADEError
+from trl_vade.hub.card_metadata import licence_of
 from trl_vade.hub.dataset_origin import hub_origin
 from trl_vade.hub.posteriors.table import FORMAT_VERSION
 from trl_vade.hub.uploading import hub_id, is_hub_id
@@ -80,12 +82,15 @@ class RunFacts:
 def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
     args, settings = trainer.args, trainer.args.to_dict()  # the latter without members of an Enum
     name, revision = hub_origin(trainer.train_dataset, dataset)
+    base_model = hub_id(getattr(trainer.model.config, "_name_or_path", None))  # as in TRL's card
     model_repo = trainer.hub_model_id or args.hub_model_id  # without its owner until the repository exists
     return {
         "format_version": FORMAT_VERSION,
         "package_version": __version__,
         "global_step": trainer.state.global_step,
-        "base_model": hub_id(getattr(trainer.model.config, "_name_or_path", None)),  # as in TRL's card
+        "base_model": base_model,
+        "license": licence_of(base_model) if args.push_to_hub else None,
+        "hardware": f"{trainer.accelerator.num_processes} x {_device(trainer.accelerator.device)}",
         "model_repo": model_repo if is_hub_id(model_repo) and "/" in model_repo else None,
         "dataset": name,
         "dataset_revision": revision,
@@ -102,6 +107,10 @@ def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
             "num_processes": trainer.accelerator.num_processes,
         },
     }
+
+
+def _device(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper()
 
 
 def live_run(trainer: Any) -> Run | None:
