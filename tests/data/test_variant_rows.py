@@ -114,9 +114,10 @@ def test_only_originals_are_evaluated():
         (with_lists(easier=[["hint"], [], []]), "easier", ["'easier'", "string"]),
         (with_lists(easier=[[{"prompt": prompt("?")}], [], []]), "easier", ["'easier'", "kind"]),
         (with_lists(easier=[[{"kind": "text", "answer": "6"}], [], []]), "easier", ["'easier'", "answer"]),
+        (with_lists(kind=["sum", "product", "sum"]), "easier", ["'easier'", "'kind'"]),
         (as_rows(of=[1, 1, 2, 2]), "of", ["'of'", "int64"]),
     ],
-    ids=["no column", "no id", "texts", "no kind", "an answer of its own", "numbers"],
+    ids=["no column", "no id", "texts", "no kind", "an answer of its own", "a kind of its own", "numbers"],
 )
 def test_a_column_that_holds_no_variants_is_refused(rows, column, names):
     with refused(ConfigurationError, names, ["vade_variants", "trl-vade variants"]):

@@ -90,6 +90,11 @@ def test_of_two_completions_of_a_variant_the_better_has_the_larger_advantage(rew
 def test_wrong_shapes_and_rewards_above_the_largest_are_refused():
     with refused(ConfigurationError, ["max_reward=1.0", "2"], ["Set max_reward"]):
         diva_advantages(REWARDS * 2, DIFFICULTY)
-    for rewards, levels in ((REWARDS[0], DIFFICULTY), (REWARDS, DIFFICULTY[:1]), (REWARDS * np.nan, DIFFICULTY)):
+    for rewards, levels in (
+        (REWARDS[0], DIFFICULTY),
+        (REWARDS, DIFFICULTY[:1]),
+        (REWARDS + np.inf, DIFFICULTY),
+        (REWARDS, DIFFICULTY * np.nan),
+    ):
         with refused(ObservationError, ["shape"], ["must be"]):
             diva_advantages(rewards, levels)

@@ -101,11 +101,12 @@ def _expanded(rows: Dataset, column: str) -> Dataset:
     each, parents = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
     fields = [field.name for field in each.type] if pa.types.is_struct(each.type) else []
     changed = [name for name in fields if name != "kind"]
-    if "kind" not in fields or not {*changed} <= {*CONTENT} & {*others.column_names} or "of" in others.column_names:
+    there = {*others.column_names}
+    if "kind" not in fields or not {*changed} <= {*CONTENT} & there or there & {"of", "kind"}:
         raise ConfigurationError(
             f"vade_variants={column!r} holds lists of {abbreviated(str(each.type))}, and the training set has "
             f"{rows.column_names}. A variant is a dictionary with its 'kind' and the columns it changes: 'prompt', "
-            f"'image' or 'images', as the training set names them. The column 'of' is made here. {_WAY_OUT}"
+            f"'image' or 'images', as the training set names them. The columns 'of' and 'kind' are made here. {_WAY_OUT}"
         )
     variants = others.take(pa.array(parents))
     for name in changed:
