@@ -2,16 +2,28 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from itertools import repeat
+from itertools import product, repeat
 
 import numpy as np
 
-from .arms import HINTED
+from .arms import HINTED, SAMPLERS
 from .chains import DIGITS
 from .curves import Record, area, by_arm, paired, score_at, table
 from .hints import accepted, all_but_one, by_steps, pass_rates
 
 KIND_FIGURES = ("live", "drawn", "pass_rate")
+CLAIMS = {
+    "variants as rows pay": ("variants as rows", "none"),
+    "pairs pay": ("pairs", "none"),
+    "variants of hopeless rows alone pay": ("variants of the hopeless", "none"),
+    "pairs beat rows": ("pairs", "variants as rows"),
+    "global advantages pay": ("pairs, local+global", "pairs"),
+    "the rest of DIVA pays": ("pairs, diva", "pairs, local+global"),
+    "the match by posterior pays": ("pairs", "pairs, random"),
+    "rows: kinds by steps left pay": ("variants as rows, kinds by steps left", "variants as rows"),
+    "pairs: kinds by steps left pay": ("pairs, kinds by steps left", "pairs"),
+}
+"""Each claim is that the first way to use variants is ahead of the second, with the same sampler."""
 
 
 def acceptance(regime: str, seeds: Sequence[int], pool: Executor) -> str:
@@ -41,6 +53,22 @@ def payoff(chosen: list[Record], here: list[Record]) -> str:
         rows.append([arm, f"{runs[0]['learning_rate']:g}", len(runs), *cells, f"{trained:,.0f}"])
     head = ["arm", "lr", "seeds", *figures, *(f"{name} - none" for name in figures), "trained completions"]
     return table(head, rows)
+
+
+def claims(records: list[Record]) -> str:
+    """Return the differences behind `CLAIMS`, paired by regime and seed over all regimes."""
+    regimes = dict.fromkeys(record["regime"] for record in records)
+    every = by_arm(
+        [{**record, "regime": "all", "seed": (record["regime"], record["seed"])} for record in records], "all"
+    )
+    rows = []
+    for sampler, (claim, ways) in product(SAMPLERS, CLAIMS.items()):
+        ours, theirs = (every.get(f"{sampler} + {way}", []) for way in ways)
+        if ours and theirs:
+            cells = ["{:+.3f} ± {:.3f}".format(*paired(ours, theirs, figure)) for figure in (final, area, zero_after)]
+            rows.append([sampler, claim, len(ours), *cells])
+    title = f"## Variants, over {' and '.join(regimes)}: mean difference of pairs"
+    return f"{title}\n\n" + table(["sampler", "claim", "pairs", "final", "area", "zero rows, end"], rows)
 
 
 def liveness(chosen: list[Record], here: list[Record]) -> str:

@@ -37,6 +37,8 @@ def tables(records: list[Record]) -> str:
                 chosen += [r for r in here if r["stage"] == "main" and r["arm"] != "dapo" and r["seed"] in seeds]
             if chosen:
                 parts.append(f"## {regime}: {title}\n\n" + build(chosen, here))
+    if variants := [record for record in records if record["stage"] == "hinted"]:
+        parts.append(hinted.claims(variants))
     thin = [record for record in records if record["stage"] == "thin"]
     return "\n\n".join(parts + thinned.overview(thin) if thin else parts)
 

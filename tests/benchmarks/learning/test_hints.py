@@ -139,6 +139,7 @@ def test_the_tables_pair_each_arm_with_its_control():
     lines = tables.tables(records).splitlines()
     payoff, live = [line for line in lines if line.startswith("| uniform + pairs |")]
     assert "| +0.100 ± 0.000 | +0.050 ± 0.000 |" in payoff
+    assert "| uniform | pairs pay | 2 | +0.100 ± 0.000 |" in "\n".join(lines)
     assert "| 0.25 / 0.25 / 0.25 | 0.50 / 0.50 / 0.50 | - |" in live
 
 
