@@ -55,20 +55,18 @@ def payoff(chosen: list[Record], here: list[Record]) -> str:
     return table(head, rows)
 
 
-def claims(records: list[Record]) -> str:
-    """Return the differences behind `CLAIMS`, paired by regime and seed over all regimes."""
-    regimes = dict.fromkeys(record["regime"] for record in records)
-    every = by_arm(
-        [{**record, "regime": "all", "seed": (record["regime"], record["seed"])} for record in records], "all"
-    )
-    rows = []
+def over_regimes(records: list[Record]) -> list[str]:
+    """Return `payoff` and the differences behind `CLAIMS` over all regimes, paired by regime and seed."""
+    joined = [{**record, "regime": "all", "seed": (record["regime"], record["seed"])} for record in records]
+    arms, rows = by_arm(joined, "all"), []
     for sampler, (claim, ways) in product(SAMPLERS, CLAIMS.items()):
-        ours, theirs = (every.get(f"{sampler} + {way}", []) for way in ways)
+        ours, theirs = (arms.get(f"{sampler} + {way}", []) for way in ways)
         if ours and theirs:
             cells = ["{:+.3f} ± {:.3f}".format(*paired(ours, theirs, figure)) for figure in (final, area, zero_after)]
             rows.append([sampler, claim, len(ours), *cells])
-    title = f"## Variants, over {' and '.join(regimes)}: mean difference of pairs"
-    return f"{title}\n\n" + table(["sampler", "claim", "pairs", "final", "area", "zero rows, end"], rows)
+    head = ["sampler", "claim", "pairs", "final", "area", "zero rows, end"]
+    title = f"## Variants, over {' and '.join(dict.fromkeys(record['regime'] for record in records))}"
+    return [f"{title}\n\n{payoff(joined, joined)}", f"{title}: which part pays?\n\n{table(head, rows)}"]
 
 
 def liveness(chosen: list[Record], here: list[Record]) -> str:

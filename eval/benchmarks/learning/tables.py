@@ -38,7 +38,7 @@ def tables(records: list[Record]) -> str:
             if chosen:
                 parts.append(f"## {regime}: {title}\n\n" + build(chosen, here))
     if variants := [record for record in records if record["stage"] == "hinted"]:
-        parts.append(hinted.claims(variants))
+        parts += hinted.over_regimes(variants)
     thin = [record for record in records if record["stage"] == "thin"]
     return "\n\n".join(parts + thinned.overview(thin) if thin else parts)
 
