@@ -49,8 +49,9 @@ def payoff(chosen: list[Record], here: list[Record]) -> str:
             mean, error = paired(runs, control, figure)
             cells.append(f"{mean:+.3f} ± {error:.3f}")
         cells += ["-"] * (2 * len(figures) - len(cells))
+        rates = [f"{rate:g}" for rate in sorted({run["learning_rate"] for run in runs})]
         trained = np.mean([run["trained_completions"][-1] for run in runs])
-        rows.append([arm, f"{runs[0]['learning_rate']:g}", len(runs), *cells, f"{trained:,.0f}"])
+        rows.append([arm, ", ".join(rates), len(runs), *cells, f"{trained:,.0f}"])
     head = ["arm", "lr", "seeds", *figures, *(f"{name} - none" for name in figures), "trained completions"]
     return table(head, rows)
 
