@@ -17,6 +17,8 @@ and refills included. Stages:
     trainer  main arms through `VADEGRPOTrainer` itself
     kl       a KL term on all rollouts, or on those with a gradient only, at the learning rate of the sampler's arm
     shares   shares of rollouts and of tokens to train on, on tuning seeds, at the learning rate of the sampler's arm
+    accept   the regime `hinted`: the pass rate of its hopeless originals by the steps that a hint gives
+    hinted_tune, hinted    variants, as `tune` and `main`; all arms of a regime have one rate
     thin_tune, thin    training on fewer rollouts: as `tune` and `main`; `lossless` has the rate of the sampler's arm
     report   tables on the standard output, pictures beside the results
 
@@ -33,8 +35,19 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from .arms import ALL_THINNED, ARMS, MAIN, MORE, THINNED, THINNED_KL, THINNED_SHARES, THINNED_TUNED
-from .curves import TUNING, at_best_rates, best_rates, read, tuning
+from .arms import (
+    ALL_THINNED,
+    ARMS,
+    HINTED,
+    HINTED_TUNED,
+    MAIN,
+    MORE,
+    THINNED,
+    THINNED_KL,
+    THINNED_SHARES,
+    THINNED_TUNED,
+)
+from .curves import TUNING, at_best_rates, best_rates, read, shared_rate, tuning
 from .worker import build, work
 
 
@@ -58,15 +71,27 @@ REGIMES = {
         120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, trainer_seeds=2, also=("kl", "shares", "thin_tune", "thin")
     ),
     "graded": Plan(120, 10, (4e-4, 8e-4), 2, 3, more=("spread", "fractions", "threshold 0.5", "threshold 1")),
+    "hinted": Plan(120, 10, (), 0, 0, also=("accept", "hinted_tune", "hinted")),
+    "hinted_long": Plan(120, 10, (), 0, 0, also=("accept", "hinted_tune", "hinted")),
     "many_impossible": Plan(120, 10, (2e-4, 4e-4, 8e-4, 1.6e-3), 3, 8, also=("kl", "thin_tune", "thin")),
     "hard_pictures": Plan(120, 10, (1e-4, 2e-4), 2, 5, more=("oracle",)),
     "no_headroom": Plan(120, 10, (1e-4, 2e-4, 4e-4), 2, 5, more=("oracle",), also=("thin_tune", "thin")),
 }
 FIRST_TUNING_SEED = 100
 FIRST_SEED = 10  # those before were used to find out what the regimes should be
-FURTHER = {"kl": THINNED_KL, "shares": THINNED_SHARES, "thin_tune": THINNED_TUNED, "thin": THINNED}
+# Of the seeds 10 to 17 and from 100 on, those whose hints were accepted before any arm was run.
+HINTED_RATES, HINTED_TUNING_SEEDS = (2e-4, 4e-4, 8e-4), (100, 102)
+HINTED_SEEDS = {"hinted": (11, 12, 13, 15, 16, 17), "hinted_long": (11, 12, 15, 16, 17)}
+FURTHER = {
+    "hinted_tune": HINTED_TUNED,
+    "hinted": HINTED,
+    "kl": THINNED_KL,
+    "shares": THINNED_SHARES,
+    "thin_tune": THINNED_TUNED,
+    "thin": THINNED,
+}
 THIN_RATES, THIN_TUNING_SEEDS, THIN_SEEDS = (2e-4, 4e-4), range(100, 102), range(10, 18)
-STAGES = ("tune", "main", "more", "trainer", *FURTHER, "report")
+STAGES = ("tune", "main", "more", "trainer", "accept", *FURTHER, "report")
 KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
 
 
@@ -76,7 +101,7 @@ def tasks_of(stage, options, done):
     for regime in options.regimes:
         plan = REGIMES[regime]
         best = best_rates(tuning(done), regime)
-        if stage in FURTHER and stage not in plan.also:
+        if stage not in plan.also if stage in FURTHER else not plan.rates:
             continue
         if stage not in TUNING and not best:
             sys.exit(f"{options.results} has no tuning runs for {regime}: run the stage tune first.")
@@ -86,6 +111,8 @@ def tasks_of(stage, options, done):
             "main": main_seeds,
             "more": options.more_seeds,
             "trainer": options.trainer_seeds or range(FIRST_SEED, FIRST_SEED + plan.trainer_seeds),
+            "hinted_tune": options.tuning_seeds or HINTED_TUNING_SEEDS,
+            "hinted": options.seeds or HINTED_SEEDS.get(regime),
             "kl": options.seeds or THIN_SEEDS,
             "shares": options.tuning_seeds or THIN_TUNING_SEEDS,
             "thin_tune": options.tuning_seeds or THIN_TUNING_SEEDS,
@@ -93,8 +120,9 @@ def tasks_of(stage, options, done):
         }[stage]
         arms = plan.more if stage == "more" else FURTHER.get(stage, MAIN)
         for arm in [arm for arm in arms if arm in (options.arms or ARMS)]:
-            tried = {"tune": plan.rates, "thin_tune": THIN_RATES}.get(stage)
-            rates = (options.rates or tried) if tried else [rate_of(arm, best)]
+            tried = {"tune": plan.rates, "thin_tune": THIN_RATES, "hinted_tune": HINTED_RATES}.get(stage)
+            shared = stage == "hinted" and shared_rate(tuning(done), regime)
+            rates = (options.rates or tried) if tried else [shared or rate_of(arm, best)]
             for rate in rates:
                 for seed in main_seeds if arm == "oracle" else seeds:
                     batches = options.batches or plan.batches
@@ -163,6 +191,12 @@ def main():
                 print(tables(records))
                 for path in draw(records, options.results.parent):
                     print(f"Picture: {path}")
+            elif stage == "accept":
+                from .hint_tables import acceptance
+
+                for regime in [name for name in options.regimes if stage in REGIMES[name].also]:
+                    seeds = options.seeds or (*range(FIRST_SEED, 18), *HINTED_TUNING_SEEDS)
+                    print(f"## {regime}: do the hints help?\n\n{acceptance(regime, seeds, pool)}")
             else:
                 run_stage(stage, options, pool)
 

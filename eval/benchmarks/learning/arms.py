@@ -3,6 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+from trl_vade.samplers.variants import VariantRows
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 from trl_vade.trainer.selection_choice import make_sampler
 
@@ -69,17 +72,62 @@ THINNED = {f"{sampler} + {name}": how for sampler in SAMPLERS for name, how in T
 THINNED_TUNED = {arm: how for arm, how in THINNED.items() if how != Thinning()}  # lossless is the main arm
 THINNED_KL = {f"{sampler} + {name}": how for sampler in SAMPLERS for name, how in KL.items()}
 THINNED_SHARES = {f"frontier + {name}": how for name, how in SHARES.items()}
+K4 = {"num_generations": 4}
+"""Settings of an arm with 64 groups of 4 in a generation batch, in place of 32 groups of 8."""
+AS_ROWS = K4 | {"vade_variants": "of", "vade_variant_groups": 0}
+PAIRS = K4 | {"vade_variants": "of"}
+WAYS: dict[str, dict[str, Any]] = {
+    # What becomes of the variants of the regime `hinted`.
+    "none, 32x8": {},
+    "none": K4,
+    "variants as rows": AS_ROWS,
+    "pairs": PAIRS,
+    "pairs, local+global": PAIRS | {"vade_advantage": "local+global"},
+    "pairs, diva": PAIRS | {"vade_advantage": "diva"},
+}
+HINTED = {f"{sampler} + {name}": MAIN[sampler] | how for sampler in SAMPLERS for name, how in WAYS.items()}
+HINTED["frontier + variants as rows"] |= {"vade_stratify_by": "kind", "vade_strata_shares": {"original": 0.5}}
+HINTED["frontier + pairs, random"] = FRONTIER | PAIRS | {"vade_variant_match": "random"}
+LEFT = {"kinds_by_steps_left": True}
+HINTED |= {
+    f"{arm}, kinds by steps left": HINTED[arm] | LEFT for arm in ("frontier + variants as rows", "frontier + pairs")
+}
+HINTED["frontier + variants of the hopeless"] = FRONTIER | AS_ROWS | {"only_hopeless": 0.1}
+HINTED_TUNED = [f"{sampler} + {name}" for sampler in SAMPLERS for name in ("none", "pairs")]
 ALL_THINNED = THINNED | THINNED_KL | THINNED_SHARES
-ARMS = MAIN | MORE | {arm: MAIN[arm.split(" + ")[0]] for arm in ALL_THINNED}
+ARMS = MAIN | MORE | HINTED | {arm: MAIN[arm.split(" + ")[0]] for arm in ALL_THINNED}
+
+
+OF_THE_BENCHMARK = {"num_generations": 8, "only_hopeless": None, "kinds_by_steps_left": False}
 
 
 def settings(arm: str, seed: int) -> SimpleNamespace:
-    """All settings of VADE under `arm`, as the trainer has them."""
-    return SimpleNamespace(**{**VADE_DEFAULTS, **ARMS[arm], "seed": seed})
+    """All settings of VADE under `arm`, as the trainer has them, and the number of generations."""
+    return SimpleNamespace(**{**VADE_DEFAULTS, **OF_THE_BENCHMARK, **ARMS[arm], "seed": seed})
+
+
+class OnlyHopeless:
+    """A sampler that draws the variants of an original only while its expected pass rate is below a bound."""
+
+    def __init__(self, sampler: Any, variants: VariantRows, bound: float) -> None:
+        self._sampler, self._variants, self._bound = sampler, variants, bound
+        self.observe, self.use_spreads = sampler.observe, sampler.use_spreads
+
+    def draw(self, k: int) -> Any:
+        a, b = self._sampler.belief()
+        solvable = (a / (a + b))[self._variants.of] >= self._bound
+        return self._sampler.draw(k, exclude=np.flatnonzero(solvable & (self._variants.kind > 0)))
 
 
 def sampler_of(
-    arm: str, num_samples: int, *, num_groups: int, num_generations: int, seed: int, labels: list[str]
+    arm: str,
+    num_samples: int,
+    *,
+    num_groups: int,
+    num_generations: int,
+    seed: int,
+    labels: list[str],
+    variants: VariantRows | None = None,
 ) -> Any:
     """A fresh sampler; the one that a trainer with these settings would make."""
     if arm == "oracle":
@@ -87,4 +135,7 @@ def sampler_of(
         sampler.sees_pass_rates = True  # the loop tells it
         return sampler
     args = settings(arm, seed)
-    return make_sampler(args, num_samples, num_groups=num_groups, strata=labels if args.vade_strata else None)
+    strata = labels if args.vade_strata else None
+    kinds = [variants.kinds[kind] for kind in variants.kind] if variants and args.vade_stratify_by else None
+    sampler = make_sampler(args, num_samples, num_groups=num_groups, strata=strata, stratify=kinds, variants=variants)
+    return OnlyHopeless(sampler, variants, args.only_hopeless) if variants and args.only_hopeless else sampler

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 Record = dict[str, Any]
-TUNING = ("tune", "thin_tune")
+TUNING = ("tune", "thin_tune", "hinted_tune")
 POINTS = 41  # of a curve over [0, all rollouts]
 
 
@@ -93,15 +93,22 @@ def best_rates(records: list[Record], regime: str) -> dict[str, float]:
     return {arm: max(rates, key=lambda rate, rates=rates: float(np.mean(rates[rate]))) for arm, rates in areas.items()}
 
 
+def shared_rate(records: list[Record], regime: str) -> float:
+    """The learning rate with the largest mean area over all arms of a regime."""
+    return next(iter(best_rates([{**record, "arm": "all"} for record in records], regime).values()), float("nan"))
+
+
 def at_best_rates(records: list[Record]) -> list[Record]:
     """The records without those of a main arm at a learning rate that further tuning has shown not to be its best."""
-    best = {regime: best_rates(tuning(records), regime) for regime in {record["regime"] for record in records}}
-    return [
-        record
-        for record in records
-        if record["stage"] in TUNING
-        or best[record["regime"]].get(record["arm"], record["learning_rate"]) == record["learning_rate"]
-    ]
+    regimes = {record["regime"] for record in records}
+    best = {regime: best_rates(tuning(records), regime) for regime in regimes}
+    shared = {regime: shared_rate(tuning(records), regime) for regime in regimes}
+
+    def is_best(record: Record) -> bool:
+        rate, regime = record["learning_rate"], record["regime"]
+        return bool(rate == (shared[regime] if record["stage"] == "hinted" else best[regime].get(record["arm"], rate)))
+
+    return [record for record in records if record["stage"] in TUNING or is_best(record)]
 
 
 def tuning(records: list[Record]) -> list[Record]:

@@ -7,6 +7,7 @@ few steps.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,8 @@ def train(
     num_threads: int = 1,
     signal: RewardSignal | None = None,
     thinning: Thinning | None = None,
+    advantages: Callable[[Rollouts, NDArray[np.float64]], torch.Tensor] | None = None,
+    watched: NDArray[np.int64] | None = None,
     on_step: Callable[[int, History], None] | None = None,
 ) -> History:
     """Train `policy.model` in place; return what happened, the same to the bit for the same arguments on one machine.
@@ -88,6 +91,9 @@ def train(
         num_threads: Of torch, put back at the end. On busy cores two threads that wait for each other are slower.
         signal: What the sampler is told of the rewards; None: the right answers.
         thinning: What is trained on; None: everything. With a KL term, evaluations measure the divergence, too.
+        advantages: From a generation batch, in the order drawn, and the posterior means before it to the advantages,
+            (K, G), in place of GRPO's; not with refills.
+        watched: Rows of the pool whose pass rates are in the evaluations; None: all.
         on_step: Called with the number of steps done, 1 to `steps`, and the history.
 
     Returns:
@@ -103,7 +109,7 @@ def train(
             `step`, `rollouts`: done so far.
             `score`: mean probability of a right answer over the validation rows.
             `greedy`: share of them that is right without sampling.
-            `pool_pass_rates`: (N,) exact, of the pool.
+            `pool_pass_rates`: (N,) exact, of the pool or of the rows that are `watched`.
             `uniform_ratio`: mean of 1 - p^G - (1-p)^G over the pool, the gradient ratio that a uniform draw would have
                 in expectation. `gradient_ratio` over it is the lift of the sampler.
             `kl`: to the policy of the start, a token, over 4 completions of every fourth row of the pool; None without
@@ -125,8 +131,8 @@ def train(
             last = step == steps or (max_rollouts is not None and rollouts >= max_rollouts)
             if rollouts >= due or last:
                 due = rollouts + evaluate_every * num_groups * num_generations
-                figures = _evaluate(policy, validation, num_generations, reference)
-                pool_rates = figures["pool_pass_rates"]
+                figures = _evaluate(policy, validation, num_generations, reference, watched)
+                pool_rates = figures["pool_pass_rates"] if watched is None else None
                 _append(history["evaluations"], {"step": step, "rollouts": rollouts, **figures})
             if last:
                 break
@@ -139,7 +145,11 @@ def train(
             batch, generated, told, posterior_mean = _generation_batch(
                 policy, sampler, num_groups, num_generations, refills, generator, signal
             )
-            chosen = choose(batch, thinning, step / steps)
+            if advantages is None:
+                chosen = choose(batch, thinning, step / steps)
+            else:
+                (batch,) = generated
+                chosen = replace(choose(batch), advantages=advantages(batch, posterior_mean))
             figures = policy.update(batch, optimizer, max_grad_norm, chosen, reference)
             everything = Rollouts.concatenate(generated)
             rollouts += everything.rewards.numel()
@@ -166,14 +176,18 @@ def _append(lists: dict[str, list[Any]], figures: dict[str, Any]) -> None:
 
 
 def _evaluate(
-    policy: FastPolicy, validation: FastPolicy, num_generations: int, reference: FastPolicy | None
+    policy: FastPolicy,
+    validation: FastPolicy,
+    num_generations: int,
+    reference: FastPolicy | None,
+    watched: NDArray[np.int64] | None,
 ) -> dict[str, Any]:
     kl = None
     if reference is not None:
         generator = torch.Generator().manual_seed(KL_SEED)
         kl = divergence(policy, reference, policy.sample(np.arange(0, len(policy), 4), 4, generator))
     rates, greedy = validation.score()
-    pool = policy.pass_rates()
+    pool = policy.pass_rates(watched)
     return {
         "score": float(rates.mean()),
         "greedy": float(greedy.mean()),

@@ -1,6 +1,7 @@
 """One run of the learning benchmark: an arm on a regime, and the figures that are kept of it."""
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from trl_vade.trainer.selection_choice import make_signal
 
-from .arms import ALL_THINNED, sampler_of, settings
+from .arms import ALL_THINNED, HINTED, sampler_of, settings
 from .fast_grpo import train
 from .fast_policy import FastPolicy
+from .hints import by_steps_left, pair_advantages, variants_of, with_hints
+from .hints import figures as hinted_figures
 from .pools import load_regime
 from .regimes import REGIMES
 
@@ -30,7 +33,11 @@ def run(
     """
     start = time.perf_counter()
     torch.set_num_threads(1)
-    directory, pool, validation = load_regime(regime, seed, progress=False)
+    directory, originals, validation = load_regime(regime, seed, progress=False)
+    args = settings(arm, seed)
+    pool = with_hints(originals) if args.vade_variants else originals
+    variants = variants_of(pool) if args.vade_variants else None
+    num_generations, num_groups = args.num_generations, ROLLOUTS_A_BATCH // args.num_generations
     model = AutoModelForImageTextToText.from_pretrained(directory).eval()
     processor = AutoProcessor.from_pretrained(directory)
     policy, judge = (
@@ -44,17 +51,23 @@ def run(
         )
         for rows in (pool, validation)
     )
-    args = settings(arm, seed)
     sampler = sampler_of(
-        arm, len(pool), num_groups=NUM_GROUPS, num_generations=NUM_GENERATIONS, seed=seed, labels=labels(pool)
+        arm,
+        len(pool),
+        num_groups=num_groups,
+        num_generations=num_generations,
+        seed=seed,
+        labels=labels(pool),
+        variants=by_steps_left(variants) if variants and args.kinds_by_steps_left else variants,
     )
+    beside = args.vade_variant_groups if variants else 0
     history = train(
         policy,
         sampler,
         steps=batches,
         max_rollouts=batches * ROLLOUTS_A_BATCH,
-        num_groups=NUM_GROUPS,
-        num_generations=NUM_GENERATIONS,
+        num_groups=num_groups,
+        num_generations=num_generations,
         learning_rate=learning_rate,
         seed=seed,
         validation=judge,
@@ -64,9 +77,15 @@ def run(
         max_refills=args.vade_max_refills,
         signal=None if arm == "oracle" else make_signal(args, ["reward"], say=lambda message: None),
         thinning=ALL_THINNED.get(arm),
+        advantages=partial(pair_advantages, args.vade_advantage, variant_groups=beside) if beside else None,
+        watched=np.arange(len(originals)) if variants else None,
     )
     seconds = time.perf_counter() - start
-    kept = figures(history)
+    if arm in HINTED:
+        kinds = variants.kind if variants else np.zeros(len(pool), dtype=np.int64)
+        kept = hinted_figures(history, kinds, num_generations, 1 + beside)
+    else:
+        kept = figures(history)
     if arm in ALL_THINNED:
         kept = {name: kept[name] for name in ("rollouts", "score", "ratio")} | trained(history)
     return {

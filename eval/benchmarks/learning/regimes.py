@@ -1,4 +1,4 @@
-"""Four situations that a prompt selection can meet, each a base policy with a pool to train on.
+"""Situations that a prompt selection can meet, each a base policy with a pool to train on.
 
 What selection can win depends on how the pass rates are spread and on how they move. The regimes were described before
 anything was compared on them, and stand whether or not selection wins. All are tiny Qwen2.5-VL models (0.3 M
@@ -14,7 +14,7 @@ from trl_vade.testbed.rewards import exact_answer_reward
 from trl_vade.testbed.scenes import LEVELS
 from trl_vade.testbed.sft import SFTSettings
 
-from .chains import MAX_COMPLETION_LENGTH, TASK, ChainSFTSettings, graded_reward
+from .chains import MAX_COMPLETION_LENGTH, TASK, ChainSFTSettings, HintedSFTSettings, graded_reward
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,27 @@ _ALL = (
         parts=_parts(**{TASK: (1, 1, 1, 1, 1, 1, 1, 1)}),
         temperature=0.6,
         reward=graded_reward,
+    ),
+    Regime(
+        name="hinted",
+        description=(
+            "Questions out of reach whose variants are not: chains of 2 to 8 steps in equal shares, for a policy that "
+            "can read hints. A hint gives the first sums of the answer. Most long chains are solved with a hint that "
+            "leaves one step, and few without one. The rows to validate on have no hints."
+        ),
+        recipe=HintedSFTSettings(),
+        parts=_parts(**{TASK: (0, 1, 1, 1, 1, 1, 1, 1)}),
+        temperature=0.6,
+    ),
+    Regime(
+        name="hinted_long",
+        description=(
+            "The policy of `hinted` and chains of 6 to 8 steps alone: most originals are out of reach, and no shorter "
+            "chains lead up to them, only hints."
+        ),
+        recipe=HintedSFTSettings(),
+        parts=_parts(**{TASK: (0, 0, 0, 0, 0, 1, 1, 1)}),
+        temperature=0.6,
     ),
     Regime(
         name="many_impossible",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from . import hint_tables as hinted
 from . import thinning_tables as thinned
 from .arms import ARMS, MAIN, MORE
 from .curves import Record, area, best_rates, by_arm, mean_and_error, paired, rollouts_to, score_at, table
@@ -24,6 +25,9 @@ def tables(records: list[Record]) -> str:
             ("trainer", "through VADEGRPOTrainer, beside the fast loop", agreement),
             ("kl", "a KL term on all rollouts or on live ones", thinned.divergence),
             ("shares", "shares to train on (seeds apart from those below)", thinned.shares),
+            ("hinted_tune", "variants, tuning: mean area", tuning),
+            ("hinted", "do variants pay?", hinted.payoff),
+            ("hinted", "variants, where the rollouts went", hinted.liveness),
             ("thin_tune", "training on fewer rollouts, tuning: mean area", tuning),
         ):
             # The oracle has the seeds of the main arms, and stands beside them.
@@ -33,6 +37,8 @@ def tables(records: list[Record]) -> str:
                 chosen += [r for r in here if r["stage"] == "main" and r["arm"] != "dapo" and r["seed"] in seeds]
             if chosen:
                 parts.append(f"## {regime}: {title}\n\n" + build(chosen, here))
+    if variants := [record for record in records if record["stage"] == "hinted"]:
+        parts.append(hinted.claims(variants))
     thin = [record for record in records if record["stage"] == "thin"]
     return "\n\n".join(parts + thinned.overview(thin) if thin else parts)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from eval.benchmarks.learning import arms, curves, one_run, tables
+from trl_vade.samplers.variants import VariantRows
 
 ROOT = Path(__file__).parents[3]
 
@@ -66,6 +67,18 @@ def test_each_arm_goes_on_at_the_learning_rate_with_the_largest_area():
         record([0.1, 0.2, 0.2], "frontier", learning_rate=2e-4),
     ]
     assert curves.best_rates(records, "staged") == {"uniform": 2e-4, "frontier": 1e-4}
+
+
+def test_arms_with_variants_share_the_learning_rate_that_is_best_on_average():
+    tune = [
+        record([0.1, 0.2, 0.9], learning_rate=1e-4, stage="hinted_tune"),
+        record([0.1, 0.3, 0.9], learning_rate=2e-4, stage="hinted_tune"),
+        record([0.1, 0.9, 0.9], "frontier", learning_rate=1e-4, stage="hinted_tune"),
+        record([0.1, 0.2, 0.2], "frontier", learning_rate=2e-4, stage="hinted_tune"),
+    ]
+    assert curves.shared_rate(tune, "staged") == 1e-4
+    runs = [record([0.1, 0.2, 0.3], learning_rate=rate, stage="hinted") for rate in (1e-4, 2e-4)]
+    assert curves.at_best_rates([*tune, *runs]) == [*tune, runs[0]]
 
 
 def test_runs_at_a_rate_that_further_tuning_has_ruled_out_are_left_out():
@@ -128,7 +141,16 @@ def test_the_figures_of_a_run_worked_by_hand():
 
 @pytest.mark.parametrize("arm", arms.ARMS)
 def test_every_arm_makes_a_sampler(arm):
-    sampler = arms.sampler_of(arm, 40, num_groups=4, num_generations=8, seed=1, labels=["a", "b"] * 20)
+    variants = VariantRows(np.tile(np.arange(20), 2), np.repeat([0, 1], 20), ("original", "hint-1"))
+    sampler = arms.sampler_of(
+        arm,
+        40,
+        num_groups=4,
+        num_generations=8,
+        seed=1,
+        labels=["a", "b"] * 20,
+        variants=variants if arms.settings(arm, 1).vade_variants else None,
+    )
     if arm == "oracle":
         sampler.set_pass_rates(np.linspace(0, 1, 40))
     assert len(set(sampler.draw(4).sample_index.tolist())) == 4

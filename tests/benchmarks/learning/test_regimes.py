@@ -18,10 +18,12 @@ from eval.benchmarks.learning.chains import (
     WINDOW,
     Chain,
     ChainSFTSettings,
+    HintedSFTSettings,
     encode_chains,
     finetune_chains,
     graded_reward,
     iter_chains,
+    iter_lessons,
 )
 from eval.benchmarks.learning.fast_policy import FastPolicy
 from eval.benchmarks.learning.pools import load_regime
@@ -86,6 +88,36 @@ def test_chains_repeat_are_dealt_in_turn_and_keep_to_their_side():
     assert not any(chain.validation for chain in islice(iter_chains("sft", 0, (1, 2)), 90))
     shown = Counter(chain.level for chain in islice(iter_chains("sft", 0, (1, 2), (3, 1)), 400))
     assert 260 < shown[1] < 340
+
+
+def test_a_hint_gives_the_first_sums_at_the_same_distance_from_digits_and_answer():
+    chain = Chain("31420213", 3, hint=2)
+    assert chain.question == "Hint: 34??????. What is the sum of 3 of the digits 31420213?"
+    assert chain.answer == "343"
+    lengths = {len(replace(chain, hint=steps).question) for steps in range(1, 8)}
+    assert len(lengths) == 1
+
+
+def test_lessons_with_hints_leave_few_steps_and_never_give_the_whole_answer():
+    settings = HintedSFTSettings(hinted=0.5, left=2)
+    lessons = list(islice(iter_lessons(settings, 3), 400))
+    assert lessons == list(islice(iter_lessons(settings, 3), 400))
+    hinted = [chain for chain in lessons if chain.hint]
+    assert 160 < len(hinted) < 240
+    assert {chain.level - chain.hint for chain in hinted} == {1, 2}
+    assert {chain.level for chain in hinted} == set(range(2, 9))
+    assert not any(chain.hint for chain in islice(iter_lessons(ChainSFTSettings(), 3), 50))
+
+
+def test_lessons_with_hints_come_after_those_without(processor, monkeypatch):
+    taught = []
+    monkeypatch.setattr(
+        "eval.benchmarks.learning.chains.encode_chains",
+        lambda chains, processor: taught.append(chains) or encode_chains(chains, processor),
+    )
+    settings = HintedSFTSettings(max_steps=2, batch_size=8, first=ChainSFTSettings(max_steps=1, batch_size=8))
+    finetune_chains(build_model(processor, 0), processor, settings, progress=False)
+    assert [any(chain.hint for chain in chains) for chains in taught] == [False, True, True]
 
 
 def test_chains_that_are_used_up_are_an_error(monkeypatch):
@@ -215,7 +247,8 @@ def test_a_graded_reward_is_the_share_of_steps_before_the_first_slip(completion,
 
 def test_what_does_not_exist_is_an_error(tmp_path):
     with pytest.raises(
-        ValueError, match="there are paper_like, staged, graded, many_impossible, hard_pictures, no_headroom"
+        ValueError,
+        match="there are paper_like, staged, graded, hinted, hinted_long, many_impossible, hard_pictures, no_headroom",
     ):
         load_regime("other", 0, tmp_path)
     with pytest.raises(ValueError, match="seeds from 0 on"):
@@ -254,6 +287,11 @@ def test_the_base_policies_stand_where_their_regimes_say(name, built):
         assert 0.1 < rates[levels == 3].mean() < 0.7
         assert rates[levels >= 6].mean() < 0.05
         assert 0.35 < impossible < 0.65
+    elif name == "hinted_long":
+        assert impossible > 0.3
+    elif name == "hinted":
+        assert rates[levels == 2].mean() > 0.5
+        assert impossible > 0.1
     elif name == "many_impossible":
         assert 0.45 < impossible < 0.7
     else:
