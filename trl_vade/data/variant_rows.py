@@ -106,7 +106,7 @@ def _expanded(rows: Dataset, column: str) -> Dataset:
         raise ConfigurationError(
             f"vade_variants={column!r} holds lists of {abbreviated(str(each.type))}, and the training set has "
             f"{rows.column_names}. A variant is a dictionary with its 'kind' and the columns it changes: 'prompt', "
-            f"'image' or 'images', as the training set names them. The columns 'of' and 'kind' are made here. {_WAY_OUT}"
+            f"'image' or 'images', as the training set names them. Columns 'of' and 'kind' are made here. {_WAY_OUT}"
         )
     variants = others.take(pa.array(parents))
     for name in changed:
