@@ -11,7 +11,9 @@ from transformers import TrainerCallback
 from tests.support.commands import run
 from tests.support.runs import StopAfter, says_a_digit, train
 from trl_vade import VADEGRPOTrainer
-from trl_vade.selection.report.summary import REPORT_FILE, SUMMARY_FILE
+from trl_vade.selection.report.notable import ANSWERS
+from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
+from trl_vade.selection.report.summary import PAGE_FILE, REPORT_FILE, SUMMARY_FILE
 from trl_vade.trainer.report import MOST_STRATA
 
 
@@ -31,11 +33,28 @@ def picture_of(args):
     return Path(args.output_dir) / REPORT_FILE
 
 
-def test_a_run_leaves_its_summary_and_its_picture_by_itself(text_model_path, text_rows, reporting):
+def kept(args, name):
+    return json.loads((Path(args.output_dir) / name).read_text())
+
+
+def page_of(args):
+    return (Path(args.output_dir) / PAGE_FILE).read_text()
+
+
+def test_a_run_leaves_its_summary_its_picture_and_its_page_by_itself(text_model_path, text_rows, reporting):
     args = reporting()
     train(text_model_path, text_rows, args)
     assert (summary_of(args)["generation_batches"], summary_of(args)["rollouts"]) == (2, 32)
     assert picture_of(args).read_bytes().startswith(b"\x89PNG")
+    assert {"max_completion_length", "learning_rate"} <= {*kept(args, RUN_FILE)["changed_settings"]}
+    rows = kept(args, ROWS_FILE)
+    chosen = {line["key"] for line in rows["rows"].values()}
+    assert len(chosen) == 8  # two batches of four rows
+    assert all(about["question"].split()[0] == "say" for about in rows["rows"].values())
+    assert [answer["step"] for answer in rows["answers"]["all rows"]["first"]] == [0] * ANSWERS
+    assert [answer["step"] for answer in rows["answers"]["all rows"]["last"]] == [1] * ANSWERS
+    for text in (rows["rows"][str(rows["hardest"][0])]["question"], "learning_rate", "<svg"):
+        assert text in page_of(args)
 
 
 def test_a_run_that_called_nothing_but_train_can_be_reported_later(text_model_path, text_rows, reporting):
@@ -75,7 +94,7 @@ def test_without_such_a_setting_task_and_level_name_the_strata_unless_there_are_
 def test_the_report_can_be_switched_off(text_model_path, text_rows, make_args):
     args = make_args(max_steps=1)
     train(text_model_path, text_rows, args)
-    assert not (Path(args.output_dir) / SUMMARY_FILE).exists()
+    assert not any((Path(args.output_dir) / name).exists() for name in (SUMMARY_FILE, RUN_FILE, ROWS_FILE, PAGE_FILE))
     assert not picture_of(args).exists()
 
 
@@ -96,6 +115,51 @@ def test_a_resumed_run_has_a_report_of_all_of_it(text_model_path, text_rows, rep
     assert summary_of(args)["steps"] == 1
     VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows).train(resume_from_checkpoint=True)
     assert (summary_of(args)["steps"], summary_of(args)["generation_batches"]) == (2, 2)
+
+
+def test_a_resumed_run_keeps_its_first_answers_and_all_its_starts(text_model_path, text_rows, reporting):
+    args = reporting(save_strategy="steps", save_steps=1)
+    whole = reporting(save_strategy="steps", save_steps=1, output_dir=f"{args.output_dir}-whole")
+    train(text_model_path, text_rows, whole)
+    train(text_model_path, text_rows, args, callbacks=[StopAfter(1)])
+    VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows).train(resume_from_checkpoint=True)
+    assert kept(args, ROWS_FILE) == kept(whole, ROWS_FILE)
+    assert [start["step"] for start in kept(args, RUN_FILE)["starts"]] == [0, 1]
+
+
+def test_rows_and_answers_are_of_the_data_that_is_trained_on_now(text_model_path, text_rows, reporting):
+    args = reporting(save_strategy="steps", save_steps=1, vade_on_mismatch="join")
+    train(text_model_path, text_rows, args, callbacks=[StopAfter(1)])
+    others = text_rows.select(range(12, 24))
+    VADEGRPOTrainer(text_model_path, says_a_digit, args, others).train(resume_from_checkpoint=True)
+    rows = kept(args, ROWS_FILE)
+    assert {answer["step"] for answer in rows["answers"]["all rows"]["first"]} == {1}
+    assert all(about["question"] == others[int(row)]["prompt"][0]["content"] for row, about in rows["rows"].items())
+
+
+def test_a_file_of_an_earlier_run_that_was_damaged_costs_its_answers_alone(text_model_path, text_rows, reporting, caplog):
+    args = reporting(save_strategy="steps", save_steps=1)
+    train(text_model_path, text_rows, args, callbacks=[StopAfter(1)])
+    (Path(args.output_dir) / ROWS_FILE).write_text("{")
+    with caplog.at_level(logging.WARNING):
+        VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows).train(resume_from_checkpoint=True)
+    assert any(ROWS_FILE in record.message for record in caplog.records)
+    assert {answer["step"] for answer in kept(args, ROWS_FILE)["answers"]["all rows"]["first"]} == {1}
+
+
+def test_what_a_report_notes_changes_nothing_of_the_run(text_model_path, text_rows, make_args, tmp_path):
+    runs = []
+    for report in (False, True):
+        args = make_args(vade_report=report, output_dir=str(tmp_path / str(report)), save_strategy="steps", save_steps=2)
+        runs.append(train(text_model_path, text_rows, args))
+    off, on = ([{**e, **dict.fromkeys([n for n in e if is_time(n)])} for e in run.state.log_history] for run in runs)
+    assert off == on
+    for mine, theirs in zip(runs[0].model.parameters(), runs[1].model.parameters(), strict=True):
+        assert mine.equal(theirs)
+
+
+def is_time(name):
+    return any(word in name for word in ("runtime", "seconds", "per_second", "step_time"))
 
 
 def test_a_run_without_a_selection_leaves_no_report(text_model_path, text_rows, reporting):

@@ -5,6 +5,7 @@ token: the Hub's client reads the login of `hf auth login`, or HF_TOKEN.
 """
 
 import io
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -146,27 +147,45 @@ def plan(context: typer.Context) -> None:
     print_plan(context.args)
 
 
-@app.command(short_help="Print and draw what a run's sampler did.")
+@app.command(short_help="Report on a run: a page, a picture, a table.")
 def report(
     output_dir: Annotated[
         Path, typer.Argument(metavar="OUTPUT_DIR", help="Output directory of a finished, running or killed run.")
     ],
+    compare: Annotated[
+        Path | None,
+        typer.Option("--compare", metavar="OTHER_RUN", help="Output directory of a run to show beside it."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs, with nothing around it.")] = False,
 ) -> None:
-    """Print what the sampler did, and write vade_summary.json and vade_report.png into the output directory.
+    """Write vade_report.html, vade_report.png and vade_summary.json into the output directory, and print a table.
 
-    Posterior, rewards and scores are those of the newest checkpoint; the choices are the latest. If a file is missing
-    or broken, the message names it. The picture needs matplotlib: pip install "trl-vade[report]".
+    The page works without a network. With --compare its curves, figures and settings stand beside those of another
+    run, such as vanilla GRPO. Posterior, rewards and scores are those of the newest checkpoint; the choices are the
+    latest. If a file is missing or broken, the message names it. The curves need matplotlib: pip install
+    "trl-vade[report]".
 
     \b
-    Example:
+    Examples:
       trl-vade report vade-quickstart-thompson
+      trl-vade report vade-quickstart-thompson \\
+        --compare vade-quickstart-uniform
+      trl-vade report vade-quickstart-thompson --json | jq .validation
     """
-    from trl_vade.selection.report.summary import REPORT_FILE, SUMMARY_FILE, summary_rows, write_report
+    from trl_vade.selection.report.record import read_run
+    from trl_vade.selection.report.summary import PAGE_FILE, REPORT_FILE, SUMMARY_FILE, summary_rows, write_report
+    from trl_vade.selection.report.verdict import verdict
 
     from .tables import print_table
 
-    print_table("What the sampler did", summary_rows(write_report(output_dir)))
-    for name, file in (("Picture", REPORT_FILE), ("Summary", SUMMARY_FILE)):
+    summary = write_report(output_dir, other=compare and read_run(compare))
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2, allow_nan=False))
+        return
+    print_table("What the sampler did", summary_rows(summary))
+    for sentence in verdict(summary):
+        typer.echo(sentence)
+    for name, file in (("Page", PAGE_FILE), ("Picture", REPORT_FILE), ("Summary", SUMMARY_FILE)):
         if (output_dir / file).exists():
             typer.echo(f"{name}: {output_dir / file}")
 

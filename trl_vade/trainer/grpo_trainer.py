@@ -35,7 +35,7 @@ from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
 from .publishing.run_facts import RunFacts, live_run
-from .report import leave_report
+from .report import ReportFiles
 from .run_start import start_run
 from .selection_choice import make_selection
 from .step_timer import StepTimer
@@ -126,6 +126,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds))
         if start.on_time or args.vade_down_sampling not in (None, "none"):
             self._thinning = Thinning(self)
+        self._report = ReportFiles(self)
+        self.add_callback(self._report)
         self._console = install_console(self)
 
     @saying_where_settings_go
@@ -146,7 +148,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
         call = inspect.signature(GRPOTrainer._inner_training_loop).bind(self, *positional, **named).arguments
         start_run(self, resumed=call.get("resume_from_checkpoint") is not None, trial=call.get("trial"))
         output = super()._inner_training_loop(*positional, **named)
-        leave_report(self)
+        self._report.finish()
         return output
 
     @functools.wraps(GRPOTrainer._run_epoch)
@@ -244,6 +246,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
                 normalise=self.multi_objective_aggregation == "normalize_then_sum",
             )
             log_metrics(self.selection.record(outcomes, self.state.global_step), to=self._metrics["train"])
+            self._report.observe(outcomes, completions)
         self._raw_rewards = rewards  # a subclass may change what it gets, and must get the same when TRL asks again
         return rewards
 

@@ -1,32 +1,137 @@
-"""The report that a run leaves in its output directory."""
+"""The files that a run leaves for people: `vade_run.json`, `vade_rows.json`, and the report at the end."""
 
+import functools
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from accelerate.logging import get_logger
+from transformers import TrainerCallback
 
+from trl_vade.data.row_views import cut, describe_row, plain_text
+from trl_vade.data.row_names import key_text
+from trl_vade.files import save_whole
+from trl_vade.selection.outcomes import GroupOutcomes
+from trl_vade.selection.report.notable import SHOWN, Answer, Answers, Beginnings, both_ends, replayed
+from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, read_kept
 from trl_vade.selection.report.summary import write_report
 
 from .presets import setting
 from .publishing.run_facts import live_run
+from .run_description import describe_run, encode_run
 
 logger = get_logger(__name__)
 
 MOST_STRATA = 24  # the picture has no more colours
+NO_TASK = "all rows"
 
 
-def leave_report(trainer: Any) -> None:
-    """Write the table and the picture of a finished run, on the main process. An error is only logged."""
-    if not (trainer.args.vade_report and trainer.is_world_process_zero()):
-        return
-    try:
-        run = live_run(trainer)
+def harmless(step: Callable[..., None]) -> Callable[..., None]:
+    """Let a method of `ReportFiles` only log its error, and do nothing from then on: it may not end a training."""
+
+    @functools.wraps(step)
+    def wrapped(self: "ReportFiles", *positional: Any, **named: Any) -> None:
+        if not self.active:
+            return
+        try:
+            step(self, *positional, **named)
+        except Exception as error:
+            self.active = False
+            logger.warning(f"The run has no report ({type(error).__name__}: {error}). The training is not affected.")
+
+    return wrapped
+
+
+class ReportFiles(TrainerCallback):
+    """Callback that notes what a report shows, writes it at the start and at every save, and reports at the end.
+
+    Everything happens on the main process, about its own share of the completions, and changes nothing of the run.
+    """
+
+    def __init__(self, trainer: Any):
+        self._trainer = trainer
+        self.active = bool(trainer.args.vade_report and trainer.is_world_process_zero())
+        self.about: dict[str, Any] = {}
+        self._described: dict[int, dict[str, str]] = {}  # with their pictures, which take milliseconds each
+        self._answers = Answers()
+        self._beginnings = Beginnings(0)
+        self._tasks: list[str] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The output directory."""
+        return Path(self._trainer.args.output_dir)
+
+    @harmless
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Write `vade_run.json`. A resumed run goes on with the answers that it noted until its checkpoint."""
+        resumed, selection = state.global_step > 0, self._trainer.selection
+        earlier = [read_kept(self.folder / name) if resumed else {} for name in (RUN_FILE, ROWS_FILE)]
+        self.about = describe_run(self._trainer, earlier[0])
+        save_whole(self.folder / RUN_FILE, encode_run(self.about))
+        if selection is not None:
+            self._tasks, self._described = _tasks(self._trainer), {}
+            same = earlier[1].get("dataset_fingerprint") == selection.fingerprint
+            self._answers = Answers.of(earlier[1]["answers"] if same else {}, before=state.global_step)
+            lines = selection.feedback.log.read() if resumed else []
+            self._beginnings = replayed(Beginnings(len(selection.dataset)), lines)
+
+    @harmless
+    def observe(self, outcomes: GroupOutcomes, completions: list[Any]) -> None:
+        """Note the outcomes of all groups of a generation batch, and an answer of each group of this process.
+
+        `completions` are those of this process, which has the first groups.
+        """
+        self._beginnings.observe(outcomes.sample_index, outcomes.successes, outcomes.trials)
+        firsts = completions[:: self._trainer.num_generations]
+        for row, total, completion in zip(outcomes.sample_index.tolist(), outcomes.total, firsts, strict=False):
+            reward = None if math.isnan(total[0]) else float(total[0])
+            answer = Answer(self._trainer.state.global_step, row, reward, cut(plain_text(completion)))
+            self._answers.observe(self._tasks[row] if self._tasks else NO_TASK, answer)
+
+    @harmless
+    def on_save(self, args, state, control, **kwargs):
+        """Write `vade_rows.json`."""
+        if self._trainer.selection is not None and self._trainer.selection.sampler.posterior.step:
+            self._save_rows()
+
+    @harmless
+    def finish(self) -> None:
+        """Write `vade_rows.json` and the report of a run that has ended."""
+        run = live_run(self._trainer)
         if run is not None:
-            write_report(trainer.args.output_dir, _strata(trainer), run=run)
-    except Exception as error:  # no error of a report may end a finished training
-        logger.warning(f"The run has no report ({type(error).__name__}: {error}). The training is not affected.")
+            write_report(self.folder, self._tasks, run=replace(run, about=self.about, rows=self._save_rows()))
+
+    def _save_rows(self) -> dict[str, Any]:
+        """Write `vade_rows.json` and return its content."""
+        selection = self._trainer.selection
+        posterior, keys = selection.sampler.posterior, selection.sample_keys[0]
+        hardest, easiest = both_ends(posterior, keys)
+        changed = self._beginnings.most_changed(posterior)
+        seen = {*hardest[:SHOWN], *easiest[:SHOWN], *changed, *self._answers.rows()}
+        for row in seen - self._described.keys():
+            self._described[row] = describe_row(selection.dataset, row)
+        rows = {
+            row: {"key": key_text(int(keys[row]))}
+            | ({"task": self._tasks[row]} if self._tasks else {})
+            | (self._described[row] if row in seen else describe_row(selection.dataset, row, picture=False))
+            for row in sorted({*hardest, *easiest, *seen})
+        }
+        kept = {
+            "dataset_fingerprint": selection.fingerprint,
+            "step": self._trainer.state.global_step,
+            **{"hardest": hardest, "easiest": easiest, "changed": changed},
+            "answers": self._answers.as_json(),
+            "rows": {str(row): about for row, about in rows.items()},
+        }
+        save_whole(self.folder / ROWS_FILE, json.dumps(kept, indent=1, ensure_ascii=False).encode())
+        return kept
 
 
-def _strata(trainer: Any) -> list[str] | None:
+def _tasks(trainer: Any) -> list[str] | None:
     """Return a label of each row, from the column that the settings name or from `task`, `level` and `kind`."""
     rows = trainer.train_dataset.with_format(None)
     column = setting(trainer.args, "stratify_by") or setting(trainer.args, "strata")

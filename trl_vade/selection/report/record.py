@@ -22,8 +22,9 @@ from ..log import SelectionLog
 from .even_draw import even_draw_ratio
 
 TRAINER_STATE_FILE = "trainer_state.json"
-RUN_FILE = "vade_run.json"  # what `about` makes
-ROWS_FILE = "vade_rows.json"  # what `rows` makes
+RUN_FILE = "vade_run.json"  # command, settings, versions
+ROWS_FILE = "vade_rows.json"  # the rows and answers that a report shows
+MOST_BYTES = 2**25  # of these files; `trainer.report` writes a few hundred kB
 EVEN_DRAWS = 25  # points of the curve of an even draw
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class Run:
     history: list[dict[str, Any]]  # the Trainer's log history
     about: dict[str, Any] = field(default_factory=dict)  # `vade_run.json`
     rows: dict[str, Any] = field(default_factory=dict)  # `vade_rows.json`
+    name: str = ""  # of its folder
 
     @property
     def selections(self) -> list[dict[str, Any]]:
@@ -48,6 +50,12 @@ class Run:
         """As in `vade_sampler`: thompson, greedy or uniform."""
         state = self.snapshot.sampler_state
         return "greedy" if state["settings"].get("greedy") else str(state["kind"])
+
+    @property
+    def has_spreads(self) -> bool:
+        """Whether the belief is about the spread of the rewards of each row, and not about its pass rate."""
+        settings, facts = self.snapshot.sampler_state["settings"], self.snapshot.metadata
+        return SPREAD_GAIN in (settings.get("gain"), facts.get("success_threshold"))
 
     @property
     def validation(self) -> list[dict[str, float | None]]:
@@ -126,11 +134,9 @@ class Run:
 
     def even_draw(self) -> list[tuple[int, float]]:
         """Return the step and the `even_draw_ratio` of up to `EVEN_DRAWS` lines of the selection log."""
-        settings, facts = self.snapshot.sampler_state["settings"], self.snapshot.metadata
-        group = facts.get("num_generations") or round(max(max(line["trials"]) for line in self.selections))
+        group = self.snapshot.metadata.get("num_generations") or round(max(max(line["trials"]) for line in self.selections))
         ends = np.unique(np.linspace(1, len(self.lines), EVEN_DRAWS, dtype=int)).tolist()
-        spreads = settings.get("gain") == SPREAD_GAIN or facts.get("success_threshold") == SPREAD_GAIN
-        ratios = [even_draw_ratio(each, group, spreads=spreads) for each in self.posteriors(ends)]
+        ratios = [even_draw_ratio(each, group, spreads=self.has_spreads) for each in self.posteriors(ends)]
         return [(self.lines[end - 1]["step"], ratio) for end, ratio in zip(ends, ratios, strict=True)]
 
 
@@ -170,12 +176,15 @@ def read_run(output_dir: str | os.PathLike[str]) -> Run:
     except FileNotFoundError:
         logger.warning(f"{folder} has no {TRAINER_STATE_FILE}, so the report has no rewards and no validation scores.")
         history = []
-    return Run(snapshot, lines, history, read_kept(folder / RUN_FILE), read_kept(folder / ROWS_FILE))
+    kept = (read_kept(folder / name) for name in (RUN_FILE, ROWS_FILE))
+    return Run(snapshot, lines, history, *kept, name=folder.absolute().name)
 
 
 def read_kept(path: Path) -> dict[str, Any]:
     """Read `vade_run.json` or `vade_rows.json`; empty if it is missing, or damaged (a warning is logged)."""
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
         kept = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(kept, dict):
             raise TypeError(f"it holds a {type(kept).__name__} and no object")

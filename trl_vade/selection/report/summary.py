@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)  # not accelerate's, which needs torch
 
 SUMMARY_FILE = "vade_summary.json"
 REPORT_FILE = "vade_report.png"
+PAGE_FILE = "vade_report.html"
 
 
 def summarise(run: Run) -> dict[str, Any]:

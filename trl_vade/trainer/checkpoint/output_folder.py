@@ -19,7 +19,8 @@ logger = get_logger(__name__)
 _OF_A_RUN = (
     f"{LAST_CHECKPOINT}/",
     TRAINER_STATE_NAME,
-    *("vade_posterior.*", "vade_selection*.jsonl", "vade_summary.json", "vade_report.png", "vade_training.png"),
+    *("vade_posterior.*", "vade_selection*.jsonl", "vade_summary.json", "vade_report.*", "vade_training.png"),
+    "vade_rows.json",  # not vade_run.json: a run that failed in its first step may be started again
 )
 
 

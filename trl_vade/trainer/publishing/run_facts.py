@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from trl_vade.version import __version__
 from ..checkpoint.mismatch import posterior_identity
 from ..initial_posterior import initial_posterior_facts
 from ..presets import setting
+from ..run_description import validation_answers
 
 logger = get_logger(__name__)
 
@@ -133,7 +135,8 @@ def live_run(trainer: Any) -> Run | None:
         return None
     if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
         return None  # the run was resumed in another output directory, or with other rows
-    return Run(snapshot, lines, trainer.state.log_history)
+    about, name = {"validation_answers": validation_answers(trainer)}, Path(trainer.args.output_dir).absolute().name
+    return Run(snapshot, lines, trainer.state.log_history, about, name=name)
 
 
 def _sampler_facts(args: Any) -> dict[str, Any]:

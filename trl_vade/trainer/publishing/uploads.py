@@ -11,9 +11,12 @@ from typing import Any
 import transformers.trainer
 
 from trl_vade.hub.staging import Upload
+from trl_vade.selection.report.record import ROWS_FILE
+from trl_vade.selection.report.summary import PAGE_FILE
 
 from ..checkpoint.completeness import JIT_MARK, LAST_CHECKPOINT
 
+PRIVATE = (ROWS_FILE, PAGE_FILE)
 _ONE_AT_A_TIME = threading.RLock()  # for trainers in several threads of one process
 
 
@@ -43,8 +46,8 @@ class UploadsTaken:
         """Note the upload, and return a finished future, so that the parent neither waits nor skips the next push."""
         place = asked.get("path_in_repo") or ""
         # `last-checkpoint` of a downloaded run is not part of the model. The mark of an unfinished save is deleted
-        # after the save, so it must not be uploaded.
-        ignored = (JIT_MARK,) if place else (*(asked.get("ignore_patterns") or ()), f"{LAST_CHECKPOINT}/*")
+        # after the save, so it must not be uploaded. The files for people hold rows of the training data.
+        ignored = (JIT_MARK,) if place else (*(asked.get("ignore_patterns") or ()), f"{LAST_CHECKPOINT}/*", *PRIVATE)
         upload = Upload(Path(asked["folder_path"]), place, ignored)
         more = asked["commit_message"], asked.get("revision"), asked.get("token")
         self.wanted.append(RequestedUpload(upload, *more))

@@ -1,0 +1,178 @@
+"""The HTML report: one file that needs nothing else, and is right whatever the run has left."""
+
+import json
+import logging
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.support.finished_run import HISTORY, write_run
+from trl_vade.pictures.palette import PALETTE
+from trl_vade.samplers import ThompsonSampler
+from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, read_run
+from trl_vade.selection.report.summary import PAGE_FILE, write_report
+
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+ABOUT = {
+    "starts": [{"time": "2026-01-01T00:00:00+00:00", "step": 0}, {"time": "2026-01-02T00:00:00+00:00", "step": 8}],
+    "command": "python train.py --seed 3",
+    "code": {"commit": "a" * 40, "changed": True},
+    "model": "Qwen/Qwen2.5-VL-3B-Instruct",
+    "dataset": "you/rows",
+    "dataset_revision": None,
+    "rows": 6,
+    "rewards": ["accuracy"],
+    "validation_answers": 400,
+    "machine": {"device": "CPU", "processes": 1},
+    "versions": {"trl": "1.16.0"},
+    "changed_settings": ["seed"],
+    "settings": {"seed": 3, "learning_rate": 1e-6, "output_dir": "here"},
+}
+
+
+class Page(HTMLParser):
+    """Collects tags and texts, and sees that every element is closed in its place."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.attributes, self.texts, self.ids = [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += attrs
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.texts.append(data.strip())
+
+
+def rows_of(folder):
+    """What the trainer would keep of this run: a question that is code, and a picture of two rows."""
+    seen = sorted({row for line in read_run(folder).lines for row in line["sample_index"]})
+    about = {
+        str(row): {"key": f"{row:016x}", "id": f"<row {row}>", "question": "<script>alert(1)</script>", "answer": "7"}
+        for row in seen
+    }
+    about[str(seen[0])]["picture"] = PIXEL
+    about[str(seen[1])]["picture"] = "https://elsewhere/picture.png"
+    answers = {"first": [{"step": 0, "row": seen[0], "reward": 1.0, "text": "seven & more"}], "last": []}
+    return {"hardest": seen[:2], "easiest": seen[2:3], "changed": [], "answers": {"count": answers}, "rows": about}
+
+
+def page(folder, *, rows=True, about=ABOUT, **more):
+    write_run(folder)
+    if rows:
+        (folder / ROWS_FILE).write_text(json.dumps(rows_of(folder)))
+    if about:
+        (folder / RUN_FILE).write_text(json.dumps(about))
+    write_report(folder, **more)
+    return (folder / PAGE_FILE).read_text()
+
+
+def test_the_page_is_one_whole_document_that_asks_no_other_host_for_anything(tmp_path):
+    read = Page(text := page(tmp_path))
+    assert len(read.ids) == len(set(read.ids))
+    loaded = [value for name, value in read.attributes if name in ("src", "href", "xlink:href", "action", "data")]
+    assert loaded
+    assert all(value.startswith(("#", "data:image/")) for value in loaded)
+    assert "url(http" not in text
+    assert "@import" not in text
+    assert "default-src 'none'" in text
+
+
+def test_every_colour_of_a_curve_has_a_value_in_light_and_in_dark(tmp_path):
+    text = page(tmp_path)
+    used = set(re.findall(r"var\(--([\w-]+)", text))
+    light, dark = (set(re.findall(r"--([\w-]+):", part)) for part in re.findall(r":root \{(.*?)\}", text, re.DOTALL))
+    assert used <= light == dark
+    assert set(PALETTE) <= light
+
+
+def test_texts_of_the_data_are_texts_and_a_picture_from_elsewhere_is_left_out(tmp_path):
+    read = Page(page(tmp_path))
+    assert "<script>alert(1)</script>" in read.texts
+    assert "seven & more" in read.texts
+    assert [value for name, value in read.attributes if name == "src"] == [PIXEL] * 2  # of the row, and of its answer
+
+
+def test_verdict_health_rows_answers_and_recipe_are_on_the_page(tmp_path):
+    texts = " ".join(Page(page(tmp_path)).texts)
+    for part in ("an even draw would give", "within noise", "<row ", "Brier", "python train.py --seed 3", "aaaa"):
+        assert part in texts, part
+    assert "step 8 (2026-01-02" in texts
+
+
+def test_the_errors_of_a_validation_come_from_the_number_of_its_answers(tmp_path):
+    texts = " ".join(Page(page(tmp_path)).texts)
+    assert "from 25.0 ±2.2 % to 62.5 ±2.4 %" in texts
+
+
+@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize("about", [ABOUT, None])
+@pytest.mark.parametrize("strata", [None, ["count", "read"] * 3])
+def test_what_a_run_did_not_leave_is_left_out_or_said(tmp_path, rows, about, strata):
+    text = page(tmp_path, rows=rows, about=about, strata=strata)
+    read = Page(text)
+    assert ("Rows" in read.texts) == rows
+    assert (RUN_FILE in read.texts) == (about is None)
+    assert ("share of the chosen groups" in read.texts) == (strata is not None)
+
+
+DAMAGE = [{"rows": 3}, {"rows": {}, "answers": 1}, {"rows": {}, "hardest": ["x"]}, {"answers": {"a": {"first": [1]}}}]
+
+
+@pytest.mark.parametrize("damaged", DAMAGE)
+def test_damaged_rows_cost_their_part_of_the_page_alone(tmp_path, damaged, caplog):
+    write_run(tmp_path)
+    (tmp_path / ROWS_FILE).write_text(json.dumps(rows_of(tmp_path) | damaged))
+    with caplog.at_level(logging.WARNING):
+        write_report(tmp_path)
+    assert "Health" in Page((tmp_path / PAGE_FILE).read_text()).texts
+    assert any("damaged" in record.message for record in caplog.records)
+
+
+def test_a_file_of_rows_that_is_too_large_is_not_read(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("trl_vade.selection.report.record.MOST_BYTES", 100)
+    with caplog.at_level(logging.WARNING):
+        assert "Rows" not in Page(page(tmp_path, about=None)).texts
+    assert any(ROWS_FILE in record.message and "100" in record.message for record in caplog.records)
+
+
+def test_another_run_stands_beside_it_with_what_differs(tmp_path):
+    others = {**ABOUT, "settings": ABOUT["settings"] | {"seed": 4, "output_dir": "there"}}
+    page(tmp_path / "other", about=others)
+    text = page(tmp_path / "mine", other=read_run(tmp_path / "other"))
+    read = Page(text)
+    assert "other" in read.texts
+    assert ["seed", "3", "4"] == read.texts[read.texts.index("Settings that differ") :][2:7:2]
+    assert "there" not in read.texts
+    assert text.count("<svg") == page(tmp_path / "mine").count("<svg")
+
+
+def test_a_spread_is_not_called_a_pass_rate(tmp_path):
+    write_run(tmp_path, ThompsonSampler(6, seed=2, gain="spread"))
+    (tmp_path / ROWS_FILE).write_text(json.dumps(rows_of(tmp_path)))
+    write_report(tmp_path, strata=["count", "read"] * 3)
+    texts = " ".join(Page((tmp_path / PAGE_FILE).read_text()).texts)
+    assert "spread of rewards" in texts
+    assert "by the pass rate" not in texts
+
+
+def test_outages_and_cut_answers_are_said_in_words(tmp_path):
+    bad = {"vade/outage": 1.0, "completions/clipped_ratio": 0.9, "grad_norm": 2.0, "step": 16}
+    write_run(tmp_path, history=[*HISTORY, bad])
+    write_report(tmp_path)
+    texts = " ".join(Page((tmp_path / PAGE_FILE).read_text()).texts)
+    assert "max_completion_length" in texts
+    assert "90.0 %" in texts

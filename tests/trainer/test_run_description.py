@@ -1,0 +1,102 @@
+"""`vade_run.json`: what a run was, without a secret."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from trl_vade.trainer.run_description import HIDDEN, MOST_SIGNS, MOST_STARTS, describe_run, encode_run, without_secrets
+
+TOKEN = "hf_" + "aB3" * 12
+
+
+@pytest.fixture(scope="module")
+def trainer(text_model_path, tmp_path_factory):
+    from tests.support.rows import make_text_rows
+    from tests.support.runs import SMALL_RUN, says_a_digit
+    from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+
+    args = VADEGRPOConfig(str(tmp_path_factory.mktemp("out")), vade_cooldown=0.5, **SMALL_RUN)
+    rows = make_text_rows()
+    return VADEGRPOTrainer(text_model_path, says_a_digit, args, rows, eval_dataset={"a": rows, "b": rows})
+
+
+def test_a_run_names_its_command_settings_versions_machine_and_code(trainer, text_model_path):
+    about = json.loads(encode_run(describe_run(trainer, {})))
+    assert (about["model"], about["rows"], about["rewards"]) == (text_model_path, 24, ["says_a_digit"])
+    assert about["validation_answers"] == 2 * 24 * 4
+    assert {"vade_cooldown", "learning_rate", "seed"} <= {*about["changed_settings"]}
+    assert "vade_decay_sampled" not in about["changed_settings"]
+    assert (about["settings"]["vade_cooldown"], about["settings"]["vade_decay_sampled"]) == (0.5, 0.2)
+    assert {"python", "trl-vade", "trl", "torch", "transformers"} <= about["versions"].keys()
+    assert (about["machine"]["processes"], about["machine"]["device"]) == (1, "CPU")
+    assert shlex.split(about["command"])[0] == "python"
+
+
+def test_the_starts_of_a_resumed_run_are_kept_and_the_first_is_never_lost(trainer):
+    about = {}
+    for _ in range(MOST_STARTS + 3):
+        first = (about or {"starts": [{"time": "first", "step": 0}]})["starts"][0]
+        about = describe_run(trainer, about or {"starts": [first]})
+    assert len(about["starts"]) == MOST_STARTS
+    assert about["starts"][0] == first
+
+
+def test_the_commit_is_that_of_the_repository_of_the_working_directory(trainer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert describe_run(trainer, {})["code"] is None
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for words in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run(["git", *words], check=True)
+    code = describe_run(trainer, {})["code"]
+    assert len(code["commit"]) == 40
+    assert code["changed"] is False
+    (tmp_path / "file").write_text("new")
+    subprocess.run(["git", "add", "file"], check=True)
+    assert describe_run(trainer, {})["code"]["changed"] is True
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        (f"train.py --hub_token {TOKEN}", TOKEN),
+        (f"train.py --api_key={TOKEN[3:]}", TOKEN[3:]),
+        ("train.py --password 'open sesame'", "open"),
+        ("https://me:abc123@host/path", "abc123"),
+        (f"see {TOKEN}.", TOKEN),
+        ("sk-" + "x1" * 20, "x1x1"),
+        ("http://host/?token=abc&limit=3", "abc"),
+    ],
+)
+def test_what_looks_like_a_secret_is_hidden(text, hidden):
+    assert hidden not in without_secrets(text)
+    assert HIDDEN in without_secrets(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["--max_completion_tokens 5", "--reward_funcs my.secret_reward", "https://huggingface.co/a/b@main", "a token"]
+)
+def test_what_is_no_secret_stays(text):
+    assert without_secrets(text) == text
+
+
+def test_secrets_in_nested_settings_are_hidden_and_all_of_it_is_strict_json():
+    settings = {"generation_kwargs": {"api_key": "abc", "headers": [f"Bearer {TOKEN}"]}, "nan": float("nan"), "a": object}
+    text = encode_run({"settings": settings, "quote": 'a "word" \\', "long": "x" * 10 * MOST_SIGNS}).decode()
+    read = json.loads(text, parse_constant=pytest.fail)
+    assert "abc" not in text
+    assert TOKEN not in text
+    assert read["settings"]["nan"] == "nan"
+    assert len(read["long"]) == MOST_SIGNS + 3
+
+
+@pytest.mark.parametrize("start", [["{script}"], ["-m", "module", "--flag"], ["-c", "{code}"]])
+def test_the_command_can_be_typed_again(start, tmp_path):
+    code = "from trl_vade.trainer.run_description import typed_command; print(typed_command())"
+    for name in ("script.py", "module.py"):
+        (tmp_path / name).write_text(code)
+    words = [word.format(script=tmp_path / "script.py", code=code) for word in start]
+    told = subprocess.run([sys.executable, *words, "a b"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert shlex.split(told.stdout.strip().splitlines()[-1]) == ["python", *words, "a b"]

@@ -1,0 +1,67 @@
+"""A row as a person reads it: its question, its right answer and a small picture."""
+
+import base64
+import io
+from typing import Any
+
+from datasets import Dataset
+from PIL import Image
+
+MOST_SIGNS = 600
+"""Of a text; a longer one is cut."""
+SIDE = 160
+"""Pixels of the longer side of a picture; a smaller one keeps its size."""
+ANSWERS = ("answer", "solution", "ground_truth", "reference", "label", "target")
+"""Usual names of the columns that hold a right answer."""
+
+
+PICTURES = ("images", "image")
+
+
+def describe_row(rows: Dataset, number: int, *, picture: bool = True) -> dict[str, str]:
+    """Return `id`, `question`, `answer` and `picture` of a row, as far as it has them.
+
+    The texts are cut after `MOST_SIGNS` characters. The picture is the first of the row, as a data URL of a few kB.
+    A transform of the data set is not called.
+    """
+    wanted = {"id", "prompt", *ANSWERS, *(PICTURES if picture else ())}
+    columns = [name for name in rows.column_names if name in wanted]
+    row = rows.with_format(None).select_columns(columns)[number] if columns else {}
+    answer = next((row[name] for name in ANSWERS if row.get(name) is not None), None)
+    texts = {"id": row.get("id"), "question": plain_text(row.get("prompt")) or None, "answer": answer}
+    described = {name: cut(str(value)) for name, value in texts.items() if value is not None}
+    image = next(iter(row.get("images") or []), None) or row.get("image")
+    if isinstance(image, Image.Image):
+        described["picture"] = data_url(image)
+    return described
+
+
+def plain_text(messages: Any) -> str:
+    """Return the text of a prompt or a completion: a string, or messages, of which a prompt's last one counts."""
+    if isinstance(messages, str) or not messages:
+        return messages or ""
+    asked = messages[-1:] if messages[-1].get("role") == "user" else messages
+    return "\n".join(filter(None, (_content(message.get("content")) for message in asked)))
+
+
+def _content(content: Any) -> str:
+    if isinstance(content, list):
+        return " ".join(part["text"] for part in content if part.get("text"))
+    return content or ""
+
+
+def cut(text: str) -> str:
+    """Return the text with at most `MOST_SIGNS` characters."""
+    return text if len(text) <= MOST_SIGNS else f"{text[: MOST_SIGNS - 3]}..."
+
+
+def data_url(image: Image.Image) -> str:
+    """Return a small copy of the picture on white ground, as a data URL."""
+    is_small = max(image.size) <= SIDE
+    copy = image.convert("RGBA")
+    copy.thumbnail((SIDE, SIDE))
+    ground = Image.new("RGBA", copy.size, "white")
+    kind = "png" if is_small else "jpeg"  # drawings of a few pixels must stay sharp
+    buffer = io.BytesIO()
+    Image.alpha_composite(ground, copy).convert("RGB").save(buffer, kind, quality=80)
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,0 +1,238 @@
+"""`vade_report.html`: a run on one page that needs no network, for a desk or a phone, in light or dark."""
+
+import logging
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from trl_vade.files import save_whole
+from trl_vade.pictures.palette import PALETTE
+
+from .notable import SHOWN
+from .record import Run
+from .summary import percent, summary_rows
+from .verdict import verdict
+
+logger = logging.getLogger(__name__)
+
+CLOSE = 0.1
+"""The largest difference between the predicted and the realised ratio that lets a reader trust the belief."""
+MANY_CLIPPED = 0.2
+LISTS = {
+    "hardest": "The hardest rows, by the pass rate that the run believes in",
+    "easiest": "The easiest rows",
+    "changed": "The rows that changed most since their first three groups",
+}
+SPREAD_LISTS = {
+    "hardest": "The rows whose rewards differ least",
+    "easiest": "The rows whose rewards differ most",
+    "changed": LISTS["changed"],
+}
+MOST_GROUPS = 40  # of a row, as bars
+
+
+def write_page(
+    path: Path,
+    run: Run,
+    summary: Mapping[str, Any],
+    strata: Sequence[str] | None,
+    panels: Mapping[str, str],
+    other: tuple[Run, Mapping[str, Any]] | None = None,
+) -> None:
+    """Write the page of `run`.
+
+    Args:
+        path: of the HTML file, which is replaced.
+        run: the run.
+        summary: its `summarise` result.
+        strata: (N,) a label of each training row, or None.
+        panels: SVG texts by name; empty without matplotlib.
+        other: another run and its summary, to compare with.
+    """
+    template = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template("page.html")
+    page = template.render(
+        name=run.name,
+        verdict=verdict(summary),
+        figures=summary_rows(summary),
+        other=other and _other(*other),
+        differing=_readable(_differing_settings, run, other[0]) if other else None,
+        health=health(run),
+        panels=panels,
+        palette={theme: _variables(number) for number, theme in enumerate(("light", "dark"))},
+        chosen=_chosen(run, strata),
+        lists=_readable(_lists, run),
+        most_groups=MOST_GROUPS,
+        answers=_readable(_answers, run),
+        recipe=_readable(_recipe, run),
+    )
+    save_whole(path, page.encode())
+
+
+def _variables(theme: int) -> Markup:
+    return Markup(" ".join(f"--{name}: {colours[theme]};" for name, colours in PALETTE.items()))
+
+
+def _readable(part: Callable[..., Any], *runs: Run) -> Any:
+    """Return a part of the page from `vade_run.json` or `vade_rows.json`; None if somebody damaged them."""
+    try:
+        return part(*runs)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        logger.warning(f"A part of the report is left out, because a file of the run is damaged ({error!r}).")
+        return None
+
+
+def health(run: Run) -> list[tuple[str, str, str]]:
+    """Return what tells whether a run went well: name, value, and a remark or an empty text."""
+    last = run.history[-max(len(run.history) // 4, 1) :]
+    predicted, realised = _mean(last, "predicted_effective_ratio"), _mean(last, "effective_gradient_ratio")
+    outages = sum(entry.get("vade/outage", 0) > 0 for entry in run.history)
+    clipped = _mean(last, "completions/clipped_ratio", "")
+    norms = _values(run.history, "grad_norm", "")
+    brier = _mean(last, "brier")
+    lines: list[tuple[str, str, str]] = []
+    if predicted is not None and realised is not None:
+        trust = "close: the belief can be trusted" if abs(predicted - realised) < CLOSE else "the belief is not sure yet"
+        lines.append(("useful groups, predicted and realised", f"{percent(predicted)}, {percent(realised)}", trust))
+    if brier is not None:
+        lines.append(("Brier score of the predicted pass rates", f"{brier:.3f}", "0 is best; 0.25 is a guess of one half"))
+    if (seen := _mean(last[-1:], "coverage")) is not None:
+        lines.append(("rows seen", percent(seen), ""))
+    if clipped is not None:
+        advice = "many: raise max_completion_length" if clipped > MANY_CLIPPED else ""
+        lines.append(("answers that were cut at the longest length", percent(clipped), advice))
+    if norms:
+        lines.append(("gradient norm, median and largest", f"{statistics.median(norms):.3g}, {max(norms):.3g}", ""))
+    said = "look at the log for warnings of the reward" if outages else ""
+    return [*lines, ("logging steps with a reward outage", f"{outages}", said)]
+
+
+def _values(history: Sequence[Mapping[str, Any]], name: str, prefix: str = "vade/") -> list[float]:
+    values = (entry.get(prefix + name) for entry in history)
+    return [value for value in values if isinstance(value, int | float) and math.isfinite(value)]
+
+
+def _mean(history: Sequence[Mapping[str, Any]], name: str, prefix: str = "vade/") -> float | None:
+    values = _values(history, name, prefix)
+    return statistics.fmean(values) if values else None
+
+
+def _chosen(run: Run, strata: Sequence[str] | None) -> dict[str, Any]:
+    """Return what was chosen in the last quarter of the run, and by task in all of it."""
+    lines = run.selections
+    rates = _pass_rates(lines[-max(len(lines) // 4, 1) :])
+    chosen = {"hopeless": percent(_share(rates < 0.1)), "mastered": percent(_share(rates > 0.9)), "tasks": []}
+    chosen["figure"] = "spread of rewards" if run.has_spreads else "right answers"
+    if strata is not None:
+        labels = np.asarray(strata)[np.concatenate([line["sample_index"] for line in lines])]
+        rates = _pass_rates(lines)
+        for name in sorted({*strata}):
+            of_task = labels == name
+            known = rates[of_task & ~np.isnan(rates)]
+            mean = percent(float(known.mean())) if len(known) else "-"
+            chosen["tasks"].append((name, percent(_share(np.asarray(strata) == name)), percent(_share(of_task)), mean))
+    return chosen
+
+
+def _pass_rates(lines: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the pass rate of each chosen group; NaN of one without a scored completion."""
+    successes, trials = (np.concatenate([line[name] for line in lines]) for name in ("successes", "trials"))
+    return np.divide(successes, trials, out=np.full(len(trials), np.nan), where=trials > 0)
+
+
+def _share(mask: Any) -> float | None:
+    return float(mask.mean()) if len(mask) else None
+
+
+def _lists(run: Run) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each list: what is known of them, their belief, and their groups over time."""
+    posterior = run.posterior_at(len(run.lines))
+    means, visits = posterior.posterior_mean, posterior.visits
+    lists = {}
+    for name, title in (SPREAD_LISTS if run.has_spreads else LISTS).items():
+        lists[title] = [
+            {
+                **_described(run, row),
+                "rate": percent(float(means[row])),
+                "visits": int(visits[row]),
+                "groups": _groups(run, row),
+            }
+            for row in run.rows.get(name, [])[:SHOWN]
+        ]
+    return {title: rows for title, rows in lists.items() if rows}
+
+
+def _described(run: Run, row: int) -> dict[str, str]:
+    about = run.rows["rows"].get(str(row), {})
+    described = {name: str(about.get(name, "")) for name in ("id", "key", "task", "question", "answer", "picture")}
+    if not described["picture"].startswith("data:image/"):
+        described["picture"] = ""
+    return {**described, "name": described["id"] or described["key"] or f"row {row}"}
+
+
+def _groups(run: Run, row: int) -> list[tuple[int, float]]:
+    """Return the batch and the pass rate of the latest groups of a row."""
+    groups = []
+    for line in run.selections:
+        for place in np.flatnonzero(np.asarray(line["sample_index"]) == row):
+            if line["trials"][place]:
+                groups.append((line["step"], line["successes"][place] / line["trials"][place]))
+    return groups[-MOST_GROUPS:]
+
+
+def _answers(run: Run) -> dict[str, list[tuple[str, list[dict[str, Any]]]]]:
+    """Return the first and the last answers by task."""
+    return {
+        task: [
+            (title, [{**answer, **_described(run, answer["row"])} for answer in parts[part]])
+            for part, title in (("first", "At the start"), ("last", "At the end"))
+        ]
+        for task, parts in run.rows.get("answers", {}).items()
+    }
+
+
+def _other(run: Run, summary: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": run.name, "verdict": verdict(summary), "figures": dict(summary_rows(summary))}
+
+
+def _recipe(run: Run) -> dict[str, Any] | None:
+    """Return the command, the facts and the changed settings of a run; None without `vade_run.json`."""
+    about = run.about
+    if "settings" not in about:
+        return None
+    code, starts = about["code"], about["starts"]
+    facts = {
+        "started": f"{starts[0]['time']} (UTC)",
+        "resumed at": ", ".join(f"step {start['step']} ({start['time']})" for start in starts[1:]),
+        "model": about["model"],
+        "data set": " at ".join(filter(None, (about["dataset"], about["dataset_revision"]))),
+        "rows": f"{about['rows']:,}",
+        "rewards": ", ".join(about["rewards"]),
+        "machine": _listed(about["machine"]),
+        "versions": _listed(about["versions"]),
+        "commit of the code": code and code["commit"] + (", with changes" if code["changed"] else ""),
+    }
+    changed = {name: about["settings"].get(name) for name in about["changed_settings"]}
+    return {"command": about["command"], "facts": {name: value for name, value in facts.items() if value}, "changed": changed}
+
+
+def _listed(facts: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts.items())
+
+
+def _differing_settings(run: Run, other: Run) -> list[tuple[str, Any, Any]]:
+    """Return the settings that differ between two runs, but for their folders."""
+    ours, theirs = (each.about.get("settings", {}) for each in (run, other))
+    names = sorted(name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name])
+    return [(name, ours[name], theirs[name]) for name in names if not name.endswith("_dir")]

@@ -1,0 +1,149 @@
+"""`vade_run.json`: the command, settings, versions, code and machine of a run, for people and for its report."""
+
+import json
+import math
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import MISSING, fields
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from trl.trainer.utils import get_config_model_id
+
+from trl_vade.hub.dataset_origin import hub_origin
+
+PACKAGES = ("trl-vade", "trl", "transformers", "torch", "accelerate", "datasets", "vllm", "peft", "numpy")
+MOST_SIGNS = 2000  # of a value
+GIT_SECONDS = 5
+MOST_STARTS = 100  # of a run that is resumed again and again; the first is always kept
+HIDDEN = "***"
+_SECRET = r"(?:token|api[_-]?key|secret|password)"
+_SECRETS = (
+    (re.compile(r"(://)[^/@\s]+@"), rf"\1{HIDDEN}@"),  # the login in an address
+    (re.compile(r"\b(hf_|sk-|ghp_)[A-Za-z0-9_-]{16,}"), rf"\1{HIDDEN}"),
+    (re.compile(rf"(?i)({_SECRET}(?:\s*[=:]\s*|\s+)[\"']?)[^\s\"'&,]+"), rf"\1{HIDDEN}"),
+)
+
+
+def describe_run(trainer: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of `vade_run.json` for a run that begins or is resumed.
+
+    Args:
+        trainer: a `VADEGRPOTrainer`.
+        earlier: the content of the file of the run that is resumed, or an empty one. Its starts are kept.
+    """
+    args, (dataset, revision) = trainer.args, hub_origin(trainer.train_dataset, None)
+    now = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "step": trainer.state.global_step}
+    starts = [*earlier.get("starts", []), now]
+    return {
+        "starts": starts[:1] + starts[1:][1 - MOST_STARTS :],
+        "command": typed_command(),
+        "code": _code(),
+        "model": get_config_model_id(trainer.model.config),
+        "dataset": dataset,
+        "dataset_revision": revision,
+        "rows": _size(trainer.train_dataset),
+        "rewards": list(trainer.reward_func_names),
+        "validation_answers": validation_answers(trainer),
+        "machine": _machine(trainer.accelerator),
+        "versions": {"python": platform.python_version()} | _versions(),
+        "changed_settings": _changed(args),
+        "settings": args.to_dict(),
+    }
+
+
+def validation_answers(trainer: Any) -> int:
+    """Return the completions of one validation, 0 where they are not known."""
+    return _size(trainer.eval_dataset) * trainer.num_generations_eval
+
+
+def encode_run(description: Mapping[str, Any]) -> bytes:
+    """Return the description as the bytes of a JSON file, without what looks like a secret."""
+    return (json.dumps(_plain(description), indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
+
+
+def without_secrets(text: str) -> str:
+    """Return the text with logins in addresses, tokens, keys and passwords replaced by `HIDDEN`."""
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def typed_command() -> str | None:
+    """Return the command of this process as a shell takes it; None in a notebook, which has none."""
+    words = sys.orig_argv[1:] if Path(sys.orig_argv[0]).name.startswith("python") else sys.orig_argv
+    if not words or any("ipykernel" in word for word in words):
+        return None
+    is_script = not words[0].startswith("-") and not words[0].endswith(".py") and os.access(words[0], os.X_OK)
+    return shlex.join([Path(words[0]).name, *words[1:]] if is_script else ["python", *words])
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    """Return `value` as strict JSON, with secrets hidden and texts cut after `MOST_SIGNS` characters."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part, str(key)) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part, name) for part in value]
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    text = HIDDEN if re.search(f"(?i){_SECRET}$", name) else without_secrets(str(value))
+    return text if len(text) <= MOST_SIGNS else f"{text[:MOST_SIGNS]}..."
+
+
+def _size(rows: Any) -> int:
+    """Return the number of rows; 0 where it is not known, or where there are none."""
+    if isinstance(rows, Mapping):
+        return sum(map(_size, rows.values()))
+    return len(rows) if hasattr(rows, "__len__") else 0
+
+
+def _changed(args: Any) -> list[str]:
+    """Return the names of the settings that differ from their defaults."""
+    defaults = {each.name: each.default for each in fields(args) if each.default is not MISSING}
+    return sorted(name for name, default in defaults.items() if getattr(args, name) != default)
+
+
+def _machine(accelerator: Any) -> dict[str, Any]:
+    cuda = accelerator.device.type == "cuda"
+    return {
+        "system": platform.platform(),
+        "processors": os.cpu_count(),
+        "processes": accelerator.num_processes,
+        "device": torch.cuda.get_device_name(accelerator.device) if cuda else accelerator.device.type.upper(),
+        "distributed": accelerator.distributed_type.value,
+        "mixed_precision": accelerator.mixed_precision,
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _code() -> dict[str, Any] | None:
+    """Return the commit of the repository that the run was started in, and whether files differ from it."""
+    found = [_git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")]
+    return None if None in found else {"commit": found[0], "changed": bool(found[1])}
+
+
+def _git(*words: str) -> str | None:
+    """Return what git says about the working directory; None without git or outside a repository."""
+    try:
+        told = subprocess.run(
+            ["git", "--no-optional-locks", *words], capture_output=True, text=True, timeout=GIT_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.strip()
