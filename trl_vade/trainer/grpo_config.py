@@ -158,8 +158,9 @@ class VADEGRPOConfig(GRPOConfig):
         vade_overwrite_output_dir: Whether a run may replace the run in `output_dir`. `True` makes `train` delete that
             run's checkpoints, its trainer state and its `vade_` files first, and the log names them. `False` refuses
             such a folder. A run that resumes from a checkpoint in the folder deletes nothing.
-        vade_report: Whether `train` writes `vade_summary.json` and the picture `vade_report.png` into `output_dir` at
-            its end. The picture takes less than a second and needs matplotlib (`pip install "trl-vade[report]"`).
+        vade_report: Whether `train` leaves a report in `output_dir`: `vade_run.json` at its start, `vade_rows.json` at
+            every save, and `vade_report.html`, `vade_report.png` and `vade_summary.json` at its end. The curves need
+            matplotlib (`pip install "trl-vade[report]"`). Rows and page are never pushed.
         vade_console: Output of the main process. `"panel"` is a panel that is redrawn in place, with validations,
             checkpoints and warnings above it. `"lines"` is one line a logging step. `"auto"` is the panel on a
             terminal, and lines in a file or a notebook. `"stock"` keeps the bars and dictionaries of transformers. All
