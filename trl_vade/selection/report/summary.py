@@ -24,8 +24,8 @@ REPORT_FILE = "vade_report.png"
 def summarise(run: Run) -> dict[str, Any]:
     """Return the end-of-run table as data.
 
-    Seconds are wall time. `update` is the rest of the steps, without selection and generation. In a run that goes on
-    or was killed the seconds are those until the newest checkpoint, at the step `seconds_until_step`. The completions
+    Seconds are wall time. In a run that goes on or was killed they are those until the newest checkpoint, at the step
+    `seconds_until_step`. The completions
     trained on are those of the newest log entry, None where the run did not log them. The ratios of an even draw are
     estimates, see `even_draw`.
     """
@@ -34,7 +34,6 @@ def summarise(run: Run) -> dict[str, Any]:
     quarter = max(len(ratios) // 4, 1)
     even = run.even_draw()
     first_step = run.selections[-quarter]["step"]
-    seconds = totals["seconds"]
     return {
         "sampler": run.sampler,
         "steps": max(totals["global_step"], last["global_step"]),
@@ -49,11 +48,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "even_draw_ratio": [[step, ratio] for step, ratio in even],
         "even_draw_ratio_last_quarter": _mean(np.array([ratio for step, ratio in even if step >= first_step])),
         "validation": run.validation,
-        "seconds": {
-            "selection": seconds["selection"],
-            "generation": seconds["generation"],
-            "update": max(seconds["step"] - seconds["selection"] - seconds["generation"], 0.0),
-        },
+        "seconds": run.seconds,
         "seconds_until_step": totals["global_step"],
     }
 
@@ -67,8 +62,8 @@ def write_report(
 
     Args:
         output_dir: of a run, which may be going on.
-        strata: (N,) a label of each training row (its task, say) for the sixth panel. The summary keeps them. Without
-            them the panel takes those of an earlier summary in `output_dir`, or is left out.
+        strata: (N,) a label of each training row (its task, say) for a panel of their shares. The summary keeps them.
+            Without them the panel takes those of an earlier summary in `output_dir`, or is left out.
         run: the run, where the caller has it; else it is read from `output_dir`.
 
     Raises:
@@ -93,12 +88,13 @@ def write_report(
     save_whole(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
     try:
         from .picture import draw_report
+        from .view import View
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "matplotlib":
             raise
         logger.warning('The report has no picture, which needs matplotlib: pip install "trl-vade[report]".')
     else:
-        draw_report(run, path.with_name(REPORT_FILE), strata)
+        draw_report(View(run, strata), path.with_name(REPORT_FILE))
     return summary
 
 
@@ -133,6 +129,7 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("seconds in selection", f"{seconds['selection']:.1f}"),
         ("seconds in generation and scoring", f"{seconds['generation']:.1f}"),
         ("seconds in update", f"{seconds['update']:.1f}"),
+        ("seconds in validation", f"{seconds['validation']:.1f}"),
     ]
 
 
