@@ -89,8 +89,9 @@ def plain_pictures(monkeypatch):
 
     monkeypatch.setattr(
         "trl_vade.selection.report.picture.draw_report",
-        lambda run, path, strata: write(path, run.sampler, run.selections, strata),
+        lambda view, path: write(path, view.run.sampler, view.run.selections, view.strata),
     )
+    monkeypatch.setattr("trl_vade.selection.report.picture.svg_panels", lambda view: {})
     monkeypatch.setattr(
         "trl_vade.hub.posteriors.repository.draw_pass_rates",
         lambda table, path: write(path, table.pass_rate.tolist(), table.task, table.metadata.get("global_step")),

@@ -38,7 +38,8 @@ def test_a_row_has_its_texts_and_a_small_picture(mode, column):
     large = Pillow.new("RGB", (2000, 500), "red").convert(mode)
     rows = Dataset.from_dict({"id": [3], "prompt": [[ASKED]], "solution": [0], "extra": ["not shown"]})
     value, kind = (large, Image()) if column == "image" else ([large, large], List(Image()))
-    described = describe_row(rows.add_column(column, [None]).map(lambda row: {column: value}).cast_column(column, kind), 0)
+    rows = rows.add_column(column, [None]).map(lambda row: {column: value}).cast_column(column, kind)
+    described = describe_row(rows, 0)
     picture = opened(described.pop("picture"))
     assert described == {"id": "3", "question": "How many?", "answer": "0"}
     assert picture.size == (SIDE, SIDE // 4)

@@ -25,11 +25,16 @@ BATCHES = [
 HISTORY = [
     {"step": 0, "eval_rewards/accuracy/mean": 0.25, "eval_reward": 1.25},
     *(
-        {"step": step, "reward": 0.5 + step / 100, "vade/trained_completions": float(5 * step // 4)}
+        {
+            "step": step,
+            "reward": 0.5 + step / 100,
+            "vade/mean_pass_rate": 0.6 - step / 100,
+            "vade/trained_completions": float(5 * step // 4),
+        }
         for step in range(1, 17)
     ),
-    {"step": 5, "eval_rewards/accuracy/mean": 0.5},
-    {"step": 16, "eval_rewards/accuracy/mean": 0.625},
+    {"step": 5, "eval_rewards/accuracy/mean": 0.5, "eval_runtime": 1.0},
+    {"step": 16, "eval_rewards/accuracy/mean": 0.625, "eval_runtime": 1.5},
     {"step": 16, "train_runtime": 100.0},
 ]
 

@@ -9,16 +9,16 @@ from datasets import concatenate_datasets
 from transformers import TrainerCallback
 
 from tests.support.commands import run
-from tests.support.runs import StopAfter, says_a_digit, train
+from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, train, weights
 from trl_vade import VADEGRPOTrainer
 from trl_vade.selection.report.notable import ANSWERS
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
-from trl_vade.selection.report.summary import PAGE_FILE, REPORT_FILE, SUMMARY_FILE
+from trl_vade.selection.report.writing import PAGE_FILE, REPORT_FILE, SUMMARY_FILE
 from trl_vade.trainer.report import MOST_STRATA
 
 
 @pytest.fixture
-def reporting(make_args):
+def reporting(make_args, plain_pictures):
     def make(**changes):
         return make_args(vade_report=True, max_steps=2, **changes)
 
@@ -41,8 +41,8 @@ def page_of(args):
     return (Path(args.output_dir) / PAGE_FILE).read_text()
 
 
-def test_a_run_leaves_its_summary_its_picture_and_its_page_by_itself(text_model_path, text_rows, reporting):
-    args = reporting()
+def test_a_run_leaves_its_summary_its_picture_and_its_page_by_itself(text_model_path, text_rows, make_args):
+    args = make_args(vade_report=True, max_steps=2)
     train(text_model_path, text_rows, args)
     assert (summary_of(args)["generation_batches"], summary_of(args)["rollouts"]) == (2, 32)
     assert picture_of(args).read_bytes().startswith(b"\x89PNG")
@@ -137,7 +137,7 @@ def test_rows_and_answers_are_of_the_data_that_is_trained_on_now(text_model_path
     assert all(about["question"] == others[int(row)]["prompt"][0]["content"] for row, about in rows["rows"].items())
 
 
-def test_a_file_of_an_earlier_run_that_was_damaged_costs_its_answers_alone(text_model_path, text_rows, reporting, caplog):
+def test_a_damaged_file_of_rows_costs_the_earlier_answers_alone(text_model_path, text_rows, reporting, caplog):
     args = reporting(save_strategy="steps", save_steps=1)
     train(text_model_path, text_rows, args, callbacks=[StopAfter(1)])
     (Path(args.output_dir) / ROWS_FILE).write_text("{")
@@ -150,12 +150,11 @@ def test_a_file_of_an_earlier_run_that_was_damaged_costs_its_answers_alone(text_
 def test_what_a_report_notes_changes_nothing_of_the_run(text_model_path, text_rows, make_args, tmp_path):
     runs = []
     for report in (False, True):
-        args = make_args(vade_report=report, output_dir=str(tmp_path / str(report)), save_strategy="steps", save_steps=2)
-        runs.append(train(text_model_path, text_rows, args))
+        place = {"output_dir": str(tmp_path / str(report)), "save_strategy": "steps", "save_steps": 2}
+        runs.append(train(text_model_path, text_rows, make_args(vade_report=report, **place)))
     off, on = ([{**e, **dict.fromkeys([n for n in e if is_time(n)])} for e in run.state.log_history] for run in runs)
     assert off == on
-    for mine, theirs in zip(runs[0].model.parameters(), runs[1].model.parameters(), strict=True):
-        assert mine.equal(theirs)
+    assert_equal_weights(weights(runs[0]), weights(runs[1]))
 
 
 def is_time(name):

@@ -156,7 +156,7 @@ def report(
         Path | None,
         typer.Option("--compare", metavar="OTHER_RUN", help="Output directory of a run to show beside it."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs, with nothing around it.")] = False,
+    as_json: cli_posterior.AsJSON = False,
 ) -> None:
     """Write vade_report.html, vade_report.png and vade_summary.json into the output directory, and print a table.
 
@@ -173,8 +173,9 @@ def report(
       trl-vade report vade-quickstart-thompson --json | jq .validation
     """
     from trl_vade.selection.report.record import read_run
-    from trl_vade.selection.report.summary import PAGE_FILE, REPORT_FILE, SUMMARY_FILE, summary_rows, write_report
+    from trl_vade.selection.report.summary import summary_rows
     from trl_vade.selection.report.verdict import verdict
+    from trl_vade.selection.report.writing import PAGE_FILE, REPORT_FILE, SUMMARY_FILE, write_report
 
     from .tables import print_table
 

@@ -23,7 +23,8 @@ from trl import ModelConfig, TrlParser, get_peft_config, get_quantization_config
 from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, HubError
 from trl_vade.evaluation.callback import planned
-from trl_vade.selection.report.summary import REPORT_FILE, summarise, summary_rows
+from trl_vade.selection.report.summary import summarise, summary_rows
+from trl_vade.selection.report.writing import REPORT_FILE
 from trl_vade.trainer.checkpoint.completeness import resolve_checkpoint
 from trl_vade.trainer.checkpoint.output_folder import refuse_another_run
 from trl_vade.trainer.publishing.run_facts import live_run

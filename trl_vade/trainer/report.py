@@ -11,13 +11,13 @@ from typing import Any
 from accelerate.logging import get_logger
 from transformers import TrainerCallback
 
-from trl_vade.data.row_views import cut, describe_row, plain_text
 from trl_vade.data.row_names import key_text
+from trl_vade.data.row_views import cut, describe_row, plain_text
 from trl_vade.files import save_whole
 from trl_vade.selection.outcomes import GroupOutcomes
 from trl_vade.selection.report.notable import SHOWN, Answer, Answers, Beginnings, both_ends, replayed
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, read_kept
-from trl_vade.selection.report.summary import write_report
+from trl_vade.selection.report.writing import write_report
 
 from .presets import setting
 from .publishing.run_facts import live_run

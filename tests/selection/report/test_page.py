@@ -10,8 +10,11 @@ import pytest
 from tests.support.finished_run import HISTORY, write_run
 from trl_vade.pictures.palette import PALETTE
 from trl_vade.samplers import ThompsonSampler
+from trl_vade.selection.report.page import write_page
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, read_run
-from trl_vade.selection.report.summary import PAGE_FILE, write_report
+from trl_vade.selection.report.summary import summarise
+from trl_vade.selection.report.view import View
+from trl_vade.selection.report.writing import PAGE_FILE, write_report
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -70,51 +73,73 @@ def rows_of(folder):
     return {"hardest": seen[:2], "easiest": seen[2:3], "changed": [], "answers": {"count": answers}, "rows": about}
 
 
-def page(folder, *, rows=True, about=ABOUT, **more):
-    write_run(folder)
+def run_of(folder, *, rows=True, about=ABOUT, **more):
+    write_run(folder, **more)
     if rows:
-        (folder / ROWS_FILE).write_text(json.dumps(rows_of(folder)))
+        (folder / ROWS_FILE).write_text(json.dumps(rows_of(folder) | (rows if isinstance(rows, dict) else {})))
     if about:
         (folder / RUN_FILE).write_text(json.dumps(about))
-    write_report(folder, **more)
+    return read_run(folder)
+
+
+def page(run, folder, strata=None, other=None):
+    write_page(folder / PAGE_FILE, View(run, strata, other), summarise(run), {})
     return (folder / PAGE_FILE).read_text()
 
 
-def test_the_page_is_one_whole_document_that_asks_no_other_host_for_anything(tmp_path):
-    read = Page(text := page(tmp_path))
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """A page with its curves, which take a second to draw."""
+    folder = tmp_path_factory.mktemp("drawn")
+    run_of(folder)
+    write_report(folder)
+    return (folder / PAGE_FILE).read_text()
+
+
+@pytest.fixture
+def texts(tmp_path):
+    return " ".join(Page(page(run_of(tmp_path), tmp_path)).texts)
+
+
+def test_the_page_is_one_whole_document_that_asks_no_other_host_for_anything(drawn):
+    read = Page(drawn)
     assert len(read.ids) == len(set(read.ids))
     loaded = [value for name, value in read.attributes if name in ("src", "href", "xlink:href", "action", "data")]
     assert loaded
     assert all(value.startswith(("#", "data:image/")) for value in loaded)
-    assert "url(http" not in text
-    assert "@import" not in text
-    assert "default-src 'none'" in text
+    assert "url(http" not in drawn
+    assert "@import" not in drawn
+    assert "default-src 'none'" in drawn
 
 
-def test_every_colour_of_a_curve_has_a_value_in_light_and_in_dark(tmp_path):
-    text = page(tmp_path)
-    used = set(re.findall(r"var\(--([\w-]+)", text))
-    light, dark = (set(re.findall(r"--([\w-]+):", part)) for part in re.findall(r":root \{(.*?)\}", text, re.DOTALL))
+def test_every_colour_of_a_curve_has_a_value_in_light_and_in_dark(drawn):
+    used = set(re.findall(r"var\(--([\w-]+)", drawn))
+    light, dark = (set(re.findall(r"--([\w-]+):", part)) for part in re.findall(r":root \{(.*?)\}", drawn, re.DOTALL))
     assert used <= light == dark
     assert set(PALETTE) <= light
 
 
-def test_texts_of_the_data_are_texts_and_a_picture_from_elsewhere_is_left_out(tmp_path):
-    read = Page(page(tmp_path))
+def test_texts_of_the_data_are_texts_and_a_picture_from_elsewhere_is_left_out(drawn):
+    read = Page(drawn)
     assert "<script>alert(1)</script>" in read.texts
     assert "seven & more" in read.texts
     assert [value for name, value in read.attributes if name == "src"] == [PIXEL] * 2  # of the row, and of its answer
 
 
-def test_verdict_health_rows_answers_and_recipe_are_on_the_page(tmp_path):
-    texts = " ".join(Page(page(tmp_path)).texts)
-    for part in ("an even draw would give", "within noise", "<row ", "Brier", "python train.py --seed 3", "aaaa"):
+def test_verdict_health_rows_answers_and_recipe_are_on_the_page(texts):
+    for part in (
+        "an even draw would give",
+        "more than noise",
+        "<row ",
+        "reward outage",
+        "python train.py --seed 3",
+        "aaaa",
+    ):
         assert part in texts, part
     assert "step 8 (2026-01-02" in texts
 
 
-def test_the_errors_of_a_validation_come_from_the_number_of_its_answers(tmp_path):
-    texts = " ".join(Page(page(tmp_path)).texts)
+def test_the_errors_of_a_validation_come_from_the_number_of_its_answers(texts):
     assert "from 25.0 ±2.2 % to 62.5 ±2.4 %" in texts
 
 
@@ -122,8 +147,7 @@ def test_the_errors_of_a_validation_come_from_the_number_of_its_answers(tmp_path
 @pytest.mark.parametrize("about", [ABOUT, None])
 @pytest.mark.parametrize("strata", [None, ["count", "read"] * 3])
 def test_what_a_run_did_not_leave_is_left_out_or_said(tmp_path, rows, about, strata):
-    text = page(tmp_path, rows=rows, about=about, strata=strata)
-    read = Page(text)
+    read = Page(page(run_of(tmp_path, rows=rows, about=about), tmp_path, strata))
     assert ("Rows" in read.texts) == rows
     assert (RUN_FILE in read.texts) == (about is None)
     assert ("share of the chosen groups" in read.texts) == (strata is not None)
@@ -134,45 +158,39 @@ DAMAGE = [{"rows": 3}, {"rows": {}, "answers": 1}, {"rows": {}, "hardest": ["x"]
 
 @pytest.mark.parametrize("damaged", DAMAGE)
 def test_damaged_rows_cost_their_part_of_the_page_alone(tmp_path, damaged, caplog):
-    write_run(tmp_path)
-    (tmp_path / ROWS_FILE).write_text(json.dumps(rows_of(tmp_path) | damaged))
+    run = run_of(tmp_path, rows=damaged)
     with caplog.at_level(logging.WARNING):
-        write_report(tmp_path)
-    assert "Health" in Page((tmp_path / PAGE_FILE).read_text()).texts
+        assert "Health" in Page(page(run, tmp_path)).texts
     assert any("damaged" in record.message for record in caplog.records)
 
 
 def test_a_file_of_rows_that_is_too_large_is_not_read(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("trl_vade.selection.report.record.MOST_BYTES", 100)
     with caplog.at_level(logging.WARNING):
-        assert "Rows" not in Page(page(tmp_path, about=None)).texts
+        assert run_of(tmp_path, about=None).rows == {}
     assert any(ROWS_FILE in record.message and "100" in record.message for record in caplog.records)
 
 
 def test_another_run_stands_beside_it_with_what_differs(tmp_path):
     others = {**ABOUT, "settings": ABOUT["settings"] | {"seed": 4, "output_dir": "there"}}
-    page(tmp_path / "other", about=others)
-    text = page(tmp_path / "mine", other=read_run(tmp_path / "other"))
-    read = Page(text)
-    assert "other" in read.texts
-    assert ["seed", "3", "4"] == read.texts[read.texts.index("Settings that differ") :][2:7:2]
-    assert "there" not in read.texts
-    assert text.count("<svg") == page(tmp_path / "mine").count("<svg")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "other").mkdir()
+    run, other = run_of(tmp_path / "mine"), run_of(tmp_path / "other", about=others)
+    texts = [text for text in Page(page(run, tmp_path, other=other)).texts if text]
+    assert "other" in texts
+    assert texts[texts.index("Settings that differ") :][1:4] == ["seed", "3", "4"]
+    assert "there" not in texts
 
 
 def test_a_spread_is_not_called_a_pass_rate(tmp_path):
-    write_run(tmp_path, ThompsonSampler(6, seed=2, gain="spread"))
-    (tmp_path / ROWS_FILE).write_text(json.dumps(rows_of(tmp_path)))
-    write_report(tmp_path, strata=["count", "read"] * 3)
-    texts = " ".join(Page((tmp_path / PAGE_FILE).read_text()).texts)
+    run = run_of(tmp_path, sampler=ThompsonSampler(6, seed=2, gain="spread"))
+    texts = " ".join(Page(page(run, tmp_path, ["count", "read"] * 3)).texts)
     assert "spread of rewards" in texts
     assert "by the pass rate" not in texts
 
 
 def test_outages_and_cut_answers_are_said_in_words(tmp_path):
     bad = {"vade/outage": 1.0, "completions/clipped_ratio": 0.9, "grad_norm": 2.0, "step": 16}
-    write_run(tmp_path, history=[*HISTORY, bad])
-    write_report(tmp_path)
-    texts = " ".join(Page((tmp_path / PAGE_FILE).read_text()).texts)
+    texts = " ".join(Page(page(run_of(tmp_path, history=[*HISTORY, bad]), tmp_path)).texts)
     assert "max_completion_length" in texts
     assert "90.0 %" in texts

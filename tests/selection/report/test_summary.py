@@ -2,24 +2,18 @@
 
 import json
 import sys
-import warnings
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from PIL import Image
 
-from tests.support.finished_run import BATCHES, HISTORY, NAN, UNSCORED, write_run
-from tests.support.marks import slow
+from tests.support.finished_run import BATCHES, HISTORY, UNSCORED, write_run
 from tests.support.refusals import refused
 from trl_vade import ThompsonSampler, UniformSampler
 from trl_vade.errors import SnapshotError, VADEError
 from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE
 from trl_vade.selection.log import SELECTION_LOG_FILE
-from trl_vade.selection.report.picture import running_mean
 from trl_vade.selection.report.record import RUN_FILE, TRAINER_STATE_FILE, read_run
-from trl_vade.selection.report.summary import REPORT_FILE, SUMMARY_FILE, summarise, summary_rows, write_report
+from trl_vade.selection.report.summary import summarise, summary_rows
+from trl_vade.selection.report.writing import REPORT_FILE, SUMMARY_FILE, write_report
 
 
 @pytest.fixture
@@ -58,7 +52,7 @@ def test_the_summary_worked_out_by_hand(output_dir):
             {"step": 5, "rollouts": 12, "score": 0.5, "standard_error": None},
             {"step": 16, "rollouts": 32, "score": 0.625, "standard_error": None},
         ],
-        "seconds": {"selection": 1.5, "generation": 40.0, "update": 58.5},
+        "seconds": {"selection": 1.5, "generation": 40.0, "update": 58.5, "validation": 2.5},
         "seconds_until_step": 16,
     }
 
@@ -125,6 +119,7 @@ def test_the_table_for_a_person_has_every_figure(output_dir):
         "seconds in selection": "1.5",
         "seconds in generation and scoring": "40.0",
         "seconds in update": "58.5",
+        "seconds in validation": "2.5",
     }
 
 
@@ -161,43 +156,9 @@ def test_a_damaged_description_of_the_run_is_a_warning_and_the_report_goes_on(ou
 # ------------------------------------------------------------------------------------------------------- the files
 
 
-def read_picture(output_dir):
-    with Image.open(output_dir / REPORT_FILE) as picture:
-        picture.load()
-        assert picture.format == "PNG"
-        return np.asarray(picture.convert("RGB")).astype(int)
-
-
-def test_the_summary_file_is_strict_json_and_the_picture_has_a_drawing_in_each_part(output_dir):
-    (output_dir / REPORT_FILE).write_bytes(b"an earlier one")
+def test_the_summary_file_is_strict_json(output_dir):
     summary = write_report(output_dir)
     assert strict_json(output_dir / SUMMARY_FILE) == summary == summarise(read_run(output_dir))
-    pixels = read_picture(output_dir)
-    height, width, _ = pixels.shape
-    assert 600 <= height <= 2000
-    assert 1000 <= width <= 3000
-    for half in (pixels[: height // 2], pixels[height // 2 :]):
-        for panel in np.array_split(half, 3, axis=1):
-            coloured = panel.max(axis=2) - panel.min(axis=2) > 40  # lines and areas; text, axes and grid are grey
-            assert coloured.sum() > 200
-
-
-def test_strata_are_drawn_in_a_panel_of_their_own_in_a_hue_for_each_task(tmp_path):
-    def green_pixels(directory):
-        pixels = read_picture(directory)
-        red, green, blue = np.moveaxis(pixels[pixels.shape[0] // 2 :, pixels.shape[1] // 2 :], 2, 0)
-        return int(((green > red + 40) & (green > blue + 40)).sum())
-
-    strata = ["chart 1", "chart 2", "colour 1", "colour 2", "count 1", "count 2"]  # blue, orange, green
-    without, given = write_run(tmp_path / "without"), write_run(tmp_path / "given")
-    summary = write_report(given, strata)
-    assert write_report(without) == {name: value for name, value in summary.items() if name != "strata"}
-    assert summary["strata"]["count 1"] == [4]
-    assert green_pixels(without) == 0
-    assert green_pixels(given) > 1000
-    (given / REPORT_FILE).unlink()
-    assert write_report(given) == summary  # drawn again, as `trl-vade report` does: the panel is still there
-    assert green_pixels(given) > 1000
 
 
 @pytest.mark.parametrize(
@@ -216,52 +177,13 @@ def test_rows_that_were_chosen_since_have_a_label_of_their_own(output_dir):
 def test_without_matplotlib_there_is_a_summary_and_one_line_says_what_to_install(output_dir, monkeypatch, caplog):
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"] + ["matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "trl_vade.selection.report.picture", raising=False)
+    for name in ("selection.report.picture", "selection.report.panels", "pictures.style", "pictures.svg"):
+        monkeypatch.delitem(sys.modules, f"trl_vade.{name}", raising=False)
     write_report(output_dir)
     assert strict_json(output_dir / SUMMARY_FILE)["rollouts"] == 32
     assert not (output_dir / REPORT_FILE).exists()
     [record] = caplog.records
     assert 'pip install "trl-vade[report]"' in record.message
-
-
-def test_many_strata_and_numpy_labels_are_drawn(tmp_path):
-    strata = np.array([f"task{i} {level}" for i in range(8) for level in (1, 2, 3)])
-    directory = write_run(tmp_path, num_rows=24)
-    write_report(directory, strata)
-    assert read_picture(directory).size
-
-
-SIX = ["a 1", "a 2", "b 1", "b 2", "c 1", "c 2"]
-
-
-@pytest.mark.parametrize(
-    ("batches", "strata"),
-    [
-        (BATCHES[:1], None),
-        ([(UNSCORED, UNSCORED)] * 2, SIX),
-        slow(BATCHES[:1], SIX),
-        slow(BATCHES[:2], None),
-        slow(BATCHES[:2], SIX),
-        slow(BATCHES * 3, None),
-        slow(BATCHES * 3, SIX),
-        slow([(UNSCORED, UNSCORED)] * 2, None),
-    ],
-)
-def test_short_long_and_unscored_runs_are_drawn(tmp_path, batches, strata):
-    directory = write_run(tmp_path, batches=batches)
-    write_report(directory, strata)
-    assert read_picture(directory).size
-
-
-@pytest.mark.parametrize(
-    "history", [[], slow([{"step": 0, "eval_rewards/accuracy/mean": 0.5}]), slow([{"step": 1, "reward": 1.0}])]
-)
-def test_a_run_without_rewards_or_validation_is_drawn_without_a_warning(tmp_path, history):
-    directory = write_run(tmp_path, history=history)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        write_report(directory)
-    assert read_picture(directory).size
 
 
 def test_a_validation_in_which_nothing_was_scored_is_left_out(tmp_path):
@@ -297,27 +219,3 @@ def test_a_missing_or_empty_selection_log_is_named(output_dir, emptied):
 def test_a_directory_that_is_not_there_is_named(tmp_path):
     with refused(SnapshotError, names=["nowhere"]):
         write_report(tmp_path / "nowhere")
-
-
-# ---------------------------------------------------------------------------------------------------- running mean
-
-
-def naive_running_mean(values, window):
-    means = []
-    for end in range(1, len(values) + 1):
-        known = [value for value in values[max(end - window, 0) : end] if value == value]
-        means.append(sum(known) / len(known) if known else NAN)
-    return means
-
-
-@given(st.lists(st.one_of(st.just(NAN), st.floats(-10, 10)), max_size=40), st.integers(1, 12))
-def test_the_running_mean_is_that_of_a_plain_loop(values, window):
-    ours = running_mean(np.array(values, dtype=np.float64), window)
-    np.testing.assert_allclose(ours, naive_running_mean(values, window), atol=1e-12)
-
-
-def test_the_running_mean_leaves_its_argument_as_it_was():
-    values = np.array([1.0, NAN, 3.0, 4.0, 5.0, 6.0, 7.0])
-    before = values.copy()
-    running_mean(values, 2)
-    np.testing.assert_equal(values, before)

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from trl_vade.samplers.posterior import BetaPosterior
 
-from ..outcomes import GroupOutcomes
-
 NAMED = 50  # rows at each end of the pass rates that have their id and question in `vade_rows.json`
 SHOWN = 6  # rows at each end that also have a picture, and most changed rows
 BEGINNING = 3  # groups of a row that tell how it began
@@ -38,9 +36,7 @@ class Beginnings:
         return [int(row) for row in later[np.argsort(-change, kind="stable")[:count]]]
 
 
-def both_ends(
-    posterior: BetaPosterior, keys: NDArray[np.int64], count: int = NAMED
-) -> tuple[list[int], list[int]]:
+def both_ends(posterior: BetaPosterior, keys: NDArray[np.int64], count: int = NAMED) -> tuple[list[int], list[int]]:
     """Return the `count` rows with the lowest pass rates and those with the highest, none twice.
 
     Ties are in the order of the `keys`, (N,), as 16 hexadecimal digits: that of `trl-vade posterior show`.

@@ -16,8 +16,9 @@ from trl_vade.pictures.palette import PALETTE
 
 from .notable import SHOWN
 from .record import Run
-from .summary import percent, summary_rows
+from .summary import percent, summarise, summary_rows
 from .verdict import verdict
+from .view import View
 
 logger = logging.getLogger(__name__)
 
@@ -37,44 +38,29 @@ SPREAD_LISTS = {
 MOST_GROUPS = 40  # of a row, as bars
 
 
-def write_page(
-    path: Path,
-    run: Run,
-    summary: Mapping[str, Any],
-    strata: Sequence[str] | None,
-    panels: Mapping[str, str],
-    other: tuple[Run, Mapping[str, Any]] | None = None,
-) -> None:
-    """Write the page of `run`.
-
-    Args:
-        path: of the HTML file, which is replaced.
-        run: the run.
-        summary: its `summarise` result.
-        strata: (N,) a label of each training row, or None.
-        panels: SVG texts by name; empty without matplotlib.
-        other: another run and its summary, to compare with.
-    """
-    template = Environment(
+def write_page(path: Path, view: View, summary: Mapping[str, Any], panels: Mapping[str, str]) -> None:
+    """Write the page of `view.run`, with its `summary` and its `panels` as SVG, to the HTML file `path`."""
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-    ).get_template("page.html")
-    page = template.render(
+    )
+    run, other = view.run, view.other
+    page = environment.get_template("page.html").render(
         name=run.name,
+        palette={theme: _variables(number) for number, theme in enumerate(("light", "dark"))},
         verdict=verdict(summary),
-        figures=summary_rows(summary),
-        other=other and _other(*other),
-        differing=_readable(_differing_settings, run, other[0]) if other else None,
         health=health(run),
         panels=panels,
-        palette={theme: _variables(number) for number, theme in enumerate(("light", "dark"))},
-        chosen=_chosen(run, strata),
+        chosen=_chosen(run, view.strata),
         lists=_readable(_lists, run),
         most_groups=MOST_GROUPS,
         answers=_readable(_answers, run),
+        figures=summary_rows(summary),
+        other=other and _other(other),
+        differing=_readable(_differing_settings, run, other) if other else None,
         recipe=_readable(_recipe, run),
     )
     save_whole(path, page.encode())
@@ -103,10 +89,10 @@ def health(run: Run) -> list[tuple[str, str, str]]:
     brier = _mean(last, "brier")
     lines: list[tuple[str, str, str]] = []
     if predicted is not None and realised is not None:
-        trust = "close: the belief can be trusted" if abs(predicted - realised) < CLOSE else "the belief is not sure yet"
+        trust = "the belief can be trusted" if abs(predicted - realised) < CLOSE else "the belief is not sure yet"
         lines.append(("useful groups, predicted and realised", f"{percent(predicted)}, {percent(realised)}", trust))
     if brier is not None:
-        lines.append(("Brier score of the predicted pass rates", f"{brier:.3f}", "0 is best; 0.25 is a guess of one half"))
+        lines.append(("Brier score of the pass rates", f"{brier:.3f}", "0 is best; a guess of one half gets 0.25"))
     if (seen := _mean(last[-1:], "coverage")) is not None:
         lines.append(("rows seen", percent(seen), ""))
     if clipped is not None:
@@ -202,7 +188,8 @@ def _answers(run: Run) -> dict[str, list[tuple[str, list[dict[str, Any]]]]]:
     }
 
 
-def _other(run: Run, summary: Mapping[str, Any]) -> dict[str, Any]:
+def _other(run: Run) -> dict[str, Any]:
+    summary = summarise(run)
     return {"name": run.name, "verdict": verdict(summary), "figures": dict(summary_rows(summary))}
 
 
@@ -223,8 +210,11 @@ def _recipe(run: Run) -> dict[str, Any] | None:
         "versions": _listed(about["versions"]),
         "commit of the code": code and code["commit"] + (", with changes" if code["changed"] else ""),
     }
-    changed = {name: about["settings"].get(name) for name in about["changed_settings"]}
-    return {"command": about["command"], "facts": {name: value for name, value in facts.items() if value}, "changed": changed}
+    return {
+        "command": about["command"],
+        "facts": {name: value for name, value in facts.items() if value},
+        "changed": {name: about["settings"].get(name) for name in about["changed_settings"]},
+    }
 
 
 def _listed(facts: Mapping[str, Any]) -> str:

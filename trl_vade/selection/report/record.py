@@ -103,6 +103,24 @@ class Run:
         key = "vade/trained_completions"
         return [(entry["step"], int(entry[key])) for entry in self.history if key in entry]
 
+    @property
+    def num_generations(self) -> int:
+        """G, the completions of a group."""
+        group = self.snapshot.metadata.get("num_generations")
+        return int(group or round(max(max(line["trials"]) for line in self.selections)))
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Wall time by phase, until the newest snapshot. `update` is the rest of the steps."""
+        seconds = self.snapshot.metadata["run"]["seconds"]
+        rest = seconds["step"] - seconds["selection"] - seconds["generation"]
+        return {
+            "selection": seconds["selection"],
+            "generation": seconds["generation"],
+            "update": max(rest, 0.0),
+            "validation": sum(entry.get("eval_runtime", 0.0) for entry in self.history),
+        }
+
     def rollouts_before(self, global_step: int) -> int:
         """Rollouts spent on training when `global_step` optimiser steps were finished."""
         return max((line["rollouts"] for line in self.selections if line["global_step"] < global_step), default=0)
@@ -134,9 +152,9 @@ class Run:
 
     def even_draw(self) -> list[tuple[int, float]]:
         """Return the step and the `even_draw_ratio` of up to `EVEN_DRAWS` lines of the selection log."""
-        group = self.snapshot.metadata.get("num_generations") or round(max(max(line["trials"]) for line in self.selections))
         ends = np.unique(np.linspace(1, len(self.lines), EVEN_DRAWS, dtype=int)).tolist()
-        ratios = [even_draw_ratio(each, group, spreads=self.has_spreads) for each in self.posteriors(ends)]
+        beliefs = self.posteriors(ends)
+        ratios = [even_draw_ratio(each, self.num_generations, spreads=self.has_spreads) for each in beliefs]
         return [(self.lines[end - 1]["step"], ratio) for end, ratio in zip(ends, ratios, strict=True)]
 
 

@@ -114,8 +114,9 @@ def _draw_curves(run: Run, folder: Path) -> str | None:
     unfinished = folder / f"_{CURVES_FILE}"  # transformers uploads no file that starts with an underscore
     try:
         from trl_vade.selection.report.picture import draw_report
+        from trl_vade.selection.report.view import View
 
-        draw_report(run, unfinished, None)
+        draw_report(View(run), unfinished)
         unfinished.replace(folder / CURVES_FILE)
     except ModuleNotFoundError:  # matplotlib is an extra
         return None

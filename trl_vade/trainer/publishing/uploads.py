@@ -12,7 +12,7 @@ import transformers.trainer
 
 from trl_vade.hub.staging import Upload
 from trl_vade.selection.report.record import ROWS_FILE
-from trl_vade.selection.report.summary import PAGE_FILE
+from trl_vade.selection.report.writing import PAGE_FILE
 
 from ..checkpoint.completeness import JIT_MARK, LAST_CHECKPOINT
 

@@ -1,0 +1,1 @@
+"""How pictures look: colours, markers, names at the curves, and SVG. The room does not know what is drawn."""
