@@ -35,6 +35,8 @@ SPREAD_LISTS = {
     "easiest": "The rows whose rewards differ most",
     "changed": LISTS["changed"],
 }
+NOT_KNOWN = "not known"
+"""The label of a row whose own label is not kept."""
 MOST_GROUPS = 40  # of a row, as bars
 
 
@@ -50,6 +52,7 @@ def write_page(path: Path, view: View, summary: Mapping[str, Any], panels: Mappi
     run, other = view.run, view.other
     page = environment.get_template("page.html").render(
         name=run.name,
+        title=view.title,
         palette={theme: _variables(number) for number, theme in enumerate(("light", "dark"))},
         verdict=verdict(summary),
         health=health(run),
@@ -123,7 +126,7 @@ def _chosen(run: Run, strata: Sequence[str] | None) -> dict[str, Any]:
     if strata is not None:
         labels = np.asarray(strata)[np.concatenate([line["sample_index"] for line in lines])]
         rates = _pass_rates(lines)
-        for name in sorted({*strata}):
+        for name in sorted({*strata} - {NOT_KNOWN}):
             of_task = labels == name
             known = rates[of_task & ~np.isnan(rates)]
             mean = percent(float(known.mean())) if len(known) else "-"
@@ -184,7 +187,7 @@ def _answers(run: Run) -> dict[str, list[tuple[str, list[dict[str, Any]]]]]:
             (title, [{**answer, **_described(run, answer["row"])} for answer in parts[part]])
             for part, title in (("first", "At the start"), ("last", "At the end"))
         ]
-        for task, parts in run.rows.get("answers", {}).items()
+        for task, parts in sorted(run.rows.get("answers", {}).items())
     }
 
 

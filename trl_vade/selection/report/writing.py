@@ -10,7 +10,7 @@ from typing import Any
 from trl_vade.errors import VADEError
 from trl_vade.files import save_whole
 
-from .page import write_page
+from .page import NOT_KNOWN, write_page
 from .record import Run, read_run
 from .summary import summarise
 from .view import View
@@ -80,7 +80,7 @@ def _draw(view: View, path: Path) -> dict[str, str]:
 
 def _saved_strata(path: Path, num_rows: int) -> list[str] | None:
     """Return the labels that an earlier summary keeps of the rows chosen by then; None if it has none."""
-    strata = ["not known"] * num_rows
+    strata = [NOT_KNOWN] * num_rows
     try:
         for name, rows in json.loads(path.read_text(encoding="utf-8"))["strata"].items():
             for row in rows:
