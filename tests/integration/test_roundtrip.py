@@ -68,7 +68,7 @@ def test_the_page_of_the_run_shows_what_it_did(hub, first):
     files = hub.repos["you/run"].files()
     card = files["README.md"].decode()
     assert "![" in card
-    assert {"vade_training.png", "vade_report.png", "vade_summary.json", "vade_selection.jsonl"} <= files.keys()
+    assert {"vade_training.png", "vade_report.png", "vade_run.json", "vade_selection.jsonl"} <= files.keys()
     assert "https://huggingface.co/datasets/you/beliefs" in card
     assert hub.repos["datasets/you/beliefs"].tags.keys() == {"step-000002", "step-000004"}
 

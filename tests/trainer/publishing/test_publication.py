@@ -329,6 +329,17 @@ def test_the_mark_of_an_unfinished_save_is_not_pushed(hub, run):
     assert not [path for path in hub.repos[RUN].files() if JIT_MARK in path]
 
 
+def test_rows_of_the_data_stay_here_and_the_settings_are_pushed(hub, run):
+    trainer = run(vade_report=True, hub_strategy="every_save")
+    trainer.push_to_hub()
+    trainer.publication.finish()
+    private = {"vade_rows.json", "vade_report.html"}
+    assert private <= {path.name for path in Path(trainer.args.output_dir).iterdir()}
+    for commit in commits(hub):  # each holds all files
+        assert not private & commit.files.keys()
+    assert {"vade_run.json", "vade_report.png"} <= hub.repos[RUN].files().keys()
+
+
 @pytest.mark.slow
 def test_what_trl_writes_last_into_a_checkpoint_is_pushed_with_it(hub, run):
     run(hub_strategy="checkpoint", use_adaptive_entropy=True)
