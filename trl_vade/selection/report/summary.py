@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from trl_vade.errors import VADEError
 from trl_vade.files import save_whole
 
 from .record import Run, read_run
+from .verdict import with_error
 
 logger = logging.getLogger(__name__)  # not accelerate's, which needs torch
 
@@ -112,24 +113,37 @@ def _saved_strata(path: Path, num_rows: int) -> list[str] | None:
 
 def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the summary as (name, value) lines for a person."""
-    scores = [evaluation["score"] for evaluation in summary["validation"]]
-    trained = summary["trained_completions"]
     seconds, behind = summary["seconds"], summary["seconds_until_step"] < summary["steps"]
     return [
         ("sampler", summary["sampler"]),
-        ("optimiser steps", f"{summary['steps']}"),
+        *measured_rows(summary),
         *([("seconds counted until step", f"{summary['seconds_until_step']}")] if behind else []),
-        ("rollouts", f"{summary['rollouts']:,}"),
-        *([] if trained is None else [("rollouts trained on", f"{trained:,}")]),
-        *([("refills", f"{summary['refills']}")] if summary["refills"] else []),
-        ("effective gradient ratio, first quarter", percent(summary["effective_gradient_ratio_first_quarter"])),
-        ("effective gradient ratio, last quarter", percent(summary["effective_gradient_ratio_last_quarter"])),
-        ("validation score, before", percent(scores[0] if scores else None)),
-        ("validation score, after", percent(scores[-1] if scores else None)),
         ("seconds in selection", f"{seconds['selection']:.1f}"),
         ("seconds in generation and scoring", f"{seconds['generation']:.1f}"),
         ("seconds in update", f"{seconds['update']:.1f}"),
         ("seconds in validation", f"{seconds['validation']:.1f}"),
+    ]
+
+
+def measured_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what was measured, without times, as (name, value) lines; the model card has them, too."""
+    numbers = {
+        "optimiser steps": summary["steps"],
+        "generation batches": summary["generation_batches"],
+        "refills": summary["refills"] or None,
+        "rollouts": summary["rollouts"],
+        "rollouts trained on": summary["trained_completions"],
+    }
+    shares = {
+        "effective gradient ratio, first quarter": summary["effective_gradient_ratio_first_quarter"],
+        "effective gradient ratio, last quarter": summary["effective_gradient_ratio_last_quarter"],
+        "an even draw's ratio, last quarter (estimate)": summary["even_draw_ratio_last_quarter"],
+    }
+    validation = summary["validation"]
+    return [
+        *((name, f"{number:,}") for name, number in numbers.items() if number is not None),
+        *((name, percent(share)) for name, share in shares.items()),
+        *((f"validation score, step {at['step']}", with_error(at)) for at in validation[:1] + validation[1:][-1:]),
     ]
 
 
