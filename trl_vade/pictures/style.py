@@ -83,7 +83,7 @@ def name_end(axes: Any, x: Any, y: Any, name: str, part: str, alpha: float = 1.0
 
 def spread_names(figure: Figure) -> None:
     """Move the names at the ends of curves apart where they would lie over one another. Call it before saving."""
-    figure.draw_without_rendering()
+    figure.get_layout_engine().execute(figure)
     figure.set_layout_engine("none")  # the places are final
     for axes in figure.axes:
         names = [text for text in axes.texts if text.get_label() == _END]
