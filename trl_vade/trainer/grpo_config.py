@@ -159,7 +159,7 @@ class VADEGRPOConfig(GRPOConfig):
             run's checkpoints, its trainer state and its `vade_` files first, and the log names them. `False` refuses
             such a folder. A run that resumes from a checkpoint in the folder deletes nothing.
         vade_report: Whether `train` writes `vade_summary.json` and the picture `vade_report.png` into `output_dir` at
-            its end. The picture takes about a second and needs matplotlib (`pip install "trl-vade[report]"`).
+            its end. The picture takes less than a second and needs matplotlib (`pip install "trl-vade[report]"`).
         vade_console: Output of the main process. `"panel"` is a panel that is redrawn in place, with validations,
             checkpoints and warnings above it. `"lines"` is one line a logging step. `"auto"` is the panel on a
             terminal, and lines in a file or a notebook. `"stock"` keeps the bars and dictionaries of transformers. All
