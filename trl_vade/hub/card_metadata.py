@@ -71,12 +71,12 @@ def licence_of(base_model: str | None) -> Mapping[str, str]:
         return {}
     keys = ("license", "license_name", "license_link")
     found = {key: data[key] for key in keys if data and isinstance(data.get(key), str)}
-    if found.get("license") != "other":
-        return {key: found[key] for key in keys[:1] if key in found}
-    if len(found) < len(keys):
-        return {}
-    link = found["license_link"]  # of a file in the base model's repository, if it is no address
-    return found | {"license_link": link if "://" in link else f"https://huggingface.co/{base_model}/blob/main/{link}"}
+    if found.get("license") == "other" and len(found) == len(keys):
+        link = found["license_link"]  # of a file in the base model's repository, if it is no address
+        return found | {
+            "license_link": link if "://" in link else f"https://huggingface.co/{base_model}/blob/main/{link}"
+        }
+    return {key: value for key, value in found.items() if key == "license" and value != "other"}
 
 
 def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
