@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy import stats
 
 from trl_vade.checks import abbreviated, check_whole_number
@@ -26,10 +25,10 @@ from trl_vade.evaluation.results.runs import question_scores, read_run, run_fold
 from trl_vade.evaluation.results.table import read_results
 from trl_vade.files import save_whole
 from trl_vade.hub.cards import markdown_table
+from trl_vade.pictures.palette import LIGHT
+from trl_vade.pictures.style import WIDEST, bar_styles, drawing, plain
 
 RNG = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"  # before scipy 1.15
-# The reference is grey; the others are of Okabe and Ito's palette, told apart with every kind of colour blindness.
-GREY, *COLOURS = "#8c8c8c", "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442"
 PACKAGES = ("lmms-eval", "transformers", "torch", "vllm")  # another release may give other answers
 LEAST = 10  # if 4 questions differ in one direction, which chance does one time in 8, BCa excludes 0
 COVERED = (
@@ -205,25 +204,24 @@ def notes(comparison: Mapping[str, Any]) -> list[str]:
 
 def draw(comparison: Mapping[str, Any], path: Path) -> None:
     """Draw a group of bars for each row of the table, with the standard error over the runs if there are several."""
-    rows, bars = comparison["rows"], []
-    names = [one["name"].replace("$", r"\$") for one in comparison["evaluations"]]  # else it begins a formula
-    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")  # no pyplot: the user's backend does not matter
-    axes = figure.subplots()
-    for i in range(len(names)):
-        colour = GREY if i == comparison["reference"] else COLOURS[(i - 1) % len(COLOURS)]
-        means, errors = ([row["scores"][i][key] for row in rows] for key in ("mean", "stderr"))
-        places = np.arange(len(rows)) + (i - (len(names) - 1) / 2) * 0.84 / len(names)
-        style = {"yerr": None if None in errors else errors, "error_kw": {"elinewidth": 1, "capsize": 2}}
-        bars.append(axes.bar(places, means, 0.78 / len(names), color=colour, zorder=2, **style))
-        if len(names) * len(rows) <= 24:  # there is no room for more numbers
-            axes.bar_label(bars[i], fmt="%.1f", padding=1, fontsize=6)
-    axes.set_xticks(range(len(rows)), [row["title"].replace(" (", "\n(") for row in rows], fontsize=8)
-    axes.set(ylabel="per cent ± standard error over the runs", ylim=(0, 106), yticks=range(0, 101, 20))
-    axes.grid(axis="y", alpha=0.3, zorder=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    columns = min(len(names), max(1, 100 // (max(map(len, names)) + 8)))
-    figure.legend(bars, names, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
-    figure.savefig(path)
+    rows, names = comparison["rows"], [plain(one["name"], 60) for one in comparison["evaluations"]]
+    styles = bar_styles(len(names) - 1)
+    styles.insert(comparison["reference"], {"color": LIGHT["quiet"]})
+    with drawing(WIDEST, 4.5) as figure:
+        axes, bars = figure.subplots(), []
+        for i, style in enumerate(styles):
+            means, errors = ([row["scores"][i][key] for row in rows] for key in ("mean", "stderr"))
+            places = np.arange(len(rows)) + (i - (len(names) - 1) / 2) * 0.84 / len(names)
+            about = {"yerr": None if None in errors else errors, "error_kw": {"elinewidth": 1, "capsize": 2}}
+            bars.append(axes.bar(places, means, 0.78 / len(names), **style, **about))
+            if len(names) * len(rows) <= 20:  # there is no room for more numbers
+                axes.bar_label(bars[i], fmt="%.1f", padding=1)
+        axes.set_xticks(range(len(rows)), [row["title"].replace(" (", "\n(") for row in rows])
+        axes.set(ylabel="per cent ± standard error over the runs", ylim=(0, 106), yticks=range(0, 101, 20))
+        axes.grid(visible=False, axis="x")
+        columns = min(len(names), max(1, 90 // (max(map(len, names)) + 8)))
+        figure.legend(bars, names, loc="outside upper center", ncols=columns)
+        figure.savefig(path, dpi=150)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

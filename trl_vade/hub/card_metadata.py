@@ -45,7 +45,9 @@ def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: 
         # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, with a value from a list. The
         # owner must choose the licence.
         data.pop("licence")
-    data.license = data.license or facts.get("license")
+    if not data.license:
+        for key, value in (facts.get("license") or {}).items():
+            data[key] = value
     data.library_name = data.library_name or "transformers"
     data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
     data.base_model = facts.get("base_model") or hub_id(data.base_model)
@@ -57,18 +59,24 @@ def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: 
 
 
 @functools.cache
-def licence_of(base_model: str | None) -> str | None:
-    """Return the licence of a model's repository, the Hub's word for it, or None if it is not known.
+def licence_of(base_model: str | None) -> Mapping[str, str]:
+    """Return `license` as the card of a model's repository has it; empty if it is not known.
 
-    A derived model is under the licence of its base, unless the owner's card names another. Only words of the Hub's
-    list are returned: `other` would need a name and a link.
+    A derived model is under the licence of its base, unless the owner's card names another. A licence that is not on
+    the Hub's list, `other`, comes with `license_name` and `license_link`, as the Hub asks for.
     """
     try:
         data = model_info(base_model, timeout=10.0).card_data if base_model else None
     except (HTTP_ERROR, OSError, ValueError):  # a card is not worth an error: the owner can add the licence
-        return None
-    named = data.get("license") if data else None
-    return named if isinstance(named, str) and named != "other" else None
+        return {}
+    keys = ("license", "license_name", "license_link")
+    found = {key: data[key] for key in keys if data and isinstance(data.get(key), str)}
+    if found.get("license") == "other" and len(found) == len(keys):
+        link = found["license_link"]  # of a file in the base model's repository, if it is no address
+        return found | {
+            "license_link": link if "://" in link else f"https://huggingface.co/{base_model}/blob/main/{link}"
+        }
+    return {key: value for key, value in found.items() if key == "license" and value != "other"}
 
 
 def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:

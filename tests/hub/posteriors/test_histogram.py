@@ -15,6 +15,7 @@ from trl_vade.hub.posteriors.histogram import (
     text_histogram,
 )
 from trl_vade.hub.posteriors.table import PosteriorTable
+from trl_vade.pictures.palette import LIGHT
 
 
 def make_table(pass_rate, task=None):
@@ -97,4 +98,4 @@ def test_a_picture_is_drawn_of_any_table(table, tmp_path):
     with Image.open(tmp_path / "p.png") as picture:
         assert picture.width > 400
         colours = picture.convert("RGB").getcolors(100_000)
-    assert ((31, 119, 180) in {colour for _, colour in colours}) == (len(table) > 0)  # matplotlib's first colour
+    assert (tuple(bytes.fromhex(LIGHT["first"][1:])) in {colour for _, colour in colours}) == (len(table) > 0)

@@ -302,11 +302,23 @@ def test_the_card_joins_the_posterior_with_its_questions(capsys, monkeypatch):
     table = example_table()
     join = re.findall(r"```python\n(.+?)```", example_card(), flags=re.DOTALL)[2]
     questions = Dataset.from_dict(
-        {"id": table.sample_id[::-1], "prompt": [f"ask {name}" for name in table.sample_id[::-1]]}
+        {"id": (names := [*table.sample_id[::-1], "new", "newer"]), "prompt": [f"ask {name}" for name in names]}
     )
     exec(join, {"load_dataset": lambda name, split: questions, "table": table})
     hardest = table.sample_id[int(table.pass_rate.argmin())]
-    assert capsys.readouterr().out.splitlines()[0].endswith(f"ask {hardest}")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].endswith(f"ask {hardest}")
+    assert printed[-1].startswith("2 questions")
+
+
+def test_the_card_shows_rows_and_counts_those_that_were_never_seen():
+    table, card = example_table(), example_card()
+    assert "the other 16 were never seen" in card
+    order = table.pass_rate.argsort(kind="stable")
+    for row in (*order[:3], *order[-3:]):
+        assert f"| `{table.sample_id[row]}` | `{table.task[row]}` | {table.pass_rate[row]:.3f} |" in card
+    few = render_posterior_card(replace(example_table(size=4), task=None), [], None)
+    assert few.count("| `question-") == 4
 
 
 def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub):

@@ -12,7 +12,7 @@ from trl_vade.errors import SnapshotError, VADEError
 from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE
 from trl_vade.selection.log import SELECTION_LOG_FILE
 from trl_vade.selection.report.record import RUN_FILE, TRAINER_STATE_FILE, read_run
-from trl_vade.selection.report.summary import summarise, summary_rows
+from trl_vade.selection.report.summary import percent, summarise, summary_rows
 from trl_vade.selection.report.writing import REPORT_FILE, SUMMARY_FILE, write_report
 
 
@@ -107,15 +107,19 @@ def test_refills_are_no_generation_batches_and_have_a_line_of_their_own(tmp_path
 
 
 def test_the_table_for_a_person_has_every_figure(output_dir):
-    assert dict(summary_rows(summarise(read_run(output_dir)))) == {
+    summary = summarise(read_run(output_dir))
+    even_draw_ratio = summary["even_draw_ratio_last_quarter"]
+    assert dict(summary_rows(summary)) == {
         "sampler": "thompson",
         "optimiser steps": "16",
+        "generation batches": "8",
         "rollouts": "32",
         "rollouts trained on": "20",
         "effective gradient ratio, first quarter": "25.0 %",
         "effective gradient ratio, last quarter": "75.0 %",
-        "validation score, before": "25.0 %",
-        "validation score, after": "62.5 %",
+        "an even draw's ratio, last quarter (estimate)": percent(even_draw_ratio),
+        "validation score, step 0": "25.0 %",
+        "validation score, step 16": "62.5 %",
         "seconds in selection": "1.5",
         "seconds in generation and scoring": "40.0",
         "seconds in update": "58.5",
@@ -123,11 +127,11 @@ def test_the_table_for_a_person_has_every_figure(output_dir):
     }
 
 
-def test_a_run_without_validation_has_a_dash_and_no_zero(tmp_path):
+def test_a_run_without_validation_has_no_line_for_it_and_no_zero(tmp_path):
     run = read_run(write_run(tmp_path, history=[{"step": 1, "reward": 0.5}]))
     rows = dict(summary_rows(summarise(run)))
     assert run.validation == []
-    assert (rows["validation score, before"], rows["validation score, after"]) == ("-", "-")
+    assert not [name for name in rows if name.startswith("validation")]
     assert "rollouts trained on" not in rows  # a run of before this figure was logged
 
 

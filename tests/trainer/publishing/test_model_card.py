@@ -1,4 +1,7 @@
-"""The model card: TRL's text whole, and after it VADE's, from fixed facts and from a real trainer."""
+"""The model card: TRL's text whole, and after it VADE's, from fixed facts and from a real trainer.
+
+`python -m tests.trainer.publishing.test_model_card` writes model_cards/model_example.md anew.
+"""
 
 import ast
 import functools
@@ -24,7 +27,9 @@ from tests.support.refusals import refused, says
 from tests.support.rows import make_text_rows, picture
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.samplers.registry import SAMPLERS
 from trl_vade.selection.report.summary import summarise
+from trl_vade.selection.report.verdict import verdict
 from trl_vade.trainer.publishing.model_card import CURVES_FILE, START, complete_model_card, write_model_card
 from trl_vade.trainer.publishing.run_facts import RunFacts, live_run
 
@@ -64,7 +69,11 @@ FACTS = {
     "decay_sampled": 0.2,
     "decay_unsampled": 0.999,
     "signal_aware_decay": True,
-    "license": None,
+    "license": {
+        "license": "other",
+        "license_name": "qwen-research",
+        "license_link": "https://huggingface.co/Qwen/Qwen2.5-VL-3B-Instruct/blob/main/LICENSE",
+    },
     "hardware": "4 x NVIDIA H200",
     "recipe": {
         "learning_rate": 1e-6,
@@ -92,10 +101,14 @@ SUMMARY = {
     "generation_batches": 240,
     "refills": 0,
     "rollouts": 983040,
+    "trained_completions": 480_000,
     "effective_gradient_ratio_first_quarter": 0.5,
     "effective_gradient_ratio_last_quarter": 0.4,
-    "seconds": {"selection": 36.0, "generation": 90_000.0, "update": 72_000.0},
-    "validation": [{"step": 0, "score": 0.25}, {"step": 480, "score": 0.4}, {"step": 960, "score": 0.5}],
+    "even_draw_ratio_last_quarter": 0.3,
+    "seconds": {"selection": 36.0, "generation": 90_000.0, "update": 72_000.0, "validation": 3_600.0},
+    "validation": [
+        {"step": step, "score": score, "standard_error": 0.01} for step, score in ((0, 0.25), (480, 0.4), (960, 0.5))
+    ],
 }
 NOTHING_ELSE = {"curves": None, "posterior_repo": None, "hub_model_id": None}
 
@@ -155,15 +168,16 @@ def blocks(text):
 # ------------------------------------------------------------------------------------------------------ the whole text
 
 
-def test_the_example_is_what_these_facts_give(completed):
-    """To renew it after a change, write this text into the file and read it."""
-    text = completed(
-        curves=CURVES_FILE,
-        posterior_repo="you/qwen2.5-vl-3b-vade-posterior",
-        hub_model_id="you/qwen2.5-vl-3b-vade",
-        summary=SUMMARY,
-    )
-    assert EXAMPLE.read_text(encoding="utf-8") == text.replace("\n# ", f"\n{INVENTED}\n\n# ", 1)
+def example_card(path):
+    trl_card(path)
+    named = {"posterior_repo": "you/qwen2.5-vl-3b-vade-posterior", "hub_model_id": "you/qwen2.5-vl-3b-vade"}
+    complete_model_card(path, FACTS, curves=CURVES_FILE, summary=SUMMARY, **named)
+    return path.read_text(encoding="utf-8").replace("\n# ", f"\n{INVENTED}\n\n# ", 1)
+
+
+def test_the_example_is_what_these_facts_give(tmp_path):
+    written = EXAMPLE.read_text(encoding="utf-8")
+    assert written == example_card(tmp_path / "README.md"), "python -m tests.trainer.publishing.test_model_card"
 
 
 def around_the_quick_start(text):
@@ -227,6 +241,7 @@ def test_a_second_call_changes_nothing_and_the_metadata_survive_the_hubs_client(
 
 def test_the_metadata_name_model_data_and_task(completed):
     assert metadata(completed()) == {
+        **FACTS["license"],
         "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
         "datasets": ["you/vade-mixture"],
         "library_name": "transformers",
@@ -248,7 +263,8 @@ def test_a_licence_that_somebody_has_chosen_stays(tmp_path):
     trl_card(path)
     path.write_text(path.read_text().replace("licence: license", "license: apache-2.0"))
     complete_model_card(path, FACTS, **NOTHING_ELSE)
-    assert ModelCard.load(path).data.license == "apache-2.0"
+    assert metadata(path.read_text())["license"] == "apache-2.0"
+    assert "license_name" not in metadata(path.read_text())
 
 
 @pytest.mark.parametrize("name", ["testbed", "data/rows", "/data/rows", "../rows"])
@@ -307,22 +323,35 @@ def test_the_card_says_what_the_facts_say(completed, change, said):
     assert said in completed(FACTS | change)
 
 
+RESULT = "What the training did"
+
+
 def test_only_what_was_measured_is_in_the_table(completed):
-    assert "No generation batch has been scored yet" in section(completed(), "Training")
+    assert "No generation batch has been scored yet" in section(completed(), RESULT)
     one = SUMMARY | {"validation": SUMMARY["validation"][:1], "effective_gradient_ratio_last_quarter": None}
-    text = section(completed(summary=one), "Training")
-    assert "| validation score, first (step 0) | 25.0 % |" in text
-    assert "score, last" not in text
+    text = section(completed(summary=one), RESULT)
+    assert "| validation score, step 0 | 25.0 ±1.0 % |" in text
+    assert text.count("| validation score") == 1
     assert "| effective gradient ratio, last quarter | - |" in text
-    never = section(completed(summary=SUMMARY | {"validation": [], "refills": 4}), "Training")
-    assert "alidation" not in never
+    never = section(completed(summary=SUMMARY | {"validation": [], "refills": 4}), RESULT)
+    assert "| validation score" not in never
+    assert "standard error" not in never
     assert "| refills | 4 |" in never
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_trl_vades_part_opens_with_the_verdict_whichever_rule_chose(completed, sampler):
+    text = completed(FACTS | {"sampler": sampler}, summary=SUMMARY).partition(START)[2]
+    assert text.split("\n\n")[1:3] == [f"## {RESULT}", "\n".join(verdict(SUMMARY))]
+    assert "| an even draw's ratio, last quarter (estimate) | 30.0 % |" in text
+    assert "| hours of choice, generation, updates and validation | 46.01 |" in text
 
 
 def test_a_run_that_began_with_another_posterior_says_so_and_counts_its_steps_apart(completed):
     warm = {"posterior_init": "you/rates@abc", "warm_start_discount": 0.2, "generation_batches": 241}
     text = completed(FACTS | warm, summary=SUMMARY)
-    assert "| generation batches | 240 |\n| steps of the posterior (all of these, and a warm start) | 241 |" in text
+    assert "| generation batches | 240 |" in text
+    assert "| steps of the posterior (generation batches, refills and a warm start) | 241 |" in text
     heading = "Pass rates of the training rows"
     assert says(section(text, heading), "`you/rates@abc`")
     assert says(section(text, heading), "0.2")
@@ -541,3 +570,7 @@ def test_a_card_that_cannot_be_completed_ends_no_run(trained, caplog):
     write_card(trained, draw=False)
     assert path.read_text() == "---\n- no mapping\n---\n# Mine\n"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+if __name__ == "__main__":
+    EXAMPLE.write_text(example_card(EXAMPLE), encoding="utf-8")

@@ -1,5 +1,6 @@
 """The facts of a run as rows of text, for the card of its posterior. An unknown fact has no row."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from trl_vade.samplers.registry import SAMPLERS
@@ -18,10 +19,10 @@ def fact_rows(table: PosteriorTable) -> list[list[str]]:
     rows = {
         "base model": _model(facts.get("base_model")),
         "trained model": _model(facts.get("model_repo")),
-        "data set": _dataset(facts),
+        "data set": dataset_link(facts),
         "rows in this table": _rows(table),
         "started from": _began_with(facts),
-        "success": _success(facts),
+        "success": success_of(facts),
         "completions of a row (G)": _number(facts.get("num_generations")),
         "sampling temperature": _number(facts.get("temperature")),
         "sampler": _sampler(facts),
@@ -29,15 +30,42 @@ def fact_rows(table: PosteriorTable) -> list[list[str]]:
         "saved at": _saved_at(facts),
         "rollouts until then": _number(facts.get("rollouts")),
         "seed": _number(facts.get("seed"), separator=""),
-        "made with": _code("trl_vade", facts.get("package_version")),
+        "made with": code(facts.get("package_version"), "trl_vade"),
     }
     return [[name, value] for name, value in rows.items() if value]
 
 
-def initial_posterior_kind(facts: dict[str, Any]) -> dict[str, bool]:
+def initial_posterior_kind(facts: Mapping[str, Any]) -> dict[str, bool]:
     """Return whether the run is known to have started with another posterior (`warm`), or without one (`alone`)."""
     start = facts.get("posterior_init")
     return {"warm": bool(start) and start not in POSTERIOR_INITS, "alone": start == "prior"}
+
+
+def dataset_link(facts: Mapping[str, Any]) -> str:
+    """Return a link to the data set of the run and to its commit; empty if it is not on the Hub."""
+    name, revision = facts.get("dataset"), facts.get("dataset_revision")
+    if not is_hub_id(name):
+        return ""
+    at = f" at [`{revision}`]({HUB}/datasets/{name}/tree/{revision})" if is_hub_id(revision) else ""
+    return f"[{name}]({HUB}/datasets/{name}){at}"
+
+
+def success_of(facts: Mapping[str, Any]) -> str:
+    """Return when an answer counts as right; empty if it is not known."""
+    reward, threshold = code(facts.get("success_reward")), _number(facts.get("success_threshold"))
+    if facts.get("success_threshold") == "spread":
+        return f"none: the pass rate is the spread of {reward or 'the total reward'}, the share of pairs that differ"
+    if reward and threshold:
+        return f"{reward} of at least {threshold}"
+    return reward and f"{reward}, from 0 to 1, as a fraction of a success"
+
+
+def code(value: Any, before: str = "") -> str:
+    """Return `value` as code on one line, or nothing. The name of a reward may hold any characters."""
+    if value is None or not str(value).strip():
+        return ""
+    text = " ".join(str(value).replace("`", "'").split())
+    return f"{before} `{text}`".strip()
 
 
 def known_sampler(facts: dict[str, Any]) -> str | None:
@@ -59,20 +87,13 @@ def _model(name: Any) -> str:
     return f"[{name}]({HUB}/{name})" if is_hub_id(name) else ""
 
 
-def _dataset(facts: dict[str, Any]) -> str:
-    name, revision = facts.get("dataset"), facts.get("dataset_revision")
-    if not is_hub_id(name):
-        return ""
-    at = f" at [`{revision}`]({HUB}/datasets/{name}/tree/{revision})" if is_hub_id(revision) else ""
-    return f"[{name}]({HUB}/datasets/{name}){at}"
-
-
 def _rows(table: PosteriorTable) -> str:
     total = table.metadata.get("num_samples")
     share = f" of {total:,} ({len(table) / total:.1%})" if total else ""
     warm = initial_posterior_kind(table.metadata)["warm"]
     where = ", in this run or in the posterior that it started from" if warm else ""
-    return f"{len(table):,}{share}, scored at least once{where}"
+    unseen = f"; the other {total - len(table):,} were never seen" if total else ""
+    return f"{len(table):,}{share}, scored at least once{where}{unseen}"
 
 
 def _began_with(facts: dict[str, Any]) -> str:
@@ -80,23 +101,16 @@ def _began_with(facts: dict[str, Any]) -> str:
         return ""
     source, discount = str(facts["posterior_init"]), _number(facts.get("warm_start_discount"))
     repository = is_hub_id(source.partition("@")[0]) and "/" in source
-    name = _code("", source) if repository else "a local posterior"
+    name = code(source) if repository else "a local posterior"
     return f"{name}, with a share of {discount} of its counts" if discount else name
 
 
-def _success(facts: dict[str, Any]) -> str:
-    reward, threshold = _code("", facts.get("success_reward")), _number(facts.get("success_threshold"))
-    if facts.get("success_threshold") == "spread":
-        return f"none: `pass_rate` is the spread of {reward or 'the total reward'}"
-    return f"{reward} of at least {threshold}" if reward and threshold else reward
-
-
 def _sampler(facts: dict[str, Any]) -> str:
-    parts = [_code("", facts.get("sampler")), _code("preset", facts.get("preset"))]
-    parts += [_code("information gain", facts.get("information_gain")), _code("prior", facts.get("prior"))]
+    parts = [code(facts.get("sampler")), code(facts.get("preset"), "preset")]
+    parts += [code(facts.get("information_gain"), "information gain"), code(facts.get("prior"), "prior")]
     cooldown = _number(facts.get("cooldown"))
     parts += [f"cooldown of {cooldown} epochs" if cooldown not in ("", "0") else ""]
-    parts += [_code("even shares by", facts.get("stratify_by"))]
+    parts += [code(facts.get("stratify_by"), "even shares by")]
     return ", ".join(filter(None, parts))
 
 
@@ -119,9 +133,15 @@ def _number(value: Any, separator: str = ",") -> str:
     return f"{value:{separator}}" if isinstance(value, int) else f"{value:g}"
 
 
-def _code(before: str, value: Any) -> str:
-    """Return `value` as code on one line. The name of a reward may hold any characters."""
-    if value is None or not str(value).strip():
-        return ""
-    text = " ".join(str(value).replace("`", "'").split())
-    return f"{before} `{text}`".strip()
+def sample_rows(table: PosteriorTable, each: int = 3) -> tuple[list[str], list[list[str]]]:
+    """Return a head, and the name, task, pass rate, counts and visits of the hardest and of the easiest rows."""
+    order = table.pass_rate.argsort(kind="stable").tolist()
+    columns = {
+        "row": [code(name) for name in table.sample_id],
+        **({"task": [code(task) for task in table.task]} if table.task else {}),
+        "pass rate": [f"{rate:.3f}" for rate in table.pass_rate],
+        "counts": [f"{count:.1f}" for count in table.alpha + table.beta],
+        "visits": [f"{visits:,}" for visits in table.visits],
+    }
+    chosen = order if len(order) <= 2 * each else [*order[:each], *order[-each:]]
+    return list(columns), [[column[row] for column in columns.values()] for row in chosen]

@@ -47,25 +47,24 @@ def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None
     Raises:
         ImportError: matplotlib is not installed (`pip install "trl-vade[report]"`).
     """
-    from matplotlib.figure import Figure
+    from trl_vade.pictures.style import WIDEST, bar_styles, drawing, head, plain
 
-    figure = Figure(figsize=(8, 4.5), layout="constrained")  # not pyplot: a library must not choose the user's backend
-    axes = figure.subplots()
-    bars: dict[str, Any] = {"width": 1 / NUM_BINS, "align": "edge", "edgecolor": "w"}
-    bottom = np.zeros(NUM_BINS)
-    for number, (name, counts) in enumerate(counts_by_task(table).items()):
-        axes.bar(EDGES[:-1], counts, bottom=bottom, label=name, color=f"C{number}", **bars)
-        bottom += counts
+    by_task = counts_by_task(table)
     step = table.metadata.get("global_step")
-    at = "" if step is None else f" at optimiser step {step:,}"
-    axes.set(title=f"Pass rates of {len(table):,} rows{at}", xlabel="posterior mean of the pass rate", ylabel="rows")
-    axes.set(xlim=(0, 1), xticks=EDGES)
-    axes.grid(alpha=0.3, axis="y")
-    axes.set_axisbelow(True)
-    if table.task:
-        tasks = [(container.patches[0], _label(container.get_label())) for container in reversed(axes.containers)]
-        axes.legend(*zip(*tasks, strict=True), loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
-    figure.savefig(path, dpi=110)
+    note = "believed after the training until now" if step is None else f"believed after optimiser step {step:,}"
+    with drawing(WIDEST, 4.5) as figure:
+        axes = figure.subplots()
+        bottom = np.zeros(NUM_BINS)
+        for counts, style in zip(by_task.values(), bar_styles(len(by_task)), strict=True):
+            axes.bar(EDGES[:-1], counts, 1 / NUM_BINS, bottom, align="edge", **style)
+            bottom += counts
+        head(axes, f"Pass rates of {len(table):,} rows", note, xlabel="posterior mean", ylabel="rows")
+        axes.set(xlim=(0, 1), xticks=EDGES)
+        axes.grid(visible=False, axis="x")
+        if table.task:
+            bars, names = axes.containers[::-1], [plain(name) for name in reversed(by_task)]
+            axes.legend(bars, names, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        figure.savefig(path, dpi=150)
 
 
 def counts_by_task(table: PosteriorTable) -> dict[str, IntArray]:
@@ -80,9 +79,3 @@ def counts_by_task(table: PosteriorTable) -> dict[str, IntArray]:
     labels = np.array([task if task in kept else rest for task in tasks], dtype=object)
     names = [*shown, rest] if len(shown) < len(order) else shown
     return {name: bin_counts(table.pass_rate[labels == name]) for name in names}
-
-
-def _label(task: str) -> str:
-    """Return a label for matplotlib, where a dollar starts a formula and a leading _ hides the entry."""
-    short = task if len(task) <= 30 else f"{task[:27]}..."
-    return short.lstrip("_").replace("$", r"\$")

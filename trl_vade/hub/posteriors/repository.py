@@ -24,7 +24,7 @@ from trl_vade.files import packaged
 from ..cards import markdown_table
 from ..uploading import HubTarget, branch_of, commit_folder, ensure_repo, is_hub_id
 from .columns import digest_of_rows
-from .facts import fact_rows, initial_posterior_kind, known_sampler, size_category
+from .facts import fact_rows, initial_posterior_kind, known_sampler, sample_rows, size_category
 from .histogram import bin_counts, bin_names, draw_pass_rates
 from .table import PosteriorTable, read_table, write_table
 
@@ -197,6 +197,7 @@ def render_posterior_card(
         of_model=_of_model(table.metadata),
         facts_table=markdown_table(["", ""], fact_rows(table)),
         counts_table=markdown_table(["pass rate", "rows"], counts),
+        rows_table=markdown_table(*sample_rows(table)),
         steps_table=markdown_table(["step", "file", ""], step_rows),
         picture=picture,
         has_task=table.task is not None,

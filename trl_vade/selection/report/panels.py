@@ -106,6 +106,8 @@ def _visits(axes: Any, view: View) -> None:
     axes.hist(visits, bins=bins, color=LIGHT["first"], edgecolor=LIGHT["ground"], linewidth=0.8)
     note = f"all {len(visits):,} rows" + (f", {width} numbers a bar" if width > 1 else "")
     head(axes, "How often rows were chosen", note, xlabel="times chosen", ylabel="rows", yscale="log")
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter("{x:,.0f}")  # an exponent would be too small to read
 
 
 def _shares(axes: Any, view: View) -> None:

@@ -1,14 +1,13 @@
 """What a run did: its figures as data, and as a table."""
 
-import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .record import Run
-
-logger = logging.getLogger(__name__)  # not accelerate's, which needs torch
+from .verdict import with_error
 
 
 def summarise(run: Run) -> dict[str, Any]:
@@ -45,24 +44,37 @@ def summarise(run: Run) -> dict[str, Any]:
 
 def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the summary as (name, value) lines for a person."""
-    scores = [evaluation["score"] for evaluation in summary["validation"]]
-    trained = summary["trained_completions"]
     seconds, behind = summary["seconds"], summary["seconds_until_step"] < summary["steps"]
     return [
         ("sampler", summary["sampler"]),
-        ("optimiser steps", f"{summary['steps']}"),
+        *measured_rows(summary),
         *([("seconds counted until step", f"{summary['seconds_until_step']}")] if behind else []),
-        ("rollouts", f"{summary['rollouts']:,}"),
-        *([] if trained is None else [("rollouts trained on", f"{trained:,}")]),
-        *([("refills", f"{summary['refills']}")] if summary["refills"] else []),
-        ("effective gradient ratio, first quarter", percent(summary["effective_gradient_ratio_first_quarter"])),
-        ("effective gradient ratio, last quarter", percent(summary["effective_gradient_ratio_last_quarter"])),
-        ("validation score, before", percent(scores[0] if scores else None)),
-        ("validation score, after", percent(scores[-1] if scores else None)),
         ("seconds in selection", f"{seconds['selection']:.1f}"),
         ("seconds in generation and scoring", f"{seconds['generation']:.1f}"),
         ("seconds in update", f"{seconds['update']:.1f}"),
         ("seconds in validation", f"{seconds['validation']:.1f}"),
+    ]
+
+
+def measured_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what was measured, without times, as (name, value) lines; the model card has them, too."""
+    numbers = {
+        "optimiser steps": summary["steps"],
+        "generation batches": summary["generation_batches"],
+        "refills": summary["refills"] or None,
+        "rollouts": summary["rollouts"],
+        "rollouts trained on": summary["trained_completions"],
+    }
+    shares = {
+        "effective gradient ratio, first quarter": summary["effective_gradient_ratio_first_quarter"],
+        "effective gradient ratio, last quarter": summary["effective_gradient_ratio_last_quarter"],
+        "an even draw's ratio, last quarter (estimate)": summary["even_draw_ratio_last_quarter"],
+    }
+    validation = summary["validation"]
+    return [
+        *((name, f"{number:,}") for name, number in numbers.items() if number is not None),
+        *((name, percent(share)) for name, share in shares.items()),
+        *((f"validation score, step {at['step']}", with_error(at)) for at in validation[:1] + validation[1:][-1:]),
     ]
 
 

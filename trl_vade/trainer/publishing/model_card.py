@@ -1,14 +1,14 @@
 """The model card of a run: TRL's card, and VADE's metadata and sections.
 
-TRL writes its card at every save. `write_model_card` then adds how prompts were chosen, the recipe, the data, the
-measurements, where the posterior is, how to use the model and how to continue training. `model_cards/model.md` is the
-template.
+TRL writes its card at every save. `write_model_card` then adds the verdict and the measurements, how prompts were
+chosen, the recipe, the data, where the posterior is, how to use the model and how to continue training.
+`model_cards/model.md` is the template.
 """
 
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from jinja2 import Environment, StrictUndefined
 
 from trl_vade.files import packaged, save_whole
 from trl_vade.hub.card_metadata import CARD_FILE, END, START, complete_metadata
-from trl_vade.hub.posteriors.facts import initial_posterior_kind
+from trl_vade.hub.cards import markdown_table
+from trl_vade.hub.posteriors.facts import code, dataset_link, initial_posterior_kind, success_of
 from trl_vade.hub.uploading import branch_of
 from trl_vade.selection.report.record import Run
-from trl_vade.selection.report.summary import percent, summarise
-from trl_vade.selection.signal import SPREAD
+from trl_vade.selection.report.summary import measured_rows, summarise
+from trl_vade.selection.report.verdict import verdict
 
 from .run_facts import RunFacts
 
@@ -33,17 +34,9 @@ _QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILI
 
 _SETTINGS = (
     *("sampler", "preset", "information_gain", "decay_sampled", "decay_unsampled", "signal_aware_decay", "cooldown"),
-    *(
-        "prior",
-        "strata",
-        "stratify_by",
-        "strata_shares",
-        "uniform_share",
-        "sampler_kwargs",
-        "posterior_init",
-        "warm_start_discount",
-    ),
-    *("dynamic_sampling", "max_prompt_length", "variants", "variant_groups", "variant_match", "advantage"),
+    *("prior", "strata", "stratify_by", "strata_shares", "uniform_share", "sampler_kwargs", "posterior_init"),
+    *("warm_start_discount", "dynamic_sampling", "max_prompt_length"),
+    *("variants", "variant_groups", "variant_match", "advantage"),
 )
 """Settings in the recipe of the card, without `vade_`."""
 
@@ -135,13 +128,15 @@ def _render(
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     known = dict(
         facts=facts,
-        recipe=_recipe(facts),
-        data=_data(facts),
-        measured=_measured(summary, facts) if summary else [],
+        recipe=markdown_table(["setting", "value"], _recipe(facts)),
+        dataset=dataset_link(facts),
+        success=success_of(facts),
+        verdict=verdict(summary) if summary else [],
+        measured=markdown_table(["measured in training", ""], _measured(summary, facts)) if summary else "",
         validated=bool(summary and summary["validation"]),
         posterior="generation_batches" in facts,
-        warm=initial_posterior_kind(dict(facts))["warm"],
-        rewards=_names(facts["rewards"]),
+        warm=initial_posterior_kind(facts)["warm"],
+        rewards=", ".join(code(name) for name in facts["rewards"]),
         hub_model_id=hub_model_id,
         model=hub_model_id or "path/to/this/folder",
         **named,
@@ -150,60 +145,27 @@ def _render(
     return [environment.from_string(template).render(known).strip() for template in templates]
 
 
-def _recipe(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _recipe(facts: Mapping[str, Any]) -> list[list[str]]:
     """Return the settings of the recipe with their values, without those that are not set or not used."""
     values = {f"vade_{name}": facts.get(name) for name in _SETTINGS}
     values |= {name: facts.get(name) for name in ("num_generations", "temperature")} | facts["recipe"]
     values |= {"seed": facts.get("seed"), "vllm_mode": values["vllm_mode"] if values.get("use_vllm") else None}
-    return [(f"`{name}`", _cell(value)) for name, value in values.items() if value is not None]
+    return [[code(name), _cell(value)] for name, value in values.items() if value is not None]
 
 
-def _data(facts: Mapping[str, Any]) -> list[str]:
-    dataset, revision, threshold = facts.get("dataset"), facts.get("dataset_revision"), facts.get("success_threshold")
-    address = f"https://huggingface.co/datasets/{dataset}"
-    at = f", at commit [`{revision[:8]}`]({address}/tree/{revision})" if revision else ""
-    lines = [f"Data set: [{dataset}]({address}){at}" if dataset else "Data set: none on the Hub that is known"]
-    if facts.get("num_samples"):
-        lines.append(f"Training rows: {facts['num_samples']:,} (fingerprint `{facts['dataset_fingerprint'][:12]}`)")
-    lines.append(f"Rewards: {_names(facts['rewards'])}")
-    name = f"`{facts['success_reward']}`" if facts.get("success_reward") else "the total reward"
-    if threshold == SPREAD:
-        lines.append(f"Signal: the spread of {name}, the share of pairs of a group's completions in which it differs")
-    elif facts.get("success_reward"):
-        right = f"an answer is right when {name} is at least {threshold:g}" if threshold is not None else None
-        lines.append(f"Success: {right or f'the value of {name}, from 0 to 1, is a fraction of a success'}")
-    return lines
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(f"`{_cell(name)}`" for name in names)
-
-
-def _measured(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _measured(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> list[list[str]]:
     """Return the rows of the table of measurements, from `summary.summarise`."""
-    steps, batches = facts.get("generation_batches"), summary["generation_batches"]
-    more = steps is not None and steps != batches
-    validation = summary["validation"]
-    scores = list(zip(("first", "last"), (validation[:1] + validation[1:][-1:]), strict=False))
-    ratios = {part: summary[f"effective_gradient_ratio_{part}_quarter"] for part in ("first", "last")}
-    return [
-        *([("hardware", str(facts["hardware"]))] if facts.get("hardware") else []),
-        ("hours of choice, generation and updates", f"{sum(summary['seconds'].values()) / 3600:.2f}"),
-        ("optimiser steps", f"{summary['steps']:,}"),
-        ("generation batches", f"{batches:,}"),
-        *([("refills", f"{summary['refills']:,}")] if summary["refills"] else []),
-        *([("steps of the posterior (all of these, and a warm start)", f"{steps:,}")] if more else []),
-        ("rollouts", f"{summary['rollouts']:,}"),
-        *((f"effective gradient ratio, {part} quarter", percent(value)) for part, value in ratios.items()),
-        *((f"validation score, {name} (step {at['step']})", percent(at["score"])) for name, at in scores),
-    ]
+    hardware, steps = facts.get("hardware"), facts.get("generation_batches")
+    rows = [("hardware", hardware)] if hardware else []
+    rows += [("hours of choice, generation, updates and validation", f"{sum(summary['seconds'].values()) / 3600:.2f}")]
+    rows += measured_rows(summary)
+    if steps not in (None, summary["generation_batches"]):
+        rows += [("steps of the posterior (generation batches, refills and a warm start)", f"{steps:,}")]
+    return [list(row) for row in rows]
 
 
 def _cell(value: Any) -> str:
-    """Return `value` as the text of a cell in a Markdown table."""
-    if value is None:
-        return "-"
+    """Return `value` as text on one line."""
     if isinstance(value, dict | list):
         value = json.dumps(value)
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    return " ".join(text.split()).replace("|", "\\|")
+    return " ".join((f"{value:g}" if isinstance(value, float) else str(value)).split())

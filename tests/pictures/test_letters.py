@@ -1,0 +1,84 @@
+"""Every picture of the project can be read on a page, which shows it 830 pixels wide."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from eval import compare
+from eval.benchmarks.learning import pictures as learning
+from eval.benchmarks.learning.curves import read
+from eval.benchmarks.selection import pictures as selection
+from tests.hub.posteriors.test_histogram import make_table
+from tests.support.finished_run import write_run
+from trl_vade.hub.posteriors.histogram import draw_pass_rates
+from trl_vade.pictures.style import PAGE_INCHES
+from trl_vade.selection.report.picture import draw_report, svg_panels
+from trl_vade.selection.report.record import read_run
+from trl_vade.selection.report.view import View
+
+EVAL = Path(compare.__file__).parent
+SMALLEST_ON_A_PAGE = 8  # points
+
+
+def report(folder):
+    draw_report(View(read_run(write_run(folder)), ["a 1", "a 2", "b 1", "b 2", "c 1", "c 2"]), folder / "p.png")
+
+
+def panels(folder):
+    svg_panels(View(read_run(write_run(folder))))
+
+
+def pass_rates(folder):
+    draw_pass_rates(
+        make_table(np.linspace(0, 1, 50), [f"a task with a long name {n % 9}" for n in range(50)]), folder / "p.png"
+    )
+
+
+def of_learning(folder):
+    lines = (EVAL / "learning.jsonl").read_text(encoding="utf-8").splitlines()
+    (folder / "few.jsonl").write_text("\n".join(line for line in lines if '"stage": "main"' in line))
+    assert len(learning.draw(read(folder / "few.jsonl"), folder)) == 2
+
+
+def of_selection(folder):
+    cells = [
+        {"rows": rows, "percent": 1.0, "contender": name, "draw": [rows / 1e6], "file_bytes": rows}
+        for rows in (10_000, 1_000_000)
+        for name in ("ours", "numpy")
+    ]
+    selection.draw({"cells": cells}, folder / "p.png")
+
+
+def comparison(folder):
+    scores = [{"mean": 50.0 + i, "stderr": 0.5} for i in range(3)]
+    rows = [{"title": f"Benchmark {n} (test)", "scores": scores} for n in range(7)]
+    named = [{"name": f"you/some-model-{i}"} for i in range(3)]
+    compare.draw({"rows": rows, "evaluations": named, "reference": 1}, folder / "p.png")
+
+
+@pytest.mark.parametrize("draw", [report, panels, pass_rates, of_learning, of_selection, comparison])
+def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(draw, tmp_path, monkeypatch):
+    saved, save = [], Figure.savefig
+
+    def checked_save(figure, *args, **more):
+        save(figure, *args, **more)
+        figure.draw_without_rendering()
+        texts = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
+        shown = min(1.0, PAGE_INCHES / figure.get_figwidth())
+        smallest = min(texts, key=Text.get_fontsize)
+        assert smallest.get_fontsize() * shown >= SMALLEST_ON_A_PAGE, smallest
+        assert not [text for text in texts if "\\mathdefault" in text.get_text()]  # its exponents are smaller
+        at_ticks = [
+            text for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for text in axis.get_ticklabels()
+        ]
+        for box in (Text.get_window_extent(text) for text in texts if text not in at_ticks):
+            assert min(box.x0, box.y0, figure.bbox.x1 - box.x1, figure.bbox.y1 - box.y1) >= -1
+        saved.append(len(texts))
+
+    monkeypatch.setattr(Figure, "savefig", checked_save)
+    draw(tmp_path)
+    assert saved
+    assert min(saved) > 5
