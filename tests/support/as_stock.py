@@ -78,7 +78,7 @@ def play(situation, model, folder, *, stock=False, **settings):
     trainer, config = situation.kind(trainer), situation.config(config)
     settings = SMALL_RUN | {"max_steps": 2, "output_dir": str(folder)} | situation.args | settings
     if not stock:
-        settings = {"vade_sampler": "uniform", "vade_report": False} | situation.ours | settings
+        settings = {"vade_sampler": "uniform"} | situation.ours | settings
 
     def make(**more):
         arguments = {"model": model, "reward_funcs": says_a_digit, "train_dataset": situation.rows()}

@@ -36,6 +36,9 @@ SLOW = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("plain_pictures")  # each run leaves its report
+
+
 @pytest.fixture(scope="module")
 def base(text_model_path, tmp_path_factory):
     return play(Situation(), text_model_path, tmp_path_factory.mktemp("base"), stock=True)
@@ -61,6 +64,7 @@ def test_it_is_stock_trl_to_the_bit(request, base, tmp_path, name):
     ours = play(situation, model, tmp_path / "ours")
     assert (ours[0].selection is not None) is situation.selected
     assert_as_stock(ours, stock)
+    assert ours[0]._report.active  # no situation is too much for the report
 
 
 @pytest.mark.slow
@@ -70,6 +74,7 @@ def test_with_a_sampler_that_chooses_it_runs_as_long_and_logs_all_that_stock_trl
     model = request.getfixturevalue(situation.model)
     stock, _ = play(situation, model, tmp_path / "stock", stock=True)
     ours, _ = play(situation, model, tmp_path / "ours", vade_sampler="thompson")
+    assert ours._report.active
     if "stop" not in name:
         assert ours.state.global_step == stock.state.global_step
     keys = [{key for entry in trainer.state.log_history for key in entry} for trainer in (stock, ours)]
