@@ -37,6 +37,7 @@ _SETTINGS: dict[str, Any] = {
     **{"axes.grid": True, "grid.color": LIGHT["grid"], "grid.linewidth": 0.8},
     **{"axes.facecolor": LIGHT["ground"], "figure.facecolor": LIGHT["ground"]},
     **{"lines.linewidth": 1.8, "lines.markersize": 4.5, "legend.frameon": False},
+    "text.parse_math": False,  # a dollar is a dollar
     **{"svg.fonttype": "none", "svg.hashsalt": "trl_vade"},  # text is text, and equal drawings are equal files
 }
 
@@ -62,7 +63,7 @@ def curve(axes: Any, x: Any, y: Any, part: str, name: str = "", **more: Any) -> 
 def key(names: Mapping[str, str]) -> list[Line2D]:
     """Return an entry of a legend for each name with its part, where names have no room at the curves."""
     return [
-        Line2D([], [], color=LIGHT[part], marker=STYLES[part][0], linestyle=STYLES[part][1], label=plain(name))
+        Line2D([], [], color=LIGHT[part], marker=STYLES[part][0], linestyle=STYLES[part][1], label=short(name))
         for name, part in names.items()
     ]
 
@@ -70,7 +71,7 @@ def key(names: Mapping[str, str]) -> list[Line2D]:
 def name_end(axes: Any, x: Any, y: Any, name: str, part: str, alpha: float = 1.0) -> None:
     """Write a name to the right of the axes, with a line in the colour of its part to the point (x, y)."""
     axes.annotate(
-        plain(name),
+        short(name),
         (x, y),
         (1.06, y),
         textcoords=("axes fraction", "data"),
@@ -144,6 +145,6 @@ def _task(name: str) -> str:
     return name.rpartition(" ")[0] or name
 
 
-def plain(text: str, longest: int = 30) -> str:
-    """Return a text that matplotlib draws as it is: a dollar would begin a formula."""
-    return (text if len(text) <= longest else f"{text[: longest - 3]}...").replace("$", r"\$")
+def short(text: str, longest: int = 30) -> str:
+    """Return a text, or its beginning if it is too long for a picture."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
