@@ -15,6 +15,7 @@ from .palette import LIGHT, SERIES
 SMALLEST = 10  # points; the text of every part
 PAGE_INCHES = 830 / 96  # as wide as README and documentation show a picture
 WIDEST = 9.2  # inches of a figure: on a page, `SMALLEST` points are still 9
+MOST_POINTS = 400  # of a curve; more would only make an SVG larger
 STYLES: dict[str, tuple[str, Any]] = {  # part of the palette: marker, line style
     "ink": ("", "-"),
     "quiet": ("", (0, (1, 1.5))),
@@ -50,8 +51,17 @@ def drawing(width: float, height: float) -> Iterator[Figure]:
         yield Figure(figsize=(width, height), layout="constrained")
 
 
+def dots(axes: Any, x: Any, y: Any, part: str) -> None:
+    """Draw the single values behind a curve of their means; of many, some."""
+    shown = np.arange(0, len(x), len(x) // MOST_POINTS + 1)
+    axes.plot(x[shown], y[shown], ".", color=LIGHT[part], alpha=0.35, markersize=4)
+
+
 def curve(axes: Any, x: Any, y: Any, part: str, name: str = "", **more: Any) -> None:
     """Draw a curve with the colour, marker and line style of its part of the palette; `name` goes to its end."""
+    if len(x) > MOST_POINTS:
+        shown = np.linspace(0, len(x) - 1, MOST_POINTS, dtype=int)
+        x, y = x[shown], y[shown]
     marker, line = STYLES[part]
     style = {"marker": marker, "linestyle": line, "color": LIGHT[part], "markevery": max(len(x) // 8, 1)}
     axes.plot(x, y, **{**style, **more})
