@@ -57,8 +57,9 @@ def _validation(axes: Any, view: View) -> None:
     named = [(view.run, "first", view.run.sampler)]
     if view.other:
         named.append((view.other, "fourth", view.other_name))
-    for run, part, name in named:
+    for number, (run, part, name) in enumerate(named):
         steps, scores = _values(run.validation, "step"), _values(run.validation, "score")
+        steps += 0.015 * number * steps.max(initial=0)  # bars beside one another can be told apart
         curve(axes, steps, scores, part, name, markevery=1)
         errors = _values(run.validation, "standard_error")
         axes.errorbar(steps, scores, yerr=errors, fmt="none", color=LIGHT[part], capsize=3, elinewidth=1)
