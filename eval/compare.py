@@ -26,7 +26,7 @@ from trl_vade.evaluation.results.table import read_results
 from trl_vade.files import save_whole
 from trl_vade.hub.cards import markdown_table
 from trl_vade.pictures.palette import LIGHT
-from trl_vade.pictures.style import WIDEST, bar_styles, drawing, plain
+from trl_vade.pictures.style import WIDEST, bar_styles, drawing, short
 
 RNG = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"  # before scipy 1.15
 PACKAGES = ("lmms-eval", "transformers", "torch", "vllm")  # another release may give other answers
@@ -204,7 +204,7 @@ def notes(comparison: Mapping[str, Any]) -> list[str]:
 
 def draw(comparison: Mapping[str, Any], path: Path) -> None:
     """Draw a group of bars for each row of the table, with the standard error over the runs if there are several."""
-    rows, names = comparison["rows"], [plain(one["name"], 60) for one in comparison["evaluations"]]
+    rows, names = comparison["rows"], [short(one["name"], 60) for one in comparison["evaluations"]]
     styles = bar_styles(len(names) - 1)
     styles.insert(comparison["reference"], {"color": LIGHT["quiet"]})
     with drawing(WIDEST, 4.5) as figure:

@@ -48,7 +48,11 @@ def write_run(directory, sampler=None, *, batches=BATCHES, history=HISTORY, num_
         sampler.observe(rows, outcomes.successes, outcomes.trials)
         rollouts += 4
         log.append(
-            outcomes, step=step, global_step=2 * (step - 1), rollouts=rollouts, predicted_effective_ratio=step / 10
+            outcomes,
+            step=step,
+            global_step=2 * (step - 1),
+            rollouts=rollouts,
+            predicted_effective_ratio=step % 11 / 10,
         )
     seconds = {"selection": 1.5, "generation": 40.0, "step": 100.0}
     run = {"global_step": 2 * len(batches), "rollouts": rollouts, "seconds": seconds}

@@ -15,6 +15,7 @@ from .palette import LIGHT, SERIES
 SMALLEST = 10  # points; the text of every part
 PAGE_INCHES = 830 / 96  # as wide as README and documentation show a picture
 WIDEST = 9.2  # inches of a figure: on a page, `SMALLEST` points are still 9
+MOST_POINTS = 400  # of a curve; more would only make an SVG larger
 STYLES: dict[str, tuple[str, Any]] = {  # part of the palette: marker, line style
     "ink": ("", "-"),
     "quiet": ("", (0, (1, 1.5))),
@@ -37,6 +38,7 @@ _SETTINGS: dict[str, Any] = {
     **{"axes.grid": True, "grid.color": LIGHT["grid"], "grid.linewidth": 0.8},
     **{"axes.facecolor": LIGHT["ground"], "figure.facecolor": LIGHT["ground"]},
     **{"lines.linewidth": 1.8, "lines.markersize": 4.5, "legend.frameon": False},
+    "text.parse_math": False,  # a dollar is a dollar
     **{"svg.fonttype": "none", "svg.hashsalt": "trl_vade"},  # text is text, and equal drawings are equal files
 }
 
@@ -49,8 +51,17 @@ def drawing(width: float, height: float) -> Iterator[Figure]:
         yield Figure(figsize=(width, height), layout="constrained")
 
 
+def dots(axes: Any, x: Any, y: Any, part: str) -> None:
+    """Draw the single values behind a curve of their means; of many, some."""
+    shown = np.arange(0, len(x), len(x) // MOST_POINTS + 1)
+    axes.plot(x[shown], y[shown], ".", color=LIGHT[part], alpha=0.35, markersize=4)
+
+
 def curve(axes: Any, x: Any, y: Any, part: str, name: str = "", **more: Any) -> None:
     """Draw a curve with the colour, marker and line style of its part of the palette; `name` goes to its end."""
+    if len(x) > MOST_POINTS:
+        shown = np.linspace(0, len(x) - 1, MOST_POINTS, dtype=int)
+        x, y = x[shown], y[shown]
     marker, line = STYLES[part]
     style = {"marker": marker, "linestyle": line, "color": LIGHT[part], "markevery": max(len(x) // 8, 1)}
     axes.plot(x, y, **{**style, **more})
@@ -62,7 +73,7 @@ def curve(axes: Any, x: Any, y: Any, part: str, name: str = "", **more: Any) -> 
 def key(names: Mapping[str, str]) -> list[Line2D]:
     """Return an entry of a legend for each name with its part, where names have no room at the curves."""
     return [
-        Line2D([], [], color=LIGHT[part], marker=STYLES[part][0], linestyle=STYLES[part][1], label=plain(name))
+        Line2D([], [], color=LIGHT[part], marker=STYLES[part][0], linestyle=STYLES[part][1], label=short(name))
         for name, part in names.items()
     ]
 
@@ -70,7 +81,7 @@ def key(names: Mapping[str, str]) -> list[Line2D]:
 def name_end(axes: Any, x: Any, y: Any, name: str, part: str, alpha: float = 1.0) -> None:
     """Write a name to the right of the axes, with a line in the colour of its part to the point (x, y)."""
     axes.annotate(
-        plain(name),
+        short(name),
         (x, y),
         (1.06, y),
         textcoords=("axes fraction", "data"),
@@ -144,6 +155,6 @@ def _task(name: str) -> str:
     return name.rpartition(" ")[0] or name
 
 
-def plain(text: str, longest: int = 30) -> str:
-    """Return a text that matplotlib draws as it is: a dollar would begin a formula."""
-    return (text if len(text) <= longest else f"{text[: longest - 3]}...").replace("$", r"\$")
+def short(text: str, longest: int = 30) -> str:
+    """Return a text, or its beginning if it is too long for a picture."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -24,7 +24,7 @@ def inline_svg(figure: Figure, name: str, label: str) -> str:
     text = text[text.index("<svg") :].strip()
     text = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", text, count=1, flags=re.DOTALL)  # it is for all tags
     text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _variable(found[0]), text)
-    text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1system-ui, sans-serif", text)
+    text = text.replace("'DejaVu Sans'", "system-ui, sans-serif")
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
     style = "stroke-linejoin: round; stroke-linecap: butt"
     return text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" style="{style}" ', 1)

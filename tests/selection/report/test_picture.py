@@ -53,7 +53,13 @@ def test_every_panel_is_one_svg_element_whose_words_are_text_and_that_says_what_
         assert svg.startswith("<svg ")
         assert (root.tag, root.get("role")) == ("{http://www.w3.org/2000/svg}svg", "img")
         assert len(root.get("aria-label").split()) > 3
-        assert not re.search("<metadata|<style|<!--.*20[0-9][0-9]", svg)
+        assert not re.search("<metadata|<style|<!--.*20[0-9][0-9]|DejaVu", svg)  # the letters are the page's
+
+
+def test_the_panels_of_a_long_run_are_not_large(tmp_path):
+    history = [{"step": step, "reward": step % 7 / 7, "vade/mean_pass_rate": step % 5 / 5} for step in range(2000)]
+    run = read_run(write_run(tmp_path, batches=BATCHES * 125, history=history))
+    assert max(map(len, svg_panels(View(run, STRATA)).values())) < 120_000
 
 
 def test_every_colour_is_one_of_the_page_and_no_other(panels):

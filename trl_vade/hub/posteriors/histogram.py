@@ -47,7 +47,7 @@ def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None
     Raises:
         ImportError: matplotlib is not installed (`pip install "trl-vade[report]"`).
     """
-    from trl_vade.pictures.style import WIDEST, bar_styles, drawing, head, plain
+    from trl_vade.pictures.style import WIDEST, bar_styles, drawing, head, short
 
     by_task = counts_by_task(table)
     step = table.metadata.get("global_step")
@@ -62,7 +62,7 @@ def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None
         axes.set(xlim=(0, 1), xticks=EDGES)
         axes.grid(visible=False, axis="x")
         if table.task:
-            bars, names = axes.containers[::-1], [plain(name) for name in reversed(by_task)]
+            bars, names = axes.containers[::-1], [short(name) for name in reversed(by_task)]
             axes.legend(bars, names, loc="center left", bbox_to_anchor=(1.0, 0.5))
         figure.savefig(path, dpi=150)
 

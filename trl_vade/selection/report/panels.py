@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trl_vade.pictures.palette import LIGHT
-from trl_vade.pictures.style import band_styles, curve, head, name_end
+from trl_vade.pictures.style import band_styles, curve, dots, head, name_end
 
 from .record import Run
 from .view import View
@@ -17,13 +17,14 @@ WINDOW = 5  # generation batches in the running mean, and in one column of the s
 FEW_ENTRIES = 40  # a history of so few entries is drawn as it is
 MOST_BANDS = 12  # the rarest further strata are one band
 MOST_BINS = 24
+MOST_COLUMNS = 100  # of the shares
 UNITS = {"hours": 3600, "minutes": 60}
 
 
 def _useful(axes: Any, view: View) -> None:
     run = view.run
     steps = _values(run.selections, "step")
-    axes.plot(steps, run.effective_gradient_ratio, ".", color=LIGHT["first"], alpha=0.35, markersize=4)
+    dots(axes, steps, run.effective_gradient_ratio, "first")
     curve(axes, steps, running_mean(run.effective_gradient_ratio), "first", "realised")
     predicted = running_mean(_values(run.selections, "predicted_effective_ratio"))
     curve(axes, steps, predicted, "second", "predicted")
@@ -40,7 +41,7 @@ def _rewards(axes: Any, view: View) -> None:
     steps, rewards = _logged(run, "reward")
     # Entries logged every few steps are means already, and a mean over several of them would lag behind.
     window = WINDOW if len(steps) > FEW_ENTRIES else 1
-    axes.plot(steps, rewards, ".", color=LIGHT["second"], alpha=0.35, markersize=4)
+    dots(axes, steps, rewards, "second")
     curve(axes, steps, running_mean(rewards, window), "second", "reward of\nchosen rows")
     for name, what in (("mean_pass_rate", "pass rate"), ("mean_spread", "spread")):
         curve(axes, *_logged(run, f"vade/{name}"), "third", f"{what} of\nall rows (belief)")
@@ -56,8 +57,9 @@ def _validation(axes: Any, view: View) -> None:
     named = [(view.run, "first", view.run.sampler)]
     if view.other:
         named.append((view.other, "fourth", view.other_name))
-    for run, part, name in named:
+    for number, (run, part, name) in enumerate(named):
         steps, scores = _values(run.validation, "step"), _values(run.validation, "score")
+        steps += 0.015 * number * steps.max(initial=0)  # bars beside one another can be told apart
         curve(axes, steps, scores, part, name, markevery=1)
         errors = _values(run.validation, "standard_error")
         axes.errorbar(steps, scores, yerr=errors, fmt="none", color=LIGHT[part], capsize=3, elinewidth=1)
@@ -112,7 +114,9 @@ def _visits(axes: Any, view: View) -> None:
 
 def _shares(axes: Any, view: View) -> None:
     """Bands of the shares, named at their right ends."""
-    columns = [view.run.selections[i : i + WINDOW] for i in range(0, len(view.run.selections), WINDOW)]
+    lines = view.run.selections
+    width = max(WINDOW, len(lines) // MOST_COLUMNS)
+    columns = [lines[i : i + width] for i in range(0, len(lines), width)]
     chosen = [np.concatenate([line["sample_index"] for line in column]) for column in columns]
     strata = _with_rest(np.asarray(view.strata), np.concatenate(chosen))
     names = sorted({*strata[np.concatenate(chosen)].tolist()}, reverse=True)  # the first name is on top
@@ -127,7 +131,7 @@ def _shares(axes: Any, view: View) -> None:
         bottom = bottom + share
         axes.plot(steps, bottom, color=LIGHT["ground"], linewidth=0.8)
         name_end(axes, steps[-1], middle, name, part, style["alpha"])
-    head(axes, "Strata of the chosen rows", f"shares, mean of {WINDOW}", xlabel=_per_line(view.run), ylim=(0, 1))
+    head(axes, "Strata of the chosen rows", f"shares, mean of {width}", xlabel=_per_line(view.run), ylim=(0, 1))
     axes.margins(x=0)
     axes.grid(visible=False)
 
