@@ -172,14 +172,13 @@ def report(
         --compare vade-quickstart-uniform
       trl-vade report vade-quickstart-thompson --json | jq .validation
     """
-    from trl_vade.selection.report.record import read_run
     from trl_vade.selection.report.summary import summary_rows
     from trl_vade.selection.report.verdict import verdict
     from trl_vade.selection.report.writing import PAGE_FILE, REPORT_FILE, SUMMARY_FILE, write_report
 
     from .tables import print_table
 
-    summary = write_report(output_dir, other=compare and read_run(compare))
+    summary = write_report(output_dir, compare=compare)
     if as_json:
         typer.echo(json.dumps(summary, indent=2, allow_nan=False))
         return

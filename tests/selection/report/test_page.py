@@ -194,3 +194,16 @@ def test_outages_and_cut_answers_are_said_in_words(tmp_path):
     texts = " ".join(Page(page(run_of(tmp_path, history=[*HISTORY, bad]), tmp_path)).texts)
     assert "max_completion_length" in texts
     assert "90.0 %" in texts
+
+
+def test_a_report_made_anew_keeps_the_other_run_and_says_when_that_is_gone(tmp_path, plain_pictures, caplog):
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+        run_of(tmp_path / name)
+    first = write_report(tmp_path / "mine", compare=tmp_path / "other")
+    assert write_report(tmp_path / "mine") == first
+    assert "other" in Page((tmp_path / "mine" / PAGE_FILE).read_text()).texts
+    (tmp_path / "other").rename(tmp_path / "moved")
+    with caplog.at_level(logging.WARNING):
+        assert "compared_with" not in write_report(tmp_path / "mine")
+    assert any(str(tmp_path / "mine" / "../other") in record.message for record in caplog.records)
