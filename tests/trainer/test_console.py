@@ -8,7 +8,7 @@ from rich.console import Console as Screen
 
 from tests.support.runs import assert_equal_weights, logged, says_a_digit, train, weights
 from trl_vade import VADEGRPOTrainer
-from trl_vade.trainer import console
+from trl_vade.trainer.console import install
 
 TIMES = ("step_time", "runtime", "per_second", "seconds")
 
@@ -28,11 +28,16 @@ def without_times(log_history):
 
 
 def on_a_terminal(monkeypatch, width):
-    file = io.StringIO()
+    file = Terminal()
     monkeypatch.setattr(
-        console, "Screen", lambda **named: Screen(file=file, force_terminal=True, width=width, height=40, **named)
+        install, "Screen", lambda **named: Screen(file=file, force_terminal=True, width=width, height=40, **named)
     )
     return file
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 4, "max_steps": 4}

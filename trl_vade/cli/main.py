@@ -102,9 +102,9 @@ def train(context: typer.Context) -> None:
         --accelerate_config fsdp2 --num_processes 8
       trl-vade train --config recipe.yaml --resume_from_checkpoint true
     """
-    from .train import run
+    from .start import start
 
-    run(["--help" if word in ("--help_all", "--help-all") else word for word in context.args])
+    start(["--help" if word in ("--help_all", "--help-all") else word for word in context.args])
 
 
 @app.command(

@@ -218,6 +218,8 @@ class VADEGRPOConfig(GRPOConfig):
     ]  # JSON on the command line
 
     def __post_init__(self) -> None:
+        if self.activation_checkpointing is None and self.gradient_checkpointing:
+            self.activation_checkpointing = True  # TRL's default, by the name of which transformers does not warn
         super().__post_init__()
         # A YAML recipe gives a number or None, the command line a string (`--vade_success_threshold none`).
         if isinstance(self.vade_success_threshold, str):

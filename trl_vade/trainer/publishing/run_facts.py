@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from accelerate.logging import get_logger
 from numpy.typing import NDArray
+from transformers.trainer_utils import has_length
 
 from trl_vade.errors import VADEError
 from trl_vade.hub.card_metadata import licence_of
@@ -133,7 +134,16 @@ def live_run(trainer: Any) -> Run | None:
         return None
     if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
         return None  # the run was resumed in another output directory, or with other rows
-    return Run(snapshot, lines, trainer.state.log_history)
+    about = {"validation_answers": validation_answers(trainer)}
+    return Run(snapshot, lines, trainer.state.log_history, about)
+
+
+def validation_answers(trainer: Any) -> int | dict[str, int] | None:
+    """Return the answers of a validation, by its name if there are several data sets; None for a stream."""
+    rows, each = trainer.eval_dataset, trainer.num_generations_eval
+    if isinstance(rows, dict):
+        return {name: len(part) * each for name, part in rows.items() if has_length(part)}
+    return len(rows) * each if has_length(rows) else None
 
 
 def _sampler_facts(args: Any) -> dict[str, Any]:
