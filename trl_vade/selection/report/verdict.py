@@ -16,8 +16,9 @@ def _of_groups(summary: Mapping[str, Any]) -> str:
     even = summary["even_draw_ratio_last_quarter"]
     if first is None or last is None:
         return "It is not known how many groups were useful, because completions had no reward."
-    found = f"{last:.0%} of the groups had right and wrong answers in the last quarter of the run, {first:.0%} in the "
-    baseline = "" if even is None else f"; an even draw would give about {even:.0%} (estimate)"
+    found = f"{100 * last:.0f} % of the groups had right and wrong answers in the last quarter of the run, "
+    found += f"{100 * first:.0f} % in the "
+    baseline = "" if even is None else f"; an even draw would give about {100 * even:.0f} % (estimate)"
     return f"{found}first{baseline}."
 
 

@@ -207,6 +207,8 @@ class Console(TrainerCallback):
 
     def _activity(self) -> str:
         doing = self._trainer.activity
+        if self._ended is not None and doing == UPDATING:
+            return "writing the report"
         if self._batches and doing != "saving":
             return f"validating {self._batches}"
         return doing if self._trainer.state.global_step > self._first or doing != UPDATING else "starting"

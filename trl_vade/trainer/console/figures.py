@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 USEFUL, PREDICTED, CHOSEN, ALL, SEEN = (
     "effective_gradient_ratio",
@@ -24,6 +23,7 @@ LABELS = {
 """By metric without `vade/`: the word in a line, and the label in the panel."""
 OTHERS = {"reward": "reward", "loss": "loss", "grad_norm": "grad", "completions/mean_length": "length"}
 CLOSE = 0.1  # difference of a prediction that can be trusted
+FALL = 0.02  # of the pass rate of chosen rows, that calls for a word
 LAST = 5  # logging steps in the mean of the panel
 
 Logs = Sequence[Mapping[str, float]]
@@ -78,10 +78,10 @@ def table(logs: Logs, even: float | None, every: int, *, adaptive: bool, remarks
     for name, value in now.items():
         if value is not None:
             start = figure(name, logs[:1])
-            remark = _remark(name, now, start, even, adaptive) if remarks else ""
-            grid.add_row(LABELS[name][1], percent(value), percent(start), remark)
-    if now[SEEN] is None or remarks:
-        grid.add_row("", "", "", Text(others(logs[-1])))
+            remark = others(logs[-1]) if name == SEEN else _remark(name, now, start, even, adaptive)
+            grid.add_row(LABELS[name][1], percent(value), percent(start), remark if remarks else "")
+    if now[SEEN] is None:
+        grid.add_row(others(logs[-1]))
     return grid
 
 
@@ -94,7 +94,7 @@ def _remark(
     if name == PREDICTED and useful is not None and value is not None:
         close = abs(value - useful) < CLOSE
         return "close: the belief can be trusted" if close else "not close yet: the belief is learning"
-    if name == CHOSEN and adaptive and start is not None and value is not None and value < start:
+    if name == CHOSEN and adaptive and start is not None and value is not None and start - value > FALL:
         return "falls by design: harder rows are chosen"
     return "the policy itself, as believed" if name == ALL else ""
 
