@@ -3,6 +3,7 @@
 import functools
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from accelerate.logging import get_logger
@@ -16,6 +17,7 @@ from rich.text import Text
 from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
+from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.report.even_draw import even_draw_ratio
 from trl_vade.selection.report.summary import REPORT_FILE, summarise
 from trl_vade.selection.report.validation import change_of, data_set_of, validations, with_error
@@ -142,9 +144,9 @@ class Console(TrainerCallback):
 
     @harmless
     def finish(self, *, interrupted: bool) -> None:
-        """End the panel, and say how the run went and what to do next; no more than the first after an error."""
+        """End the panel. Say how the run went and what to do next, unless it ended in an error."""
         self.stop()
-        state, args = self._trainer.state, self._trainer.args
+        state = self._trainer.state
         if self._ended is None and not interrupted:
             return
         run = live_run(self._trainer)
@@ -157,9 +159,7 @@ class Console(TrainerCallback):
         if not self._ended:
             self._print(self._how_to_go_on(), whole=True)
         elif run is not None:
-            picture = f" (picture: {args.output_dir}/{REPORT_FILE})" if args.vade_report else ""
-            self._print(f"Next: trl-vade report {args.output_dir}{picture}", whole=True)
-            self._print(f"      trl-vade posterior show {args.output_dir} (the hardest rows)", whole=True)
+            self._print(self._what_next(), whole=True)
 
     def stop(self) -> None:
         """Leave the panel as it is, and give the terminal back."""
@@ -181,6 +181,13 @@ class Console(TrainerCallback):
         selection = self._trainer.selection
         name = None if selection is None else selection.feedback.signal.facts["success_reward"]
         return name, validation_answers(self._trainer)
+
+    def _what_next(self) -> str:
+        folder = Path(self._trainer.args.output_dir)
+        if self._trainer.command is None and not (folder / POSTERIOR_FILE).exists():  # the command saves it now
+            return "Next: trainer.save_model() keeps the weights, and the posterior beside them"
+        picture = f" (picture: {folder / REPORT_FILE})" if (folder / REPORT_FILE).exists() else ""
+        return f"Next: trl-vade report {folder}{picture}\n      trl-vade posterior show {folder} (the hardest rows)"
 
     def _how_to_go_on(self) -> str:
         step, command = self._trainer.state.global_step, self._trainer.command
