@@ -4,7 +4,7 @@
 
 Each repeat trains the quickstart once with each kind of console, in turns: `stock` (transformers' bars and
 dictionaries), `lines` and `panel`. Each step is logged. Wall and CPU seconds are those of a step, of all threads: the
-panel is redrawn by one of its own. Weights and logged metrics of all runs must be equal. Then the parts are timed alone.
+panel is redrawn by one of its own. Weights and logged metrics of all runs must be equal. At last the parts are timed.
 """
 
 import argparse

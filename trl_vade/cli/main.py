@@ -75,7 +75,7 @@ def train(context: typer.Context) -> None:
     """Train with GRPO on prompts that VADE chooses. Without arguments it runs the quickstart on a CPU.
 
     Takes TRL's training arguments (model, data, GRPO), the settings vade_* of VADEGRPOConfig, and those below. A flag
-    overrides the value of a recipe. A table at the end says what the sampler did. Refused settings exit with code 1.
+    overrides the value of a recipe. Refused settings exit with code 1.
 
     \b
     --recipe NAME               a recipe of the package: quickstart,

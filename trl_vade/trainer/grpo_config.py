@@ -161,9 +161,9 @@ class VADEGRPOConfig(GRPOConfig):
         vade_report: Whether `train` writes `vade_summary.json` and the picture `vade_report.png` into `output_dir` at
             its end. The picture takes less than a second and needs matplotlib (`pip install "trl-vade[report]"`).
         vade_console: Output of the main process. `"panel"` is a panel that is redrawn in place, with validations,
-            checkpoints and warnings above it. `"lines"` is one line a logging step. `"auto"` is the panel on a
-            terminal, and lines in a file or a notebook. `"stock"` keeps the bars and dictionaries of transformers. All
-            of them log the same metrics.
+            checkpoints, pushes and warnings above it. `"lines"` is one line a logging step. `"auto"` is the panel on a
+            terminal, and lines in a file, in a notebook, or with `disable_tqdm`. `"stock"` keeps the bars and
+            dictionaries of transformers. All of them log the same metrics.
         vade_posterior_hub_id: Data-set repository on the Hub, `user/name` or `name`, that receives the posterior of
             every checkpoint. The token comes from the login or from `HF_TOKEN`. `None` uploads no posterior.
 
