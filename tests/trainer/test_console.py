@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import signal
+import time
 
 import pytest
 from rich.console import Console as Screen
@@ -206,17 +207,24 @@ def test_an_evaluation_outside_of_training_is_shown_and_leaves_nothing_behind(
     assert f"validation at step 0: {100 * score:.1f} ±" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("part", ["even_draw_ratio", "table"])  # of a logging step, and of the panel's own thread
 def test_an_error_of_the_console_switches_it_off_and_the_training_goes_on(
-    text_model_path, text_rows, make_args, monkeypatch, caplog
+    text_model_path, text_rows, make_args, monkeypatch, caplog, part
 ):
     file = on_a_terminal(monkeypatch, 100)
 
     def broken(*arguments, **named):
         raise ZeroDivisionError("no figure")
 
-    monkeypatch.setattr("trl_vade.trainer.console.callback.even_draw_ratio", broken)
-    trainer = run(text_model_path, text_rows, make_args, "panel", max_steps=2)
+    monkeypatch.setattr(f"trl_vade.trainer.console.callback.{part}", broken)
+
+    def slow(**columns):
+        time.sleep(0.6)  # the panel is drawn every half second
+        return says_a_digit(**columns)
+
+    trainer = run(text_model_path, text_rows, make_args, "panel", slow, max_steps=2)
     assert trainer.state.global_step == 2
+    assert "done at step" not in file.getvalue()
     assert caplog.text.count("ZeroDivisionError: no figure") == 1
     assert file.getvalue().rstrip().endswith("\x1b[?25h")
 
