@@ -19,6 +19,7 @@ from itertools import pairwise
 from accelerate.commands.launch import launch_command, launch_command_parser
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from transformers.utils.logging import disable_progress_bar
 from trl import ModelConfig, TrlParser, get_peft_config, get_quantization_config
 
 from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
@@ -154,7 +155,8 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
     with suppress(HubError):  # all is saved here; what is not on the Hub is tried again below
         trainer.train(resume_from_checkpoint=resume)
 
-    # 4. Keep what was learned: weights, posterior, state.
+    # 4. Keep what was learned: weights, posterior, state. No bar goes below the last lines of the run.
+    disable_progress_bar()
     with suppress(HubError):
         trainer.save_model()
     trainer.save_state()
