@@ -20,7 +20,8 @@ def start(arguments: list[str]) -> None:
     """Run `trl-vade train` with these arguments. Ctrl-C ends it with exit code 130, and without a traceback."""
     for message, category, module in UNAVOIDABLE:
         warnings.filterwarnings("ignore", message=message, category=category, module=module)
-    if not sys.stderr.isatty():  # a bar in a file is one line of a hundred states
+    # A bar in a file is one line of a hundred states, and each process would have one.
+    if not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # of transformers, too
         os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     if "LOCAL_RANK" not in os.environ:  # else the launcher around this process has said so
