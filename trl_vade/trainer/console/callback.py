@@ -3,6 +3,7 @@
 import functools
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(console, *positional, **named)
         except Exception as error:
             console.broken = True
-            console.stop()
+            with suppress(Exception):  # a terminal that is gone
+                console.stop()
             logger.warning(f"The console is off ({type(error).__name__}: {error}). The training is not affected.")
             return None
 
