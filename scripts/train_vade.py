@@ -11,9 +11,9 @@ python scripts/train_vade.py --config recipe.yaml --plan            # what the r
 import sys
 from pathlib import Path
 
-from trl_vade.cli.train import run
+from trl_vade.cli.start import start
 
 if __name__ == "__main__":
     # Python put this folder first, and lmms-eval's `import evaluate` would find the script of that name.
     sys.path[:] = [folder for folder in sys.path if Path(folder) != Path(__file__).parent]
-    run(sys.argv[1:])
+    start(sys.argv[1:])

@@ -54,7 +54,7 @@ def test_the_run_is_launched_as_a_module_with_the_packages_configuration(launche
     train.run(["--recipe", "quickstart", "--accelerate_config", "fsdp2", "--num_processes", "8", "--seed", "3"])
     [call] = launched
     assert (call.config_file, call.num_processes, call.module) == (str(ACCELERATE / "fsdp2.yaml"), 8, True)
-    assert call.training_script == "trl_vade.cli.train"
+    assert call.training_script == "trl_vade.cli.start"
     assert call.training_script_args == ["--config", str(RECIPES / "quickstart.yaml"), "--seed", "3"]
 
 

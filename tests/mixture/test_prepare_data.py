@@ -259,6 +259,6 @@ def test_the_training_script_takes_the_mixture_with_the_recipes_rewards(built, v
     assert sum(shares.values()) == pytest.approx(1.0)
     assert shares["vade/selected_share/geo170k"] == pytest.approx(1778 / 9471, abs=1 / 11)
     assert {"rewards/accuracy_reward/mean", "rewards/format_reward/mean"} <= state.keys()
-    assert "What the sampler did" in said
+    assert "done at step" in said
     posterior = json.loads((tmp_path / "run" / "vade_posterior.json").read_text())
     assert posterior["sampler"]["posterior"]["num_samples"] == (lengths <= longest).sum() < len(rows)

@@ -2,20 +2,25 @@
 
 import io
 import logging
+import os
+import re
+import signal
+import time
 
 import pytest
 from rich.console import Console as Screen
 
 from tests.support.runs import assert_equal_weights, logged, says_a_digit, train, weights
 from trl_vade import VADEGRPOTrainer
-from trl_vade.trainer import console
+from trl_vade.trainer.console import install
+from trl_vade.trainer.console.start import header
 
 TIMES = ("step_time", "runtime", "per_second", "seconds")
 
 
-def run(model, rows, make_args, style, **settings):
+def run(model, rows, make_args, style, reward=says_a_digit, evaluated=None, **settings):
     args = make_args(vade_console=style, output_dir=f"{make_args().output_dir}-{style}", **settings)
-    trainer = VADEGRPOTrainer(model, says_a_digit, args, rows, eval_dataset=rows.select(range(4)))
+    trainer = VADEGRPOTrainer(model, reward, args, rows, eval_dataset=evaluated or rows.select(range(4)))
     trainer.train()
     return trainer
 
@@ -28,11 +33,16 @@ def without_times(log_history):
 
 
 def on_a_terminal(monkeypatch, width):
-    file = io.StringIO()
+    file = Terminal()
     monkeypatch.setattr(
-        console, "Screen", lambda **named: Screen(file=file, force_terminal=True, width=width, height=40, **named)
+        install, "Screen", lambda **named: Screen(file=file, force_terminal=True, width=width, height=40, **named)
     )
     return file
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 4, "max_steps": 4}
@@ -45,16 +55,17 @@ def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(
     lines = capsys.readouterr().out.splitlines()
     assert "thompson, frontier" in lines[0]
     assert "24 rows" in lines[1]
-    assert "4 x 4 = 16 completions" in lines[1]
+    assert "4 rows x 4 = 16 completions" in lines[1]
     assert "too rarely" in lines[2]  # 16 of the 24 rows
     steps = [line for line in lines if " step " in line and "useful" in line and "/4" in line]
     assert len(steps) == 4
     assert "predicted" in steps[0]
     assert sum("validation at step" in line for line in lines) == 2
     assert any("checkpoint-2 written" in line for line in lines)
-    assert "an even draw" in lines[-2]
-    assert "validation score" in lines[-2]
-    assert trainer.args.output_dir in lines[-1]
+    assert "an even draw" in lines[-4]
+    assert "validation score" in lines[-3]
+    assert "±" in lines[-3]
+    assert all(trainer.args.output_dir in line for line in lines[-2:])
 
 
 @pytest.mark.parametrize(("width", "remarks"), [(80, False), (120, True), (200, True)])
@@ -62,12 +73,12 @@ def test_a_terminal_gets_a_panel_with_remarks_where_there_is_room(
     text_model_path, text_rows, make_args, monkeypatch, width, remarks
 ):
     file = on_a_terminal(monkeypatch, width)
-    run(text_model_path, text_rows, make_args, "auto", max_steps=3)
+    run(text_model_path, text_rows, make_args, "auto", max_steps=3, disable_tqdm=False)
     shown = file.getvalue()
     assert "useful groups" in shown
     assert ("an even draw" in shown.split("done at step")[0]) == remarks
-    panel = shown.split("done at step")[0].splitlines()
-    assert max(len(line) for line in panel if "pass rate of all" in line) <= width + 40  # with its escape codes
+    panel = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown.split("done at step")[0])
+    assert max(map(len, re.split(r"[\r\n]", panel))) <= width
 
 
 def test_a_warning_scrolls_above_the_panel(text_model_path, text_rows, make_args, monkeypatch):
@@ -116,3 +127,123 @@ def test_a_plain_grpo_run_has_lines_too(text_model_path, text_rows, make_args, c
     lines = capsys.readouterr().out.splitlines()
     assert sum("loss" in line for line in lines) == 2
     assert logged(trainer, "loss")
+
+
+@pytest.mark.parametrize(("terminal", "disable_tqdm"), [("dumb", False), ("xterm", True)])
+def test_a_terminal_without_a_cursor_or_a_run_without_bars_gets_lines(
+    text_model_path, text_rows, make_args, monkeypatch, terminal, disable_tqdm
+):
+    monkeypatch.setenv("TERM", terminal)
+    file = on_a_terminal(monkeypatch, 80)
+    run(text_model_path, text_rows, make_args, "auto", max_steps=1, disable_tqdm=disable_tqdm)
+    assert "step 1/1" in file.getvalue()
+    assert "\x1b[?25l" not in file.getvalue()  # the cursor is never hidden
+
+
+def starts(model, rows, args):
+    """The lines that a run with these arguments begins with."""
+    trainer = VADEGRPOTrainer(model, says_a_digit, args, rows)
+    return list(header(trainer, trainer.args.max_steps)), trainer
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "share", "warns"),
+    [
+        ({}, "4 rows x 4 = 16", "1.0 epochs", True),
+        ({"max_steps": 12}, "4 rows x 4 = 16", "2.0 epochs", False),
+        ({"max_steps": 12, "num_iterations": 2}, "4 rows x 4 = 16", "6 batches = 1.0 epochs", True),
+        ({"gradient_accumulation_steps": 2}, "8 rows x 4 = 32", "6 batches = 2.0 epochs", False),
+        ({"steps_per_generation": 2}, "8 rows x 4 = 32", "3 batches = 1.0 epochs", True),
+        ({"per_device_train_batch_size": 4}, "1 row x 4 = 4", "25 % of the rows", True),
+        ({"vade_dynamic_sampling": True}, "4 rows x 4 = 16", "at least 1.0 epochs", True),
+        ({"vade_sampler": "uniform"}, "4 rows x 4 = 16", "1.0 epochs", False),
+        ({"vade_posterior_init": "rollout"}, "4 rows x 4 = 16", "1.0 epochs", False),
+    ],
+)
+def test_the_start_says_how_much_of_the_data_the_run_visits(
+    text_model_path, text_rows, make_args, settings, size, share, warns
+):
+    lines, trainer = starts(text_model_path, text_rows, make_args(**settings))
+    assert trainer.args.output_dir in lines[0]
+    assert size in lines[1]
+    assert lines[1].endswith(share)
+    assert (len(lines) == 3) == warns
+
+
+def test_a_second_run_that_keeps_the_counts_of_the_first_is_not_warned(text_model_path, text_rows, make_args, capsys):
+    trainer = train(text_model_path, text_rows, make_args(max_steps=2))
+    first = capsys.readouterr().out
+    assert "too rarely" in first
+    assert "trainer.save_model()" in first.splitlines()[-1]  # its output directory has no posterior to look at
+    trainer.train_dataset = text_rows.select(range(20))
+    trainer.train()
+    again = capsys.readouterr().out
+    assert "20 rows" in again
+    assert "too rarely" not in again
+
+
+def test_each_validation_set_is_held_against_its_own_first_score(text_model_path, text_rows, make_args, capsys):
+    named = {"few": text_rows.select(range(2)), "many": text_rows.select(range(8))}
+    trainer = run(text_model_path, text_rows, make_args, "lines", evaluated=named, eval_on_start=True, **EVALUATED)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "validation on" in line]
+    assert len(lines) == 6  # two sets, at the start and twice
+    scores = {name: [] for name in named}
+    for entry in trainer.state.log_history:
+        for name in named:
+            if f"eval_{name}_runtime" in entry:
+                scores[name].append(entry["eval_reward"])
+    for name, values in scores.items():
+        last = [line for line in lines if f"validation on {name}" in line][-1]
+        assert f": {100 * values[-1]:.1f} ±" in last
+        assert f"({100 * (values[-1] - values[0]):+.1f} points" in last
+
+
+def test_an_evaluation_outside_of_training_is_shown_and_leaves_nothing_behind(
+    text_model_path, text_rows, make_args, capsys
+):
+    args = make_args(per_device_eval_batch_size=4)
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, eval_dataset=text_rows.select(range(4)))
+    score = trainer.evaluate()["eval_reward"]
+    assert f"validation at step 0: {100 * score:.1f} ±" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["even_draw_ratio", "table"])  # of a logging step, and of the panel's own thread
+def test_an_error_of_the_console_switches_it_off_and_the_training_goes_on(
+    text_model_path, text_rows, make_args, monkeypatch, caplog, part
+):
+    file = on_a_terminal(monkeypatch, 100)
+
+    def broken(*arguments, **named):
+        raise ZeroDivisionError("no figure")
+
+    monkeypatch.setattr(f"trl_vade.trainer.console.callback.{part}", broken)
+
+    def slow(**columns):
+        time.sleep(0.6)  # the panel is drawn every half second
+        return says_a_digit(**columns)
+
+    trainer = run(text_model_path, text_rows, make_args, "panel", slow, max_steps=2)
+    assert trainer.state.global_step == 2
+    assert "done at step" not in file.getvalue()
+    assert caplog.text.count("ZeroDivisionError: no figure") == 1
+    assert file.getvalue().rstrip().endswith("\x1b[?25h")
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize(
+    ("strategy", "said"), [("steps", "trainer.train(resume_from_checkpoint=True)"), ("no", "without")]
+)
+def test_an_interrupted_run_says_last_how_to_go_on(text_model_path, text_rows, make_args, capsys, strategy, said):
+    calls = []
+
+    def interrupted(**columns):
+        calls.append(1)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return says_a_digit(**columns)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(text_model_path, text_rows, make_args, "lines", interrupted, save_strategy=strategy, save_steps=100)
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.startswith(f"Stopped at step {2 if strategy == 'steps' else 1}")
+    assert said in last

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import warnings
 from dataclasses import dataclass, fields
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -520,3 +521,13 @@ def test_a_seed_for_each_request_of_a_colocated_engine_is_refused(make_args):
         make_args(use_vllm=True, vllm_mode="colocate", generation_kwargs={"seed": 7})
     make_args(use_vllm=True, vllm_mode="server", generation_kwargs={"seed": 7})
     make_args(use_vllm=True, vllm_mode="colocate", generation_kwargs={"top_k": 7})
+
+
+def test_trls_default_of_checkpointing_activations_warns_of_no_name_that_a_user_wrote(tmp_path):
+    plain = {"output_dir": str(tmp_path), "use_cpu": True, "bf16": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        assert VADEGRPOConfig(**plain).gradient_checkpointing is True
+        assert VADEGRPOConfig(**plain, activation_checkpointing=False).gradient_checkpointing is False
+    with pytest.warns(FutureWarning, match="activation_checkpointing"):
+        assert VADEGRPOConfig(**plain, gradient_checkpointing=False).activation_checkpointing is False

@@ -76,7 +76,7 @@ def train(context: typer.Context) -> None:
     """Train with GRPO on prompts that VADE chooses. Without arguments it runs the quickstart on a CPU.
 
     Takes TRL's training arguments (model, data, GRPO), the settings vade_* of VADEGRPOConfig, and those below. A flag
-    overrides the value of a recipe. A table at the end says what the sampler did. Refused settings exit with code 1.
+    overrides the value of a recipe. Refused settings exit with code 1.
 
     \b
     --recipe NAME               a recipe of the package: quickstart,
@@ -103,9 +103,9 @@ def train(context: typer.Context) -> None:
         --accelerate_config fsdp2 --num_processes 8
       trl-vade train --config recipe.yaml --resume_from_checkpoint true
     """
-    from .train import run
+    from .start import start
 
-    run(["--help" if word in ("--help_all", "--help-all") else word for word in context.args])
+    start(["--help" if word in ("--help_all", "--help-all") else word for word in context.args])
 
 
 @app.command(

@@ -1,37 +1,36 @@
 """`trl-vade train`: train a vision-language model by GRPO with prompts chosen by VADE.
 
 Without `--recipe`, `--config`, `--model_name_or_path` and `--dataset_name` it runs the recipe `quickstart`: a tiny,
-real Qwen2.5-VL on a data set drawn on the spot. At the end it prints a table of what the sampler did. `{vade_sampler}`
-in the name of the output directory stands for the sampler. A directory that holds another run is refused.
+real Qwen2.5-VL on a data set drawn on the spot. `{vade_sampler}` in the name of the output directory stands for the
+sampler. A directory that holds another run is refused.
 
-`python -m trl_vade.cli.train` is the same, for `accelerate launch -m` and `torchrun -m`.
+`python -m trl_vade.cli.start` is the same, for `accelerate launch -m` and `torchrun -m`.
 """
 
 import importlib
 import os
+import signal
 import subprocess
 import sys
 from argparse import ArgumentParser
 from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 
 from accelerate.commands.launch import launch_command, launch_command_parser
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from transformers.utils.logging import disable_progress_bar
 from trl import ModelConfig, TrlParser, get_peft_config, get_quantization_config
 
 from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, HubError
 from trl_vade.evaluation.callback import planned
-from trl_vade.selection.report.summary import summarise, summary_rows
-from trl_vade.selection.report.writing import REPORT_FILE
 from trl_vade.trainer.checkpoint.completeness import resolve_checkpoint
 from trl_vade.trainer.checkpoint.output_folder import refuse_another_run
-from trl_vade.trainer.publishing.run_facts import live_run
+from trl_vade.trainer.typed_command import typed_words
 
 from .plan.command import print_plan
 from .recipes import accelerate_file
-from .tables import print_table
 from .training_arguments import (
     TESTBED,
     VADEScriptArguments,
@@ -44,7 +43,7 @@ from .training_arguments import (
 
 
 def launch(configuration: str, arguments: list[str], parser: ArgumentParser) -> None:
-    """Launch `trl_vade.cli.train` as an accelerate configuration says; a process that fails ends this one.
+    """Launch `trl_vade.cli.start` as an accelerate configuration says; a process that fails ends this one.
 
     The arguments are those of the run, which `parser` knows, and options of the launcher that overrule the
     configuration (`--num_processes 8`). An option that both know is the run's.
@@ -58,11 +57,17 @@ def launch(configuration: str, arguments: list[str], parser: ArgumentParser) -> 
             "(LOCAL_RANK is set). Leave --accelerate_config out here."
         )
     ours, theirs = split(arguments, parser)
-    options = ["--config_file", str(accelerate_file(configuration)), *theirs, "--module", "trl_vade.cli.train"]
+    options = ["--config_file", str(accelerate_file(configuration)), *theirs, "--module", "trl_vade.cli.start"]
+    # Ctrl-C reaches the process, too. It ends after its last checkpoint, and this one ends with it.
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
         launch_command(launch_command_parser().parse_args([*options, *ours]))
-    except (subprocess.CalledProcessError, ChildFailedError):
-        sys.exit(1)  # the process has said why
+    except SignalException:  # of torch's launcher, when its processes have ended
+        raise KeyboardInterrupt from None
+    except (subprocess.CalledProcessError, ChildFailedError) as error:
+        sys.exit(max(getattr(error, "returncode", 1), 1))  # the process has said why
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def split(arguments: list[str], parser: ArgumentParser) -> tuple[list[str], list[str]]:
@@ -92,12 +97,13 @@ ARGUMENTS = (VADEScriptArguments, VADEGRPOConfig, ModelConfig)
 
 
 def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
-    """Train, save and push as the arguments say, and print the report.
+    """Train, save and push as the arguments say.
 
     Raises:
         ConfigurationError: Settings cannot work, or the output directory holds another run.
         HubError: Something that should be on the Hub is not there. All of it is saved here.
     """
+    command = typed_words()
     training_args.output_dir = training_args.output_dir.replace("{vade_sampler}", training_args.vade_sampler)
     asked = training_args.resume_from_checkpoint
     resume = resolve_checkpoint(asked == "true" if asked in ("true", "false") else asked, training_args.output_dir)
@@ -141,6 +147,7 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
         peft_config=get_peft_config(model_args),
     )
 
+    trainer.command, trainer.dataset_name = command, script_args.dataset_name
     if lmms_options:
         trainer.add_callback(VADEEvalCallback(trainer, **lmms_options))
 
@@ -148,12 +155,11 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
     with suppress(HubError):  # all is saved here; what is not on the Hub is tried again below
         trainer.train(resume_from_checkpoint=resume)
 
-    # 4. Keep what was learned: weights, posterior, state.
+    # 4. Keep what was learned: weights, posterior, state. No bar goes below the last lines of the run.
+    disable_progress_bar()
     with suppress(HubError):
         trainer.save_model()
     trainer.save_state()
-    if trainer.accelerator.is_main_process:
-        print_report(trainer)
     if training_args.push_to_hub:
         trainer.push_to_hub(dataset_name=script_args.dataset_name)
     trainer.publication.finish()  # an error if anything is not on the Hub that is to be there
@@ -173,15 +179,6 @@ def load_reward(name: str):
         ) from error
     finally:
         sys.path.pop(0)
-
-
-def print_report(trainer: VADEGRPOTrainer) -> None:
-    """Print the table of what the sampler did, and where the trainer has left the picture."""
-    run, picture = live_run(trainer), Path(trainer.args.output_dir) / REPORT_FILE
-    if run is not None:
-        print_table("What the sampler did", summary_rows(summarise(run)))
-    if trainer.args.vade_report and picture.exists():
-        print(f"Picture: {picture}")
 
 
 def with_quickstart(arguments: list[str]) -> list[str]:
@@ -222,7 +219,3 @@ def run(arguments: list[str]) -> None:
             main(*parsed)
     except (CheckpointIncompleteError, ConfigurationError) as error:
         sys.exit(str(error))
-
-
-if __name__ == "__main__":
-    run(sys.argv[1:])

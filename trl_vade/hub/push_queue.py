@@ -68,14 +68,15 @@ class Entry:
 class PushQueue:
     """A queue that sends pushes in order, in a background thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, announce: Callable[[str], None] = logger.info) -> None:
+        self._announce = announce  # what is told that a push has arrived, in the background thread
         self._executor: ThreadPoolExecutor | None = None  # made with the first push: a trainer can be copied before
         self._lock = threading.RLock()
         self._entries: list[Entry] = []  # pushes that are not on the Hub, oldest first
         self._down = False  # whether the last push failed; the next ones then make one attempt each
 
     def __deepcopy__(self, memo: object) -> "PushQueue":
-        return PushQueue()
+        return PushQueue(self._announce)
 
     def put(self, push: Push, token: str | None = None, prepare: Callable[[Push], Push] | None = None) -> Entry:
         """Queue `push`. Drop earlier pushes that it supersedes, and retry failed ones before it.
@@ -172,6 +173,7 @@ class PushQueue:
         with self._lock:
             self._down = False
             self._arrived(entry)
+        self._announce(f"{push.message!r} is on the Hub: {push.target.repo_id}")
         return commit
 
     def _arrived(self, entry: Entry) -> None:

@@ -57,7 +57,6 @@ class Feedback:
         self.strata = None if stratify is None else StratumMetrics(stratify)
         self._of_variants = variants
         self.rollouts = 0  # completions scored so far
-        self.doing: str | None = None  # the key of `seconds` that is counted now
         self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}  # wall time so far
         self.rounds: list[tuple[InFlight, GroupOutcomes]] = []  # of the last batch; a refill is a round of its own
         self._writes = writes
@@ -70,11 +69,7 @@ class Feedback:
     def timed(self, what: str) -> Iterator[None]:
         """Add the wall time of the block, without selection inside it, to `seconds[what]`."""
         start, selection = time.perf_counter(), self.seconds["selection"]
-        outer, self.doing = self.doing, what
-        try:
-            yield
-        finally:
-            self.doing = outer
+        yield
         self.seconds[what] += time.perf_counter() - start - (self.seconds["selection"] - selection)
 
     def in_flight(self, sample_index: NDArray[np.int64], **more: Any) -> InFlight:

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from datasets.table import InMemoryTable
 from PIL import Image
-from tqdm.auto import tqdm
 
 from .cache import cached_directory, settings_digest
+from .progress import progress_bar
 from .scenes import LEVELS, TASKS, Scene, draw_scene
 
 FORMAT_VERSION = 1  # The version of the rows, part of the cache key. Raise it when the same settings give other rows.
@@ -94,7 +94,7 @@ def build_dataset(
         num_train: the training rows, 1 or more.
         num_validation: the validation rows, 1 or more. No training row of any seed shares question and image with one.
         seed: 0 or more.
-        progress: whether to show a progress bar.
+        progress: whether to show a progress bar, or a few lines in a file.
 
     Raises:
         ValueError: a size is below 1, the seed is negative, or different scenes are used up.
@@ -104,12 +104,12 @@ def build_dataset(
         if value < least:
             raise ValueError(f"{name} is {value}; it must be at least {least}.")
     splits = {}
-    with tqdm(total=sum(sizes.values()), desc="drawing the testbed", unit="row", disable=not progress) as bar:
+    with progress_bar(sum(sizes.values()), "drawing the testbed", "row", shown=progress) as advance:
         for split, size in sizes.items():
             rows = []
             for _, scene in zip(range(size), iter_scenes(split, seed), strict=False):
                 rows.append(_row(scene))
-                bar.update()
+                advance()
             columns = {name: [row[name] for row in rows] for name in FEATURES}
             table = datasets.Dataset.from_dict(columns, features=FEATURES).data.table
             splits[split] = _as_dataset(table, split, size, seed)

@@ -6,10 +6,10 @@ from itertools import islice
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
 
 from .dataset import iter_scenes
+from .progress import progress_bar
 from .scenes import Scene
 
 IGNORED = -100  # the label of a position without loss in transformers
@@ -108,15 +108,16 @@ def _finetune(
     )
     losses = []
     model.train()
-    for _ in (bar := tqdm(range(settings.steps), desc="teaching the tiny model", unit="step", disable=not progress)):
-        batch = encode_batch(list(islice(scenes, settings.batch_size)), processor)
-        loss = model(**batch).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-        bar.set_postfix(loss=f"{losses[-1]:.3f}")
+    with progress_bar(settings.steps, "teaching the tiny model", "step", shown=progress) as advance:
+        for _ in range(settings.steps):
+            batch = encode_batch(list(islice(scenes, settings.batch_size)), processor)
+            loss = model(**batch).loss
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
+            advance()
     model.eval()
     return losses

@@ -162,9 +162,9 @@ class VADEGRPOConfig(GRPOConfig):
             every save, and `vade_report.html`, `vade_report.png` and `vade_summary.json` at its end. The curves need
             matplotlib (`pip install "trl-vade[report]"`). Rows and page are never pushed.
         vade_console: Output of the main process. `"panel"` is a panel that is redrawn in place, with validations,
-            checkpoints and warnings above it. `"lines"` is one line a logging step. `"auto"` is the panel on a
-            terminal, and lines in a file or a notebook. `"stock"` keeps the bars and dictionaries of transformers. All
-            of them log the same metrics.
+            checkpoints, pushes and warnings above it. `"lines"` is one line a logging step. `"auto"` is the panel on a
+            terminal, and lines in a file, in a notebook, or with `disable_tqdm`. `"stock"` keeps the bars and
+            dictionaries of transformers. All of them log the same metrics.
         vade_posterior_hub_id: Data-set repository on the Hub, `user/name` or `name`, that receives the posterior of
             every checkpoint. The token comes from the login or from `HF_TOKEN`. `None` uploads no posterior.
 
@@ -219,6 +219,8 @@ class VADEGRPOConfig(GRPOConfig):
     ]  # JSON on the command line
 
     def __post_init__(self) -> None:
+        if self.activation_checkpointing is None and self.gradient_checkpointing:
+            self.activation_checkpointing = True  # TRL's default, by the name of which transformers does not warn
         super().__post_init__()
         # A YAML recipe gives a number or None, the command line a string (`--vade_success_threshold none`).
         if isinstance(self.vade_success_threshold, str):

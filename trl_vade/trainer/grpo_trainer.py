@@ -14,12 +14,13 @@ from trl import GRPOTrainer
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.batch_metrics import log_metrics
 
+from .activity import UPDATING, doing
 from .checkpoint.completeness import CheckpointFiles, resolve_checkpoint
 from .checkpoint.output_folder import claim_output_dir
 from .checkpoint.posterior import PosteriorState
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import ResumingTrainer
-from .console import install_console, showing
+from .console.install import install_console, showing
 from .dynamic_sampling import Refill
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
@@ -82,6 +83,9 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
             `train`, for an `output_dir` that holds another run (see `vade_overwrite_output_dir`).
     """
 
+    activity = UPDATING  # what it does now, for the console
+    command: list[str] | None = None  # the words of the command that started it; None in a script of one's own
+    dataset_name: str | None = None  # what that command calls the data
     _claimed: str | None = None  # the output directory, once this trainer has started a run in it
     _has_begun = False  # whether a run has used the selection
     _logprobs_compared = False  # whether the first batch was compared
@@ -177,11 +181,15 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
         return TicketSampler(stock) if isinstance(stock.data_source, TicketDataset) else stock
 
     def _prepare_inputs(self, generation_batch):
-        if self.selection is None or not self.model.training or not self._generation_is_due():
-            return super()._prepare_inputs(generation_batch)
+        training = self.model.training
+        if self.selection is None or not training or not self._generation_is_due():
+            due = not training or self._generation_is_due()
+            with doing(self, ("generating" if training else "validating") if due else self.activity):
+                return super()._prepare_inputs(generation_batch)
         if self.args.vade_posterior_init != "prior" and self.selection.sampler.posterior.step == 0:
             initialise_posterior(self)
-        rows = self.selection.choose()
+        with doing(self, "choosing rows"):
+            rows = self.selection.choose()
         with self._generating():
             inputs = super()._prepare_inputs(rows)
         load_ahead(self)
@@ -192,7 +200,7 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
         """Time a generation batch. Leave its images out of the completions table if some process has none."""
         self.log_multimodal = self.args.log_multimodal and self.selection.loader.images_on_all_processes
         try:
-            with self.selection.feedback.timed("generation"):
+            with self.selection.feedback.timed("generation"), doing(self, "generating"):
                 yield
         finally:
             self.log_multimodal = self.args.log_multimodal
@@ -237,7 +245,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
         if self._refill is not None and self._refill.replay:
             self._raw_rewards = self._refill.replay.rewards_of(completion_ids_list)
             return self._raw_rewards
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        with doing(self, "scoring"):
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.selection is not None and self.model.training:
             outcomes = self.selection.feedback.signal.outcomes(
                 rewards.double().cpu().numpy(),

@@ -7,19 +7,20 @@ import platform
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.trainer_utils import has_length
 from trl.trainer.utils import get_config_model_id
 
 from trl_vade.hub.dataset_origin import hub_origin
+
+from .typed_command import typed_words
 
 PACKAGES = ("trl-vade", "trl", "transformers", "torch", "accelerate", "datasets", "vllm", "peft", "numpy")
 MOST_SIGNS = 2000  # of a value
@@ -46,12 +47,12 @@ def describe_run(trainer: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
     starts = [*earlier.get("starts", []), now]
     return {
         "starts": starts[:1] + starts[1:][1 - MOST_STARTS :],
-        "command": typed_command(),
+        "command": shlex.join(trainer.command or typed_words()) or None,
         "code": _code(),
         "model": get_config_model_id(trainer.model.config),
         "dataset": dataset,
         "dataset_revision": revision,
-        "rows": _size(trainer.train_dataset),
+        "rows": len(trainer.train_dataset) if has_length(trainer.train_dataset) else None,
         "rewards": list(trainer.reward_func_names),
         "validation_answers": validation_answers(trainer),
         "machine": _machine(trainer.accelerator),
@@ -61,9 +62,12 @@ def describe_run(trainer: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def validation_answers(trainer: Any) -> int:
-    """Return the completions of one validation, 0 where they are not known."""
-    return _size(trainer.eval_dataset) * trainer.num_generations_eval
+def validation_answers(trainer: Any) -> int | dict[str, int] | None:
+    """Return the answers of a validation, by its name if there are several data sets; None for a stream."""
+    rows, each = trainer.eval_dataset, trainer.num_generations_eval
+    if isinstance(rows, dict):
+        return {name: len(part) * each for name, part in rows.items() if has_length(part)}
+    return len(rows) * each if has_length(rows) else None
 
 
 def encode_run(description: Mapping[str, Any]) -> bytes:
@@ -78,15 +82,6 @@ def without_secrets(text: str) -> str:
     return text
 
 
-def typed_command() -> str | None:
-    """Return the command of this process as a shell takes it; None in a notebook, which has none."""
-    words = sys.orig_argv[1:] if Path(sys.orig_argv[0]).name.startswith("python") else sys.orig_argv
-    if not words or any("ipykernel" in word for word in words):
-        return None
-    is_script = not words[0].startswith("-") and not words[0].endswith(".py") and os.access(words[0], os.X_OK)
-    return shlex.join([Path(words[0]).name, *words[1:]] if is_script else ["python", *words])
-
-
 def _plain(value: Any, name: str = "") -> Any:
     """Return `value` as strict JSON, with secrets hidden and texts cut after `MOST_SIGNS` characters."""
     if isinstance(value, Mapping):
@@ -97,13 +92,6 @@ def _plain(value: Any, name: str = "") -> Any:
         return value
     text = HIDDEN if re.search(f"(?i){_SECRET}$", name) else without_secrets(str(value))
     return text if len(text) <= MOST_SIGNS else f"{text[:MOST_SIGNS]}..."
-
-
-def _size(rows: Any) -> int:
-    """Return the number of rows; 0 where it is not known, or where there are none."""
-    if isinstance(rows, Mapping):
-        return sum(map(_size, rows.values()))
-    return len(rows) if hasattr(rows, "__len__") else 0
 
 
 def _changed(args: Any) -> list[str]:

@@ -14,7 +14,7 @@ def summary(*scores, error=None, **changes):
 
 def test_useful_groups_stand_beside_an_even_draw_that_is_called_an_estimate():
     [groups, _] = verdict(summary(0.5))
-    for figure in ("78%", "53%", "54%", "estimate"):
+    for figure in ("78 %", "53 %", "54 %", "estimate"):
         assert figure in groups
 
 

@@ -105,10 +105,12 @@ def assert_whole(files, folder, step):
         ("all_checkpoints", [["checkpoint-2"], ["checkpoint-2", "checkpoint-4"]]),
     ],
 )
-def test_each_push_is_one_commit_with_the_posterior_of_its_step(hub, run, step_4_waits, strategy, checkpoints):
+def test_each_push_is_one_commit_with_the_posterior_of_its_step(hub, run, step_4_waits, strategy, checkpoints, capsys):
     hub.fault(COMMIT, hold=step_4_waits)  # the push of the second save comes while the first is being sent
     trainer = run(hub_strategy=strategy)
     steps = [2, 4]
+    events = re.findall(r"'Training in progress, step (\d)' is on the Hub: (\S+)", capsys.readouterr().out)
+    assert [(int(step), repository) for step, repository in events] == [(step, trainer.hub_model_id) for step in steps]
     assert [commit.title for commit in commits(hub)] == [f"Training in progress, step {step}" for step in steps]
     for commit, step, found in zip(commits(hub), steps, checkpoints, strict=True):
         assert folders(commit.files) == found

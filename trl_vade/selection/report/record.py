@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -20,6 +19,7 @@ from trl_vade.samplers.snapshot import Snapshot, load_snapshot
 
 from ..log import SelectionLog
 from .even_draw import even_draw_ratio
+from .validation import validations
 
 TRAINER_STATE_FILE = "trainer_state.json"
 RUN_FILE = "vade_run.json"  # command, settings, versions
@@ -58,33 +58,15 @@ class Run:
         return SPREAD_GAIN in (settings.get("gain"), facts.get("success_threshold"))
 
     @property
-    def validation(self) -> list[dict[str, float | None]]:
-        """The evaluations: `step`, `rollouts` (spent until then), `score` and `standard_error`.
+    def validation(self) -> list[dict[str, Any]]:
+        """The evaluations: `step`, `rollouts` (spent until then), `score` and `standard_error`; see `validations`.
 
-        The score is the mean success or total reward. Its error follows from the number of answers in `vade_run.json`;
-        without that it is None. The same rows are asked each time, so it says nothing about other rows.
+        The error follows from the number of answers in `vade_run.json`. Without that it is None.
         """
-        name = self.snapshot.metadata["success_reward"]
-        key = f"eval_rewards/{name}/mean" if name else "eval_reward"
-        scored = [entry for entry in self.history if entry.get(key) is not None and not math.isnan(entry[key])]
-        spread = key.replace("/mean", "/std") if name else "eval_reward_std"
-        return [
-            {
-                "step": entry["step"],
-                "rollouts": self.rollouts_before(entry["step"]),
-                "score": entry[key],
-                "standard_error": self._standard_error(entry[key], entry.get(spread)),
-            }
-            for entry in scored
-        ]
-
-    def _standard_error(self, score: float, spread: float | None) -> float | None:
-        """Return the standard error of a mean; `spread` is the mean deviation within batches, so at most too small."""
-        answers = self.about.get("validation_answers")
-        if not answers:
-            return None
-        of_ones = math.sqrt(score * (1 - score)) if 0 <= score <= 1 else 0.0
-        return max(of_ones, spread or 0.0) / math.sqrt(answers)
+        found = validations(
+            self.history, self.snapshot.metadata["success_reward"], self.about.get("validation_answers")
+        )
+        return [{**each, "rollouts": self.rollouts_before(each["step"])} for each in found]
 
     @property
     def effective_gradient_ratio(self) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from trl_vade.errors import VADEError
 from trl_vade.files import save_whole
 from trl_vade.selection.on_time import OnTimeSelection
 
+from ..activity import doing
 from .completeness import explaining_failed_saves
 from .posterior import resume_posterior, save_posterior
 from .reference_model import load_reference_model, save_reference_model
@@ -67,7 +68,7 @@ class ResumingTrainer(GRPOTrainer):
     def _save_checkpoint(self, model, trial):
         """Save a checkpoint. If it fails, raise an error that names the checkpoint to resume from."""
         folder = Path(self._get_output_dir(trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        with explaining_failed_saves(folder, self.callback_handler.callbacks):
+        with doing(self, "saving"), explaining_failed_saves(folder, self.callback_handler.callbacks):
             super()._save_checkpoint(model, trial)
 
     def _save_rng_state(self, output_dir):

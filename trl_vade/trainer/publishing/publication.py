@@ -50,7 +50,8 @@ class Publication:
     def __init__(self, args: Any):
         self.revision: str | None = args.hub_revision  # of the model repository; None is main
         self._args, self._output_dir = args, Path(args.output_dir)
-        self._queue = PushQueue()  # used on the main process only
+        self.announce: Callable[[str], None] = logger.info  # of arrived pushes, in a background thread
+        self._queue = PushQueue(lambda event: self.announce(event))  # used on the main process only
         self._posterior_target: HubTarget | None = None
         self._names: RowNames | None = None
         self._tables: dict[int, PosteriorTable] = {}  # by step: the newest that was uploaded, and all later ones

@@ -11,6 +11,7 @@ from trl_vade.errors import HubError
 from trl_vade.hub.staging import break_hard_links
 from trl_vade.hub.uploading import ensure_repo, offline, with_retries
 
+from ..activity import doing
 from ..main_process import on_main_process
 from .publication import Publication, model_target
 from .run_facts import RunFacts
@@ -31,7 +32,8 @@ class PublishingTrainer(GRPOTrainer):
             output = super().train(*positional, **named)
         finally:
             self._training = False
-        self.publication.finish()
+        with doing(self, "pushing"):
+            self.publication.finish()
         return output
 
     def init_hf_repo(self, token=None, private=None):
