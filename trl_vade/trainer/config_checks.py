@@ -5,7 +5,6 @@ from typing import Any
 
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from trl import GRPOConfig
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
@@ -16,7 +15,7 @@ from trl_vade.selection.signal import AUTO, SPREAD
 
 from .down_sampling import check_down_sampling
 from .presets import CONSOLES, ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
-from .variants import check_variants
+from .variant_checks import check_variants
 
 MOST_REFILLS = 1000
 LONGEST_PROMPT = 10**9
@@ -76,7 +75,7 @@ WHOLE_NUMBERS = {
 }
 
 
-def validate(args: GRPOConfig) -> None:
+def validate(args: Any) -> None:
     """Check the settings of `args`, each by itself and then together.
 
     Raises:
@@ -115,11 +114,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _refuse(args: GRPOConfig, name: str, problem: str) -> None:
+def _refuse(args: Any, name: str, problem: str) -> None:
     raise ConfigurationError(f"vade_{name}={abbreviated(setting(args, name))} {problem}")
 
 
-def _check_values(args: GRPOConfig) -> None:
+def _check_values(args: Any) -> None:
     """Check each setting of VADE by itself."""
     for name, known in CHOICES.items():
         value = setting(args, name)
@@ -150,7 +149,7 @@ def _check_values(args: GRPOConfig) -> None:
         )
 
 
-def _check_success(args: GRPOConfig) -> None:
+def _check_success(args: Any) -> None:
     """Check the threshold and the bounds of success."""
     threshold, bounds = setting(args, "success_threshold"), setting(args, "success_bounds")
     is_word = threshold is None or (isinstance(threshold, str) and threshold in (AUTO, SPREAD))
@@ -186,7 +185,7 @@ def _check_repository(name: Any) -> None:
         ) from error
 
 
-def _refuse_tokens(args: GRPOConfig) -> None:
+def _refuse_tokens(args: Any) -> None:
     init = args.model_init_kwargs or {}
     tokens = {"hub_token": args.hub_token} | {
         f"model_init_kwargs[{name!r}]": init.get(name) for name in ("token", "use_auth_token")
@@ -200,7 +199,7 @@ def _refuse_tokens(args: GRPOConfig) -> None:
             )
 
 
-def _check_sampler(args: GRPOConfig) -> None:
+def _check_sampler(args: Any) -> None:
     """Check the settings that only some samplers can use."""
     sampler, kwargs, source = setting(args, "sampler"), setting(args, "sampler_kwargs"), warm_start_source(args)
     if kwargs is not None and (not isinstance(kwargs, dict) or not all(isinstance(name, str) for name in kwargs)):
@@ -257,7 +256,7 @@ def _check_strata_shares(shares: Any, column: str | None) -> None:
         )
 
 
-def _check_loader(args: GRPOConfig) -> None:
+def _check_loader(args: Any) -> None:
     """Refuse settings of the data loader that do not work with rows chosen for each generation batch."""
     sampler = setting(args, "sampler")
     for name in ("split_batches", "dispatch_batches"):
@@ -272,3 +271,17 @@ def _check_loader(args: GRPOConfig) -> None:
             f"shuffle_dataset=False asks for the rows in file order, and vade_sampler={sampler!r} chooses the rows by "
             "their posterior. Set shuffle_dataset=True, or vade_sampler='uniform'."
         )
+
+
+def threshold_of(text: str) -> float | str | None:
+    """Return the value of `--vade_success_threshold` as it came from the command line."""
+    words = {"none": None, "null": None, AUTO: AUTO, SPREAD: SPREAD}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"vade_success_threshold={abbreviated(text)} is not a number. Set the lowest reward of a right answer "
+            "(0.5 for rewards of 0 and 1), none for fractions of a success, spread, or auto."
+        ) from error

@@ -1,33 +1,14 @@
 """`VADEGRPOConfig`: TRL's `GRPOConfig` and the settings of VADE, checked when the configuration is made."""
 
-import inspect
-import re
 from dataclasses import dataclass, fields
-from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from trl import GRPOConfig
 
-from trl_vade.errors import ConfigurationError, abbreviated
-from trl_vade.selection.signal import AUTO, SPREAD
+from trl_vade.selection.signal import AUTO
 
-from .config_checks import validate
-
-Config = TypeVar("Config", bound=type)
-
-
-def help_from_docstring(config: Config) -> Config:
-    """Set the help of each field of the dataclass `config` to the text of its argument in the class docstring.
-
-    The docstring must be in Google style. The command line then says the same as the reference. Under `python -OO`
-    there are no docstrings, and no help.
-    """
-    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(config) or "", flags=re.MULTILINE)
-    texts = {name: " ".join(text.split()) for name, text in entries}
-    for field in fields(config):
-        if field.name in texts:
-            field.metadata = MappingProxyType({**field.metadata, "help": texts[field.name]})
-    return config
+from .config_checks import threshold_of, validate
+from .docstring_help import help_from_docstring
 
 
 @help_from_docstring
@@ -221,7 +202,7 @@ class VADEGRPOConfig(GRPOConfig):
         super().__post_init__()
         # A YAML recipe gives a number or None, the command line a string (`--vade_success_threshold none`).
         if isinstance(self.vade_success_threshold, str):
-            self.vade_success_threshold = _threshold(self.vade_success_threshold)
+            self.vade_success_threshold = threshold_of(self.vade_success_threshold)
         validate(self)
 
 
@@ -237,20 +218,6 @@ def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
         setattr(args, name, getattr(args, name, default))
     validate(args)
     return args
-
-
-def _threshold(text: str) -> float | str | None:
-    """Return the value of `--vade_success_threshold` as it came from the command line."""
-    words = {"none": None, "null": None, AUTO: AUTO, SPREAD: SPREAD}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"vade_success_threshold={abbreviated(text)} is not a number. Set the lowest reward of a right answer "
-            "(0.5 for rewards of 0 and 1), none for fractions of a success, spread, or auto."
-        ) from error
 
 
 VADE_DEFAULTS = {f.name: f.default for f in fields(VADEGRPOConfig) if f.name.startswith("vade_")}

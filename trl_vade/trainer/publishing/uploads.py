@@ -12,7 +12,7 @@ import transformers.trainer
 
 from trl_vade.hub.staging import Upload
 
-from ..checkpoint.completeness import JIT_MARK, LAST_CHECKPOINT
+from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT
 
 _ONE_AT_A_TIME = threading.RLock()  # for trainers in several threads of one process
 
