@@ -1,7 +1,7 @@
 """Argument classes made from their source, without their modules.
 
-transformers' `TrainingArguments` imports torch, which takes 6 to 15 seconds. Its fields are read in a tenth of one. So a
-slip in an option is refused, and the help printed, at once.
+transformers' `TrainingArguments` imports torch, which takes 6 to 15 seconds. Its fields are read in a tenth of one. So
+a slip in an option is refused, and the help printed, at once.
 """
 
 import ast

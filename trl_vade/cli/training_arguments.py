@@ -1,19 +1,15 @@
-"""The arguments of `trl-vade train` and `trl-vade plan` beside those of TRL and of the trainer."""
+"""The arguments of `trl-vade train` and `trl-vade plan` beside those of TRL and of the trainer. They load no torch."""
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from transformers import HfArgumentParser
-from transformers.integrations import get_reporting_integration_callbacks
-from trl import GRPOConfig, ScriptArguments
+from trl.scripts.utils import HfArgumentParser, ScriptArguments
 
 from trl_vade.errors import ConfigurationError
-from trl_vade.trainer.grpo_config import help_from_docstring
+from trl_vade.trainer.docstring_help import help_from_docstring
 
 from .recipes import recipe_file
-
-TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
 
 
 @help_from_docstring
@@ -121,51 +117,3 @@ def refuse_command_in_recipe(script_args: VADEScriptArguments) -> None:
                 f"The recipe sets {option.name}={value!r}. This option decides how the recipe is read, so it is a "
                 f"flag of the command: give --{option.name} there."
             )
-
-
-def refuse_contradictions(args: GRPOConfig) -> None:
-    """Refuse before a model is loaded what the Trainer or TRL refuses after it (transformers 5.23)."""
-    if args.eval_on_start and args.eval_strategy == "no":
-        raise ConfigurationError(
-            "eval_on_start=True with eval_strategy='no': without evaluations no evaluation data is loaded. Set "
-            "eval_on_start=False, or eval_strategy='steps'."
-        )
-    if args.n_gpu > 1 and "device_map" not in (args.model_init_kwargs or {}):
-        raise ConfigurationError(
-            f"One process sees {args.n_gpu} GPUs, and TRL trains with one process for each GPU. Add "
-            f"--accelerate_config fsdp2 --num_processes {args.n_gpu}, or show it one GPU with CUDA_VISIBLE_DEVICES=0."
-        )
-    if args.save_strategy == "best" and args.metric_for_best_model is None:
-        raise ConfigurationError(
-            "save_strategy='best' without metric_for_best_model: it is not known which checkpoint is the best. Set "
-            "metric_for_best_model (eval_reward, say), or save_strategy='steps'."
-        )
-    try:
-        for logger in get_reporting_integration_callbacks(args.report_to):
-            logger()
-    except (ImportError, RuntimeError, ValueError) as error:
-        raise ConfigurationError(f"report_to={args.report_to}: {error}") from error
-
-
-def pick_split(dataset: Any, option: str, script_args: ScriptArguments) -> Any:
-    """Return the split that `option` names, or raise `ConfigurationError` if the data set has none of this name."""
-    name = getattr(script_args, option)
-    if name not in dataset:
-        raise ConfigurationError(
-            f"--{option} {name!r}: {script_args.dataset_name!r} has the splits {', '.join(map(repr, dataset))}. Name "
-            "one of these."
-        )
-    return dataset[name]
-
-
-def load_splits(script_args: VADEScriptArguments) -> Any:
-    """Load the data set by its name: the testbed, a Hub repository or a local folder."""
-    if script_args.dataset_name == TESTBED:
-        from trl_vade.testbed import load_testbed_dataset
-
-        return load_testbed_dataset(seed=script_args.testbed_seed)
-    from datasets import load_dataset
-
-    return load_dataset(
-        script_args.dataset_name, name=script_args.dataset_config, streaming=script_args.dataset_streaming
-    )

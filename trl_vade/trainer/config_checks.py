@@ -81,9 +81,7 @@ def validate(args: Any) -> None:
     Raises:
         ConfigurationError: A setting cannot work. The message names the value, the rule and what to set.
     """
-    _check_values(args)
-    _check_success(args)
-    _check_repository(setting(args, "posterior_hub_id"))
+    check_values(args)
     _refuse_tokens(args)
     if not isinstance(args.num_generations, int) or args.num_generations < 2:
         raise ConfigurationError(
@@ -97,11 +95,18 @@ def validate(args: Any) -> None:
             "1.16 sends each prompt num_generations times with one set of sampling parameters. All completions of a "
             "group would be equal, and no group would have a gradient. Remove it; `seed` seeds the run."
         )
-    _check_sampler(args)
     check_down_sampling(args)
     check_variants(args)
     if is_adaptive(args):
         _check_loader(args)
+
+
+def check_values(args: Any) -> None:
+    """Check the settings of VADE that can be judged by themselves. Nothing else is read of `args`."""
+    _check_values(args)
+    _check_success(args)
+    _check_repository(setting(args, "posterior_hub_id"))
+    _check_sampler(args)
 
 
 def is_reward(value: Any) -> bool:

@@ -64,6 +64,8 @@ class VADEGRPOConfig(GRPOConfig):
             `{"original": 0.5}`; JSON on the command line. Values without a share divide the rest in proportion to
             their rows. Where a value has too few rows, the best other rows take their places. `None` gives each value
             its share of the rows.
+        vade_uniform_share: Share of each generation batch, in [0, 1], that is drawn uniformly from the rows that the
+            rule did not choose. 0 draws none.
         vade_variants: Column of the training set with the variants of each row: a list of `{"kind": "hint-1",
             "prompt": ..., "images": ...}`, or the id of its original, as `trl-vade variants` writes it beside `id` and
             `kind`. Each variant is a row with a posterior of its own, and evaluations leave variants out. See
@@ -83,8 +85,6 @@ class VADEGRPOConfig(GRPOConfig):
         vade_difficulty_weight: Strength, at least 0, of that weight (k of DIVA-GRPO), with `vade_advantage="diva"`.
         vade_max_reward: Largest possible weighted sum of rewards, above 0, with `vade_advantage="diva"`. A larger
             reward is refused.
-        vade_uniform_share: Share of each generation batch, in [0, 1], that is drawn uniformly from the rows that the
-            rule did not choose. 0 draws none.
         vade_posterior_init: What the posterior starts with. `"prior"`: no evidence, at no cost. `"rollout"`:
             `num_generations` rollouts of every row before the first update (Algorithm 1 of the paper, lines 1-4);
             these rollouts are counted. Anything else names the posterior of another run, which costs no rollouts: a
@@ -166,13 +166,13 @@ class VADEGRPOConfig(GRPOConfig):
     vade_strata: str | None = None
     vade_stratify_by: str | None = None
     vade_strata_shares: dict[str, float] | str | None = None
+    vade_uniform_share: float = 0.0
     vade_variants: str | None = None
     vade_variant_groups: int = 1
     vade_variant_match: Literal["posterior", "difficulty", "random"] = "posterior"
     vade_advantage: Literal["local", "global", "local+global", "diva"] = "local"
     vade_difficulty_weight: float = 0.1
     vade_max_reward: float = 1.0
-    vade_uniform_share: float = 0.0
     vade_posterior_init: str = "prior"
     vade_warm_start_discount: float = 0.2
     vade_warm_start_min_match: float = 0.5
