@@ -30,7 +30,7 @@ def exit_code(error: Exception) -> int:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """End with one message where the arguments, the package or the disk refuse. Of launched processes one prints it."""
+    """End with one message where the arguments, the package or the disk refuse. Of launched processes one prints."""
     try:
         yield
     except BrokenPipeError:  # `trl-vade ... | head`: typer ends that quietly
@@ -41,7 +41,7 @@ def plain_errors() -> Iterator[None]:
         if type(error).__name__ == "NoArgsIsHelpError":
             raise
         place = f" See `{error.ctx.command_path} --help`." if error.ctx else ""
-        message, code = error.format_message() + place, WRONG_INPUT
+        message, code = f"{error.format_message().rstrip('.')}.{place}", WRONG_INPUT
     else:
         return
     if os.environ.get("LOCAL_RANK", "0") == "0":

@@ -41,12 +41,8 @@ def _print_all_help(context: typer.Context, asked: bool) -> None:
         raise typer.Exit
 
 
-HelpAll = Annotated[
-    bool,
-    typer.Option(
-        "--help_all", callback=_print_all_help, is_eager=True, help="Print every option with its whole text and exit."
-    ),
-]
+_EVERY_OPTION = "Print every option with its whole text and exit."
+HelpAll = Annotated[bool, typer.Option("--help-all", callback=_print_all_help, is_eager=True, help=_EVERY_OPTION)]
 
 
 def _print_version(asked: bool) -> None:

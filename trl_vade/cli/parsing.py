@@ -1,6 +1,7 @@
 """The arguments of a training, read by TRL's parser, whose refusals are one sentence here."""
 
 import re
+import warnings
 from argparse import Action
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
@@ -35,11 +36,12 @@ class Parser(TrlParser):
             ConfigurationError: an option or a key is unknown, a value is wrong, or the recipe cannot be read.
         """
         try:
-            *read, words = self.parse_args_and_config(arguments, return_remaining_strings=True)
+            with warnings.catch_warnings():
+                # TRL 1.16 sets this field itself, so nobody can follow the advice of transformers 5.19.
+                warnings.filterwarnings("ignore", ".*`gradient_checkpointing` is deprecated", FutureWarning)
+                *read, words = self.parse_args_and_config(arguments, return_remaining_strings=True)
         except ConfigurationError:
             raise
-        except IndexError as error:  # TRL 1.16, where --config is the last word
-            raise ConfigurationError("--config names no file. Give the recipe's path after it.") from error
         except yaml.YAMLError as error:  # names the file and the line
             raise ConfigurationError(f"The recipe is no YAML: {' '.join(str(error).split())}.") from error
         except FileNotFoundError as error:
@@ -79,7 +81,7 @@ class Parser(TrlParser):
         return super().set_defaults_with_config(**config)
 
     def _names(self) -> Iterable[str]:
-        return [*(action.dest for action in self._actions), "config"]
+        return [action.dest for action in self._actions]
 
     def _check_value(self, action: Action, value: Any) -> None:
         choices = [str(choice) for choice in action.choices or ()]

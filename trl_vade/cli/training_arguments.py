@@ -18,7 +18,8 @@ class CommandArguments:
     """Flags of the command, which decide how the recipe is read. Those named `plan_` matter only to a plan.
 
     Args:
-        recipe: Name of a recipe of the package (quickstart, qwen2_5_vl_3b_grpo_vade, ...), in place of --config.
+        recipe: Recipe of the package, in place of --config: quickstart, or
+            qwen2_5_vl_{3b,7b}_{grpo,gspo}_{vade,vanilla}.
         accelerate_config: Start the processes by accelerate's launcher with this configuration: a file, or a name
             (fsdp2, fsdp2_multi_node, deepspeed_zero2, deepspeed_zero3). Options of the launcher, such as
             --num_processes 8, go with it. Without it there is one process, or those of a launcher around the command.
@@ -95,12 +96,15 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
 def read_command(arguments: list[str]) -> tuple[CommandArguments, list[str]]:
     """Split `arguments` into the flags of the command and the arguments of the run, where a recipe is a `--config`.
 
-    An unknown recipe, or a `--config` beside it, is a `ConfigurationError`.
+    An unknown recipe, a second one, and a `--config` without a file are a `ConfigurationError`.
     """
+    arguments = [part for word in arguments for part in word.split("=", 1 if word.startswith("--config=") else 0)]
     parser = HfArgumentParser(CommandArguments, add_help=False, allow_abbrev=False)
     command, rest = parser.parse_args_into_dataclasses(
         arguments, return_remaining_strings=True, look_for_args_file=False
     )
+    if rest.count("--config") > 1 or rest[-1:] == ["--config"]:
+        raise ConfigurationError("--config takes one recipe. Give it once, with the path of the file after it.")
     if command.recipe is None:
         return command, rest
     if "--config" in rest:

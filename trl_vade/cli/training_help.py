@@ -7,9 +7,6 @@ from dataclasses import fields
 from typing import Any
 
 from .commands import PlainCommand
-from .parsing import Parser, known_config
-from .source_classes import Unread
-from .training_arguments import VADEScriptArguments
 
 GROUPS = {
     "recipe": "The command",
@@ -41,6 +38,9 @@ Rows = list[tuple[str, str]]
 
 def option_groups(*, whole: bool) -> Iterator[tuple[str, Rows]]:
     """Yield each group's title and its options with their texts: the first sentence, or with `whole` all of it."""
+    from .parsing import Parser, known_config  # TRL's parser: half a second, which only this help needs
+    from .training_arguments import VADEScriptArguments
+
     actions, title = {action.dest: action for action in reversed(Parser(known_config())._actions)}, ""
     groups: dict[str, list[Action]] = {name: [] for name in GROUPS.values()}
     ours = {field.name for field in fields(VADEScriptArguments)}
@@ -59,6 +59,8 @@ def option_groups(*, whole: bool) -> Iterator[tuple[str, Rows]]:
 def _row(action: Action, *, whole: bool) -> tuple[str, str]:
     text = " ".join((action.help or "").replace("%%", "%").split())
     text = text if whole else re.split(r"(?<!e\.g\.)(?<!i\.e\.)(?<!eq\.)(?<=\.)\s", text)[0]
+    from .source_classes import Unread
+
     facts = [f"one of: {', '.join(map(_shown, action.choices))}"] if action.choices else []
     if action.default not in (None, False, [], Unread):
         facts.append(f"default: {_shown(action.default)}")
