@@ -7,6 +7,7 @@ import pytest
 
 from trl_vade.cli.parsing import Parser, known_config
 from trl_vade.cli.source_classes import Unread, read_class
+from trl_vade.errors import ConfigurationError
 
 
 def options(config):
@@ -35,7 +36,7 @@ WORDS = {"str": "some text", "int": "7", "float": "-0.5", "string_to_bool": "no"
 def test_what_the_real_parser_accepts_the_one_from_source_accepts_with_the_same_value():
     from trl_vade import VADEGRPOConfig
 
-    read, real = Parser(known_config()), Parser(VADEGRPOConfig)
+    read, real, tried = Parser(known_config()), Parser(VADEGRPOConfig), 0
     for action in real._actions:
         for option in action.option_strings:
             word = str(getattr([*action.choices][-1], "value", [*action.choices][-1])) if action.choices else None
@@ -44,10 +45,13 @@ def test_what_the_real_parser_accepts_the_one_from_source_accepts_with_the_same_
             tries += [[option, word], [f"{option}={word}"]] if action.nargs != 0 else []
             tries += [[option, word, word]] if action.nargs == "+" else []
             for words in tries:
-                if words[-1] == "-0.5" and len(words) == 2:
-                    words = [option, "-0.5"]
-                expected, values = vars(real.parse_args(words)), vars(read.parse_args(words))
-                assert str(values[action.dest]) == str(expected[action.dest]), words
+                try:
+                    expected = vars(real.parse_args(words))[action.dest]
+                except ConfigurationError:  # a dictionary that argparse cannot make
+                    continue
+                assert str(vars(read.parse_args(words))[action.dest]) == str(expected), words
+                tried += 1
+    assert tried > 1000
 
 
 def test_reading_them_takes_no_torch():
