@@ -11,7 +11,8 @@ from typing import Any
 
 from trl_vade.errors import ConfigurationError
 from trl_vade.trainer.checkpoint.folders import another_run, find_checkpoint, refuse_run
-from trl_vade.trainer.config_checks import check_values, threshold_of
+from trl_vade.trainer.config_checks import check_values
+from trl_vade.trainer.success_checks import threshold_of
 
 from .data_sets import TESTBED
 from .launching import launcher_options

@@ -11,18 +11,15 @@ from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 from trl_vade.samplers.information import INFORMATION_GAINS
 from trl_vade.samplers.prior import PRIORS
 from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
-from trl_vade.selection.signal import AUTO, SPREAD
 
 from .down_sampling import check_down_sampling
 from .presets import CONSOLES, ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
+from .success_checks import check_success, is_number
 from .variant_checks import check_variants
 
 MOST_REFILLS = 1000
 LONGEST_PROMPT = 10**9
 """Tokens. A larger number is a slip."""
-LARGEST_REWARD = (2 - 2**-23) * 2.0**127
-"""The largest finite float32. TRL keeps rewards as float32."""
-
 CHOICES = {
     "preset": tuple(PRESETS),  # checked first, because other settings may take their values from it
     "sampler": SAMPLERS,
@@ -104,19 +101,9 @@ def validate(args: Any) -> None:
 def check_values(args: Any) -> None:
     """Check the settings of VADE that can be judged by themselves. Nothing else is read of `args`."""
     _check_values(args)
-    _check_success(args)
+    check_success(args)
     _check_repository(setting(args, "posterior_hub_id"))
     _check_sampler(args)
-
-
-def is_reward(value: Any) -> bool:
-    """Return whether TRL can keep `value` as a reward."""
-    return is_number(value) and abs(value) <= LARGEST_REWARD
-
-
-def is_number(value: Any) -> bool:
-    """Return whether JSON can hold `value` as a number. The trainer state and the posterior's metadata are JSON."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _refuse(args: Any, name: str, problem: str) -> None:
@@ -151,30 +138,6 @@ def _check_values(args: Any) -> None:
         raise ConfigurationError(
             f"vade_posterior_init={abbreviated(init)} is not known. Set it to one of {', '.join(POSTERIOR_INITS)}, or "
             "to the posterior of another run: 'user/repo' or 'user/repo@revision' on the Hub, or an existing folder."
-        )
-
-
-def _check_success(args: Any) -> None:
-    """Check the threshold and the bounds of success."""
-    threshold, bounds = setting(args, "success_threshold"), setting(args, "success_bounds")
-    is_word = threshold is None or (isinstance(threshold, str) and threshold in (AUTO, SPREAD))
-    if not is_word and not is_reward(threshold):
-        raise ConfigurationError(
-            f"vade_success_threshold={abbreviated(threshold)} is not a finite float32 number, so no reward could "
-            "reach it. Set the lowest reward of a right answer (0.5 for rewards of 0 and 1), None for fractions of a "
-            "success, 'spread', or 'auto'."
-        )
-    if bounds is not None and (
-        threshold not in (None, AUTO)
-        or not isinstance(bounds, list | tuple)
-        or len(bounds) != 2
-        or not all(map(is_reward, bounds))
-        or bounds[0] >= bounds[1]
-    ):
-        raise ConfigurationError(
-            f"vade_success_bounds={abbreviated(bounds)} with vade_success_threshold={threshold!r}. Bounds are for "
-            "fractions of a success: the reward of no success, and a larger one, the reward of a full success. Set "
-            "two such numbers and vade_success_threshold=None, or vade_success_bounds=None."
         )
 
 
@@ -276,17 +239,3 @@ def _check_loader(args: Any) -> None:
             f"shuffle_dataset=False asks for the rows in file order, and vade_sampler={sampler!r} chooses the rows by "
             "their posterior. Set shuffle_dataset=True, or vade_sampler='uniform'."
         )
-
-
-def threshold_of(text: str) -> float | str | None:
-    """Return the value of `--vade_success_threshold` as it came from the command line."""
-    words = {"none": None, "null": None, AUTO: AUTO, SPREAD: SPREAD}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"vade_success_threshold={abbreviated(text)} is not a number. Set the lowest reward of a right answer "
-            "(0.5 for rewards of 0 and 1), none for fractions of a success, spread, or auto."
-        ) from error

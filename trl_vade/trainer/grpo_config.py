@@ -7,8 +7,9 @@ from trl import GRPOConfig
 
 from trl_vade.selection.signal import AUTO
 
-from .config_checks import threshold_of, validate
+from .config_checks import validate
 from .docstring_help import help_from_docstring
+from .success_checks import threshold_of
 
 
 @help_from_docstring

@@ -125,6 +125,7 @@ def test_show_keeps_to_the_number_of_rows_from_both_ends(output_dir):
     names = load_posterior(output_dir).sample_id
     words = [word for word in first_words(text, "The hardest rows, then the easiest") if word in (*names, "...")]
     assert words == [*names[:3], "...", *names[-2:]]
+    assert "... 6 more" in text
 
 
 def test_show_sorts_by_another_column(output_dir):
@@ -153,8 +154,12 @@ def test_show_for_other_programs_is_json_alone(output_dir):
     assert [told["lowest"][0]["index"], told["highest"][0]["index"]] == [0, 10]
 
 
-def test_a_source_that_is_not_there_ends_with_one_message(tmp_path):
-    text = said(run("posterior", "show", tmp_path / "nowhere"), 2)
+@pytest.mark.parametrize("place", ["", "folder/"])
+def test_a_source_that_is_not_there_ends_with_one_message(tmp_path, place, hub, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    text = said(run("posterior", "show", f"{place}nowhere"), 2)
+    assert hub.requests == []
     assert text.startswith("Error: ")
     assert "nowhere" in text
     assert len(text.strip().splitlines()) == 1
