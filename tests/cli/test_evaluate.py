@@ -182,6 +182,8 @@ def test_at_the_end_the_table_is_printed_and_the_files_are_there(model, monkeypa
     assert "62.50" in result.stdout
     assert all(says(result.stderr, word) for word in ("chartqa", "seed 1", "50.00 %"))  # the bar
     assert read_results(Path("out"))["command"] == " ".join(words)
+    again = command("--seeds", "0,1", "--json", model=model)  # all is there already
+    assert json.loads(again.stdout) == json.loads(Path("out/results.json").read_text(encoding="utf-8"))
 
 
 def test_every_option_reaches_the_evaluation(model, tmp_path):

@@ -1,6 +1,7 @@
 """`trl-vade variants`: from a data set to a folder that `load_dataset` reads, and to the Hub."""
 
 import hashlib
+import json
 import re
 import sys
 from collections import Counter
@@ -119,8 +120,11 @@ def test_two_builds_of_the_image_kinds_are_equal_byte_for_byte(tmp_path, rows):
 
 
 def test_the_table_and_the_card_say_how_many_were_refused_and_why(tmp_path):
-    result = run("variants", "testbed", "--output_dir", tmp_path / "out", "--kinds", "rotation-1,drawn", "--limit", 24)
+    words = ["variants", "testbed", "--output_dir", tmp_path / "out", "--kinds", "rotation-1,drawn", "--limit", 24]
+    result = run(*words)
     assert result.exit_code == 0
+    counts = {"rotation-1": {"kept": 20, "the orientation matters": 4}, "drawn": {"kept": 24}}
+    assert json.loads(run(*words, "--json").stdout) == counts
     assert kept(tmp_path / "out") == {
         "rotation-1": (20, 4, "the orientation matters 4"),
         "drawn": (24, 0, "none"),
