@@ -1,13 +1,15 @@
-"""What a slip on the command line costs: exit code, seconds and lines of output, of one checkout or of several.
+"""What a slip on the command line costs: exit code, time and lines of output, of one checkout or of several.
 
     python -m eval.benchmarks.errors                       # this checkout
     python -m eval.benchmarks.errors --against BEFORE      # and another one, in turns
 
-Each command runs in an empty folder. Medians of three, after one run for the bytecode.
+Each command runs in an empty folder. Medians of three, after one run for the bytecode. Seconds are those of the clock; CPU
+seconds, of the command and its children, do not depend on what else the machine does.
 """
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -44,8 +46,8 @@ COMMANDS += [f"python scripts/train_vade.py {words}" for words in (*TRAIN[:2], "
 COMMANDS += [f"accelerate launch scripts/train_vade.py {words}" for words in TRAIN[:2]]
 
 
-def run(command: str, checkout: Path) -> tuple[int, float, int]:
-    """Return exit code, seconds and lines of output of a command, with the package and the scripts of a checkout."""
+def run(command: str, checkout: Path) -> tuple[int, float, float, int]:
+    """Return exit code, seconds, CPU seconds and lines of a command, with the package and the scripts of a checkout."""
     program, *words = command.split()
     start = {
         "trl-vade": [sys.executable, "-m", "trl_vade"],
@@ -57,10 +59,16 @@ def run(command: str, checkout: Path) -> tuple[int, float, int]:
     settings.pop("PYTHONDONTWRITEBYTECODE", None)
     settings.pop("HF_HUB_OFFLINE", None)
     with tempfile.TemporaryDirectory() as folder:
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), cpu()
         done = subprocess.run([*start, *words], cwd=folder, env=settings, capture_output=True, text=True)
         seconds = time.perf_counter() - begin
-    return done.returncode, seconds, len((done.stdout + done.stderr).splitlines())
+    return done.returncode, seconds, cpu() - used, len((done.stdout + done.stderr).splitlines())
+
+
+def cpu() -> float:
+    """Return the CPU seconds of the children so far."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def main() -> None:
@@ -71,14 +79,17 @@ def main() -> None:
     checkouts = [*(path.resolve() for path in given.against), HERE]
     for checkout in checkouts:
         run("trl-vade train --logging_steps 0", checkout)
-    heads = [f"{name}: {fact}" for name in (*map(str, given.against), "here") for fact in ("exit", "seconds", "lines")]
+    heads = [
+        f"{name}: {fact}" for name in (*map(str, given.against), "here") for fact in ("exit", "s", "CPU s", "lines")
+    ]
     print(f"| command | {' | '.join(heads)} |\n| --- |{' ---: |' * len(heads)}")
     for command in COMMANDS:
         results = [[run(command, checkout) for checkout in checkouts] for _ in range(given.repeats)]
         cells = []
         for runs in zip(*results, strict=True):
-            code, _, lines = runs[-1]
-            cells += [str(code), f"{statistics.median(seconds for _, seconds, _ in runs):.1f}", str(lines)]
+            code, *_, lines = runs[-1]
+            times = [f"{statistics.median(one[which] for one in runs):.1f}" for which in (1, 2)]
+            cells += [str(code), *times, str(lines)]
         print(f"| `{command}` | {' | '.join(cells)} |", flush=True)
 
 
