@@ -3,8 +3,8 @@
     python -m eval.benchmarks.errors                       # this checkout
     python -m eval.benchmarks.errors --against BEFORE      # and another one, in turns
 
-Each command runs in an empty folder. Medians of three, after one run for the bytecode. Seconds are those of the clock; CPU
-seconds, of the command and its children, do not depend on what else the machine does.
+Each command runs in an empty folder. Medians of three, after one run for the bytecode. Seconds are those of the clock.
+CPU seconds, of the command and its children, do not depend on what else the machine does.
 """
 
 import argparse
@@ -47,7 +47,7 @@ COMMANDS += [f"accelerate launch scripts/train_vade.py {words}" for words in TRA
 
 
 def run(command: str, checkout: Path) -> tuple[int, float, float, int]:
-    """Return exit code, seconds, CPU seconds and lines of a command, with the package and the scripts of a checkout."""
+    """Return exit code, seconds, CPU seconds and lines of a command, run with the code of a checkout."""
     program, *words = command.split()
     start = {
         "trl-vade": [sys.executable, "-m", "trl_vade"],
@@ -79,9 +79,8 @@ def main() -> None:
     checkouts = [*(path.resolve() for path in given.against), HERE]
     for checkout in checkouts:
         run("trl-vade train --logging_steps 0", checkout)
-    heads = [
-        f"{name}: {fact}" for name in (*map(str, given.against), "here") for fact in ("exit", "s", "CPU s", "lines")
-    ]
+    names, facts = [*map(str, given.against), "here"], ("exit", "s", "CPU s", "lines")
+    heads = [f"{name}: {fact}" for name in names for fact in facts]
     print(f"| command | {' | '.join(heads)} |\n| --- |{' ---: |' * len(heads)}")
     for command in COMMANDS:
         results = [[run(command, checkout) for checkout in checkouts] for _ in range(given.repeats)]
