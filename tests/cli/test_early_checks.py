@@ -62,6 +62,7 @@ def test_what_cannot_work_is_one_message_with_the_way_out(words, tmp_path, monke
         ({"vade_sampler": "thomson"}, ["vade_sampler", "'thomson'", "thompson"]),
         ({"learning_rate": "fast"}, ["--learning_rate", "'fast'"]),
         ({"plan_rows": 7}, ["plan_rows", "--plan_rows"]),
+        ({"num_generations": [1], "dataset_name": "x", "model_name_or_path": "x", "use_cpu": True}, ["int", "list"]),
         (["a list"], ["recipe.yaml"]),
         ("a: [", ["recipe.yaml", "line"]),
     ],
@@ -71,6 +72,12 @@ def test_a_recipe_that_cannot_be_read_is_refused_by_key_or_line(recipe, words, t
     path.write_text(recipe if isinstance(recipe, str) else yaml.safe_dump(recipe))
     said(run("train", "--config", path), 2, *words)
     said(run("plan", "--config", path, "--plan_rows", 9), 2, *words)
+
+
+def test_a_recipe_may_name_one_reward_without_brackets(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("{reward_funcs: nosuch_reward, dataset_name: x, model_name_or_path: x}")
+    said(run("train", "--config", path), 2, "--reward_funcs nosuch_reward")
 
 
 def test_a_folder_with_another_run_is_refused_unless_that_is_to_go_on_or_be_replaced(tmp_path):

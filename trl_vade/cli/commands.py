@@ -35,8 +35,10 @@ def plain_errors() -> Iterator[None]:
         yield
     except BrokenPipeError:  # `trl-vade ... | head`: typer ends that quietly
         raise
-    except (VADEError, OSError) as error:
+    except VADEError as error:
         message, code = str(error), exit_code(error)
+    except OSError as error:  # those of transformers have several lines
+        message, code = " ".join(str(error).split()), exit_code(error)
     except _WRONG_USE as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             raise

@@ -43,7 +43,7 @@ def refuse_early(command: CommandArguments, arguments: list[str]) -> None:
             f"needs both. Set them to folders, to names on the Hub, or to {TESTBED!r}; or give --recipe NAME."
         )
     for name in script.reward_funcs:
-        _check_reward(name)
+        _check_reward(str(name))
     _check_folder(args)
     if not others:
         _check_groups(args)
@@ -92,7 +92,7 @@ def asked_checkpoint(args: Any) -> str | bool | None:
 
 def run_folder(args: Any) -> str:
     """Return `output_dir` with the sampler's name in it."""
-    return args.output_dir.replace("{vade_sampler}", args.vade_sampler)
+    return str(args.output_dir).replace("{vade_sampler}", args.vade_sampler)
 
 
 def _check_folder(args: Any) -> None:
@@ -104,12 +104,13 @@ def _check_folder(args: Any) -> None:
 
 
 def _check_groups(args: Any) -> None:
-    if any(name in os.environ for name in WORLDS[1:]):
-        return
-    rows, group = args.per_device_train_batch_size * int(os.environ.get(WORLDS[0], "1")), args.num_generations
     steps = args.steps_per_generation or args.gradient_accumulation_steps
-    batch = args.generation_batch_size or rows * steps
-    if batch % group:
+    numbers = (args.num_generations, steps, args.per_device_train_batch_size, args.generation_batch_size or 0)
+    if any(name in os.environ for name in WORLDS[1:]) or not all(isinstance(number, int) for number in numbers):
+        return
+    group, _, rows, batch = numbers
+    batch = batch or rows * int(os.environ.get(WORLDS[0], "1")) * steps
+    if group and batch % group:
         raise ConfigurationError(
             f"num_generations={group} does not divide the generation batch of {batch} completions "
             f"(generation_batch_size, or per_device_train_batch_size x processes x steps_per_generation). Set "

@@ -19,7 +19,7 @@ from .source_classes import read_class
 from .training_arguments import VADEScriptArguments
 
 Arguments = tuple[VADEScriptArguments, Any, ModelConfig]
-REFUSALS = (ValueError, OSError, ImportError, RuntimeError)
+REFUSALS = (ValueError, TypeError, OSError, ImportError, RuntimeError)
 """What TRL, transformers and accelerate raise for settings that cannot work, before anything is trained."""
 
 

@@ -71,6 +71,10 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
     lmms_data: list[str] = field(default_factory=list)
     lmms_instruction: str | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.reward_funcs, str):  # a recipe may name one without brackets
+            self.reward_funcs = [self.reward_funcs]
+
     def lmms_options(self) -> dict[str, Any]:
         """Return the arguments of `VADEEvalCallback` beside the trainer; empty without `lmms_tasks`.
 
