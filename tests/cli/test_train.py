@@ -11,7 +11,7 @@ from trl_vade import VADEGRPOConfig
 from trl_vade.cli.parsing import Parser
 from trl_vade.cli.recipes import recipe_file
 from trl_vade.cli.training_arguments import read_command
-from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
+from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, HubError
 from trl_vade.testbed import exact_answer_reward
 
 
@@ -175,6 +175,28 @@ def test_a_logger_that_is_not_installed_is_refused_before_anything_is_loaded(
 )
 def test_what_the_quickstart_switches_on_can_be_switched_off(stops_at_the_data, flags):
     stops_at_the_data(*flags.split())
+
+
+def test_what_trl_refuses_while_the_trainer_is_made_is_one_message_with_its_place(training):
+    with refused(ConfigurationError, ["what TRL says", "ValueError", __file__]), training.refusals():
+        raise ValueError("what TRL says")
+    with pytest.raises(CheckpointIncompleteError), training.refusals():
+        raise CheckpointIncompleteError("ours")
+
+
+def test_an_error_of_a_reward_function_keeps_its_traceback_and_ours_their_kind(training):
+    with pytest.raises(RuntimeError) as raised, training.whole_errors():
+        raise FileNotFoundError("answers.json")
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
+    with pytest.raises(HubError), training.whole_errors():
+        raise HubError("ours")
+
+
+@pytest.mark.parametrize(
+    "words", ["--model_name_or_path testbed", "--dataset_name=testbed", "--model-name-or-path testbed"]
+)
+def test_the_testbed_by_its_name_is_the_quickstart(train_vade, words):
+    assert train_vade.with_quickstart(words.split()) == ["--recipe", "quickstart", *words.split()]
 
 
 @pytest.mark.parametrize("option", ["dataset_train_split", "dataset_test_split"])

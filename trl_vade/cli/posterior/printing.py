@@ -20,13 +20,13 @@ MOST_SIGNS = {"sample_id": 60, "task": 20}
 HEADS = {
     "sample_id": "row",
     "index": "index",
-    "pass_rate": "pass\nrate\n0 to 1",
-    "alpha": "alpha\nright\n+ 1",
-    "beta": "beta\nwrong\n+ 1",
-    "visits": "visits\nbatches",
-    "last_step": "last\nvisit\nbatch",
+    "pass_rate": "pass rate\n(0 to 1)",
+    "alpha": "alpha\n(right)",
+    "beta": "beta\n(wrong)",
+    "visits": "visits\n(steps)",
+    "last_step": "last\nstep",
 }
-"""The heads of columns, with their units."""
+"""The heads of columns, with their units. Steps are those of the posterior, one for a generation batch."""
 
 
 def print_posterior(
