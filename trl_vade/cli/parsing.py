@@ -6,6 +6,7 @@ from argparse import Action
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from functools import cache
+from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
@@ -35,6 +36,12 @@ class Parser(TrlParser):
         Raises:
             ConfigurationError: an option or a key is unknown, a value is wrong, or the recipe cannot be read.
         """
+        recipe = arguments[arguments.index("--config") + 1] if "--config" in arguments else None
+        if recipe is not None and not Path(recipe).exists():
+            raise ConfigurationError(
+                f"--config {recipe}: there is no such file. Give the path of a recipe, or --recipe NAME for one of the "
+                "package."
+            )
         try:
             with warnings.catch_warnings():
                 # TRL 1.16 sets this field itself, so nobody can follow the advice of transformers 5.19.
@@ -44,11 +51,6 @@ class Parser(TrlParser):
             raise
         except yaml.YAMLError as error:  # names the file and the line
             raise ConfigurationError(f"The recipe is no YAML: {' '.join(str(error).split())}.") from error
-        except FileNotFoundError as error:
-            raise ConfigurationError(
-                f"--config {error.filename}: there is no such file. Give the path of a recipe, or --recipe NAME for "
-                "one of the package."
-            ) from error
         except REFUSALS as error:
             raise ConfigurationError(str(error)) from error
         self.refuse_unknown(words, others)
@@ -60,7 +62,7 @@ class Parser(TrlParser):
         unknown = [flag for flag in flags if _name(flag) not in others]
         if unknown or (words and not flags):
             word = next(iter(unknown), words[0])
-            close = near(_name(word), [*self._names(), *others]) if unknown else ""
+            close = near(_name(word), [*(action.dest for action in self._actions), *others]) if unknown else ""
             raise ConfigurationError(
                 f"{word} is no option of the training{' or of its launcher' if others else ''}."
                 f"{f' Did you mean --{close}?' if close else ''} See `trl-vade train --help-all`."
@@ -79,9 +81,6 @@ class Parser(TrlParser):
             if name.startswith("vade_") and isinstance(value, str):
                 self._check_value(actions[name], value)
         return super().set_defaults_with_config(**config)
-
-    def _names(self) -> Iterable[str]:
-        return [action.dest for action in self._actions]
 
     def _check_value(self, action: Action, value: Any) -> None:
         choices = [str(choice) for choice in action.choices or ()]

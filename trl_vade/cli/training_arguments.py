@@ -100,7 +100,7 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
 def read_command(arguments: list[str]) -> tuple[CommandArguments, list[str]]:
     """Split `arguments` into the flags of the command and the arguments of the run, where a recipe is a `--config`.
 
-    An unknown recipe, a second one, and a `--config` without a file are a `ConfigurationError`.
+    An unknown recipe, a second one, and a `--config` without a path are a `ConfigurationError`.
     """
     arguments = [part for word in arguments for part in word.split("=", 1 if word.startswith("--config=") else 0)]
     parser = HfArgumentParser(CommandArguments, add_help=False, allow_abbrev=False)

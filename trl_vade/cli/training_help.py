@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from .commands import PlainCommand
+from .source_classes import Unread
 
 GROUPS = {
     "recipe": "The command",
@@ -59,8 +60,6 @@ def option_groups(*, whole: bool) -> Iterator[tuple[str, Rows]]:
 def _row(action: Action, *, whole: bool) -> tuple[str, str]:
     text = " ".join((action.help or "").replace("%%", "%").split())
     text = text if whole else re.split(r"(?<!e\.g\.)(?<!i\.e\.)(?<!eq\.)(?<=\.)\s", text)[0]
-    from .source_classes import Unread
-
     facts = [f"one of: {', '.join(map(_shown, action.choices))}"] if action.choices else []
     if action.default not in (None, False, [], Unread):
         facts.append(f"default: {_shown(action.default)}")
