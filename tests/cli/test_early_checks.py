@@ -41,6 +41,7 @@ REFUSED = {
     "--resume_from_checkpoint true": ["resume_from_checkpoint", "output_dir"],
     "--resume_from_checkpoint checkpoint-7": ["checkpoint-7"],
     "--dataset_name mine": ["model_name_or_path", "dataset_name='mine'", "--recipe"],
+    "--model_name_or_path no/such/model --dataset_name mine": ["model_name_or_path='no/such/model'", "user/name"],
     "--accelerate_config fdsp2": ["fdsp2", "fsdp2"],
     "--accelerate_config fsdp2 --num_proceses 8": ["--num_proceses", "--num_processes"],
     "stray": ["stray"],

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from trl_vade.errors import ConfigurationError
+from trl_vade.hub.uploading import is_hub_id
 from trl_vade.trainer.checkpoint.folders import another_run, find_checkpoint, refuse_run
 from trl_vade.trainer.config_checks import check_values
 from trl_vade.trainer.success_checks import threshold_of
@@ -37,16 +38,25 @@ def refuse_early(command: CommandArguments, arguments: list[str]) -> None:
     _check_own(args)
     if command.plan:
         return
-    if not script.dataset_name or not model.model_name_or_path:
-        raise ConfigurationError(
-            f"model_name_or_path={model.model_name_or_path!r} and dataset_name={script.dataset_name!r}: a training "
-            f"needs both. Set them to folders, to names on the Hub, or to {TESTBED!r}; or give --recipe NAME."
-        )
+    _check_places(model.model_name_or_path, script.dataset_name)
     for name in script.reward_funcs:
         _check_reward(str(name))
     _check_folder(args)
     if not others:
         _check_groups(args)
+
+
+def _check_places(model: str | None, dataset: str | None) -> None:
+    if not model or not dataset:
+        raise ConfigurationError(
+            f"model_name_or_path={model!r} and dataset_name={dataset!r}: a training needs both. Set them to folders, "
+            f"to names on the Hub, or to {TESTBED!r}; or give --recipe NAME."
+        )
+    if not os.path.exists(model) and not is_hub_id(model):
+        raise ConfigurationError(
+            f"model_name_or_path={model!r} is neither a folder here nor the name of a repository on the Hub, such as "
+            "user/name. Set it to one of these."
+        )
 
 
 def _check_own(args: Any) -> None:

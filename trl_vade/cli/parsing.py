@@ -39,8 +39,8 @@ class Parser(TrlParser):
         recipe = arguments[arguments.index("--config") + 1] if "--config" in arguments else None
         if recipe is not None and not Path(recipe).exists():
             raise ConfigurationError(
-                f"--config {recipe}: there is no such file. Give the path of a recipe, or --recipe NAME for one of the "
-                "package."
+                f"--config {recipe}: there is no such file. Give the path of a recipe, or --recipe NAME for one of "
+                "the package."
             )
         try:
             with warnings.catch_warnings():
