@@ -4,16 +4,16 @@ accelerate launch scripts/train_vade.py                             # the quicks
 accelerate launch scripts/train_vade.py --vade_sampler uniform      # the same with vanilla GRPO
 accelerate launch scripts/train_vade.py --recipe NAME               # a recipe of the package
 accelerate launch scripts/train_vade.py --config recipe.yaml        # your recipe; flags go before its values
-accelerate launch scripts/train_vade.py --help                      # every option
+python scripts/train_vade.py --help                                 # the options; --help-all shows every one
 python scripts/train_vade.py --config recipe.yaml --plan            # what the recipe means; trains nothing
 """
 
 import sys
 from pathlib import Path
 
-from trl_vade.cli.start import start
+from trl_vade.cli.main import main
 
 if __name__ == "__main__":
     # Python put this folder first, and lmms-eval's `import evaluate` would find the script of that name.
     sys.path[:] = [folder for folder in sys.path if Path(folder) != Path(__file__).parent]
-    start(sys.argv[1:])
+    main(["train", *sys.argv[1:]])

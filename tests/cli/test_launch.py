@@ -5,57 +5,50 @@ import subprocess
 import sys
 
 import pytest
-from trl import TrlParser
 
 from tests.support.refusals import refused
 from trl_vade.cli import train
-from trl_vade.cli import train as launching
+from trl_vade.cli.launching import launch, split
 from trl_vade.cli.recipes import ACCELERATE, RECIPES
-from trl_vade.cli.train import launch, split
 from trl_vade.errors import ConfigurationError
-
-
-@pytest.fixture(scope="module")
-def parser():
-    return TrlParser(train.ARGUMENTS)
 
 
 @pytest.fixture
 def launched(monkeypatch):
     """What accelerate would launch; a list that goes on growing."""
     calls = []
-    monkeypatch.setattr(launching, "launch_command", calls.append)
+    monkeypatch.setattr("accelerate.commands.launch.launch_command", calls.append)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     return calls
 
 
-def test_options_of_the_launcher_and_of_the_run_are_told_apart(parser):
+def test_options_of_the_launcher_and_of_the_run_are_told_apart():
     ours = ["--seed", "2", "--beta=0", "--reward_funcs", "a", "b", "--config", "recipe.yaml", "--max-steps", "2"]
     theirs = ["--num_processes", "2", "--machine-rank=1", "--main_process_ip", "10.0.0.2"]
-    assert split([*ours[:2], *theirs[:2], *ours[2:], *theirs[2:]], parser) == (
+    assert split([*ours[:2], *theirs[:2], *ours[2:], *theirs[2:]]) == (
         [*ours[6:8], *ours[:6], *ours[8:]],
         theirs,
     )
 
 
-def test_an_option_that_both_know_is_the_runs(parser):
-    assert split(["--gradient_accumulation_steps", "4"], parser) == (["--gradient_accumulation_steps", "4"], [])
+def test_an_option_that_both_know_is_the_runs():
+    assert split(["--gradient_accumulation_steps", "4"]) == (["--gradient_accumulation_steps", "4"], [])
 
 
 @pytest.mark.parametrize(
     "words", [["--vade_samplr", "uniform"], ["--num_proceses=2"], ["-x"], ["stray", "--seed", "1"]]
 )
-def test_an_option_that_neither_knows_is_refused(parser, words):
+def test_an_option_that_neither_knows_is_refused(words):
     with refused(ConfigurationError, [words[0].split("=")[0]]):
-        split(words, parser)
+        split(words)
 
 
 def test_the_run_is_launched_as_a_module_with_the_packages_configuration(launched):
     train.run(["--recipe", "quickstart", "--accelerate_config", "fsdp2", "--num_processes", "8", "--seed", "3"])
     [call] = launched
     assert (call.config_file, call.num_processes, call.module) == (str(ACCELERATE / "fsdp2.yaml"), 8, True)
-    assert call.training_script == "trl_vade.cli.start"
-    assert call.training_script_args == ["--config", str(RECIPES / "quickstart.yaml"), "--seed", "3"]
+    assert call.training_script == "trl_vade"
+    assert call.training_script_args == ["train", "--config", str(RECIPES / "quickstart.yaml"), "--seed", "3"]
 
 
 def test_a_plan_launches_nothing(launched, capsys):
@@ -65,10 +58,10 @@ def test_a_plan_launches_nothing(launched, capsys):
     assert "4 (sharding: fsdp2)" in capsys.readouterr().out
 
 
-def test_a_launcher_inside_a_launcher_is_refused(launched, parser, monkeypatch):
+def test_a_launcher_inside_a_launcher_is_refused(launched, monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "0")
     with refused(ConfigurationError, ["--accelerate_config", "fsdp2", "LOCAL_RANK"]):
-        launch("fsdp2", [], parser)
+        launch("fsdp2", [])
     assert launched == []
 
 
@@ -87,7 +80,7 @@ def test_two_processes_train_where_the_configuration_says_so(tmp_path):
     again = subprocess.run(
         [*command, "--output_dir", "out"], cwd=tmp_path, capture_output=True, text=True, timeout=400
     )
-    assert again.returncode == 1
+    assert again.returncode == 2
     assert "vade_overwrite_output_dir=True" in again.stderr
 
 

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,15 @@ from tests.support.commands import run, said
 from tests.support.finished_run import write_run
 from tests.support.refusals import says
 from trl_vade.cli.plan.command import print_plan
-from trl_vade.cli.training_arguments import CommandArguments
+from trl_vade.errors import (
+    CheckpointIncompleteError,
+    ConfigurationError,
+    HubError,
+    JudgeError,
+    SnapshotCorruptError,
+    SnapshotMismatchError,
+    SnapshotNotFoundError,
+)
 
 PACKAGE = Path(trl_vade.__file__).parent
 
@@ -51,11 +58,48 @@ def test_no_command_takes_a_token(command):
     assert [option for option in options if option.endswith("token")] == []
 
 
-def test_the_help_of_the_plan_tells_all_its_options_and_their_defaults():
-    text = run("plan", "--help").stdout
-    for option in fields(CommandArguments):
-        assert option.name == "plan" or f"--{option.name} " in text
-        assert not isinstance(option.default, int | float) or option.default is False or f"{option.default:g}" in text
+@pytest.mark.parametrize("command", ["", "posterior", *COMMANDS])
+def test_help_has_a_short_spelling_and_a_usage_without_braces(command):
+    result = run(*command.split(), "-h")
+    assert result.exit_code == 0
+    assert result.stdout == run(*command.split(), "--help").stdout
+    assert not {*"{}"} & {*result.stdout.splitlines()[0]}
+
+
+def test_options_may_be_written_with_hyphens(tmp_path):
+    said(run("evaluate", "testbed", "--output-path", tmp_path, "--tasks", "nosuch"), 2, "--tasks", "nosuch", "testbed")
+    said(run("posterior", "diff", tmp_path, tmp_path, "--step-a", "-1"), 2, "--step_a")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_completion_and_completes_a_command(shell, monkeypatch):
+    assert "trl-vade" in run("--show-completion", shell).stdout
+    monkeypatch.setenv("_TRL_VADE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "trl-vade posterior s")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert run().stdout.split() == ["show"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigurationError, 2),
+        (SnapshotNotFoundError, 2),
+        (CheckpointIncompleteError, 2),
+        (SnapshotMismatchError, 2),
+        (FileNotFoundError, 2),
+        (SnapshotCorruptError, 1),
+        (HubError, 1),
+        (JudgeError, 1),
+        (PermissionError, 1),
+    ],
+)
+def test_what_was_given_ends_with_2_and_what_failed_with_1(error, code, monkeypatch):
+    def report(*arguments, **named):
+        raise error("what is wrong")
+
+    monkeypatch.setattr("trl_vade.selection.report.summary.write_report", report)
+    assert said(run("report", "run"), code) == "Error: what is wrong\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["plan"], ["posterior"]])
@@ -69,7 +113,9 @@ def test_a_command_without_arguments_shows_its_help(arguments):
     "arguments", [["plans"], ["report"], ["report", "a", "b"], ["posterior", "show", "x", "--sort", "y"]]
 )
 def test_a_slip_in_the_command_is_a_usage_error(arguments):
-    said(run(*arguments), 2, "Usage: trl-vade")
+    text = said(run(*arguments), 2, "--help")
+    assert text.startswith("Error: ")
+    assert text.count("\n") == 1
 
 
 def test_the_help_loads_nothing_heavy():
@@ -83,7 +129,7 @@ def test_the_help_loads_nothing_heavy():
 def test_it_runs_as_a_module_too():
     command = [sys.executable, "-m", "trl_vade", "report", "no-such-folder"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert says(done.stderr, "no-such-folder")
 
 
@@ -108,14 +154,28 @@ def test_a_plan_is_what_the_script_prints(recipe, capsys):
     assert "2 rows x 8 = 16 completions" in result.stdout
 
 
-def test_a_plan_that_cannot_work_says_so_and_ends_with_1(recipe):
+def test_a_plan_for_other_programs_is_json_alone(recipe, tmp_path):
+    from trl_vade.testbed.shapes import qwen2_5_vl_config
+
+    told = json.loads(run("plan", "--config", recipe, "--plan_rows", "22", "--json").stdout)
+    assert (told["rows"], told["completions_per_generation_batch"], told["sharding"]) == (22, 16, "none")
+    assert told["memory"] == {"no_estimate": "use_cpu is set"}
+    qwen2_5_vl_config("3b").save_pretrained(tmp_path)
+    flags = ["--plan_rows", 8524, "--plan_accelerate", "fsdp2", "--model_name_or_path", tmp_path, "--json"]
+    memory = json.loads(run("plan", "--recipe", "qwen2_5_vl_3b_grpo_vade", *flags).stdout)["memory"]
+    assert {*memory["bytes"]} == {"training", "scoring", "generation"}
+    assert memory["fits"] is True
+    assert sum(memory["bytes"]["training"].values()) < memory["bytes_of_a_gpu"] == 139 * 2**30
+
+
+def test_a_plan_that_cannot_work_says_so(recipe):
     result = run("plan", "--config", recipe, "--plan_rows", 3)
-    said(result, 1, "3 rows", "per_device_train_batch_size 16", "Add rows")
+    said(result, 2, "3 rows", "per_device_train_batch_size 16", "Add rows")
     assert result.stdout == ""
 
 
 def test_a_recipe_that_is_not_there_is_said_so(tmp_path):
-    said(run("plan", "--config", tmp_path / "none.yaml", "--plan_rows", 3), 1, tmp_path / "none.yaml")
+    said(run("plan", "--config", tmp_path / "none.yaml", "--plan_rows", 3), 2, tmp_path / "none.yaml")
 
 
 # ------------------------------------------------------------------------------------------------------------ report
@@ -131,7 +191,7 @@ def test_a_report_prints_the_table_and_leaves_both_files(tmp_path):
 
 
 def test_a_report_of_no_run_names_what_is_missing(tmp_path):
-    said(run("report", tmp_path), 1, "vade_selection.jsonl", tmp_path)
+    said(run("report", tmp_path), 2, "vade_selection.jsonl", tmp_path)
 
 
 def test_a_disk_that_refuses_is_a_message_and_no_traceback(tmp_path):

@@ -52,7 +52,7 @@ def test_an_unknown_accelerate_configuration_is_refused_with_the_names_there_are
 @pytest.mark.parametrize("command", ["train", "plan"])
 def test_the_commands_refuse_an_unknown_recipe(command):
     result = run(command, "--recipe", "nosuch", "--plan_rows", 8)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert all(name in result.output for name in ("nosuch", "quickstart"))
     assert "Traceback" not in result.output
 
@@ -78,5 +78,5 @@ def test_a_flag_of_the_command_in_a_recipe_is_refused(tmp_path):
     recipe = {"dataset_name": "x", "output_dir": str(tmp_path / "out"), "use_cpu": True, "accelerate_config": "fsdp2"}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     result = run("train", "--config", tmp_path / "recipe.yaml")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "give --accelerate_config" in result.output

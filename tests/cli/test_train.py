@@ -7,8 +7,11 @@ import yaml
 
 from tests.support.refusals import refused
 from tests.support.scripts import run, start
+from trl_vade import VADEGRPOConfig
+from trl_vade.cli.parsing import Parser
 from trl_vade.cli.recipes import recipe_file
 from trl_vade.cli.training_arguments import read_command
+from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, HubError
 from trl_vade.testbed import exact_answer_reward
 
 
@@ -17,6 +20,13 @@ def train_vade():
     from trl_vade.cli import train
 
     return train
+
+
+@pytest.fixture(scope="module")
+def training():
+    from trl_vade.cli import training
+
+    return training
 
 
 def test_without_a_recipe_model_or_data_set_the_quickstart_runs(train_vade):
@@ -41,7 +51,6 @@ def test_a_quickstart_without_evaluation_evaluates_nothing_at_its_start_either(t
         "--model_name_or_path",
         "--dataset_name=mine",
         "--dataset-name=mine",
-        "--help",
     ],
 )
 def test_the_quickstart_stays_out_of_a_run_of_the_users_own(train_vade, own):
@@ -50,12 +59,12 @@ def test_the_quickstart_stays_out_of_a_run_of_the_users_own(train_vade, own):
 
 def test_flags_go_before_the_values_of_the_recipe(train_vade, tmp_path):
     flags = ["--vade_sampler", "uniform", "--seed", "7", "--output_dir", str(tmp_path)]
-    script, training, model = train_vade.parse(read_command(train_vade.with_quickstart(flags))[1])
+    script, training, model = Parser(VADEGRPOConfig).read(read_command(train_vade.with_quickstart(flags))[1])
     assert (training.vade_sampler, training.seed, training.max_steps) == ("uniform", 7, 100)
     assert model.model_name_or_path == script.dataset_name == "testbed"
 
 
-def test_the_quickstart_recipe_states_the_defaults(train_vade):
+def test_the_quickstart_recipe_states_the_defaults():
     from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 
     recipe = yaml.safe_load(recipe_file("quickstart").read_text())
@@ -64,38 +73,40 @@ def test_the_quickstart_recipe_states_the_defaults(train_vade):
     assert len(stated) == 5
 
 
-def test_a_reward_is_found_by_its_name_or_its_import_path(train_vade):
+def test_a_reward_is_found_by_its_name_or_its_import_path(training):
     from trl.rewards import think_format_reward
 
-    assert train_vade.load_reward("think_format_reward") is think_format_reward
-    assert train_vade.load_reward("trl_vade.testbed.rewards.exact_answer_reward") is exact_answer_reward
+    assert training.load_reward("think_format_reward") is think_format_reward
+    assert training.load_reward("trl_vade.testbed.rewards.exact_answer_reward") is exact_answer_reward
 
 
 @pytest.mark.parametrize("name", ["no_such_reward", "no_such_module.reward", "trl_vade.testbed.rewards.nothing"])
-def test_a_reward_that_does_not_exist_is_refused_by_name(train_vade, name):
+def test_a_reward_that_does_not_exist_is_refused_by_name(training, name):
     with refused(ValueError, ["--reward_funcs", name], ["think_format_reward", "my_package.rewards.my_reward"]):
-        train_vade.load_reward(name)
+        training.load_reward(name)
 
 
-def test_a_benchmark_that_cannot_work_is_refused_before_a_model_is_loaded(train_vade, tmp_path, monkeypatch):
-    monkeypatch.setattr(train_vade, "load_splits", None)  # what comes next would call it
+def test_a_benchmark_that_cannot_work_is_refused_before_a_model_is_loaded(train_vade, training, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "load_splits", None)  # what comes next would call it
     flags = ["--use_cpu", "true", "--output_dir", str(tmp_path)]
-    with refused(SystemExit, ["--lmms_tasks", "mathvistas"], ["mathvista", "chartqa"]):
+    with refused(ConfigurationError, ["--lmms_tasks", "mathvistas"], ["mathvista", "chartqa"]):
         train_vade.run([*flags, "--lmms_tasks", "mathvistas"])
-    with refused(SystemExit, ["--lmms_steps", "0"], ["1"]):
+    with refused(ConfigurationError, ["--lmms_steps", "0"], ["1"]):
         train_vade.run([*flags, "--lmms_tasks", "chartqa", "--lmms_steps", "0"])
-    with refused(SystemExit, ["mathvistas"], ["mathvista", "chartqa"]):
+    with refused(ConfigurationError, ["mathvistas"], ["mathvista", "chartqa"]):
         train_vade.run([*flags, "--lmms_tasks", "mathvistas", "--plan"])
 
 
-def test_a_checkpoint_to_resume_from_is_looked_for_before_a_model_is_loaded(train_vade, tmp_path, monkeypatch):
-    monkeypatch.setattr(train_vade, "load_splits", None)  # what comes next would call it
-    with refused(SystemExit, [tmp_path], ["resume_from_checkpoint"]):
+def test_a_checkpoint_to_resume_from_is_looked_for_before_a_model_is_loaded(
+    train_vade, training, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(training, "load_splits", None)  # what comes next would call it
+    with refused(CheckpointIncompleteError, [tmp_path], ["resume_from_checkpoint"]):
         train_vade.run(["--output_dir", str(tmp_path), "--resume_from_checkpoint", "true"])
 
 
 @pytest.fixture
-def stops_at_the_data(train_vade, tmp_path, monkeypatch):
+def stops_at_the_data(train_vade, training, tmp_path, monkeypatch):
     """A function that runs the script with these flags up to where the data is loaded."""
 
     class Data(Exception):
@@ -108,7 +119,7 @@ def stops_at_the_data(train_vade, tmp_path, monkeypatch):
         with pytest.raises(Data):
             train_vade.run(["--output_dir", str(tmp_path), *flags])
 
-    monkeypatch.setattr(train_vade, "load_splits", load_splits)
+    monkeypatch.setattr(training, "load_splits", load_splits)
     return start
 
 
@@ -134,7 +145,7 @@ def stops_at_the_data(train_vade, tmp_path, monkeypatch):
 def test_options_that_cannot_work_end_in_one_message_before_anything_is_loaded(
     train_vade, stops_at_the_data, tmp_path, flags, names, offers
 ):
-    with refused(SystemExit, names, offers):
+    with refused(ConfigurationError, names, offers):
         train_vade.run(["--output_dir", str(tmp_path), *flags.split()])
 
 
@@ -142,7 +153,7 @@ def test_a_logger_that_is_not_installed_is_refused_before_anything_is_loaded(
     train_vade, stops_at_the_data, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("transformers.integrations.integration_utils.is_wandb_available", lambda: False)
-    with refused(SystemExit, ["wandb"], ["pip install wandb"]):
+    with refused(ConfigurationError, ["wandb"], ["pip install wandb"]):
         train_vade.run(["--output_dir", str(tmp_path), "--report_to", "wandb"])
 
 
@@ -166,11 +177,33 @@ def test_what_the_quickstart_switches_on_can_be_switched_off(stops_at_the_data, 
     stops_at_the_data(*flags.split())
 
 
+def test_what_trl_refuses_while_the_trainer_is_made_is_one_message_with_its_place(training):
+    with refused(ConfigurationError, ["what TRL says", "ValueError", __file__]), training.refusals():
+        raise ValueError("what TRL says")
+    with pytest.raises(CheckpointIncompleteError), training.refusals():
+        raise CheckpointIncompleteError("ours")
+
+
+def test_an_error_of_a_reward_function_keeps_its_traceback_and_ours_their_kind(training):
+    with pytest.raises(RuntimeError) as raised, training.whole_errors():
+        raise FileNotFoundError("answers.json")
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
+    with pytest.raises(HubError), training.whole_errors():
+        raise HubError("ours")
+
+
+@pytest.mark.parametrize(
+    "words", ["--model_name_or_path testbed", "--dataset_name=testbed", "--model-name-or-path testbed"]
+)
+def test_the_testbed_by_its_name_is_the_quickstart(train_vade, words):
+    assert train_vade.with_quickstart(words.split()) == ["--recipe", "quickstart", *words.split()]
+
+
 @pytest.mark.parametrize("option", ["dataset_train_split", "dataset_test_split"])
-def test_a_split_that_is_not_there_is_refused_with_those_that_are(train_vade, tmp_path, monkeypatch, option):
-    monkeypatch.setattr(train_vade, "load_splits", lambda arguments: {"train": [], "validation": []})
+def test_a_split_that_is_not_there_is_refused_with_those_that_are(train_vade, training, tmp_path, monkeypatch, option):
+    monkeypatch.setattr(training, "load_splits", lambda arguments: {"train": [], "validation": []})
     monkeypatch.setattr("trl_vade.testbed.load_testbed_model", lambda seed: "/no/model")
-    with refused(SystemExit, [f"--{option}", "nosuch"], ["train", "validation"]):
+    with refused(ConfigurationError, [f"--{option}", "nosuch"], ["train", "validation"]):
         train_vade.run(["--output_dir", str(tmp_path), f"--{option}", "nosuch"])
 
 
@@ -207,7 +240,7 @@ def test_a_quickstart_of_each_sampler_has_a_folder_of_its_own_which_a_second_run
 
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     again = start("train_vade.py", *flags)
-    assert again.returncode == 1
+    assert again.returncode == 2
     assert "Traceback" not in again.stderr
     assert again.stderr.count("vade-quickstart-thompson already holds a run") == 1  # one message
     assert again.stderr.count("vade_overwrite_output_dir=True") == 1

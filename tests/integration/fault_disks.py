@@ -18,7 +18,7 @@ from tests.integration.result import Result
 from tests.integration.runs import end_of, make_trainer
 from trl_vade.errors import CheckpointSaveError
 from trl_vade.selection.log import SELECTION_LOG_FILE
-from trl_vade.trainer.checkpoint.completeness import complete_checkpoints
+from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
 CAP_DAC_OVERRIDE = 1 << 1  # root's right to write where no permission bit lets it (linux/capability.h)
 CAPABILITY_VERSION = 0x20080522

@@ -18,7 +18,7 @@ from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.commit import files_in
 from trl_vade.hub.posteriors.repository import publish_posterior
 from trl_vade.trainer import main_process
-from trl_vade.trainer.checkpoint.completeness import complete_checkpoints
+from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
 RUN, BELIEFS = "you/run", "datasets/you/beliefs"
 STEPS = {"num_iterations": 1, "max_steps": 3}

@@ -16,7 +16,7 @@ from tests.support.runs import says_a_digit
 from trl_vade.errors import ObservationError
 from trl_vade.samplers.posterior import posterior_from
 from trl_vade.selection.log import SelectionLog
-from trl_vade.trainer.checkpoint.completeness import complete_checkpoints
+from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
 NAN = float("nan")
 Answer = Callable[[list[float]], Any]

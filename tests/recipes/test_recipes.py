@@ -12,7 +12,7 @@ from trl_vade.cli.plan.memory import GIB, estimate_memory
 from trl_vade.cli.plan.memory_formulas import Lengths
 from trl_vade.cli.plan.model_shape import model_shape
 from trl_vade.cli.recipes import RECIPES, read_launch
-from trl_vade.cli.train import load_reward
+from trl_vade.cli.training import load_reward
 from trl_vade.cli.training_arguments import VADEScriptArguments
 from trl_vade.rewards import functions as rewards
 from trl_vade.testbed.shapes import qwen2_5_vl_config

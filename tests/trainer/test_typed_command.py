@@ -23,7 +23,7 @@ from trl_vade.trainer.typed_command import typed_words, without_resume
             "accelerate launch run.py",
         ),
         (
-            ["/env/bin/python", "-u", "-m", "trl_vade.cli.start", "--config", "/packages/quickstart.yaml"],
+            ["/env/bin/python", "-u", "-m", "trl_vade", "train", "--config", "/packages/quickstart.yaml"],
             [["/env/bin/python", "/env/bin/trl-vade", "train", "--accelerate_config", "fsdp2"], ["make"], []],
             "trl-vade train --accelerate_config fsdp2",
         ),

@@ -1,9 +1,11 @@
-"""The rows of a data set that a command names."""
+"""The rows of a data set that a command or a recipe names."""
 
 from pathlib import Path
 from typing import Any
 
 from trl_vade.errors import ConfigurationError
+
+TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
 
 
 def load_rows(what: str, place: str, config: str | None, split: str, revision: str | None) -> Any:
@@ -28,3 +30,27 @@ def load_rows(what: str, place: str, config: str | None, split: str, revision: s
     # datasets 5.2: an unknown split or configuration is a ValueError, a script a RuntimeError, a card a YAMLError.
     except (ValueError, KeyError, OSError, RuntimeError, DatasetsError, YAMLError) as error:
         raise ConfigurationError(f"{what} with --split {split} cannot be loaded: {why_not_loaded(error)}") from error
+
+
+def pick_split(dataset: Any, option: str, script_args: Any) -> Any:
+    """Return the split that `option` names, or raise `ConfigurationError` if the data set has none of this name."""
+    name = getattr(script_args, option)
+    if name not in dataset:
+        raise ConfigurationError(
+            f"--{option} {name!r}: {script_args.dataset_name!r} has the splits {', '.join(map(repr, dataset))}. Name "
+            "one of these."
+        )
+    return dataset[name]
+
+
+def load_splits(script_args: Any) -> Any:
+    """Load the data set by its name: the testbed, a Hub repository or a local folder."""
+    if script_args.dataset_name == TESTBED:
+        from trl_vade.testbed import load_testbed_dataset
+
+        return load_testbed_dataset(seed=script_args.testbed_seed)
+    from datasets import load_dataset
+
+    return load_dataset(
+        script_args.dataset_name, name=script_args.dataset_config, streaming=script_args.dataset_streaming
+    )

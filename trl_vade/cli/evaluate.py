@@ -76,6 +76,7 @@ def evaluate(
     publish_limited: Annotated[
         bool, typer.Option("--publish_limited", help="Also with --limit: files and table, but not the card's index.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON in place of the table.")] = False,
 ) -> None:
     """Evaluate a model on benchmarks by lmms-eval: average@4, with standard errors and the paper's rows beside.
 
@@ -147,7 +148,7 @@ def evaluate(
         except (KeyboardInterrupt, SystemExit):
             typer.echo("\nInterrupted. Runs that were finished are kept: the same command goes on.", err=True)
             raise
-    typer.echo((output_path / "results.md").read_text(encoding="utf-8"))
+    typer.echo((output_path / ("results.json" if as_json else "results.md")).read_text(encoding="utf-8"))
     if push_to_hub:
         from trl_vade.evaluation.publishing.publish import publish_results
 
@@ -161,7 +162,7 @@ def evaluate(
             allow_limited=publish_limited,
             publish_samples=publish_samples,
         )
-        typer.echo(f"Published: {url}")
+        typer.echo(f"Published: {url}", err=as_json)
 
 
 def list_of(text: str) -> list[str]:

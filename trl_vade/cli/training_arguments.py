@@ -1,19 +1,15 @@
-"""The arguments of `trl-vade train` and `trl-vade plan` beside those of TRL and of the trainer."""
+"""The arguments of `trl-vade train` and `trl-vade plan` beside those of TRL and of the trainer. They load no torch."""
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from transformers import HfArgumentParser
-from transformers.integrations import get_reporting_integration_callbacks
-from trl import GRPOConfig, ScriptArguments
+from trl.scripts.utils import HfArgumentParser, ScriptArguments
 
 from trl_vade.errors import ConfigurationError
-from trl_vade.trainer.grpo_config import help_from_docstring
+from trl_vade.trainer.docstring_help import help_from_docstring
 
 from .recipes import recipe_file
-
-TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
 
 
 @help_from_docstring
@@ -22,7 +18,8 @@ class CommandArguments:
     """Flags of the command, which decide how the recipe is read. Those named `plan_` matter only to a plan.
 
     Args:
-        recipe: Name of a recipe of the package (quickstart, qwen2_5_vl_3b_grpo_vade, ...), in place of --config.
+        recipe: Recipe of the package, in place of --config: quickstart, or
+            qwen2_5_vl_{3b,7b}_{grpo,gspo}_{vade,vanilla}.
         accelerate_config: Start the processes by accelerate's launcher with this configuration: a file, or a name
             (fsdp2, fsdp2_multi_node, deepspeed_zero2, deepspeed_zero3). Options of the launcher, such as
             --num_processes 8, go with it. Without it there is one process, or those of a launcher around the command.
@@ -74,6 +71,10 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
     lmms_data: list[str] = field(default_factory=list)
     lmms_instruction: str | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.reward_funcs, str):  # a recipe may name one without brackets
+            self.reward_funcs = [self.reward_funcs]
+
     def lmms_options(self) -> dict[str, Any]:
         """Return the arguments of `VADEEvalCallback` beside the trainer; empty without `lmms_tasks`.
 
@@ -99,12 +100,15 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
 def read_command(arguments: list[str]) -> tuple[CommandArguments, list[str]]:
     """Split `arguments` into the flags of the command and the arguments of the run, where a recipe is a `--config`.
 
-    An unknown recipe, or a `--config` beside it, is a `ConfigurationError`.
+    An unknown recipe, a second one, and a `--config` without a path are a `ConfigurationError`.
     """
+    arguments = [part for word in arguments for part in word.split("=", 1 if word.startswith("--config=") else 0)]
     parser = HfArgumentParser(CommandArguments, add_help=False, allow_abbrev=False)
     command, rest = parser.parse_args_into_dataclasses(
         arguments, return_remaining_strings=True, look_for_args_file=False
     )
+    if rest.count("--config") > 1 or rest[-1:] == ["--config"]:
+        raise ConfigurationError("--config takes one recipe. Give it once, with the path of the file after it.")
     if command.recipe is None:
         return command, rest
     if "--config" in rest:
@@ -121,51 +125,3 @@ def refuse_command_in_recipe(script_args: VADEScriptArguments) -> None:
                 f"The recipe sets {option.name}={value!r}. This option decides how the recipe is read, so it is a "
                 f"flag of the command: give --{option.name} there."
             )
-
-
-def refuse_contradictions(args: GRPOConfig) -> None:
-    """Refuse before a model is loaded what the Trainer or TRL refuses after it (transformers 5.23)."""
-    if args.eval_on_start and args.eval_strategy == "no":
-        raise ConfigurationError(
-            "eval_on_start=True with eval_strategy='no': without evaluations no evaluation data is loaded. Set "
-            "eval_on_start=False, or eval_strategy='steps'."
-        )
-    if args.n_gpu > 1 and "device_map" not in (args.model_init_kwargs or {}):
-        raise ConfigurationError(
-            f"One process sees {args.n_gpu} GPUs, and TRL trains with one process for each GPU. Add "
-            f"--accelerate_config fsdp2 --num_processes {args.n_gpu}, or show it one GPU with CUDA_VISIBLE_DEVICES=0."
-        )
-    if args.save_strategy == "best" and args.metric_for_best_model is None:
-        raise ConfigurationError(
-            "save_strategy='best' without metric_for_best_model: it is not known which checkpoint is the best. Set "
-            "metric_for_best_model (eval_reward, say), or save_strategy='steps'."
-        )
-    try:
-        for logger in get_reporting_integration_callbacks(args.report_to):
-            logger()
-    except (ImportError, RuntimeError, ValueError) as error:
-        raise ConfigurationError(f"report_to={args.report_to}: {error}") from error
-
-
-def pick_split(dataset: Any, option: str, script_args: ScriptArguments) -> Any:
-    """Return the split that `option` names, or raise `ConfigurationError` if the data set has none of this name."""
-    name = getattr(script_args, option)
-    if name not in dataset:
-        raise ConfigurationError(
-            f"--{option} {name!r}: {script_args.dataset_name!r} has the splits {', '.join(map(repr, dataset))}. Name "
-            "one of these."
-        )
-    return dataset[name]
-
-
-def load_splits(script_args: VADEScriptArguments) -> Any:
-    """Load the data set by its name: the testbed, a Hub repository or a local folder."""
-    if script_args.dataset_name == TESTBED:
-        from trl_vade.testbed import load_testbed_dataset
-
-        return load_testbed_dataset(seed=script_args.testbed_seed)
-    from datasets import load_dataset
-
-    return load_dataset(
-        script_args.dataset_name, name=script_args.dataset_config, streaming=script_args.dataset_streaming
-    )

@@ -5,25 +5,21 @@ from typing import Any
 
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from trl import GRPOConfig
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 from trl_vade.samplers.information import INFORMATION_GAINS
 from trl_vade.samplers.prior import PRIORS
 from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
-from trl_vade.selection.signal import AUTO, SPREAD
 
 from .down_sampling import check_down_sampling
 from .presets import CONSOLES, ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
-from .variants import check_variants
+from .success_checks import check_success, is_number
+from .variant_checks import check_variants
 
 MOST_REFILLS = 1000
 LONGEST_PROMPT = 10**9
 """Tokens. A larger number is a slip."""
-LARGEST_REWARD = (2 - 2**-23) * 2.0**127
-"""The largest finite float32. TRL keeps rewards as float32."""
-
 CHOICES = {
     "preset": tuple(PRESETS),  # checked first, because other settings may take their values from it
     "sampler": SAMPLERS,
@@ -76,15 +72,13 @@ WHOLE_NUMBERS = {
 }
 
 
-def validate(args: GRPOConfig) -> None:
+def validate(args: Any) -> None:
     """Check the settings of `args`, each by itself and then together.
 
     Raises:
         ConfigurationError: A setting cannot work. The message names the value, the rule and what to set.
     """
-    _check_values(args)
-    _check_success(args)
-    _check_repository(setting(args, "posterior_hub_id"))
+    check_values(args)
     _refuse_tokens(args)
     if not isinstance(args.num_generations, int) or args.num_generations < 2:
         raise ConfigurationError(
@@ -98,28 +92,25 @@ def validate(args: GRPOConfig) -> None:
             "1.16 sends each prompt num_generations times with one set of sampling parameters. All completions of a "
             "group would be equal, and no group would have a gradient. Remove it; `seed` seeds the run."
         )
-    _check_sampler(args)
     check_down_sampling(args)
     check_variants(args)
     if is_adaptive(args):
         _check_loader(args)
 
 
-def is_reward(value: Any) -> bool:
-    """Return whether TRL can keep `value` as a reward."""
-    return is_number(value) and abs(value) <= LARGEST_REWARD
+def check_values(args: Any) -> None:
+    """Check the settings of VADE that can be judged by themselves. Nothing else is read of `args`."""
+    _check_values(args)
+    check_success(args)
+    _check_repository(setting(args, "posterior_hub_id"))
+    _check_sampler(args)
 
 
-def is_number(value: Any) -> bool:
-    """Return whether JSON can hold `value` as a number. The trainer state and the posterior's metadata are JSON."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _refuse(args: GRPOConfig, name: str, problem: str) -> None:
+def _refuse(args: Any, name: str, problem: str) -> None:
     raise ConfigurationError(f"vade_{name}={abbreviated(setting(args, name))} {problem}")
 
 
-def _check_values(args: GRPOConfig) -> None:
+def _check_values(args: Any) -> None:
     """Check each setting of VADE by itself."""
     for name, known in CHOICES.items():
         value = setting(args, name)
@@ -150,30 +141,6 @@ def _check_values(args: GRPOConfig) -> None:
         )
 
 
-def _check_success(args: GRPOConfig) -> None:
-    """Check the threshold and the bounds of success."""
-    threshold, bounds = setting(args, "success_threshold"), setting(args, "success_bounds")
-    is_word = threshold is None or (isinstance(threshold, str) and threshold in (AUTO, SPREAD))
-    if not is_word and not is_reward(threshold):
-        raise ConfigurationError(
-            f"vade_success_threshold={abbreviated(threshold)} is not a finite float32 number, so no reward could "
-            "reach it. Set the lowest reward of a right answer (0.5 for rewards of 0 and 1), None for fractions of a "
-            "success, 'spread', or 'auto'."
-        )
-    if bounds is not None and (
-        threshold not in (None, AUTO)
-        or not isinstance(bounds, list | tuple)
-        or len(bounds) != 2
-        or not all(map(is_reward, bounds))
-        or bounds[0] >= bounds[1]
-    ):
-        raise ConfigurationError(
-            f"vade_success_bounds={abbreviated(bounds)} with vade_success_threshold={threshold!r}. Bounds are for "
-            "fractions of a success: the reward of no success, and a larger one, the reward of a full success. Set "
-            "two such numbers and vade_success_threshold=None, or vade_success_bounds=None."
-        )
-
-
 def _check_repository(name: Any) -> None:
     try:
         if name is not None and not isinstance(name, str):
@@ -186,7 +153,7 @@ def _check_repository(name: Any) -> None:
         ) from error
 
 
-def _refuse_tokens(args: GRPOConfig) -> None:
+def _refuse_tokens(args: Any) -> None:
     init = args.model_init_kwargs or {}
     tokens = {"hub_token": args.hub_token} | {
         f"model_init_kwargs[{name!r}]": init.get(name) for name in ("token", "use_auth_token")
@@ -200,7 +167,7 @@ def _refuse_tokens(args: GRPOConfig) -> None:
             )
 
 
-def _check_sampler(args: GRPOConfig) -> None:
+def _check_sampler(args: Any) -> None:
     """Check the settings that only some samplers can use."""
     sampler, kwargs, source = setting(args, "sampler"), setting(args, "sampler_kwargs"), warm_start_source(args)
     if kwargs is not None and (not isinstance(kwargs, dict) or not all(isinstance(name, str) for name in kwargs)):
@@ -257,7 +224,7 @@ def _check_strata_shares(shares: Any, column: str | None) -> None:
         )
 
 
-def _check_loader(args: GRPOConfig) -> None:
+def _check_loader(args: Any) -> None:
     """Refuse settings of the data loader that do not work with rows chosen for each generation batch."""
     sampler = setting(args, "sampler")
     for name in ("split_batches", "dispatch_batches"):

@@ -1,33 +1,15 @@
 """`VADEGRPOConfig`: TRL's `GRPOConfig` and the settings of VADE, checked when the configuration is made."""
 
-import inspect
-import re
 from dataclasses import dataclass, fields
-from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from trl import GRPOConfig
 
-from trl_vade.errors import ConfigurationError, abbreviated
-from trl_vade.selection.signal import AUTO, SPREAD
+from trl_vade.selection.signal import AUTO
 
 from .config_checks import validate
-
-Config = TypeVar("Config", bound=type)
-
-
-def help_from_docstring(config: Config) -> Config:
-    """Set the help of each field of the dataclass `config` to the text of its argument in the class docstring.
-
-    The docstring must be in Google style. The command line then says the same as the reference. Under `python -OO`
-    there are no docstrings, and no help.
-    """
-    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(config) or "", flags=re.MULTILINE)
-    texts = {name: " ".join(text.split()) for name, text in entries}
-    for field in fields(config):
-        if field.name in texts:
-            field.metadata = MappingProxyType({**field.metadata, "help": texts[field.name]})
-    return config
+from .docstring_help import help_from_docstring
+from .success_checks import threshold_of
 
 
 @help_from_docstring
@@ -83,6 +65,8 @@ class VADEGRPOConfig(GRPOConfig):
             `{"original": 0.5}`; JSON on the command line. Values without a share divide the rest in proportion to
             their rows. Where a value has too few rows, the best other rows take their places. `None` gives each value
             its share of the rows.
+        vade_uniform_share: Share of each generation batch, in [0, 1], that is drawn uniformly from the rows that the
+            rule did not choose. 0 draws none.
         vade_variants: Column of the training set with the variants of each row: a list of `{"kind": "hint-1",
             "prompt": ..., "images": ...}`, or the id of its original, as `trl-vade variants` writes it beside `id` and
             `kind`. Each variant is a row with a posterior of its own, and evaluations leave variants out. See
@@ -102,8 +86,6 @@ class VADEGRPOConfig(GRPOConfig):
         vade_difficulty_weight: Strength, at least 0, of that weight (k of DIVA-GRPO), with `vade_advantage="diva"`.
         vade_max_reward: Largest possible weighted sum of rewards, above 0, with `vade_advantage="diva"`. A larger
             reward is refused.
-        vade_uniform_share: Share of each generation batch, in [0, 1], that is drawn uniformly from the rows that the
-            rule did not choose. 0 draws none.
         vade_posterior_init: What the posterior starts with. `"prior"`: no evidence, at no cost. `"rollout"`:
             `num_generations` rollouts of every row before the first update (Algorithm 1 of the paper, lines 1-4);
             these rollouts are counted. Anything else names the posterior of another run, which costs no rollouts: a
@@ -186,13 +168,13 @@ class VADEGRPOConfig(GRPOConfig):
     vade_strata: str | None = None
     vade_stratify_by: str | None = None
     vade_strata_shares: dict[str, float] | str | None = None
+    vade_uniform_share: float = 0.0
     vade_variants: str | None = None
     vade_variant_groups: int = 1
     vade_variant_match: Literal["posterior", "difficulty", "random"] = "posterior"
     vade_advantage: Literal["local", "global", "local+global", "diva"] = "local"
     vade_difficulty_weight: float = 0.1
     vade_max_reward: float = 1.0
-    vade_uniform_share: float = 0.0
     vade_posterior_init: str = "prior"
     vade_warm_start_discount: float = 0.2
     vade_warm_start_min_match: float = 0.5
@@ -224,7 +206,7 @@ class VADEGRPOConfig(GRPOConfig):
         super().__post_init__()
         # A YAML recipe gives a number or None, the command line a string (`--vade_success_threshold none`).
         if isinstance(self.vade_success_threshold, str):
-            self.vade_success_threshold = _threshold(self.vade_success_threshold)
+            self.vade_success_threshold = threshold_of(self.vade_success_threshold)
         validate(self)
 
 
@@ -240,20 +222,6 @@ def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
         setattr(args, name, getattr(args, name, default))
     validate(args)
     return args
-
-
-def _threshold(text: str) -> float | str | None:
-    """Return the value of `--vade_success_threshold` as it came from the command line."""
-    words = {"none": None, "null": None, AUTO: AUTO, SPREAD: SPREAD}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"vade_success_threshold={abbreviated(text)} is not a number. Set the lowest reward of a right answer "
-            "(0.5 for rewards of 0 and 1), none for fractions of a success, spread, or auto."
-        ) from error
 
 
 VADE_DEFAULTS = {f.name: f.default for f in fields(VADEGRPOConfig) if f.name.startswith("vade_")}

@@ -21,6 +21,7 @@ from .overlong import drop_overlong
 from .presets import is_adaptive, setting
 from .row_types import refuse_unnumbered
 from .selection_choice import make_signal
+from .settings_in_use import warn_of_unread
 from .variants import lay_out_variants, variant_rows
 
 logger = get_logger(__name__)
@@ -68,6 +69,7 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
             f"knows no variants: {STOCK_ONLY}. Change these, or set vade_variants=None."
         )
     refuse_publication(args, chosen_here=on_time)
+    warn_of_unread(args)
     return Preflight(on_time, read_warm_start(args, rows, success_reward=success))
 
 

@@ -4,9 +4,10 @@ import pytest
 import yaml
 
 from tests.support.refusals import refused, says
+from trl_vade.cli.data_sets import load_splits
 from trl_vade.cli.plan import command as planning
 from trl_vade.cli.plan.command import print_plan
-from trl_vade.cli.training_arguments import VADEScriptArguments, load_splits, read_command
+from trl_vade.cli.training_arguments import VADEScriptArguments, read_command
 from trl_vade.errors import ConfigurationError
 
 

@@ -237,13 +237,13 @@ def test_the_quickstart_has_a_plan_of_one_process_on_a_cpu(train_vade, capsys, m
 )
 def test_what_cannot_work_ends_with_its_message_and_no_traceback(train_vade, qwen, flags, says):
     before = ["--plan", "--config", RECIPE, "--plan_accelerate", FSDP2, "--model_name_or_path", qwen]
-    with refused(SystemExit, names=says):
+    with refused(ConfigurationError, names=says):
         train_vade.run([str(flag) for flag in (*before, *flags)])
 
 
 def test_a_recipe_for_several_processes_is_refused_on_one_with_the_way_out(train_vade, monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with refused(SystemExit, names=["1 processes"], offers=["--plan_accelerate fsdp2"]):
+    with refused(ConfigurationError, names=["1 processes"], offers=["--plan_accelerate fsdp2"]):
         train_vade.run(["--plan", "--config", str(RECIPE), "--plan_rows", "8524"])
 
 
@@ -262,7 +262,7 @@ def test_the_example_in_the_guide_is_what_is_printed(train_vade, qwen, capsys):
 
 
 def test_a_recipe_that_is_not_there_is_said_so(train_vade):
-    with refused(SystemExit, names=["none.yaml"]):
+    with refused(ConfigurationError, names=["none.yaml"]):
         train_vade.run(["--plan", "--config", "none.yaml"])
 
 
@@ -291,8 +291,21 @@ def test_a_plan_needs_to_know_the_longest_prompt(train_vade, qwen, capsys, tmp_p
 
 def test_without_the_flag_nothing_is_planned(train_vade, monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr(train_vade, "main", lambda *parsed: seen.append(parsed))
-    train_vade.run(["--dataset_name", "x", "--output_dir", str(tmp_path), "--use_cpu", "true", "--plan_rows", "3"])
+    monkeypatch.setattr("trl_vade.cli.training.main", lambda *parsed: seen.append(parsed))
+    train_vade.run(
+        [
+            "--dataset_name",
+            "x",
+            "--model_name_or_path",
+            "x",
+            "--output_dir",
+            str(tmp_path),
+            "--use_cpu",
+            "true",
+            "--plan_rows",
+            "3",
+        ]
+    )
     [(_, training_args, _)] = seen
     assert type(training_args) is VADEGRPOConfig
 
@@ -301,7 +314,7 @@ def test_without_the_flag_nothing_is_planned(train_vade, monkeypatch, tmp_path):
 def test_a_plans_options_in_a_recipe_are_refused_since_they_would_be_passed_over(train_vade, tmp_path, flags):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(f"output_dir: {tmp_path}\nuse_cpu: true\nplan_processes: 2\n")
-    with pytest.raises((SystemExit, ConfigurationError), match=r"sets plan_processes=2.*give --plan_processes"):
+    with pytest.raises(ConfigurationError, match=r"sets plan_processes=2.*give --plan_processes"):
         train_vade.run(["--config", str(recipe), *flags])
 
 

@@ -125,6 +125,7 @@ def test_show_keeps_to_the_number_of_rows_from_both_ends(output_dir):
     names = load_posterior(output_dir).sample_id
     words = [word for word in first_words(text, "The hardest rows, then the easiest") if word in (*names, "...")]
     assert words == [*names[:3], "...", *names[-2:]]
+    assert "... 6 more" in text
 
 
 def test_show_sorts_by_another_column(output_dir):
@@ -153,8 +154,12 @@ def test_show_for_other_programs_is_json_alone(output_dir):
     assert [told["lowest"][0]["index"], told["highest"][0]["index"]] == [0, 10]
 
 
-def test_a_source_that_is_not_there_ends_with_one_message(tmp_path):
-    text = said(run("posterior", "show", tmp_path / "nowhere"), 1)
+@pytest.mark.parametrize("place", ["", "folder/"])
+def test_a_source_that_is_not_there_ends_with_one_message(tmp_path, place, hub, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    text = said(run("posterior", "show", f"{place}nowhere"), 2)
+    assert hub.requests == []
     assert text.startswith("Error: ")
     assert "nowhere" in text
     assert len(text.strip().splitlines()) == 1
@@ -238,13 +243,13 @@ def test_tasks_are_names_and_may_be_in_another_column(output_dir, hub, tmp_path)
     assert load_posterior("you/one").task[:2] == ["geometry", "algebra"]
     done(run("posterior", "push", output_dir, "you/two", *flags, "--task_column", "level"))
     assert load_posterior("you/two").task[:3] == ["low", "high", None]
-    said(run("posterior", "push", output_dir, "you/x", *flags, "--task_column", "levle"), 1, "'levle'")
+    said(run("posterior", "push", output_dir, "you/x", *flags, "--task_column", "levle"), 2, "'levle'")
 
 
 def test_only_a_checkpoint_can_be_named_anew(output_dir, hub, tmp_path):
     done(run("posterior", "export", output_dir, tmp_path / "rows.parquet"))
     result = run("posterior", "push", tmp_path / "rows.parquet", "you/posterior", "--dataset", "you/rows")
-    said(result, 1, "--dataset", "checkpoint")
+    said(result, 2, "--dataset", "checkpoint")
     assert hub.requests == []
 
 
@@ -260,19 +265,19 @@ def test_what_was_kept_of_a_push_is_sent_as_it_is(output_dir, hub, tmp_path):
 def test_another_data_set_is_refused_before_anything_is_sent(output_dir, hub, tmp_path, rows):
     rows.save_to_disk(tmp_path / "data")
     result = run("posterior", "push", output_dir, "you/posterior", "--dataset", tmp_path / "data")
-    said(result, 1, "--dataset", tmp_path / "data", "fingerprints")
+    said(result, 2, "--dataset", tmp_path / "data", "fingerprints")
     assert hub.requests == []
 
 
 def test_a_data_set_that_cannot_be_loaded_is_named(output_dir, hub, tmp_path):
     DatasetDict({"train": make_rows()}).save_to_disk(tmp_path / "data")
     flags = ["--dataset", tmp_path / "data", "--split", "trian"]
-    said(run("posterior", "push", output_dir, "you/posterior", *flags), 1, "--split", "trian")
+    said(run("posterior", "push", output_dir, "you/posterior", *flags), 2, "--split", "trian")
     bad = tmp_path / "bad"
     bad.mkdir()
     (bad / "train.jsonl").write_text('{"prompt": "x"}\n{oops')
-    said(run("posterior", "push", output_dir, "you/p", "--dataset", bad), 1, "--dataset", bad, "--split", "train")
-    said(run("posterior", "push", output_dir, "you/p", "--dataset", "you/none"), 1, "--dataset", "you/none")
+    said(run("posterior", "push", output_dir, "you/p", "--dataset", bad), 2, "--dataset", bad, "--split", "train")
+    said(run("posterior", "push", output_dir, "you/p", "--dataset", "you/none"), 2, "--dataset", "you/none")
 
 
 def test_a_login_that_may_only_read_is_told_so_and_no_token_is_printed(output_dir, hub, monkeypatch):
@@ -363,5 +368,5 @@ def test_an_export_is_the_same_table_whatever_the_ending(output_dir, tmp_path, e
 
 
 def test_an_ending_that_says_nothing_is_refused_before_anything_is_read(tmp_path):
-    said(run("posterior", "export", tmp_path / "nowhere", tmp_path / "table.xlsx"), 1, ".parquet", ".csv", ".jsonl")
+    said(run("posterior", "export", tmp_path / "nowhere", tmp_path / "table.xlsx"), 2, ".parquet", ".csv", ".jsonl")
     assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,7 @@
 """`trl-vade variants`: from a data set to a folder that `load_dataset` reads, and to the Hub."""
 
 import hashlib
+import json
 import re
 import sys
 from collections import Counter
@@ -119,8 +120,11 @@ def test_two_builds_of_the_image_kinds_are_equal_byte_for_byte(tmp_path, rows):
 
 
 def test_the_table_and_the_card_say_how_many_were_refused_and_why(tmp_path):
-    result = run("variants", "testbed", "--output_dir", tmp_path / "out", "--kinds", "rotation-1,drawn", "--limit", 24)
+    words = ["variants", "testbed", "--output_dir", tmp_path / "out", "--kinds", "rotation-1,drawn", "--limit", 24]
+    result = run(*words)
     assert result.exit_code == 0
+    counts = {"rotation-1": {"kept": 20, "the orientation matters": 4}, "drawn": {"kept": 24}}
+    assert json.loads(run(*words, "--json").stdout) == counts
     assert kept(tmp_path / "out") == {
         "rotation-1": (20, 4, "the orientation matters 4"),
         "drawn": (24, 0, "none"),
@@ -243,25 +247,25 @@ def test_the_key_is_in_no_file_and_no_message(tmp_path, rows, monkeypatch):
 def test_what_cannot_work_is_refused_before_anything_is_written(tmp_path, rows):
     out = tmp_path / "out"
 
-    def refusal(*options, words, exit_code=1):
+    def refusal(*options, words, exit_code=2):
         said(run("variants", rows, "--output_dir", out, *options), exit_code, *words)
         assert not out.exists()
 
     refusal("--kinds", "twist-1", words=["--kinds", "twist-1", "hint-1"])
     refusal("--kinds", "text,hint-1", words=["text,hint-1", "--endpoint", "--solution_column"])
-    refusal("--kinds", "text", "--model", "m", words=["--endpoint", "--model"], exit_code=2)
+    refusal("--kinds", "text", "--model", "m", words=["--endpoint", "--model"])
     refusal("--kinds", "text", "--model", "m", "--endpoint", "host", words=["--endpoint", "http://HOST:8000/v1"])
     refusal("--kinds", "drawn", "--answer_column", "reply", words=["--answer_column reply", "prompt, images, answer"])
     refusal("--kinds", "drawn", "--split", "none", "--safe_for", "drawn", words=["--safe_for drawn", "KIND=all"])
     refusal("--kinds", "drawn", "--font", rows, words=["--font", rows, "TrueType"])
-    said(run("variants", tmp_path / "none", "--output_dir", out, "--kinds", "drawn"), 1, tmp_path / "none")
-    said(run("variants", "testbed", "--split", "x", "--output_dir", out, "--kinds", "drawn"), 1, "x", "validation")
+    said(run("variants", tmp_path / "none", "--output_dir", out, "--kinds", "drawn"), 2, tmp_path / "none")
+    said(run("variants", "testbed", "--split", "x", "--output_dir", out, "--kinds", "drawn"), 2, "x", "validation")
 
 
 def test_variants_of_variants_are_refused(tmp_path, rows):
     built(tmp_path, rows, "--kinds", "drawn")
     result = run("variants", tmp_path / "out", "--output_dir", tmp_path / "again", "--kinds", "drawn")
-    said(result, 1, "of, kind", "originals")
+    said(result, 2, "of, kind", "originals")
 
 
 def test_an_id_that_a_variant_would_get_is_refused(tmp_path):
@@ -271,14 +275,14 @@ def test_an_id_that_a_variant_would_get_is_refused(tmp_path):
         *("variants", tmp_path / "rows.parquet", "--output_dir", tmp_path / "out"),
         *("--kinds", "text", *asking_nobody()),
     )
-    said(result, 1, "a/text", "rename")
+    said(result, 2, "a/text", "rename")
 
 
 def test_a_folder_with_other_files_is_not_written_to(tmp_path, rows):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("my only copy")
     result = run("variants", rows, "--output_dir", tmp_path / "out", "--kinds", "drawn")
-    said(result, 1, tmp_path / "out", "does not exist")
+    said(result, 2, tmp_path / "out", "does not exist")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"]
 
 

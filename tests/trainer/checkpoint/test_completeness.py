@@ -19,13 +19,8 @@ from tests.support.refusals import refused
 from tests.support.runs import train
 from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, ReplicaDivergenceError
 from trl_vade.files import save_whole
-from trl_vade.trainer.checkpoint.completeness import (
-    CheckpointFiles,
-    complete_checkpoints,
-    explaining_failed_saves,
-    missing_part,
-    resolve_checkpoint,
-)
+from trl_vade.trainer.checkpoint.completeness import CheckpointFiles, explaining_failed_saves, resolve_checkpoint
+from trl_vade.trainer.checkpoint.folders import complete_checkpoints, missing_part
 
 STATE_FILE = "trainer_state.json"
 

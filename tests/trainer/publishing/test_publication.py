@@ -24,7 +24,7 @@ from trl_vade.hub import staging
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.push_queue import PushQueue
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.trainer.checkpoint.completeness import JIT_MARK, complete_checkpoints
+from trl_vade.trainer.checkpoint.folders import JIT_MARK, complete_checkpoints
 from trl_vade.trainer.publishing import publication, publishing_trainer
 
 RUN, BELIEFS = "you/run", "datasets/you/beliefs"

@@ -3,27 +3,23 @@
 `trl-vade plan` and `trl-vade train --plan` are this. `counts` counts and `memory` estimates.
 """
 
+import json
 import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from trl import ModelConfig, TrlParser
+from trl.trainer.model_config import ModelConfig
 
 from trl_vade.errors import ConfigurationError
 from trl_vade.evaluation.benchmarks import find_benchmarks
 
+from ..data_sets import TESTBED, load_splits, pick_split
+from ..parsing import Parser
 from ..recipes import Launch, read_launch
 from ..tables import print_table
-from ..training_arguments import (
-    TESTBED,
-    CommandArguments,
-    VADEScriptArguments,
-    load_splits,
-    pick_split,
-    read_command,
-    refuse_command_in_recipe,
-)
+from ..training_arguments import CommandArguments, VADEScriptArguments, read_command, refuse_command_in_recipe
 from .counts import Plan, make_plan, planned_config
 from .memory import GIB, Lengths, MemoryEstimate, estimate_memory, gib, why_no_estimate
 from .model_shape import read_model_shape
@@ -72,11 +68,12 @@ def verdict(estimate: MemoryEstimate) -> str:
     )
 
 
-def print_plan(arguments: list[str]) -> None:
+def print_plan(arguments: list[str], *, as_json: bool = False) -> None:
     """Print what a recipe means: counts, then the estimate of GPU memory.
 
     Args:
         arguments: those of a training run (`--config recipe.yaml --learning_rate 1e-6 ...`) and of `CommandArguments`.
+        as_json: Print one JSON object, with sizes in bytes.
 
     Raises:
         ConfigurationError: the recipe cannot run so, or cannot be read.
@@ -85,18 +82,62 @@ def print_plan(arguments: list[str]) -> None:
     command.plan_accelerate = command.plan_accelerate or command.accelerate_config
     try:
         launch = _launch(command)
-        script_args, args, model_args = _read_recipe(rest, launch.processes)
+        script_args, args, model_args = Parser(planned_config(launch.processes)).read(rest)
         refuse_command_in_recipe(script_args)
         if lmms_options := script_args.lmms_options():
             find_benchmarks(lmms_options["tasks"])
         plan = make_plan(args, _number_of_rows(script_args, command))
-        print_table("The plan", plan_rows(plan, launch))
-        _show_memory(command, args, model_args, launch)
+        memory = _memory(command, args, model_args, launch)
+        if as_json:
+            print(json.dumps({**asdict(plan), "sharding": launch.sharding, "memory": memory.as_json()}, indent=2))
+        else:
+            print_table("The plan", plan_rows(plan, launch))
+            memory.print(args)
+        if memory.estimate is not None:
+            memory.estimate.refuse_what_cannot_fit()
+            if not as_json:
+                print(verdict(memory.estimate))
     except (ValueError, OSError) as error:  # ConfigurationError is one; TRL refuses by ValueError, too; no such file
         message = f"This recipe cannot run so. {error}"
         if not command.plan_accelerate and not command.plan_processes:
             message += " (Planned as launched here. --plan_accelerate fsdp2 plans for that launch.)"
         raise ConfigurationError(message) from error
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """The estimate of GPU memory with what it is an estimate of, or the reason why there is none."""
+
+    reason: str | None = None
+    estimate: MemoryEstimate | None = None
+    parameters: int = 0
+    lengths: Lengths | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        if self.estimate is None:
+            return {"no_estimate": self.reason}
+        phases = {phase: {part.name: part.bytes for part in parts} for phase, parts in self.estimate.phases.items()}
+        more = {name: getattr(self.estimate, name) for name in ("kv_cache_tokens", "parallel_sequences", "fits")}
+        return {"bytes_of_a_gpu": self.estimate.gpu, "bytes": phases, "parameters": self.parameters, **more}
+
+    def print(self, args: Any) -> None:
+        estimate, lengths = self.estimate, self.lengths
+        if estimate is None or lengths is None:
+            print(f"No estimate of GPU memory: {self.reason}.")
+            return
+        print_table(f"Estimated memory of one GPU, which has {gib(estimate.gpu)}", memory_rows(estimate))
+        print(
+            f"{self.parameters:,} parameters. Micro-batches of {args.per_device_train_batch_size} rows, padded to\n"
+            f"prompts of {lengths.prompt:,} tokens and completions of {lengths.completion:,}, with "
+            f"{lengths.image:,} image\ntokens a row on average.\n"
+            "* certain; the rest is an estimate. It was not yet compared with a measurement on a GPU.\n"
+            "Left out: fragmentation, the CUDA context, communication buffers."
+        )
+        if estimate.kv_cache_tokens is not None:
+            print(
+                f"vLLM's share: at most {estimate.kv_cache_tokens:,} tokens of KV cache in each engine, or "
+                f"{estimate.parallel_sequences:,} of the longest sequences at a time."
+            )
 
 
 def _launch(command: CommandArguments) -> Launch:
@@ -108,17 +149,6 @@ def _launch(command: CommandArguments) -> Launch:
     if launch.processes < 1:
         raise ConfigurationError(f"{launch.processes} processes train nothing; set --plan_processes to 1 or more.")
     return launch
-
-
-def _read_recipe(arguments: list[str], processes: int) -> Any:
-    """`VADEScriptArguments`, a `planned_config` and a `ModelConfig`."""
-    if arguments and arguments[-1] == "--config":  # TRL 1.16 would end in an IndexError
-        raise ConfigurationError("--config names no file; give the recipe's path after it.")
-    parser = TrlParser((VADEScriptArguments, planned_config(processes), ModelConfig))
-    try:
-        return parser.parse_args_and_config(arguments)
-    except yaml.YAMLError as error:  # names the file and the line
-        raise ConfigurationError(f"The recipe is no YAML: {' '.join(str(error).split())}.") from error
 
 
 def _number_of_rows(script_args: VADEScriptArguments, command: CommandArguments) -> int:
@@ -153,8 +183,8 @@ def _number_of_rows(script_args: VADEScriptArguments, command: CommandArguments)
     return len(pick_split(splits, "dataset_train_split", script_args))
 
 
-def _show_memory(command: CommandArguments, args: Any, model_args: ModelConfig, launch: Launch) -> None:
-    """Print the estimate of GPU memory, or why there is none. `args` is a `planned_config`."""
+def _memory(command: CommandArguments, args: Any, model_args: ModelConfig, launch: Launch) -> _Memory:
+    """Estimate the memory for `args`, a `planned_config`."""
     reason = "use_cpu is set" if args.planned_on_cpu else why_no_estimate(args, model_args)
     prompt = command.plan_prompt_tokens or args.vade_max_prompt_length
     if prompt is None and args.vllm_max_model_length is not None:
@@ -164,8 +194,7 @@ def _show_memory(command: CommandArguments, args: Any, model_args: ModelConfig, 
     if reason is None and model_args.model_name_or_path is None:
         reason = "no model is named: set --model_name_or_path"
     if reason is not None:
-        print(f"No estimate of GPU memory: {reason}.")
-        return
+        return _Memory(reason)
     shape = read_model_shape(model_args.model_name_or_path, revision=model_args.model_revision)
     lengths = Lengths(prompt, min(command.plan_image_tokens, prompt), args.max_completion_length)
     estimate = estimate_memory(
@@ -177,18 +206,4 @@ def _show_memory(command: CommandArguments, args: Any, model_args: ModelConfig, 
         dtype=(args.model_init_kwargs or {}).get("dtype", model_args.dtype),
         flash="flash" in str(model_args.attn_implementation),
     )
-    print_table(f"Estimated memory of one GPU, which has {gib(estimate.gpu)}", memory_rows(estimate))
-    print(
-        f"{shape.parameters:,} parameters. Micro-batches of {args.per_device_train_batch_size} rows, padded to\n"
-        f"prompts of {prompt:,} tokens and completions of {lengths.completion:,}, with {lengths.image:,} image\n"
-        "tokens a row on average.\n"
-        "* certain; the rest is an estimate. It was not yet compared with a measurement on a GPU.\n"
-        "Left out: fragmentation, the CUDA context, communication buffers."
-    )
-    if estimate.kv_cache_tokens is not None:
-        print(
-            f"vLLM's share: at most {estimate.kv_cache_tokens:,} tokens of KV cache in each engine, or "
-            f"{estimate.parallel_sequences:,} of the longest sequences at a time."
-        )
-    estimate.refuse_what_cannot_fit()
-    print(verdict(estimate))
+    return _Memory(None, estimate, shape.parameters, lengths)

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ..commands import PlainCommand
+
 LOGIN = (
     "A SOURCE is a checkpoint, an output directory, a .parquet file, a folder of steps or one step of it, or a "
     "repository of the Hub, user/repo or user/repo@revision. The Hub's login is that of `hf auth login`, or HF_TOKEN; "
@@ -31,7 +33,7 @@ Rows = Annotated[int, typer.Option("--rows", min=0, help="Most rows in a table."
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON for other programs, with nothing around it.")]
 
 
-@app.command(epilog=LOGIN, short_help="Print what a run found hard and easy.")
+@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Print what a run found hard and easy.")
 def show(
     source: Source,
     revision: Revision = None,
@@ -65,7 +67,7 @@ def show(
         print_posterior(table, summary, sort, first, last)
 
 
-@app.command(epilog=LOGIN, short_help="Publish a run's posterior on the Hub.")
+@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Publish a run's posterior on the Hub.")
 def push(
     output_dir: Annotated[
         Path,
@@ -129,7 +131,7 @@ def push(
     typer.echo(f"Published: {address}")
 
 
-@app.command(epilog=LOGIN, short_help="Fetch a posterior from the Hub.")
+@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Fetch a posterior from the Hub.")
 def pull(
     source: Source,
     directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where step-XXXXXX/posterior.parquet goes.")],
@@ -153,7 +155,7 @@ def pull(
     typer.echo(f"{'Written' if written else 'There already'}: {path}")
 
 
-@app.command(epilog=LOGIN, short_help="Print which rows became easy or hard.")
+@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Print which rows became easy or hard.")
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help="The earlier SOURCE, or the one to compare with.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The later SOURCE.")],
@@ -191,7 +193,7 @@ def diff(
         print_difference(found, rows)
 
 
-@app.command(epilog=LOGIN, short_help="Write a posterior as .parquet, .csv or .jsonl.")
+@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Write a posterior as .parquet, .csv or .jsonl.")
 def export(
     source: Source,
     file: Annotated[

@@ -17,6 +17,17 @@ FACTS = (
 MOST_SIGNS = {"sample_id": 60, "task": 20}
 """Of a value in a table of rows: in 80 columns a longer one would fill a page."""
 
+HEADS = {
+    "sample_id": "row",
+    "index": "index",
+    "pass_rate": "pass rate\n(0 to 1)",
+    "alpha": "alpha\n(right)",
+    "beta": "beta\n(wrong)",
+    "visits": "visits\n(steps)",
+    "last_step": "last\nstep",
+}
+"""The heads of columns, with their units. Steps are those of the posterior, one for a generation batch."""
+
 
 def print_posterior(
     table: PosteriorTable, summary: Mapping[str, Any], sort: str, first: list[Any], last: list[Any]
@@ -34,11 +45,12 @@ def print_posterior(
     columns = ["sample_id", "index", "pass_rate", "alpha", "beta", "visits", "last_step"]
     if table.task is not None:
         columns.insert(1, "task")
-    head = ["row", *(name.replace("_", "\n") for name in columns[1:])]
-    cut = len(first) + len(last) < len(table)
-    between = [["..."] * len(columns)] if cut and last else []
+    hidden = len(table) - len(first) - len(last)
+    cut = hidden > 0
+    between = [[f"... {hidden:,} more", *["..."] * (len(columns) - 1)]] if cut and last else []
     lines = [*_cells(first, columns), *between, *_cells(last, columns)]
     if lines:
+        head = [HEADS.get(name, name) for name in columns]
         print_columns(_title(sort, cut, bool(last)), head, lines, text=len(columns) - 6)
 
 

@@ -1,5 +1,6 @@
 """The command `trl-vade variants`."""
 
+import json
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,6 +66,7 @@ def variants(
     private: Annotated[
         bool | None, typer.Option("--private/--public", help="Visibility of that repository, if it is created.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON in place of the table.")] = False,
 ) -> None:
     """Build a data set of originals and their variants, easier and harder ones with the same answer.
 
@@ -131,11 +133,14 @@ def variants(
     maker = Maker(names, columns, seed, llm, safe, instruction, text_only, str(font) if font else None)
     about = {"name": Path(dataset).name, "split": split, "seed": seed, "model": model, "command": _command(locals())}
     counts = build(rows, maker, output_dir, about=about, split=split, allow_missing=allow_missing)
-    print_columns("Variants", *counts_table(counts), text=2)
-    typer.echo(f'Written: {output_dir}. load_dataset("{output_dir}") reads it.')
+    if as_json:
+        typer.echo(json.dumps(counts, indent=2))
+    else:
+        print_columns("Variants", *counts_table(counts), text=2)
+    typer.echo(f'Written: {output_dir}. load_dataset("{output_dir}") reads it.', err=as_json)
     if target:
         typer.echo("Uploading. After an error the same command uploads it again and asks the LLM nothing.", err=True)
-        typer.echo(f"Published: {push(output_dir, target)}")
+        typer.echo(f"Published: {push(output_dir, target)}", err=as_json)
 
 
 def _command(given: dict[str, Any]) -> str:

@@ -53,13 +53,13 @@ def load_posterior(
     repo_id, named = split_source(name)
     if named and revision and named != revision:
         raise ConfigurationError(f"{name} names the revision {named}, but revision={revision!r}. Set only one.")
-    if not is_hub_id(repo_id):
-        raise SnapshotNotFoundError(
-            f"{name} is not an existing folder or file, and not the name of a repository on the Hub, such as "
-            '"user/name". Name a checkpoint, a posterior\'s folder or table, or a repository.'
-        )
     folder, slash, last = repo_id.partition("/")
-    if slash and os.path.isdir(folder) and not (named or revision):  # a mistyped path must not be sent to the Hub
+    if not (slash and is_hub_id(repo_id)):
+        raise SnapshotNotFoundError(
+            f"There is no folder or file {name} here, and it is not the name of a repository on the Hub, such as "
+            '"user/name". Name a checkpoint, a posterior\'s folder or table, or a repository with its owner.'
+        )
+    if os.path.isdir(folder) and not (named or revision):  # a mistyped path must not be sent to the Hub
         raise SnapshotNotFoundError(
             f"{name} does not exist: {folder} is a local folder and has no {last}. If you mean the repository of that "
             f"name on the Hub, add its revision: {name}@main."

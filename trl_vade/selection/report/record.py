@@ -155,7 +155,7 @@ def read_run(output_dir: str | os.PathLike[str]) -> Run:
         raise SnapshotNotFoundError(f"{folder} is not a folder here. Give the output_dir of a run.")
     lines = log.read()
     if all("warm_start" in line for line in lines):
-        raise VADEError(
+        raise SnapshotNotFoundError(
             f"{log.path} is missing or empty, so there is nothing to report. Give the output_dir of a run."
         )
     if lines[0]["step"] != 1:

@@ -1,14 +1,12 @@
-"""Complete and incomplete checkpoint folders.
+"""Checkpoints that are written so that `folders` can tell whether they are complete.
 
-The Trainer writes a checkpoint file by file, and takes the folder with the highest number as the last checkpoint, also
-if a killed process left it half written (transformers 5.23, `get_last_checkpoint`). The Trainer writes
-`trainer_state.json` last, and `ResumingTrainer._save_rng_state` waits for the other processes before that.
+The Trainer writes `trainer_state.json` last, and `ResumingTrainer._save_rng_state` waits for the other processes
+before that.
 
 The Trainer also deletes old checkpoints file by file (`save_total_limit`), in any order, ignores errors, and would
 resume from the rest with a new optimiser. So `CheckpointFiles` lists the other files in `trainer_state.json`.
 """
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,21 +18,12 @@ from accelerate.logging import get_logger
 from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, VADEError
+from trl_vade.errors import CheckpointSaveError, VADEError
+
+from .folders import JIT_MARK, checkpoints, complete_checkpoints, find_checkpoint, missing_part, step_of
 
 logger = get_logger(__name__)
-
-JIT_MARK = "checkpoint-is-incomplete.txt"
-"""The file with which transformers 5.23 marks an unfinished save of `enable_jit_checkpoint`."""
-
-LAST_CHECKPOINT = "last-checkpoint"
-"""The folder of the newest checkpoint in a model repository, with `hub_strategy="checkpoint"`. A downloaded run has it
-in its output directory."""
-
-_OWN_FILES = "vade_"
-"""Prefix of files that a resume checks itself. `vade_on_mismatch` may allow a resume without them."""
 
 
 class CheckpointFiles(TrainerCallback, ExportableState):
@@ -52,55 +41,17 @@ class CheckpointFiles(TrainerCallback, ExportableState):
 
 
 def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]) -> str | None:
-    """Return the folder to resume from, or None. Logs a warning for each newer checkpoint that is incomplete.
-
-    `asked` is a folder, or True for the newest complete checkpoint in `output_dir`, a downloaded one included.
-
-    Raises:
-        CheckpointIncompleteError: the folder is missing or incomplete, or there is no complete checkpoint.
-    """
-    if asked is None or asked is False:
-        return None
-    complete = complete_checkpoints(output_dir)
-    newest = f"The newest complete checkpoint is {complete[-1]}." if complete else f"{output_dir} has no complete one."
-    if asked is not True:
-        missing = missing_part(Path(asked), but_for=_OWN_FILES)
-        if missing:
-            raise CheckpointIncompleteError(
-                f"The run cannot resume from {asked}: {missing}. The run was stopped while it wrote or deleted this "
-                f"checkpoint, or this is another folder. {newest} If a file was changed or removed on purpose, remove "
-                f"its name from {CheckpointFiles.__name__} in {TRAINER_STATE_NAME}."
-            )
-        return str(asked)
-    candidates = complete or [p for p in checkpoints(output_dir) if missing_part(p, but_for=_OWN_FILES) is None]
-    downloaded = Path(output_dir) / LAST_CHECKPOINT
-    if missing_part(downloaded, but_for=_OWN_FILES) is None:
-        candidates = [downloaded, *candidates]
-    if not candidates:
-        raise CheckpointIncompleteError(
-            f"resume_from_checkpoint=True, but {output_dir} holds no complete checkpoint. Start without "
-            "resume_from_checkpoint (with vade_overwrite_output_dir=True if a run left files there), or set the "
-            "output_dir of the run to continue."
-        )
-    chosen = max(candidates, key=_step)
-    for path in checkpoints(output_dir):
-        if _step(path) > _step(chosen):
-            logger.warning(
-                f"{path} is skipped: {missing_part(path)}. The run was stopped while it wrote this checkpoint, or the "
-                f"file was lost later. The run continues from {chosen} and will write the skipped checkpoint again."
-            )
-    return str(chosen)
-
-
-def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the checkpoint folders of a run, complete or not, in the order of their steps."""
-    folders = Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
-    return sorted((path for path in folders if path.is_dir() and _step(path) >= 0), key=_step)
-
-
-def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the complete checkpoint folders of a run, in the order of their steps."""
-    return [path for path in checkpoints(output_dir) if missing_part(path) is None]
+    """Return the folder of `find_checkpoint`, or None. Logs a warning for each newer checkpoint that is incomplete."""
+    chosen = find_checkpoint(asked, output_dir)
+    if asked is True:
+        for path in checkpoints(output_dir):
+            if step_of(path) > step_of(Path(chosen)):
+                logger.warning(
+                    f"{path} is skipped: {missing_part(path)}. The run was stopped while it wrote this checkpoint, or "
+                    f"the file was lost later. The run continues from {chosen} and will write the skipped checkpoint "
+                    "again."
+                )
+    return chosen
 
 
 @contextmanager
@@ -147,38 +98,3 @@ def _unlink_shared(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file() and path.stat().st_nlink > 1:
             path.unlink(missing_ok=True)
-
-
-def missing_part(checkpoint: Path, *, but_for: str | None = None) -> str | None:
-    """Return the reason why a checkpoint folder is incomplete or missing, or None if it is complete.
-
-    Files with the prefix `but_for` may be missing or damaged.
-    """
-    state_file = checkpoint / TRAINER_STATE_NAME
-    if not state_file.is_file():
-        return f"{TRAINER_STATE_NAME} is missing" if checkpoint.is_dir() else "there is no such folder"
-    if (checkpoint / JIT_MARK).exists():
-        return f"it holds {JIT_MARK}"
-    try:
-        state = json.loads(state_file.read_text(encoding="utf-8"))
-        callbacks = state["global_step"] is not None and state.get("stateful_callbacks", {})
-        files = callbacks.get(CheckpointFiles.__name__, {}).get("attributes", {}).get("files", {})
-        sizes = {str(name): int(size) for name, size in files.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return f"its {TRAINER_STATE_NAME} cannot be read"
-    for name, size in sizes.items():
-        if but_for is None or not name.startswith(but_for):
-            path = checkpoint / name
-            if not path.is_file():
-                return f"{name} is missing"
-            if path.stat().st_size != size:
-                return f"{name} has {path.stat().st_size} bytes and had {size} when it was saved"
-    return None
-
-
-def _step(path: Path) -> int:
-    """Return the optimiser step of a checkpoint folder, or -1 if its name has none."""
-    if path.name == LAST_CHECKPOINT:
-        return int(json.loads((path / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["global_step"])
-    number = path.name.removeprefix(f"{PREFIX_CHECKPOINT_DIR}-")
-    return int(number) if number.isascii() and number.isdigit() else -1

@@ -16,7 +16,6 @@ from trl_vade.hub.dataset_origin import hub_origin
 from trl_vade.hub.posteriors.table import FORMAT_VERSION
 from trl_vade.hub.uploading import hub_id, is_hub_id
 from trl_vade.samplers.information import SPREAD_GAIN
-from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.selection.report.record import Run
 from trl_vade.version import __version__
@@ -25,6 +24,7 @@ from ..checkpoint.mismatch import posterior_identity
 from ..initial_posterior import initial_posterior_facts
 from ..presets import setting
 from ..run_description import validation_answers
+from ..settings_in_use import is_read
 
 logger = get_logger(__name__)
 
@@ -36,18 +36,12 @@ RECIPE = (
 )
 """Fields of the settings that describe the recipe. `num_processes` is added."""
 
-_THOMPSON = (
-    "preset",
-    "information_gain",
-    "cooldown",
-    "prior",
-    "uniform_share",
-    "stratify_by",
-    "strata_shares",
-    "strata",
+SETTINGS = (
+    *("sampler_kwargs", "information_gain", "cooldown", "prior", "uniform_share", "stratify_by"),
+    *("strata_shares", "strata", "dynamic_sampling", "max_prompt_length", "variants", "variant_groups"),
+    *("variant_match", "advantage"),
 )
-_EVERY_SAMPLER = ("dynamic_sampling", "max_prompt_length", "variants")
-_OF_VARIANTS = ("variant_groups", "variant_match", "advantage")
+"""Settings of VADE that describe the run; None where the run does not read them."""
 
 
 @dataclass(frozen=True)
@@ -140,13 +134,11 @@ def live_run(trainer: Any) -> Run | None:
 
 
 def _sampler_facts(args: Any) -> dict[str, Any]:
-    kind = setting(args, "sampler")
-    reached = (*_THOMPSON, *_EVERY_SAMPLER) if kind in ("thompson", "greedy") else _EVERY_SAMPLER
     return {
-        "sampler": kind,
-        "sampler_kwargs": setting(args, "sampler_kwargs") if kind in PEER_SAMPLERS else None,
-        **{name: setting(args, name) if name in reached else None for name in (*_THOMPSON, *_EVERY_SAMPLER)},
-        **{name: None if args.vade_variants is None else setting(args, name) for name in _OF_VARIANTS},
+        "sampler": setting(args, "sampler"),
+        **{name: setting(args, name) if is_read(args, name) else None for name in SETTINGS},
+        # Where no cooldown is read, the preset decides only how the posterior forgets, which its own facts tell.
+        "preset": setting(args, "preset") if is_read(args, "cooldown") else None,
         **initial_posterior_facts(args),
     }
 

@@ -1,0 +1,164 @@
+"""A training from its arguments to its uploads. This is the part of `trl-vade train` that loads torch."""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from transformers.integrations import get_reporting_integration_callbacks
+from trl import GRPOConfig, ModelConfig, get_peft_config, get_quantization_config
+
+from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.errors import ConfigurationError, HubError, VADEError
+from trl_vade.evaluation.callback import planned
+from trl_vade.trainer.checkpoint.completeness import resolve_checkpoint
+from trl_vade.trainer.checkpoint.output_folder import refuse_another_run
+from trl_vade.trainer.typed_command import typed_words
+
+from .data_sets import TESTBED, load_splits, pick_split
+from .early_checks import asked_checkpoint, refused_reward, run_folder
+from .parsing import Parser
+from .training_arguments import VADEScriptArguments
+
+
+def train(arguments: list[str]) -> None:
+    """Read the arguments of a run, and run it."""
+    main(*Parser(VADEGRPOConfig).read(arguments))
+
+
+def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
+    """Train, save and push as the arguments say.
+
+    Raises:
+        ConfigurationError: Settings cannot work, or the output directory holds another run.
+        HubError: Something that should be on the Hub is not there. All of it is saved here.
+    """
+    command = typed_words()  # a launcher may end before its processes do
+    training_args.output_dir = run_folder(training_args)
+    resume = resolve_checkpoint(asked_checkpoint(training_args), training_args.output_dir)
+    refuse_another_run(training_args, resume)
+    with refusals():
+        trainer = make_trainer(script_args, training_args, model_args)
+    trainer.command, trainer.dataset_name = command, script_args.dataset_name
+
+    # Train. `--resume_from_checkpoint true` goes on from the newest checkpoint, with its posterior.
+    with suppress(HubError), whole_errors():  # all is saved here; what is not on the Hub is tried again below
+        trainer.train(resume_from_checkpoint=resume)
+
+    # Keep what was learned: weights, posterior, state.
+    with suppress(HubError):
+        trainer.save_model()
+    trainer.save_state()
+    if training_args.push_to_hub:
+        trainer.push_to_hub(dataset_name=script_args.dataset_name)
+    trainer.publication.finish()  # an error if anything is not on the Hub that is to be there
+    trainer.end()
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what TRL or transformers refuse by `ValueError` or `ImportError` into a `ConfigurationError`."""
+    try:
+        yield
+    except VADEError:
+        raise
+    except (ValueError, ImportError) as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigurationError(f"{error} ({type(error).__name__}, {place.filename}:{place.lineno})") from error
+
+
+@contextmanager
+def whole_errors() -> Iterator[None]:
+    """Keep the traceback of an `OSError`: it may be of a reward function, and a command prints the message alone."""
+    try:
+        yield
+    except VADEError:
+        raise
+    except OSError as error:
+        raise RuntimeError(f"The training failed: {error}") from error
+
+
+def make_trainer(
+    script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig
+) -> VADEGRPOTrainer:
+    """Load data, rewards and model as the arguments say, and return the trainer."""
+    refuse_contradictions(training_args)
+    rewards = [load_reward(name) for name in script_args.reward_funcs]
+    lmms_options = script_args.lmms_options()
+    if lmms_options:
+        try:
+            planned(training_args, **lmms_options)  # refused, if it has to be, before a model is loaded
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"Benchmarks during the training (--lmms_tasks, --lmms_data, --lmms_steps, --lmms_limit): {error}"
+            ) from error
+
+    # 1. Data and model. The testbed is built once and cached, so the other processes wait for the first.
+    with training_args.main_process_first(desc="building the testbed"):
+        dataset = load_splits(script_args)
+        if model_args.model_name_or_path == TESTBED:
+            from trl_vade.testbed import load_testbed_model
+
+            model_args.model_name_or_path = str(load_testbed_model(seed=script_args.testbed_seed))
+    train_dataset, eval_dataset = pick_split(dataset, "dataset_train_split", script_args), None
+    if training_args.eval_strategy != "no":
+        eval_dataset = pick_split(dataset, "dataset_test_split", script_args)
+
+    # 2. The trainer. A model given by name is loaded by TRL, with these arguments.
+    training_args.model_init_kwargs = {
+        "revision": model_args.model_revision,
+        "attn_implementation": model_args.attn_implementation,
+        "dtype": model_args.dtype,
+        **(training_args.model_init_kwargs or {}),
+    }
+    trainer = VADEGRPOTrainer(
+        model=model_args.model_name_or_path,
+        reward_funcs=rewards,
+        args=training_args,
+        train_dataset=train_dataset,
+        eval_dataset=eval_dataset,
+        quantization_config=get_quantization_config(model_args),
+        peft_config=get_peft_config(model_args),
+    )
+
+    if lmms_options:
+        trainer.add_callback(VADEEvalCallback(trainer, **lmms_options))
+
+    return trainer
+
+
+def refuse_contradictions(args: GRPOConfig) -> None:
+    """Refuse before a model is loaded what the Trainer or TRL refuses after it (transformers 5.23)."""
+    if args.eval_on_start and args.eval_strategy == "no":
+        raise ConfigurationError(
+            "eval_on_start=True with eval_strategy='no': without evaluations no evaluation data is loaded. Set "
+            "eval_on_start=False, or eval_strategy='steps'."
+        )
+    if args.n_gpu > 1 and "device_map" not in (args.model_init_kwargs or {}):
+        raise ConfigurationError(
+            f"One process sees {args.n_gpu} GPUs, and TRL trains with one process for each GPU. Add "
+            f"--accelerate_config fsdp2 --num_processes {args.n_gpu}, or show it one GPU with CUDA_VISIBLE_DEVICES=0."
+        )
+    if args.save_strategy == "best" and args.metric_for_best_model is None:
+        raise ConfigurationError(
+            "save_strategy='best' without metric_for_best_model: it is not known which checkpoint is the best. Set "
+            "metric_for_best_model (eval_reward, say), or save_strategy='steps'."
+        )
+    try:
+        for logger in get_reporting_integration_callbacks(args.report_to):
+            logger()
+    except (ImportError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(f"report_to={args.report_to}: {error}") from error
+
+
+def load_reward(name: str):
+    """Return a reward function: of `trl.rewards` by its name, or any other by its import path."""
+    module, _, function = name.rpartition(".")
+    sys.path.insert(0, "")  # rewards in the user's working directory, as TRL's own scripts allow
+    try:
+        return getattr(importlib.import_module(module or "trl.rewards"), function)
+    except (ImportError, AttributeError) as error:
+        raise refused_reward(name, error) from error
+    finally:
+        sys.path.pop(0)
