@@ -98,7 +98,7 @@ def test_what_was_given_ends_with_2_and_what_failed_with_1(error, code, monkeypa
     def report(*arguments, **named):
         raise error("what is wrong")
 
-    monkeypatch.setattr("trl_vade.selection.report.summary.write_report", report)
+    monkeypatch.setattr("trl_vade.selection.report.writing.write_report", report)
     assert said(run("report", "run"), code) == "Error: what is wrong\n"
 
 

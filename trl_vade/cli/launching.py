@@ -9,6 +9,7 @@ from functools import cache
 from trl_vade.errors import ConfigurationError
 
 from .commands import FAILED
+from .first_second import begin
 from .parsing import Parser, known_config
 from .recipes import accelerate_file
 from .source_classes import source_of
@@ -30,6 +31,7 @@ def launch(configuration: str, arguments: list[str]) -> None:
         )
     ours, theirs = split(arguments)
     options = ["--config_file", str(accelerate_file(configuration)), *theirs, "--module", "trl_vade", "train"]
+    begin()
     from accelerate.commands.launch import launch_command, launch_command_parser
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

@@ -31,11 +31,11 @@ def run(arguments: list[str]) -> None:
         plan(arguments)
         return
     refuse_early(command, rest)
-    begin()
     try:
         if command.accelerate_config is not None:
             launch(command.accelerate_config, rest)
         else:
+            begin()
             from .training import train
 
             train(rest)
