@@ -79,6 +79,34 @@ def test_show_prints_facts_histogram_and_rows(output_dir):
     assert [word for word in first_words(text, "The rows, from the hardest to the easiest") if word in names] == names
 
 
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_show_names_rows_by_the_id_and_the_question_that_their_run_keeps(output_dir, checkpoint):
+    keys = load_posterior(output_dir).sample_id
+    kept = {
+        "0": {"key": keys[0], "id": "first", "question": "How many?"},
+        "1": {"key": keys[1], "question": "\x1b[2J"},
+    }
+    (output_dir / "vade_rows.json").write_text(json.dumps({"rows": kept}))
+    source = output_dir
+    if checkpoint:
+        source = write_posterior(output_dir / "checkpoint-100", make_rows())
+    text = done(run("posterior", "show", source))
+    assert keys[0] not in text
+    assert {"first", *keys[1:]} <= {*text.split()}
+    assert "How many?" in text
+    assert "\x1b" not in text
+    records = json.loads(done(run("posterior", "show", source, "--json")))
+    shown = records["lowest"] + records["highest"]
+    assert {record["sample_id"]: record["question"] for record in shown if record["question"]}["first"] == "How many?"
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"rows": 3}', '{"rows": {"0": 1, "1": {"key": 2}}}'])
+def test_damaged_texts_leave_the_rows_their_keys(output_dir, content):
+    (output_dir / "vade_rows.json").write_text(content)
+    text = done(run("posterior", "show", output_dir))
+    assert {*load_posterior(output_dir).sample_id} <= {*text.split()}
+
+
 def test_a_long_name_is_cut_and_leaves_the_numbers_their_columns(tmp_path, capsys):
     names = [f"{'long ' * 100}{row}" for row in range(ROWS)]
     names[0] = "s" * 60

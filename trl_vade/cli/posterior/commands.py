@@ -46,6 +46,8 @@ def show(
 ) -> None:
     """Print the facts of a run, a histogram of its pass rates, and its hardest and easiest rows.
 
+    A run's own folder also has their ids and questions, in vade_rows.json.
+
     \b
     Examples:
       trl-vade posterior show qwen-vade
@@ -56,11 +58,11 @@ def show(
     from trl_vade.hub.posteriors.source import load_posterior
 
     from .printing import print_posterior
-    from .views import both_ends, order_by, row_records, summarise_posterior
+    from .views import both_ends, kept_texts, order_by, row_records, summarise_posterior
 
-    table = load_posterior(source, revision, step=step)
+    table, texts = load_posterior(source, revision, step=step), kept_texts(source)
     summary = summarise_posterior(table)
-    first, last = (row_records(table, part) for part in both_ends(order_by(table, sort), rows))
+    first, last = (row_records(table, part, texts) for part in both_ends(order_by(table, sort), rows))
     if as_json:
         _print_json({**summary, "facts": table.metadata, "sorted_by": sort, "lowest": first, "highest": last})
     else:

@@ -14,7 +14,7 @@ FACTS = (
     *("success_threshold", "num_generations", "posterior_init", "warm_start_discount"),
     *("global_step", "generation_batches", "rollouts"),
 )
-MOST_SIGNS = {"sample_id": 60, "task": 20}
+MOST_SIGNS = {"sample_id": 60, "task": 20, "question": 50}
 """Of a value in a table of rows: in 80 columns a longer one would fill a page."""
 
 HEADS = {
@@ -45,6 +45,8 @@ def print_posterior(
     columns = ["sample_id", "index", "pass_rate", "alpha", "beta", "visits", "last_step"]
     if table.task is not None:
         columns.insert(1, "task")
+    if any(record.get("question") for record in [*first, *last]):
+        columns.insert(1, "question")
     hidden = len(table) - len(first) - len(last)
     cut = hidden > 0
     between = [[f"... {hidden:,} more", *["..."] * (len(columns) - 1)]] if cut and last else []

@@ -1,7 +1,8 @@
 """Posteriors looked at: one by itself, and two beside each other. Data; `commands` prints it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from trl_vade.data.row_names import is_key_text
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.histogram import bin_counts
 from trl_vade.hub.posteriors.table import PLACE, PosteriorTable
+from trl_vade.selection.report.record import ROWS_FILE, read_kept
 
 COLUMNS = ("sample_id", "index", "task", "alpha", "beta", "visits", "pass_rate", "last_step")
 ROUNDING = 1e-9  # differences of pass rates are taken as equal to a threshold that they miss by less
@@ -43,12 +45,34 @@ def both_ends(order: IntArray, count: int) -> tuple[IntArray, IntArray]:
     return first, order[len(order) - count // 2 :]
 
 
-def row_records(table: PosteriorTable, rows: Iterable[int]) -> list[dict[str, Any]]:
-    """Return rows as JSON values. What is not known is None; `task` is left out where no row's is known."""
-    return [
+def row_records(
+    table: PosteriorTable, rows: Iterable[int], texts: Mapping[str, Mapping[str, str]] | None = None
+) -> list[dict[str, Any]]:
+    """Return rows as JSON values. What is not known is None; `task` is left out where no row's is known.
+
+    `texts` are `kept_texts`: a row that is named by its key gets its id and its question from them.
+    """
+    records = [
         {name: _value(table, name, int(row)) for name in COLUMNS if name != "task" or table.task is not None}
         for row in rows
     ]
+    for record in records if texts else []:
+        about = texts.get(record["sample_id"], {})
+        record["question"] = about.get("question")
+        record["sample_id"] = about.get("id") or record["sample_id"]
+    return records
+
+
+def kept_texts(source: str) -> dict[str, dict[str, str]]:
+    """Return id and question of the rows that a run keeps texts of, by their keys; `source` may be a checkpoint."""
+    folder = Path(source)
+    kept = next((kept for place in (folder, folder.parent) if (kept := read_kept(place / ROWS_FILE))), {})
+    rows = kept.get("rows")
+    texts = {}
+    for about in rows.values() if isinstance(rows, dict) else ():
+        if isinstance(about, dict) and isinstance(about.get("key"), str):
+            texts[about["key"]] = {name: str(about[name]) for name in ("id", "question") if name in about}
+    return texts
 
 
 def _value(table: PosteriorTable, name: str, row: int) -> Any:
