@@ -11,13 +11,17 @@ UNAVOIDABLE = [
 """Message, category and module of warnings of libraries that no setting of a user can end."""
 
 
-def begin() -> None:
-    """Say that the libraries are loaded now, and quiet what no user can act on. Call it before they are imported."""
+def quieten() -> None:
+    """Keep off the screen what no user can act on. Call it before the Hub's client is imported, which reads this."""
     for message, category, module in UNAVOIDABLE:
         warnings.filterwarnings("ignore", message=message, category=category, module=module)
     # A bar in a file is one line of a hundred states, and each process would have one.
     if not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # of transformers, too
         os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+
+
+def begin() -> None:
+    """Say that the libraries are loaded now."""
     if "LOCAL_RANK" not in os.environ:  # else the launcher around this process has said so
         print("loading PyTorch, transformers and TRL ...", file=sys.stderr, flush=True)

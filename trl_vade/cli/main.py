@@ -91,6 +91,9 @@ def train(context: typer.Context, help_all: HelpAll = False) -> None:
         --accelerate_config fsdp2 --num_processes 8
       trl-vade train --config recipe.yaml --resume_from_checkpoint true
     """
+    from .first_second import quieten
+
+    quieten()
     from .train import run
 
     run(context.args)
