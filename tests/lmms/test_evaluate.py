@@ -71,8 +71,8 @@ def evaluate(model, output, rows, tasks, *options, judge=None):
 
 
 def refused(result, *parts):
-    """The command ended with exit code 1 and one message, which has these parts."""
-    assert result.exit_code == 1, result.output
+    """The command ended with exit code 2 (what was given) or 1 (what failed) and one message with these parts."""
+    assert result.exit_code in (1, 2), result.output
     assert isinstance(result.exception, SystemExit), result.exception
     message = " ".join(result.stderr.split())
     assert [part for part in parts if part not in message] == [], message
