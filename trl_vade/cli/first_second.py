@@ -5,7 +5,8 @@ import sys
 import warnings
 
 UNAVOIDABLE = [
-    # TRL 1.16 asks transformers 5.23 by a name that it has given up.
+    # TRL 1.16, and recipes for every transformers from 5.10 on, use names that transformers 5.23 has given up.
+    (r"`gradient_checkpointing` is deprecated", FutureWarning, r"transformers\.training_args"),
     (r"`is_gradient_checkpointing` is deprecated", FutureWarning, r"transformers\.modeling_utils"),
 ]
 """Message, category and module of warnings of libraries that no setting of a user can end."""

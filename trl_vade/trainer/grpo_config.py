@@ -201,7 +201,8 @@ class VADEGRPOConfig(GRPOConfig):
     ]  # JSON on the command line
 
     def __post_init__(self) -> None:
-        if self.activation_checkpointing is None and self.gradient_checkpointing:
+        # Older releases of transformers, such as vLLM 0.31 needs, have only the other name.
+        if self.gradient_checkpointing and getattr(self, "activation_checkpointing", False) is None:
             self.activation_checkpointing = True  # TRL's default, by the name of which transformers does not warn
         super().__post_init__()
         # A YAML recipe gives a number or None, the command line a string (`--vade_success_threshold none`).
