@@ -70,8 +70,9 @@ class ReportFiles(TrainerCallback):
         """Write `vade_run.json`. A resumed run goes on with the answers that it noted until its checkpoint."""
         resumed, selection = state.global_step > 0, self._trainer.selection
         earlier = [read_kept(self.folder / name) if resumed else {} for name in (RUN_FILE, ROWS_FILE)]
-        self.about = describe_run(self._trainer, earlier[0])
-        save_whole(self.folder / RUN_FILE, encode_run(self.about))
+        content = encode_run(describe_run(self._trainer, earlier[0]))
+        save_whole(self.folder / RUN_FILE, content)
+        self.about = json.loads(content)  # the page must not show what the file hides
         if selection is not None:
             self._tasks, self._described = _tasks(self._trainer), {}
             same = earlier[1].get("dataset_fingerprint") == selection.fingerprint

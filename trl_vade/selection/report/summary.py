@@ -14,9 +14,8 @@ def summarise(run: Run) -> dict[str, Any]:
     """Return the end-of-run table as data.
 
     Seconds are wall time. In a run that goes on or was killed they are those until the newest checkpoint, at the step
-    `seconds_until_step`. The completions
-    trained on are those of the newest log entry, None where the run did not log them. The ratios of an even draw are
-    estimates, see `even_draw`.
+    `seconds_until_step`. The completions trained on are those of the newest log entry, None where the run did not log
+    them. The ratios of an even draw are estimates, see `even_draw`.
     """
     totals, last = run.snapshot.metadata["run"], run.lines[-1]
     ratios = run.effective_gradient_ratio
