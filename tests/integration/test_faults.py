@@ -1,4 +1,4 @@
-"""Every case of `python -m tests.integration.faults`, in its shortened form; `-m slow` has the kills and the rest."""
+"""Every case of `python -m eval.benchmarks.faults`, in its shortened form; `-m slow` has the kills and the rest."""
 
 import subprocess
 import sys
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import bench as benches
-from tests.integration import faults
-from tests.integration.fault_disks import WriteProtected
-from tests.integration.fault_kills import KilledRuns
-from tests.integration.result import Result
+from eval.benchmarks.faults import bench as benches
+from eval.benchmarks.faults import cases as faults
+from eval.benchmarks.faults.disks import WriteProtected
+from eval.benchmarks.faults.kills import KilledRuns
+from eval.benchmarks.faults.result import Result
 
 ROOT = Path(__file__).parents[2]
 
@@ -143,7 +143,7 @@ def test_the_table_has_a_line_for_each_row_and_its_words_at_the_end():
 
 @pytest.mark.slow
 def test_the_report_is_one_command_and_its_status_says_whether_anything_was_lost():
-    command = [sys.executable, "-m", "tests.integration.faults", "--report", "--quick", "--only", "rows"]
+    command = [sys.executable, "-m", "eval.benchmarks.faults", "--report", "--quick", "--only", "rows"]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert finished.returncode == 0, finished.stderr[-3000:]
     assert "set of rows" in finished.stdout

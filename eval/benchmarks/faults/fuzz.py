@@ -1,6 +1,6 @@
 """Random damage to every file that trl_vade reads back, and random values for every setting.
 
-    python -m tests.integration.fuzz --tries 10000 --seed 0
+    python -m eval.benchmarks.faults.fuzz --tries 10000 --seed 0
 
 Whatever is read either loads exactly or is refused with an exception of trl_vade's own. A try is lost when it raises
 anything else, warns, takes more than `LIMIT` seconds, or gives a state that differs. Files are damaged in two ways:

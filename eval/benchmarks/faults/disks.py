@@ -12,13 +12,14 @@ from typing import Any
 from transformers import TrainerCallback, modeling_utils
 from transformers.trainer import TRAINER_STATE_NAME
 
-from tests.integration.bench import AtStep, Bench, expect, expect_equal, refused, tally
-from tests.integration.fault_kills import read_all
-from tests.integration.result import Result
-from tests.integration.runs import end_of, make_trainer
 from trl_vade.errors import CheckpointSaveError
 from trl_vade.selection.log import SELECTION_LOG_FILE
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
+
+from .bench import AtStep, Bench, expect, expect_equal, refused, tally
+from .kills import read_all
+from .result import Result
+from .runs import end_of, make_trainer
 
 CAP_DAC_OVERRIDE = 1 << 1  # root's right to write where no permission bit lets it (linux/capability.h)
 CAPABILITY_VERSION = 0x20080522

@@ -1,5 +1,6 @@
-"""The training run that `faults.py` disturbs, and the process in which it is killed."""
+"""The training run that is disturbed, and the process in which it is killed."""
 
+import functools
 import hashlib
 import os
 import signal
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
+from peft import LoraConfig
 from tqdm import tqdm
+from transformers import TrainerCallback
 
 from tests.support.rows import make_text_rows
-from tests.support.runs import SMALL_RUN, says_a_digit
+from tests.support.runs import SMALL_RUN, first_letter, rows_with_images, says_a_digit
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.log import SelectionLog
@@ -23,11 +27,35 @@ from trl_vade.selection.log import SelectionLog
 SAVING_RUN = SMALL_RUN | {"save_strategy": "steps", "save_steps": 1, "num_iterations": 2, "max_steps": 8}
 
 
-def make_trainer(model: str, output_dir: Path, reward: Any = says_a_digit, rows: Any = None, **more: Any) -> Any:
-    """A trainer of `SAVING_RUN` with the settings changed that `more` names; `callbacks` are the trainer's."""
-    callbacks = more.pop("callbacks", None)
+def make_trainer(
+    model: str,
+    output_dir: Path,
+    reward: Any = None,
+    rows: Any = None,
+    *,
+    callbacks: list[TrainerCallback] | None = None,
+    pictures: bool = False,
+    adapter: bool = False,
+    **more: Any,
+) -> Any:
+    """A trainer of `SAVING_RUN` with the settings changed that `more` names, on text or on the testbed's pictures."""
     args = VADEGRPOConfig(**SAVING_RUN | {"output_dir": str(output_dir), "vade_report": False} | more)
-    return VADEGRPOTrainer(model, reward, args, make_text_rows() if rows is None else rows, callbacks=callbacks)
+    if rows is None:
+        rows = picture_rows() if pictures else make_text_rows()
+    reward = reward or (first_letter if pictures else says_a_digit)
+    adapters = LoraConfig(target_modules=["q_proj"]) if adapter else None
+    return VADEGRPOTrainer(model, reward, args, rows, callbacks=callbacks, peft_config=adapters)
+
+
+@functools.cache
+def picture_rows() -> Dataset:
+    """24 rows of the testbed, each with a hint as its variant."""
+    rows = rows_with_images(24)
+    hinted = [
+        [{"role": "user", "content": f"{prompt[0]['content']} Think of a {task}."}]
+        for prompt, task in zip(rows["prompt"], rows["task"], strict=True)
+    ]
+    return rows.add_column("variants", [[{"kind": "hint-1", "prompt": prompt}] for prompt in hinted])
 
 
 def end_of(trainer: Any) -> dict[str, str]:

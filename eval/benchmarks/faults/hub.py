@@ -8,9 +8,6 @@ from typing import Any
 
 from huggingface_hub import HfApi
 
-from tests.integration.bench import Bench, expect, expect_equal, heard, refused, tally
-from tests.integration.result import Result
-from tests.integration.runs import end_of, make_trainer
 from tests.support.hub import connected_hub
 from trl_vade import load_posterior
 from trl_vade.errors import HubError
@@ -19,6 +16,10 @@ from trl_vade.hub.commit import files_in
 from trl_vade.hub.posteriors.repository import publish_posterior
 from trl_vade.trainer import main_process
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
+
+from .bench import Bench, expect, expect_equal, heard, refused, tally
+from .result import Result
+from .runs import end_of, make_trainer
 
 RUN, BELIEFS = "you/run", "datasets/you/beliefs"
 STEPS = {"num_iterations": 1, "max_steps": 3}

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 from safetensors.torch import load_file
 
-from tests.integration.bench import AtStep, Bench, expect, expect_equal, expect_finite, heard, refused, tally
-from tests.integration.result import Result
-from tests.integration.runs import end_of, make_trainer
 from tests.support.rows import make_text_rows
 from tests.support.runs import says_a_digit
 from trl_vade.errors import ObservationError
 from trl_vade.samplers.posterior import posterior_from
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
+
+from .bench import AtStep, Bench, expect, expect_equal, expect_finite, heard, refused, tally
+from .result import Result
+from .runs import end_of, make_trainer
 
 NAN = float("nan")
 Answer = Callable[[list[float]], Any]

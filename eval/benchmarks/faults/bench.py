@@ -11,9 +11,12 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from tests.integration.result import Result
-from tests.integration.runs import end_of, make_trainer
 from tests.support.runs import make_text_model
+from trl_vade.testbed.model import build_model
+from trl_vade.testbed.processor import build_processor
+
+from .result import Result
+from .runs import end_of, make_trainer
 
 
 class Bench:
@@ -22,11 +25,12 @@ class Bench:
     def __init__(self, directory: Path, *, seed: int = 0, quick: bool = False):
         self.directory, self.seed, self.quick = directory, seed, quick
         self.model = make_text_model(directory / "model")
+        self.vision_model = make_vision_model(directory / "vision_model")
         self._ends: dict[str, dict[str, str]] = {}
         self._num_folders = 0
         # A server that has the imports forks the processes: this one has used torch, and must not be forked.
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["trl_vade.trainer.grpo_trainer", "tests.integration.runs"])
+        self.context.set_forkserver_preload(["trl_vade.trainer.grpo_trainer", "eval.benchmarks.faults.runs"])
 
     def folder(self) -> Path:
         """A new output directory."""
@@ -35,14 +39,30 @@ class Bench:
         path.mkdir()
         return path
 
+    def trainer(self, output_dir: Path, **settings: Any) -> Any:
+        """A trainer of `runs.make_trainer` on the model of these settings."""
+        return make_trainer(self.model_of(settings), output_dir, **settings)
+
+    def model_of(self, settings: dict[str, Any]) -> str:
+        """The tiny text model, or the testbed's with `pictures`."""
+        return self.vision_model if settings.get("pictures") else self.model
+
     def end_of_undisturbed(self, **settings: Any) -> dict[str, str]:
         """The end of the run with these settings in this process."""
         key = repr(sorted(settings.items()))
         if key not in self._ends:
-            trainer = make_trainer(self.model, self.folder(), **settings)
+            trainer = self.trainer(self.folder(), **settings)
             trainer.train()
             self._ends[key] = end_of(trainer)
         return self._ends[key]
+
+
+def make_vision_model(path: Path) -> str:
+    """Write the testbed's untrained Qwen2.5-VL to `path`."""
+    processor = build_processor()
+    build_model(processor).save_pretrained(path)
+    processor.save_pretrained(path)
+    return str(path)
 
 
 def expect(condition: Any, otherwise: str) -> None:

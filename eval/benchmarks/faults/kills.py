@@ -12,9 +12,6 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from tests.integration.bench import Bench, expect, expect_equal, refused
-from tests.integration.result import Result
-from tests.integration.runs import train_to_be_killed
 from trl_vade import load_snapshot
 from trl_vade.errors import CheckpointIncompleteError
 from trl_vade.samplers.snapshot import METADATA_FILE
@@ -22,13 +19,18 @@ from trl_vade.trainer.checkpoint.completeness import resolve_checkpoint
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints, missing_part
 from trl_vade.trainer.checkpoint.generation_batch import file_name, load_generation_batch
 
+from .bench import Bench, expect, expect_equal, refused
+from .result import Result
+from .runs import train_to_be_killed
+
 PATIENCE = 300.0  # seconds for a process to say something; no timing decides a result
 
 
 def read_all(checkpoint: Path) -> None:
     """Read what a resume reads; raises where a file is missing or is not whole."""
     run = load_snapshot(checkpoint).metadata["run"]
-    load_file(checkpoint / "model.safetensors")
+    (weights,) = checkpoint.glob("*model.safetensors")
+    load_file(weights)
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin"):
         torch.load(checkpoint / name, weights_only=False)
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "trainer_state.json"):
@@ -41,9 +43,9 @@ def read_all(checkpoint: Path) -> None:
 class KilledRuns:
     """Lives of a run, each but the last ended by SIGKILL; a new run begins where one has come to its end."""
 
-    def __init__(self, bench: Bench, *, max_steps: int = 32, save_total_limit: int | None = 3):
+    def __init__(self, bench: Bench, **settings: Any):
         self._bench = bench
-        self._settings = {"max_steps": max_steps, "save_total_limit": save_total_limit}
+        self._settings = {"max_steps": 32, "save_total_limit": 3} | settings
         self._settings["vade_overwrite_output_dir"] = True  # a life may end before its first checkpoint is whole
         self.kills = self.in_a_save = self.before_the_first = self.finished = 0
         self.lost: list[str] = []
@@ -67,7 +69,7 @@ class KilledRuns:
         Returns what became of it ("killed", "ended" or "raised"), what it told of that, and how long it trained.
         """
         here, there = self._bench.context.Pipe(duplex=False)
-        arguments = (there, self._bench.model, output_dir, resume, self._settings, instant)
+        arguments = (there, self._bench.model_of(self._settings), output_dir, resume, self._settings, instant)
         process = self._bench.context.Process(target=train_to_be_killed, args=arguments)
         process.start()
         there.close()

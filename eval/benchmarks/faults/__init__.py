@@ -1,0 +1,1 @@
+"""Faults, injected into real runs: kills, full disks, damaged files, other processes, a Hub that fails."""
