@@ -460,7 +460,8 @@ def test_an_adapter_on_a_branch_is_downloaded_before_it_is_used(
     text = completed(facts, vision=False, adapter=True, hub_model_id="you/run", revision="seed-3")
     assert "`vllm serve you/base --enable-lora --lora-modules lora=adapter`" in text
     assert 'completions.create(model="lora", ' in text
-    assert run_lines(text).active_adapters() == ["default"]
+    # Not `active_adapters()`: transformers 5.24 refuses it below PEFT 0.22, which is not released.
+    assert any("lora_A.default" in name for name in run_lines(text).state_dict())
     with refused(OSError, ["you/base"]):  # when this fails, `from_pretrained` can do without the download
         AutoModelForCausalLM.from_pretrained("you/run", revision="seed-3")
 
