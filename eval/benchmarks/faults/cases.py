@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from .bench import Bench
+from .damage import damaged_checkpoints, damaged_logs
 from .disks import disk_full, permission_denied
 from .fuzz import fuzz_everything
 from .hub import hub_failures
@@ -31,6 +32,8 @@ CASES: dict[str, Callable[[Bench], Result | list[Result]]] = {
     "kill-random": killed_at_random,
     "kill-in-save": killed_in_a_save,
     "kill-in-second-save": killed_in_a_second_save,
+    "checkpoint-files": damaged_checkpoints,
+    "log": damaged_logs,
     "disk-full": disk_full,
     "permission": permission_denied,
     "reward": rewards,
