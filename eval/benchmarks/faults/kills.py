@@ -45,16 +45,16 @@ class KilledRuns:
 
     def __init__(self, bench: Bench, **settings: Any):
         self._bench = bench
-        self._settings = {"max_steps": 32, "save_total_limit": 3} | settings
-        self._settings["vade_overwrite_output_dir"] = True  # a life may end before its first checkpoint is whole
+        self.settings = {"max_steps": 32, "save_total_limit": 3} | settings
+        self.settings["vade_overwrite_output_dir"] = True  # a life may end before its first checkpoint is whole
         self.kills = self.in_a_save = self.before_the_first = self.finished = 0
         self.lost: list[str] = []
         self.undisturbed = bench.folder()
         self._output_dir: Path | None = None  # of a run that has not come to its end
         self._unfinished: dict[Path, int] = {}  # what the kill before had left of a save
-        kind, content, self._seconds = self.live(self.undisturbed, resume=False)
+        kind, content, self.seconds = self.live(self.undisturbed, resume=False)
         expect(kind == "ended", f"the undisturbed run: {content}")
-        self._end = content["end"]
+        self.end = content["end"]
 
     def live(
         self,
@@ -63,13 +63,15 @@ class KilledRuns:
         resume: bool | str,
         seconds: float | None = None,
         instant: tuple[int, int, bool] | None = None,
+        **more: Any,
     ) -> tuple[str, Any, float]:
         """Train in a process of its own, which is killed `seconds` after it has begun to, or at an instant.
 
         Returns what became of it ("killed", "ended" or "raised"), what it told of that, and how long it trained.
         """
         here, there = self._bench.context.Pipe(duplex=False)
-        arguments = (there, self._bench.model_of(self._settings), output_dir, resume, self._settings, instant)
+        settings = self.settings | more
+        arguments = (there, self._bench.model_of(settings), output_dir, resume, settings, instant)
         process = self._bench.context.Process(target=train_to_be_killed, args=arguments)
         process.start()
         there.close()
@@ -108,13 +110,13 @@ class KilledRuns:
             if self._output_dir is None:
                 self._output_dir = self._bench.folder()
             resume = bool(complete_checkpoints(self._output_dir))
-            seconds = None if fraction is None else fraction * self._seconds
+            seconds = None if fraction is None else fraction * self.seconds
             kind, content, took = self.live(self._output_dir, resume=resume, seconds=seconds, instant=instant)
             if kind == "killed":
                 self.look(self._output_dir)
                 return
             if not resume:
-                self._seconds = min(self._seconds, took)  # the machine had more to do before
+                self.seconds = min(self.seconds, took)  # the machine had more to do before
             self._close(kind, content)
 
     def look(self, output_dir: Path) -> None:
@@ -144,7 +146,7 @@ class KilledRuns:
         """Note where a run came to another end than the undisturbed one."""
         try:
             expect(kind == "ended", f"{kind}: {content}")
-            expect_equal(content["end"], self._end)
+            expect_equal(content["end"], self.end)
             self.finished += 1
         except AssertionError as error:
             self.lost.append(f"the run after kill {self.kills}: {error}")

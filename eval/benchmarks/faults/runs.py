@@ -17,6 +17,7 @@ from peft import LoraConfig
 from tqdm import tqdm
 from transformers import TrainerCallback
 
+from tests.support.hub import read_hub_settings
 from tests.support.rows import make_text_rows
 from tests.support.runs import SMALL_RUN, first_letter, rows_with_images, says_a_digit
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
@@ -89,6 +90,9 @@ def train_to_be_killed(
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     torch.set_num_threads(1)
+    if environment := settings.pop("environment", None):  # the server that forks the processes has another one
+        os.environ.update(environment)
+        read_hub_settings()
     tqdm.set_lock(threading.RLock())  # not the one for several processes, which a killed one would leave behind
     try:
         trainer = make_trainer(model, output_dir, **settings)

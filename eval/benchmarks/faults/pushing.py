@@ -1,0 +1,47 @@
+"""`kill -9` while a run pushes; the run that goes on brings everything to the Hub, and leaves nothing here."""
+
+import random
+from functools import partial
+
+from tests.support.hub import connected_hub
+from tests.support.loopback_hub import client_environment
+from trl_vade.hub.commit import files_in
+from trl_vade.trainer.checkpoint.folders import complete_checkpoints
+
+from .bench import Bench, expect, expect_equal, tally
+from .hub import BELIEFS, PUSHING, RUN, WRITES, digest
+from .kills import KilledRuns
+from .result import Result
+
+STEPS = {"max_steps": 8, "save_total_limit": None, "num_iterations": 1}
+STRATEGIES = ("every_save", "checkpoint", "all_checkpoints")
+
+
+def killed_while_pushing(bench: Bench) -> Result:
+    """Two kills of each run, whose commits take a while."""
+    chance, runs = random.Random(bench.seed), KilledRuns(bench, **STEPS)
+    names = [f"{strategy} {number}" for strategy in STRATEGIES for number in range(1 if bench.quick else 4)]
+    return tally("kill -9 while pushing, twice", {name: partial(_killed, bench, runs, chance, name) for name in names})
+
+
+def _killed(bench: Bench, runs: KilledRuns, chance: random.Random, name: str) -> str:
+    strategy, output_dir = name.split()[0], bench.folder()
+    with connected_hub(bench.folder()) as hub:
+        hub.fault(pattern=WRITES, delay=0.3, times=10_000)
+        pushing = PUSHING | {"hub_strategy": strategy, "environment": client_environment(hub, bench.folder())}
+        for seconds in (*(chance.uniform(0.2, 2.0) * runs.seconds for _ in range(2)), None):
+            resume = bool(complete_checkpoints(output_dir))
+            kind, content, _ = runs.live(output_dir, resume=resume, seconds=seconds, **pushing)
+        expect(kind == "ended", f"{kind}: {content}")
+        expect_equal(content["end"], runs.end)
+        newest, files = complete_checkpoints(output_dir)[-1], hub.repos[RUN].files()
+        here = {path: digest(file.read_bytes()) for path, file in files_in(newest).items()}
+        expect(digest(files["model.safetensors"]) == here["model.safetensors"], "the weights are not the last ones")
+        if strategy != "every_save":
+            place = "last-checkpoint" if strategy == "checkpoint" else newest.name
+            there = {path.removeprefix(f"{place}/"): digest(c) for path, c in files.items() if path.startswith(place)}
+            expect_equal(there, here)
+        tags, steps = sorted(hub.repos[BELIEFS].tags), range(1, STEPS["max_steps"] + 1)
+        expect(tags == [f"step-{step:06d}" for step in steps], f"the posteriors on the Hub are {tags}")
+        expect(not (output_dir / "_hub").exists(), "files to push are left")
+    return "the last state and every posterior are on the Hub, and nothing to push is left"
