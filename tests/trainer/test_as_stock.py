@@ -6,34 +6,23 @@ import pytest
 import torch
 
 from tests.support.as_stock import Situation, assert_as_stock, plain_history, play, tables
-from tests.support.marks import slow
 from tests.support.runs import assert_equal_weights, weights
 from tests.support.situations import SITUATIONS
 
-SLOW = {
-    "adaptive entropy, resumed",
-    "a resume with accumulation",
-    "a resume with beta",
-    "evaluation, resumed",
-    "an environment, resumed",
-    "a transform, resumed",
-    "LoRA, resumed",
-    "evaluation, log and checkpoint of an epoch",
-    "a resume into the next epoch",
-    "loader workers",
-    "persistent workers",
-    "several epochs",
-    "a used output directory",
-    "the best model at the end",
-    "early stopping",
-    "three iterations",
-    "rewards not scaled",
-    "loss dr_grpo",
-    "loss bnpo",
-    "images that a transform opens",
-    "images in the table of completions",
-    "LoRA on images",
-}
+# One for each seam of the trainer; `-m slow` has the others.
+DEFAULT = (
+    *("loss dapo", "loss cispo", "beta, synced", "two iterations", "steps per generation", "generation batch size"),
+    *("accumulation that is no multiple", "adaptive entropy", "gradient checkpointing", "rows that do not divide"),
+    *("half an epoch", "two completions", "sampling", "a log of two steps", "completions logged", "a resume"),
+    *("rows in their order", "unused columns removed", "no score for some", "async beside sync", "that log"),
+    *("by the state of the trainer", "a model", "two, normalised first", "always the same"),
+    *("prompts that are texts", "odd columns", "torch's format", "a transform", "a stream", "saved to disk"),
+    *("evaluation", "evaluation of several sets", "evaluation before", "evaluation inside an accumulation"),
+    *("LoRA by its settings, with beta", "a temperature that a callback changes", "a callback that stops"),
+    *("tools, one call", "an environment with its reward", "several environments", "a rollout function"),
+    *("a loss of the user's", "rewards of the user's", "a trainer with an argument more"),
+    *("a configuration of the user's", "an image", "lists of images", "images in the content"),
+)
 
 
 pytestmark = pytest.mark.usefixtures("plain_pictures")  # each run leaves its report
@@ -53,10 +42,32 @@ def differ(left, right):
     return False
 
 
-@pytest.mark.parametrize("name", [slow(name) if name in SLOW else name for name in SITUATIONS])
+@pytest.mark.parametrize("name", DEFAULT)
 def test_it_is_stock_trl_to_the_bit(request, base, tmp_path, name):
-    situation = SITUATIONS[name]
-    model = request.getfixturevalue(situation.model)
+    assert_uniform_is_stock(request, base, tmp_path, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SITUATIONS if name not in DEFAULT])
+def test_it_is_stock_trl_to_the_bit_and_a_sampler_that_chooses_logs_all_of_it(request, base, tmp_path, name):
+    stock = assert_uniform_is_stock(request, base, tmp_path, name)
+    assert_chosen_logs_as_stock(request, tmp_path, name, stock)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DEFAULT)
+def test_a_sampler_that_chooses_runs_as_long_and_logs_all_that_stock_trl_does(request, tmp_path, name):
+    stock, _ = play(SITUATIONS[name], model_of(request, name), tmp_path / "stock", stock=True)
+    assert_chosen_logs_as_stock(request, tmp_path, name, stock)
+
+
+def model_of(request, name):
+    return request.getfixturevalue(SITUATIONS[name].model)
+
+
+def assert_uniform_is_stock(request, base, tmp_path, name):
+    """Play both sides, compare them, and return the stock trainer."""
+    situation, model = SITUATIONS[name], model_of(request, name)
     stock = play(situation, model, tmp_path / "stock", stock=True)
     assert situation.as_base or differ(stock[0], base[0])  # else the situation acts on nothing
     assert not situation.logs or any(situation.logs in entry for entry in stock[0].state.log_history)
@@ -65,25 +76,18 @@ def test_it_is_stock_trl_to_the_bit(request, base, tmp_path, name):
     assert (ours[0].selection is not None) is situation.selected
     assert_as_stock(ours, stock)
     assert ours[0]._report.active  # no situation is too much for the report
+    return stock[0]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, situation in SITUATIONS.items() if situation.selected])
-def test_with_a_sampler_that_chooses_it_runs_as_long_and_logs_all_that_stock_trl_does(request, tmp_path, name):
-    situation = SITUATIONS[name]
-    model = request.getfixturevalue(situation.model)
-    stock, _ = play(situation, model, tmp_path / "stock", stock=True)
-    ours, _ = play(situation, model, tmp_path / "ours", vade_sampler="thompson")
+def assert_chosen_logs_as_stock(request, tmp_path, name, stock):
+    if not SITUATIONS[name].selected:
+        return
+    ours, _ = play(SITUATIONS[name], model_of(request, name), tmp_path / "chosen", vade_sampler="thompson")
     assert ours._report.active
     if "stop" not in name:
         assert ours.state.global_step == stock.state.global_step
     keys = [{key for entry in trainer.state.log_history for key in entry} for trainer in (stock, ours)]
     assert keys[0] - keys[1] == set()
-
-
-def test_every_situation_is_one_of_the_table():
-    assert set(SITUATIONS) >= SLOW
-    assert len(SITUATIONS) >= 140
 
 
 @pytest.mark.parametrize("first", ["ours", "stock"])
