@@ -15,6 +15,7 @@ from .fuzz import fuzz_everything
 from .hub import hub_failures
 from .kills import killed_at_random, killed_in_a_save, killed_in_a_second_save
 from .kinds import kinds_killed, kinds_resumed
+from .processes import other_processes
 from .pushing import killed_while_pushing
 from .result import Result
 from .rewards import pools, reward_outage, rewards
@@ -41,6 +42,7 @@ CASES: dict[str, Callable[[Bench], Result | list[Result]]] = {
     "rows": pools,
     "outage": reward_outage,
     "hub": hub_failures,
+    "processes": other_processes,
     "kill-pushing": killed_while_pushing,
     "fuzz": damaged_files,
 }
