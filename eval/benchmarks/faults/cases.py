@@ -12,6 +12,7 @@ from .bench import Bench
 from .damage import damaged_checkpoints, damaged_logs
 from .disks import disk_full, permission_denied
 from .fuzz import fuzz_everything
+from .hostile import hostile_posteriors
 from .hub import hub_failures
 from .kills import killed_at_random, killed_in_a_save, killed_in_a_second_save
 from .kinds import kinds_killed, kinds_resumed
@@ -36,6 +37,7 @@ CASES: dict[str, Callable[[Bench], Result | list[Result]]] = {
     "kill-in-second-save": killed_in_a_second_save,
     "checkpoint-files": damaged_checkpoints,
     "log": damaged_logs,
+    "hostile": hostile_posteriors,
     "disk-full": disk_full,
     "permission": permission_denied,
     "reward": rewards,
