@@ -1,6 +1,10 @@
-"""Tables in Markdown, which the cards share."""
+"""What the cards share: their file, the marks of our part, and tables in Markdown."""
 
 from typing import Any
+
+CARD_FILE = "README.md"
+START = "<!-- trl_vade: what follows is written by trl_vade, anew at every save -->"
+END = "<!-- trl_vade: end -->"
 
 
 def markdown_table(head: list[str], rows: list[list[Any]]) -> str:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +16,8 @@ from trl_vade.hub.dataset_origin import hub_origin
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.report.record import read_run
 from trl_vade.selection.report.summary import summarise
-from trl_vade.trainer.publishing.run_facts import RunFacts, live_run
+from trl_vade.trainer.publishing import run_facts
+from trl_vade.trainer.publishing.run_facts import RunFacts, licence_of, live_run
 from trl_vade.version import __version__
 
 
@@ -177,3 +179,37 @@ def test_a_log_that_lacks_its_beginning_or_is_damaged_tells_nothing(trained, cap
         assert "Line 1 of" in caplog.text
     finally:
         log.write_text(whole)
+
+
+# --------------------------------------------------------------------------------------------------------- licences
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ({"license": "apache-2.0", "license_link": "LICENSE"}, {"license": "apache-2.0"}),
+        (
+            {"license": "other", "license_name": "research", "license_link": "LICENSE"},
+            {
+                "license": "other",
+                "license_name": "research",
+                "license_link": "https://huggingface.co/you/base/blob/main/LICENSE",
+            },
+        ),
+        ({"license": "other", "license_name": "research"}, {}),
+        ({"license": ["mit", "apache-2.0"]}, {}),
+        ({}, {}),
+        (None, {}),
+    ],
+)
+def test_a_derived_model_has_the_licence_of_its_base_if_the_hub_would_take_it(monkeypatch, card, licence):
+    monkeypatch.setattr(run_facts, "model_info", lambda *_, **__: SimpleNamespace(card_data=card))
+    assert licence_of.__wrapped__("you/base") == licence
+
+
+def test_a_licence_that_cannot_be_asked_for_is_left_to_the_owner(monkeypatch):
+    def unreachable(*_, **__):
+        raise OSError("no network")
+
+    monkeypatch.setattr(run_facts, "model_info", unreachable)
+    assert licence_of.__wrapped__("you/base") == licence_of.__wrapped__(None) == {}

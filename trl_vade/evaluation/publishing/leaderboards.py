@@ -144,7 +144,7 @@ def _entry_is_replaced(entry: Any, tasks: Sequence[Mapping[str, Any]], raw: str)
 
 
 def index_places(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return lines for `card_metadata.with_index` that match earlier results in these benchmarks, for their removal.
+    """Return lines for `card_results.with_index` that match earlier results in these benchmarks, for their removal.
 
     Results on questions of the Hub have the data set, and results on other questions the lmms-eval task in its place.
     """
@@ -157,7 +157,7 @@ def index_places(names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def index_lines(results: Results) -> list[dict[str, Any]]:
-    """Return the scores in per cent, as lines for `card_metadata.with_index`; see `index_places`."""
+    """Return the scores in per cent, as lines for `card_results.with_index`; see `index_places`."""
     lines = []
     for name, part in results["benchmarks"].items():
         title, folder, one = part["title"], results["data"].get(name), BENCHMARKS.get(name)

@@ -23,10 +23,11 @@ import yaml
 from huggingface_hub import HfApi, get_token
 
 from trl_vade.errors import EvaluationError, HubError
-from trl_vade.hub.card_metadata import CARD_FILE, results_of_others, with_index, with_results
+from trl_vade.hub.cards import CARD_FILE
 from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo, with_retries
 
 from ..results.table import Results, read_results
+from .card_results import results_of_others, with_index, with_results
 from .leaderboards import FOLDER, index_lines, index_places, leaderboard_entries, merged_files
 from .weights import EvaluatedWeights, Refused, model_key
 

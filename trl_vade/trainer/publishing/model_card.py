@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from accelerate.logging import get_logger
-from huggingface_hub import ModelCard
+from huggingface_hub import ModelCard, ModelCardData
 from jinja2 import Environment, StrictUndefined
 
 from trl_vade.files import packaged, save_whole
-from trl_vade.hub.card_metadata import CARD_FILE, END, START, complete_metadata
-from trl_vade.hub.cards import markdown_table
+from trl_vade.hub.cards import CARD_FILE, END, START, markdown_table
 from trl_vade.hub.posteriors.facts import code, dataset_link, initial_posterior_kind, success_of
-from trl_vade.hub.uploading import branch_of
+from trl_vade.hub.uploading import branch_of, hub_id
 from trl_vade.selection.report.record import Run
 from trl_vade.selection.report.summary import measured_rows, summarise
 from trl_vade.selection.report.verdict import verdict
@@ -29,6 +28,7 @@ from .run_facts import RunFacts
 
 logger = get_logger(__name__)
 
+TAGS = ("trl", "grpo", "vade", "trl-vade")
 CURVES_FILE = "vade_training.png"
 _QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILINE)
 
@@ -90,7 +90,7 @@ def complete_model_card(
     """
     path = Path(path)
     card = ModelCard(path.read_text(encoding="utf-8"))
-    complete_metadata(card.data, facts, vision=vision)
+    _complete_metadata(card.data, facts, vision=vision)
     branch = branch_of(revision) if hub_model_id else None
     shown = {"curves": curves, "posterior_repo": posterior_repo, "vision": vision, "adapter": adapter}
     quick_start, sections = _render(facts, summary, hub_model_id, branch=branch, **shown)
@@ -100,6 +100,28 @@ def complete_model_card(
     before = before.replace("[None](https://huggingface.co/None)", "a model in a local folder")
     card.text = f"{before.rstrip()}\n\n{START}\n\n{sections}\n\n{END}\n{rest.partition(END)[2].lstrip()}"
     save_whole(path, str(card).encode())
+
+
+def _complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
+    """Add `run_facts` to the metadata of TRL's card, in place, and remove values that the Hub refuses.
+
+    A second call changes nothing.
+    """
+    if data.get("licence") == "license":
+        # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, with a value from a list. The
+        # owner must choose the licence.
+        data.pop("licence")
+    if not data.license:
+        for key, value in (facts.get("license") or {}).items():
+            data[key] = value
+    data.library_name = data.library_name or "transformers"
+    data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
+    data.base_model = facts.get("base_model") or hub_id(data.base_model)
+    # The Hub refuses `datasets` that are not ids, and TRL writes any name that it is given.
+    named = [data.datasets] if isinstance(data.datasets, str) else data.datasets or []
+    known = [facts.get("dataset"), *(name for name in named if hub_id(name) and "/" in name)]
+    data.datasets = list(dict.fromkeys(filter(None, known))) or None
+    data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's tags come from a set, in another order in each process
 
 
 def _draw_curves(run: Run, folder: Path) -> str | None:

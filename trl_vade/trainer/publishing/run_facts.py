@@ -1,5 +1,6 @@
 """The facts of a run at one moment, for its cards, its uploads and the metadata of a shared posterior."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate.logging import get_logger
+from huggingface_hub import model_info
 from numpy.typing import NDArray
 
 from trl_vade.errors import VADEError
-from trl_vade.hub.card_metadata import licence_of
 from trl_vade.hub.dataset_origin import hub_origin
+from trl_vade.hub.failures import HTTP_ERROR
 from trl_vade.hub.posteriors.table import FORMAT_VERSION
 from trl_vade.hub.uploading import hub_id, is_hub_id
 from trl_vade.samplers.information import SPREAD_GAIN
@@ -103,6 +105,27 @@ def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
             "num_processes": trainer.accelerator.num_processes,
         },
     }
+
+
+@functools.cache
+def licence_of(base_model: str | None) -> Mapping[str, str]:
+    """Return `license` as the card of a model's repository has it; empty if it is not known.
+
+    A derived model is under the licence of its base, unless the owner's card names another. A licence that is not on
+    the Hub's list, `other`, comes with `license_name` and `license_link`, as the Hub asks for.
+    """
+    try:
+        data = model_info(base_model, timeout=10.0).card_data if base_model else None
+    except (HTTP_ERROR, OSError, ValueError):  # a card is not worth an error: the owner can add the licence
+        return {}
+    keys = ("license", "license_name", "license_link")
+    found = {key: data[key] for key in keys if data and isinstance(data.get(key), str)}
+    if found.get("license") == "other" and len(found) == len(keys):
+        link = found["license_link"]  # of a file in the base model's repository, if it is no address
+        return found | {
+            "license_link": link if "://" in link else f"https://huggingface.co/{base_model}/blob/main/{link}"
+        }
+    return {key: value for key, value in found.items() if key == "license" and value != "other"}
 
 
 def _device(device: torch.device) -> str:

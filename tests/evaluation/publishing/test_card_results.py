@@ -1,7 +1,6 @@
 """Results in a card: in its metadata, where other programs read them, and in its text."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -10,17 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.refusals import refused
-from trl_vade.hub import card_metadata
-from trl_vade.hub.card_metadata import (
-    END,
-    START,
+from trl_vade.evaluation.publishing.card_results import (
     eval_result,
-    licence_of,
     merged_index,
     results_of_others,
     with_index,
     with_results,
 )
+from trl_vade.hub.cards import END, START
 
 CHARTQA = {
     "benchmark": "ChartQA (test)",
@@ -328,37 +324,3 @@ def test_the_text_of_a_stranger_stays_whatever_it_is(text, sections):
         changed = with_results(changed, section, **ABOUT)
     assert changed.startswith(text.rstrip())
     assert changed.count("end of the results") == bool(sections)
-
-
-# --------------------------------------------------------------------------------------------------------- licences
-
-
-@pytest.mark.parametrize(
-    ("card", "licence"),
-    [
-        ({"license": "apache-2.0", "license_link": "LICENSE"}, {"license": "apache-2.0"}),
-        (
-            {"license": "other", "license_name": "research", "license_link": "LICENSE"},
-            {
-                "license": "other",
-                "license_name": "research",
-                "license_link": "https://huggingface.co/you/base/blob/main/LICENSE",
-            },
-        ),
-        ({"license": "other", "license_name": "research"}, {}),
-        ({"license": ["mit", "apache-2.0"]}, {}),
-        ({}, {}),
-        (None, {}),
-    ],
-)
-def test_a_derived_model_has_the_licence_of_its_base_if_the_hub_would_take_it(monkeypatch, card, licence):
-    monkeypatch.setattr(card_metadata, "model_info", lambda *_, **__: SimpleNamespace(card_data=card))
-    assert licence_of.__wrapped__("you/base") == licence
-
-
-def test_a_licence_that_cannot_be_asked_for_is_left_to_the_owner(monkeypatch):
-    def unreachable(*_, **__):
-        raise OSError("no network")
-
-    monkeypatch.setattr(card_metadata, "model_info", unreachable)
-    assert licence_of.__wrapped__("you/base") == licence_of.__wrapped__(None) == {}

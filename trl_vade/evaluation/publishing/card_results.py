@@ -1,28 +1,21 @@
-"""The metadata of a model card: the facts that TRL's card lacks, and results of benchmarks, also in the text.
+"""Results of benchmarks in a model card: in its metadata, for programs, and in its text.
 
 The card may be somebody else's, so its model index is merged as plain YAML. `EvalResult` (huggingface_hub 2.4) would
 merge all entries of a data set into one with the name and source of the first, and so attribute numbers to a source
 that did not report them.
 """
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
-from huggingface_hub import EvalResult, ModelCardData, model_info
+from huggingface_hub import EvalResult
 from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.repocard_data import eval_results_to_model_index
 from huggingface_hub.utils import yaml_dump
 
-from .failures import HTTP_ERROR
-from .uploading import hub_id
-
-CARD_FILE = "README.md"
-START = "<!-- trl_vade: what follows is written by trl_vade, anew at every save -->"
-END = "<!-- trl_vade: end -->"
-TAGS = ("trl", "grpo", "vade", "trl-vade")
+from trl_vade.hub.cards import END, START
 
 _INDEX = "model-index"
 _INDEX_LINES = re.compile(rf"^{_INDEX}[ \t]*:.*\n?(?:(?:[ \t-].*|\r?)(?:\n|\Z))*", re.MULTILINE)  # up to the next key
@@ -34,49 +27,6 @@ _SECTION = re.compile(
 )
 _RAW = re.compile(r"\]\(([^()\s]+/results)\.(?:json|md)\)")
 _AVERAGE = re.compile(r"^average@\d+ ")
-
-
-def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
-    """Add `run_facts` to the metadata of TRL's card, in place, and remove values that the Hub refuses.
-
-    A second call changes nothing.
-    """
-    if data.get("licence") == "license":
-        # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, with a value from a list. The
-        # owner must choose the licence.
-        data.pop("licence")
-    if not data.license:
-        for key, value in (facts.get("license") or {}).items():
-            data[key] = value
-    data.library_name = data.library_name or "transformers"
-    data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
-    data.base_model = facts.get("base_model") or hub_id(data.base_model)
-    # The Hub refuses `datasets` that are not ids, and TRL writes any name that it is given.
-    named = [data.datasets] if isinstance(data.datasets, str) else data.datasets or []
-    known = [facts.get("dataset"), *(name for name in named if hub_id(name) and "/" in name)]
-    data.datasets = list(dict.fromkeys(filter(None, known))) or None
-    data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's tags come from a set, in another order in each process
-
-
-@functools.cache
-def licence_of(base_model: str | None) -> Mapping[str, str]:
-    """Return `license` as the card of a model's repository has it; empty if it is not known.
-
-    A derived model is under the licence of its base, unless the owner's card names another. A licence that is not on
-    the Hub's list, `other`, comes with `license_name` and `license_link`, as the Hub asks for.
-    """
-    try:
-        data = model_info(base_model, timeout=10.0).card_data if base_model else None
-    except (HTTP_ERROR, OSError, ValueError):  # a card is not worth an error: the owner can add the licence
-        return {}
-    keys = ("license", "license_name", "license_link")
-    found = {key: data[key] for key in keys if data and isinstance(data.get(key), str)}
-    if found.get("license") == "other" and len(found) == len(keys):
-        link = found["license_link"]  # of a file in the base model's repository, if it is no address
-        return found | {
-            "license_link": link if "://" in link else f"https://huggingface.co/{base_model}/blob/main/{link}"
-        }
-    return {key: value for key, value in found.items() if key == "license" and value != "other"}
 
 
 def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
