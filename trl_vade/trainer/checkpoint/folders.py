@@ -1,8 +1,7 @@
-"""The checkpoint folders of a run, complete or not, as they lie on the disk. Nothing here loads torch.
+"""The checkpoint folders of an output directory, and which of them a resume takes. Nothing here loads torch.
 
-The Trainer writes a checkpoint file by file, and takes the folder with the highest number as the last checkpoint, also
-if a killed process left it half written (transformers 5.23, `get_last_checkpoint`). The Trainer writes
-`trainer_state.json` last, and `completeness` makes it list the other files.
+The Trainer writes a checkpoint file by file, and takes the folder with the highest number as the last one: half written
+or not, whichever run wrote it (transformers 5.23, `get_last_checkpoint`). `marker` tells complete ones, and their order.
 """
 
 import json
@@ -10,63 +9,70 @@ import os
 from pathlib import Path
 
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, abbreviated
+from trl_vade.selection.log import SELECTION_LOG_FILE
 from trl_vade.selection.report.record import TRAINER_STATE_FILE
 
+from .marker import MARKER_FILE, missing_part, read_marker, usable_part
+
 PREFIX = "checkpoint-"
-FILES = "CheckpointFiles"
-"""The entry of `trainer_state.json` with the names and sizes of a checkpoint's other files."""
-
-JIT_MARK = "checkpoint-is-incomplete.txt"
-"""The file with which transformers 5.23 marks an unfinished save of `enable_jit_checkpoint`."""
-
 LAST_CHECKPOINT = "last-checkpoint"
 """The folder of the newest checkpoint in a model repository, with `hub_strategy="checkpoint"`. A downloaded run has it
 in its output directory."""
 
-_OWN_FILES = "vade_"
-"""Prefix of files that a resume checks itself. `vade_on_mismatch` may allow a resume without them."""
+RESULTS = (TRAINER_STATE_FILE, "vade_posterior.*", "vade_summary.json", "vade_report.*", "vade_training.png")
+"""Files in the output directory that tell of the newest save of a run. The others are continued by a resume."""
+
+_OF_A_RUN = (f"{LAST_CHECKPOINT}/", *RESULTS, SELECTION_LOG_FILE, "vade_rows.json")
+# not vade_run.json: a run that failed in its first step may be started again
 
 
-_OF_A_RUN = (
-    f"{LAST_CHECKPOINT}/",
-    TRAINER_STATE_FILE,
-    *("vade_posterior.*", "vade_selection*.jsonl", "vade_summary.json", "vade_report.*", "vade_training.png"),
-    "vade_rows.json",  # not vade_run.json: a run that failed in its first step may be started again
-)
+def find_checkpoint(
+    asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str], *, contents: bool = False
+) -> tuple[str | None, list[str]]:
+    """Return the folder to resume from, or None, and what is to be said of others.
 
-
-def find_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]) -> str | None:
-    """Return the folder to resume from, or None.
-
-    `asked` is a folder, or True for the newest complete checkpoint in `output_dir`, a downloaded one included.
+    `asked` is a folder, or True for the complete checkpoint in `output_dir` that was saved last, a downloaded one
+    included. `contents` compares all bytes of the files.
 
     Raises:
         CheckpointIncompleteError: the folder is missing or incomplete, or there is no complete checkpoint.
     """
     if asked is None or asked is False:
-        return None
-    complete = complete_checkpoints(output_dir)
-    newest = f"The newest complete checkpoint is {complete[-1]}." if complete else f"{output_dir} has no complete one."
+        return None, []
     if asked is not True:
-        missing = missing_part(Path(asked), but_for=_OWN_FILES)
-        if missing:
-            raise CheckpointIncompleteError(
-                f"The run cannot resume from {asked}: {missing}. The run was stopped while it wrote or deleted this "
-                f"checkpoint, or this is another folder. {newest} If a file was changed or removed on purpose, remove "
-                f"its name from {FILES} in {TRAINER_STATE_FILE}."
-            )
-        return str(asked)
-    candidates = complete or [p for p in checkpoints(output_dir) if missing_part(p, but_for=_OWN_FILES) is None]
-    downloaded = Path(output_dir) / LAST_CHECKPOINT
-    if missing_part(downloaded, but_for=_OWN_FILES) is None:
-        candidates = [downloaded, *candidates]
-    if not candidates:
+        if (missing := usable_part(Path(asked), contents=contents)) is None:
+            return str(asked), []
+        complete = complete_checkpoints(output_dir)
         raise CheckpointIncompleteError(
-            f"resume_from_checkpoint=True, but {output_dir} holds no complete checkpoint. Start without "
-            "resume_from_checkpoint (with vade_overwrite_output_dir=True if a run left files there), or set the "
-            "output_dir of the run to continue."
+            f"The run cannot resume from {asked}: {missing}. The run was stopped while it wrote or deleted this "
+            f"checkpoint, the file was changed, or this is another folder. "
+            f"{f'The newest complete checkpoint is {complete[-1]}' if complete else f'{output_dir} has no complete one'}. "
+            f"If a file was changed or removed on purpose, remove its name from files in {MARKER_FILE}."
         )
-    return str(max(candidates, key=step_of))
+    folders = sorted([*checkpoints(output_dir), Path(output_dir) / LAST_CHECKPOINT], key=_order, reverse=True)
+    for usable in (missing_part, usable_part):
+        for folder in folders:
+            if usable(folder, contents=contents) is None:
+                return str(folder), _passed_over(folders, folder, contents)
+    lacks = "".join(f" {folder}: {usable_part(folder)}." for folder in folders if folder.is_dir())
+    raise CheckpointIncompleteError(
+        f"resume_from_checkpoint=True, but {output_dir} holds no complete checkpoint.{lacks} Put back what is "
+        "missing, start without resume_from_checkpoint (with vade_overwrite_output_dir=True if a run left files "
+        "there), or set the output_dir of the run to continue."
+    )
+
+
+def _passed_over(folders: list[Path], chosen: Path, contents: bool) -> list[str]:
+    """Return what is wrong with folders that were saved after the `chosen` one, or that have a higher step."""
+    before = folders[: folders.index(chosen)]
+    later = [path for path in folders if path.is_dir() and (path in before or step_of(path) > step_of(chosen))]
+    reasons = {path: missing_part(path, contents=contents) for path in later}
+    return [
+        f"{path} is skipped: {reason}. The run was stopped while it wrote this checkpoint, or the file was lost or "
+        f"altered later. The run continues from {chosen}."
+        for path, reason in reasons.items()
+        if reason
+    ]
 
 
 def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
@@ -76,43 +82,37 @@ def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
 
 
 def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the complete checkpoint folders of a run, in the order of their steps."""
-    return [path for path in checkpoints(output_dir) if missing_part(path) is None]
+    """Return the complete checkpoint folders of a run, the last saved one last."""
+    return sorted((path for path in checkpoints(output_dir) if missing_part(path) is None), key=_order)
 
 
-def missing_part(checkpoint: Path, *, but_for: str | None = None) -> str | None:
-    """Return the reason why a checkpoint folder is incomplete or missing, or None if it is complete.
+def later_checkpoints(output_dir: str | os.PathLike[str], checkpoint: str | None) -> list[Path]:
+    """Return the usable checkpoints that a run from `checkpoint` would overwrite or follow, the newest first.
 
-    Files with the prefix `but_for` may be missing or damaged.
+    They are of a higher step or a later save: of a run that was abandoned, or of an older one. None: all of them.
     """
-    state_file = checkpoint / TRAINER_STATE_FILE
-    if not state_file.is_file():
-        return f"{TRAINER_STATE_FILE} is missing" if checkpoint.is_dir() else "there is no such folder"
-    if (checkpoint / JIT_MARK).exists():
-        return f"it holds {JIT_MARK}"
-    try:
-        state = json.loads(state_file.read_text(encoding="utf-8"))
-        callbacks = state["global_step"] is not None and state.get("stateful_callbacks", {})
-        files = callbacks.get(FILES, {}).get("attributes", {}).get("files", {})
-        sizes = {str(name): int(size) for name, size in files.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return f"its {TRAINER_STATE_FILE} cannot be read"
-    for name, size in sizes.items():
-        if but_for is None or not name.startswith(but_for):
-            path = checkpoint / name
-            if not path.is_file():
-                return f"{name} is missing"
-            if path.stat().st_size != size:
-                return f"{name} has {path.stat().st_size} bytes and had {size} when it was saved"
-    return None
+    there = [path for path in checkpoints(output_dir) if usable_part(path) is None]
+    if checkpoint is not None:
+        saved, step = _order(Path(checkpoint))
+        there = [path for path in there if step_of(path) > step or _order(path)[0] > saved]
+    return sorted(there, key=_order, reverse=True)
 
 
 def step_of(path: Path) -> int:
-    """Return the optimiser step of a checkpoint folder, or -1 if its name has none."""
-    if path.name == LAST_CHECKPOINT:
-        return int(json.loads((path / TRAINER_STATE_FILE).read_text(encoding="utf-8"))["global_step"])
+    """Return the optimiser step of a checkpoint folder, from its name or its trainer state; -1 if neither has one."""
     number = path.name.removeprefix(PREFIX)
-    return int(number) if number.isascii() and number.isdigit() else -1
+    if number.isascii() and number.isdigit():
+        return int(number)
+    try:
+        return int(json.loads((path / TRAINER_STATE_FILE).read_bytes())["global_step"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return -1
+
+
+def _order(path: Path) -> tuple[int, int]:
+    """Return the number of the save and the step; a checkpoint of `GRPOTrainer` has no number."""
+    marker = read_marker(path)
+    return (marker.save if marker else 0), step_of(path)
 
 
 def another_run(output_dir: str | os.PathLike[str], checkpoint: str | None) -> list[str]:
