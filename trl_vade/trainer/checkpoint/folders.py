@@ -42,12 +42,12 @@ def find_checkpoint(
     if asked is not True:
         if (missing := usable_part(Path(asked), contents=contents)) is None:
             return str(asked), []
-        complete = complete_checkpoints(output_dir)
+        complete = [path for path in complete_checkpoints(output_dir) if path.absolute() != Path(asked).absolute()]
         raise CheckpointIncompleteError(
             f"The run cannot resume from {asked}: {missing}. The run was stopped while it wrote or deleted this "
-            f"checkpoint, the file was changed, or this is another folder. "
-            f"{f'The newest complete checkpoint is {complete[-1]}' if complete else f'{output_dir} has no complete one'}. "
-            f"If a file was changed or removed on purpose, remove its name from files in {MARKER_FILE}."
+            "checkpoint, the file was changed later, or this is another folder. "
+            f"{f'{complete[-1]} is complete' if complete else f'{output_dir} has no complete one'}. If the file was "
+            f"changed or removed on purpose, remove its name from files in {MARKER_FILE}."
         )
     folders = sorted([*checkpoints(output_dir), Path(output_dir) / LAST_CHECKPOINT], key=_order, reverse=True)
     for usable in (missing_part, usable_part):
