@@ -66,7 +66,7 @@ def test_a_run_that_is_resumed_from_its_own_checkpoint_goes_on(begin, checkpoint
     trainer.train(resume_from_checkpoint=str(folder / "checkpoint-1"))
     assert trainer.state.global_step == 3
     assert [line["step"] for line in SelectionLog(folder).read()] == [1, 2, 3]
-    assert (folder / "checkpoint-2").is_dir()
+    assert (folder / "_earlier-1" / "checkpoint-2").is_dir()
 
 
 def test_a_checkpoint_of_another_folder_does_not_open_this_one(begin, checkpointed_run, tmp_path):

@@ -78,7 +78,7 @@ def _passed_over(folders: list[Path], chosen: Path, contents: bool) -> list[str]
 def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
     """Return the checkpoint folders of a run, complete or not, in the order of their steps."""
     folders = Path(output_dir).glob(f"{PREFIX}*")
-    return sorted((path for path in folders if path.is_dir() and step_of(path) >= 0), key=step_of)
+    return sorted((path for path in folders if path.is_dir() and _number(path) is not None), key=step_of)
 
 
 def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
@@ -100,13 +100,17 @@ def later_checkpoints(output_dir: str | os.PathLike[str], checkpoint: str | None
 
 def step_of(path: Path) -> int:
     """Return the optimiser step of a checkpoint folder, from its name or its trainer state; -1 if neither has one."""
-    number = path.name.removeprefix(PREFIX)
-    if number.isascii() and number.isdigit():
-        return int(number)
+    if (number := _number(path)) is not None:
+        return number
     try:
         return int(json.loads((path / TRAINER_STATE_FILE).read_bytes())["global_step"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return -1
+
+
+def _number(path: Path) -> int | None:
+    number = path.name.removeprefix(PREFIX)
+    return int(number) if number.isascii() and number.isdigit() else None
 
 
 def _order(path: Path) -> tuple[int, int]:
