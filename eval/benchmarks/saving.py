@@ -50,7 +50,9 @@ def of_log(folder, lines, rows):
     for step in range(1, lines + 2):
         successes = rng.integers(0, 9, rows).astype(float)
         mixed = (successes > 0) & (successes < 8)
-        outcomes = GroupOutcomes(rng.choice(100 * rows, rows, replace=False), successes, np.full(rows, 8.0), mixed, mixed)
+        outcomes = GroupOutcomes(
+            rng.choice(100 * rows, rows, replace=False), successes, np.full(rows, 8.0), mixed, mixed
+        )
         saved, start = log.position._asdict(), time.perf_counter()
         log.append(outcomes, step=step, global_step=step - 1, rollouts=8 * rows * step, predicted_effective_ratio=0.5)
         appended.append(time.perf_counter() - start)

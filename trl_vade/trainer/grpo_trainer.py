@@ -15,8 +15,7 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.batch_metrics import log_metrics
 
 from .activity import UPDATING, doing
-from .checkpoint.completeness import resolve_checkpoint
-from .checkpoint.line import Line
+from .checkpoint.line import Line, resolve_checkpoint
 from .checkpoint.output_folder import claim_output_dir
 from .checkpoint.posterior import PosteriorState
 from .checkpoint.preemption import LastCheckpoint

@@ -12,8 +12,8 @@ from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, we
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError
 from trl_vade.selection.log import SelectionLog
-from trl_vade.trainer.checkpoint.completeness import resolve_checkpoint
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
+from trl_vade.trainer.checkpoint.line import resolve_checkpoint
 
 STATES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"]
 

@@ -1,7 +1,7 @@
 """The checkpoint folders of an output directory, and which of them a resume takes. Nothing here loads torch.
 
-The Trainer writes a checkpoint file by file, and takes the folder with the highest number as the last one: half written
-or not, whichever run wrote it (transformers 5.23, `get_last_checkpoint`). `marker` tells complete ones, and their order.
+The Trainer takes the folder with the highest number as the last checkpoint, half written or not, whichever run wrote
+it (transformers 5.23, `get_last_checkpoint`). Markers tell which are complete, and in which order they were saved.
 """
 
 import json
@@ -40,21 +40,19 @@ def find_checkpoint(
     if asked is None or asked is False:
         return None, []
     if asked is not True:
-        if (missing := usable_part(Path(asked), contents=contents)) is None:
-            return str(asked), []
-        complete = [path for path in complete_checkpoints(output_dir) if path.absolute() != Path(asked).absolute()]
-        raise CheckpointIncompleteError(
-            f"The run cannot resume from {asked}: {missing}. The run was stopped while it wrote or deleted this "
-            "checkpoint, the file was changed later, or this is another folder. "
-            f"{f'{complete[-1]} is complete' if complete else f'{output_dir} has no complete one'}. If the file was "
-            f"changed or removed on purpose, remove its name from files in {MARKER_FILE}."
-        )
+        _refuse_incomplete(Path(asked), output_dir, contents)
+        return str(asked), []
     folders = sorted([*checkpoints(output_dir), Path(output_dir) / LAST_CHECKPOINT], key=_order, reverse=True)
+    folders = [folder for folder in folders if folder.is_dir()]
     for usable in (missing_part, usable_part):
-        for folder in folders:
-            if usable(folder, contents=contents) is None:
-                return str(folder), _passed_over(folders, folder, contents)
-    lacks = "".join(f" {folder}: {usable_part(folder)}." for folder in folders if folder.is_dir())
+        for number, chosen in enumerate(folders):
+            if usable(chosen, contents=contents) is None:
+                newer = [path for path in folders if path in folders[:number] or step_of(path) > step_of(chosen)]
+                reasons = {path: missing_part(path, contents=contents) for path in newer}
+                said = "The run was stopped while it wrote this checkpoint, or the file was lost or altered later."
+                said = f"{said} The run continues from {chosen}."
+                return str(chosen), [f"{path} is skipped: {why}. {said}" for path, why in reasons.items() if why]
+    lacks = "".join(f" {folder}: {usable_part(folder)}." for folder in folders)
     raise CheckpointIncompleteError(
         f"resume_from_checkpoint=True, but {output_dir} holds no complete checkpoint.{lacks} Put back what is "
         "missing, start without resume_from_checkpoint (with vade_overwrite_output_dir=True if a run left files "
@@ -62,17 +60,15 @@ def find_checkpoint(
     )
 
 
-def _passed_over(folders: list[Path], chosen: Path, contents: bool) -> list[str]:
-    """Return what is wrong with folders that were saved after the `chosen` one, or that have a higher step."""
-    before = folders[: folders.index(chosen)]
-    later = [path for path in folders if path.is_dir() and (path in before or step_of(path) > step_of(chosen))]
-    reasons = {path: missing_part(path, contents=contents) for path in later}
-    return [
-        f"{path} is skipped: {reason}. The run was stopped while it wrote this checkpoint, or the file was lost or "
-        f"altered later. The run continues from {chosen}."
-        for path, reason in reasons.items()
-        if reason
-    ]
+def _refuse_incomplete(asked: Path, output_dir: str | os.PathLike[str], contents: bool) -> None:
+    if missing := usable_part(asked, contents=contents):
+        others = [path for path in complete_checkpoints(output_dir) if path.absolute() != asked.absolute()]
+        raise CheckpointIncompleteError(
+            f"The run cannot resume from {asked}: {missing}. The run was stopped while it wrote or deleted this "
+            "checkpoint, the file was changed later, or this is another folder. "
+            f"{f'{others[-1]} is complete' if others else f'{output_dir} has no complete one'}. If the file was "
+            f"changed or removed on purpose, remove its name from files in {MARKER_FILE}."
+        )
 
 
 def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
@@ -87,15 +83,13 @@ def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
 
 
 def later_checkpoints(output_dir: str | os.PathLike[str], checkpoint: str | None) -> list[Path]:
-    """Return the usable checkpoints that a run from `checkpoint` would overwrite or follow, the newest first.
+    """Return the usable checkpoints that were saved after `checkpoint`, or that have a higher step, the newest first.
 
-    They are of a higher step or a later save: of a run that was abandoned, or of an older one. None: all of them.
+    None stands for the start of a run, after which all of them are.
     """
-    there = [path for path in checkpoints(output_dir) if usable_part(path) is None]
-    if checkpoint is not None:
-        saved, step = _order(Path(checkpoint))
-        there = [path for path in there if step_of(path) > step or _order(path)[0] > saved]
-    return sorted(there, key=_order, reverse=True)
+    save, step = _order(Path(checkpoint)) if checkpoint else (-1, -1)
+    later = [path for path in checkpoints(output_dir) if step_of(path) > step or _order(path)[0] > save]
+    return sorted((path for path in later if usable_part(path) is None), key=_order, reverse=True)
 
 
 def step_of(path: Path) -> int:
@@ -116,7 +110,7 @@ def _number(path: Path) -> int | None:
 def _order(path: Path) -> tuple[int, int]:
     """Return the number of the save and the step; a checkpoint of `GRPOTrainer` has no number."""
     marker = read_marker(path)
-    return (marker.save if marker else 0), step_of(path)
+    return (marker["save"] if marker else 0), step_of(path)
 
 
 def another_run(output_dir: str | os.PathLike[str], checkpoint: str | None) -> list[str]:

@@ -3,9 +3,13 @@
 import functools
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
 from accelerate.logging import get_logger
 from accelerate.utils import gather_object
 from safetensors import safe_open
@@ -14,13 +18,14 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from trl import GRPOTrainer
 
-from trl_vade.errors import VADEError
+from trl_vade.errors import CheckpointSaveError, VADEError
 from trl_vade.files import save_whole
 from trl_vade.selection.on_time import OnTimeSelection
 
 from ..activity import doing
-from .completeness import explaining_failed_saves
+from .folders import complete_checkpoints
 from .line import Line
+from .marker import MARKER_FILE
 from .posterior import resume_posterior, save_posterior
 from .reference_model import load_reference_model, save_reference_model
 
@@ -61,6 +66,31 @@ def index_weights(directory: str | os.PathLike[str]) -> None:
         place = dict.fromkeys(sorted(file.keys()), SAFE_WEIGHTS_NAME)
     index = {"metadata": {"total_size": weights.stat().st_size}, "weight_map": place}
     save_whole(Path(directory) / SAFE_WEIGHTS_INDEX_NAME, (json.dumps(index, indent=2) + "\n").encode())
+
+
+@contextmanager
+def explaining_failed_saves(folder: Path, *, writes: bool = True) -> Iterator[None]:
+    """Delete a checkpoint in `folder`, so that no mixture of two is left, and explain an error of the block's save.
+
+    `writes` is whether this process writes the files that all share. An error but `VADEError` is turned into a
+    `CheckpointSaveError`, which names the checkpoint to resume from.
+    """
+    try:
+        if writes and folder.is_dir():
+            (folder / MARKER_FILE).unlink(missing_ok=True)
+            shutil.rmtree(folder)
+        PartialState().wait_for_everyone()
+        yield
+    except VADEError:
+        raise
+    except Exception as error:  # OSError, RuntimeError of torch, errors of safetensors
+        complete = [path for path in complete_checkpoints(folder.parent) if path != folder]
+        way_out = "and then train(resume_from_checkpoint=True)" if complete else "and start again"
+        raise CheckpointSaveError(
+            f"{folder} could not be written ({type(error).__name__}: {error}), so the run stops. "
+            f"{f'{complete[-1]} is complete' if complete else 'There is no earlier checkpoint'}. Free disk space, set "
+            f"save_total_limit, or check the permissions, {way_out}."
+        ) from error
 
 
 class ResumingTrainer(GRPOTrainer):
