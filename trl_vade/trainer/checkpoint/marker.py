@@ -34,9 +34,8 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
     """Return the marker of a folder, or None if it is missing or another program wrote it."""
     try:
         marker: dict[str, Any] = json.loads((folder / MARKER_FILE).read_bytes())
-        types = {(type(size), type(digest)) for size, digest in marker["files"].values()} | {
-            (type(marker["save"]), str)
-        }
+        numbers = [*marker["files"].values(), (marker["save"], "")]
+        types = {(type(size), type(digest)) for size, digest in numbers}
         return marker if types == {(int, str)} and "run" in marker else None
     except _NOT_OURS:
         return None
