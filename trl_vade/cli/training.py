@@ -13,7 +13,7 @@ from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, HubError, VADEError
 from trl_vade.evaluation.callback import planned
 from trl_vade.trainer.checkpoint.folders import find_checkpoint
-from trl_vade.trainer.checkpoint.output_folder import refuse_another_run
+from trl_vade.trainer.checkpoint.output_folder import claim_output_dir
 from trl_vade.trainer.typed_command import typed_words
 
 from .data_sets import TESTBED, load_splits, pick_split
@@ -37,7 +37,7 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
     command = typed_words()  # a launcher may end before its processes do
     training_args.output_dir = run_folder(training_args)
     resume = asked_checkpoint(training_args)
-    refuse_another_run(training_args, find_checkpoint(resume, training_args.output_dir)[0])
+    claim_output_dir(training_args, find_checkpoint(resume, training_args.output_dir)[0], delete=False)
     with refusals():
         trainer = make_trainer(script_args, training_args, model_args)
     trainer.command, trainer.dataset_name = command, script_args.dataset_name

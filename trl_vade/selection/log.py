@@ -46,16 +46,9 @@ START = Position()
 class SelectionLog:
     """One selection log, to append to, continue and read.
 
-    A line holds `step` (posterior steps, from 1), `global_step` (finished optimiser steps), `rollouts` (completions so
-    far), `predicted_effective_ratio` and `effective_gradient_ratio` (null if no completion was scored). Of each group
-    it holds `sample_index`, `successes` and `trials`, and `mixed` if these do not determine the mixed groups
-    (fractions, spreads). The line that ends a reward outage also holds `restored_to`, the step of the restored counts.
+    `docs/reference/files.md` has the fields of a line. A refill of dynamic sampling and a warm start are lines, too.
 
-    With dynamic sampling each refill is a step and a line, with its number from 1 as `refill`. A warm start is the
-    first step and line. It holds the source of its evidence as `warm_start`, fractional counts, and null ratios.
-
-    `chain` is the digest of the lines until here. `position` is the end of the lines that this object has written or
-    continues.
+    `position` is the end of the lines that this object has written or continues.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
