@@ -12,7 +12,7 @@ from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, abbre
 from trl_vade.selection.log import SELECTION_LOG_FILE
 from trl_vade.selection.report.record import TRAINER_STATE_FILE
 
-from .marker import MARKER_FILE, missing_part, read_marker, usable_part
+from .marker import MARKER_FILE, OWN_FILES, missing_part, read_marker
 
 PREFIX = "checkpoint-"
 LAST_CHECKPOINT = "last-checkpoint"
@@ -44,15 +44,15 @@ def find_checkpoint(
         return str(asked), []
     folders = sorted([*checkpoints(output_dir), Path(output_dir) / LAST_CHECKPOINT], key=_order, reverse=True)
     folders = [folder for folder in folders if folder.is_dir()]
-    for usable in (missing_part, usable_part):
+    for but_for in ("/", OWN_FILES):
         for number, chosen in enumerate(folders):
-            if usable(chosen, contents=contents) is None:
+            if missing_part(chosen, but_for=but_for, contents=contents) is None:
                 newer = [path for path in folders if path in folders[:number] or step_of(path) > step_of(chosen)]
                 reasons = {path: missing_part(path, contents=contents) for path in newer}
                 said = "The run was stopped while it wrote this checkpoint, or the file was lost or altered later."
                 said = f"{said} The run continues from {chosen}."
                 return str(chosen), [f"{path} is skipped: {why}. {said}" for path, why in reasons.items() if why]
-    lacks = "".join(f" {folder}: {usable_part(folder)}." for folder in folders)
+    lacks = "".join(f" {folder}: {missing_part(folder)}." for folder in folders)
     raise CheckpointIncompleteError(
         f"resume_from_checkpoint=True, but {output_dir} holds no complete checkpoint.{lacks} Put back what is "
         "missing, start without resume_from_checkpoint (with vade_overwrite_output_dir=True if a run left files "
@@ -61,7 +61,7 @@ def find_checkpoint(
 
 
 def _refuse_incomplete(asked: Path, output_dir: str | os.PathLike[str], contents: bool) -> None:
-    if missing := usable_part(asked, contents=contents):
+    if missing := missing_part(asked, but_for=OWN_FILES, contents=contents):
         others = [path for path in complete_checkpoints(output_dir) if path.absolute() != asked.absolute()]
         raise CheckpointIncompleteError(
             f"The run cannot resume from {asked}: {missing}. The run was stopped while it wrote or deleted this "
@@ -89,7 +89,7 @@ def later_checkpoints(output_dir: str | os.PathLike[str], checkpoint: str | None
     """
     save, step = _order(Path(checkpoint)) if checkpoint else (-1, -1)
     later = [path for path in checkpoints(output_dir) if step_of(path) > step or _order(path)[0] > save]
-    return sorted((path for path in later if usable_part(path) is None), key=_order, reverse=True)
+    return sorted((path for path in later if missing_part(path, but_for=OWN_FILES) is None), key=_order, reverse=True)
 
 
 def step_of(path: Path) -> int:

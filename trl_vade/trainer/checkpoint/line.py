@@ -20,7 +20,7 @@ from trl_vade.selection.log import SELECTION_LOG_FILE
 
 from ..main_process import on_main_process
 from .folders import RESULTS, checkpoints, find_checkpoint, later_checkpoints, step_of
-from .marker import MARKER_FILE, is_stock, read_marker, write_marker
+from .marker import MARKER_FILE, read_marker, write_marker
 
 logger = get_logger(__name__)
 
@@ -31,7 +31,7 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
     Logs a warning for each newer checkpoint that is incomplete, and for one of which that cannot be told.
     """
     chosen, notices = on_main_process(lambda: find_checkpoint(asked, output_dir, contents=True))
-    if chosen is not None and is_stock(Path(chosen)):
+    if chosen is not None and not (Path(chosen) / MARKER_FILE).exists():
         notices.append(
             f"{chosen} has no {MARKER_FILE}: GRPOTrainer saved it, or a run without a posterior was stopped in its "
             "last step. So it is not known whether its files are whole. The run continues from it."

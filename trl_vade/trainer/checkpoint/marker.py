@@ -44,13 +44,13 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
 def missing_part(folder: Path, *, but_for: str = "/", contents: bool = False) -> str | None:
     """Return the reason why a checkpoint folder is incomplete or missing, or None if it is complete.
 
-    Files with the prefix `but_for` may be missing or damaged. `contents` compares all bytes, not the sizes alone.
+    Files with the prefix `but_for` may be missing or damaged. `contents` compares all bytes, not the sizes alone. A
+    folder of `GRPOTrainer` has no marker, so that is complete as far as can be told.
     """
     if not folder.is_dir():
         return "there is no such folder"
     if (marker := read_marker(folder)) is None:
-        there = (folder / MARKER_FILE).exists()
-        return f"its {MARKER_FILE} cannot be read" if there else _stock_fault(folder) or f"{MARKER_FILE} is missing"
+        return f"its {MARKER_FILE} cannot be read" if (folder / MARKER_FILE).exists() else _stock_fault(folder)
     files = {name: each for name, each in marker["files"].items() if not name.startswith(but_for)}
     for name, (size, _) in files.items():
         if not (folder / name).is_file():
@@ -61,16 +61,6 @@ def missing_part(folder: Path, *, but_for: str = "/", contents: bool = False) ->
         if digest != files[name][1]:
             return f"{name} was altered: its SHA-256 is not that of the save"
     return None
-
-
-def usable_part(folder: Path, *, contents: bool = False) -> str | None:
-    """Return why a resume cannot start from a folder, or None. It may lack VADE's own files, as of `GRPOTrainer`."""
-    return None if is_stock(folder) else missing_part(folder, but_for=OWN_FILES, contents=contents)
-
-
-def is_stock(folder: Path) -> bool:
-    """Return whether `GRPOTrainer` saved the folder, as far as can be told: it marks no end of a save."""
-    return not (folder / MARKER_FILE).exists() and _stock_fault(folder) is None
 
 
 def _stock_fault(folder: Path) -> str | None:
