@@ -40,7 +40,7 @@ def test_other_folders_and_files_are_no_checkpoints(tmp_path):
     assert [path.name for path in complete_checkpoints(tmp_path)] == ["checkpoint-3"]
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.dictionaries(st.integers(0, 10**6), st.tuples(st.booleans(), st.integers(1, 9)), max_size=6))
 def test_the_complete_checkpoint_that_was_saved_last_is_the_one_to_go_on_from(tmp_path_factory, steps):
     output_dir = tmp_path_factory.mktemp("run")

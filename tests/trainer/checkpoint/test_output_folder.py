@@ -89,13 +89,6 @@ def test_an_overwritten_run_is_gone_and_the_log_says_which_files(begin, checkpoi
     assert "vade_selection.jsonl" in message
 
 
-def test_a_trainer_that_trains_again_is_in_its_own_folder(begin):
-    trainer = begin(max_steps=1, save_strategy="steps", save_steps=1)
-    trainer.train()
-    trainer.train()
-    assert trainer.state.global_step == 1
-
-
 def test_evaluation_is_never_refused(begin, checkpointed_run, text_rows):
     checkpointed_run()
     assert begin(per_device_eval_batch_size=8).evaluate(text_rows.select(range(4)))
