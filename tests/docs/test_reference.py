@@ -119,7 +119,7 @@ def test_the_files_are_those_that_a_run_leaves_beside_the_files_of_trl(both_runs
     ours, stock = both_runs
     tables = first_column("files.md")
     of_checkpoint = {*tables["In every checkpoint"]} - {"sample_index", "alpha", "last_update", "visits", "sample_key"}
-    in_some = {name.replace("<process>", "00000") for name in tables["In some checkpoints"]}
+    in_some = {name.replace("<process>", "00000") for name in tables["In checkpoints only"]}
     in_output = {name for name in tables["In the output directory"] if "<" not in name} - {CURVES_FILE}
     in_checkpoint = {f"checkpoint-1/{name}" for name in of_checkpoint | in_some}
     assert files_in(ours) - files_in(stock) == in_checkpoint | of_checkpoint | in_output

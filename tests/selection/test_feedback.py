@@ -66,7 +66,7 @@ def test_a_process_that_does_not_write_learns_the_same_and_says_nothing(make, ca
     assert "No group has had a gradient" in caplog.text
 
 
-def test_the_totals_go_on_where_they_were_saved(make):
+def test_the_totals_go_on_where_they_were_saved_and_a_lost_log_is_said(make, caplog):
     first = make()
     score(first, [MIXED, RIGHT])
     sampler, totals = first.sampler.state_dict(), first.state_dict()
@@ -74,6 +74,11 @@ def test_the_totals_go_on_where_they_were_saved(make):
     second = make()
     second.sampler.load_state_dict(sampler)
     second.load_state_dict(totals)
+    second.resume_log(totals)
     assert (second.rollouts, second.outage, len(second.log.read())) == (8, False, 1)
     score(second, [MIXED])
     assert state_digest(second.sampler) == state_digest(first.sampler)
+    assert caplog.text == ""
+    second.log.path.unlink()
+    second.resume_log(totals)
+    assert "it is missing" in caplog.text

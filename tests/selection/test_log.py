@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.support.refusals import refused
 from trl_vade import BetaPosterior, ThompsonSampler, save_snapshot
-from trl_vade.errors import SnapshotCorruptError
+from trl_vade.errors import CheckpointSaveError, SnapshotCorruptError
 from trl_vade.samplers.snapshot import load_snapshot
-from trl_vade.selection.log import SELECTION_LOG_FILE, SelectionLog
+from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import group_outcomes
 from trl_vade.selection.report.record import Run
 
@@ -39,33 +40,26 @@ def log(tmp_path):
 
 def test_a_line_holds_the_choice_and_its_outcome(log):
     append(log, 1, rows=(5, 2), groups=([1, NAN], [1, 0]))
-    assert log.read() == [
-        {
-            "step": 1,
-            "global_step": 0,
-            "rollouts": 4,
-            "predicted_effective_ratio": 0.25,
-            "effective_gradient_ratio": 0.5,
-            "sample_index": [5, 2],
-            "successes": [1.0, 1.0],
-            "trials": [1.0, 2.0],
-        }
-    ]
+    (line,) = log.read()
+    assert line == {
+        "step": 1,
+        "global_step": 0,
+        "rollouts": 4,
+        "predicted_effective_ratio": 0.25,
+        "effective_gradient_ratio": 0.5,
+        "sample_index": [5, 2],
+        "successes": [1.0, 1.0],
+        "trials": [1.0, 2.0],
+    }
 
 
 def test_the_file_has_the_documented_name_and_one_json_object_a_line(log, tmp_path):
+    assert log.read() == []
     append(log, 1)
     append(log, 2)
-    text = (tmp_path / "out" / SELECTION_LOG_FILE).read_text(encoding="utf-8")
-    assert SELECTION_LOG_FILE == "vade_selection.jsonl"
+    text = (tmp_path / "out" / "vade_selection.jsonl").read_text(encoding="utf-8")
     assert text.endswith("\n")
     assert [json.loads(line)["step"] for line in text.splitlines()] == [1, 2]
-
-
-def test_where_there_is_no_log_there_are_no_lines(log):
-    assert log.read() == []
-    assert log.truncate(3) == 0
-    assert not log.path.exists()
 
 
 def test_a_batch_without_any_score_is_written_as_null_and_not_as_nan(log):
@@ -74,122 +68,118 @@ def test_a_batch_without_any_score_is_written_as_null_and_not_as_nan(log):
     assert "NaN" not in log.path.read_text(encoding="utf-8")
 
 
-def test_step_1_starts_the_log_anew(log):
+# ------------------------------------------------------------------------------------------------- a run goes on
+
+
+@pytest.fixture
+def written(log):
+    """A log of five lines, the position after the third of them, which a checkpoint holds, and its content."""
     for step in (1, 2, 3):
         append(log, step)
+    saved = json.loads(json.dumps(log.position._asdict()))
+    append(log, 4)
+    append(log, 5)
+    return SelectionLog(log.path.parent), saved, log.path.read_bytes()
+
+
+def test_a_resumed_run_writes_over_what_came_after_its_checkpoint_and_over_nothing_else(written):
+    log, saved, content = written
+    assert log.resume(saved) is None
+    assert steps(log) == [1, 2, 3]
+    assert log.path.read_bytes() == content  # until the run has a line of its own
+    append(log, 4)
+    append(log, 5)
+    assert log.path.read_bytes() == content
+    assert log.resume(saved) is None
+    append(log, 4, rows=(7, 8))
+    assert [line["sample_index"] for line in log.read()] == [[0, 1]] * 3 + [[7, 8]]
+    assert list(log.path.parent.iterdir()) == [log.path]
+
+
+def lines_of(content, *numbers):
+    return b"".join(content.splitlines(keepends=True)[number - 1] for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda content: None, "it is missing"),
+        (lambda content: b"", "it is empty"),
+        (lambda content: lines_of(content, 1, 3, 4), "the lines of the steps 2 to 2 before it are missing"),
+        (lambda content: lines_of(content, 3, 4, 5), "Line 1 of"),
+        (lambda content: lines_of(content, 1, 2), "it ends after 2 of the 3 lines"),
+        (lambda content: lines_of(content, 1, 2, 3)[:-1], "it ends after 2 of the 3 lines"),
+        (lambda content: content.replace(b'"rollouts": 8', b'"rollouts": 9'), "Line 2 of"),
+        (lambda content: content.replace(b'"step": 2', b'"step" 2'), "was altered"),
+        (lambda content: lines_of(content, 1) + b"\n" + lines_of(content, 3), "Line 2 of"),
+        (lambda content: lines_of(content, 1) + b"[" * 100_000 + b"\n", "Line 2 of"),
+        (lambda content: lines_of(content, 1) + b'{"step": "2", "chain": 3}\n', "Line 2 of"),
+        (lambda content: lines_of(content, 1, 1), "Line 2 of"),
+        (lambda content: bytes(len(content)) + b"\n", "Line 1 of"),
+        (lambda content: "another run", "another run"),
+    ],
+)
+def test_a_log_that_does_not_lead_to_the_checkpoint_is_kept_and_said_and_the_run_goes_on(written, damage, said):
+    """A removed, empty, cut or altered log, one that lacks a line or its beginning, and one of another run."""
+    log, saved, content = written
+    damaged = damage(content)
+    if damaged == "another run":
+        for step in (1, 2, 3):
+            append(other := log if step > 1 else SelectionLog(log.path.parent), step, rows=(7, 8))
+            log = other
+        damaged = log.path.read_bytes()
+        shutil.rmtree(log.path.parent / "_earlier-1")
+    elif damaged is None:
+        log.path.unlink()
+    else:
+        log.path.write_bytes(damaged)
+    notice = log.resume(saved)
+    assert said in notice
+    assert all(word in notice for word in (str(log.path), "3 lines", "training is not affected"))
+    assert [path.read_bytes() for path in log.path.parent.glob("_earlier-*/*")] == ([damaged] if damaged else [])
+    append(log, 4)
+    assert steps(log) == [4]
+    assert log.resume(log.position._asdict()) is None  # at the next resume there is nothing to say
+
+
+def test_reading_refuses_a_line_that_was_altered_by_its_number_and_leaves_out_half_a_last_one(written):
+    log, _, content = written
+    log.path.write_bytes(content[:-9])
+    assert steps(log) == [1, 2, 3, 4]
+    log.path.write_bytes(content.replace(b'"rollouts": 8', b'"rollouts": 9'))
+    with refused(SnapshotCorruptError, names=["Line 2", log.path]):
+        log.read()
+
+
+def test_the_log_of_another_run_is_set_aside_by_the_first_line_and_never_overwritten(written):
+    log, _, content = written
     append(log, 1, rows=(7, 8))
-    assert steps(log) == [1]
-    assert log.read()[0]["sample_index"] == [7, 8]
+    assert [line["sample_index"] for line in log.read()] == [[7, 8]]
+    assert (log.path.parent / "_earlier-1" / "vade_selection.jsonl").read_bytes() == content
+    assert log.set_aside() == log.path.parent / "_earlier-2" / "vade_selection.jsonl"
+    assert (log.set_aside(), log.read()) == (None, [])
 
 
-@pytest.mark.parametrize(("last", "kept"), [(0, []), (2, [1, 2]), (4, [1, 2, 3, 4]), (9, [1, 2, 3, 4])])
-def test_truncating_drops_the_lines_after_a_step_and_no_others(log, last, kept):
-    for step in (1, 2, 3, 4):
-        append(log, step)
-    before = log.read()
-    assert log.truncate(last) == len(kept)
-    assert log.read() == before[: len(kept)]
-    assert steps(log) == kept
-    assert [path.name for path in log.path.parent.iterdir()] == [SELECTION_LOG_FILE]  # no temporary file is left
+def test_the_lines_so_far_are_parsed_once_and_only_those_of_this_run(written, monkeypatch):
+    log, saved, _ = written
+    assert log.so_far() == []  # the file is of an earlier run
+    log.resume(saved)
+    assert [line["step"] for line in log.so_far()] == [1, 2, 3]
+    append(log, 4)
+    loads, parsed = json.loads, []
+    monkeypatch.setattr(json, "loads", lambda text: parsed.append(text) or loads(text))
+    assert [line["sample_index"].tolist() for line in log.so_far()] == [[0, 1]] * 4
+    assert len(parsed) == 1
 
 
-def test_a_resumed_run_appends_after_what_was_kept(log):
-    for step in (1, 2, 3, 4):
-        append(log, step)
-    log.truncate(2)
-    append(log, 3, rows=(7, 8))
-    assert steps(log) == [1, 2, 3]
-    assert log.read()[-1]["sample_index"] == [7, 8]
-
-
-@pytest.mark.parametrize("left", [1, 40, -2])  # a single character, some of it, all but its closing brace
-def test_a_last_line_that_was_cut_is_dropped_and_the_run_can_go_on(log, left):
-    for step in (1, 2, 3):
-        append(log, step)
-    text = log.path.read_text(encoding="utf-8")
-    *whole, last = text.splitlines(keepends=True)
-    log.path.write_text("".join([*whole, last[:left]]), encoding="utf-8")
-    assert steps(log) == [1, 2]
-    log.truncate(2)
-    append(log, 3)
-    assert log.path.read_text(encoding="utf-8") == text
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        b"damaged\n",
-        b"\n",
-        b"\xff\n",
-        b"{}\n",
-        b"[]\n",
-        b'{"step": 1, "sample_index": [0], "successes": [1], "trials": [2]}\n',
-        b'{"step": 2.0, "sample_index": [0], "successes": [1], "trials": [2]}\n',
-        b'{"step": 2, "sample_index": [0.5], "successes": [1], "trials": [2]}\n',
-        b'{"step": 2, "sample_index": [0, 1], "successes": [1], "trials": [2]}\n',
-        b'{"step": 2, "sample_index": [0], "successes": [3], "trials": [2]}\n',
-        b'{"step": 2, "sample_index": [0], "successes": [1]}\n',
-    ],
-)
-def test_a_damaged_line_is_an_error_and_not_the_end_of_the_log(log, damaged):
-    """Or the replay would give a posterior that the run never had."""
-    for step in (1, 2, 3):
-        append(log, step)
-    lines = log.path.read_bytes().splitlines(keepends=True)
-    log.path.write_bytes(lines[0] + damaged + lines[2])
-    for act in (log.read, lambda: log.truncate(1)):
-        with refused(SnapshotCorruptError, names=["Line 2", log.path]):
-            act()
-    assert log.path.read_bytes() == lines[0] + damaged + lines[2]
-
-
-def test_a_last_line_that_lacks_only_its_line_break_is_whole(log):
+def test_a_log_that_cannot_be_written_or_is_gone_stops_the_run(log):
     append(log, 1)
-    append(log, 2)
-    log.path.write_text(log.path.read_text(encoding="utf-8").rstrip("\n"), encoding="utf-8")
-    assert steps(log) == [1, 2]
-    log.truncate(2)
-    append(log, 3)
-    assert steps(log) == [1, 2, 3]
+    log.path.unlink()
+    with refused(CheckpointSaveError, names=[log.path], offers=["resume_from_checkpoint=True"]):
+        append(log, 2)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda line: bytes(len(line) - 1) + b"\n",
-        lambda line: b"[" * 100_000 + b"\n",
-        lambda line: line.replace(b'"step": 2', b'"step": ' + b"9" * 5000),
-        lambda line: line.replace(b'"successes": [1.0', b'"successes": ["a"'),
-    ],
-)
-def test_a_damaged_log_can_be_set_aside_as_it_is(log, damage):
-    for step in (1, 2, 3):
-        append(log, step)
-    lines = log.path.read_bytes().splitlines(keepends=True)
-    assert damage(lines[1]) != lines[1]
-    content = lines[0] + damage(lines[1]) + lines[2]
-    log.path.write_bytes(content)
-    with refused(SnapshotCorruptError, names=["Line 2", log.path]):
-        log.read()
-    kept = log.set_aside()  # what vade_on_mismatch="reset" does with it
-    assert kept.name == "vade_selection_until_000001.jsonl"
-    assert kept.read_bytes() == content
-
-
-def test_a_last_line_that_is_whole_and_damaged_is_refused_too(log):
-    append(log, 1)
-    append(log, 2)
-    log.path.write_bytes(log.path.read_bytes().replace(b'"step": 2', b'"step" 2'))
-    with refused(SnapshotCorruptError, names=["Line 2", log.path]):
-        log.read()
-
-
-@pytest.mark.parametrize(("content", "name"), [(b"", None), (b'{"step": ', "vade_selection_until_000000.jsonl")])
-def test_half_a_first_line_is_set_aside_and_an_empty_file_is_not(log, content, name):
-    log.path.parent.mkdir()
-    log.path.write_bytes(content)
-    kept = log.set_aside()
-    assert (kept.name if kept else None) == name
+# --------------------------------------------------------------------------------------------------- the replay
 
 
 def test_replaying_the_log_gives_the_posterior_of_the_sampler_at_every_step_bit_for_bit(log):
@@ -210,91 +200,6 @@ def test_replaying_the_log_gives_the_posterior_of_the_sampler_at_every_step_bit_
         assert (replayed.alpha.tolist(), replayed.beta.tolist()) == expected
     assert run.posterior_at(30).visits.tolist() == sampler.posterior.visits.tolist()
     assert run.posterior_at(30).step == 30
-
-
-# -------------------------------------------------------------------------------------------------- what is set aside
-
-
-def test_a_log_that_is_set_aside_has_the_step_it_ends_at_in_its_name_and_is_the_same_to_the_byte(log):
-    for step in (1, 2, 3):
-        append(log, step)
-    content = log.path.read_bytes()
-    kept = log.set_aside()
-    assert kept == log.path.parent / "vade_selection_until_000003.jsonl"
-    assert kept.read_bytes() == content
-    assert log.read() == []
-    assert [path.name for path in log.path.parent.iterdir()] == [kept.name]
-
-
-def test_where_there_is_nothing_there_is_nothing_to_set_aside(log):
-    assert log.set_aside() is None
-    append(log, 1)
-    log.truncate(0)
-    assert log.set_aside() is None
-    assert [path.name for path in log.path.parent.iterdir()] == [SELECTION_LOG_FILE]
-
-
-def test_two_logs_that_end_at_the_same_step_have_two_names(log):
-    names = []
-    for run in range(3):
-        for step in (1, 2):
-            append(log, step, rows=(run, 9))
-        names.append(log.set_aside().name)
-    assert names == [f"vade_selection_until_000002{number}.jsonl" for number in ("", "_2", "_3")]
-    rows = [json.loads((log.path.parent / name).read_text().splitlines()[0])["sample_index"] for name in names]
-    assert rows == [[0, 9], [1, 9], [2, 9]]
-
-
-@pytest.mark.parametrize("step", [1, 4])
-def test_the_lines_that_follow_are_in_a_file_of_their_own(log, step):
-    for earlier in (1, 2, 3):
-        append(log, earlier)
-    kept = log.set_aside()
-    content = kept.read_bytes()
-    append(log, step, rows=(7, 8))
-    log.truncate(step)
-    assert [line["sample_index"] for line in log.read()] == [[7, 8]]
-    assert kept.read_bytes() == content
-
-
-def test_a_half_written_last_line_is_set_aside_with_the_others(log):
-    append(log, 1)
-    append(log, 2)
-    log.path.write_bytes(log.path.read_bytes()[:-9])
-    content = log.path.read_bytes()
-    kept = log.set_aside()
-    assert kept.name == "vade_selection_until_000001.jsonl"  # the last line that can be read
-    assert kept.read_bytes() == content
-
-
-def test_a_log_that_cannot_be_read_is_set_aside_all_the_same(log):
-    log.path.parent.mkdir()
-    log.path.write_bytes(b'{"step": 1, "sam')
-    assert log.set_aside().name == "vade_selection_until_000000.jsonl"
-    for step in (1, 2, 3):
-        append(log, step)
-    lines = log.path.read_bytes().splitlines(keepends=True)
-    log.path.write_bytes(lines[0] + b"damaged\n" + lines[2])
-    kept = log.set_aside()
-    assert kept.name == "vade_selection_until_000001.jsonl"
-    assert kept.read_bytes() == lines[0] + b"damaged\n" + lines[2]
-
-
-@settings(max_examples=20)
-@given(st.lists(st.integers(1, 3), max_size=6))
-def test_no_line_is_ever_lost_by_setting_logs_aside(tmp_path_factory, lengths):
-    log = SelectionLog(tmp_path_factory.mktemp("log"))
-    for run, length in enumerate(lengths):
-        for step in range(1, length + 1):
-            append(log, step, rows=(run, 99))
-        log.set_aside()
-    lines = [
-        json.loads(text)
-        for path in log.path.parent.iterdir()
-        for text in path.read_text(encoding="utf-8").splitlines()
-    ]
-    written = sorted((line["sample_index"][0], line["step"]) for line in lines)
-    assert written == [(run, step) for run, length in enumerate(lengths) for step in range(1, length + 1)]
 
 
 # ------------------------------------------------------------------------------------- the end of a reward outage

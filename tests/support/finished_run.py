@@ -39,7 +39,7 @@ HISTORY = [
 ]
 
 
-def write_run(directory, sampler=None, *, batches=BATCHES, history=HISTORY, num_rows=6):
+def write_run(directory, sampler=None, *, batches=BATCHES, history=HISTORY, num_rows=6, refills=None):
     sampler = sampler or ThompsonSampler(num_rows, seed=2)
     log, rollouts = SelectionLog(directory), 0
     for step, groups in enumerate(batches, start=1):
@@ -53,6 +53,7 @@ def write_run(directory, sampler=None, *, batches=BATCHES, history=HISTORY, num_
             global_step=2 * (step - 1),
             rollouts=rollouts,
             predicted_effective_ratio=step % 11 / 10,
+            **({"refill": refills[step]} if refills and step in refills else {}),
         )
     seconds = {"selection": 1.5, "generation": 40.0, "step": 100.0}
     run = {"global_step": 2 * len(batches), "rollouts": rollouts, "seconds": seconds}

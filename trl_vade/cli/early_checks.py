@@ -108,7 +108,7 @@ def run_folder(args: Any) -> str:
 def _check_folder(args: Any) -> None:
     if args.output_dir is not None:
         folder = run_folder(args)
-        checkpoint = find_checkpoint(asked_checkpoint(args), folder)
+        checkpoint, _ = find_checkpoint(asked_checkpoint(args), folder)
         if not args.vade_overwrite_output_dir:
             refuse_run(folder, another_run(folder, checkpoint))
 

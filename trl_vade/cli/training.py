@@ -12,8 +12,8 @@ from trl import GRPOConfig, ModelConfig, get_peft_config, get_quantization_confi
 from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, HubError, VADEError
 from trl_vade.evaluation.callback import planned
-from trl_vade.trainer.checkpoint.completeness import resolve_checkpoint
-from trl_vade.trainer.checkpoint.output_folder import refuse_another_run
+from trl_vade.trainer.checkpoint.folders import find_checkpoint
+from trl_vade.trainer.checkpoint.output_folder import claim_output_dir
 from trl_vade.trainer.typed_command import typed_words
 
 from .data_sets import TESTBED, load_splits, pick_split
@@ -36,8 +36,8 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
     """
     command = typed_words()  # a launcher may end before its processes do
     training_args.output_dir = run_folder(training_args)
-    resume = resolve_checkpoint(asked_checkpoint(training_args), training_args.output_dir)
-    refuse_another_run(training_args, resume)
+    resume = asked_checkpoint(training_args)
+    claim_output_dir(training_args, find_checkpoint(resume, training_args.output_dir)[0], delete=False)
     with refusals():
         trainer = make_trainer(script_args, training_args, model_args)
     trainer.command, trainer.dataset_name = command, script_args.dataset_name

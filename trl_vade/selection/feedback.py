@@ -143,10 +143,10 @@ class Feedback:
         """Return the running totals for the metadata of a snapshot, without the state of the sampler."""
         outage = self._guard.state_dict() if self._guard else {}
         totals = {"rollouts": self.rollouts, "seconds": dict(self.seconds), "signal": self.signal.state_dict()}
-        return {**totals, "outage": outage}
+        return {**totals, "outage": outage, "log": self.log.position._asdict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load `state` and drop later lines of the log; the state of the sampler must be loaded first."""
+        """Load the totals of `state`, without the place in the log; the state of the sampler must be loaded first."""
         self.rollouts = int(state["rollouts"])
         self.seconds = {name: float(state["seconds"][name]) for name in self.seconds}
         self._num_scored = self.sampler.posterior.step
@@ -154,11 +154,11 @@ class Feedback:
             self._guard.load_state_dict(state["outage"])
         elif state["outage"].get("streak"):
             self._say("vade_outage_guard=False: the run was in a reward outage, and its earlier counts are dropped.")
-        if self._writes and 0 < (last := self.log.truncate(self._num_scored)) < self._num_scored:
-            self._say(
-                f"{self.log.path} ends at generation batch {last}, but the posterior is that of {self._num_scored}. "
-                "The lines between are lost. The run continues; a replay of this file no longer gives its posterior."
-            )
+
+    def resume_log(self, state: dict[str, Any]) -> None:
+        """Continue the log at the place of `state`, or say why that cannot be; see `SelectionLog.resume`."""
+        if self._writes:
+            self._say(self.log.resume(state["log"]))
 
     def _observe(self, outcomes: GroupOutcomes, global_step: int, predicted: float, refill: int = 0) -> None:
         more = {"refill": refill} if refill else {}

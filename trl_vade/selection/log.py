@@ -1,45 +1,71 @@
 """The selection log `vade_selection.jsonl`: the chosen rows and their outcomes, one line a generation batch.
 
-Replaying its lines through a `BetaPosterior` gives the posterior at any step.
+Replaying its lines through a `BetaPosterior` gives the posterior at any step. Each line ends with a digest of all that
+is before it, so an altered or missing line is found without parsing any.
 """
 
-import contextlib
+import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from trl_vade.checks import as_vector, check_outcomes
-from trl_vade.errors import CheckpointSaveError, ObservationError, SnapshotCorruptError
-from trl_vade.files import replace_durably, save_whole
+import numpy as np
+
+from trl_vade.errors import CheckpointSaveError, SnapshotCorruptError
+from trl_vade.files import free_folder, replace_durably
 
 from .outcomes import GroupOutcomes
 
 SELECTION_LOG_FILE = "vade_selection.jsonl"
+_DIGITS = 32  # of the digest of a line: half of a SHA-256
+_SEAL = b', "chain": "%b"}\n'
+_SEAL_SIZE = len(_SEAL % bytes(_DIGITS))
+_ARRAYS = ("sample_index", "successes", "trials", "mixed")
+
+
+class Position(NamedTuple):
+    """A place between two lines of a log: lines and bytes before it, and their digest."""
+
+    lines: int = 0
+    bytes: int = 0
+    chain: str = ""
+
+    def after(self, content: bytes) -> tuple["Position", bytes]:
+        """Return the position behind a line with this `content`, which lacks its end, and the whole line."""
+        chain = hashlib.sha256(self.chain.encode() + content).hexdigest()[:_DIGITS]
+        text = content + _SEAL % chain.encode()
+        return Position(self.lines + 1, self.bytes + len(text), chain), text
+
+
+START = Position()
 
 
 class SelectionLog:
-    """One selection log, to append to, shorten and read.
+    """One selection log, to append to, continue and read.
 
-    A line holds `step` (posterior steps, from 1), `global_step` (finished optimiser steps), `rollouts` (completions so
-    far), `predicted_effective_ratio` and `effective_gradient_ratio` (null if no completion was scored). Of each group
-    it holds `sample_index`, `successes` and `trials`, and `mixed` if these do not determine the mixed groups
-    (fractions, spreads). The line that ends a reward outage also holds `restored_to`, the step of the restored counts.
+    `docs/reference/files.md` has the fields of a line. A refill of dynamic sampling and a warm start are lines, too.
 
-    With dynamic sampling each refill is a step and a line, with its number from 1 as `refill`. A warm start is the
-    first step and line. It holds the source of its evidence as `warm_start`, fractional counts, and null ratios.
+    `position` is the end of the lines that this object has written or continues.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
         self.path = Path(directory) / SELECTION_LOG_FILE
+        self._begin()
+
+    def _begin(self) -> None:
+        self.position = self._parsed = START
+        self._so_far: list[dict[str, Any]] = []
 
     def append(self, outcomes: GroupOutcomes, *, step: int, **more: float | str | None) -> None:
-        """Append one generation batch to the file. Step 1 overwrites the file of an older run.
+        """Write one generation batch at `position`, and drop what a stopped run wrote behind it.
+
+        The log of another run is set aside before the first line.
 
         Raises:
-            CheckpointSaveError: the disk refused the write.
+            CheckpointSaveError: the disk refused the write, or the file is gone.
         """
         ratio = math.nan if "warm_start" in more else outcomes.effective_gradient_ratio
         line = {
@@ -52,27 +78,56 @@ class SelectionLog:
         }
         if (outcomes.is_mixed != ((outcomes.successes > 0) & (outcomes.successes < outcomes.trials))).any():
             line["mixed"] = outcomes.is_mixed.tolist()
+        position, text = self.position.after(json.dumps(line).encode()[:-1])
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "w" if step == 1 else "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            if not self.position.bytes:
+                self.set_aside()
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "r+b" if self.position.bytes else "wb") as file:
+                if file.seek(0, os.SEEK_END) > self.position.bytes:
+                    file.truncate(self.position.bytes)
+                file.seek(self.position.bytes)
+                file.write(text)
         except OSError as error:
             raise CheckpointSaveError(
                 f"{self.path} could not be written ({type(error).__name__}: {error}). The run stops, because a replay "
                 "of the log needs every line. Free some space or fix the permissions. Then continue from the last "
                 "checkpoint with train(resume_from_checkpoint=True)."
             ) from error
+        self.position = position
 
-    def truncate(self, last_step: int) -> int:
-        """Drop the lines after `last_step`, which a resumed run writes again; return the last step left, or 0.
+    def resume(self, saved: Mapping[str, Any] | None) -> str | None:
+        """Continue at the `saved` position (`Position._asdict()`), at which `append` writes the next line.
 
-        On a damaged line (`SnapshotCorruptError`, as in `read`) the file is unchanged.
+        A log that does not lead there is set aside, and a new one begins. Then a notice for the user is returned.
         """
-        if not self.path.exists():
-            return 0
-        kept = [line for line in self._lines() if line["step"] <= last_step]
-        save_whole(self.path, "".join(json.dumps(line) + "\n" for line in kept).encode())
-        return kept[-1]["step"] if kept else 0
+        self._begin()
+        wanted = Position(**saved or {})
+        if problem := self._difference(wanted):
+            kept = self.set_aside()
+            return (
+                f"{self.path} cannot be continued: {problem}. The training is not affected. But the choices of the "
+                f"{wanted.lines} lines that the checkpoint knows cannot be replayed or reported any more"
+                f"{f'. The file is kept as {kept}' if kept else ''}. This run begins a new log. To keep one log, stop "
+                "now, put the right file back, and resume from the same checkpoint."
+            )
+        self.position = wanted
+        return None
+
+    def _difference(self, wanted: Position) -> str | None:
+        """Return what is between the file and the `wanted` position, or None if the file leads there."""
+        found = START
+        if wanted.bytes and not self.path.exists():
+            return "it is missing"
+        try:
+            for _, found in self._sealed() if wanted.bytes else ():
+                if found.bytes >= wanted.bytes:
+                    break
+        except SnapshotCorruptError as error:
+            return str(error).removesuffix(".")
+        if found.bytes < wanted.bytes:
+            return f"it ends after {found.lines} of the {wanted.lines} lines" if found.lines else "it is empty"
+        return None if found == wanted else "it is the log of another run"
 
     def sync(self) -> None:
         """Sync all lines to disk."""
@@ -81,18 +136,11 @@ class SelectionLog:
                 os.fsync(file.fileno())
 
     def set_aside(self) -> Path | None:
-        """Rename the file after its last step and return the new path, or None if there are no lines."""
+        """Move the file into a new folder beside it, and return its new path. None if it is missing or empty."""
+        self._begin()
         if not self.path.exists() or not self.path.stat().st_size:
             return None
-        last_step = 0
-        with contextlib.suppress(SnapshotCorruptError):  # a damaged log is kept, too, under its last readable step
-            for line in self._lines():
-                last_step = line["step"]
-        name, number = f"{self.path.stem}_until_{last_step:06d}", 1
-        target = self.path.with_name(name + self.path.suffix)
-        while target.exists():
-            number += 1
-            target = self.path.with_name(f"{name}_{number}{self.path.suffix}")
+        target = free_folder(self.path.parent) / self.path.name
         replace_durably(self.path, target)
         return target
 
@@ -100,39 +148,49 @@ class SelectionLog:
         """Return all lines, oldest first; an empty list without a log.
 
         Raises:
-            SnapshotCorruptError: a line is damaged. A partial last line, left by a killed process, is ignored.
+            SnapshotCorruptError: a line is altered or missing. A partial last line of a killed process is ignored.
         """
-        return list(self._lines()) if self.path.exists() else []
+        return list(self.lines())
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
-        step = 0
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Yield what `read` returns, line by line."""
+        for content, _ in self._sealed():
+            yield json.loads(content + b"}")
+
+    def so_far(self) -> list[dict[str, Any]]:
+        """Return the lines until `position`, with arrays for lists. Each line is parsed once, by the first call."""
+        for content, parsed in self._sealed(self._parsed) if self.position.bytes else ():
+            line = json.loads(content + b"}")
+            self._so_far.append(line | {name: np.array(line[name]) for name in _ARRAYS if name in line})
+            self._parsed = parsed
+        return [*self._so_far]
+
+    def _sealed(self, at: Position = START) -> Iterator[tuple[bytes, Position]]:
+        """Yield the content of each line behind `at`, up to `position` if that is set, and the end of the line."""
+        if not self.path.exists():
+            return
+        before = b""
         with open(self.path, "rb") as file:
-            for number, text in enumerate(file, start=1):
-                try:
-                    line = _parse(text, step)
-                except _DAMAGED as error:
-                    if isinstance(error, _NO_JSON) and not text.endswith(b"\n"):
-                        return  # the partial last line of a killed process
+            file.seek(at.bytes)
+            for text in file:
+                if not text.endswith(b"\n") or 0 < self.position.bytes <= at.bytes:
+                    return
+                after, expected = at.after(content := text[:-_SEAL_SIZE])
+                if text != expected:
                     raise SnapshotCorruptError(
-                        f"Line {number} of {self.path} is damaged ({type(error).__name__}: {error}). Without this "
-                        "generation batch a replay would give another posterior. Restore the line from a copy, or "
-                        "move the file away to continue without the earlier choices."
-                    ) from error
-                step = line["step"]
-                yield line
+                        f"Line {at.lines + 1} of {self.path} {_fault(text, before)}. Without every generation batch a "
+                        "replay would give another posterior. Restore the file from a copy."
+                    )
+                yield content, after
+                at, before = after, content
 
 
-_NO_JSON = (json.JSONDecodeError, UnicodeDecodeError)
-_DAMAGED = (*_NO_JSON, LookupError, ObservationError, RecursionError, TypeError, ValueError)
-
-
-def _parse(text: bytes, last_step: int) -> dict[str, Any]:
-    """Parse a line; raise one of `_DAMAGED` unless it follows `last_step` and has the fields that a replay needs."""
-    line: dict[str, Any] = json.loads(text.decode())
-    step, rows = line["step"], as_vector("sample_index", line["sample_index"], kinds="i")
-    if type(step) is not int or not last_step < step <= 2**53:
-        raise ValueError(f"step {step!r} after step {last_step}")
-    successes, _ = check_outcomes(line["successes"], line["trials"])
-    if rows.shape != successes.shape or len(line.get("mixed", rows)) != rows.size:
-        raise ValueError(f"{rows.size} rows and {successes.size} outcomes")
-    return line
+def _fault(text: bytes, before: bytes) -> str:
+    """Return what is wrong with a line whose digest does not follow from the line with the content `before`."""
+    try:
+        step, last = json.loads(text)["step"], json.loads(before + b"}")["step"] if before else 0
+        if step > last + 1:
+            return f"is of step {step}, and the lines of the steps {last + 1} to {step - 1} before it are missing"
+    except (ValueError, LookupError, TypeError, RecursionError):
+        pass
+    return "was altered"

@@ -15,7 +15,7 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.batch_metrics import log_metrics
 
 from .activity import UPDATING, doing
-from .checkpoint.completeness import CheckpointFiles, resolve_checkpoint
+from .checkpoint.line import Line, resolve_checkpoint
 from .checkpoint.output_folder import claim_output_dir
 from .checkpoint.posterior import PosteriorState
 from .checkpoint.preemption import LastCheckpoint
@@ -43,7 +43,7 @@ from .step_timer import StepTimer
 from .thinning import Thinning, ThinningTrainer
 
 
-class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
+class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer):
     """`trl.GRPOTrainer` that chooses the prompts of each generation batch by their posterior pass rates.
 
     It implements VADE (arXiv 2511.18902, Algorithm 1). The arguments are those of `GRPOTrainer`. `args` may be a
@@ -121,7 +121,6 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
-        self.add_callback(CheckpointFiles())
         self.selection = self._refill = None
         if start.on_time:
             self.selection = make_selection(self)
@@ -142,6 +141,8 @@ class VADEGRPOTrainer(ResumingTrainer, PublishingTrainer, ThinningTrainer):
         if self._claimed != self.args.output_dir:
             claim_output_dir(self.args, checkpoint)
             self._claimed = self.args.output_dir
+        if checkpoint is None:
+            self._line = Line.begin(self.args.output_dir, None)
         if self.selection is not None and not is_adaptive(self.args):
             self.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
         with self._last_checkpoint.watching(self.args), loading_ahead(self), showing(self._console):

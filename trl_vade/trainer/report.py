@@ -77,7 +77,7 @@ class ReportFiles(TrainerCallback):
             self._tasks, self._described = _tasks(self._trainer), {}
             same = earlier[1].get("dataset_fingerprint") == selection.fingerprint
             self._answers = Answers.of(earlier[1]["answers"] if same else {}, before=state.global_step)
-            lines = selection.feedback.log.read() if resumed else []
+            lines = selection.feedback.log.lines() if resumed else ()
             self._beginnings = replayed(Beginnings(len(selection.dataset)), lines)
 
     @harmless

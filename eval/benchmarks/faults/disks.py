@@ -63,17 +63,19 @@ class FailingSave:
         self.output_dir = bench.folder()
         self.folder = self.output_dir / f"checkpoint-{self.STEP}"
 
-    def train(self, at_step: TrainerCallback, *, before_the_state: Callable[[], None] | None = None) -> None:
-        trainer = make_trainer(self._bench.model, self.output_dir, callbacks=[at_step], **self.SETTINGS)
-        if before_the_state:
-            save_rng_state = trainer._save_rng_state
+    def train(self, *callbacks: TrainerCallback, disturb: tuple[str, Callable[[], Any]] | None = None) -> None:
+        """Train; `disturb` names a method of the trainer, and what happens before its call in the save."""
+        trainer = make_trainer(self._bench.model, self.output_dir, callbacks=[*callbacks], **self.SETTINGS)
+        if disturb:
+            name, do = disturb
+            method = getattr(trainer, name)
 
-            def saving(folder: str) -> None:
-                save_rng_state(folder)
+            def disturbed(*args: Any, **kwargs: Any) -> Any:
                 if trainer.state.global_step == self.STEP:
-                    before_the_state()
+                    do()
+                return method(*args, **kwargs)
 
-            trainer._save_rng_state = saving
+            setattr(trainer, name, disturbed)
         trainer.train()
 
     def says(self, message: str, *parts: str) -> None:
@@ -100,9 +102,8 @@ class FailingSave:
         What `do` enters is left when the run has stopped. Returns the words of the refusal.
         """
         with ExitStack() as stack:
-            at_step = AtStep(0 if late else self.STEP, lambda: do(stack))
-            before_the_state = (lambda: do(stack)) if late else None
-            message = refused(CheckpointSaveError, lambda: self.train(at_step, before_the_state=before_the_state))
+            disturb = ("_save_rng_state" if late else "save_model", lambda: do(stack))
+            message = refused(CheckpointSaveError, lambda: self.train(disturb=disturb))
         before = [f"checkpoint-{step}" for step in range(1, self.STEP)]
         self.says(message, str(self.folder), f"{self.output_dir / before[-1]} is complete", "Free disk space")
         expect(self.complete() == before, f"{self.complete()} are complete")
@@ -118,6 +119,7 @@ FULL_DISK = {  # a file that the save writes, and what the error has to say
     "checkpoint-3/optimizer.pt": "RuntimeError",
     "checkpoint-3/rng_state.pth": "RuntimeError",
     "checkpoint-3/trainer_state.json": "No space left on device",
+    "checkpoint-3/vade_checkpoint.json.tmp": "No space left on device",
 }
 
 

@@ -94,13 +94,7 @@ def test_the_validation_score_is_that_of_the_success_reward_and_of_no_other(tmp_
 
 
 def test_refills_are_no_generation_batches_and_have_a_line_of_their_own(tmp_path):
-    write_run(tmp_path)
-    path = tmp_path / SELECTION_LOG_FILE
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for number, line in zip((1, 2, 1), (lines[1], lines[2], lines[7]), strict=True):
-        line["refill"] = number
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    summary = summarise(read_run(tmp_path))
+    summary = summarise(read_run(write_run(tmp_path, refills={2: 1, 3: 2, 8: 1})))
     assert (summary["generation_batches"], summary["refills"]) == (5, 3)
     assert ("refills", "3") in summary_rows(summary)
     assert len(summary["effective_gradient_ratio"]) == 8

@@ -66,7 +66,7 @@ def test_a_run_that_is_resumed_from_its_own_checkpoint_goes_on(begin, checkpoint
     trainer.train(resume_from_checkpoint=str(folder / "checkpoint-1"))
     assert trainer.state.global_step == 3
     assert [line["step"] for line in SelectionLog(folder).read()] == [1, 2, 3]
-    assert (folder / "checkpoint-2").is_dir()
+    assert (folder / "_earlier-1" / "checkpoint-2").is_dir()
 
 
 def test_a_checkpoint_of_another_folder_does_not_open_this_one(begin, checkpointed_run, tmp_path):
@@ -87,13 +87,6 @@ def test_an_overwritten_run_is_gone_and_the_log_says_which_files(begin, checkpoi
     [message] = [record.message for record in caplog.records if "vade_overwrite_output_dir" in record.message]
     assert "checkpoint-2" in message
     assert "vade_selection.jsonl" in message
-
-
-def test_a_trainer_that_trains_again_is_in_its_own_folder(begin):
-    trainer = begin(max_steps=1, save_strategy="steps", save_steps=1)
-    trainer.train()
-    trainer.train()
-    assert trainer.state.global_step == 1
 
 
 def test_evaluation_is_never_refused(begin, checkpointed_run, text_rows):

@@ -14,7 +14,7 @@ from tests.support.rows import make_text_rows
 from tests.support.runs import SMALL_RUN, assert_equal_weights, assert_same_end, says_a_digit, train, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
-from trl_vade.trainer.checkpoint.completeness import resolve_checkpoint
+from trl_vade.trainer.checkpoint.line import resolve_checkpoint
 from trl_vade.trainer.checkpoint.reference_model import REFERENCE_FILE
 
 STEPS = 12

@@ -24,7 +24,8 @@ from trl_vade.hub import staging
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.push_queue import PushQueue
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.trainer.checkpoint.folders import JIT_MARK, complete_checkpoints
+from trl_vade.trainer.checkpoint.folders import complete_checkpoints
+from trl_vade.trainer.checkpoint.marker import JIT_MARK
 from trl_vade.trainer.publishing import publication, publishing_trainer
 
 RUN, BELIEFS = "you/run", "datasets/you/beliefs"
@@ -90,9 +91,9 @@ def folders(files):
 
 
 def assert_whole(files, folder, step):
-    """A checkpoint that resumes: the files that its trainer state names are there, and all are of one step."""
-    state = json.loads(files[f"{folder}/trainer_state.json"])
-    sizes = state["stateful_callbacks"]["CheckpointFiles"]["attributes"]["files"]
+    """A checkpoint that resumes: the files that its marker names are there, and all are of one step."""
+    state, marker = (json.loads(files[f"{folder}/{name}.json"]) for name in ("trainer_state", "vade_checkpoint"))
+    sizes = {name: size for name, (size, _) in marker["files"].items()}
     assert {name: len(files[f"{folder}/{name}"]) for name in sizes} == sizes
     assert (state["global_step"], step_of(files, f"{folder}/")) == (step, step)
 

@@ -166,19 +166,20 @@ def test_an_earlier_runs_log_is_not_taken_for_this_runs(trained, text_model_path
     assert live_run(beginning) is None
 
 
-def test_a_log_that_lacks_its_beginning_or_is_damaged_tells_nothing(trained, caplog):
-    log = trained.selection.feedback.log.path
-    whole = log.read_text()
-    lines = whole.splitlines(keepends=True)
-    try:
-        log.write_text("".join(lines[1:]))
-        assert live_run(trained) is None
-        assert not caplog.records
-        log.write_text("no line\n" + "".join(lines[1:]))
-        assert live_run(trained) is None
-        assert "Line 1 of" in caplog.text
-    finally:
-        log.write_text(whole)
+def test_a_log_that_lacks_its_beginning_or_is_damaged_tells_nothing(trained, tmp_path, monkeypatch, caplog):
+    whole, feedback = trained.selection.feedback.log, trained.selection.feedback
+    outcomes = feedback.rounds[0][1]
+    for steps in ((2,), (1, 2)):
+        monkeypatch.setattr(feedback, "log", SelectionLog(tmp_path / str(steps)))
+        for step in steps:
+            feedback.log.append(outcomes, step=step, rollouts=16)
+        if steps == (2,):
+            assert live_run(trained) is None
+    assert not caplog.records
+    feedback.log.path.write_bytes(feedback.log.path.read_bytes().replace(b"16", b"17", 1))
+    assert live_run(trained) is None
+    assert "Line 1 of" in caplog.text
+    assert len(whole.read()) == 3
 
 
 # --------------------------------------------------------------------------------------------------------- licences

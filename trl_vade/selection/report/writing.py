@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trl_vade.errors import VADEError
 from trl_vade.files import save_whole
 
@@ -57,7 +59,7 @@ def write_report(
     summary = summarise(run)
     if strata is not None:
         chosen: dict[str, list[int]] = {}
-        for row in sorted({row for line in run.lines for row in line["sample_index"]}):
+        for row in np.unique(np.concatenate([line["sample_index"] for line in run.lines])).tolist():
             chosen.setdefault(str(strata[row]), []).append(row)
         summary["strata"] = chosen
     if other is not None:

@@ -1,8 +1,7 @@
-"""The checkpoint folders of a run, complete or not, as they lie on the disk. Nothing here loads torch.
+"""The checkpoint folders of an output directory, and which of them a resume takes. Nothing here loads torch.
 
-The Trainer writes a checkpoint file by file, and takes the folder with the highest number as the last checkpoint, also
-if a killed process left it half written (transformers 5.23, `get_last_checkpoint`). The Trainer writes
-`trainer_state.json` last, and `completeness` makes it list the other files.
+The Trainer takes the folder with the highest number as the last checkpoint, half written or not, whichever run wrote
+it (transformers 5.23, `get_last_checkpoint`). Markers tell which are complete, and in which order they were saved.
 """
 
 import json
@@ -10,109 +9,108 @@ import os
 from pathlib import Path
 
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, abbreviated
+from trl_vade.selection.log import SELECTION_LOG_FILE
 from trl_vade.selection.report.record import TRAINER_STATE_FILE
 
+from .marker import MARKER_FILE, OWN_FILES, missing_part, read_marker
+
 PREFIX = "checkpoint-"
-FILES = "CheckpointFiles"
-"""The entry of `trainer_state.json` with the names and sizes of a checkpoint's other files."""
-
-JIT_MARK = "checkpoint-is-incomplete.txt"
-"""The file with which transformers 5.23 marks an unfinished save of `enable_jit_checkpoint`."""
-
 LAST_CHECKPOINT = "last-checkpoint"
 """The folder of the newest checkpoint in a model repository, with `hub_strategy="checkpoint"`. A downloaded run has it
 in its output directory."""
 
-_OWN_FILES = "vade_"
-"""Prefix of files that a resume checks itself. `vade_on_mismatch` may allow a resume without them."""
+RESULTS = (TRAINER_STATE_FILE, "vade_posterior.*", "vade_summary.json", "vade_report.*", "vade_training.png")
+"""Files in the output directory that tell of the newest save of a run. The others are continued by a resume."""
+
+_OF_A_RUN = (f"{LAST_CHECKPOINT}/", *RESULTS, SELECTION_LOG_FILE, "vade_rows.json")
+# not vade_run.json: a run that failed in its first step may be started again
 
 
-_OF_A_RUN = (
-    f"{LAST_CHECKPOINT}/",
-    TRAINER_STATE_FILE,
-    *("vade_posterior.*", "vade_selection*.jsonl", "vade_summary.json", "vade_report.*", "vade_training.png"),
-    "vade_rows.json",  # not vade_run.json: a run that failed in its first step may be started again
-)
+def find_checkpoint(
+    asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str], *, contents: bool = False
+) -> tuple[str | None, list[str]]:
+    """Return the folder to resume from, or None, and what is to be said of others.
 
-
-def find_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]) -> str | None:
-    """Return the folder to resume from, or None.
-
-    `asked` is a folder, or True for the newest complete checkpoint in `output_dir`, a downloaded one included.
+    `asked` is a folder, or True for the complete checkpoint in `output_dir` that was saved last, a downloaded one
+    included. `contents` compares all bytes of the files.
 
     Raises:
         CheckpointIncompleteError: the folder is missing or incomplete, or there is no complete checkpoint.
     """
     if asked is None or asked is False:
-        return None
-    complete = complete_checkpoints(output_dir)
-    newest = f"The newest complete checkpoint is {complete[-1]}." if complete else f"{output_dir} has no complete one."
+        return None, []
     if asked is not True:
-        missing = missing_part(Path(asked), but_for=_OWN_FILES)
-        if missing:
-            raise CheckpointIncompleteError(
-                f"The run cannot resume from {asked}: {missing}. The run was stopped while it wrote or deleted this "
-                f"checkpoint, or this is another folder. {newest} If a file was changed or removed on purpose, remove "
-                f"its name from {FILES} in {TRAINER_STATE_FILE}."
-            )
-        return str(asked)
-    candidates = complete or [p for p in checkpoints(output_dir) if missing_part(p, but_for=_OWN_FILES) is None]
-    downloaded = Path(output_dir) / LAST_CHECKPOINT
-    if missing_part(downloaded, but_for=_OWN_FILES) is None:
-        candidates = [downloaded, *candidates]
-    if not candidates:
+        _refuse_incomplete(Path(asked), output_dir, contents)
+        return str(asked), []
+    folders = sorted([*checkpoints(output_dir), Path(output_dir) / LAST_CHECKPOINT], key=_order, reverse=True)
+    folders = [folder for folder in folders if folder.is_dir()]
+    for but_for in ("/", OWN_FILES):
+        for number, chosen in enumerate(folders):
+            if missing_part(chosen, but_for=but_for, contents=contents) is None:
+                newer = [path for path in folders if path in folders[:number] or step_of(path) > step_of(chosen)]
+                reasons = {path: missing_part(path, contents=contents) for path in newer}
+                said = "The run was stopped while it wrote this checkpoint, or the file was lost or altered later."
+                said = f"{said} The run continues from {chosen}."
+                return str(chosen), [f"{path} is skipped: {why}. {said}" for path, why in reasons.items() if why]
+    lacks = "".join(f" {folder}: {missing_part(folder)}." for folder in folders)
+    raise CheckpointIncompleteError(
+        f"resume_from_checkpoint=True, but {output_dir} holds no complete checkpoint.{lacks} Put back what is "
+        "missing, start without resume_from_checkpoint (with vade_overwrite_output_dir=True if a run left files "
+        "there), or set the output_dir of the run to continue."
+    )
+
+
+def _refuse_incomplete(asked: Path, output_dir: str | os.PathLike[str], contents: bool) -> None:
+    if missing := missing_part(asked, but_for=OWN_FILES, contents=contents):
+        others = [path for path in complete_checkpoints(output_dir) if path.absolute() != asked.absolute()]
         raise CheckpointIncompleteError(
-            f"resume_from_checkpoint=True, but {output_dir} holds no complete checkpoint. Start without "
-            "resume_from_checkpoint (with vade_overwrite_output_dir=True if a run left files there), or set the "
-            "output_dir of the run to continue."
+            f"The run cannot resume from {asked}: {missing}. The run was stopped while it wrote or deleted this "
+            "checkpoint, the file was changed later, or this is another folder. "
+            f"{f'{others[-1]} is complete' if others else f'{output_dir} has no complete one'}. If the file was "
+            f"changed or removed on purpose, remove its name from files in {MARKER_FILE}."
         )
-    return str(max(candidates, key=step_of))
 
 
 def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
     """Return the checkpoint folders of a run, complete or not, in the order of their steps."""
     folders = Path(output_dir).glob(f"{PREFIX}*")
-    return sorted((path for path in folders if path.is_dir() and step_of(path) >= 0), key=step_of)
+    return sorted((path for path in folders if path.is_dir() and _number(path) is not None), key=step_of)
 
 
 def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the complete checkpoint folders of a run, in the order of their steps."""
-    return [path for path in checkpoints(output_dir) if missing_part(path) is None]
+    """Return the complete checkpoint folders of a run, the last saved one last."""
+    return sorted((path for path in checkpoints(output_dir) if missing_part(path) is None), key=_order)
 
 
-def missing_part(checkpoint: Path, *, but_for: str | None = None) -> str | None:
-    """Return the reason why a checkpoint folder is incomplete or missing, or None if it is complete.
+def later_checkpoints(output_dir: str | os.PathLike[str], checkpoint: str | None) -> list[Path]:
+    """Return the usable checkpoints that were saved after `checkpoint`, or that have a higher step, the newest first.
 
-    Files with the prefix `but_for` may be missing or damaged.
+    None stands for the start of a run, after which all of them are.
     """
-    state_file = checkpoint / TRAINER_STATE_FILE
-    if not state_file.is_file():
-        return f"{TRAINER_STATE_FILE} is missing" if checkpoint.is_dir() else "there is no such folder"
-    if (checkpoint / JIT_MARK).exists():
-        return f"it holds {JIT_MARK}"
-    try:
-        state = json.loads(state_file.read_text(encoding="utf-8"))
-        callbacks = state["global_step"] is not None and state.get("stateful_callbacks", {})
-        files = callbacks.get(FILES, {}).get("attributes", {}).get("files", {})
-        sizes = {str(name): int(size) for name, size in files.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return f"its {TRAINER_STATE_FILE} cannot be read"
-    for name, size in sizes.items():
-        if but_for is None or not name.startswith(but_for):
-            path = checkpoint / name
-            if not path.is_file():
-                return f"{name} is missing"
-            if path.stat().st_size != size:
-                return f"{name} has {path.stat().st_size} bytes and had {size} when it was saved"
-    return None
+    save, step = _order(Path(checkpoint)) if checkpoint else (-1, -1)
+    later = [path for path in checkpoints(output_dir) if step_of(path) > step or _order(path)[0] > save]
+    return sorted((path for path in later if missing_part(path, but_for=OWN_FILES) is None), key=_order, reverse=True)
 
 
 def step_of(path: Path) -> int:
-    """Return the optimiser step of a checkpoint folder, or -1 if its name has none."""
-    if path.name == LAST_CHECKPOINT:
-        return int(json.loads((path / TRAINER_STATE_FILE).read_text(encoding="utf-8"))["global_step"])
+    """Return the optimiser step of a checkpoint folder, from its name or its trainer state; -1 if neither has one."""
+    if (number := _number(path)) is not None:
+        return number
+    try:
+        return int(json.loads((path / TRAINER_STATE_FILE).read_bytes())["global_step"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return -1
+
+
+def _number(path: Path) -> int | None:
     number = path.name.removeprefix(PREFIX)
-    return int(number) if number.isascii() and number.isdigit() else -1
+    return int(number) if number.isascii() and number.isdigit() else None
+
+
+def _order(path: Path) -> tuple[int, int]:
+    """Return the number of the save and the step; a checkpoint of `GRPOTrainer` has no number."""
+    marker = read_marker(path)
+    return (marker["save"] if marker else 0), step_of(path)
 
 
 def another_run(output_dir: str | os.PathLike[str], checkpoint: str | None) -> list[str]:

@@ -21,7 +21,6 @@ from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, s
 
 from ..initial_posterior import initial_posterior_facts
 from ..loader import generate_every
-from ..main_process import on_main_process
 from ..presets import is_adaptive
 from .generation_batch import file_name, load_generation_batch, save_generation_batch
 from .mismatch import compare_rows, posterior_identity, resume_joined, resume_stock, start_again
@@ -148,11 +147,10 @@ def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot)
             f"The posterior in {checkpoint} belongs to another run: {saved} there, {here} here{rows}. A posterior is "
             "valid only for the rows, the success signal and the group size of its run. Give this run the same."
         )
-    log = trainer.selection.feedback.log
-    on_main_process(lambda: len(log.read()))  # a damaged log is an error on all processes, so none waits for another
     run = snapshot.metadata["run"]
     trainer.selection.sampler.load_state_dict(snapshot.sampler_state)
     trainer.selection.feedback.load_state_dict(run)
+    trainer.selection.feedback.resume_log(run)
     trainer._step = run["micro_step"]  # TRL 1.16 starts again at 0
     return run
 

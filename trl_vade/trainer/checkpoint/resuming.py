@@ -3,23 +3,33 @@
 import functools
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
+from accelerate.logging import get_logger
+from accelerate.utils import gather_object
 from safetensors import safe_open
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from trl import GRPOTrainer
 
-from trl_vade.errors import VADEError
+from trl_vade.errors import CheckpointSaveError, VADEError
 from trl_vade.files import save_whole
 from trl_vade.selection.on_time import OnTimeSelection
 
 from ..activity import doing
-from .completeness import explaining_failed_saves
+from .folders import complete_checkpoints
+from .line import Line
+from .marker import MARKER_FILE
 from .posterior import resume_posterior, save_posterior
 from .reference_model import load_reference_model, save_reference_model
+
+logger = get_logger(__name__)
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
@@ -58,32 +68,63 @@ def index_weights(directory: str | os.PathLike[str]) -> None:
     save_whole(Path(directory) / SAFE_WEIGHTS_INDEX_NAME, (json.dumps(index, indent=2) + "\n").encode())
 
 
+@contextmanager
+def explaining_failed_saves(folder: Path, *, writes: bool = True) -> Iterator[None]:
+    """Delete a checkpoint in `folder`, so that no mixture of two is left, and explain an error of the block's save.
+
+    `writes` is whether this process writes the files that all share. An error but `VADEError` is turned into a
+    `CheckpointSaveError`, which names the checkpoint to resume from.
+    """
+    try:
+        if writes and folder.is_dir():
+            (folder / MARKER_FILE).unlink(missing_ok=True)
+            shutil.rmtree(folder)
+        PartialState().wait_for_everyone()
+        yield
+    except VADEError:
+        raise
+    except Exception as error:  # OSError, RuntimeError of torch, errors of safetensors
+        complete = [path for path in complete_checkpoints(folder.parent) if path != folder]
+        way_out = "and then train(resume_from_checkpoint=True)" if complete else "and start again"
+        raise CheckpointSaveError(
+            f"{folder} could not be written ({type(error).__name__}: {error}), so the run stops. "
+            f"{f'{complete[-1]} is complete' if complete else 'There is no earlier checkpoint'}. Free disk space, set "
+            f"save_total_limit, or check the permissions, {way_out}."
+        ) from error
+
+
 class ResumingTrainer(GRPOTrainer):
     """Base of `VADEGRPOTrainer` for saving and loading. Each override calls the parent's method."""
 
     selection: OnTimeSelection | None  # the sampler with its posterior, saved beside the model; None if there is none
+    _line: Line  # the place of this run among those in the output directory
     _weights_left_out = False
     _batches_to_skip = 0  # batches of the resumed epoch that were trained before
 
     def _save_checkpoint(self, model, trial):
-        """Save a checkpoint. If it fails, raise an error that names the checkpoint to resume from."""
-        folder = Path(self._get_output_dir(trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        with doing(self, "saving"), explaining_failed_saves(folder, self.callback_handler.callbacks):
-            super()._save_checkpoint(model, trial)
-
-    def _save_rng_state(self, output_dir):
-        """Write the last file of this process, and wait for all. The main process then writes `trainer_state.json`."""
-        super()._save_rng_state(output_dir)
-        self.accelerator.wait_for_everyone()
+        """Save a checkpoint, mark it as complete, and only then delete old ones (`save_total_limit`)."""
+        output_dir, writes, limit = self._get_output_dir(trial), self.args.should_save, self.args.save_total_limit
+        folder = Path(output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        with doing(self, "saving"), explaining_failed_saves(folder, writes=writes):
+            try:
+                super()._save_checkpoint(model, trial)
+            finally:
+                self.args.save_total_limit = limit
+            self._line.mark(folder, writes=writes)
+        if writes:
+            rotate_checkpoints(output_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def save_model(self, output_dir=None, _internal_call=False):
         """Write the posterior and the reference model, then the model. Every save passes here before any upload."""
         folder = output_dir or self.args.output_dir
+        of_checkpoint = _internal_call and Path(folder) != Path(self.args.output_dir)
         if self.selection is not None:
             save_posterior(self, folder, checkpoint=_internal_call)
-        if self.args.sync_ref_model and _internal_call and Path(folder) != Path(self.args.output_dir):
+        if self.args.sync_ref_model and of_checkpoint:
             save_reference_model(self, folder)
         super().save_model(output_dir, _internal_call)
+        if of_checkpoint:  # its settings are written
+            self.args.save_total_limit = None  # the parent would delete old checkpoints before this one is complete
 
     def _save(self, output_dir=None, state_dict=None):
         """Write the weights and their index, before any upload; see `index_weights`."""
@@ -118,6 +159,8 @@ class ResumingTrainer(GRPOTrainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         """Load the reference model and the posterior, too. All processes call this method, with every backend."""
+        if checkpoint is not None:
+            self._say_what_lacks(Path(checkpoint))
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None:
             return
@@ -125,7 +168,24 @@ class ResumingTrainer(GRPOTrainer):
             load_reference_model(self, checkpoint)
         if self.selection is not None:
             resume_posterior(self, checkpoint)
+        self._line = Line.begin(self.args.output_dir, checkpoint)
         # transformers 5.23 saves the states of callbacks only if the checkpoint had them.
         for callback in self.callback_handler.callbacks:
             if isinstance(callback, ExportableState):
                 self.state.stateful_callbacks.setdefault(type(callback).__name__, callback.state())
+
+    def _say_what_lacks(self, checkpoint: Path) -> None:
+        """Name the states that the parent would start anew without a word. All processes must take part."""
+        rank, several = self.args.process_index, self.args.world_size > 1
+        here = [f"rng_state_{rank}.pth" if several else "rng_state.pth"]
+        if self.args.should_save and not any(checkpoint.glob("global_step*")):  # DeepSpeed has its own
+            here += ["scheduler.pt"] if any(checkpoint.glob("*optimizer*")) else ["optimizer.pt", "scheduler.pt"]
+        if self.args.should_save and self.use_adaptive_entropy:
+            here.append("entropy_ctrl_state.json")
+        lacking = sorted({*gather_object([name for name in here if not (checkpoint / name).exists()])})
+        if lacking:
+            logger.warning(
+                f"{checkpoint} has no {', '.join(lacking)}: it was saved with save_only_model=True, or on another "
+                "number of processes. The weights are loaded, but these states start anew, so this run does not "
+                "repeat the stopped run."
+            )

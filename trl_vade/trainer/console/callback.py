@@ -27,7 +27,7 @@ from trl_vade.selection.report.verdict import verdict
 from trl_vade.selection.report.writing import PAGE_FILE
 
 from ..activity import UPDATING
-from ..checkpoint.completeness import complete_checkpoints
+from ..checkpoint.folders import complete_checkpoints
 from ..presets import is_adaptive
 from ..publishing.run_facts import live_run
 from ..run_description import validation_answers

@@ -146,7 +146,7 @@ def live_run(trainer: Any) -> Run | None:
     }
     snapshot = Snapshot(trainer.selection.sampler.state_dict(), metadata, digest="", sample_key=None)
     try:
-        lines = trainer.selection.feedback.log.read()
+        lines = trainer.selection.feedback.log.so_far()
     except (VADEError, OSError) as error:
         logger.warning(f"The run so far cannot be described: {error}")
         return None

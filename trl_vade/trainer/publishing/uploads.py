@@ -14,7 +14,8 @@ from trl_vade.hub.staging import Upload
 from trl_vade.selection.report.record import ROWS_FILE
 from trl_vade.selection.report.writing import PAGE_FILE
 
-from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT
+from ..checkpoint.folders import LAST_CHECKPOINT
+from ..checkpoint.marker import JIT_MARK
 
 PRIVATE = (ROWS_FILE, PAGE_FILE)
 _ONE_AT_A_TIME = threading.RLock()  # for trainers in several threads of one process

@@ -1,0 +1,187 @@
+"""Which run goes on: the last one saved, from whole files alone; what another one left is kept aside."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from transformers import TrainerCallback
+
+from tests.support.refusals import refused
+from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, weights
+from trl_vade import VADEGRPOTrainer
+from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError
+from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.checkpoint.folders import complete_checkpoints
+from trl_vade.trainer.checkpoint.line import resolve_checkpoint, write_marker
+
+STATES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"]
+
+
+@pytest.fixture
+def begin(text_model_path, text_rows, make_args):
+    """A function that makes a trainer of 4 steps, which are all saved; it stops after the step given."""
+
+    def make(stop=None, **changes):
+        args = make_args(**{"save_strategy": "steps", "save_steps": 1, "max_steps": 4} | changes)
+        callbacks = [StopAfter(stop)] if stop else []
+        return VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, callbacks=callbacks)
+
+    return make
+
+
+class Begun(TrainerCallback):
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.step = state.global_step
+
+
+def go_on(trainer, checkpoint=True):
+    """Resume, and return the step that the run began at."""
+    begun = Begun()
+    trainer.add_callback(begun)
+    trainer.train(resume_from_checkpoint=checkpoint)
+    return begun.step
+
+
+def steps(folder):
+    return [line["step"] for line in SelectionLog(folder).read()]
+
+
+def names(folder):
+    return sorted(path.name for path in Path(folder).glob("checkpoint-*"))
+
+
+def marker_of(folder, step):
+    return json.loads((folder / f"checkpoint-{step}" / "vade_checkpoint.json").read_text())
+
+
+def test_after_a_resume_from_an_older_checkpoint_the_run_that_follows_goes_on_and_the_abandoned_one_is_kept(
+    begin, caplog
+):
+    abandoned = begin()
+    abandoned.train()
+    folder = Path(abandoned.args.output_dir)
+    abandoned.save_state()
+    assert go_on(begin(stop=2), str(folder / "checkpoint-1")) == 1
+    aside = folder / "_earlier-1"
+    assert (names(aside), steps(aside)) == (["checkpoint-2", "checkpoint-3", "checkpoint-4"], [1, 2, 3, 4])
+    assert (names(folder), steps(folder)) == (["checkpoint-1", "checkpoint-2"], [1, 2])
+    assert (aside / "trainer_state.json").exists()  # and no report mixes two runs
+    (said,) = [record.getMessage() for record in caplog.records if "abandoned" in record.getMessage()]
+    assert "checkpoint-2, checkpoint-3, checkpoint-4" in said
+    assert str(aside) in said
+    first, second = (marker_of(folder, step) for step in (1, 2))
+    assert second["parent"] == {"run": first["run"], "step": 1}
+    assert second["run"] != first["run"] == marker_of(aside, 2)["run"]
+
+    assert go_on(begin()) == 2
+    assert (names(aside), steps(folder)) == (["checkpoint-2", "checkpoint-3", "checkpoint-4"], [1, 2, 3, 4])
+    assert resolve_checkpoint(aside / "checkpoint-4", folder) == str(aside / "checkpoint-4")  # it is whole there
+
+
+def test_a_run_that_begins_in_the_folder_of_a_finished_one_is_the_one_that_goes_on(begin, caplog):
+    trainer = begin()
+    trainer.train()
+    trainer.add_callback(StopAfter(1))
+    trainer.train()
+    folder = Path(trainer.args.output_dir)
+    assert (names(folder), steps(folder)) == (["checkpoint-1"], [1])
+    assert (names(folder / "_earlier-1"), steps(folder / "_earlier-1")) == (
+        [f"checkpoint-{step}" for step in (1, 2, 3, 4)],
+        [1, 2, 3, 4],
+    )
+    assert go_on(begin()) == 1
+
+
+def test_a_kill_while_checkpoints_are_set_aside_leaves_a_run_that_goes_on(begin, monkeypatch):
+    trainer = begin()
+    trainer.train()
+    folder = Path(trainer.args.output_dir)
+    moved = []
+
+    def killed(source, target):
+        if moved:
+            raise KeyboardInterrupt
+        moved.append(source.name)
+        source.rename(target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trl_vade.trainer.checkpoint.line.replace_durably", killed)
+        with pytest.raises(KeyboardInterrupt):
+            go_on(begin(), str(folder / "checkpoint-1"))
+    assert moved == ["checkpoint-4"]
+    resumed = begin()
+    assert go_on(resumed) == 3
+    assert steps(folder) == [1, 2, 3, 4]
+    assert_equal_weights(weights(resumed), weights(trainer))
+
+
+# ---------------------------------------------------------------------------------------------- what is not whole
+
+
+def test_a_checkpoint_without_the_state_of_the_entropy_controller_is_not_taken(begin):
+    """TRL 1.16 writes it after the trainer's state; a process may be killed before or while it does."""
+    trainer = begin(use_adaptive_entropy=True, max_steps=2)
+    trainer.train()
+    killed, before = (Path(trainer.args.output_dir) / f"checkpoint-{step}" for step in (2, 1))
+    (killed / "vade_checkpoint.json").unlink(missing_ok=True)
+    file = killed / "entropy_ctrl_state.json"
+    for left in (12, 0, None):
+        file.unlink() if left is None else os.truncate(file, left)
+        with refused(CheckpointIncompleteError, names=[killed], offers=[before]):
+            resolve_checkpoint(killed, killed.parent)
+        assert resolve_checkpoint(True, killed.parent) == str(before)
+
+
+@pytest.mark.parametrize("how", ["a bit flipped", "of another save"])
+def test_a_state_that_was_altered_is_found_and_the_checkpoint_before_is_taken(checkpointed_run, caplog, how):
+    _, folder = checkpointed_run()
+    newest, before = folder / "checkpoint-2", folder / "checkpoint-1"
+    for name in STATES:
+        content = (newest / name).read_bytes()
+        place = len(content) // 2
+        flipped = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        (newest / name).write_bytes(flipped if how == "a bit flipped" else (before / name).read_bytes())
+        caplog.clear()
+        assert resolve_checkpoint(True, folder) == str(before)
+        assert name in caplog.text
+        with refused(CheckpointIncompleteError, names=[newest, name], offers=[before]):
+            resolve_checkpoint(newest, folder)
+        (newest / name).write_bytes(content)
+    assert resolve_checkpoint(True, folder) == str(newest)
+
+
+def test_states_that_are_missing_are_named_before_training_goes_on(begin, caplog):
+    begin(stop=2, save_only_model=True).train()
+    assert go_on(begin(save_only_model=True)) == 2
+    (said,) = [record.getMessage() for record in caplog.records if "optimizer.pt" in record.getMessage()]
+    assert all(name in said for name in (*STATES[1:], "save_only_model"))
+
+
+def test_the_last_complete_checkpoint_is_deleted_only_when_the_next_is_complete(begin, monkeypatch):
+    """With `save_total_limit` the Trainer deletes it inside the save, before TRL has written its last file."""
+    trainer = begin(save_total_limit=1)
+
+    def full(folder, **about):
+        if folder.name == "checkpoint-3":
+            raise OSError(28, "No space left on device")
+        return write_marker(folder, **about)
+
+    monkeypatch.setattr("trl_vade.trainer.checkpoint.line.write_marker", full)
+    with refused(CheckpointSaveError, names=["checkpoint-3"], offers=["checkpoint-2"]):
+        trainer.train()
+    folder = Path(trainer.args.output_dir)
+    assert complete_checkpoints(folder) == [folder / "checkpoint-2"]
+    assert trainer.args.save_total_limit == 1
+
+
+def test_a_marker_names_every_file_that_a_resume_reads(checkpointed_run):
+    _, folder = checkpointed_run("iterated")
+    markers = [marker_of(folder, step) for step in (1, 2, 3)]
+    for number, marker in enumerate(markers, start=1):
+        there = {path.name for path in (folder / f"checkpoint-{number}").iterdir()}
+        assert marker["files"].keys() == there - {"vade_checkpoint.json", "README.md"}
+        assert {*STATES, "trainer_state.json", "vade_posterior.safetensors"} <= marker["files"].keys()
+        assert ("vade_generation_batch_00000.safetensors" in marker["files"]) == (number != 2)
+        assert (marker["save"], marker["parent"]) == (number, None)
+    assert len({marker["run"] for marker in markers}) == 1
