@@ -17,7 +17,7 @@ from tests.integration.result import Result
 from tests.integration.runs import train_to_be_killed
 from trl_vade import load_snapshot
 from trl_vade.errors import CheckpointIncompleteError
-from trl_vade.samplers.snapshot import METADATA_FILE
+from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.trainer.checkpoint.completeness import resolve_checkpoint
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints, missing_part
 from trl_vade.trainer.checkpoint.generation_batch import file_name, load_generation_batch
@@ -124,7 +124,7 @@ class KilledRuns:
         try:
             for checkpoint in complete:
                 read_all(checkpoint)
-            if (output_dir / METADATA_FILE).exists():
+            if (output_dir / POSTERIOR_FILE).exists():
                 load_snapshot(output_dir)
             if not complete:
                 self.before_the_first += 1

@@ -26,6 +26,7 @@ from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_snapshot
 from trl_vade.errors import CheckpointIncompleteError, ReplicaDivergenceError, SnapshotError, SnapshotMismatchError
 from trl_vade.hub.posteriors.facts import fact_rows
 from trl_vade.hub.posteriors.table import posterior_table
+from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.generation_batch import file_name
 from trl_vade.trainer.checkpoint.posterior import PosteriorState, save_posterior
@@ -201,13 +202,13 @@ def test_reset_starts_the_posterior_again_with_the_weights_of_the_checkpoint(sav
 
 
 def test_reset_is_a_way_out_of_a_damaged_posterior_too(saved, resume, caplog):
-    (saved[1] / "vade_posterior.safetensors").write_bytes(b"damaged")
-    with refused(SnapshotError, names=["SHA-256"], offers=["vade_on_mismatch", "reset"]):
+    (saved[1] / POSTERIOR_FILE).write_bytes(b"damaged")
+    with refused(SnapshotError, names=[POSTERIOR_FILE], offers=["vade_on_mismatch", "reset"]):
         resume()
-    with refused(SnapshotError, names=["SHA-256"]):
+    with refused(SnapshotError, names=[POSTERIOR_FILE]):
         resume(vade_on_mismatch="join")  # there is nothing to join with
     assert resume(vade_on_mismatch="reset").selection.sampler.posterior.step == 2
-    assert "SHA-256" in caplog.text
+    assert POSTERIOR_FILE in caplog.text
 
 
 def test_join_takes_the_counts_of_reordered_rows_to_where_they_are_now(saved, resume, text_rows, caplog):
@@ -271,7 +272,7 @@ def test_a_checkpoint_that_was_not_finished_is_passed_over(saved, text_model_pat
     """As `kill -9` during a save leaves it; the stock trainer would take it for the last one and fail."""
     unfinished = saved[1].with_name("checkpoint-3")
     unfinished.mkdir()
-    (unfinished / "vade_posterior.json").write_text("{}")
+    (unfinished / POSTERIOR_FILE).write_bytes(b"")
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(max_steps=2), text_rows)
     with refused(CheckpointIncompleteError, names=["checkpoint-3", "trainer_state.json"], offers=["checkpoint-2"]):
         trainer.train(resume_from_checkpoint=str(unfinished))
@@ -291,14 +292,13 @@ def test_completions_for_other_micro_batches_are_generated_anew(text_model_path,
 
 
 def test_a_checkpoint_without_its_posterior_is_never_resumed_from_the_prior(saved, resume):
-    (saved[1] / "vade_posterior.json").unlink()
-    with refused(SnapshotError, names=["vade_posterior.json"]):
+    (saved[1] / POSTERIOR_FILE).unlink()
+    with refused(SnapshotError, names=[POSTERIOR_FILE]):
         resume()
 
 
 def test_a_posterior_of_another_save_is_refused(saved, resume):
-    for name in ("vade_posterior.json", "vade_posterior.safetensors"):
-        (saved[1] / name).write_bytes((saved[1].with_name("checkpoint-1") / name).read_bytes())
+    (saved[1] / POSTERIOR_FILE).write_bytes((saved[1].with_name("checkpoint-1") / POSTERIOR_FILE).read_bytes())
     with refused(SnapshotError, names=["different saves"]):
         resume()
 
@@ -311,7 +311,7 @@ def test_replicas_that_differ_stop_the_save_and_are_named(text_model_path, text_
     )
     with refused(ReplicaDivergenceError, names=["step 1", "another"]):
         trainer.save_model(trainer.args.output_dir, _internal_call=True)
-    assert not (Path(trainer.args.output_dir) / "vade_posterior.json").exists()
+    assert not (Path(trainer.args.output_dir) / POSTERIOR_FILE).exists()
 
 
 # --------------------------------------------------------------------------------- its mark in the trainer's state
