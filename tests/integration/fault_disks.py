@@ -109,7 +109,6 @@ class FailingSave:
 
 
 FULL_DISK = {  # a file that the save writes, and what the error has to say
-    "checkpoint-3/vade_generation_batch_00000.safetensors": "No space left on device",
     "checkpoint-3/vade_posterior.safetensors.tmp": "No space left on device",
     "vade_posterior.safetensors.tmp": "No space left on device",  # the copy in the output directory
     "checkpoint-3/config.json": "No space left on device",

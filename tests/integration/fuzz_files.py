@@ -150,7 +150,7 @@ def _use(sampler: Any, state: dict[str, Any]) -> str:
 
 
 def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
-    """Damage the file of a generation batch in use, with the digest of before or that of the damaged file."""
+    """Damage the file of a generation batch in use. The marker of its checkpoint has its digest, the file has none."""
     import torch
 
     from trl_vade.trainer.checkpoint.generation_batch import load_generation_batch, save_generation_batch
@@ -159,7 +159,8 @@ def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
     path, cpu, pool = directory / "vade_generation_batch_00000.safetensors", torch.device("cpu"), []
     names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
     names |= {torch.int64: "I64", torch.int32: "I32", torch.uint64: "U64", torch.bool: "BOOL"}
-    names |= {torch.float8_e4m3fn: "F8_E4M3", torch.complex64: "C64"}
+    names |= {torch.float8_e4m3fn: "F8_E4M3", torch.float8_e8m0fnu: "F8_E8M0", torch.complex64: "C64"}
+    names |= {torch.float4_e2m1fn_x2: "F4"}
 
     def content_of(batch: Any) -> str:
         return canonical(
@@ -175,10 +176,9 @@ def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
         )
 
     def what_it_says(content: bytes) -> str:
-        batch = json.loads(unpacked(content)[0]["__metadata__"]["others"])
+        batch = json.loads(unpacked(content)[0]["__metadata__"]["others"])["micro_batches"]
         for key, (dtype, shape, data) in arrays_of(content).items():
             number, _, name = key.partition("/")
-            check(name not in batch[int(number)], "one name for two values")
             batch[int(number)][name] = [dtype, shape, data.hex()]
         return canonical(batch)
 
@@ -197,32 +197,28 @@ def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
                 "nothing": None,
             }
             batch.append({name: value for name, value in micro_batch.items() if throw.random() < 0.8})
-        digest = save_generation_batch(path, batch)
-        pool.append((path.read_bytes(), digest, content_of(batch)))
+        check(save_generation_batch(path, batch, by_rows=False) is None, "a batch was not saved")
+        check(content_of(load_generation_batch(path, dict, cpu)) == content_of(batch), "another batch was loaded")
+        pool.append(path.read_bytes())
 
     def attempt(dice: random.Random, story: list[str]) -> str:
-        (content, digest, saved), (other, _, _) = dice.choice(pool), dice.choice(pool)
-        signed = dice.random() < 0.6
-        if signed and dice.random() < 0.7:
+        content, other = dice.choice(pool), dice.choice(pool)
+        if dice.random() < 0.5:
             how, content = altered_tensors(dice, content)
-        elif signed and dice.random() < 0.5:
+        elif dice.random() < 0.5:
             header, data = unpacked(content)
             others = json.loads(header["__metadata__"]["others"])
             header["__metadata__"]["others"] = json.dumps(altered(dice, {"others": others}).get("others"))
             how, content = "others", packed(header, data)
         else:
             how, content = damaged(dice, content, other)
-        if signed:
-            digest = hashlib.sha256(content).hexdigest()
-        story.append(f"{how}{', signed again' if signed else ''}")
+        story.append(how)
         path.write_bytes(content)
         try:
-            loaded = load_generation_batch(path, digest, cpu)
-        except SnapshotCorruptError as error:
-            check(str(path) in str(error), "the file is not named")
+            loaded = load_generation_batch(path, dict, cpu)
+        except Exception as error:  # of any kind: the batch is then generated anew
             return type(error).__name__
-        check(loaded is not None, "a file that is there was passed over")
-        check(content_of(loaded) == (what_it_says(content) if signed else saved), "another batch was loaded")
+        check(content_of(loaded) == what_it_says(content), "another batch was loaded")
         return "loaded exactly"
 
     return fuzz("generation batch files", tries, seed, attempt)

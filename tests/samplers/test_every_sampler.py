@@ -276,6 +276,17 @@ def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(name):
     assert state_digest(ours) == before
 
 
+@every_sampler
+def test_each_takes_over_the_evidence_of_another_run(make):
+    sampler = make(6, seed=1)
+    sampler.take_over([0, 2], [0.5, 1.25], [1.0, 2.5])
+    assert sampler.posterior.alpha[[0, 2]].tolist() == [0.5, 1.25]
+    assert np.isfinite(np.concatenate(fields(sampler.draw(3)))).all()
+    again = make(6, seed=1)
+    again.load_state_dict(sampler.state_dict())
+    assert state_digest(again) == state_digest(sampler)
+
+
 LAMBDA_2 = [0.5, 0.9, 1.0, 0.0]
 OTHER_RULES = {
     "thompson": (ThompsonSampler, {}, {"gain": "symmetric", "greedy": True, "cooldown": 3, "decay_sampled": 0.5}),
