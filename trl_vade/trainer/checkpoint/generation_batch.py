@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.logging import get_logger
-from accelerate.utils import gather_object
+from accelerate.utils import gather_object, send_to_device
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -35,11 +35,7 @@ def layout(trainer: Any) -> dict[str, int]:
 
 
 def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> str | None:
-    """Write this process's part of the batch, if the next step does not generate.
-
-    Returns:
-        The reason why the file of some process cannot hold it, or None.
-    """
+    """Write this process's part of the batch, unless the next step generates. Return why a file cannot hold it."""
     if not trainer._step % generate_every(trainer) or Path(directory) == Path(trainer.args.output_dir):
         return None
     path = Path(directory) / file_name(trainer.accelerator.process_index)
@@ -125,10 +121,8 @@ def load_generation_batch(
             batches[int(number)][name] = file.get_tensor(key)
     if digests:
         batches = with_pictures(batches, pictures_of(sorted(digests)), digests)
-    return [
-        {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in each.items()}
-        for each in batches
-    ]
+    moved: list[Batch] = send_to_device(batches, device)
+    return moved
 
 
 def _is_plain(value: Any) -> bool:

@@ -44,11 +44,7 @@ def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
 def resume_joined(
     trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot, reason: SnapshotMismatchError
 ) -> None:
-    """Resume with the counts of the rows that both data sets have, and log their number and the `reason`.
-
-    Raises:
-        SnapshotMismatchError: the success signals differ, or no scored row is in this data set.
-    """
+    """Resume with the counts of the rows that both data sets have; see `start_with_counts` for the errors."""
     try:
         number = start_with_counts(trainer, snapshot, Path(checkpoint).name)
     except SnapshotMismatchError as error:
