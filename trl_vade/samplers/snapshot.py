@@ -93,8 +93,8 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
     """
     path = Path(directory)
     path = path if path.suffix == ".safetensors" and path.is_file() else path / POSTERIOR_FILE
-    content = _read(path)
-    document = parse_document(path, _text(path, content), _FIELDS, digest=_digest(content))
+    content, text = _read(path)
+    document = parse_document(path, text, _FIELDS, digest=_digest(content))
     sampler, metadata = document["sampler"], document["metadata"]
     if not isinstance(sampler, dict) or not isinstance(sampler.get("posterior"), dict) or type(metadata) is not dict:
         raise _corrupt(path, "lacks the sampler's posterior or the metadata")
@@ -125,7 +125,7 @@ def _encode(state: dict[str, Any], metadata: Mapping[str, Any], sample_key: IntA
     values = (FORMAT_VERSION, __version__, {**state, "posterior": scalars}, dict(metadata))
     document = encode_document(dict(zip(_FIELDS, values, strict=True)), digest=_ZEROS.decode())
     content = to_safetensors(arrays, metadata={_DOCUMENT: document.decode()})
-    if (size := _header_size(content)) > MOST_HEADER:
+    if (size := int.from_bytes(content[:8], "little")) > MOST_HEADER:
         raise ConfigurationError(
             f"The metadata and the sampler's state take {size:,} bytes of JSON; a snapshot holds {MOST_HEADER:,}. "
             "Pass less metadata, or use a sampler that remembers less of each row."
@@ -133,29 +133,19 @@ def _encode(state: dict[str, Any], metadata: Mapping[str, Any], sample_key: IntA
     return content.replace(_ZEROS, _digest(content).encode(), 1)
 
 
-def _read(path: Path) -> bytes:
-    """Return the file. Its header, which is parsed, has at most `MOST_HEADER` bytes."""
+def _read(path: Path) -> tuple[bytes, bytes]:
+    """Return the file, and the JSON document in its header."""
     try:
         with path.open("rb") as file:
-            start = file.read(8)
-            if (size := _header_size(start)) > MOST_HEADER:
+            if (size := int.from_bytes(file.read(8), "little")) > MOST_HEADER:
                 raise _corrupt(path, f"has a header of {size:,} bytes; at most {MOST_HEADER:,} are possible")
-            return start + file.read()
+            document: str = json.loads(file.read(size))["__metadata__"][_DOCUMENT]
+            file.seek(0)
+            return file.read(), document.encode()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise SnapshotNotFoundError(
             f"{path.name} is not in {path.parent}. Name the directory of a checkpoint that trl_vade saved."
         ) from error
-
-
-def _header_size(content: bytes) -> int:
-    return int.from_bytes(content[:8], "little")
-
-
-def _text(path: Path, content: bytes) -> bytes:
-    """Return the JSON document in the header."""
-    try:
-        text: str = json.loads(content[8 : 8 + _header_size(content)])["__metadata__"][_DOCUMENT]
-        return text.encode()
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise _corrupt(path, f"has no document of a snapshot ({type(error).__name__}: {error})") from error
 
@@ -179,16 +169,12 @@ def _arrays(path: Path, content: bytes) -> dict[str, Any]:
     rows = arrays["sample_index"]
     key = arrays.get(_SAMPLE_KEY, rows)
     if key.dtype != np.int64 or key.shape != rows.shape:
-        raise _corrupt(
-            path, f"holds a sample_key of {key.dtype} and shape {key.shape}; it must be int64, {rows.shape}"
-        )
+        raise _corrupt(path, f"holds a sample_key of {key.dtype}, {key.shape}; it must be int64, {rows.shape}")
     return arrays
 
 
 def _corrupt(path: Path, what: str) -> SnapshotCorruptError:
-    return SnapshotCorruptError(
-        f"{path} {what}. It was damaged, or save_snapshot did not write it. Load another snapshot."
-    )
+    return SnapshotCorruptError(f"{path} {what}. It was damaged, or another program wrote it. Load another snapshot.")
 
 
 def _array_digest(value: Any) -> list[Any]:

@@ -327,7 +327,7 @@ def test_a_checkpoint_without_its_posterior_is_never_resumed_from_the_prior(save
 
 def test_a_posterior_of_another_save_is_refused(saved, resume):
     (saved[1] / POSTERIOR_FILE).write_bytes((saved[1].with_name("checkpoint-1") / POSTERIOR_FILE).read_bytes())
-    with refused(SnapshotError, names=["different saves"]):
+    with refused(SnapshotError, names=["another run or save", "global_step", 1, 2]):
         resume()
 
 

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 
 from ..batch_rows import Batch
 from ..loader import generate_every
-from .pictures import PICTURES, Pictures, digests_of_rows, load_pictures, with_pictures, without_pictures
+from .pictures import PICTURES, Pictures, load_pictures, set_pictures_aside, with_pictures
 
 logger = get_logger(__name__)
 
@@ -86,11 +86,11 @@ def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batc
 
     `by_rows` says whether the pictures of a row can be loaded again. Else they are written.
     """
-    digests = digests_of_rows(micro_batches) if by_rows else {}
+    micro_batches, digests = set_pictures_aside(micro_batches) if by_rows else (micro_batches, {})
     tensors, others = {}, []
     for i, micro_batch in enumerate(micro_batches):
         others.append({})
-        for name, value in (without_pictures(micro_batch) if digests else micro_batch).items():
+        for name, value in micro_batch.items():
             if isinstance(value, torch.Tensor):
                 value = value.detach().cpu().contiguous()
                 # safetensors refuses tensors that share memory. Those of pictures do not, and are large.

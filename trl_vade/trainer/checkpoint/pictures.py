@@ -25,30 +25,28 @@ Pictures = dict[int, Batch]
 """The entries `PICTURES` of a row by its number, empty for a row without pictures."""
 
 
-def digests_of_rows(micro_batches: list[Batch]) -> dict[int, str]:
-    """Return the SHA-256 of the pictures of each row; none if the pictures do not follow from the rows.
+def set_pictures_aside(micro_batches: list[Batch]) -> tuple[list[Batch], dict[int, str]]:
+    """Return the micro-batches without their pictures, and the SHA-256 of the pictures of each row.
 
-    They do not if rows are unknown, or if two completions of a row have different pictures, such as those of tools.
+    All stays as it is, without a digest, if rows are unknown or two completions of a row have different pictures, such
+    as those of tools.
     """
-    first: Pictures = {}
-    for micro_batch in micro_batches:
-        if ROW not in micro_batch:
-            return {}
-        for row, pictures in zip(micro_batch[ROW].tolist(), _by_place(micro_batch), strict=True):
-            known = first.setdefault(row, pictures)
+    first, split = Pictures(), [_by_completion(each) for each in micro_batches]
+    for micro_batch, parts in zip(micro_batches, split, strict=True):
+        for place, row in enumerate(micro_batch.get(ROW, [])):
+            pictures = {name: values[place] for name, values in parts.items() if len(values[place])}
+            known = first.setdefault(int(row), pictures)
             if known.keys() != pictures.keys() or not all(known[name].equal(pictures[name]) for name in known):
-                return {}
-    return {row: _digest(pictures) for row, pictures in first.items() if pictures}
-
-
-def without_pictures(micro_batch: Batch) -> Batch:
-    """Return the micro-batch with the first zero of its pictures, which keep their type and shape."""
-    names = _split_names(micro_batch)
-    return {name: value[:0] if name in names else value for name, value in micro_batch.items()}
+                return micro_batches, {}
+    digests = {row: _digest(pictures) for row, pictures in first.items() if pictures}
+    empty = [
+        {name: value[:0] for name, value in each.items() if digests and name in PICTURES} for each in micro_batches
+    ]
+    return [each | nothing for each, nothing in zip(micro_batches, empty, strict=True)], digests
 
 
 def with_pictures(micro_batches: list[Batch], pictures: Pictures, digests: dict[int, str]) -> list[Batch]:
-    """Return the micro-batches of `without_pictures` with the pictures of their rows.
+    """Return the micro-batches of `set_pictures_aside` with the pictures of their rows.
 
     Raises:
         ValueError: the pictures of a row do not have their digest.
@@ -80,16 +78,9 @@ def load_pictures(trainer: Any, rows: list[int]) -> Pictures:
     return pictures
 
 
-def _split_names(micro_batch: Batch) -> list[str]:
+def _by_completion(micro_batch: Batch) -> dict[str, list[torch.Tensor]]:
     split = split_pixel_values_by_grid(micro_batch)
-    return [name for name in PICTURES if isinstance(split.get(name), list)]
-
-
-def _by_place(micro_batch: Batch) -> list[Batch]:
-    """Return the pictures of each completion."""
-    split, names = split_pixel_values_by_grid(micro_batch), _split_names(micro_batch)
-    places = range(len(micro_batch[ROW]))
-    return [{name: split[name][place] for name in names if len(split[name][place])} for place in places]
+    return {name: split[name] for name in PICTURES if isinstance(split.get(name), list)}
 
 
 def _digest(pictures: Batch) -> str:

@@ -72,7 +72,7 @@ def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
     """
     policy, snapshot = trainer.args.vade_on_mismatch, None
     try:
-        snapshot = _load_snapshot(trainer, checkpoint)
+        snapshot = load_snapshot(checkpoint)
         run = _go_on(trainer, checkpoint, snapshot)
     except SnapshotError as error:
         about_another_run = snapshot is not None and isinstance(error, SnapshotMismatchError)
@@ -95,37 +95,26 @@ def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
         resume_batch_in_use(trainer, checkpoint, run)
 
 
-def _load_snapshot(trainer: Any, checkpoint: str | os.PathLike[str]) -> Snapshot:
-    """Return the saved posterior, or raise if it is from another save than the trainer state beside it."""
-    snapshot = load_snapshot(checkpoint)
-    run = snapshot.metadata.get("run")
-    step = run.get("global_step") if isinstance(run, dict) else None
-    if step != trainer.state.global_step:
-        raise SnapshotMismatchError(
-            f"The posterior in {checkpoint} is of optimiser step {step}, but trainer_state.json beside it is of step "
-            f"{trainer.state.global_step}: they are from different saves. Resume from another checkpoint."
-        )
-    return snapshot
-
-
 def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot) -> dict[str, Any]:
     """Load the posterior and return the facts of its run.
 
-    A posterior of another run raises `SnapshotMismatchError` and changes nothing.
+    A posterior of another run or save raises `SnapshotMismatchError` and changes nothing.
     """
     trainer.selection.feedback.adopt_signal(snapshot.metadata)
-    ours = posterior_identity(trainer)
-    saved = {name: snapshot.metadata.get(name) for name, value in ours.items() if snapshot.metadata.get(name) != value}
+    run = snapshot.metadata.get("run", {})
+    ours = posterior_identity(trainer) | {"global_step": trainer.state.global_step}
+    theirs = snapshot.metadata | {"global_step": run.get("global_step")}
+    saved = {name: theirs.get(name) for name, value in ours.items() if theirs.get(name) != value}
     if saved:
         here = {name: ours[name] for name in saved}
         rows = compare_rows(trainer, snapshot) if "dataset_fingerprint" in saved else ""
         raise SnapshotMismatchError(
-            f"The posterior in {checkpoint} belongs to another run: {saved} there, {here} here{rows}. A posterior is "
-            "valid only for the rows, the success signal and the group size of its run. Give this run the same."
+            f"The posterior in {checkpoint} belongs to another run or save: {saved} there, {here} here{rows}. A "
+            "posterior is valid only for the rows, the success signal, the group size and the step of its run. Give "
+            "this run the same, or resume from another checkpoint."
         )
     log = trainer.selection.feedback.log
     on_main_process(lambda: len(log.read()))  # a damaged log is an error on all processes, so none waits for another
-    run = snapshot.metadata["run"]
     state, rules = trainer.selection.sampler.under_own_rules(snapshot.sampler_state)
     trainer.selection.sampler.load_state_dict(state)
     trainer.selection.feedback.load_state_dict(run)
