@@ -12,7 +12,6 @@ from trl_vade.errors import (
     SnapshotError,
     SnapshotMismatchError,
     SnapshotNotFoundError,
-    abbreviated,
 )
 from trl_vade.hub.uploading import hub_id
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
@@ -119,7 +118,7 @@ def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot)
     trainer.selection.sampler.load_state_dict(state)
     trainer.selection.feedback.load_state_dict(run)
     if rules:
-        changed = ", ".join(f"{name} {abbreviated(old)} -> {abbreviated(new)}" for name, (old, new) in rules.items())
+        changed = ", ".join(f"{name} {str(old)[:40]} -> {str(new)[:40]}" for name, (old, new) in rules.items())
         logger.warning(
             f"Rules of the sampler differ from those of {checkpoint}: {changed}. This run's hold from now on. The "
             "counts, the visits and the random stream go on."
