@@ -91,14 +91,18 @@ def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(vision_
     assert any(left != right for left, right in zip(*has_images, strict=True))
 
 
-@pytest.mark.parametrize(("scenario", "inside"), [("default", False), ("iterations", True), ("synced", False)])
-def test_two_processes_resume_bit_for_bit(text_model_path, tmp_path, scenario, inside):
-    whole = run(text_model_path, tmp_path, scenario)
+INSIDE = {"default": False, "iterations": True, "synced": False, "pictures": True}
+
+
+@pytest.mark.parametrize(("scenario", "inside"), INSIDE.items())
+def test_two_processes_resume_bit_for_bit(request, tmp_path, scenario, inside):
+    model = request.getfixturevalue("vision_model_path" if scenario == "pictures" else "text_model_path")
+    whole = run(model, tmp_path, scenario)
     lines = SelectionLog(tmp_path).read()
     reference = tmp_path / "checkpoint-6" / REFERENCE_FILE
     synced = reference.read_bytes() if scenario == "synced" else None
     assert len(list((tmp_path / "checkpoint-3").glob("vade_generation_batch_*"))) == (2 if inside else 0)
-    resumed = run(text_model_path, tmp_path, scenario, "3")
+    resumed = run(model, tmp_path, scenario, "3")
     assert SelectionLog(tmp_path).read() == lines
     for mine, theirs in zip(resumed, whole, strict=True):
         for name in ("alpha", "visits", "weights", "reference", "rollouts", "kept", "trained"):

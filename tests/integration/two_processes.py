@@ -141,7 +141,7 @@ def play(output_dir):
         vade_keep_rollouts=[0.25, 0.75] if scenario == "iterations" else None,
         max_completion_length=4,
         max_steps=6,
-        num_iterations=2 if scenario in ("iterations", "sizes") else 1,
+        num_iterations=2 if scenario in ("iterations", "sizes", "pictures") else 1,
         vade_posterior_init={"rollout": "rollout", "warm": "you/beliefs"}.get(scenario, "prior"),
         vade_sampler="uniform" if scenario == "images" else "thompson",
         log_completions=scenario == "images",
@@ -164,7 +164,9 @@ def play(output_dir):
     def noting_reward(completions, **columns):
         return answered.note(completions=completions, **columns)
 
-    rows = {"images": rows_with_images, "varied": rows_with_variants}.get(scenario, rows_of_text)()
+    rows = {"images": rows_with_images, "pictures": rows_with_images, "varied": rows_with_variants}.get(
+        scenario, rows_of_text
+    )()
     callbacks = {"perturbed": [Perturb()], "chance": [answered]}.get(scenario)
     trainer = (SameCompletions if scenario in ("same", "varied") else VADEGRPOTrainer)(
         model,
