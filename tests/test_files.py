@@ -56,23 +56,17 @@ def nested(depth):
     return value
 
 
-def test_the_file_is_this_to_the_letter():
-    # The digest is of the fields in the order of their names, without a blank.
-    digest = hashlib.sha256(b'{"b":[1,0.5,null],"caf\\u00e9":{"deep":true},"format_version":1}').hexdigest()
-    assert encode_document({"format_version": 1, "café": {"deep": True}, "b": [1, 0.5, None]}) == (
-        b"{\n"
-        b'  "format_version": 1,\n'
-        b'  "caf\\u00e9": {\n'
-        b'    "deep": true\n'
-        b"  },\n"
-        b'  "b": [\n'
-        b"    1,\n"
-        b"    0.5,\n"
-        b"    null\n"
-        b"  ],\n"
-        b'  "document_sha256": "' + digest.encode() + b'"\n'
-        b"}\n"
-    )
+def test_the_document_is_this_to_the_letter():
+    """The fields are in the order of their names, without a blank; so are those of the digest, without itself."""
+    start, end = b'{"b":[1,0.5,null],"caf\\u00e9":{"deep":true},', b'"format_version":1}'
+    fields = {"format_version": 1, "caf\u00e9": {"deep": True}, "b": [1, 0.5, None]}
+    for given_digest in (None, "ab" * 32):
+        digest = given_digest or hashlib.sha256(start + end).hexdigest()
+        content = encode_document(fields, digest=given_digest)
+        assert content == start + b'"document_sha256":"' + digest.encode() + b'",' + end
+        assert parse_document(PATH, content, (), digest=given_digest) == fields
+        with refused(SnapshotCorruptError, names=[digest, "cd" * 32]):
+            parse_document(PATH, content, (), digest="cd" * 32)
 
 
 @given(FIELDS)
@@ -83,7 +77,7 @@ def test_what_is_written_is_what_is_read(fields):
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [(b'"deep": true', b'"deep": 1'), (b'"b": [', b'"c": ['), (b"0.5", b"0.4"), (b"0.5", b"1e999"), (b"null", b"nul")],
+    [(b'"deep":true', b'"deep":1'), (b'"b":[', b'"c":['), (b"0.5", b"0.4"), (b"0.5", b"1e999"), (b"null", b"nul")],
 )
 def test_an_altered_file_is_refused(old, new):
     content = encode({"café": {"deep": True}, "b": [1, 0.5, None]})

@@ -24,7 +24,7 @@ class SnapshotError(VADEError):
 
 
 class SnapshotNotFoundError(SnapshotError, FileNotFoundError):
-    """A saved sampler, or one of its two files, is missing."""
+    """A saved sampler is missing."""
 
 
 class SnapshotCorruptError(SnapshotError, ValueError):

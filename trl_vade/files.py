@@ -1,7 +1,7 @@
 """Files that survive a crash, and JSON documents: strict (no NaN), versioned, and with a digest of their fields.
 
-`document_sha256` is the digest of the fields in a canonical form. Another layout of the file keeps it; an altered
-value breaks it.
+`document_sha256` is the digest of the fields in a canonical form, or another one that the caller gives. Another layout
+of the file keeps it; an altered value breaks it.
 """
 
 import hashlib
@@ -78,22 +78,26 @@ FORMAT_VERSION = 1
 _DIGEST = "document_sha256"
 
 
-def encode_document(fields: Mapping[str, Any]) -> bytes:
-    """Return `fields` and a new digest as the bytes of a file. Values that are not JSON are a `ConfigurationError`."""
+def encode_document(fields: Mapping[str, Any], digest: str | None = None) -> bytes:
+    """Return `fields` with `digest`, or that of the fields, as one line of JSON in the order of the names.
+
+    Values that are not JSON are a `ConfigurationError`.
+    """
     try:
         plain = json.loads(json.dumps(dict(fields), allow_nan=False))  # every key becomes a string, as when read back
         plain.pop(_DIGEST, None)
-        text = json.dumps({**plain, _DIGEST: _digest(plain)}, indent=2)
+        return _canonical({**plain, _DIGEST: digest or _digest(plain)}).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"The metadata or the sampler's state cannot be written as strict JSON: {error}. Only None, booleans, "
             "finite numbers, strings, lists and dicts are allowed. Convert other values before the call."
         ) from error
-    return (text + "\n").encode()
 
 
-def parse_document(path: Path, content: bytes, fields: Iterable[str]) -> dict[str, Any]:
+def parse_document(path: Path, content: bytes, fields: Iterable[str], digest: str | None = None) -> dict[str, Any]:
     """Return the fields of a document that `encode_document` wrote; it must hold at least `fields`.
+
+    `digest` is the one that it must have; None stands for that of its fields.
 
     Raises:
         SnapshotCorruptError: the document is damaged or was edited.
@@ -105,7 +109,7 @@ def parse_document(path: Path, content: bytes, fields: Iterable[str]) -> dict[st
             raise TypeError(f"it holds a {type(document).__name__} and no object")
         newer = document["format_version"] > FORMAT_VERSION
         if not newer:
-            _check(document, fields)
+            _check(document, fields, digest)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise SnapshotCorruptError(
             f"{path} does not describe a snapshot ({type(error).__name__}: {error}); it was damaged or edited. Load "
@@ -119,19 +123,23 @@ def parse_document(path: Path, content: bytes, fields: Iterable[str]) -> dict[st
     return document
 
 
-def _check(document: dict[str, Any], fields: Iterable[str]) -> None:
-    digest = document.pop(_DIGEST, None)
+def _check(document: dict[str, Any], fields: Iterable[str], digest: str | None) -> None:
+    found = document.pop(_DIGEST, None)
     missing = [name for name in fields if name not in document]
     version = document["format_version"]
     if missing or type(version) is not int or version != FORMAT_VERSION:  # True is 1, and so is 1.0
         raise ValueError(f"format_version {version!r}, missing fields {missing}")
-    if digest != _digest(document):
-        raise ValueError(f"a value was altered: {_DIGEST} is {digest!r}, but the fields give {_digest(document)!r}")
+    own = _digest(document)  # a number that is not finite is an error here
+    if found != (digest or own):
+        raise ValueError(f"a value was altered: {_DIGEST} is {found!r}, but the content gives {digest or own!r}")
 
 
 def _digest(fields: dict[str, Any]) -> str:
-    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return hashlib.sha256(_canonical(fields).encode()).hexdigest()
+
+
+def _canonical(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _refuse_constant(name: str) -> None:

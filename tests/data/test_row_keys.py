@@ -19,7 +19,7 @@ from trl.trainer.utils import RepeatSampler
 from tests.support.rows import numbered_rows, picture
 from trl_vade.data import row_keys as data
 from trl_vade.data.loading import with_image_lists
-from trl_vade.data.row_keys import all_different, dataset_fingerprint, identity, row_key, sample_keys
+from trl_vade.data.row_keys import all_different, dataset_fingerprint, find_rows, identity, row_key, sample_keys
 from trl_vade.trainer.loader import TicketDataset, TicketSampler
 
 
@@ -495,3 +495,15 @@ def test_a_key_is_64_bits_of_the_hash_of_the_row_as_json(row):
     text = json.dumps(identity(row), default=repr, sort_keys=True)
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     assert row_key(row) == int.from_bytes(digest, "little", signed=True)
+
+
+A_KEY = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.lists(A_KEY, min_size=1, max_size=9, unique=True), st.lists(A_KEY, max_size=6), st.data())
+def test_rows_are_found_as_in_a_dictionary(sample_key, others, more):
+    wanted = more.draw(st.permutations(others + more.draw(st.lists(st.sampled_from(sample_key), max_size=6))))
+    found, rows = find_rows(np.array(wanted, dtype=np.int64), np.array(sample_key, dtype=np.int64))
+    row_of = {key: row for row, key in enumerate(sample_key)}
+    assert found.tolist() == [key in row_of for key in wanted]
+    assert rows[found].tolist() == [row_of[key] for key in wanted if key in row_of]

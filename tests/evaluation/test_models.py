@@ -25,7 +25,7 @@ from trl_vade.evaluation.models import (
 )
 
 MIB = 2**20
-OF_A_RUN = ["trainer_state.json", "vade_posterior.json", "vade_posterior.safetensors", "vade_summary.json"]
+OF_A_RUN = ["trainer_state.json", "vade_posterior.safetensors", "vade_summary.json"]
 
 
 def find(name, backend="transformers", **options):

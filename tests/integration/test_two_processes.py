@@ -22,11 +22,16 @@ pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).with_name("two_processes.py")
 
 
-def launch(model, output_dir, scenario, *checkpoint, env=None):
+def launch(model, output_dir, scenario, *checkpoint, env=None, processes=2):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # Not `accelerate launch --cpu --num_processes 2`: accelerate 1.15 silently runs one process then.
-    launcher = ["torch.distributed.run", "--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={port}"]
+    launcher = [
+        "torch.distributed.run",
+        f"--nproc_per_node={processes}",
+        "--master_addr=127.0.0.1",
+        f"--master_port={port}",
+    ]
     command = [sys.executable, "-m", *launcher, str(SCRIPT), model, str(output_dir), scenario, *checkpoint]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, env=env)
 
@@ -86,14 +91,18 @@ def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(vision_
     assert any(left != right for left, right in zip(*has_images, strict=True))
 
 
-@pytest.mark.parametrize(("scenario", "inside"), [("default", False), ("iterations", True), ("synced", False)])
-def test_two_processes_resume_bit_for_bit(text_model_path, tmp_path, scenario, inside):
-    whole = run(text_model_path, tmp_path, scenario)
+INSIDE = {"default": False, "iterations": True, "synced": False, "pictures": True}
+
+
+@pytest.mark.parametrize(("scenario", "inside"), INSIDE.items())
+def test_two_processes_resume_bit_for_bit(request, tmp_path, scenario, inside):
+    model = request.getfixturevalue("vision_model_path" if scenario == "pictures" else "text_model_path")
+    whole = run(model, tmp_path, scenario)
     lines = SelectionLog(tmp_path).read()
     reference = tmp_path / "checkpoint-6" / REFERENCE_FILE
     synced = reference.read_bytes() if scenario == "synced" else None
     assert len(list((tmp_path / "checkpoint-3").glob("vade_generation_batch_*"))) == (2 if inside else 0)
-    resumed = run(text_model_path, tmp_path, scenario, "3")
+    resumed = run(model, tmp_path, scenario, "3")
     assert SelectionLog(tmp_path).read() == lines
     for mine, theirs in zip(resumed, whole, strict=True):
         for name in ("alpha", "visits", "weights", "reference", "rollouts", "kept", "trained"):
@@ -102,6 +111,26 @@ def test_two_processes_resume_bit_for_bit(text_model_path, tmp_path, scenario, i
     assert 0 < min(whole[0]["kept"]) < 16
     if synced:
         assert reference.read_bytes() == synced != (tmp_path / "checkpoint-3" / REFERENCE_FILE).read_bytes()
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+def test_a_run_goes_on_with_another_number_of_processes(text_model_path, tmp_path, before, after):
+    """A node that comes back half as large: rules follow, evidence stays, and the batch in use is generated anew."""
+    first = launch(text_model_path, tmp_path, "sizes", processes=before)
+    assert first.returncode == 0, first.stderr[-3000:]
+    lines = SelectionLog(tmp_path).read()
+    then = launch(text_model_path, tmp_path, "sizes", "3", processes=after)
+    assert then.returncode == 0, then.stderr[-3000:]
+    assert f"processes was {before} and is {after}" in then.stderr
+    assert "cooldown 1 -> 3" in then.stderr or "cooldown 3 -> 1" in then.stderr
+    again = SelectionLog(tmp_path).read()
+    assert again[:2] == lines[:2]  # of the steps 1 to 3, and the new batch of the steps 4 and 5
+    assert [line["step"] for line in again] == [1, 2, 3, 4]
+    assert [len(line["sample_index"]) for line in again] == [before, before, after, after]
+    seen = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(after)]
+    assert {each["digest"] for each in seen} == {seen[0]["digest"]}
+    assert {each["rollouts"] for each in seen} == {4 * (2 * before + 2 * after)}
+    assert set(seen[0]["staleness"]) == {0.0}
 
 
 SAME = ("same", "same-refilled", "varied")

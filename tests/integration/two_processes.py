@@ -131,14 +131,17 @@ def play(output_dir):
         grpo_trainer.create_model_from_path = with_another_weight
     args = VADEGRPOConfig(
         output_dir=output_dir,
-        per_device_train_batch_size=(6 if scenario == "odd" else 8) // int(os.environ.get("WORLD_SIZE", 1)),
+        # in all the same, but for `sizes`
+        per_device_train_batch_size=4
+        if scenario == "sizes"
+        else (6 if scenario == "odd" else 8) // int(os.environ.get("WORLD_SIZE", 1)),
         num_generations={"straddling": 8, "odd": 3}.get(scenario, 4),
         vade_dynamic_sampling=refilled,
         vade_down_sampling={"iterations": "d3s", "synced": "live"}.get(scenario),
         vade_keep_rollouts=[0.25, 0.75] if scenario == "iterations" else None,
         max_completion_length=4,
         max_steps=6,
-        num_iterations=2 if scenario == "iterations" else 1,
+        num_iterations=2 if scenario in ("iterations", "sizes", "pictures") else 1,
         vade_posterior_init={"rollout": "rollout", "warm": "you/beliefs"}.get(scenario, "prior"),
         vade_sampler="uniform" if scenario == "images" else "thompson",
         log_completions=scenario == "images",
@@ -161,7 +164,9 @@ def play(output_dir):
     def noting_reward(completions, **columns):
         return answered.note(completions=completions, **columns)
 
-    rows = {"images": rows_with_images, "varied": rows_with_variants}.get(scenario, rows_of_text)()
+    rows = {"images": rows_with_images, "pictures": rows_with_images, "varied": rows_with_variants}.get(
+        scenario, rows_of_text
+    )()
     callbacks = {"perturbed": [Perturb()], "chance": [answered]}.get(scenario)
     trainer = (SameCompletions if scenario in ("same", "varied") else VADEGRPOTrainer)(
         model,

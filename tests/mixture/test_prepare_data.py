@@ -20,6 +20,7 @@ from scripts.mixture.sources import SOURCES
 from tests.support.loopback_hub import LoopbackHub, run_client
 from tests.support.mixture_stand_ins import Interrupted, content, interrupt_after, make_mirror
 from tests.support.scripts import SCRIPTS, run
+from trl_vade import load_snapshot
 from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
 
 BENCH = ["--evaluation_data", "AI4Math/MathVista@testmini"]
@@ -260,5 +261,5 @@ def test_the_training_script_takes_the_mixture_with_the_recipes_rewards(built, v
     assert shares["vade/selected_share/geo170k"] == pytest.approx(1778 / 9471, abs=1 / 11)
     assert {"rewards/accuracy_reward/mean", "rewards/format_reward/mean"} <= state.keys()
     assert "done at step" in said
-    posterior = json.loads((tmp_path / "run" / "vade_posterior.json").read_text())
-    assert posterior["sampler"]["posterior"]["num_samples"] == (lengths <= longest).sum() < len(rows)
+    posterior = load_snapshot(tmp_path / "run").sampler_state["posterior"]
+    assert posterior["num_samples"] == (lengths <= longest).sum() < len(rows)

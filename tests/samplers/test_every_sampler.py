@@ -277,6 +277,91 @@ def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(name):
 
 
 @every_sampler
+def test_each_takes_over_the_evidence_of_another_run(make):
+    sampler = make(6, seed=1)
+    sampler.take_over([0, 2], [0.5, 1.25], [1.0, 2.5])
+    assert sampler.posterior.alpha[[0, 2]].tolist() == [0.5, 1.25]
+    assert np.isfinite(np.concatenate(fields(sampler.draw(3)))).all()
+    again = make(6, seed=1)
+    again.load_state_dict(sampler.state_dict())
+    assert state_digest(again) == state_digest(sampler)
+
+
+LAMBDA_2 = [0.5, 0.9, 1.0, 0.0]
+OTHER_RULES = {
+    "thompson": (ThompsonSampler, {}, {"gain": "symmetric", "greedy": True, "cooldown": 3, "decay_sampled": 0.5}),
+    "strata": (
+        ThompsonSampler,
+        {"strata": [0] * 8},
+        {"prior": "learned", "stratify": labels(8), "uniform_share": 0.5},
+    ),
+    "variants": (ThompsonSampler, {"variants": pairs(8), "variant_groups": 1}, {"signal_aware_decay": True}),
+    "uniform": (UniformSampler, {"decay_sampled": 0.5}, {"signal_aware_decay": True}),
+    "mopps": (MoPPSSampler, {"pool_factor": 2}, {"pool_factor": 4}),
+    "bots": (BOTSSampler, {"target": 0.4}, {"target": 0.6}),
+    **{
+        f"lambda_2 {old} -> {new}": (ThompsonSampler, {"decay_unsampled": old}, {"decay_unsampled": new})
+        for old in LAMBDA_2
+        for new in LAMBDA_2
+        if new not in (old, 0.0)
+    },
+}
+
+
+@pytest.mark.parametrize("case", OTHER_RULES)
+def test_under_other_rules_the_evidence_stays_and_the_rules_that_differ_are_named(case):
+    kind, theirs, ours = OTHER_RULES[case]
+    saved, sampler = run(kind(8, seed=3, **theirs), 6), kind(8, seed=3, **ours)
+    with pytest.raises(SnapshotMismatchError):
+        sampler.load_state_dict(saved.state_dict())
+    state, changed = sampler.under_own_rules(saved.state_dict())
+    assert set(ours) <= changed.keys()
+    sampler.load_state_dict(state)
+    for name in ("alpha", "beta"):
+        np.testing.assert_allclose(getattr(sampler.posterior, name), getattr(saved.posterior, name), rtol=1e-12)
+    for name in ("visits", "last_update"):
+        assert getattr(sampler.posterior, name).tolist() == getattr(saved.posterior, name).tolist()
+    assert sampler.state_dict()["settings"] == kind(8, seed=3, **ours).state_dict()["settings"]
+    progress = [name for name in ("num_draws", "epoch", "position") if name in state]
+    assert [sampler.state_dict()[name] for name in progress] == [saved.state_dict()[name] for name in progress]
+    before = sampler.posterior.alpha  # and from now on the new decays hold
+    sampler.observe([], [], [])
+    assert sampler.posterior.alpha.tolist() == pytest.approx(
+        (before * sampler.posterior.decays["decay_unsampled"]).tolist()
+    )
+    again = kind(8, seed=3, **ours)
+    again.load_state_dict(sampler.state_dict())
+    assert sampler.under_own_rules(again.state_dict())[1] == {}
+
+
+@pytest.mark.parametrize("lambda_2", [0.5, 0.0])
+def test_counts_that_the_new_decay_ends_can_be_saved_and_loaded(lambda_2):
+    """Of a row that was last seen a thousand steps ago, under a decay that halves the counts in each, or ends them."""
+    old, new = ThompsonSampler(2, decay_unsampled=1.0), ThompsonSampler(2, decay_unsampled=lambda_2)
+    old.observe([0], [3], [4])
+    for _ in range(1000):
+        old.observe([], [], [])
+    new.load_state_dict(new.under_own_rules(old.state_dict())[0])
+    assert new.posterior.alpha[0] < 1.0
+    ThompsonSampler(2, decay_unsampled=lambda_2).load_state_dict(new.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (SECSampler(4, task=[0, 0, 1, 1]), SECSampler(4, task=[0, 1, 2, 3])),
+        (UniformSampler(4), UniformSampler(4, variants=pairs(4), variant_groups=1)),
+        (UniformSampler(4, variants=pairs(4), variant_groups=1), UniformSampler(4)),
+        (UniformSampler(4), ThompsonSampler(4)),
+        (UniformSampler(4, seed=1), UniformSampler(4, seed=2)),
+    ],
+)
+def test_a_state_that_is_about_something_else_is_no_matter_of_rules(theirs, ours):
+    with pytest.raises(SnapshotMismatchError):
+        ours.load_state_dict(ours.under_own_rules(theirs.state_dict())[0])
+
+
+@every_sampler
 def test_a_damaged_state_is_refused_and_changes_nothing(make):
     sampler, state = run(make(5), 3), run(make(5), 8).state_dict()
     before, posterior = state_digest(sampler), state["posterior"]
@@ -298,9 +383,13 @@ def test_a_damaged_state_is_refused_and_changes_nothing(make):
     if "memory" in state:
         damaged += [state | {"memory": None}, state | {"memory": {**state["memory"], "colour": "red"}}]
         damaged += [state | {"memory": {}}] * bool(state["memory"])
+    damaged += [state | {"posterior": posterior | {"decay_unsampled": value}} for value in (None, 2.0, "a", [])]
     for each in damaged:
         with pytest.raises((SnapshotCorruptError, SnapshotMismatchError)):
             sampler.load_state_dict(each)
+        if isinstance(each, dict) and each.get("settings") != {"colour": "red"}:
+            with pytest.raises((SnapshotCorruptError, SnapshotMismatchError)):
+                sampler.load_state_dict(sampler.under_own_rules(each)[0])
         assert state_digest(sampler) == before
     sampler.load_state_dict(state)
 

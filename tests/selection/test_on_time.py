@@ -10,11 +10,9 @@ import pytest
 from accelerate import Accelerator
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.support.refusals import refused
 from tests.support.rows import ids, numbered_rows, picture, process
 from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit
 from trl_vade import BetaPosterior, ThompsonSampler, UniformSampler, VADEGRPOTrainer
-from trl_vade.errors import SnapshotMismatchError
 from trl_vade.samplers.snapshot import Snapshot, state_digest
 from trl_vade.selection.batch_metrics import log_metrics
 from trl_vade.selection.feedback import Feedback
@@ -486,20 +484,16 @@ def test_a_stratified_run_that_is_resumed_is_the_run_that_was_never_stopped(trai
     assert logged_figures(resumed) == logged_figures(whole)
 
 
-def test_strata_that_come_or_go_at_a_resume_are_refused_or_joined(train_stratified):
+def test_strata_that_come_or_go_at_a_resume_are_rules_that_follow_the_arguments(train_stratified, caplog):
     changes = {"save_strategy": "steps", "save_steps": 2, "max_steps": 2}
-    first = train_stratified(**changes)
-    with refused(SnapshotMismatchError, names=["stratify", None], offers=["join"]):
-        train_stratified(resume="checkpoint-2", **changes | {"vade_stratify_by": None, "max_steps": 4})
-    again = train_stratified("plain", **changes, vade_stratify_by=None)
-    assert logged_figures(again) == []
-    with refused(SnapshotMismatchError, names=["stratify", None], offers=["join"]):
-        train_stratified("plain", resume="checkpoint-2", **changes | {"max_steps": 4})
-    joined = train_stratified(
-        resume="checkpoint-2", **changes | {"vade_stratify_by": None, "max_steps": 4, "vade_on_mismatch": "join"}
-    )
-    assert joined.selection.sampler.posterior.step == 4
-    assert joined.selection.feedback.rollouts == 2 * first.selection.feedback.rollouts
+    for name, before, after in (("out", {}, {"vade_stratify_by": None}), ("plain", {"vade_stratify_by": None}, {})):
+        train_stratified(name, **changes | before)
+        caplog.clear()
+        resumed = train_stratified(name, resume="checkpoint-2", **changes | after | {"max_steps": 4})
+        assert "Rules of the sampler" in caplog.text
+        assert "stratify" in caplog.text
+        assert resumed.selection.sampler.posterior.step == 4
+        assert (resumed.selection.feedback.strata is None) == bool(after)
 
 
 # ----------------------------------------------------------------------------------------------------------- refills

@@ -41,6 +41,7 @@ class RowLoader:
         self.num_generations = num_generations
         self.accelerator = accelerator
         self.images_on_all_processes = True  # whether every process had an image in the last batch
+        self.numbers: list[int] = []  # the row of each completion of the last batch
         self.keeps = False  # whether to keep `made` for `load_again`; to be set before the first batch
         # The row of each completion of the last batch after the transform, or None without a transform.
         self.made: list[dict[str, Any]] | None = None
@@ -51,7 +52,7 @@ class RowLoader:
         Each distinct row is decoded once. As with TRL's data loader, the items of a group share no values; see
         `own_values`. For `draw` see `RowWorkers`.
         """
-        numbers = self._share(sample_index)
+        self.numbers = numbers = self._share(sample_index)
         rows = self.decoder.load(numbers, draw)
         if self.keeps and self.decoder.has_transform:
             one = dict(zip(numbers, rows, strict=True))
@@ -68,6 +69,7 @@ class RowLoader:
         """
         if not self.decoder.has_transform:
             return self.load(sample_index)
+        self.numbers = self._share(sample_index)
         return self._as_one_modality(with_image_lists([own_values_or_same(row) for row in made if row is not None]))
 
     def prefetch(self, sample_index: NDArray[np.int64], draw: int = 0) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import (
+    MOST_TRIALS,
     FloatArray,
     IntArray,
     as_vector,
@@ -20,9 +21,9 @@ from trl_vade.checks import (
     check_same,
     check_whole_number,
 )
-from trl_vade.errors import ObservationError
+from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError
 
-from .counts import STATE_ARRAYS, RowStore, check_saved_numbers
+from .counts import DAMAGED, STATE_ARRAYS, RowStore, check_saved_numbers
 
 MOST_POWERS = 2**20  # the largest step up to which the powers of lambda_2 are cached (16 MB)
 
@@ -229,6 +230,24 @@ class BetaPosterior:
         self._store = store
         self._step = int(state["step"])
 
+    def under_own_decays(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a saved state with the decays of this posterior. The counts at its step stay as they are.
+
+        Counts are stored as of a row's last update, so another lambda_2 asks for others there.
+
+        Raises:
+            SnapshotCorruptError: no run can have saved these numbers.
+        """
+        state = {**state}
+        if state.get("decay_unsampled", self._decay_unsampled) != self._decay_unsampled:
+            saved, rows = posterior_from(state), state["sample_index"]
+            kept = np.power(self._decay_unsampled, saved.step - state["last_update"])
+            most = MOST_TRIALS * state["visits"]  # reached only by counts that the new lambda_2 makes vanish at once
+            for name, counts in zip(("alpha", "beta"), saved.counts(rows), strict=True):
+                stored = np.divide(counts, kept, out=np.zeros_like(kept), where=kept > 0.0)
+                state[name] = np.minimum(stored, most).astype(state[name].dtype)
+        return state | self.decays
+
     def _settings(self) -> dict[str, Any]:
         return {"num_samples": self._num_samples, **self.decays}
 
@@ -254,11 +273,13 @@ def posterior_from(state: Mapping[str, Any]) -> BetaPosterior:
 
     Raises:
         SnapshotMismatchError: the fields differ from those of this release.
-        SnapshotCorruptError: no run can have saved these numbers.
-        ConfigurationError: a setting is outside its range.
+        SnapshotCorruptError: no run can have saved these numbers or settings.
     """
     settings = ["num_samples", *BetaPosterior(1).decays]
     check_fields("posterior", state, ["step", *settings, *STATE_ARRAYS])
-    posterior = BetaPosterior(**{name: state[name] for name in settings})
+    try:
+        posterior = BetaPosterior(**{name: state[name] for name in settings})
+    except ConfigurationError as error:
+        raise SnapshotCorruptError(f"A saved setting is impossible: {error} {DAMAGED}") from error
     posterior.load_state_dict(state)
     return posterior

@@ -1,15 +1,11 @@
-"""Snapshots: the state of a sampler as two files in a directory.
+"""Snapshots: the state of a sampler as one file, which is replaced at one instant.
 
-    vade_posterior.safetensors   sample_index, last_update, visits (int64), alpha and beta (float64; float32 from
-                                 100,000 rows on), one entry for each visited row; optionally sample_key (int64),
-                                 which identifies these rows. The metadata in the header holds the step
-    vade_posterior.json          format_version, package_version, step, posterior_sha256 (of the file above), sampler
-                                 (its state without those arrays), metadata (of the caller) and document_sha256
-                                 (of all other fields)
+    arrays      sample_index, last_update, visits (int64), alpha and beta (float64; float32 from 100,000 rows on), one
+                entry for each visited row; optionally sample_key (int64), which identifies these rows
+    metadata    `vade_posterior`: a JSON document with format_version, package_version, sampler (its state without
+                these arrays), metadata (of the caller) and document_sha256
 
-Two files cannot be replaced at one instant, and a crash may come between. So `save_snapshot` first writes the new JSON
-under a pending name. `load_snapshot` uses that file if the JSON does not belong to the safetensors file. A reader
-finds either the previous snapshot or the new one, never a mixture.
+`document_sha256` is the SHA-256 of the whole file with zeros in its place. Equal states give equal bytes.
 """
 
 import hashlib
@@ -26,19 +22,21 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as to_safetensors
 
 from trl_vade.checks import IntArray
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotNotFoundError
-from trl_vade.files import FORMAT_VERSION, encode_document, parse_document, replace_durably, write_durably
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
+from trl_vade.files import FORMAT_VERSION, encode_document, parse_document, save_whole
 from trl_vade.version import __version__
 
 from .base import PromptSampler
 from .counts import STATE_ARRAYS
 
 POSTERIOR_FILE = "vade_posterior.safetensors"
-METADATA_FILE = "vade_posterior.json"
 
-_PENDING = ".pending"
-_PENDING_METADATA_FILE = METADATA_FILE + _PENDING
-_FIELDS = ("format_version", "package_version", "step", "posterior_sha256", "sampler", "metadata")
+MOST_HEADER = 2**24
+"""The largest header, in bytes. GRESO's takes 3 bytes a row; a hostile one of this size takes 400 MB to parse."""
+
+_DOCUMENT = "vade_posterior"  # the only key: safetensors may write several in any order
+_FIELDS = ("format_version", "package_version", "sampler", "metadata")
+_ZEROS, _BEFORE_DIGEST = b"0" * 64, rb"{\"document_sha256\":\""
 _SAMPLE_KEY = "sample_key"
 
 
@@ -48,7 +46,7 @@ class Snapshot:
 
     sampler_state: dict[str, Any]  # the state for `PromptSampler.load_state_dict`
     metadata: dict[str, Any]  # the values that the caller of `save_snapshot` added
-    digest: str  # the SHA-256 of the safetensors file, 64 hexadecimal digits
+    digest: str  # the SHA-256 of the file, 64 hexadecimal digits
     # (V,) the keys of the visited rows, in ascending order of the row; None if they were not saved
     sample_key: IntArray | None
 
@@ -60,10 +58,10 @@ def save_snapshot(
     metadata: Mapping[str, Any] | None = None,
     sample_key: IntArray | None = None,
 ) -> str:
-    """Write the sampler's state to `directory` and return the SHA-256 of the safetensors file.
+    """Write the sampler's state to `directory` and return the SHA-256 of the file.
 
     Args:
-        directory: the folder of the two files. It is created if needed, and an older snapshot in it is replaced.
+        directory: the folder of the file. It is created if needed, and an older snapshot in it is replaced.
         sampler: a sampler with a state as `PromptSampler` describes it.
         metadata: JSON values to save with the state, such as the data set's fingerprint.
         sample_key: (N,) int64, a key of each row that survives adding, dropping and reordering rows. With it the
@@ -77,56 +75,33 @@ def save_snapshot(
             Nothing is written.
         OSError: the disk refused a write. An older snapshot in the directory stays complete.
     """
-    tensors, digest, document = _encode(sampler.state_dict(), metadata or {}, sample_key)
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    _finish_interrupted_save(folder)
-    pending_tensors = folder / (POSTERIOR_FILE + _PENDING)
-    try:
-        write_durably(pending_tensors, tensors)
-        write_durably(folder / _PENDING_METADATA_FILE, document)
-        replace_durably(pending_tensors, folder / POSTERIOR_FILE)
-    except BaseException:
-        if pending_tensors.exists():  # else it is in place already, and the pending JSON belongs to it
-            pending_tensors.unlink()
-            (folder / _PENDING_METADATA_FILE).unlink(missing_ok=True)
-        raise
-    replace_durably(folder / _PENDING_METADATA_FILE, folder / METADATA_FILE)
-    return digest
+    content = _encode(sampler.state_dict(), metadata or {}, sample_key)
+    save_whole(Path(directory) / POSTERIOR_FILE, content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
-    """Read a snapshot and check every byte of it against its digests.
+    """Read a snapshot and check every byte of it against its digest.
 
     Args:
-        directory: the folder that `save_snapshot` wrote to.
+        directory: the folder that `save_snapshot` wrote to, or the `.safetensors` file in it.
 
     Raises:
-        SnapshotNotFoundError: one of the two files is missing.
-        SnapshotCorruptError: a file is truncated, altered or lacks fields, or the two belong to different steps.
-        SnapshotMismatchError: a newer release of trl_vade wrote the files.
+        SnapshotNotFoundError: the file is missing.
+        SnapshotCorruptError: the file is truncated, altered or lacks fields.
+        SnapshotMismatchError: a newer release of trl_vade wrote the file.
     """
-    folder = Path(directory)
-    tensors = _read(folder, POSTERIOR_FILE)
-    digest = hashlib.sha256(tensors).hexdigest()
-    document = _pending_document(folder, digest) or _document(folder, METADATA_FILE)
-    if document["posterior_sha256"] != digest:
-        raise SnapshotCorruptError(
-            f"{folder / POSTERIOR_FILE} has SHA-256 {digest[:12]}... and step {_step_in_header(tensors)}; "
-            f"{METADATA_FILE} names {str(document['posterior_sha256'])[:12]}... and step {document['step']}. They "
-            "must be equal: one file was truncated, altered, or copied from another snapshot. Load an earlier "
-            "snapshot."
-        )
-    arrays = _arrays(folder, tensors)
+    path = Path(directory)
+    path = path if path.suffix == ".safetensors" and path.is_file() else path / POSTERIOR_FILE
+    content, text = _read(path)
+    document = parse_document(path, text, _FIELDS, digest=_digest(content))
+    sampler, metadata = document["sampler"], document["metadata"]
+    if not isinstance(sampler, dict) or not isinstance(sampler.get("posterior"), dict) or type(metadata) is not dict:
+        raise _corrupt(path, "lacks the sampler's posterior or the metadata")
+    arrays = _arrays(path, content)
     sample_key = arrays.pop(_SAMPLE_KEY, None)
-    sampler_state = {**document["sampler"], "posterior": {**document["sampler"]["posterior"], **arrays}}
-    if not document["step"] == sampler_state["posterior"].get("step") == _step_in_header(tensors):
-        raise SnapshotCorruptError(
-            f"{folder / METADATA_FILE} says step {document['step']}, its sampler "
-            f"{sampler_state['posterior'].get('step')} and {POSTERIOR_FILE} {_step_in_header(tensors)}; they must be "
-            "equal. The JSON was edited. Load an earlier snapshot."
-        )
-    return Snapshot(sampler_state, document["metadata"], digest, sample_key)
+    state = {**sampler, "posterior": {**sampler["posterior"], **arrays}}
+    return Snapshot(state, metadata, hashlib.sha256(content).hexdigest(), sample_key)
 
 
 def state_digest(sampler: PromptSampler) -> str:
@@ -135,10 +110,7 @@ def state_digest(sampler: PromptSampler) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _encode(
-    state: dict[str, Any], metadata: Mapping[str, Any], sample_key: IntArray | None
-) -> tuple[bytes, str, bytes]:
-    """Return the safetensors bytes, their digest and the JSON bytes."""
+def _encode(state: dict[str, Any], metadata: Mapping[str, Any], sample_key: IntArray | None) -> bytes:
     posterior = state["posterior"]
     arrays = {name: posterior[name] for name in STATE_ARRAYS}
     if sample_key is not None:
@@ -149,89 +121,60 @@ def _encode(
                 "Pass trl_vade.data.row_keys.sample_keys(dataset)[0]."
             )
         arrays[_SAMPLE_KEY] = sample_key[posterior["sample_index"]]
-    # Only one key of metadata: safetensors may write several in any order, and equal states must give equal bytes.
-    tensors = to_safetensors(arrays, metadata={"step": str(posterior["step"])})
-    digest = hashlib.sha256(tensors).hexdigest()
     scalars = {name: value for name, value in posterior.items() if name not in STATE_ARRAYS}
-    sampler = {**state, "posterior": scalars}
-    values = (FORMAT_VERSION, __version__, posterior["step"], digest, sampler, dict(metadata))
-    return tensors, digest, encode_document(dict(zip(_FIELDS, values, strict=True)))
+    values = (FORMAT_VERSION, __version__, {**state, "posterior": scalars}, dict(metadata))
+    document = encode_document(dict(zip(_FIELDS, values, strict=True)), digest=_ZEROS.decode())
+    content = to_safetensors(arrays, metadata={_DOCUMENT: document.decode()})
+    if (size := int.from_bytes(content[:8], "little")) > MOST_HEADER:
+        raise ConfigurationError(
+            f"The metadata and the sampler's state take {size:,} bytes of JSON; a snapshot holds {MOST_HEADER:,}. "
+            "Pass less metadata, or use a sampler that remembers less of each row."
+        )
+    return content.replace(_ZEROS, _digest(content).encode(), 1)
 
 
-def _read(folder: Path, name: str) -> bytes:
+def _read(path: Path) -> tuple[bytes, bytes]:
+    """Return the file, and the JSON document in its header."""
     try:
-        return (folder / name).read_bytes()
+        with path.open("rb") as file:
+            if (size := int.from_bytes(file.read(8), "little")) > MOST_HEADER:
+                raise _corrupt(path, f"has a header of {size:,} bytes; at most {MOST_HEADER:,} are possible")
+            document: str = json.loads(file.read(size))["__metadata__"][_DOCUMENT]
+            file.seek(0)
+            return file.read(), document.encode()
     except (FileNotFoundError, NotADirectoryError) as error:
-        other = METADATA_FILE if name == POSTERIOR_FILE else POSTERIOR_FILE
-        beside = "exists" if (folder / other).exists() else "is missing, too"
         raise SnapshotNotFoundError(
-            f"{name} is not in {folder} ({other} {beside}); a snapshot needs both files. Copy both, or name the "
-            "directory of a checkpoint that trl_vade saved."
+            f"{path.name} is not in {path.parent}. Name the directory of a checkpoint that trl_vade saved."
         ) from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise _corrupt(path, f"has no document of a snapshot ({type(error).__name__}: {error})") from error
 
 
-def _document(folder: Path, name: str) -> dict[str, Any]:
-    document = parse_document(folder / name, _read(folder, name), _FIELDS)
-    posterior = document["sampler"].get("posterior") if isinstance(document["sampler"], dict) else None
-    if not isinstance(posterior, dict) or not isinstance(document["metadata"], dict):
-        raise SnapshotCorruptError(
-            f"{folder / name} lacks the sampler's posterior or the metadata; it was not written by save_snapshot. "
-            "Load another snapshot."
-        )
-    if posterior.keys() & set(STATE_ARRAYS):
-        raise SnapshotCorruptError(
-            f"{folder / name} holds {sorted(posterior.keys() & set(STATE_ARRAYS))}, which belong in {POSTERIOR_FILE} "
-            "only. The file was edited. Load another snapshot."
-        )
-    return document
+def _digest(content: bytes) -> str:
+    """Return the SHA-256 of a snapshot with zeros in place of its own digest."""
+    start = content.find(_BEFORE_DIGEST) + len(_BEFORE_DIGEST)
+    digest, view = hashlib.sha256(), memoryview(content)
+    for part in (view[:start], _ZEROS, view[start + len(_ZEROS) :]):
+        digest.update(part)
+    return digest.hexdigest()
 
 
-def _pending_document(folder: Path, digest: str) -> dict[str, Any] | None:
-    """Return the JSON of an interrupted save if it belongs to the safetensors file of this digest."""
+def _arrays(path: Path, content: bytes) -> dict[str, Any]:
     try:
-        document = _document(folder, _PENDING_METADATA_FILE)
-    except SnapshotError:  # usually it does not exist; it is partial if a crash came while it was written
-        return None
-    return document if document["posterior_sha256"] == digest else None
-
-
-def _finish_interrupted_save(folder: Path) -> None:
-    """Rename the pending JSON to its final name if it is in use: the next save would overwrite it."""
-    if (folder / _PENDING_METADATA_FILE).exists() and (folder / POSTERIOR_FILE).exists():
-        digest = hashlib.sha256(_read(folder, POSTERIOR_FILE)).hexdigest()
-        if _pending_document(folder, digest):
-            replace_durably(folder / _PENDING_METADATA_FILE, folder / METADATA_FILE)
-
-
-def _arrays(folder: Path, tensors: bytes) -> dict[str, Any]:
-    try:
-        arrays = load_safetensors(tensors)
+        arrays = load_safetensors(content)
     except (SafetensorError, LookupError, ArithmeticError, ValueError) as error:  # numpy lacks some of its types
-        raise SnapshotCorruptError(
-            f"{folder / POSTERIOR_FILE} is not a safetensors file of numpy arrays ({type(error).__name__}: {error}). "
-            "Load another snapshot."
-        ) from error
+        raise _corrupt(path, f"is no safetensors file of numpy arrays ({type(error).__name__}: {error})") from error
     if arrays.keys() - {_SAMPLE_KEY} != set(STATE_ARRAYS):
-        raise SnapshotCorruptError(
-            f"{folder / POSTERIOR_FILE} holds {sorted(arrays)}; it must hold {sorted(STATE_ARRAYS)}. It was not "
-            "written by save_snapshot. Load another snapshot."
-        )
-    key = arrays.get(_SAMPLE_KEY, arrays["sample_index"])
-    if key.dtype != np.int64 or key.shape != arrays["sample_index"].shape:
-        raise SnapshotCorruptError(
-            f"{folder / POSTERIOR_FILE} holds a sample_key of {key.dtype} and shape {key.shape}; it must be int64, "
-            f"with the shape of sample_index, {arrays['sample_index'].shape}. Load another snapshot."
-        )
+        raise _corrupt(path, f"holds {sorted(arrays)}; it must hold {sorted(STATE_ARRAYS)}")
+    rows = arrays["sample_index"]
+    key = arrays.get(_SAMPLE_KEY, rows)
+    if key.dtype != np.int64 or key.shape != rows.shape:
+        raise _corrupt(path, f"holds a sample_key of {key.dtype}, {key.shape}; it must be int64, {rows.shape}")
     return arrays
 
 
-def _step_in_header(tensors: bytes) -> int | None:
-    """Return the step in the safetensors header (8 bytes of length, then JSON), or None if it cannot be read."""
-    try:
-        header = json.loads(tensors[8 : 8 + int.from_bytes(tensors[:8], "little")])
-        return int(header["__metadata__"]["step"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return None
+def _corrupt(path: Path, what: str) -> SnapshotCorruptError:
+    return SnapshotCorruptError(f"{path} {what}. It was damaged, or another program wrote it. Load another snapshot.")
 
 
 def _array_digest(value: Any) -> list[Any]:

@@ -58,6 +58,7 @@ class UniformSampler(PosteriorSampler):
     """
 
     kind = "uniform"
+    bound = ("variants", "variant_groups")  # an epoch is a permutation of these problems
 
     def __init__(
         self,

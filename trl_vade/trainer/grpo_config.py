@@ -130,10 +130,10 @@ class VADEGRPOConfig(GRPOConfig):
         vade_max_prompt_length: Largest number of tokens of a prompt, image tokens included. Longer rows are dropped
             from the training and evaluation sets before training, and the log says how many. The paper uses 8192.
             `None` keeps all rows.
-        vade_on_mismatch: What a resume does if the checkpoint's posterior belongs to other rows or settings.
-            `"error"` refuses it and names both sides. `"join"` keeps the counts of the rows that both data sets have;
-            the success signal must be the same. `"reset"` keeps the checkpoint's weights and starts a new posterior,
-            also if the saved posterior is damaged or missing.
+        vade_on_mismatch: What a resume does if the checkpoint's posterior is about other rows, another success signal,
+            group size, sampler or seed. `"error"` refuses it and names both sides. `"join"` starts a new posterior
+            with the counts of the rows that both data sets have; the success signal must be the same. `"reset"` keeps
+            the checkpoint's weights and starts a new posterior, also if the saved posterior is damaged or missing.
         vade_outage_guard: Whether to restore the earlier counts after a reward outage, such as a judge that is down
             and answers 0 to everything. The guard suspects an outage when almost all verdicts of a generation batch
             contradict the posterior. Set it to `False` to trust every verdict.

@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from trl import GRPOTrainer
 
-from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.batch_metrics import log_metrics
 
 from .activity import UPDATING, doing
 from .checkpoint.line import Line, resolve_checkpoint
 from .checkpoint.output_folder import claim_output_dir
-from .checkpoint.posterior import PosteriorState
+from .checkpoint.pictures import ROW
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import ResumingTrainer
 from .console.install import install_console, showing
@@ -125,7 +124,6 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer):
         if start.on_time:
             self.selection = make_selection(self)
             self._refill = Refill(self) if args.vade_dynamic_sampling else None
-            self.add_callback(PosteriorState(POSTERIOR_FILE))
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds))
         if start.on_time or args.vade_down_sampling not in (None, "none"):
             self._thinning = Thinning(self)
@@ -216,6 +214,8 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer):
             batch = prepare(inputs)
         else:
             batch = self._refill.complete(inputs, prepare)
+        if training and self.selection is not None and len(self.selection.loader.numbers) == len(batch["advantages"]):
+            batch[ROW] = torch.tensor(self.selection.loader.numbers)  # TRL shuffles and splits it with the batch
         if training and not self._logprobs_compared and "importance_sampling_ratio" in batch:
             self._logprobs_compared = True
             compare_first_logprobs(self, batch)

@@ -8,7 +8,7 @@ from trl_vade.errors import ConfigurationError, SnapshotMismatchError
 from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.selection.on_time import OnTimeSelection
 
-from .checkpoint.mismatch import begin_anew, join
+from .checkpoint.mismatch import begin_anew, start_with_counts
 from .overlong import drop_overlong
 from .preflight import selects_on_time
 from .presets import is_adaptive
@@ -71,11 +71,10 @@ def _keep_counts(trainer: Any, earlier: OnTimeSelection) -> None:
     if not len(scored):
         begin_anew(trainer, make_selection(trainer))
         return
-    state.pop("epoch", None)  # uniform starts at its first permutation, as TRL does
     about = {**earlier.feedback.signal.facts, "run": earlier.feedback.state_dict()}
     snapshot = Snapshot(state, about, "", earlier.sample_keys[0][scored])
     try:
-        number = join(trainer, snapshot)
+        number = start_with_counts(trainer, snapshot, "the earlier rows")
     except SnapshotMismatchError:
         number = 0
         begin_anew(trainer, make_selection(trainer))

@@ -111,10 +111,8 @@ class FailingSave:
 
 
 FULL_DISK = {  # a file that the save writes, and what the error has to say
-    "checkpoint-3/vade_generation_batch_00000.safetensors.tmp": "No space left on device",
-    "checkpoint-3/vade_posterior.safetensors.pending": "No space left on device",
-    "checkpoint-3/vade_posterior.json.pending": "No space left on device",
-    "vade_posterior.safetensors.pending": "No space left on device",  # the copy in the output directory
+    "checkpoint-3/vade_posterior.safetensors.tmp": "No space left on device",
+    "vade_posterior.safetensors.tmp": "No space left on device",  # the copy in the output directory
     "checkpoint-3/config.json": "No space left on device",
     "checkpoint-3/optimizer.pt": "RuntimeError",
     "checkpoint-3/rng_state.pth": "RuntimeError",
@@ -162,7 +160,7 @@ def disk_full(bench: Bench) -> Result:
     tries: dict[str, Callable[[], str]] = {name: partial(full, name, words) for name, words in FULL_DISK.items()}
     tries |= {"model.safetensors": full_of_weights, SELECTION_LOG_FILE: log_full}
     if bench.quick:
-        names = ("vade_posterior.safetensors.pending", "checkpoint-3/optimizer.pt", "model.safetensors")
+        names = ("vade_posterior.safetensors.tmp", "checkpoint-3/optimizer.pt", "model.safetensors")
         tries = {name: tries[name] for name in (*names, SELECTION_LOG_FILE)}
     return tally("disk full", tries)
 

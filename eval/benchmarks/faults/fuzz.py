@@ -27,7 +27,7 @@ import numpy as np
 
 from trl_vade.errors import ConfigurationError
 
-from .fuzz_files import fuzz_generation_batches, fuzz_selection_logs, fuzz_sidecars
+from .fuzz_files import fuzz_generation_batches, fuzz_selection_logs, fuzz_snapshots
 from .fuzzing import check, fuzz
 from .mutations import canonical
 from .result import Result
@@ -228,10 +228,10 @@ STRANGE_SETTINGS: list[Any] = [
 
 
 def fuzz_everything(tries: int, seed: int, directory: Path) -> list[Result]:
-    """Divide `tries` among the four: most to the sidecar files."""
+    """Divide `tries` among the four: most to the snapshots."""
     batches, logs, settings = tries // 5, tries // 5, tries // 5
     return [
-        fuzz_sidecars(tries - batches - logs - settings, seed, directory / "sidecars"),
+        fuzz_snapshots(tries - batches - logs - settings, seed, directory / "snapshots"),
         fuzz_generation_batches(batches, seed, directory / "batches"),
         fuzz_selection_logs(logs, seed, directory / "logs"),
         fuzz_config(settings, seed),

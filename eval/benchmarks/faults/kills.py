@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 
 from trl_vade import load_snapshot
 from trl_vade.errors import CheckpointIncompleteError
-from trl_vade.samplers.snapshot import METADATA_FILE
+from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
-from trl_vade.trainer.checkpoint.generation_batch import file_name, load_generation_batch
+from trl_vade.trainer.checkpoint.generation_batch import file_name
 from trl_vade.trainer.checkpoint.line import resolve_checkpoint
 from trl_vade.trainer.checkpoint.marker import missing_part
 
@@ -30,15 +30,16 @@ PATIENCE = 300.0  # seconds for a process to say something; no timing decides a 
 def read_all(checkpoint: Path) -> None:
     """Read what a resume reads; raises where a file is missing or is not whole."""
     run = load_snapshot(checkpoint).metadata["run"]
+    expect(missing_part(checkpoint, contents=True) is None, f"{missing_part(checkpoint, contents=True)}")
     (weights,) = checkpoint.glob("*model.safetensors")
     load_file(weights)
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin"):
         torch.load(checkpoint / name, weights_only=False)
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "trainer_state.json"):
         json.loads((checkpoint / name).read_text(encoding="utf-8"))
-    if run["generation_batch"]:
-        batch = load_generation_batch(checkpoint / file_name(0), run["generation_batch"][0], torch.device("cpu"))
-        expect(batch, f"{file_name(0)} is missing")
+    sizes = run["layout"]
+    if run["micro_step"] % (sizes["steps_per_generation"] * sizes["num_iterations"]):
+        load_file(checkpoint / file_name(0))
 
 
 class KilledRuns:
@@ -129,7 +130,7 @@ class KilledRuns:
         try:
             for checkpoint in complete:
                 read_all(checkpoint)
-            if (output_dir / METADATA_FILE).exists():
+            if (output_dir / POSTERIOR_FILE).exists():
                 load_snapshot(output_dir)
             if not complete:
                 self.before_the_first += 1

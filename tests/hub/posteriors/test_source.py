@@ -184,13 +184,6 @@ def test_of_an_output_directory_the_last_save_is_read_and_a_checkpoint_by_its_st
         load_posterior(tmp_path, step=60)
 
 
-def test_half_a_snapshot_is_called_that(tmp_path):
-    save_checkpoint(tmp_path)
-    (tmp_path / "vade_posterior.json").unlink()
-    with refused(SnapshotNotFoundError, ["vade_posterior.json", tmp_path]):
-        load_posterior(tmp_path)
-
-
 def test_a_snapshot_without_keys_says_what_is_missing(tmp_path):
     save_snapshot(tmp_path, trained(ThompsonSampler(10)))
     with refused(SnapshotMismatchError, ["sample_key"], ["sample_id"]):

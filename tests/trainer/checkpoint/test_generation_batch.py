@@ -1,66 +1,130 @@
-"""TRL's buffered completions as a file, and back."""
+"""TRL's buffered completions as a file, and back; the pictures of each row are loaded again."""
 
-import hashlib
 import json
 
 import pytest
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
+from tests.integration.fault_disks import file_size_limit
+from trl.trainer.utils import shuffle_sequence_dict, split_pixel_values_by_grid, split_tensor_dict
+from trl.trainer.utils import unsplit_pixel_values_by_grid as unsplit
 
 from tests.support.refusals import refused
-from trl_vade.errors import SnapshotCorruptError
 from trl_vade.trainer.checkpoint.generation_batch import load_generation_batch, save_generation_batch
+from trl_vade.trainer.checkpoint.pictures import PICTURES, ROW
 
 CPU = torch.device("cpu")
+ROWS = [5, 5, 2, 2, 9, 9, 7, 7]  # of 8 completions; row 9 has two pictures and row 7 none
+IMAGES = {5: 1, 2: 1, 9: 2, 7: 0}
+PATCHES = {5: [4], 2: [8], 9: [4, 4], 7: []}  # of each picture
 
 
-def micro_batches():
-    whole = torch.arange(24).reshape(8, 3)
-    return [
-        {
-            "prompt_ids": whole[i * 4 : (i + 1) * 4],  # slices that share memory, as TRL's do
-            "advantages": torch.tensor([0.5, -0.5, float("nan"), 1e-30]) * (i + 1),
-            "pixel_values": torch.full((2, 5), 0.1, dtype=torch.bfloat16),
-            "mask": torch.tensor([True, False, True, True]),
-            "num_items_in_batch": torch.tensor(11),
-            "num_images": [1, 0, 2, 1],
-            "nothing": None,
-        }
-        for i in range(2)
-    ]
+def of_row(row, form):
+    """What the processor makes of the pictures of a row, for the models that TRL 1.16 splits in different ways."""
+    sizes = PATCHES[row] if form in ("grid", "tiles", "spatial") else [1] * IMAGES[row]
+    seeded = torch.Generator().manual_seed(row)
+    entries = {"pixel_values": torch.rand(sum(sizes), 3, generator=seeded).to(torch.bfloat16)}
+    if form == "grid":
+        entries["image_grid_thw"] = torch.tensor([[1, 2, size // 2] for size in sizes], dtype=torch.int64).reshape(
+            -1, 3
+        )
+    if form == "positions":
+        entries["image_position_ids"] = torch.full((len(sizes), 2), row)
+    if form == "spatial":
+        entries["pixel_attention_mask"] = torch.ones(sum(sizes), 3, dtype=torch.int64)
+        entries["spatial_shapes"] = torch.full((sum(sizes), 2), row)
+    return entries
 
 
-def assert_same(left, right):
-    assert left.keys() == right.keys()
-    for name, value in left.items():
-        if isinstance(value, torch.Tensor):
-            assert value.dtype == right[name].dtype
-            torch.testing.assert_close(value, right[name], rtol=0, atol=0, equal_nan=True)
-        else:
-            assert value == right[name]
+def micro_batches(form="grid", rows=ROWS):
+    """A generation batch as TRL 1.16 buffers it: shuffled and split, of slices that share memory."""
+    each = [of_row(row, form) for row in rows]
+    batch = {
+        "prompt_ids": torch.arange(24).reshape(8, 3),
+        **{name: torch.cat([entries[name] for entries in each]) for name in each[0]},
+        "advantages": torch.tensor([0.5, -0.5, float("nan"), 1e-30, 1, 2, 3, 4]),
+        "mask": torch.tensor([True, False] * 4),
+        "num_items_in_batch": torch.tensor(11),
+        "num_images": [IMAGES[row] for row in rows],
+        "nothing": None,
+        ROW: torch.tensor(rows),
+    }
+    if form in ("tiles", "spatial"):
+        batch["num_tiles"] = [sum(PATCHES[row]) for row in rows]
+    if form == "padded":  # a row for each completion
+        batch["pixel_values"] = torch.rand(8, 2, 3)
+    torch.manual_seed(1)
+    return [unsplit(part) for part in split_tensor_dict(shuffle_sequence_dict(split_pixel_values_by_grid(batch)), 4)]
 
 
-def test_what_was_saved_comes_back_to_the_bit(tmp_path):
-    path = tmp_path / "checkpoint-3" / "batch.safetensors"
-    digest = save_generation_batch(path, micro_batches())
-    loaded = load_generation_batch(path, digest, CPU)
-    assert len(loaded) == 2
-    for mine, theirs in zip(loaded, micro_batches(), strict=True):
-        assert_same(mine, theirs)
-    assert [file.name for file in path.parent.iterdir()] == ["batch.safetensors"]
+def assert_same(loaded, expected):
+    assert len(loaded) == len(expected)
+    for left, right in zip(loaded, expected, strict=True):
+        assert left.keys() == right.keys()
+        for name, value in left.items():
+            if isinstance(value, torch.Tensor):
+                assert value.dtype == right[name].dtype
+                torch.testing.assert_close(value, right[name], rtol=0, atol=0, equal_nan=True)
+            else:
+                assert value == right[name]
 
 
-def test_a_file_that_is_not_there_is_no_batch(tmp_path):
-    assert load_generation_batch(tmp_path / "batch.safetensors", "0" * 64, CPU) is None
+def pictures_in(path):
+    with safe_open(path, "pt") as file:
+        return sum(file.get_tensor(key).numel() for key in file.keys() if key.split("/")[1] in PICTURES)  # noqa: SIM118
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b""])
-def test_a_damaged_file_is_refused_by_name(tmp_path, damage):
+@pytest.mark.parametrize("form", ["grid", "flat", "positions", "tiles", "spatial"])
+def test_what_was_saved_comes_back_to_the_bit_with_pictures_that_are_loaded_once_a_row(tmp_path, form):
+    path, asked, expected = tmp_path / "batch.safetensors", [], micro_batches(form)
+    assert save_generation_batch(path, expected, by_rows=True) is None
+    assert pictures_in(path) == 0
+
+    def load(rows):
+        asked.append(rows)
+        entries = {row: of_row(row, form) for row in rows}
+        return {row: {name: entries[row][name].float() for name in PICTURES if name in entries[row]} for row in rows}
+
+    assert_same(load_generation_batch(path, load, CPU), expected)
+    assert asked == [[2, 5, 9]]
+
+
+def other_copies(batches):
+    batches[0]["pixel_values"] = batches[0]["pixel_values"].clone()
+    batches[0]["pixel_values"][0] += 1  # as a tool adds a picture to one completion
+    return batches
+
+
+def unknown_rows(batches):
+    return [{name: value for name, value in each.items() if name != ROW} for each in batches]
+
+
+@pytest.mark.parametrize(
+    ("batches", "by_rows"),
+    [
+        (micro_batches(), False),
+        (unknown_rows(micro_batches()), True),
+        (other_copies(micro_batches()), True),
+        (micro_batches("padded"), True),
+    ],
+    ids=["a transform", "unknown rows", "copies that differ", "padded pictures"],
+)
+def test_pictures_that_cannot_be_loaded_again_are_in_the_file(tmp_path, batches, by_rows):
     path = tmp_path / "batch.safetensors"
-    digest = save_generation_batch(path, micro_batches())
-    path.write_bytes(damage(path.read_bytes()))
-    with refused(SnapshotCorruptError, names=[path]):
-        load_generation_batch(path, digest, CPU)
+    assert save_generation_batch(path, batches, by_rows=by_rows) is None
+    assert pictures_in(path) == sum(each["pixel_values"].numel() for each in batches)
+    assert_same(load_generation_batch(path, lambda rows: 1 / 0, CPU), batches)
+
+
+@pytest.mark.parametrize("change", [lambda value: value + 1, lambda value: value[:-1], lambda value: value[:0]])
+def test_a_row_with_other_pictures_is_named(tmp_path, change):
+    path = tmp_path / "batch.safetensors"
+    save_generation_batch(path, micro_batches(), by_rows=True)
+    pictures = {row: {"pixel_values": of_row(row, "grid")["pixel_values"]} for row in (2, 5, 9)}
+    pictures[9]["pixel_values"] = change(pictures[9]["pixel_values"])
+    with refused(ValueError, names=["row 9", "pictures"]):
+        load_generation_batch(path, lambda rows: pictures, CPU)
 
 
 def with_others(others, tensors=None):
@@ -73,26 +137,29 @@ def with_others(others, tensors=None):
         b"",
         b"no tensors",
         save({"0/x": torch.zeros(2)}),
-        save({"0/x": torch.zeros(2)}, metadata={"others": "["}),
         save({"0/x": torch.zeros(2)}, metadata={"others": "[" * 100_000}),
         with_others(None),
-        with_others({"0": {}}),
-        with_others([None]),
-        with_others([{"num_images": [1, "2"]}]),
-        with_others([{"num_images": True}]),
-        *(with_others([{}], {key: torch.zeros(2)}) for key in ("1/x", "-1/x", "00/x", "x", "0")),
-        with_others([{"x": None}], {"0/x": torch.zeros(2)}),
+        with_others({"micro_batches": [None], "pictures": {}}),
+        with_others({"micro_batches": [{"num_images": [1, "2"]}], "pictures": {}}),
+        with_others({"micro_batches": [{"num_images": True}], "pictures": {}}),
+        with_others({"micro_batches": [{}], "pictures": {"3": "ab"}}),
+        with_others({"micro_batches": [{}], "pictures": {}}, {"1/x": torch.zeros(2)}),
     ],
 )
-def test_a_file_that_save_generation_batch_did_not_write_is_refused_whatever_its_digest(tmp_path, content):
-    path = tmp_path / "batch.safetensors"
-    path.write_bytes(content)
-    with refused(SnapshotCorruptError, names=[path]):
-        load_generation_batch(path, hashlib.sha256(content).hexdigest(), CPU)
+def test_a_file_that_another_program_wrote_is_an_error(tmp_path, content):
+    (tmp_path / "batch.safetensors").write_bytes(content)
+    with pytest.raises(Exception, match=r".+"):
+        load_generation_batch(tmp_path / "batch.safetensors", lambda rows: {}, CPU)
 
 
 @pytest.mark.parametrize("value", ["text", [1.5], [[1]], {"a": 1}, [True]])
-def test_what_cannot_be_saved_exactly_is_refused_and_nothing_is_written(tmp_path, value):
-    with refused(TypeError, names=["new_in_trl"]):
-        save_generation_batch(tmp_path / "batch.safetensors", [{"new_in_trl": value}])
+def test_what_cannot_be_saved_exactly_is_said_and_nothing_is_written(tmp_path, value):
+    reason = save_generation_batch(tmp_path / "batch.safetensors", [{"new_in_trl": value}], by_rows=True)
+    assert "new_in_trl" in reason
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path):
+    with file_size_limit(100), pytest.raises(SafetensorError, match="File too large"):
+        save_generation_batch(tmp_path / "batch.safetensors", micro_batches(), by_rows=True)
     assert not list(tmp_path.iterdir())

@@ -1,13 +1,10 @@
 """What a checkpoint of a real run holds, and whom it serves; that it resumes exactly is in integration/test_resume."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from datasets import Dataset, concatenate_datasets
-from transformers import TrainerControl, TrainerState
-from transformers.trainer_callback import ExportableState
 from trl import GRPOConfig, GRPOTrainer
 
 from tests.support.marks import slow_but
@@ -26,9 +23,11 @@ from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_snapshot
 from trl_vade.errors import CheckpointIncompleteError, ReplicaDivergenceError, SnapshotError, SnapshotMismatchError
 from trl_vade.hub.posteriors.facts import fact_rows
 from trl_vade.hub.posteriors.table import posterior_table
+from trl_vade.samplers.posterior import BetaPosterior
+from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.generation_batch import file_name
-from trl_vade.trainer.checkpoint.posterior import PosteriorState, save_posterior
+from trl_vade.trainer.checkpoint.posterior import save_posterior
 
 
 def test_the_stock_trainer_still_resumes_a_qwen_without_its_weights(vision_model_path, make_args, caplog):
@@ -89,16 +88,8 @@ def test_completions_that_are_not_there_are_generated_anew_and_the_log_says_so(
     resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
     resumed.train(resume_from_checkpoint=str(checkpoint))
     assert "new generation batch" in caplog.text
-    assert resumed.selection.sampler.posterior.step == 3
+    assert resumed.selection.sampler.posterior.step == 2  # all of the new batch is trained on, in steps 2 and 3
     assert set(logged(resumed, "vade/staleness")) == {0.0}
-
-
-def test_completions_of_another_checkpoint_are_refused(text_model_path, text_rows, make_args, checkpointed_run):
-    folder, args = checkpointed_run("iterated")[1], make_args(num_iterations=2, max_steps=3)
-    first, third = (folder / f"checkpoint-{step}" / file_name(0) for step in (1, 3))
-    third.write_bytes(first.read_bytes())
-    with refused(SnapshotError, names=[file_name(0)]):
-        VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows).train(resume_from_checkpoint=str(third.parent))
 
 
 def test_the_checkpoint_and_the_output_directory_hold_the_posterior(saved, tmp_path):
@@ -110,9 +101,6 @@ def test_the_checkpoint_and_the_output_directory_hold_the_posterior(saved, tmp_p
     assert metadata["success_reward"] == "says_a_digit"
     assert metadata["base_model"] is None  # a folder of this machine
     assert metadata["run"]["rollouts"] == 32
-    state = json.loads((output_dir / "checkpoint-1" / "trainer_state.json").read_text())
-    digest = load_snapshot(output_dir / "checkpoint-1").digest
-    assert state["stateful_callbacks"]["PosteriorState"]["attributes"] == {"step": 1, "digest": digest}
     trainer.save_model(str(tmp_path / "elsewhere"))
     assert load_snapshot(tmp_path / "elsewhere").sampler_state["posterior"]["step"] == 2
 
@@ -120,7 +108,7 @@ def test_the_checkpoint_and_the_output_directory_hold_the_posterior(saved, tmp_p
 MISMATCHES = {  # changes of the arguments, what becomes of the rows, and what the error must name
     "group size": ({"num_generations": 2}, None, ["num_generations", 4, 2]),
     "threshold": ({"vade_success_threshold": 0.9}, None, ["success_threshold", 0.5, 0.9]),
-    "decay": ({"vade_decay_sampled": 0.3}, None, ["decay_sampled", 0.2, 0.3]),
+    "seed": ({"seed": 7}, None, ["seed", 3, 7]),
     "sampler": ({"vade_sampler": "uniform"}, None, ["thompson", "uniform"]),
     "a row fewer": ({}, range(23), ["dataset_fingerprint", 24, 23]),
     "reordered": ({}, range(23, -1, -1), ["dataset_fingerprint", 24, 8]),
@@ -200,25 +188,33 @@ def test_reset_starts_the_posterior_again_with_the_weights_of_the_checkpoint(sav
 
 
 def test_reset_is_a_way_out_of_a_damaged_posterior_too(saved, resume, caplog):
-    (saved[1] / "vade_posterior.safetensors").write_bytes(b"damaged")
-    with refused(SnapshotError, names=["SHA-256"], offers=["vade_on_mismatch", "reset"]):
+    (saved[1] / POSTERIOR_FILE).write_bytes(b"damaged")
+    with refused(SnapshotError, names=[POSTERIOR_FILE], offers=["vade_on_mismatch", "reset"]):
         resume()
-    with refused(SnapshotError, names=["SHA-256"]):
+    with refused(SnapshotError, names=[POSTERIOR_FILE]):
         resume(vade_on_mismatch="join")  # there is nothing to join with
     assert resume(vade_on_mismatch="reset").selection.sampler.posterior.step == 2
-    assert "SHA-256" in caplog.text
+    assert POSTERIOR_FILE in caplog.text
 
 
 def test_join_takes_the_counts_of_reordered_rows_to_where_they_are_now(saved, resume, text_rows, caplog):
+    """It is a warm start with all counts: one step, and the first line of a log that gives the posterior."""
     order = np.random.default_rng(0).permutation(24)
     before = saved[0].selection.sampler.posterior
     trainer = resume(text_rows.select(order), vade_on_mismatch="join", max_steps=2)  # nothing is left to train
     after = trainer.selection.sampler.posterior
-    assert after.step == 2
-    assert np.array_equal(after.alpha, before.alpha[order])
-    assert np.array_equal(after.beta, before.beta[order])
-    assert np.array_equal(after.visits, before.visits[order])
+    assert after.step == 1
+    for name in ("alpha", "beta"):
+        np.testing.assert_allclose(getattr(after, name), getattr(before, name)[order], rtol=1e-12)
+    assert (after.visits > 0).tolist() == (before.visits[order] > 0).tolist()
     assert "counts of 8 of the 8 rows that were scored there. The other 16 of the 24 rows here" in caplog.text
+    log = SelectionLog(trainer.args.output_dir)
+    [line] = log.read()
+    assert (line["warm_start"], line["rollouts"]) == ("checkpoint-2", 32)
+    replayed = BetaPosterior(24, **after.decays)
+    replayed.observe(line["sample_index"], line["successes"], line["trials"], line.get("mixed"))
+    assert replayed.alpha.tolist() == after.alpha.tolist()
+    assert log.path.with_name("vade_selection_until_000002.jsonl").exists()
 
 
 @pytest.mark.parametrize("sampler", ["thompson", "uniform"])
@@ -231,7 +227,7 @@ def test_join_goes_on_with_rows_added_and_dropped_and_says_what_it_did(saved, re
     trainer = resume(rows, **changes)
     posterior = trainer.selection.sampler.posterior
     assert posterior.num_samples == 26
-    assert posterior.step == 4
+    assert posterior.step == 3
     assert trainer.selection.feedback.rollouts == 64
     assert "counts of 7 of the 8 rows" in caplog.text
     again = resume(rows, checkpoint=saved[1].with_name("checkpoint-3"), **changes)  # now it is this data set's own
@@ -248,7 +244,7 @@ def test_a_join_inside_a_generation_batch_generates_a_new_one(text_model_path, t
     changed = make_args(num_iterations=2, max_steps=5, vade_on_mismatch="join")
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, changed, text_rows.select(range(23)))
     trainer.train(resume_from_checkpoint=str(folder / "checkpoint-3"))
-    assert trainer.selection.sampler.posterior.step == 3  # two of before, and one for the steps 4 and 5
+    assert trainer.selection.sampler.posterior.step == 2  # the warm start, and one for the steps 4 and 5
     assert set(logged(trainer, "vade/staleness")) == {0.0}
 
 
@@ -270,7 +266,7 @@ def test_a_checkpoint_that_was_not_finished_is_passed_over(saved, text_model_pat
     """As `kill -9` during a save leaves it; the stock trainer would take it for the last one and fail."""
     unfinished = saved[1].with_name("checkpoint-3")
     unfinished.mkdir()
-    (unfinished / "vade_posterior.json").write_text("{}")
+    (unfinished / POSTERIOR_FILE).write_bytes(b"")
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(max_steps=2), text_rows)
     with refused(CheckpointIncompleteError, names=["checkpoint-3", "trainer_state.json"], offers=["checkpoint-2"]):
         trainer.train(resume_from_checkpoint=str(unfinished))
@@ -279,26 +275,57 @@ def test_a_checkpoint_that_was_not_finished_is_passed_over(saved, text_model_pat
     assert trainer.selection.sampler.posterior.step == 2
 
 
-def test_completions_for_other_micro_batches_are_generated_anew(text_model_path, text_rows, make_args, caplog):
-    args = make_args(save_strategy="steps", save_steps=1, steps_per_generation=2, max_steps=1)
+def test_rules_follow_the_arguments_and_the_evidence_stays(saved, resume, caplog):
+    before = saved[0].selection.sampler
+    rules = {"vade_decay_unsampled": 0.9, "vade_cooldown": 0.5, "vade_prior": "flat", "vade_uniform_share": 0.5}
+    sampler = resume(**rules, max_steps=2).selection.sampler  # nothing is left to train
+    for name in ("alpha", "beta"):
+        np.testing.assert_allclose(getattr(sampler.posterior, name), getattr(before.posterior, name), rtol=1e-12)
+    for name in ("visits", "last_update"):
+        assert getattr(sampler.posterior, name).tolist() == getattr(before.posterior, name).tolist()
+    state = sampler.state_dict()
+    assert state["num_draws"] == before.state_dict()["num_draws"]
+    assert state["settings"].items() >= {"decay_unsampled": 0.9, "cooldown": 3, "uniform_share": 0.5}.items()
+    [said] = [record.message for record in caplog.records if "Rules of the sampler" in record.message]
+    assert all(name in said for name in ("decay_unsampled", "cooldown", "uniform_share"))
+    assert "prior" not in said
+
+
+@pytest.mark.parametrize(("name", "rules"), [("steps_per_generation", True), ("gradient_accumulation_steps", False)])
+def test_a_run_goes_on_with_other_batches(text_model_path, text_rows, make_args, caplog, name, rules):
+    """The cooldown is a share of an epoch, so with other batches it is another number of them."""
+    sizes = {"steps_per_generation": 2, "gradient_accumulation_steps": 1, "vade_cooldown": 0.5}
+    args = make_args(save_strategy="steps", save_steps=1, max_steps=3, **sizes)
     train(text_model_path, text_rows, args)
-    changed = make_args(steps_per_generation=4, per_device_train_batch_size=8, max_steps=3)
-    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, changed, text_rows)
-    trainer.train(resume_from_checkpoint=str(Path(args.output_dir) / "checkpoint-1"))
+    sizes[name] *= 2
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(max_steps=7, **sizes), text_rows)
+    trainer.train(resume_from_checkpoint=str(Path(args.output_dir) / "checkpoint-3"))
     assert "new generation batch" in caplog.text
-    assert trainer.state.global_step == 3
+    assert f"{name} was {sizes[name] // 2} and is {sizes[name]}" in caplog.text
+    assert ("Rules of the sampler" in caplog.text) == rules
+    assert trainer.state.global_step == 7
+    micro_batches = 4 * sizes["gradient_accumulation_steps"]
+    assert trainer.selection.sampler.posterior.step == 2 + micro_batches // sizes["steps_per_generation"]
+    assert set(logged(trainer, "vade/staleness")) == {0.0}
+
+
+def test_other_columns_are_named_as_the_reason_why_rows_differ(resume):
+    def says_a_digit(completions, **kwargs):
+        return [0.0] * len(completions)
+
+    with refused(SnapshotMismatchError, ["dataset_fingerprint", "limit", "id"], ["remove_unused_columns"]):
+        resume(reward=says_a_digit, remove_unused_columns=True)
 
 
 def test_a_checkpoint_without_its_posterior_is_never_resumed_from_the_prior(saved, resume):
-    (saved[1] / "vade_posterior.json").unlink()
-    with refused(SnapshotError, names=["vade_posterior.json"]):
+    (saved[1] / POSTERIOR_FILE).unlink()
+    with refused(SnapshotError, names=[POSTERIOR_FILE]):
         resume()
 
 
 def test_a_posterior_of_another_save_is_refused(saved, resume):
-    for name in ("vade_posterior.json", "vade_posterior.safetensors"):
-        (saved[1] / name).write_bytes((saved[1].with_name("checkpoint-1") / name).read_bytes())
-    with refused(SnapshotError, names=["different saves"]):
+    (saved[1] / POSTERIOR_FILE).write_bytes((saved[1].with_name("checkpoint-1") / POSTERIOR_FILE).read_bytes())
+    with refused(SnapshotError, names=["another run or save", "global_step", 1, 2]):
         resume()
 
 
@@ -310,29 +337,4 @@ def test_replicas_that_differ_stop_the_save_and_are_named(text_model_path, text_
     )
     with refused(ReplicaDivergenceError, names=["step 1", "another"]):
         trainer.save_model(trainer.args.output_dir, _internal_call=True)
-    assert not (Path(trainer.args.output_dir) / "vade_posterior.json").exists()
-
-
-# --------------------------------------------------------------------------------- its mark in the trainer's state
-
-
-def marked(file="vade_posterior.safetensors", step=12, digest="ab" * 32):
-    state = PosteriorState(file)
-    state.step, state.digest = step, digest
-    return state
-
-
-@pytest.mark.parametrize("mark", [marked(), PosteriorState("file")])  # the latter of a run that never saved
-def test_the_mark_survives_the_road_that_the_trainer_takes_on_a_resume(mark, tmp_path):
-    path = str(tmp_path / "trainer_state.json")
-    TrainerState(stateful_callbacks=[mark, TrainerControl()]).save_to_json(path)
-    saved = TrainerState.load_from_json(path).stateful_callbacks["PosteriorState"]
-    assert saved["attributes"] == {"step": mark.step, "digest": mark.digest}
-    restored = PosteriorState.from_state(saved)
-    assert (restored.file, restored.step, restored.digest) == (mark.file, mark.step, mark.digest)
-
-
-def test_the_mark_is_small_and_knows_no_trainer():
-    assert isinstance(marked(), ExportableState)
-    assert len(json.dumps(marked().state())) < 300
-    assert set(vars(marked())) == {"file", "step", "digest"}
+    assert not (Path(trainer.args.output_dir) / POSTERIOR_FILE).exists()

@@ -82,8 +82,9 @@ def commits(hub, key=RUN, revision="main"):
 
 
 def step_of(files, folder=""):
-    """The optimiser step that the posterior in a commit is of, and whether its two files belong together."""
-    return json.loads(files[f"{folder}vade_posterior.json"])["metadata"]["run"]["global_step"]
+    """The optimiser step that the posterior in a commit is of."""
+    header = files[f"{folder}{POSTERIOR_FILE}"][8:].split(b'},"')[0].decode() + "}}"
+    return json.loads(json.loads(header)["__metadata__"]["vade_posterior"])["metadata"]["run"]["global_step"]
 
 
 def folders(files):

@@ -12,7 +12,7 @@ from trl_vade.hub.posteriors.repository import table_path
 from trl_vade.hub.posteriors.source import split_source
 from trl_vade.hub.posteriors.table import PosteriorTable, facts_of, posterior_table, read_table, write_table
 from trl_vade.hub.uploading import hub_id
-from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE, load_snapshot
+from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..data_sets import load_rows
 from .views import COLUMNS, named_by_keys, row_records
@@ -108,9 +108,9 @@ def named_table(
     from trl_vade.data.row_names import RowNames
     from trl_vade.hub.dataset_origin import hub_origin
 
-    if not any((folder / file).is_file() for file in (METADATA_FILE, POSTERIOR_FILE)):
+    if not (folder / POSTERIOR_FILE).is_file():
         raise ConfigurationError(
-            f"--dataset names the rows of a checkpoint or an output directory, and {folder} has no {METADATA_FILE}. "
+            f"--dataset names the rows of a checkpoint or an output directory, and {folder} has no {POSTERIOR_FILE}. "
             "Name one of these, or leave --dataset out: a table that is written already has the names it was given."
         )
     snapshot = load_snapshot(folder)

@@ -14,7 +14,7 @@ from huggingface_hub.errors import (
 )
 
 from trl_vade.errors import ConfigurationError, HubError, SnapshotCorruptError, SnapshotNotFoundError
-from trl_vade.samplers.snapshot import METADATA_FILE, POSTERIOR_FILE, load_snapshot
+from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..failures import HTTP_ERROR, first_line
 from ..uploading import is_hub_id, offline
@@ -171,7 +171,7 @@ def _from_files(files: _Folder | _Repo, step: int | None) -> PosteriorTable:
         of_step = "" if step is None else f" of optimiser step {step}"
         raise SnapshotNotFoundError(
             f"{files} has no posterior{of_step}: no table in a folder such as {step_name(step or 100)}, and no "
-            f"{POSTERIOR_FILE} with {METADATA_FILE}"
+            f"{POSTERIOR_FILE}"
         )
     return table
 
@@ -202,10 +202,9 @@ def _from_snapshots(files: _Folder | _Repo, step: int | None) -> PosteriorTable 
     """Return the posterior of the folder, of `last-checkpoint`, or of the checkpoint of that step; or None."""
     places = ["", "last-checkpoint/", *([] if step is None else [f"checkpoint-{step}/"])]
     for place in places:
-        both = [files.get(place + name) for name in (METADATA_FILE, POSTERIOR_FILE)]
-        file = both[0] or both[1]
+        file = files.get(place + POSTERIOR_FILE)
         if file is not None:
-            table = posterior_table(load_snapshot(file.parent))
+            table = posterior_table(load_snapshot(file))
             if step in (None, table.metadata["global_step"]):
                 return table
     return None

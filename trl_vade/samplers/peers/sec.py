@@ -36,6 +36,7 @@ class SECSampler(PeerSampler):
     """
 
     kind = "sec"
+    bound = ("task",)  # Q has a value for each kind
 
     def __init__(
         self, num_samples: int, *, task: ArrayLike, seed: int = 0, learning_rate: float = 0.5, temperature: float = 1.0

@@ -160,9 +160,8 @@ def read_run(output_dir: str | os.PathLike[str]) -> Run:
         )
     if lines[0]["step"] != 1:
         raise VADEError(
-            f"{log.path} begins at generation batch {lines[0]['step']}: the run was resumed "
-            "from a checkpoint of another output_dir (put that directory's lines before it, up to this batch), or "
-            "with vade_on_mismatch='join' (the earlier lines, in a file beside it, are about other rows)."
+            f"{log.path} begins at generation batch {lines[0]['step']}: the run was resumed from a checkpoint of "
+            "another output_dir. Put that directory's lines before it, up to this batch."
         )
     try:
         snapshot = _newest(folder, _read_snapshot)

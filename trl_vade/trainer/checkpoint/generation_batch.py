@@ -4,23 +4,76 @@ TRL 1.16 keeps the completions of a generation batch in memory (`GRPOTrainer._bu
 run resumed there would generate other completions.
 
 Each process writes `vade_generation_batch_<process>.safetensors`. The tensors of micro-batch i are named `<i>/<name>`.
-The header's metadata holds the other values (lists of whole numbers, None) as JSON.
+The header's metadata holds the other values (lists of whole numbers, None) and the digests of the pictures as JSON.
+The pictures themselves are most of a batch. They are loaded again from the rows where that is possible.
 """
 
-import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from accelerate import PartialState
+from accelerate.logging import get_logger
+from accelerate.utils import gather_object, send_to_device
+from safetensors import safe_open
+from safetensors.torch import save_file
 
-from trl_vade.errors import SnapshotCorruptError
-from trl_vade.files import save_whole
+from ..batch_rows import Batch
+from ..loader import generate_every
+from .pictures import PICTURES, Pictures, load_pictures, set_pictures_aside, with_pictures
 
-MicroBatches = list[dict[str, Any]]
+logger = get_logger(__name__)
+
+
+def layout(trainer: Any) -> dict[str, int]:
+    """Return the sizes that a generation batch of this run is made for."""
+    names = ("per_device_train_batch_size", "steps_per_generation", "num_iterations", "gradient_accumulation_steps")
+    return {"processes": PartialState().num_processes, **{name: getattr(trainer.args, name) for name in names}}
+
+
+def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> str | None:
+    """Write this process's part of the batch, unless the next step generates. Return why a file cannot hold it."""
+    if not trainer._step % generate_every(trainer) or Path(directory) == Path(trainer.args.output_dir):
+        return None
+    path = Path(directory) / file_name(trainer.accelerator.process_index)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A transform may be random, and an environment may bring its own pictures.
+    by_rows = not trainer.selection.loader.decoder.has_transform and trainer.environment_factories is None
+    return _first(save_generation_batch(path, trainer._buffered_inputs, by_rows=by_rows))
+
+
+def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: dict[str, Any]) -> None:
+    """Load the batch on all processes, or say why a new one is generated. `run` is of the checkpoint's posterior."""
+    here, there, batch, reason = layout(trainer), run["layout"], None, run["generation_batch"]
+    trainer._buffered_inputs, trainer._step = None, run["micro_step"] if here == there else 0  # TRL 1.16: always 0
+    if not run["micro_step"] % (there["steps_per_generation"] * there["num_iterations"]):
+        return
+    if here != there:
+        changed = [name for name in here if here[name] != there[name]]
+        reason = ", ".join(f"{name} was {there[name]} and is {here[name]}" for name in changed)
+    elif reason is None:
+        path = Path(checkpoint) / file_name(trainer.accelerator.process_index)
+        try:
+            batch = load_generation_batch(path, lambda rows: load_pictures(trainer, rows), trainer.accelerator.device)
+        except Exception as error:  # of the file, a row or the processor; the other processes wait below
+            reason = f"{type(error).__name__}: {error}"
+    reason = _first(reason)
+    if reason is None:
+        trainer._buffered_inputs = batch
+        return
+    trainer._step = 0  # else a part of the new batch would not be trained on
+    logger.warning(
+        f"{checkpoint} was saved inside a generation batch, which cannot go on ({reason}). A new generation batch is "
+        "chosen and generated, so this run does not repeat the stopped run."
+    )
+
+
+def _first(reason: str | None) -> str | None:
+    """Return the first reason that a process has. If only some generated, they would wait for the others for ever."""
+    return next(filter(None, gather_object([reason])), None)
 
 
 def file_name(process_index: int) -> str:
@@ -28,80 +81,49 @@ def file_name(process_index: int) -> str:
     return f"vade_generation_batch_{process_index:05d}.safetensors"
 
 
-def save_generation_batch(path: str | os.PathLike[str], micro_batches: MicroBatches) -> str:
-    """Write the micro-batches to `path` atomically, and return the SHA-256 of the file.
+def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batch], *, by_rows: bool) -> str | None:
+    """Write the micro-batches to `path` and return None, or return the reason why the file cannot hold them.
 
-    Raises:
-        OSError: the file cannot be written.
-        TypeError: a value is not a tensor, None, or a list of whole numbers.
+    `by_rows` says whether the pictures of a row can be loaded again. Else they are written.
     """
+    micro_batches, digests = set_pictures_aside(micro_batches) if by_rows else (micro_batches, {})
     tensors, others = {}, []
     for i, micro_batch in enumerate(micro_batches):
         others.append({})
         for name, value in micro_batch.items():
             if isinstance(value, torch.Tensor):
-                # safetensors refuses tensors that share memory, such as slices of one batch.
-                tensors[f"{i}/{name}"] = value.detach().cpu().contiguous().clone()
+                value = value.detach().cpu().contiguous()
+                # safetensors refuses tensors that share memory. Those of pictures do not, and are large.
+                tensors[f"{i}/{name}"] = value if name in PICTURES else value.clone()
             elif _is_plain(value):
                 others[i][name] = value
             else:
-                raise TypeError(
-                    f"{name} of TRL's buffered generation batch is a {type(value).__name__}, which this release of "
-                    "trl_vade cannot save. Save between generation batches (save_steps), or report this."
-                )
-    content = save(tensors, metadata={"others": json.dumps(others)})
-    save_whole(Path(path), content)
-    return hashlib.sha256(content).hexdigest()
+                return f"the file cannot hold {name} of TRL's generation batch, a {type(value).__name__}"
+    save_file(tensors, path, metadata={"others": json.dumps({"micro_batches": others, "pictures": digests})})
+    return None
 
 
-def load_generation_batch(path: str | os.PathLike[str], digest: str, device: torch.device) -> MicroBatches | None:
-    """Return the micro-batches that `save_generation_batch` wrote to `path`, or None if there is no file.
+def load_generation_batch(
+    path: str | os.PathLike[str], pictures_of: Callable[[list[int]], Pictures], device: torch.device
+) -> list[Batch]:
+    """Return what `save_generation_batch` wrote to `path`, with the pictures that `pictures_of` loads for the rows.
 
-    `digest` is the SHA-256 of the file, from the checkpoint. A file with another one is a `SnapshotCorruptError`.
+    Raises an error of any kind if the file is missing or another program wrote it, and `ValueError` if a row has
+    changed.
     """
-    if not Path(path).exists():
-        return None
-    content = Path(path).read_bytes()
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise SnapshotCorruptError(
-            f"{path} has SHA-256 {hashlib.sha256(content).hexdigest()[:12]}..., but its checkpoint names "
-            f"{digest[:12]}...: the file was truncated, changed or copied from another checkpoint. Resume from "
-            "another checkpoint, or delete this file; a new generation batch is then generated."
-        )
-    try:
-        micro_batches = _parse(content)
-    except _NOT_OURS as error:
-        raise SnapshotCorruptError(
-            f"{path} is not a generation batch of trl_vade ({type(error).__name__}: {error}), although its checkpoint "
-            "names its digest: another program wrote both. Resume from another checkpoint, or delete this file; a new "
-            "generation batch is then generated."
-        ) from error
-    return [
-        {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in micro_batch.items()}
-        for micro_batch in micro_batches
-    ]
-
-
-# Errors of json, safetensors and torch for a file with other content. RecursionError is a RuntimeError.
-_NOT_OURS = (SafetensorError, ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
-
-
-def _parse(content: bytes) -> MicroBatches:
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    micro_batches = json.loads(header["__metadata__"]["others"])
-    if not isinstance(micro_batches, list) or not all(isinstance(each, dict) for each in micro_batches):
-        raise ValueError("its metadata is not a list of micro-batches")
-    if not all(_is_plain(value) for each in micro_batches for value in each.values()):
-        raise ValueError("its metadata holds values other than whole numbers and None")
-    numbered = {str(i): micro_batch for i, micro_batch in enumerate(micro_batches)}
-    for key, tensor in load(content).items():
-        i, slash, name = key.partition("/")
-        if not slash or name in numbered[i]:
-            raise ValueError(f"the tensor {key!r} has no place in it")
-        numbered[i][name] = tensor
-    return micro_batches
+    with safe_open(path, framework="pt") as file:
+        others = json.loads(file.metadata()["others"])
+        batches, digests = others["micro_batches"], {int(row): digest for row, digest in others["pictures"].items()}
+        if not all(_is_plain(value) for each in batches for value in each.values()):
+            raise ValueError(f"{path} holds values other than tensors, whole numbers and None")
+        for key in file.keys():  # noqa: SIM118
+            number, _, name = key.partition("/")
+            batches[int(number)][name] = file.get_tensor(key)
+    if digests:
+        batches = with_pictures(batches, pictures_of(sorted(digests)), digests)
+    moved: list[Batch] = send_to_device(batches, device)
+    return moved
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether the value belongs into the metadata."""
     return value is None or (isinstance(value, list) and all(type(number) is int for number in value))

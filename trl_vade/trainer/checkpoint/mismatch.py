@@ -1,17 +1,16 @@
 """Resumes from a checkpoint whose posterior belongs to another run (`vade_on_mismatch`)."""
 
 import os
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 from accelerate.logging import get_logger
 
-from trl_vade.checks import IntArray, check_fields
 from trl_vade.data.row_keys import find_rows
-from trl_vade.errors import SnapshotError, SnapshotMismatchError
-from trl_vade.samplers.posterior import posterior_from
+from trl_vade.errors import SnapshotError, SnapshotMismatchError, abbreviated
+from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.samplers.snapshot import Snapshot
+from trl_vade.selection.warm_start import evidence
 
 from ..loader import generate_every
 from ..selection_choice import make_selection
@@ -29,41 +28,35 @@ def posterior_identity(trainer: Any) -> dict[str, Any]:
 
 
 def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
-    """Return the numbers of training rows in the snapshot and in the run, and of rows in both, for a message."""
+    """Return what the rows of the snapshot and of the run have in common, for a message."""
     keys, num_saved = trainer.selection.sample_keys[0], snapshot.sampler_state["posterior"]["num_samples"]
-    rows = f" ({num_saved} training rows there, {len(keys)} here"
-    if snapshot.sample_key is None:
-        return rows + ")"
-    found, _ = find_rows(snapshot.sample_key, keys)
-    return f"{rows}; of the {len(found)} rows scored there, {found.sum()} are here)"
+    text = f" ({num_saved} training rows there, {len(keys)} here"
+    if snapshot.sample_key is not None:
+        found, _ = find_rows(snapshot.sample_key, keys)
+        text += f"; of the {len(found)} rows scored there, {found.sum()} are here"
+    there, here = snapshot.metadata.get("columns", []), trainer.selection.dataset.column_names
+    if differing := sorted({*there} ^ {*here}):
+        text += f"; the columns {abbreviated(differing)} are in only one of them: the data set has changed, or "
+        text += f"remove_unused_columns, which is {trainer.args.remove_unused_columns} here"
+    return text + ")"
 
 
-def resume_joined(trainer: Any, snapshot: Snapshot, reason: SnapshotError) -> None:
-    """Resume with the counts of the rows that both data sets have, and log their number and the `reason`.
-
-    Raises:
-        SnapshotMismatchError: the success signals differ, or no scored row is in this data set.
-    """
-    trainer.selection.feedback.adopt_signal(snapshot.metadata)
-    signal = trainer.selection.feedback.signal.facts
-    if any(snapshot.metadata.get(name) != signal[name] for name in signal):
-        raise SnapshotMismatchError(
-            f"{reason} vade_on_mismatch='join' cannot help: pass rates under another success signal say nothing about "
-            "this one. Set vade_on_mismatch='reset' to start a new posterior."
-        ) from reason
+def resume_joined(
+    trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot, reason: SnapshotMismatchError
+) -> None:
+    """Resume with the counts of the rows that both data sets have; see `start_with_counts` for the errors."""
     try:
-        num_found = join(trainer, snapshot)
+        number = start_with_counts(trainer, snapshot, Path(checkpoint).name)
     except SnapshotMismatchError as error:
         raise SnapshotMismatchError(
             f"{reason} vade_on_mismatch='join' cannot help: {error} Set vade_on_mismatch='reset' to start a new "
             "posterior."
-        ) from error
+        ) from reason
     num_rows = len(trainer.train_dataset)
     logger.warning(
-        f"vade_on_mismatch='join': {reason} The run continues with the counts of {num_found} of the "
-        f"{len(snapshot.sample_key)} rows that were scored there. The other {num_rows - num_found} of the {num_rows} "
-        "rows here start from the prior. The next generation batch is chosen anew, so this run does not repeat the "
-        "stopped run."
+        f"vade_on_mismatch='join': {reason} A new posterior starts with the counts of {number} of the "
+        f"{len(snapshot.sample_key)} rows that were scored there. The other {num_rows - number} of the {num_rows} "
+        "rows here start from the prior. The next generation batch is chosen anew."
     )
 
 
@@ -91,20 +84,30 @@ def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: Snapsh
     )
 
 
-def join(trainer: Any, snapshot: Snapshot) -> int:
-    """Start a new selection with the counts and totals of `snapshot`, and return the number of rows found here.
+def start_with_counts(trainer: Any, snapshot: Snapshot, source: str) -> int:
+    """Start a new selection with the counts that `snapshot` has for rows of this run; return the number of these rows.
 
-    After an error of `joined_state` the trainer is unchanged.
+    This is a warm start with all of their counts: one step of the posterior, and the first line of the log, which
+    names the `source`. The totals of the run go on. After an error the trainer is unchanged.
+
+    Raises:
+        SnapshotMismatchError: the success signals differ, or no scored row is in this data set.
     """
     selection, run = make_selection(trainer), snapshot.metadata["run"]
-    selection.feedback.adopt_signal(snapshot.metadata)
-    state, num_found = joined_state(snapshot, selection.sampler.state_dict(), selection.sample_keys[0])
-    selection.sampler.load_state_dict(state)
+    feedback = selection.feedback
+    feedback.adopt_signal(snapshot.metadata)
+    if any(snapshot.metadata.get(name) != value for name, value in feedback.signal.facts.items()):
+        raise SnapshotMismatchError("Pass rates under another success signal say nothing about this one.")
+    table = posterior_table(snapshot)
+    warm = evidence(table, selection.dataset, selection.sample_keys[0], discount=1.0, source=source)
+    if len(table) and not len(warm.sample_index):
+        raise SnapshotMismatchError(f"None of the {len(table)} scored rows is in this data set.")
     begin_anew(trainer, selection)
     if run["outage"].get("streak"):
         logger.warning("The counts were saved during a reward outage, so they include its verdicts.")
-    selection.feedback.load_state_dict(run | {"outage": {}})
-    return num_found
+    feedback.load_state_dict(run | {"outage": {}})
+    feedback.warm_start(warm.outcomes, source)
+    return len(warm.sample_index)
 
 
 def begin_anew(trainer: Any, selection: Any) -> None:
@@ -114,48 +117,3 @@ def begin_anew(trainer: Any, selection: Any) -> None:
         kept = selection.feedback.log.set_aside()
         if kept:
             logger.warning(f"The earlier choices are kept in {kept}. This run writes {selection.feedback.log.path}.")
-
-
-def joined_state(snapshot: Snapshot, fresh: Mapping[str, Any], sample_key: IntArray) -> tuple[dict[str, Any], int]:
-    """Return a sampler's state with the saved counts of the rows that stayed, and the number of these rows.
-
-    The counts are those of the saved step, decayed by the saved lambda_2. Later steps use the sampler's own decays.
-    New rows, and rows that were not scored, start from the prior.
-
-    `fresh` is the state of a new sampler for the present data set, and `sample_key`, (N,), has the keys of its rows.
-
-    Raises:
-        SnapshotMismatchError: the snapshot has no keys, or none of its rows is in the data set.
-        SnapshotCorruptError: its numbers are impossible.
-    """
-    saved, state = snapshot.sampler_state["posterior"], dict(fresh)
-    check_fields("posterior", saved, fresh["posterior"])
-    if snapshot.sample_key is None:
-        raise SnapshotMismatchError("The snapshot has no keys of its rows, so they cannot be found.")
-    posterior = posterior_from(saved)
-    found, rows = find_rows(snapshot.sample_key, sample_key)
-    if len(found) and not found.any():
-        raise SnapshotMismatchError(f"None of the {len(found)} scored rows is in this data set.")
-    alpha, beta = posterior.counts(saved["sample_index"][found])
-    order = np.argsort(rows[found])
-    arrays = {
-        "sample_index": rows[found],
-        "alpha": alpha,
-        "beta": beta,
-        "last_update": np.full(len(alpha), posterior.step, dtype=np.int64),
-        "visits": saved["visits"][found],
-    }
-    state["posterior"] = {
-        **state["posterior"],
-        **{name: array[order] for name, array in arrays.items()},
-        "step": posterior.step,
-    }
-    # No row rests: the step of its last choice is not carried over. `last_update` alone would make all rows rest.
-    if state.get("kind") == "thompson" and posterior.step:
-        state["taken_over"] = posterior.step
-    # The stream of random numbers continues. A permutation of other rows cannot, so the next one starts.
-    if "num_draws" in state:
-        state["num_draws"] = snapshot.sampler_state.get("num_draws", posterior.step)
-    if "epoch" in state:
-        state["epoch"] = snapshot.sampler_state.get("epoch", -1) + 1
-    return state, int(found.sum())
