@@ -1,9 +1,8 @@
 import logging
 import os
-import re
 
 import pytest
-from huggingface_hub import HfApi, lfs
+from huggingface_hub import HfApi, constants, lfs
 from huggingface_hub.utils import sha
 
 from tests.support.hub import offline
@@ -11,7 +10,7 @@ from tests.support.refusals import refused, says
 from trl_vade.errors import HubError, HubOfflineError
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.commit import files_in
-from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo, push_command
+from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo
 
 RUN = HubTarget("you/run")
 COMMIT = "POST /api/models/you/run/commit"
@@ -20,6 +19,7 @@ COMMIT = "POST /api/models/you/run/commit"
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
     monkeypatch.setattr(hub_module, "PATIENCE", (0.0, 0.0))
+    monkeypatch.setattr(hub_module, "LONGEST", 0.0)
 
 
 @pytest.fixture
@@ -164,13 +164,36 @@ def test_a_failure_on_the_way_is_explained_and_tried_again_like_one_at_the_end(h
     assert hub.repos["you/run"].tags == {"step-4": hub.repos["you/run"].branches["main"]}
 
 
-@pytest.mark.parametrize(("status", "offers"), [(401, ["HF_TOKEN", "`hf auth login`"]), (403, ["write access"])])
-def test_what_only_a_person_can_mend_is_not_tried_again(hub, folder, status, offers):
+REFUSALS = {  # what the Hub answers, and the way out
+    401: ("This token has expired", ["HF_TOKEN", "`hf auth login`"]),
+    403: ("You don't have the rights", ["write access"]),
+    "storage": ("Private repository storage limit reached, please upgrade your plan", ["settings/billing"]),
+    400: ("Your push was rejected because it contains binary files", ["push again"]),
+    402: ("Subscribe to PRO", ["settings/billing"]),
+    413: ("More than 1 GB in a commit", ["shrink"]),
+    422: ("No such object", ["pip install -U huggingface_hub"]),
+    507: ("No room left", ["settings/billing"]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_only_a_person_can_mend_is_not_tried_again_and_has_the_reason(hub, folder, case):
     ensure_repo(RUN)
-    hub.fault(COMMIT, status=status)
-    with refused(HubError, [RUN.repo_id, status], offers):
+    body, offers = REFUSALS[case]
+    status = 403 if case == "storage" else case
+    hub.fault(COMMIT, status=status, body=body)
+    with refused(HubError, [RUN.repo_id, body], offers) as raised:
         commit_folder(RUN, folder, message="Step 4")
+    assert raised.value.status == status
     assert len([line for line in hub.requests if line.startswith(COMMIT)]) == 1
+
+
+def test_a_signed_address_is_not_repeated_in_a_message(hub, folder):
+    ensure_repo(RUN)
+    hub.fault(COMMIT, status=400, body="no access to https://storage.example/a?X-Amz-Signature=abc def")
+    with refused(HubError, ["https://storage.example/a", "def"]) as raised:
+        commit_folder(RUN, folder, message="Step 4")
+    assert "Signature" not in str(raised.value)
 
 
 def test_a_login_that_is_missing_or_may_only_read_is_named_before_anything_is_sent(hub, monkeypatch):
@@ -260,13 +283,39 @@ def test_a_slow_answer_is_waited_for(hub, folder):
     assert pushed(hub) == local(folder)
 
 
-def test_the_hub_may_ask_for_a_longer_wait(hub, folder, monkeypatch):
+WAITS = {  # what the Hub says with 429, and the seconds to wait
+    "RateLimit": ({"RateLimit": '"api";r=0;t=280'}, 281.0),
+    "Retry-After": ({"Retry-After": "40"}, 40.0),
+    "an hour": ({"Retry-After": "3600"}, 600.0),
+    "commits of the hour": ({"RateLimit": '"api";r=647;t=30'}, 120.0),
+}
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_the_hub_is_given_the_time_that_it_asks_for(hub, folder, monkeypatch, caplog, case):
     slept = []
+    monkeypatch.setattr(hub_module, "LONGEST", 600.0)
     monkeypatch.setattr(hub_module.time, "sleep", slept.append)
+    headers, seconds = WAITS[case]
     ensure_repo(RUN)
-    hub.fault(COMMIT, status=429, headers={"Retry-After": "40"})
-    commit_folder(RUN, folder, message="Step 4", patience=(1.0,))
-    assert slept == [40.0]
+    hub.fault(COMMIT, status=429, headers=headers, body="the rate limit for repository commits (128 per hour)")
+    with caplog.at_level(logging.WARNING):
+        commit_folder(RUN, folder, message="Step 4", patience=(1.0,))
+    assert slept == [seconds]
+    assert says(caplog.text, f"{seconds:.0f} s")
+    assert says(caplog.text, "128 per hour")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_large_files_go_by_lfs_where_xet_is_refused(hub, folder, monkeypatch, caplog, status):
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+    ensure_repo(RUN)
+    hub.fault("xet-write-token", status=status, times=100)
+    with caplog.at_level(logging.WARNING):
+        commit_folder(RUN, folder, message="Step 4")
+    assert pushed(hub) == local(folder)
+    assert len([line for line in hub.requests if "xet-write-token" in line]) == 1
+    assert says(caplog.text, "HF_HUB_DISABLE_XET=1")
 
 
 def test_a_repository_that_was_deleted_meanwhile_is_made_again(hub, folder):
@@ -276,11 +325,43 @@ def test_a_repository_that_was_deleted_meanwhile_is_made_again(hub, folder):
     assert pushed(hub, revision="other") == local(folder)
 
 
-def test_a_card_that_the_hub_would_refuse_is_an_error_before_any_file_is_sent(hub, folder):
+BAD_CARDS = {
+    "tags: [unclosed": "flow sequence",
+    "base_model: {a: b}": '"base_model"',
+    "tags: [1]": '"tags[0]"',
+    "model-index: [{name: a, results: [{task: {}}]}]": '"model-index[0].results[0].task.type"',
+}
+
+
+@pytest.mark.parametrize("metadata", BAD_CARDS)
+def test_a_card_that_the_hub_refuses_holds_nothing_else_back_and_its_key_is_named(hub, folder, caplog, metadata):
     ensure_repo(RUN)
-    (folder / "README.md").write_text("---\ntags: [unclosed\n---\n")
-    with refused(HubError, [RUN.repo_id, "README.md"]):
+    there = local(folder)
+    (folder / "README.md").write_text(f"---\n{metadata}\n---\n")
+    hub.fault(COMMIT, status=500)
+    with caplog.at_level(logging.WARNING):
         commit_folder(RUN, folder, message="Step 4")
+    assert pushed(hub) == there
+    assert says(caplog.text, BAD_CARDS[metadata])
+
+
+def test_a_card_that_is_refused_with_the_commit_holds_nothing_else_back(hub, folder, caplog):
+    ensure_repo(RUN)
+    there = local(folder)
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n")
+    hub.fault(COMMIT, status=400, body='Invalid metadata: "model-index[0].name" must be a string')
+    with caplog.at_level(logging.WARNING):
+        commit_folder(RUN, folder, message="Step 4")
+    assert pushed(hub) == there
+    assert says(caplog.text, '"model-index[0].name"')
+
+
+def test_a_card_alone_that_the_hub_refuses_is_an_error(hub, tmp_path):
+    ensure_repo(RUN)
+    (tmp_path / "card").mkdir()
+    (tmp_path / "card" / "README.md").write_text("---\nlicense: [mit]\n---\n")
+    with refused(HubError, [RUN.repo_id, "README.md", '"license"']):
+        commit_folder(RUN, tmp_path / "card", message="Step 4")
     assert commits(hub) == []
 
 
@@ -288,12 +369,6 @@ def test_offline_is_said_at_once(hub, folder):
     with offline(), refused(HubOfflineError, [RUN.repo_id], ["HF_HUB_OFFLINE"]):
         commit_folder(RUN, folder, message="Step 4")
     assert hub.requests == []
-
-
-def test_the_command_for_later_names_what_differs_from_the_usual(tmp_path):
-    target = HubTarget("you/beliefs", "dataset", "run 7")
-    command = push_command(target, tmp_path / "a folder")
-    assert re.fullmatch(r"hf upload you/beliefs '/.*/a folder' \. --repo-type dataset --revision 'run 7'", command)
 
 
 def test_no_message_holds_the_token(hub, folder, caplog):
