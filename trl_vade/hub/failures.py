@@ -31,7 +31,6 @@ _ANSWERS: dict[Any, tuple[str, str, bool]] = {  # status: its meaning, the way o
     403: ("this login may not write there", "Use a token with write access, or name a repository of yours.", False),
     "storage": ("the storage of this account is full", _SPACE, False),
     404: ("it does not exist, or this login may not see it", "It is created if this login may.", True),
-    408: ("the Hub waited too long for the files", "Check the network.", True),
     409: ("somebody else is changing it", "If this stays, end the other push, and push again.", True),
     412: ("another commit came in between", "If this stays, give each run a repository of its own.", True),
     413: ("the files are too large for one request", "Delete or shrink files that are no weights.", False),
@@ -62,7 +61,8 @@ def as_hub_error(error: Exception, target: object) -> HubError:
 def _of_answer(error: Exception, target: object) -> HubError:
     response, reason = getattr(error, "response", None), first_line(error)
     status, headers = getattr(response, "status_code", None), getattr(response, "headers", {})
-    down = (f"the Hub answers {status}", "See https://status.huggingface.co.", (status or 0) >= 500)
+    may_pass = status == 408 or (status or 0) >= 500
+    down = (f"the Hub answers {status}", "See https://status.huggingface.co.", may_pass)
     case = "storage" if status == 403 and "storage" in reason.lower() else status
     what, advice, may_pass = _ANSWERS.get(case, down)
     may_pass |= status == 400 and "LFS pointer" in reason  # the Hub does not see yet what was just sent

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -26,48 +27,43 @@ from huggingface_hub import CommitInfo, HfApi
 from trl_vade.errors import HubError, HubOfflineError
 
 from .commit import FolderCommit, files_in
-from .uploading import HubTarget, create_missing, with_owner, with_retries
+from .uploading import HubTarget, with_owner, with_retries
 
 logger = logging.getLogger(__name__)
 
 OUTBOX_FOLDER = "_hub"  # In the output directory. transformers pushes no file that starts with an underscore.
 COMMITS_AN_HOUR = 128  # The Hub's limit. Half of it may go at once; then commits wait for an even share of the hour.
 
+Describe = Callable[[Path, list[str]], dict[str, bytes | None]]
+"""Returns further files for the folder that is sent, as `render` of `uploading.commit_folder` does."""
+
 _NAME = re.compile(r"\d{13}-step-\d+")
 _CHECKPOINT = re.compile(r"last-checkpoint|checkpoint-\d+")  # Of such a folder, nothing older stays on the Hub.
 _FILES = threading.RLock()  # one thread adds folders, another deletes them
 
 
+@dataclass(eq=False)
 class Outbox:
-    """The outbox of a branch, in the folder `area`. Making one sends nothing; what an earlier process left waits, too.
+    """The outbox of a branch. Making one sends nothing; what an earlier process left waits, too."""
 
-    `announce` is called in the background with a text when files have arrived. `describe` returns further files for
-    the folder that is sent, as `render` of `uploading.commit_folder` does. `limit` is the number of folders
-    `checkpoint-*` that may wait (`save_total_limit`).
-    """
+    target: HubTarget
+    area: Path  # the folder of all outboxes
+    announce: Callable[[str], None] = logger.info  # of what has arrived, in the background
+    describe: Describe | None = None
+    limit: int | None = None  # of the folders `checkpoint-*` that may wait (`save_total_limit`)
+    token: str | None = None  # in place of the login
+    error: HubError | None = field(default=None, init=False)  # of the last attempt
 
-    def __init__(
-        self,
-        target: HubTarget,
-        area: Path,
-        *,
-        announce: Callable[[str], None] = logger.info,
-        describe: Callable[[Path, list[str]], dict[str, bytes | None]] | None = None,
-        limit: int | None = None,
-    ):
-        self.target, self.commit = target, FolderCommit()
-        self.error: HubError | None = None  # of the last attempt
-        self.token: str | None = None  # in place of the login
-        name = f"{target.repo_type}s--{target.repo_id.replace('/', '--')}@{quote(target.revision or 'main', safe='')}"
-        self.folder, self._announce, self._describe, self._limit = area / name, announce, describe, limit
-        self._message = "Files of an earlier start"
-        self._executor: ThreadPoolExecutor | None = None  # made late: a trainer can be copied before
+    def __post_init__(self) -> None:
+        owner, branch = self.target.repo_id.replace("/", "--"), quote(self.target.revision or "main", safe="")
+        self.folder, self.commit = self.area / f"{self.target.repo_type}s--{owner}@{branch}", FolderCommit()
+        self._executor: ThreadPoolExecutor | None = None
         self._job: Future[CommitInfo | None] | None = None
         self._last: CommitInfo | None = None
         self._sent_at: deque[float] = deque(maxlen=COMMITS_AN_HOUR // 2)
+        self._message, self._in_flight = "Files of an earlier start", ""
         self._delete(self.folder / "new")  # of a killed process
         self._left = {path.name for path in self.waiting()}  # of an earlier process; the repository may be newer
-        self._in_flight = ""
 
     def waiting(self) -> list[Path]:
         """Return the folders with files that are not on the Hub, oldest first."""
@@ -109,12 +105,9 @@ class Outbox:
                 older = [path for path in self.waiting() if path.name not in {self._in_flight, *self._left}]
                 for folder in reversed(older):
                     _take_over(folder, new)
-                checkpoints = sorted(new.glob("checkpoint-*"), key=lambda path: _step(path.name))
-                for path in checkpoints[: -self._limit] if self._limit else []:
-                    logger.warning(
-                        f"{path.name} never goes to {self.target}: {self._limit} newer ones wait, as many as "
-                        "save_total_limit allows."
-                    )
+                newest_last = sorted(new.glob("checkpoint-*"), key=lambda path: _step(path.name))
+                for path in newest_last[: -self.limit] if self.limit else []:
+                    logger.warning(f"{path.name} never goes to {self.target}: save_total_limit allows {self.limit}.")
                     shutil.rmtree(path)
                 now = max([now, *(int(path.name[:13]) + 1 for path in self.waiting())])
                 new.rename(self.folder / f"{now:013d}-step-{step}")
@@ -124,9 +117,9 @@ class Outbox:
             self._delete(*older)
 
     def _send(self) -> CommitInfo | None:
-        down, mend = self.error is not None and self.error.may_pass, partial(create_missing, self.target, self.token)
+        down = self.error is not None and self.error.may_pass
         try:
-            info = with_retries(self._attempt, self.target, () if down else None, mend)
+            info = with_retries(self._attempt, self.target, () if down else None, self.token)
         except Exception as raised:  # an error in this thread would be lost
             self.error = raised if isinstance(raised, HubError) else HubError(f"{type(raised).__name__}: {raised}")
             level = logging.INFO if isinstance(raised, HubOfflineError) else logging.WARNING
@@ -148,30 +141,24 @@ class Outbox:
             self._in_flight = folder.name
         try:
             tops = [path.name for path in folder.iterdir() if path.is_dir()]
-            self._last = self.commit.send(
-                api,
-                target.where,
-                folder,
-                render=self._describe and partial(self._describe, folder),
-                mirror=filter(_CHECKPOINT.fullmatch, tops),
-                tags=[name for name in tops if name.startswith("step-") and target.repo_type == "dataset"],
-                commit_message=message,
-                commit_description=folder.name,
-            )
+            mirror = list(filter(_CHECKPOINT.fullmatch, tops))
+            tags = [name for name in tops if name.startswith("step-") and target.repo_type == "dataset"]
+            layout = {"mirror": mirror, "tags": tags, "render": self.describe and partial(self.describe, folder)}
+            about = {"commit_message": message, "commit_description": folder.name}
+            self._last = self.commit.send(api, target.where, folder, **layout, **about)
             self._delete(folder)
         finally:
             self._in_flight = ""
         self._sent_at.append(time.monotonic())
-        self._announce(f"{message!r} is on the Hub: {target.repo_id}")
+        self.announce(f"{message!r} is on the Hub: {target.repo_id}")
         return self._last
 
     def _judge(self, api: HfApi, target: HubTarget) -> None:
         """Delete what an earlier process left if it arrived, or if the repository is of a later step."""
         if not self._left:
             return
-        arrived = [
-            found[0] for commit in api.list_repo_commits(**target.where) if (found := _NAME.search(commit.message))
-        ]
+        commits = api.list_repo_commits(**target.where)
+        arrived = [name[0] for commit in commits if (name := _NAME.search(commit.message))]
         newest = _step(arrived[0]) if arrived else -1
         for folder in [path for path in self.waiting() if path.name in self._left]:
             verdict, step = "is sent now", _step(folder.name)

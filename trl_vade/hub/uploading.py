@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -129,7 +128,7 @@ def commit_folder(
     def attempt() -> CommitInfo:
         return commit.send(HfApi(), with_owner(target).where, Path(folder), commit_message=message, **about)
 
-    return with_retries(attempt, target, patience, partial(create_missing, target, None))
+    return with_retries(attempt, target, patience)
 
 
 def with_owner(target: HubTarget, token: str | bool | None = None) -> HubTarget:
@@ -137,22 +136,15 @@ def with_owner(target: HubTarget, token: str | bool | None = None) -> HubTarget:
     return target if "/" in target.repo_id else ensure_repo(target, token, patience=())
 
 
-def create_missing(target: HubTarget, token: str | bool | None, failure: HubError) -> None:
-    """Create the repository after a failure if it was deleted, or its branch if it never existed."""
-    if failure.status == 404:
-        with suppress(HubError):  # the next attempt reports it
-            ensure_repo(target, token, patience=())
-
-
 def with_retries(
     attempt: Callable[[], Result],
     target: HubTarget,
     patience: Iterable[float] | None = None,
-    mend: Callable[[HubError], None] = lambda failure: None,
+    token: str | bool | None = None,
 ) -> Result:
     """Return the result of `attempt`, with retries after errors that may pass. Logs a warning before each retry.
 
-    `mend` is called before each retry. `patience` is that of `commit_folder`.
+    A repository or branch that does not exist is created before a retry. `patience` is that of `commit_folder`.
 
     The last error, or one that a retry cannot help, is raised as a `HubError`.
     """
@@ -166,11 +158,13 @@ def with_retries(
                 raise failure from error
             if type(error) is XET_ERROR:
                 constants.HF_HUB_DISABLE_XET = True  # the client's own switch
-            wait = max(waits[number], min(failure.retry_after, LONGEST))
-            clock = time.strftime("%H:%M:%S", time.localtime(time.time() + wait))
-            logger.warning(f"{failure} Attempt {number + 2} of {len(waits) + 1} follows in {wait:.0f} s, at {clock}.")
-            time.sleep(wait)
-            mend(failure)
+        wait = max(waits[number], min(failure.retry_after, LONGEST))
+        clock = time.strftime("%H:%M:%S", time.localtime(time.time() + wait))
+        logger.warning(f"{failure} Attempt {number + 2} of {len(waits) + 1} follows in {wait:.0f} s, at {clock}.")
+        time.sleep(wait)
+        if failure.status == 404:
+            with suppress(HubError):  # the next attempt reports it
+                ensure_repo(target, token, patience=())
     raise AssertionError("the last attempt returns or raises")
 
 

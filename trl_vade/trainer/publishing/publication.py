@@ -1,6 +1,7 @@
 """The uploads of a run: each checkpoint with its posterior in one commit, and the posterior's data-set repository."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,8 +47,8 @@ class Publication:
         self._args, self._output_dir = args, Path(args.output_dir)
         self.announce: Callable[[str], None] = logger.info  # of what arrived, in a background thread
         self._outboxes: dict[Any, Outbox] = {}  # by branch
-        self._late: dict[Any, tuple[Callable[[], Any], str]] = {}  # puts that failed, and why
-        self._newest: dict[str, int] = {}  # the last step that was pushed, by repository type
+        self._late: dict[Any, tuple[str, Callable[[], Any]]] = {}  # what could not be set aside: why, and another try
+        self._newest: int | None = None  # the step of the last save
         self._steps: set[int] = set()  # of the posteriors that are in their repository, or on the way
         self._names: RowNames | None = None
         name, self._model, self._posterior = args.vade_posterior_hub_id, model_target(args), None
@@ -84,55 +85,41 @@ class Publication:
 
     def start(self) -> None:
         """Send in the background what an earlier start left, unless the repository is newer."""
-        area = self._output_dir / OUTBOX_FOLDER
-        if area.is_dir() and PartialState().is_main_process:
-            targets = [self._model] * bool(self._args.push_to_hub) + [self._posterior] * bool(self._posterior)
-            for box in map(self._outbox, targets):
-                if box.waiting() and not box.busy():
+        if PartialState().is_main_process:
+            for target in (self._model if self._args.push_to_hub else None, self._posterior):
+                if target and (box := self._outbox(target)).waiting() and not box.busy():
                     box.send()
-            for folder in sorted({*area.glob("*")} - {box.folder for box in self._outboxes.values()}):
-                logger.warning(f"{folder} holds files for another repository. This run does not send them.")
 
     def push_model(
-        self,
-        repo_id: str,
-        step: int,
-        message: str,
-        *,
-        checkpoint: Path | None = None,
-        token: str | None = None,
-        private: bool | None = None,
-    ) -> Any:
-        """Push the model of a step: that of the checkpoint, or that of the output directory. Return a future."""
-        box = self._outbox(replace(model_target(self._args, private), repo_id=repo_id, revision=self.revision))
-        box.token, self._newest["model"] = token, step
+        self, repo_id: str, step: int, message: str, checkpoint: Path | None = None, **about: Any
+    ) -> "Future[Any] | None":
+        """Push the model of a step: that of the checkpoint, or that of the output directory. Return a future.
+
+        `about` are `token` and `private` if they are not those of the settings.
+        """
+        target = model_target(self._args, about.get("private"))
+        box = self._outbox(replace(target, repo_id=repo_id, revision=self.revision))
+        box.token = about.get("token")
         places = {HubStrategy.CHECKPOINT: LAST_CHECKPOINT, HubStrategy.ALL_CHECKPOINTS: checkpoint and checkpoint.name}
         place = checkpoint and places.get(self._args.hub_strategy)
-
-        def put() -> Any:
-            root = checkpoint is None or step == self._newest["model"]
-            fill = partial(fill_repository, output_dir=self._output_dir, checkpoint=checkpoint, place=place, root=root)
-            return box.put(fill, message, step)
-
-        return self._put((box.target, place), message, put)
+        fill = partial(fill_repository, output_dir=self._output_dir, checkpoint=checkpoint, place=place)
+        return self._put((box.target, place), message, lambda: box.put(fill, message, step))
 
     def push_posterior(self, step: int | None, look: Callable[[], RunFacts]) -> None:
         """Push the posterior of the step, and those of the checkpoints that its repository lacks."""
         if self._posterior is None:
             return
-        present = [] if step is None else [step]
-        self._newest.update(("dataset", one) for one in present)
-        folders = {step_of(path): path for path in checkpoints(self._output_dir)}
-        missing = [one for one in folders if one not in self._steps and missing_part(folders[one]) is None]
-        for one in sorted({*missing, *present}):
+        folders = {one: path for path in checkpoints(self._output_dir) if (one := step_of(path)) not in self._steps}
+        missing = {one for one, path in folders.items() if one != step and missing_part(path) is None}
+        self._newest = self._newest if step is None else step
+        for one in sorted(missing if step is None else {*missing, step}):
             message, folder = f"Posterior at step {one}", folders.get(one, self._output_dir)
-            self._put(message, message, partial(self._put_posterior, one, folder, look))
+            self._put(message, message, partial(self._put_posterior, message, one, folder, look))
 
-    def _put_posterior(self, step: int, folder: Path, look: Callable[[], RunFacts]) -> None:
+    def _put_posterior(self, message: str, step: int, folder: Path, look: Callable[[], RunFacts]) -> None:
         table = self._table(look(), step, folder)
-        if len(table):  # datasets 5.2 cannot read a table without rows
-            fill = partial(stage_posterior, table=table)
-            self._outbox(self._posterior).put(fill, f"Posterior at step {step}", step)
+        if self._posterior and len(table):  # datasets 5.2 cannot read a table without rows
+            self._outbox(self._posterior).put(partial(stage_posterior, table=table), message, step)
         self._steps.add(step)
 
     def _table(self, facts: RunFacts, step: int, folder: Path) -> PosteriorTable:
@@ -152,7 +139,7 @@ class Publication:
         """Describe the newest step of this run, or that of the repository if `folder` only fills gaps."""
         sent, repo_id = files_in(folder), self.posterior_repo or ""
         steps = {*steps_in(there), *steps_in(sent)}
-        path = table_path(self._newest.get("dataset", max(steps)))
+        path = table_path(max(steps) if self._newest is None else self._newest)
         table = read_table(sent[path] if path in sent else hf_hub_download(repo_id, path, repo_type="dataset"))
         picture = PICTURE_FILE in (sent if path in sent else there)
         card = render_posterior_card(table, steps, repo_id, picture=picture)
@@ -177,9 +164,8 @@ class Publication:
             return put()
         except Exception as error:  # the checkpoint is saved, so training continues
             why = f"{message!r}: its files could not be set aside ({type(error).__name__}: {error})."
-            self._late[key] = put, why
+            self._late[key] = why, partial(self._put, key, message, put)
             logger.warning(f"Not on the Hub: {why} The end of the run tries again.")
-            return None
 
     def wait(self) -> None:
         """Wait until nothing is being sent. All processes must take part."""
@@ -195,8 +181,8 @@ class Publication:
         All processes must take part. If something is missing, all raise `HubError`; its files are kept on disk.
         """
         self.wait()
-        for key, (put, why) in list(self._late.items()):
-            self._put(key, why.split("'")[1], put)
+        for _, again in list(self._late.values()):
+            again()
         for box in self._outboxes.values():
             if box.error is not None and not isinstance(box.error, HubOfflineError):
                 box.error = None
@@ -205,7 +191,7 @@ class Publication:
         on_main_process(self._refuse_missing)
 
     def _refuse_missing(self) -> None:
-        missing, status = [why for _, why in self._late.values()], None
+        missing, status = [why for why, _ in self._late.values()], None
         for box in self._outboxes.values():
             if box.commit.card_refusal:
                 logger.warning(f"{box.commit.card_refusal}. Its other files are on the Hub.")

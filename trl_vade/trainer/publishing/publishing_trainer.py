@@ -63,7 +63,7 @@ class PublishingTrainer(GRPOTrainer):
             in_epochs = self.args.save_strategy != SaveStrategy.STEPS
             at = f"epoch {int(self.state.epoch)}" if in_epochs else f"step {self.state.global_step}"
             about = (self.hub_model_id, self.state.global_step, f"Training in progress, {at}")
-            self.publication.push_model(*about, checkpoint=Path(self._to_push))
+            self.publication.push_model(*about, Path(self._to_push))
         if self.args.hub_strategy != HubStrategy.END:
             self._push_posterior(self.state.global_step)
 
