@@ -153,7 +153,7 @@ def test_what_a_killed_process_left_is_sent_if_it_is_newer_and_deleted_otherwise
         box.put(save(step, "last-checkpoint"), f"Step {step}", step) if step in arrived else None
         settle(box)
         # What is left of it: the folder of this step, which is the one named in the commit.
-        name = hub.repos["you/run"].history()[0].message if step in arrived else f"{step:013d}-step-{step}"
+        name = hub.repos["you/run"].history()[0].message if step in arrived else f"{9 * 10**12 + step}-step-{step}"
         if step != 9:
             (copy / box.folder.name / name).mkdir(parents=True)
             save(step, "last-checkpoint")(copy / box.folder.name / name)

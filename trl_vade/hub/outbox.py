@@ -154,7 +154,10 @@ class Outbox:
         return self._last
 
     def _judge(self, api: HfApi, target: HubTarget) -> None:
-        """Delete what an earlier process left if it arrived, or if the repository is of a later step."""
+        """Delete what an earlier process left if the repository is of a later step, or has a later commit.
+
+        What it sent last is sent again: it may not have compared what arrived. That changes nothing that is right.
+        """
         if not self._left:
             return
         commits = api.list_repo_commits(**target.where)
@@ -162,8 +165,8 @@ class Outbox:
         newest = _step(arrived[0]) if arrived else -1
         for folder in [path for path in self.waiting() if path.name in self._left]:
             verdict, step = "is sent now", _step(folder.name)
-            if folder.name in arrived or newest > step:
-                verdict = f"is deleted: {target} has it, or is newer (step {newest})"
+            if newest > step or folder.name in {*arrived} - {*arrived[:1]}:
+                verdict = f"is deleted: {target} is newer (step {newest})"
                 self._delete(folder)
             logger.warning(f"What the push of step {step} of an earlier start left {verdict}.")
         self._left.clear()
