@@ -1,6 +1,6 @@
 """An outbox: the files for one branch of a repository that are not on the Hub yet, and the thread that sends them.
 
-    _hub/models--you--run@main/1764000000000-step-100/   laid out as the repository is
+    _hub/model@main/1764000000000-step-100/   laid out as the repository is
 
 A save adds a folder, which gets its name when it is whole. It takes over what older folders hold and it does not
 replace. So one commit sends all that waits, what comes later counts, and a killed process leaves nothing half made.
@@ -55,8 +55,8 @@ class Outbox:
     error: HubError | None = field(default=None, init=False)  # of the last attempt
 
     def __post_init__(self) -> None:
-        owner, branch = self.target.repo_id.replace("/", "--"), quote(self.target.revision or "main", safe="")
-        self.folder, self.commit = self.area / f"{self.target.repo_type}s--{owner}@{branch}", FolderCommit()
+        self.folder = self.area / f"{self.target.repo_type}@{quote(self.target.revision or 'main', safe='')}"
+        self.commit = FolderCommit()
         self._executor: ThreadPoolExecutor | None = None
         self._job: Future[CommitInfo | None] | None = None
         self._last: CommitInfo | None = None

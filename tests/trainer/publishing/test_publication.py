@@ -228,7 +228,7 @@ def test_a_killed_run_is_wholly_on_the_hub_after_the_next_start(hub, run, out, t
 
     with pytest.raises(HubError):
         run([waiting, Kill()], **BOTH, max_steps=5)
-    shutil.rmtree(next((copy / "_hub").glob("datasets*")))  # killed between the save and the set-aside of a posterior
+    shutil.rmtree(next((copy / "_hub").glob("dataset*")))  # killed between the save and the set-aside of a posterior
     hub.faults.clear()
     run(**BOTH, max_steps=6, output_dir=str(copy), resume=True)
     assert tags(hub) == ["step-000002", "step-000004", "step-000006"]

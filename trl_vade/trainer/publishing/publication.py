@@ -24,7 +24,7 @@ from trl_vade.hub.posteriors.repository import (
     steps_in,
     table_path,
 )
-from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table, read_table
+from trl_vade.hub.posteriors.table import posterior_table, read_table
 from trl_vade.hub.uploading import HubTarget, ensure_repo, offline, with_retries
 from trl_vade.samplers.snapshot import load_snapshot
 
@@ -51,20 +51,18 @@ class Publication:
         self._newest: int | None = None  # the step of the last save
         self._steps: set[int] = set()  # of the posteriors that are in their repository, or on the way
         self._names: RowNames | None = None
-        name, self._model, self._posterior = args.vade_posterior_hub_id, model_target(args), None
-        if name and (args.hub_strategy == HubStrategy.END or args.save_strategy == "no"):
-            logger.warning(
-                "With hub_strategy='end' or save_strategy='no', the posterior is uploaded to "
-                f"{name} only by trainer.push_to_hub(), not with each save."
-            )
+        self._model, name = model_target(args), args.vade_posterior_hub_id
         self._posterior: HubTarget | None = name and HubTarget(name, "dataset", None, args.hub_private_repo)
-        if not offline():
+        if not (args.push_to_hub or name):
+            return
+        if name and (args.hub_strategy == HubStrategy.END or args.save_strategy == "no"):
+            never = "With hub_strategy='end' or save_strategy='no', the posterior is not uploaded with each save"
+            logger.warning(f"{never}, only by trainer.push_to_hub() to {name}.")
+        if offline():
+            kept = f"The uploads are kept in {self._output_dir / OUTBOX_FOLDER}"
+            logger.warning(f"HF_HUB_OFFLINE is set, so this run uploads nothing. {kept}. A later start sends them.")
+        else:
             self._model, self._posterior, self._steps = on_main_process(self._open)
-        elif args.push_to_hub or name:
-            logger.warning(
-                "HF_HUB_OFFLINE is set, so this run uploads nothing. The uploads are kept in "
-                f"{self._output_dir / OUTBOX_FOLDER}, and a later start with a network sends them."
-            )
 
     def __deepcopy__(self, memo: object) -> "Publication":
         return self  # a copy of a trainer pushes to the same repositories
@@ -117,23 +115,18 @@ class Publication:
             self._put(message, message, partial(self._put_posterior, message, one, folder, look))
 
     def _put_posterior(self, message: str, step: int, folder: Path, look: Callable[[], RunFacts]) -> None:
-        table = self._table(look(), step, folder)
-        if self._posterior and len(table):  # datasets 5.2 cannot read a table without rows
-            self._outbox(self._posterior).put(partial(stage_posterior, table=table), message, step)
-        self._steps.add(step)
-
-    def _table(self, facts: RunFacts, step: int, folder: Path) -> PosteriorTable:
-        """Return the posterior of a step, or raise if the folder holds that of another step."""
-        snapshot = load_snapshot(folder)
+        facts, snapshot = look(), load_snapshot(folder)
         if self._names is None:  # reads all rows, so only once
             self._names = RowNames(facts.rows, facts.sample_keys)
         column = self._args.vade_stratify_by or self._args.vade_strata or "task"
         names = self._names.columns(snapshot.sampler_state["posterior"]["sample_index"], column)
-        known = {**facts.values, "rollouts": snapshot.metadata["run"]["rollouts"]}
-        table = posterior_table(snapshot, **names, facts=known)
+        rollouts = snapshot.metadata["run"]["rollouts"]
+        table = posterior_table(snapshot, **names, facts={**facts.values, "rollouts": rollouts})
         if table.metadata["global_step"] != step:
             raise HubError(f"the posterior in {folder} is no longer that of optimiser step {step}")
-        return table
+        if self._posterior and len(table):  # datasets 5.2 cannot read a table without rows
+            self._outbox(self._posterior).put(partial(stage_posterior, table=table), message, step)
+        self._steps.add(step)
 
     def _posterior_card(self, folder: Path, there: list[str]) -> dict[str, bytes | None]:
         """Describe the newest step of this run, or that of the repository if `folder` only fills gaps."""
@@ -148,13 +141,9 @@ class Publication:
     def _outbox(self, target: HubTarget) -> Outbox:
         key = tuple(target.where.values())
         if key not in self._outboxes:
-            self._outboxes[key] = Outbox(
-                target,
-                self._output_dir / OUTBOX_FOLDER,
-                announce=lambda event: self.announce(event),
-                describe=self._posterior_card if target.repo_type == "dataset" else None,
-                limit=self._args.save_total_limit,
-            )
+            describe = self._posterior_card if target.repo_type == "dataset" else None
+            about = (lambda event: self.announce(event)), describe, self._args.save_total_limit
+            self._outboxes[key] = Outbox(target, self._output_dir / OUTBOX_FOLDER, *about)
         return self._outboxes[key]
 
     def _put(self, key: Any, message: str, put: Callable[[], Any]) -> Any:
@@ -202,11 +191,8 @@ class Publication:
                 status = box.error.status
         if missing:
             listed = "\n".join(f"- {line}" for line in missing)
-            raise HubError(
-                f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed. Nothing is "
-                f"lost:\n{listed}",
-                status=status,
-            )
+            saved = f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed"
+            raise HubError(f"{saved}. Nothing is lost:\n{listed}", status=status)
 
 
 def model_target(args: Any, private: bool | None = None) -> HubTarget:

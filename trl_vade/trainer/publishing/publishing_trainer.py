@@ -43,12 +43,9 @@ class PublishingTrainer(GRPOTrainer):
         return output
 
     def init_hf_repo(self, token=None, private=None):
-        """Create the repository and the branch `hub_revision`, with retries. Offline, only set `hub_model_id`.
+        """Create the repository and the branch `hub_revision`. All processes must call it, and all get name or error.
 
-        All processes must call it, and all get the name. The parent sets it on the main process only.
-
-        Raises:
-            HubError: on all processes, if the Hub refuses or cannot be reached.
+        The parent sets the name on the main process only. Offline, nothing is created.
         """
         target = model_target(self.args, private)
         self.hub_model_id = self.push_in_progress = None
