@@ -63,7 +63,7 @@ def _of_answer(error: Exception, target: object) -> HubError:
     status, headers = getattr(response, "status_code", None), getattr(response, "headers", {})
     may_pass = status == 408 or (status or 0) >= 500
     down = (f"the Hub answers {status}", "See https://status.huggingface.co.", may_pass)
-    case = "storage" if status == 403 and "storage" in reason.lower() else status
+    case = "storage" if status == 403 and re.search("storage (limit|quota)", reason, re.IGNORECASE) else status
     what, advice, may_pass = _ANSWERS.get(case, down)
     may_pass |= status == 400 and "LFS pointer" in reason  # the Hub does not see yet what was just sent
     limit, after = parse_ratelimit_headers(headers), headers.get("Retry-After", "")
