@@ -56,7 +56,7 @@ class PublishingTrainer(GRPOTrainer):
         """Save a checkpoint, then push it. TRL 1.16 writes `entropy_ctrl_state.json` last."""
         self._to_push = None
         super()._save_checkpoint(model, trial)
-        if self._to_push and self.is_world_process_zero():
+        if self._to_push:
             in_epochs = self.args.save_strategy != SaveStrategy.STEPS
             at = f"epoch {int(self.state.epoch)}" if in_epochs else f"step {self.state.global_step}"
             about = (self.hub_model_id, self.state.global_step, f"Training in progress, {at}")
@@ -70,7 +70,7 @@ class PublishingTrainer(GRPOTrainer):
 
     def _push_from_checkpoint(self, checkpoint_folder):
         """Note the checkpoint, which is not whole yet; nothing with `hub_strategy="end"`."""
-        if self.args.hub_strategy != HubStrategy.END:
+        if self.is_world_process_zero() and self.args.hub_strategy != HubStrategy.END:
             self.callback_handler.on_push_begin(self.args, self.state, self.control)
             self._to_push = checkpoint_folder
 
@@ -92,7 +92,7 @@ class PublishingTrainer(GRPOTrainer):
         self.save_model(_internal_call=True)
         future = None
         if self.is_world_process_zero():
-            tags = [card["tags"]] if isinstance(card.get("tags"), str) else card.get("tags") or []
+            tags = [card["tags"]] if isinstance(card.get("tags"), str) else [*(card.get("tags") or [])]
             tags += [tag for tag in getattr(self.model, "model_tags", None) or [] if tag not in tags]
             card = {"model_name": model_target(self.args).repo_id.split("/")[-1], **card, "tags": tags}
             usual, self.publication.revision = self.publication.revision, revision or self.publication.revision
