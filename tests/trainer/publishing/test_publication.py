@@ -205,7 +205,7 @@ def test_a_killed_run_is_wholly_on_the_hub_after_the_next_start(hub, run, out, t
     class Kill(TrainerCallback):
         def on_save(self, args, state, control, **kwargs):
             if state.global_step == 4:
-                while (out / "_hub").exists() and waiting.trainer.publication._outboxes[(RUN, "model", None)].busy():
+                while (out / "_hub").exists() and waiting.trainer.publication._outboxes["model", None].busy():
                     threading.Event().wait(0.01)
                 shutil.copytree(out, copy)  # what a killed process leaves
 
@@ -221,9 +221,12 @@ def test_a_killed_run_is_wholly_on_the_hub_after_the_next_start(hub, run, out, t
 
 
 @pytest.mark.slow
-def test_gaps_are_filled_though_the_run_is_over(hub, run, out):
+def test_gaps_are_filled_though_the_run_is_over_but_not_from_checkpoints_of_others(hub, run, out):
     run(push_to_hub=False, hub_model_id=None)
-    run(**BOTH, resume=True)
+    stock = out / "checkpoint-1"
+    stock.mkdir()
+    (stock / "trainer_state.json").write_text('{"global_step": 1}')
+    run(**BOTH, resume=str(out / "checkpoint-4"))
     assert tags(hub) == ["step-000002", "step-000004"]
 
 

@@ -26,7 +26,7 @@ from trl_vade.hub.posteriors.repository import (
 )
 from trl_vade.hub.posteriors.table import posterior_table, read_table
 from trl_vade.hub.uploading import HubTarget, ensure_repo, offline, with_retries
-from trl_vade.samplers.snapshot import load_snapshot
+from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..checkpoint.folders import LAST_CHECKPOINT, checkpoints, missing_part, step_of
 from ..main_process import on_main_process, wait_for_main_process
@@ -107,15 +107,20 @@ class Publication:
         """Push the posterior of the step, and those of the checkpoints that its repository lacks."""
         if self._posterior is None:
             return
-        folders = {one: path for path in checkpoints(self._output_dir) if (one := step_of(path)) not in self._steps}
-        missing = {one for one, path in folders.items() if one != step and missing_part(path) is None}
-        self._newest = self._newest if step is None else step
-        for one in sorted(missing if step is None else {*missing, step}):
-            message, folder = f"Posterior at step {one}", folders.get(one, self._output_dir)
+        lacking = (path for path in checkpoints(self._output_dir) if step_of(path) not in {*self._steps, step})
+        folders = {step_of(path): path for path in lacking if missing_part(path) is None}
+        if step is not None:
+            folders[step], self._newest = self._output_dir, step
+        for one, folder in sorted(folders.items()):
+            message = f"Posterior at step {one}"
             self._put(message, message, partial(self._put_posterior, message, one, folder, look))
 
     def _put_posterior(self, message: str, step: int, folder: Path, look: Callable[[], RunFacts]) -> None:
+        if folder != self._output_dir and not (folder / POSTERIOR_FILE).exists():
+            return  # a checkpoint of `GRPOTrainer`
         facts, snapshot = look(), load_snapshot(folder)
+        if snapshot.metadata["dataset_fingerprint"] != facts.values["dataset_fingerprint"]:
+            return  # a checkpoint of a run with other rows
         if self._names is None:  # reads all rows, so only once
             self._names = RowNames(facts.rows, facts.sample_keys)
         column = self._args.vade_stratify_by or self._args.vade_strata or "task"
@@ -139,11 +144,11 @@ class Publication:
         return {CARD_FILE: card.encode()} | ({} if path in sent else {PICTURE_FILE: None})
 
     def _outbox(self, target: HubTarget) -> Outbox:
-        key = tuple(target.where.values())
-        if key not in self._outboxes:
+        if (key := (target.repo_type, target.revision)) not in self._outboxes:
             describe = self._posterior_card if target.repo_type == "dataset" else None
             about = (lambda event: self.announce(event)), describe, self._args.save_total_limit
             self._outboxes[key] = Outbox(target, self._output_dir / OUTBOX_FOLDER, *about)
+        self._outboxes[key].target = target  # the user may have given another name since
         return self._outboxes[key]
 
     def _put(self, key: Any, message: str, put: Callable[[], Any]) -> Any:
