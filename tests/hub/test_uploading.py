@@ -1,17 +1,17 @@
 import logging
 import os
-import re
 
 import pytest
-from huggingface_hub import HfApi, lfs
+from huggingface_hub import HfApi, constants, lfs
 from huggingface_hub.utils import sha
 
 from tests.support.hub import offline
 from tests.support.refusals import refused, says
 from trl_vade.errors import HubError, HubOfflineError
+from trl_vade.hub import commit
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.commit import files_in
-from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo, push_command
+from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo
 
 RUN = HubTarget("you/run")
 COMMIT = "POST /api/models/you/run/commit"
@@ -20,6 +20,7 @@ COMMIT = "POST /api/models/you/run/commit"
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
     monkeypatch.setattr(hub_module, "PATIENCE", (0.0, 0.0))
+    monkeypatch.setattr(hub_module, "LONGEST", 0.0)
 
 
 @pytest.fixture
@@ -45,37 +46,26 @@ def commits(hub, key="you/run", revision="main"):
     return [commit.title for commit in hub.repos[key].history(revision)][:-1]  # the first one is the Hub's own
 
 
-def test_a_folder_is_one_commit(hub, folder):
-    target = ensure_repo(RUN)
-    info = commit_folder(target, folder, message="Step 4")
+def test_a_folder_is_one_commit_and_the_same_again_is_none(hub, folder):
+    ensure_repo(RUN)
+    first = commit_folder(RUN, folder, message="Step 4", tag="step-4")
     assert pushed(hub) == local(folder)
-    assert commits(hub) == ["Step 4"]
-    assert info.oid == hub.repos["you/run"].branches["main"]
+    again = commit_folder(RUN, folder, message="Step 4 again", tag="step-4")
+    assert (commits(hub), first.oid, again.oid) == (["Step 4"], *[hub.repos["you/run"].branches["main"]] * 2)
+    (folder / "config.json").write_text("{}")
+    other = commit_folder(RUN, folder, message="another run", tag="step-4")
+    assert hub.repos["you/run"].tags == {"step-4": other.oid} != {"step-4": first.oid}
 
 
-def test_a_name_without_an_owner_is_a_repository_of_the_user(hub):
+def test_a_repository_is_made_as_asked_and_an_existing_one_is_left_as_it_is(hub, folder):
+    hub.fault("POST /api/repos/create", status=503)  # it is busy for a moment
     assert ensure_repo(HubTarget("run")).repo_id == "you/run"
-    assert "you/run" in hub.repos
-
-
-def test_a_private_repository_is_made_private_and_an_existing_one_is_left_as_it_is(hub):
-    ensure_repo(HubTarget("you/secret", "dataset", private=True))
-    ensure_repo(HubTarget("you/secret", "dataset", private=False))
-    assert hub.repos["datasets/you/secret"].private
-
-
-def test_a_branch_is_created_and_pushed_to(hub, folder):
+    for private in (True, False):
+        ensure_repo(HubTarget("you/secret", "dataset", private=private))
+    assert (hub.repos["you/run"].private, hub.repos["datasets/you/secret"].private) == (False, True)
     target = ensure_repo(HubTarget("you/run", revision="run/7"))
     commit_folder(target, folder, message="Step 4")
-    assert pushed(hub, revision="run/7") == local(folder)
-    assert pushed(hub) == {}
-
-
-def test_a_second_push_of_the_same_files_makes_no_commit(hub, folder):
-    ensure_repo(RUN)
-    first = commit_folder(RUN, folder, message="Step 4")
-    again = commit_folder(RUN, folder, message="Step 4 again")
-    assert (commits(hub), again.oid) == (["Step 4"], first.oid)
+    assert (pushed(hub, revision="run/7"), pushed(hub)) == (local(folder), {})
 
 
 def test_more_files_are_rendered_from_those_that_are_there(hub, folder):
@@ -103,15 +93,6 @@ def test_a_mirrored_folder_loses_what_is_not_in_it_now(hub, folder):
     assert pushed(hub) == local(folder) | {"notes.txt": b"stays"}
 
 
-def test_a_tag_is_set_and_moved_when_the_step_comes_again(hub, folder):
-    ensure_repo(RUN)
-    commit_folder(RUN, folder, message="first", tag="step-4")
-    commit_folder(RUN, folder, message="the same", tag="step-4")
-    (folder / "config.json").write_text("{}")
-    second = commit_folder(RUN, folder, message="another run", tag="step-4")
-    assert hub.repos["you/run"].tags == {"step-4": second.oid}
-
-
 # What goes wrong with the one request that the client itself never repeats; the log and the error name its status, or
 # what became of the connection.
 PASSING = {
@@ -122,34 +103,22 @@ PASSING = {
 }
 
 
-def in_words(fault):
-    return str(fault.get("status", "RemoteProtocolError"))
-
-
 @pytest.mark.parametrize("case", PASSING)
-def test_what_may_pass_is_tried_again_and_said(hub, folder, caplog, case):
+def test_what_may_pass_is_said_and_tried_again_and_is_an_error_after_the_last_attempt(hub, folder, caplog, case):
     ensure_repo(RUN)
-    fault = PASSING[case]
+    fault, before, word = PASSING[case], local(folder), str(PASSING[case].get("status", "RemoteProtocolError"))
+    if not fault.get("applied"):
+        hub.fault(COMMIT, times=3, **fault)
+        with refused(HubError, [RUN.repo_id, word]) as raised:
+            commit_folder(RUN, folder, message="Step 4")
+        assert (raised.value.status, commits(hub), local(folder)) == (fault.get("status"), [], before)
     hub.fault(COMMIT, **fault)
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
         commit_folder(RUN, folder, message="Step 4")
-    assert pushed(hub) == local(folder)
-    assert commits(hub) == ["Step 4"]
-    assert says(caplog.text, in_words(fault))
+    assert (pushed(hub), commits(hub)) == (before, ["Step 4"])
+    assert says(caplog.text, word)
     assert says(caplog.text, "2 of 3")
-
-
-@pytest.mark.parametrize("case", [case for case, fault in PASSING.items() if "applied" not in fault])
-def test_after_the_last_attempt_it_is_an_error_and_the_folder_is_whole(hub, folder, case):
-    ensure_repo(RUN)
-    fault = PASSING[case] | {"applied": False}
-    hub.fault(COMMIT, times=100, **fault)
-    before = local(folder)
-    with refused(HubError, [RUN.repo_id, in_words(fault)]) as raised:
-        commit_folder(RUN, folder, message="Step 4")
-    assert raised.value.status == fault.get("status")
-    assert local(folder) == before
-    assert commits(hub) == []
 
 
 @pytest.mark.parametrize("step", ["PUT /lfs-storage", "preupload", "lfs/objects/batch", "refs", "paths-info"])
@@ -164,38 +133,45 @@ def test_a_failure_on_the_way_is_explained_and_tried_again_like_one_at_the_end(h
     assert hub.repos["you/run"].tags == {"step-4": hub.repos["you/run"].branches["main"]}
 
 
-@pytest.mark.parametrize(("status", "offers"), [(401, ["HF_TOKEN", "`hf auth login`"]), (403, ["write access"])])
-def test_what_only_a_person_can_mend_is_not_tried_again(hub, folder, status, offers):
+REFUSALS = {  # what the Hub answers, and the way out
+    401: ("This token has expired", ["HF_TOKEN", "`hf auth login`"]),
+    403: ("You don't have the rights", ["write access"]),
+    "storage": ("Private repository storage limit reached, please upgrade your plan", ["settings/billing"]),
+    400: ("Your push was rejected because it contains binary files", ["push again"]),
+    402: ("Subscribe to PRO", ["settings/billing"]),
+    413: ("More than 1 GB in a commit", ["shrink"]),
+    422: ("No such object", ["pip install -U huggingface_hub"]),
+    507: ("No room left", ["settings/billing"]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_only_a_person_can_mend_is_not_tried_again_and_has_the_reason(hub, folder, caplog, case):
     ensure_repo(RUN)
-    hub.fault(COMMIT, status=status)
-    with refused(HubError, [RUN.repo_id, status], offers):
+    body, offers = REFUSALS[case]
+    status = 403 if case == "storage" else case
+    hub.fault(COMMIT, status=status, body=f"{body} (https://storage.example/a?X-Amz-Signature=abc)")
+    with refused(HubError, [RUN.repo_id, body, "https://storage.example/a"], offers) as raised:
         commit_folder(RUN, folder, message="Step 4")
+    assert raised.value.status == status
     assert len([line for line in hub.requests if line.startswith(COMMIT)]) == 1
+    assert not any(secret in str(raised.value) + caplog.text for secret in ("Signature", hub.token))
 
 
-def test_a_login_that_is_missing_or_may_only_read_is_named_before_anything_is_sent(hub, monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", "hf_read_only")
-    with refused(HubError, [RUN.repo_id, "403"], ["write access"]):
-        ensure_repo(RUN)
-    monkeypatch.delenv("HF_TOKEN")
-    with refused(HubError, [RUN.repo_id, "401"], ["`hf auth login`"]):
-        ensure_repo(RUN)
-
-
-@pytest.mark.parametrize("key", ["you/run", "somebody/run"])
-def test_a_login_that_may_only_read_what_is_there_already_is_told_so(hub, monkeypatch, key):
-    """`create_repo(exist_ok=True)` takes it for granted."""
-    hub.add_repo(key)
-    if key == "you/run":
-        monkeypatch.setenv("HF_TOKEN", "hf_read_only")
-    with refused(HubError, [key, "403"], ["write access"]):
-        ensure_repo(HubTarget(key))
-
-
-def test_a_repository_is_made_though_the_hub_is_busy_for_a_moment(hub):
-    hub.fault("POST /api/repos/create", status=503)
-    ensure_repo(RUN)
-    assert hub.repos.keys() == {"you/run"}
+@pytest.mark.parametrize(
+    ("token", "there", "names", "offers"),
+    [
+        ("hf_read_only", None, 403, "write access"),
+        (None, None, 401, "`hf auth login`"),
+        ("hf_read_only", "you/run", 403, "write access"),  # which `create_repo(exist_ok=True)` takes for granted
+        ("hf_loopback", "somebody/run", 403, "write access"),
+    ],
+)
+def test_a_login_that_may_not_write_is_named_before_anything_is_sent(hub, monkeypatch, token, there, names, offers):
+    monkeypatch.setenv("HF_TOKEN", token) if token else monkeypatch.delenv("HF_TOKEN")
+    hub.add_repo(there) if there else None
+    with refused(HubError, [there or "you/run", names], [offers]):
+        ensure_repo(HubTarget(there or "you/run"))
 
 
 def test_an_empty_folder_is_refused_and_deletes_nothing(hub, folder, tmp_path):
@@ -220,15 +196,12 @@ def test_a_file_in_two_places_is_hashed_and_sent_once_however_many_attempts_it_t
     assert len([line for line in hub.requests if line.startswith("PUT /lfs-storage")]) == 1
 
 
-def test_thousands_of_files_are_compared_in_parts(hub, tmp_path):
+def test_many_files_are_compared_in_parts(hub, folder, monkeypatch):
     """The Hub refuses a request about more than a thousand."""
     ensure_repo(RUN)
-    for number in range(1200):
-        (tmp_path / "many" / f"{number % 7}").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "many" / f"{number % 7}" / f"{number}.txt").write_text(str(number))
-    commit_folder(RUN, tmp_path / "many", message="Completions")
-    assert len(pushed(hub)) == 1200
-    assert len([line for line in hub.requests if "paths-info" in line]) == 3
+    monkeypatch.setattr(commit, "MOST_PATHS", 2)
+    commit_folder(RUN, folder, message="Step 4")
+    assert len([line for line in hub.requests if "paths-info" in line]) == 2
 
 
 def test_what_a_gitignore_there_leaves_out_is_named_and_not_tried_again(hub, folder, monkeypatch):
@@ -253,20 +226,39 @@ def test_damaged_bytes_are_found_and_the_message_names_a_file(hub, folder):
         commit_folder(RUN, folder, message="Step 4", patience=())
 
 
-def test_a_slow_answer_is_waited_for(hub, folder):
-    ensure_repo(RUN)
-    hub.fault(COMMIT, delay=0.5)
-    commit_folder(RUN, folder, message="Step 4")
-    assert pushed(hub) == local(folder)
+WAITS = {  # what the Hub says with 429, and the seconds to wait
+    "RateLimit": ({"RateLimit": '"api";r=0;t=280'}, 281.0),
+    "Retry-After": ({"Retry-After": "40"}, 40.0),
+    "an hour": ({"Retry-After": "3600"}, 600.0),
+    "commits of the hour": ({"RateLimit": '"api";r=647;t=30'}, 120.0),
+}
 
 
-def test_the_hub_may_ask_for_a_longer_wait(hub, folder, monkeypatch):
+@pytest.mark.parametrize("case", WAITS)
+def test_the_hub_is_given_the_time_that_it_asks_for(hub, folder, monkeypatch, caplog, case):
     slept = []
+    monkeypatch.setattr(hub_module, "LONGEST", 600.0)
     monkeypatch.setattr(hub_module.time, "sleep", slept.append)
+    headers, seconds = WAITS[case]
     ensure_repo(RUN)
-    hub.fault(COMMIT, status=429, headers={"Retry-After": "40"})
-    commit_folder(RUN, folder, message="Step 4", patience=(1.0,))
-    assert slept == [40.0]
+    hub.fault(COMMIT, status=429, headers=headers, body="the rate limit for repository commits (128 per hour)")
+    with caplog.at_level(logging.WARNING):
+        commit_folder(RUN, folder, message="Step 4", patience=(1.0,))
+    assert slept == [seconds]
+    assert says(caplog.text, f"{seconds:.0f} s")
+    assert says(caplog.text, "128 per hour")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_large_files_go_by_lfs_where_xet_is_refused(hub, folder, monkeypatch, caplog, status):
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+    ensure_repo(RUN)
+    hub.fault("xet-write-token", status=status, times=100)
+    with caplog.at_level(logging.WARNING):
+        commit_folder(RUN, folder, message="Step 4")
+    assert pushed(hub) == local(folder)
+    assert len([line for line in hub.requests if "xet-write-token" in line]) == 1
+    assert says(caplog.text, "HF_HUB_DISABLE_XET=1")
 
 
 def test_a_repository_that_was_deleted_meanwhile_is_made_again(hub, folder):
@@ -276,31 +268,43 @@ def test_a_repository_that_was_deleted_meanwhile_is_made_again(hub, folder):
     assert pushed(hub, revision="other") == local(folder)
 
 
-def test_a_card_that_the_hub_would_refuse_is_an_error_before_any_file_is_sent(hub, folder):
+BAD_CARDS = {
+    "tags: [unclosed": "flow sequence",
+    "base_model: {a: b}": '"base_model"',
+    "tags: [1]": '"tags[0]"',
+    "model-index: [{name: a, results: [{task: {}}]}]": '"model-index[0].results[0].task.type"',
+}
+
+
+@pytest.mark.parametrize("metadata", BAD_CARDS)
+def test_a_card_that_the_hub_refuses_holds_nothing_else_back_and_its_key_is_named(hub, folder, caplog, metadata):
     ensure_repo(RUN)
-    (folder / "README.md").write_text("---\ntags: [unclosed\n---\n")
-    with refused(HubError, [RUN.repo_id, "README.md"]):
+    there = local(folder)
+    (folder / "README.md").write_text(f"---\n{metadata}\n---\n")
+    hub.fault(COMMIT, status=500)
+    with caplog.at_level(logging.WARNING):
         commit_folder(RUN, folder, message="Step 4")
-    assert commits(hub) == []
+    assert pushed(hub) == there
+    assert says(caplog.text, BAD_CARDS[metadata])
+
+
+def test_a_card_that_is_refused_with_the_commit_holds_nothing_else_back_but_alone_it_is_an_error(hub, folder, caplog):
+    ensure_repo(RUN)
+    there = local(folder)
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n")
+    hub.fault(COMMIT, status=400, body='Invalid metadata: "model-index[0].name" must be a string')
+    with caplog.at_level(logging.WARNING):
+        commit_folder(RUN, folder, message="Step 4")
+    assert pushed(hub) == there
+    assert says(caplog.text, '"model-index[0].name"')
+    (folder / "last-checkpoint" / "README.md").write_text("---\nlicense: [mit]\n---\n")
+    (folder / "last-checkpoint" / "trainer_state.json").unlink()
+    with refused(HubError, [RUN.repo_id, "README.md", '"license"']):
+        commit_folder(RUN, folder / "last-checkpoint", message="Step 4")
+    assert pushed(hub) == there
 
 
 def test_offline_is_said_at_once(hub, folder):
     with offline(), refused(HubOfflineError, [RUN.repo_id], ["HF_HUB_OFFLINE"]):
         commit_folder(RUN, folder, message="Step 4")
     assert hub.requests == []
-
-
-def test_the_command_for_later_names_what_differs_from_the_usual(tmp_path):
-    target = HubTarget("you/beliefs", "dataset", "run 7")
-    command = push_command(target, tmp_path / "a folder")
-    assert re.fullmatch(r"hf upload you/beliefs '/.*/a folder' \. --repo-type dataset --revision 'run 7'", command)
-
-
-def test_no_message_holds_the_token(hub, folder, caplog):
-    ensure_repo(RUN)
-    for status in (401, 403, 429, 500, None):
-        hub.faults.clear()
-        hub.fault(COMMIT, status=status, times=100)
-        with pytest.raises(HubError) as raised:
-            commit_folder(RUN, folder, message="Step 4")
-        assert hub.token not in str(raised.value) + caplog.text

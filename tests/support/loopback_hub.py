@@ -7,8 +7,9 @@
 It proves the client's side only: which requests our calls make the client send, and what becomes of them when an
 answer is an error or never comes. That huggingface.co answers in the same way is not proven by a test that passes
 here. It has the routes that huggingface_hub 2.4 uses. Not there: Xet, which the client uses on the Hub where hf_xet
-is installed, pull requests, paging, multi-part uploads, the data set viewer, .gitignore, the deletion of a repo; of a
-card's metadata only the YAML syntax is checked. The fixture `hub` of conftest.py connects the tests' own process.
+is installed, pull requests, paging, multi-part uploads, the data set viewer, .gitignore, the deletion of a repo. Of a
+card's metadata the YAML syntax and the types in `CARD_KEYS` are checked. Each answer has the headers of the Hub's rate
+limit (https://huggingface.co/docs/hub/rate-limits). The fixture `hub` of conftest.py connects the tests' own process.
 """
 
 import asyncio
@@ -40,13 +41,47 @@ LFS_PATTERNS = ("*.arrow", "*.bin", "*.npz", "*.parquet", "*.pt", "*.safetensors
 GITATTRIBUTES = "".join(f"{pattern} filter=lfs diff=lfs merge=lfs -text\n" for pattern in LFS_PATTERNS)
 
 
+CARD_KEYS = {  # of modelcard.md in https://github.com/huggingface/hub-docs; `language: no` is a text in its YAML 1.2
+    **dict.fromkeys(("license", "library_name", "pipeline_tag", "pretty_name"), (str, "a string")),
+    **dict.fromkeys(("tags", "configs", "model-index", "widget"), (list, "an array")),
+    **dict.fromkeys(("base_model", "datasets"), ((str, list), "a string or an array")),
+}
+RATE_LIMIT = {"RateLimit": '"api";r=499;t=123', "RateLimit-Policy": '"fixed window";"api";q=500;w=300'}
+
+
+def card_errors(data):
+    """What the Hub says of a card's metadata."""
+    if not isinstance(data, dict | None):
+        return ["the metadata must be a mapping"]
+    data, found = data or {}, []
+
+    def check(name, value, kind, words):
+        if not isinstance(value, kind):
+            found.append(f'"{name}" must be {words}')
+        return isinstance(value, kind)
+
+    for key in CARD_KEYS.keys() & data.keys():
+        if check(key, data[key], *CARD_KEYS[key]) and key in ("base_model", "datasets", "tags"):
+            values = data[key] if isinstance(data[key], list) else []
+            [check(f"{key}[{number}]", value, str, "a string") for number, value in enumerate(values)]
+    for number, model in enumerate(data.get("model-index") or ()):
+        check(f"model-index[{number}].name", model.get("name"), str, "a string")
+        for place, result in enumerate(model.get("results", ())):
+            for part, key in (("task", "type"), ("dataset", "type"), ("dataset", "name")):
+                name = f"model-index[{number}].results[{place}].{part}.{key}"
+                check(name, result.get(part, {}).get(key), str, "a string")
+    return found
+
+
 class Refused(Exception):
     """An answer that is an error; the client makes its exception of the status and `X-Error-Code`."""
 
     def __init__(self, status, message, code=None, body=None, **headers):
         super().__init__(message)
-        headers = {"X-Error-Message": message} | ({"X-Error-Code": code} if code else {}) | headers
-        self.response = JSONResponse({"error": message} | (body or {}), status, headers)
+        headers = (
+            ({"X-Error-Message": message} if message else {}) | ({"X-Error-Code": code} if code else {}) | headers
+        )
+        self.response = JSONResponse(({"error": message} if message else {}) | (body or {}), status, headers)
 
 
 def git_oid(data):
@@ -146,10 +181,11 @@ class Handlers:
     def validate_yaml(self, call):
         block = re.match(r"---\r?\n(.*?)^---\s*$", json.loads(call.body)["content"], re.DOTALL | re.MULTILINE)
         try:
-            if block and not isinstance(yaml.safe_load(block[1]), dict | None):
-                raise yaml.YAMLError("the metadata must be a mapping")
+            errors = card_errors(yaml.safe_load(block[1])) if block else []
         except yaml.YAMLError as error:
-            raise Refused(400, "Invalid YAML", body={"errors": [{"message": str(error)}]}) from error
+            errors = [str(error)]
+        if errors:
+            raise Refused(400, None, body={"errors": [{"message": message} for message in errors]})
         return {"errors": [], "warnings": [] if block else [{"message": "empty or missing yaml metadata"}]}
 
     @route("POST /api/repos/create", writes=True)
@@ -355,13 +391,15 @@ class LoopbackHub(Handlers):
         corrupt=False,
         until=None,
         hold=None,
+        body=None,
     ):
         """The next `times` requests in whose "METHOD /path" the regular expression `pattern` is found go wrong.
 
         They are answered with `status` and `headers` (502 to 504 with a page in HTML, like one of a gateway before
         the Hub), or, without a status, the connection is cut. They have no effect, unless `applied`: then the request
-        takes effect and only the client does not learn of it. With `delay` or `corrupt`, and no status, nothing is
-        cut: the answer comes that many seconds after the effect, or the file that is stored or sent is `damaged`; the
+        takes effect and only the client does not learn of it. `body` is the reason in the answer, which
+        is in no header. With `delay` or `corrupt`, and no status, nothing is cut: the answer comes that many seconds
+        after the effect, or the file that is stored or sent is `damaged`; the
         Hub tells the hash of what it stores, or of what it should have sent. `delay` goes with a status, too. With
         `hold`, a threading.Event, the answer comes once that is set, with or without a status. With `until`, a request
         in which that is found is the last before all goes well.
@@ -371,7 +409,7 @@ class LoopbackHub(Handlers):
         answers = bool(status is None and (delay or corrupt or hold))
         about = {"applied": applied or answers, "cut": status is None and not answers, "headers": headers or {}}
         about |= {"pattern": pattern, "status": status, "times": times, "until": until}
-        about |= {"delay": delay, "corrupt": corrupt, "hold": hold}
+        about |= {"delay": delay, "corrupt": corrupt, "hold": hold, "body": body}
         self.faults.append(SimpleNamespace(**about))
         return self.faults[-1]
 
@@ -440,7 +478,12 @@ class LoopbackHub(Handlers):
             if fault.status in (502, 503, 504):
                 response = HTMLResponse("<html><h1>Injected by a test</h1></html>", fault.status, fault.headers)
             elif fault.status:
-                response = Refused(fault.status, "Injected by a test", **fault.headers).response
+                message = None if fault.body else "Injected by a test"
+                response = Refused(
+                    fault.status, message, body=fault.body and {"error": fault.body}, **fault.headers
+                ).response
+        for name, value in RATE_LIMIT.items():
+            response.headers.setdefault(name, value)
         await response(scope, receive, send)
 
     def __enter__(self):

@@ -10,7 +10,6 @@ import inspect
 import logging
 import os
 import re
-import shlex
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -23,13 +22,13 @@ from huggingface_hub import CommitInfo, HfApi, constants
 from trl_vade.errors import HubError
 
 from .commit import FolderCommit, Render
-from .failures import FAILURES, HTTP_ERROR, as_hub_error
+from .failures import FAILURES, HTTP_ERROR, XET_ERROR, as_hub_error
 
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
 
 PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""Seconds before each retry. A longer `Retry-After` of the Hub is respected, up to `LONGEST`."""
-LONGEST = 300.0
+"""Seconds before each retry. A longer wait that the Hub asks for is respected, up to `LONGEST`."""
+LONGEST = 600.0
 
 Result = TypeVar("Result")
 
@@ -57,6 +56,11 @@ class HubTarget:
     def __str__(self) -> str:
         branch = f" (branch {self.revision})" if self.revision else ""
         return f"the {'data-set' if self.repo_type == 'dataset' else self.repo_type} repository {self.repo_id}{branch}"
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """Return the arguments with which the client takes it."""
+        return {"repo_id": self.repo_id, "repo_type": self.repo_type, "revision": self.revision}
 
 
 def branch_of(revision: str | None) -> str | None:
@@ -99,64 +103,48 @@ def commit_folder(
     render: Render | None = None,
     mirror: Iterable[str] = (),
     tag: str | None = None,
-    token: str | bool | None = None,
     patience: Iterable[float] | None = None,
 ) -> CommitInfo:
-    """Upload all files of `folder` in one commit, and return the commit.
+    """Upload all files of `folder`, which has the layout of the repository, in one commit, and return the commit.
 
     A retry sends no file that the Hub already has. If the commit was made and only its answer was lost, the retry
-    changes nothing.
+    changes nothing. If the Hub refuses the card, the other files go without it, and a warning has the reason.
 
     Args:
         target: the repository; it is created if it does not exist.
-        folder: a folder with the layout of the repository and at least one file; it is not changed.
+        folder: a folder with at least one file; it is not changed.
         message: the title of the commit.
         render: returns further files, {path: content}, for the list of paths in the repository. They replace files of
             the folder; None as content leaves the folder's file out.
         mirror: folders of the repository. Files in these that `folder` lacks are deleted.
         tag: a tag to set or move to the commit.
-        token: a token in place of the login.
         patience: seconds before each retry; None uses `PATIENCE`.
 
     Raises:
         HubError: after the last attempt, or at once if a retry cannot help; the folder is unchanged.
     """
-    api, commit = HfApi(token=token), FolderCommit(Path(folder), render, list(mirror))
+    commit, about = FolderCommit(), {"render": render, "mirror": list(mirror), "tags": [tag] if tag else []}
 
     def attempt() -> CommitInfo:
-        found = target if "/" in target.repo_id else ensure_repo(target, token, patience=())
-        where = {"repo_id": found.repo_id, "repo_type": found.repo_type, "revision": found.revision}
-        info = commit.send(api, where, message)
-        if tag:
-            _set_tag(api, found, tag, info.oid)
-        return info
+        return commit.send(HfApi(), with_owner(target).where, Path(folder), commit_message=message, **about)
 
-    def mend(failure: HubError) -> None:
-        if failure.status == 404:  # the repository was deleted, or the branch never existed
-            with suppress(HubError):  # the next attempt reports it
-                ensure_repo(target, token, patience=())
-
-    return with_retries(attempt, target, patience, mend)
+    return with_retries(attempt, target, patience)
 
 
-def push_command(target: HubTarget, folder: str | Path, path_in_repo: str = ".") -> str:
-    """Return the command that uploads `folder` by hand."""
-    words = ["hf", "upload", target.repo_id, str(Path(folder).absolute()), path_in_repo]
-    words += [] if target.repo_type == "model" else ["--repo-type", target.repo_type]
-    words += ["--revision", target.revision] if target.revision else []
-    words += ["--private"] if target.private else []
-    return shlex.join(words)
+def with_owner(target: HubTarget, token: str | bool | None = None) -> HubTarget:
+    """Return the target with its owner's name, which only the Hub knows if it was not given."""
+    return target if "/" in target.repo_id else ensure_repo(target, token, patience=())
 
 
 def with_retries(
     attempt: Callable[[], Result],
     target: HubTarget,
     patience: Iterable[float] | None = None,
-    mend: Callable[[HubError], None] = lambda failure: None,
+    token: str | bool | None = None,
 ) -> Result:
     """Return the result of `attempt`, with retries after errors that may pass. Logs a warning before each retry.
 
-    `mend` is called before each retry. `patience` is that of `commit_folder`.
+    A repository or branch that does not exist is created before a retry. `patience` is that of `commit_folder`.
 
     The last error, or one that a retry cannot help, is raised as a `HubError`.
     """
@@ -168,10 +156,15 @@ def with_retries(
             failure = as_hub_error(error, target)
             if number == len(waits) or not failure.may_pass:
                 raise failure from error
-            wait = max(waits[number], min(failure.retry_after, LONGEST))
-            logger.warning(f"{failure} Attempt {number + 2} of {len(waits) + 1} follows in {wait:.0f} s.")
-            time.sleep(wait)
-            mend(failure)
+            if type(error) is XET_ERROR:
+                constants.HF_HUB_DISABLE_XET = True  # the client's own switch
+        wait = max(waits[number], min(failure.retry_after, LONGEST))
+        clock = time.strftime("%H:%M:%S", time.localtime(time.time() + wait))
+        logger.warning(f"{failure} Attempt {number + 2} of {len(waits) + 1} follows in {wait:.0f} s, at {clock}.")
+        time.sleep(wait)
+        if failure.status == 404:
+            with suppress(HubError):  # the next attempt reports it
+                ensure_repo(target, token, patience=())
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -185,14 +178,3 @@ def _refuse_a_reader(api: HfApi, target: HubTarget) -> None:
         if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
             raise
         logger.info(f"It is not known before the first push whether this login may write to {target}: {error}")
-
-
-def _set_tag(api: HfApi, target: HubTarget, tag: str, commit: str) -> None:
-    """Set `tag` to `commit`. The tag of an earlier run, or of an attempt that was cut, is moved."""
-    refs = api.list_repo_refs(target.repo_id, repo_type=target.repo_type)
-    there = {ref.name: ref.target_commit for ref in refs.tags}
-    if there.get(tag) == commit:
-        return
-    if tag in there:
-        api.delete_tag(target.repo_id, tag=tag, repo_type=target.repo_type)
-    api.create_tag(target.repo_id, tag=tag, revision=commit, repo_type=target.repo_type)

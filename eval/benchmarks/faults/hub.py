@@ -1,19 +1,20 @@
-"""Runs that push to a Hub which fails: ten kinds of failure, each for a moment, and each to the end of the run."""
+"""Runs that push to a Hub which fails, each kind of failure for a moment and to the end, and runs killed meanwhile."""
 
 import hashlib
-import re
-import shlex
+import multiprocessing
+import random
+import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi
+from huggingface_hub.utils import close_session
 
 from tests.support.hub import connected_hub
 from trl_vade import load_posterior
 from trl_vade.errors import HubError
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.commit import files_in
-from trl_vade.hub.posteriors.repository import publish_posterior
 from trl_vade.trainer import main_process
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
@@ -38,28 +39,41 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {  # what goes wrong, and what is
     "409": ({"pattern": WRITES, "status": 409}, "somebody else is changing it"),
     "412": ({"pattern": WRITES, "status": 412}, "another commit came in between"),
     "429": ({"pattern": WRITES, "status": 429, "headers": {"Retry-After": "0"}}, "too many requests"),
+    "429 with a rate limit": (
+        {"pattern": WRITES, "status": 429, "headers": {"RateLimit": '"api";r=0;t=280'}},
+        "Wait 281 s",
+    ),
     "500": ({"pattern": WRITES, "status": 500}, "the Hub answers 500"),
+    **{
+        str(status): ({"pattern": WRITES, "status": status, "body": f"reason {status}"}, f"reason {status}")
+        for status in (400, 402, 413, 422, 507)
+    },
+    "storage": ({"pattern": WRITES, "status": 403, "body": "storage limit reached"}, "storage limit reached"),
     "connection cut": ({"pattern": WRITES}, "no answer from the Hub"),
     # Until the commit: a damaged file that is offered again before it would arrive whole, and nothing be wrong.
     "wrong hash": (
         {"pattern": "PUT /lfs-storage", "corrupt": True, "times": 10_000, "until": WRITES},
         "holds other bytes than were sent",
     ),
-    "slow": ({"pattern": WRITES, "delay": 2.0}, "for uploads to the Hub"),
+    "slow": ({"pattern": WRITES, "delay": 4.0}, "for uploads to the Hub"),
 }
 
 
 def hub_failures(bench: Bench) -> list[Result]:
     """Each kind in two forms."""
     kinds = ["403", "500", "connection cut", "wrong hash"] if bench.quick else list(KINDS)
-    patience, hub_module.PATIENCE = hub_module.PATIENCE, (0.0, 0.0)
-    say_every, main_process.SAY_EVERY = main_process.SAY_EVERY, 0.2
+    waits = hub_module.PATIENCE, hub_module.LONGEST, main_process.SAY_EVERY
+    hub_module.PATIENCE, hub_module.LONGEST, main_process.SAY_EVERY = (0.0, 0.0), 0.0, 0.2
     try:
         passing = {kind: partial(for_a_moment, bench, kind) for kind in kinds}
         lasting = {kind: partial(to_the_end, bench, kind) for kind in kinds if kind != "slow"}
-        return [tally("Hub fails for a moment", passing), tally("Hub fails to the end", lasting)]
+        killed = {
+            str(number): partial(killed_while_pushing, bench, number) for number in range(3 if bench.quick else 12)
+        }
+        cases = {"Hub fails for a moment": passing, "Hub fails to the end": lasting, "killed while pushing": killed}
+        return [tally(name, tries) for name, tries in cases.items()]
     finally:
-        hub_module.PATIENCE, main_process.SAY_EVERY = patience, say_every
+        hub_module.PATIENCE, hub_module.LONGEST, main_process.SAY_EVERY = waits
 
 
 def for_a_moment(bench: Bench, kind: str) -> str:
@@ -77,7 +91,7 @@ def for_a_moment(bench: Bench, kind: str) -> str:
 
 
 def to_the_end(bench: Bench, kind: str) -> str:
-    """Every request goes wrong until the run is over; then what was kept is sent by hand."""
+    """Every request goes wrong until the run is over; then another start sends what was kept."""
     fault, words = KINDS[kind]
     with connected_hub(bench.folder()) as hub:
         hub.fault(**fault | {"times": 10_000, "until": None})
@@ -89,19 +103,41 @@ def to_the_end(bench: Bench, kind: str) -> str:
         hub.faults.clear()
         for repo in hub.repos.values():
             repo.objects.clear()  # the Hub finds and throws away what is damaged
-        send_by_hand(message)
+        again = make_trainer(bench.model, Path(trainer.args.output_dir), **STEPS, **PUSHING)
+        again.train(resume_from_checkpoint=True)
         expect_equal(on_the_hub(hub), what_is_here(trainer))
-    return "HubError with the reason, the run is whole, and the commands in it bring everything to the Hub"
+        expect(not (Path(trainer.args.output_dir) / "_hub").exists(), "something is left here")
+    return "HubError with the reason, the run is whole, and another start brings everything to the Hub"
 
 
-def send_by_hand(message: str) -> None:
-    """Do what the commands in an error do; the commands themselves are tested elsewhere, in their own process."""
-    for command in re.findall(r"Send them by hand: (.+)", message):
-        words = shlex.split(command)
-        if words[0] == "hf":
-            HfApi().upload_folder(repo_id=words[2], folder_path=words[3])
-        else:
-            publish_posterior(load_posterior(words[3]), words[4])
+def killed_while_pushing(bench: Bench, number: int) -> str:
+    """Three lives of a run, each killed at a random request to the Hub, and one that comes to the end."""
+    chance, output_dir = random.Random(100 * bench.seed + number), bench.folder()
+    with connected_hub(bench.folder()) as hub:
+        hub.fault(f"{WRITES}|PUT", delay=0.1, times=10_000)
+        for _ in range(3):
+            last_request = len(hub.requests) + chance.randint(8, 40)
+            life = multiprocessing.get_context("fork").Process(target=live, args=(bench.model, output_dir))
+            life.start()
+            while life.is_alive() and len(hub.requests) < last_request:
+                time.sleep(0.002)
+            life.kill()
+            life.join()
+        trainer = live(bench.model, output_dir)
+        expect_equal(end_of(trainer), bench.end_of_undisturbed(**STEPS))
+        expect_equal(on_the_hub(hub), what_is_here(trainer))
+        expect(not (output_dir / "_hub").exists(), "something is left here")
+        steps = [commit.message.rpartition("-")[2] for commit in reversed(hub.repos[RUN].history()) if commit.message]
+        expect(len(steps) > 1 and steps == sorted(steps), f"the repository went through the steps {steps}")
+    return "every step is on the Hub at the end, none was rolled back, and nothing is left here"
+
+
+def live(model: str, output_dir: Path) -> Any:
+    """Train from the newest checkpoint to the end."""
+    close_session()  # of the process that was forked
+    trainer = make_trainer(model, output_dir, vade_overwrite_output_dir=True, **STEPS, **PUSHING)
+    trainer.train(resume_from_checkpoint=bool(complete_checkpoints(output_dir)))
+    return trainer
 
 
 def on_the_hub(hub: Any) -> dict[str, Any]:

@@ -512,8 +512,8 @@ def test_before_training_the_card_is_trls_and_what_is_known(text_model_path, tex
 def test_the_card_of_a_run_that_is_pushed_to_a_branch_names_it(trained, monkeypatch):
     monkeypatch.setattr(trained, "hub_model_id", "you/run")
     GRPOTrainer.create_model_card(trained)
-    with trained.publication.on_branch("seed-3"):
-        write_card(trained, draw=False)
+    monkeypatch.setattr(trained.publication, "revision", "seed-3")
+    write_card(trained, draw=False)
     assert 'load_posterior("you/run@seed-3")' in card_of(trained)
 
 

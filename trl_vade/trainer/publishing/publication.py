@@ -1,192 +1,173 @@
-"""The uploads of a run: each checkpoint with its posterior in one commit, and the posterior's data-set repository.
+"""The uploads of a run: each checkpoint with its posterior in one commit, and the posterior's data-set repository."""
 
-`GRPOTrainer` decides what is uploaded. `PushQueue` uploads it, with retries.
-"""
-
-import functools
-import itertools
-import os
-import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
 from accelerate.logging import get_logger
+from huggingface_hub import HfApi, hf_hub_download
 from transformers.trainer_utils import HubStrategy
 
 from trl_vade.data.row_names import RowNames
 from trl_vade.errors import HubError, HubOfflineError
-from trl_vade.hub.commit import Render
+from trl_vade.hub.commit import files_in
+from trl_vade.hub.outbox import OUTBOX_FOLDER, Outbox
 from trl_vade.hub.posteriors.repository import (
     CARD_FILE,
     PICTURE_FILE,
     render_posterior_card,
     stage_posterior,
-    step_name,
     steps_in,
+    table_path,
 )
-from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
-from trl_vade.hub.push_queue import Entry, Push, PushQueue
-from trl_vade.hub.staging import STAGING_FOLDER, discard, finished, new_folder, stage, unsent_folders
-from trl_vade.hub.uploading import HubTarget, ensure_repo, offline, push_command
-from trl_vade.samplers.snapshot import load_snapshot
+from trl_vade.hub.posteriors.table import posterior_table, read_table
+from trl_vade.hub.uploading import HubTarget, ensure_repo, offline, with_retries
+from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
+from ..checkpoint.folders import LAST_CHECKPOINT, checkpoints, missing_part, step_of
 from ..main_process import on_main_process, wait_for_main_process
+from .model_files import fill_repository
 from .run_facts import RunFacts
-from .uploads import RequestedUpload
 
 logger = get_logger(__name__)
 
 
 class Publication:
-    """The uploads of a trainer. Making one creates the repositories, and logs folders that an earlier run left unsent.
+    """The uploads of a trainer. Making one creates the repositories, and raises `HubError` if that fails.
 
-    A repository that cannot be created or written is a `HubError`.
+    Later errors are logged, and `finish` raises. The uploads are those of the main process.
     """
 
     def __init__(self, args: Any):
         self.revision: str | None = args.hub_revision  # of the model repository; None is main
         self._args, self._output_dir = args, Path(args.output_dir)
-        self.announce: Callable[[str], None] = logger.info  # of arrived pushes, in a background thread
-        self._queue = PushQueue(lambda event: self.announce(event))  # used on the main process only
-        self._posterior_target: HubTarget | None = None
+        self.announce: Callable[[str], None] = logger.info  # of what arrived, in a background thread
+        self._outboxes: dict[Any, Outbox] = {}  # by branch
+        self._late: dict[Any, tuple[str, Callable[[], Any]]] = {}  # what could not be set aside: why, and another try
+        self._newest: int | None = None  # the step of the last save
+        self._steps: set[int] = set()  # of the posteriors that are in their repository, or on the way
         self._names: RowNames | None = None
-        self._tables: dict[int, PosteriorTable] = {}  # by step: the newest that was uploaded, and all later ones
-        if not args.push_to_hub and args.vade_posterior_hub_id is None:
+        self._model, name = model_target(args), args.vade_posterior_hub_id
+        self._posterior: HubTarget | None = name and HubTarget(name, "dataset", None, args.hub_private_repo)
+        if not (args.push_to_hub or name):
             return
-        model = model_target(args) if args.push_to_hub else None
-        name = args.vade_posterior_hub_id
-        posterior = name and HubTarget(name, "dataset", None, args.hub_private_repo)
+        if name and (args.hub_strategy == HubStrategy.END or args.save_strategy == "no"):
+            never = "With hub_strategy='end' or save_strategy='no', the posterior is not uploaded with each save"
+            logger.warning(f"{never}, only by trainer.push_to_hub() to {name}.")
         if offline():
-            self._posterior_target = posterior
-            logger.warning(
-                "HF_HUB_OFFLINE is set, so this run uploads nothing. The uploads are kept in "
-                f"{self._output_dir / STAGING_FOLDER}. The end of the log says how to send them."
-            )
+            kept = f"The uploads are kept in {self._output_dir / OUTBOX_FOLDER}"
+            logger.warning(f"HF_HUB_OFFLINE is set, so this run uploads nothing. {kept}. A later start sends them.")
         else:
-            opened = on_main_process(lambda: [target and ensure_repo(target) for target in (model, posterior)])
-            self._posterior_target = opened[1]
-        if posterior and (args.hub_strategy == HubStrategy.END or args.save_strategy == "no"):
-            logger.warning(
-                "With hub_strategy='end' or save_strategy='no', the posterior is uploaded to "
-                f"{args.vade_posterior_hub_id} only by trainer.push_to_hub(), not with each save."
-            )
-        for folder in unsent_folders(self._output_dir) if PartialState().is_main_process else []:
-            logger.warning(
-                f"An earlier run in {self._output_dir} ended before it had uploaded {folder}. If you still want it on "
-                "the Hub, run `hf upload REPOSITORY FOLDER .` or `trl-vade posterior push FOLDER REPOSITORY`. Then "
-                "delete the folder."
-            )
+            self._model, self._posterior, self._steps = on_main_process(self._open)
 
-    @contextmanager
-    def on_branch(self, revision: str | None) -> Iterator[None]:
-        """Upload to the branch `revision` within the block. None keeps the branch of the settings."""
-        usual, self.revision = self.revision, revision or self.revision
-        try:
-            yield
-        finally:
-            self.revision = usual
+    def __deepcopy__(self, memo: object) -> "Publication":
+        return self  # a copy of a trainer pushes to the same repositories
+
+    def _open(self) -> tuple[HubTarget, HubTarget | None, set[int]]:
+        """Create the repositories. Return them with their owners, and the steps of the posterior that are there."""
+        model = ensure_repo(self._model) if self._args.push_to_hub else self._model
+        if self._posterior is None:
+            return model, None, set()
+        posterior = ensure_repo(self._posterior)
+        there = with_retries(partial(HfApi().list_repo_files, **posterior.where), posterior)
+        return model, posterior, set(steps_in(there))
 
     @property
     def posterior_repo(self) -> str | None:
         """Return the data-set repository that receives the posterior, or None."""
-        return self._posterior_target.repo_id if self._posterior_target else None
+        return self._posterior.repo_id if self._posterior else None
 
-    def push(
-        self,
-        step: int,
-        repo_id: str | None,
-        wanted: list[RequestedUpload],
-        checkpoint: str | os.PathLike[str] | None = None,
-        *,
-        private: bool | None = None,
-    ) -> Entry:
-        """Queue the uploads of one call of the parent as one commit, on the main process.
+    def start(self) -> None:
+        """Send in the background what an earlier start left, unless the repository is newer."""
+        if PartialState().is_main_process:
+            for target in (self._model if self._args.push_to_hub else None, self._posterior):
+                if target and (box := self._outbox(target)).waiting() and not box.busy():
+                    box.send()
 
-        An error here counts as a failed push: it is logged, and `finish` raises it on all processes. Without a folder
-        `checkpoint`, the upload is that of the present model. `private=None` uses the settings.
+    def push_model(
+        self, repo_id: str, step: int, message: str, checkpoint: Path | None = None, **about: Any
+    ) -> "Future[Any] | None":
+        """Push the model of a step: that of the checkpoint, or that of the output directory. Return a future.
+
+        `about` are `token` and `private` if they are not those of the settings.
         """
-        args, uploads = self._args, [one.upload for one in wanted]
-        target = replace(model_target(args, private), repo_id=repo_id, revision=wanted[0].revision)
-        parts = {upload.path_in_repo: upload.folder for upload in uploads if upload.path_in_repo}
-        push = Push(
-            target,
-            None,
-            wanted[0].message,
-            own=args.hub_strategy == HubStrategy.ALL_CHECKPOINTS and checkpoint is not None,
-            mirror=tuple(parts),
-            command="; ".join(push_command(target, folder, path) for path, folder in parts.items()),
-        )
-        name = f"{'model' if checkpoint is None else 'checkpoint'}-{step:06d}"
-        folder = None if checkpoint is None else Path(checkpoint)
-        tries = itertools.count()  # at a retry, the output directory may hold a later save than the checkpoint
+        target = model_target(self._args, about.get("private"))
+        box = self._outbox(replace(target, repo_id=repo_id, revision=self.revision))
+        box.token = about.get("token")
+        places = {HubStrategy.CHECKPOINT: LAST_CHECKPOINT, HubStrategy.ALL_CHECKPOINTS: checkpoint and checkpoint.name}
+        place = checkpoint and places.get(self._args.hub_strategy)
+        fill = partial(fill_repository, output_dir=self._output_dir, checkpoint=checkpoint, place=place)
+        return self._put((box.target, place), message, lambda: box.put(fill, message, step))
 
-        def prepare(push: Push) -> Push:
-            staged = stage(name, self._output_dir, uploads, folder, late=next(tries) > 0)
-            return replace(push, folder=staged, command=None)  # the folder holds everything
-
-        return self._queue.put(push, wanted[0].token, prepare)
-
-    def push_posterior(self, step: int, look: Callable[[], RunFacts]) -> None:
-        """Queue the posterior in the output directory for its own repository. An error in `look` fails the push."""
-        if (target := self._posterior_target) is None:
+    def push_posterior(self, step: int | None, look: Callable[[], RunFacts]) -> None:
+        """Push the posterior of the step, and those of the checkpoints that its repository lacks."""
+        if self._posterior is None:
             return
+        lacking = (path for path in checkpoints(self._output_dir) if step_of(path) not in {*self._steps, step})
+        folders = {step_of(path): path for path in lacking if missing_part(path) is None}
+        if step is not None:
+            folders[step], self._newest = self._output_dir, step
+        for one, folder in sorted(folders.items()):
+            message = f"Posterior at step {one}"
+            self._put(message, message, partial(self._put_posterior, message, one, folder, look))
 
-        @functools.cache  # a retry must not read a later posterior
-        def read() -> PosteriorTable:
-            return self._table(look(), step)
-
-        def prepare(push: Push) -> Push:
-            table = self._tables[step] = read()
-            folder = new_folder(f"posterior-{step:06d}", self._output_dir)
-            try:
-                stage_posterior(folder, table)
-                folder = finished(folder)
-            except BaseException:
-                discard(folder)
-                raise
-            command = _posterior_command(folder, target)
-            return replace(push, folder=folder, render=self._card(step, folder, target), command=command)
-
-        saved = _posterior_command(self._output_dir, target)
-        push = Push(target, None, f"Posterior at step {step}", own=True, tag=step_name(step), command=saved)
-        self._queue.put(push, None, prepare)
-
-    def _table(self, facts: RunFacts, step: int) -> PosteriorTable:
-        """Return the posterior of a step, or raise if the output directory holds that of another step."""
-        snapshot = load_snapshot(self._output_dir)
+    def _put_posterior(self, message: str, step: int, folder: Path, look: Callable[[], RunFacts]) -> None:
+        if folder != self._output_dir and not (folder / POSTERIOR_FILE).exists():
+            return  # a checkpoint of `GRPOTrainer`
+        facts, snapshot = look(), load_snapshot(folder)
+        if snapshot.metadata["dataset_fingerprint"] != facts.values["dataset_fingerprint"]:
+            return  # a checkpoint of a run with other rows
         if self._names is None:  # reads all rows, so only once
             self._names = RowNames(facts.rows, facts.sample_keys)
         column = self._args.vade_stratify_by or self._args.vade_strata or "task"
         names = self._names.columns(snapshot.sampler_state["posterior"]["sample_index"], column)
-        table = posterior_table(snapshot, **names, facts=facts.values)
+        rollouts = snapshot.metadata["run"]["rollouts"]
+        table = posterior_table(snapshot, **names, facts={**facts.values, "rollouts": rollouts})
         if table.metadata["global_step"] != step:
-            raise HubError(f"the posterior in {self._output_dir} is no longer that of optimiser step {step}")
-        return table
+            raise HubError(f"the posterior in {folder} is no longer that of optimiser step {step}")
+        if self._posterior and len(table):  # datasets 5.2 cannot read a table without rows
+            self._outbox(self._posterior).put(partial(stage_posterior, table=table), message, step)
+        self._steps.add(step)
 
-    def _card(self, step: int, folder: Path, target: HubTarget) -> Render:
-        """Return a function that writes the card of a step, from the files in the repository at the upload."""
-        table, picture = self._tables[step], (folder / PICTURE_FILE).exists()
+    def _posterior_card(self, folder: Path, there: list[str]) -> dict[str, bytes | None]:
+        """Describe the newest step of this run, or that of the repository if `folder` only fills gaps."""
+        sent, repo_id = files_in(folder), self.posterior_repo or ""
+        steps = {*steps_in(there), *steps_in(sent)}
+        path = table_path(max(steps) if self._newest is None else self._newest)
+        table = read_table(sent[path] if path in sent else hf_hub_download(repo_id, path, repo_type="dataset"))
+        picture = PICTURE_FILE in (sent if path in sent else there)
+        card = render_posterior_card(table, steps, repo_id, picture=picture)
+        return {CARD_FILE: card.encode()} | ({} if path in sent else {PICTURE_FILE: None})
 
-        def card(files: list[str]) -> dict[str, bytes | None]:
-            """Describe the newest uploaded step. A late upload of an older step leaves the newer picture."""
-            steps = steps_in(files)
-            sent = [one for one in list(self._tables) if one in steps]
-            for older in [one for one in list(self._tables) if sent and one < max(sent)]:
-                self._tables.pop(older)
-            newest = max([step, *sent])
-            described = table if newest == step else self._tables[newest]
-            text = render_posterior_card(described, {*steps, step}, target.repo_id, picture=picture)
-            return {CARD_FILE: text.encode()} | ({} if newest == step else {PICTURE_FILE: None})
+    def _outbox(self, target: HubTarget) -> Outbox:
+        if (key := (target.repo_type, target.revision)) not in self._outboxes:
+            describe = self._posterior_card if target.repo_type == "dataset" else None
+            about = (lambda event: self.announce(event)), describe, self._args.save_total_limit
+            self._outboxes[key] = Outbox(target, self._output_dir / OUTBOX_FOLDER, *about)
+        self._outboxes[key].target = target  # the user may have given another name since
+        return self._outboxes[key]
 
-        return card
+    def _put(self, key: Any, message: str, put: Callable[[], Any]) -> Any:
+        """Return the result of `put`. If it fails, such as with a full disk, log that and keep it for the end."""
+        self._late.pop(key, None)
+        try:
+            return put()
+        except Exception as error:  # the checkpoint is saved, so training continues
+            why = f"{message!r}: its files could not be set aside ({type(error).__name__}: {error})."
+            self._late[key] = why, partial(self._put, key, message, put)
+            logger.warning(f"Not on the Hub: {why} The end of the run tries again.")
 
     def wait(self) -> None:
-        """Wait until the queue is empty and no upload is running. All processes must take part."""
-        wait_for_main_process(self._queue.done, lambda: f"uploads to the Hub {self._queue.unfinished()}")
+        """Wait until nothing is being sent. All processes must take part."""
+        boxes = self._outboxes.values()
+        wait_for_main_process(
+            lambda: not any(box.busy() for box in boxes),
+            lambda: f"uploads to the Hub {[str(box.target) for box in boxes if box.busy()]}",
+        )
 
     def finish(self) -> None:
         """Wait for all uploads, retry the failed ones once, and report those that are missing on the Hub.
@@ -194,33 +175,32 @@ class Publication:
         All processes must take part. If something is missing, all raise `HubError`; its files are kept on disk.
         """
         self.wait()
-        if any(not isinstance(error, HubOfflineError) for _, error in self._queue.failures()):
-            self._queue.again()
+        for _, again in list(self._late.values()):
+            again()
+        for box in self._outboxes.values():
+            if box.error is not None and not isinstance(box.error, HubOfflineError):
+                box.error = None
+                box.send()
         self.wait()
         on_main_process(self._refuse_missing)
 
     def _refuse_missing(self) -> None:
-        missing = []
-        for push, error in self._queue.failures():
-            if isinstance(error, HubOfflineError):
-                logger.warning(f"Not uploaded (offline): {push.message!r}. {push.kept()}")
-            else:
-                missing.append((push, error))
+        missing, status = [why for why, _ in self._late.values()], None
+        for box in self._outboxes.values():
+            if box.commit.card_refusal:
+                logger.warning(f"{box.commit.card_refusal}. Its other files are on the Hub.")
+            if isinstance(box.error, HubOfflineError):
+                logger.warning(f"Not uploaded to {box.target} (offline). {box.kept()}")
+            elif box.error is not None and box.waiting():
+                missing.append(f"{box.error} {box.kept()}")
+                status = box.error.status
         if missing:
-            listed = "\n".join(f"- {push.message!r}: {error} {push.kept()}" for push, error in missing)
-            raise HubError(
-                f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed. Nothing is "
-                f"lost:\n{listed}",
-                status=missing[0][1].status,
-            )
+            listed = "\n".join(f"- {line}" for line in missing)
+            saved = f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed"
+            raise HubError(f"{saved}. Nothing is lost:\n{listed}", status=status)
 
 
 def model_target(args: Any, private: bool | None = None) -> HubTarget:
     """Return the model repository of a run, with the name from `Trainer.init_hf_repo` (transformers 5.23)."""
     name = args.hub_model_id or Path(args.output_dir).absolute().name
     return HubTarget(name, "model", args.hub_revision, args.hub_private_repo if private is None else private)
-
-
-def _posterior_command(source: Path, target: HubTarget) -> str:
-    words = ["trl-vade", "posterior", "push", str(source.absolute()), target.repo_id]
-    return shlex.join([*words, *(["--private"] if target.private else [])])

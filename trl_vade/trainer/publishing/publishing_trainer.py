@@ -1,102 +1,109 @@
-"""`PublishingTrainer`: every push is one commit, none is skipped, and a missing one is an error at the end."""
+"""`PublishingTrainer`: no push is skipped, and a missing one is an error at the end."""
 
 import functools
-import inspect
+from pathlib import Path
 from typing import Any
 
-from transformers.trainer_utils import HubStrategy
+from transformers.trainer_utils import HubStrategy, SaveStrategy
 from trl import GRPOTrainer
 
 from trl_vade.errors import HubError
-from trl_vade.hub.staging import break_hard_links
-from trl_vade.hub.uploading import ensure_repo, offline, with_retries
+from trl_vade.hub.uploading import ensure_repo, offline
 
 from ..activity import doing
 from ..main_process import on_main_process
 from .publication import Publication, model_target
 from .run_facts import RunFacts
-from .uploads import captured_uploads
 
 
 class PublishingTrainer(GRPOTrainer):
-    """Base of `VADEGRPOTrainer` for uploads to the Hub. Each override calls the parent's method."""
+    """Base of `VADEGRPOTrainer` for uploads to the Hub.
+
+    transformers 5.23 uploads the output directory and the checkpoint separately, in the background, from files that
+    the next save changes. It skips a push while one is running (by design, huggingface/transformers#13503), and never
+    reads the errors of the uploads (since #25095). So the methods that upload are replaced here.
+    """
 
     publication: Publication  # the uploads of the trainer; set before `GRPOTrainer.__init__`
     _training = False  # `is_in_train` of transformers 5.23 stays True after an error
 
     @functools.wraps(GRPOTrainer.train)
     def train(self, *positional: Any, **named: Any):
-        """Train, then wait for all uploads and raise if one failed."""
+        """Send what an earlier start left, train, wait for all uploads, and raise if one failed."""
+        self.publication.start()
         self._training = True
         try:
             output = super().train(*positional, **named)
         finally:
             self._training = False
         with doing(self, "pushing"):
+            if self.args.hub_strategy != HubStrategy.END:
+                self._push_posterior(None)  # those that an earlier start did not push
             self.publication.finish()
         return output
 
     def init_hf_repo(self, token=None, private=None):
-        """Create the repository and the branch `hub_revision`, with retries. Offline, only set `hub_model_id`.
+        """Create the repository and the branch `hub_revision`. All processes must call it, and all get name or error.
 
-        All processes must call it, and all get the name. The parent sets it on the main process only.
-
-        Raises:
-            HubError: on all processes, if the Hub refuses or cannot be reached.
+        The parent sets the name on the main process only. Offline, nothing is created.
         """
-        target, create = model_target(self.args, private), super().init_hf_repo
-
-        def found() -> str:
-            create(token=token, private=private)
-            self.hub_model_id = None  # set below on all processes, if nothing fails
-            return ensure_repo(target, token, patience=()).repo_id
-
+        target = model_target(self.args, private)
         self.hub_model_id = self.push_in_progress = None
-        self.hub_model_id = target.repo_id if offline() else on_main_process(lambda: with_retries(found, target))
+        found = target if offline() else on_main_process(lambda: ensure_repo(target, token))
+        self.hub_model_id = found.repo_id
 
     def _save_checkpoint(self, model, trial):
-        """Save a checkpoint, then queue its upload. TRL 1.16 writes `entropy_ctrl_state.json` last."""
-        self._wanted = None
+        """Save a checkpoint, then push it. TRL 1.16 writes `entropy_ctrl_state.json` last."""
+        self._to_push = None
         super()._save_checkpoint(model, trial)
-        if self._wanted:
-            self.publication.push(self.state.global_step, self.hub_model_id, *self._wanted)
+        if self._to_push:
+            in_epochs = self.args.save_strategy != SaveStrategy.STEPS
+            at = f"epoch {int(self.state.epoch)}" if in_epochs else f"step {self.state.global_step}"
+            about = (self.hub_model_id, self.state.global_step, f"Training in progress, {at}")
+            self.publication.push_model(*about, Path(self._to_push))
         if self.args.hub_strategy != HubStrategy.END:
-            self._push_posterior()
+            self._push_posterior(self.state.global_step)
 
-    def _push_posterior(self):
-        """Queue the posterior on the main process. Skip a posterior without rows, which datasets 5.2 cannot read."""
-        if self.is_world_process_zero() and self.selection and self.selection.sampler.posterior.step:
-            self.publication.push_posterior(self.state.global_step, lambda: RunFacts.of(self))
+    def _push_posterior(self, step):
+        if self.is_world_process_zero() and self.selection:
+            self.publication.push_posterior(step, lambda: RunFacts.of(self))
 
     def _push_from_checkpoint(self, checkpoint_folder):
-        """Note the uploads that the parent asks for, on the main process; none with `hub_strategy="end"`."""
-        if self.is_world_process_zero():
-            break_hard_links(self.args.output_dir)
-        with captured_uploads() as wanted:
-            super()._push_from_checkpoint(checkpoint_folder)
-        self._wanted = (wanted, checkpoint_folder) if wanted else None
+        """Note the checkpoint, which is not whole yet; nothing with `hub_strategy="end"`."""
+        if self.is_world_process_zero() and self.args.hub_strategy != HubStrategy.END:
+            self.callback_handler.on_push_begin(self.args, self.state, self.control)
+            self._to_push = checkpoint_folder
 
     @functools.wraps(GRPOTrainer.push_to_hub)
-    def push_to_hub(self, *positional: Any, **named: Any):
+    def push_to_hub(
+        self, commit_message="End of training", blocking=True, token=None, revision=None, private=None, **card: Any
+    ):
         """Upload the present model and posterior.
 
         With `blocking=True` all processes wait, and raise if an upload failed. During training (`save_model` calls
         this method, too) a failed upload raises only at the end of training.
         """
-        call = inspect.signature(GRPOTrainer.push_to_hub).bind(self, *positional, **named)
-        token, private = call.arguments.get("token"), call.arguments.get("private")
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
         if self.hub_model_id is None:
             try:
                 self.init_hf_repo(token, private)
             except HubError:  # save anyway: the push will fail in the same way, keep its files and report it
                 self.hub_model_id = model_target(self.args).repo_id
-        with captured_uploads() as wanted, self.publication.on_branch(call.arguments.get("revision")):
-            super().push_to_hub(*positional, **named)
-        step, entry = self.state.global_step, None
-        if wanted:
-            entry = self.publication.push(step, self.hub_model_id, wanted, private=private)
-        self._push_posterior()
-        if not call.arguments.get("blocking", True):
-            return entry and entry.future
+        self.save_model(_internal_call=True)
+        future = None
+        if self.is_world_process_zero():
+            tags = [card["tags"]] if isinstance(card.get("tags"), str) else [*(card.get("tags") or [])]
+            tags += [tag for tag in getattr(self.model, "model_tags", None) or [] if tag not in tags]
+            card = {"model_name": model_target(self.args).repo_id.split("/")[-1], **card, "tags": tags}
+            usual, self.publication.revision = self.publication.revision, revision or self.publication.revision
+            try:
+                self.create_model_card(**card)
+                about = (self.hub_model_id, self.state.global_step, commit_message)
+                future = self.publication.push_model(*about, token=token, private=private)
+            finally:
+                self.publication.revision = usual
+        self._push_posterior(self.state.global_step)
+        if not blocking:
+            return future
         self.publication.wait() if self._training else self.publication.finish()
-        return entry.future.result() if entry and entry.error is None else None
+        return future.result() if future and future.exception() is None else None
