@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from trl_vade.checks import MOST_TRIALS, check_whole_number
 from trl_vade.errors import SnapshotCorruptError
@@ -68,11 +69,15 @@ def parse_facts(path: Any, text: bytes | None) -> tuple[dict[str, Any], str | No
 
 def digest_of_rows(table: Any) -> str:
     """Return the SHA-256 of the rows of a `PosteriorTable`. It does not depend on the file."""
-    digest = hashlib.sha256(json.dumps([table.sample_id, table.task]).encode())
-    for name, kind in TYPES.items():
-        if not pa.types.is_string(kind):
-            numbers = getattr(table, name)
-            digest.update(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes())
+    tasks = table.task or []
+    places = {task: place for place, task in enumerate(dict.fromkeys(tasks)) if task is not None}
+    digest = hashlib.sha256(f"{len(table)} {len(places)}".encode())
+    for text in (*table.sample_id, *places):  # one by one: a joined text would be as large as all
+        encoded = text.encode()
+        digest.update(b"%d:%b" % (len(encoded), encoded))
+    numbers = [getattr(table, name) for name, kind in TYPES.items() if not pa.types.is_string(kind)]
+    for values in (np.array([places.get(task, -1) for task in tasks], dtype=np.int64), *numbers):
+        digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
 
@@ -83,7 +88,7 @@ def check_facts(path: Any, facts: Mapping[str, Any]) -> None:
         check_whole_number(f"{path}: {name}", facts.get(name), **limits, advice=AGAIN, error=SnapshotCorruptError)
 
 
-def read_columns(path: Any, content: pa.Table, *, all_needed: bool) -> dict[str, Any]:
+def read_columns(path: Any, file: pq.ParquetFile, *, all_needed: bool) -> dict[str, Any]:
     """Return each column as a list (texts) or an array (numbers); `task` is None if the file lacks it.
 
     Without `all_needed`, missing columns get the values in `table.read_table`.
@@ -91,17 +96,27 @@ def read_columns(path: Any, content: pa.Table, *, all_needed: bool) -> dict[str,
     Raises:
         SnapshotCorruptError: a column is missing, doubled, of another type, or has nulls.
     """
-    columns = {name: _column(path, content, name, needed=all_needed or name in _NEEDED) for name in TYPES}
+    needed = [name for name in TYPES if name != "task" and (all_needed or name in _NEEDED)]
+    names = [name for name in TYPES if name in {*file.schema_arrow.names, *needed}]
+    for name in names:
+        _check_type(path, name, [field.type for field in file.schema_arrow if field.name == name])
+    # Texts stay in their dictionary: decoded, one long text may fill the memory in all of its rows.
+    texts = [name for name in names if pa.types.is_string(TYPES[name])]
+    options = {"metadata": file.metadata, "read_dictionary": texts, "page_checksum_verification": True}
+    with pq.ParquetFile(path, **options) as again:
+        content = again.read(names)
+    columns = {name: _column(path, name, content.column(name)) for name in names}
     size = content.num_rows
     with np.errstate(all="ignore"):  # for counts that break the rules
         mean = beta_mean(columns["alpha"], columns["beta"])
     unknown = {
         "index": np.full(size, -1, dtype=np.int64),
+        "task": None,
         "visits": np.ones(size, dtype=np.int64),
         "pass_rate": mean,
         "last_step": np.zeros(size, dtype=np.int64),
     }
-    return columns | {name: value for name, value in unknown.items() if columns[name] is None}
+    return unknown | columns
 
 
 def check_rows(path: Any, table: Any) -> None:
@@ -131,19 +146,27 @@ def check_rows(path: Any, table: Any) -> None:
             )
 
 
-def _column(path: Any, content: pa.Table, name: str, *, needed: bool) -> Any:
-    if name not in content.column_names and (name == "task" or not needed):
-        return None
-    column = content.column(name) if content.column_names.count(name) == 1 else None
-    if column is None or not _fits(column.type, TYPES[name]) or (column.null_count and name != "task"):
-        found = "is missing or doubled" if column is None else f"has {column.type}, {column.null_count} nulls"
-        raise SnapshotCorruptError(
-            f"{path}: the column {name} {found}; it must hold {TYPES[name]} in every row. {AGAIN}"
-        )
-    column = column.cast(TYPES[name])
-    if pa.types.is_string(column.type):
-        return column.to_pylist()
-    return np.array(column.to_numpy(), dtype=TYPES[name].to_pandas_dtype())  # a writable copy
+def _check_type(path: Any, name: str, found: list[pa.DataType]) -> None:
+    if len(found) != 1 or not _fits(found[0], TYPES[name]):
+        raise _wrong(path, name, f"has {found[0]}" if len(found) == 1 else "is missing or doubled")
+
+
+def _column(path: Any, name: str, column: pa.ChunkedArray) -> Any:
+    if column.null_count and name != "task":
+        raise _wrong(path, name, f"has {column.null_count} nulls")
+    if not pa.types.is_string(TYPES[name]):
+        return np.array(column.cast(TYPES[name]).to_numpy(), dtype=TYPES[name].to_pandas_dtype())  # a writable copy
+    return [text for chunk in column.chunks for text in _texts(chunk)]
+
+
+def _texts(chunk: pa.DictionaryArray) -> list[str | None]:
+    """Return the texts of a column; equal ones are one object."""
+    words = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
+    return words[chunk.indices.fill_null(len(words) - 1).to_numpy()].tolist()  # type: ignore[no-any-return]
+
+
+def _wrong(path: Any, name: str, found: str) -> SnapshotCorruptError:
+    return SnapshotCorruptError(f"{path}: the column {name} {found}; it must hold {TYPES[name]} in every row. {AGAIN}")
 
 
 def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
