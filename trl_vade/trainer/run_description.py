@@ -17,7 +17,7 @@ import torch
 from transformers.trainer_utils import has_length
 from trl.trainer.utils import get_config_model_id
 
-from trl_vade.hub.dataset_origin import hub_origin
+from trl_vade.hub.posteriors.facts import named_dataset
 
 from .credentials import without_secrets
 from .typed_command import typed_words
@@ -35,7 +35,7 @@ def describe_run(trainer: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
         trainer: a `VADEGRPOTrainer`.
         earlier: the content of the file of the run that is resumed, or an empty one. Its starts are kept.
     """
-    args, (dataset, revision) = trainer.args, hub_origin(trainer.train_dataset, None)
+    args = trainer.args
     now = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "step": trainer.state.global_step}
     starts = [*earlier.get("starts", []), now]
     return {
@@ -43,8 +43,7 @@ def describe_run(trainer: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
         "command": shlex.join(trainer.command or typed_words()) or None,
         "code": _code(),
         "model": get_config_model_id(trainer.model.config),
-        "dataset": dataset,
-        "dataset_revision": revision,
+        **named_dataset(trainer.dataset_name),
         "rows": len(trainer.train_dataset) if has_length(trainer.train_dataset) else None,
         "rewards": list(trainer.reward_func_names),
         "validation_answers": validation_answers(trainer),

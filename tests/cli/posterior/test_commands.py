@@ -17,7 +17,7 @@ from tests.support.refusals import says
 from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
 from trl_vade.cli.main import app
 from trl_vade.cli.posterior.commands import Sort
-from trl_vade.cli.posterior.views import COLUMNS
+from trl_vade.cli.posterior.files import COLUMNS
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
 from trl_vade.hub.posteriors.repository import stage_posterior
 from trl_vade.hub.posteriors.source import load_posterior
@@ -245,11 +245,11 @@ def test_a_data_set_of_the_hub_is_named_in_the_facts(output_dir, hub):
     api.upload_file(
         path_or_fileobj=lines.encode(), path_in_repo="train.jsonl", repo_id="you/rows", repo_type="dataset"
     )
-    done(run("posterior", "push", output_dir, "you/posterior", "--dataset", "you/rows@main"))
-    table = load_posterior("you/posterior")
-    assert table.sample_id[0] == "q-0"
-    assert table.metadata["dataset"] == "you/rows"
-    assert table.metadata["dataset_revision"] == hub.repos["datasets/you/rows"].commit().oid
+    for name, revision in (("you/rows", None), ("you/rows@main", "main")):
+        done(run("posterior", "push", output_dir, "you/posterior", "--dataset", name))
+        table = load_posterior("you/posterior")
+        assert table.sample_id[0] == "q-0"
+        assert (table.metadata["dataset"], table.metadata.get("dataset_revision")) == ("you/rows", revision)
 
 
 def test_a_step_with_names_is_not_replaced_by_one_with_hashes_but_by_force(output_dir, hub, tmp_path):

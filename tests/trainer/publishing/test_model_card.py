@@ -295,8 +295,9 @@ def test_the_posterior_is_where_it_was_published_or_beside_the_weights(completed
     assert "https://huggingface.co/datasets/you/rates" in published
     assert published.count('"you/rates"') == 2
     beside = section(completed(hub_model_id="you/run"), heading)
-    assert "vade_posterior.safetensors" in beside
-    assert beside.count('"you/run"') == 2
+    assert "hf download you/run --include" in beside
+    assert beside.count('"run"') == 2
+    assert section(completed(), heading).count('"path/to/this/folder"') == 2
 
 
 def test_a_run_without_a_posterior_promises_none(completed):
@@ -407,19 +408,17 @@ def test_on_a_branch_all_that_names_the_model_names_it_and_what_names_the_poster
     assert 'load_posterior("you/rates")' in text
     assert 'vade_posterior_init="you/rates"' in text
     beside = completed(hub_model_id="you/run", revision="seed-3", vision=vision)
-    assert 'load_posterior("you/run@seed-3")' in beside
-    assert 'vade_posterior_init="you/run@seed-3"' in beside
+    assert '\nhf download you/run --revision seed-3 --include "vade_posterior.*" --local-dir run\n' in beside
 
 
-def run_lines(text):
-    """Run what the section on use says before the server: its `hf` commands, and the code with transformers, whose
-    model is returned."""
-    use = section(text, "Quick start")
-    for command in re.findall(r"```bash\nhf (.+?)\n```", use):
+def run_lines(text, heading="Quick start"):
+    """Run what a section says first: its `hf` commands, and the first code, whose names are returned."""
+    lines = section(text, heading)
+    for command in re.findall(r"```bash\nhf (.+?)\n```", lines):
         hf(shlex.split(command), standalone_mode=False)
     names = {}
-    exec(compile(blocks(use)[0], "README.md", "exec"), names)
-    return names["model"]
+    exec(compile(blocks(lines)[0], "README.md", "exec"), names)
+    return names
 
 
 @pytest.fixture
@@ -439,11 +438,12 @@ def test_what_a_card_on_a_branch_says_runs(trained, completed, branch, tmp_path,
     branch(tmp_path / "saved")
     facts = FACTS | {"recipe": FACTS["recipe"] | {"max_completion_length": 2}}
     text = completed(facts, vision=False, hub_model_id="you/run", revision="seed-3")
-    assert_equal_weights(run_lines(text).state_dict(), weights(trained))
+    assert_equal_weights(run_lines(text)["model"].state_dict(), weights(trained))
     capsys.readouterr()
-    exec(blocks(section(text, "Pass rates of the training rows"))[0], {})
-    visited = np.count_nonzero(trained.selection.sampler.posterior.visits)
-    assert len(ast.literal_eval(capsys.readouterr().out)) == visited
+    run_lines(text, "Pass rates of the training rows")
+    told = ast.literal_eval(capsys.readouterr().out.splitlines()[-1])
+    posterior = trained.selection.sampler.posterior
+    assert sorted(told.values()) == sorted(posterior.posterior_mean[np.flatnonzero(posterior.visits)])
 
 
 def test_an_adapter_on_a_branch_is_downloaded_before_it_is_used(
@@ -460,7 +460,7 @@ def test_an_adapter_on_a_branch_is_downloaded_before_it_is_used(
     text = completed(facts, vision=False, adapter=True, hub_model_id="you/run", revision="seed-3")
     assert "`vllm serve you/base --enable-lora --lora-modules lora=adapter`" in text
     assert 'completions.create(model="lora", ' in text
-    assert run_lines(text).active_adapters() == ["default"]
+    assert run_lines(text)["model"].active_adapters() == ["default"]
     with refused(OSError, ["you/base"]):  # when this fails, `from_pretrained` can do without the download
         AutoModelForCausalLM.from_pretrained("you/run", revision="seed-3")
 
@@ -513,7 +513,7 @@ def test_the_card_of_a_run_that_is_pushed_to_a_branch_names_it(trained, monkeypa
     GRPOTrainer.create_model_card(trained)
     with trained.publication.on_branch("seed-3"):
         write_card(trained, draw=False)
-    assert 'load_posterior("you/run@seed-3")' in card_of(trained)
+    assert "hf download you/run --revision seed-3" in card_of(trained)
 
 
 def test_after_training_the_card_shows_what_was_measured(trained):
@@ -527,17 +527,6 @@ def test_after_training_the_card_shows_what_was_measured(trained):
     with Image.open(Path(trained.args.output_dir, CURVES_FILE)) as curves:
         assert min(curves.size) > 500
     assert sorted(path.name for path in Path(trained.args.output_dir).glob("*vade_training*")) == [CURVES_FILE]
-
-
-def test_what_the_card_says_of_the_posterior_runs(trained, completed, capsys):
-    trained.save_model()
-    text = completed(hub_model_id=trained.args.output_dir)
-    [code] = blocks(section(text, "Pass rates of the training rows"))
-    exec(compile(code, "README.md", "exec"), {})
-    seen = {row for line in live_run(trained).lines for row in line["sample_index"]}
-    assert sorted(ast.literal_eval(capsys.readouterr().out).values()) == sorted(
-        trained.selection.sampler.posterior.posterior_mean[list(seen)]
-    )
 
 
 def test_without_matplotlib_there_is_no_picture_and_no_link_to_one(trained, monkeypatch, caplog):

@@ -1,6 +1,6 @@
 """`trl-vade posterior`: what a run found hard, looked at, shared and fetched.
 
-Here are the commands; the numbers are made in `views` and printed in `printing`.
+Here are the commands. Each imports what it needs when it runs.
 """
 
 import json
@@ -57,12 +57,11 @@ def show(
     """
     from trl_vade.hub.posteriors.source import load_posterior
 
-    from .printing import print_posterior
-    from .views import both_ends, kept_texts, order_by, row_records, summarise_posterior
+    from .showing import both_ends, print_posterior, summarise_posterior
 
-    table, texts = load_posterior(source, revision, step=step), kept_texts(source)
+    table = load_posterior(source, revision, step=step)
     summary = summarise_posterior(table)
-    first, last = (row_records(table, part, texts) for part in both_ends(order_by(table, sort), rows))
+    first, last = both_ends(table, sort, rows, source)
     if as_json:
         _print_json({**summary, "facts": table.metadata, "sorted_by": sort, "lowest": first, "highest": last})
     else:
@@ -185,12 +184,11 @@ def diff(
     """
     from trl_vade.hub.posteriors.source import load_posterior
 
-    from .printing import print_difference
-    from .views import compare
+    from .difference import compare, print_difference
 
     found = compare(load_posterior(a, revision_a, step=step_a), load_posterior(b, revision_b, step=step_b), threshold)
     if as_json:
-        _print_json(found.as_json())
+        _print_json(found)
     else:
         print_difference(found, rows)
 

@@ -139,28 +139,33 @@ def facts_of(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def write_table(table: PosteriorTable, path: str | os.PathLike[str]) -> None:
-    """Write `table` to the file `path` atomically. Equal tables give equal bytes.
-
-    The facts `PLACE` are not written: they may hold a private path.
+    """Write `table` to the file `path` atomically.
 
     Raises:
         ConfigurationError: the metadata are not strict JSON.
         SnapshotCorruptError: the table breaks a rule that `read_table` checks.
         OSError: the file cannot be written.
     """
+    save_whole(Path(path), encode_table(table))
+
+
+def encode_table(table: PosteriorTable) -> bytes:
+    """Return the bytes of the file of `table`. Equal tables give equal bytes; errors are those of `write_table`.
+
+    The facts `PLACE` are left out: they may hold a private path.
+    """
     metadata = {name: value for name, value in table.metadata.items() if name not in PLACE}
     if metadata:
-        check_facts(path, metadata)
-    check_rows(path, table)
+        check_facts("The posterior", metadata)
+    check_rows("The posterior", table)
     described = {METADATA_KEY: encode_facts(metadata, digest_of_rows(table))} if metadata else None
     columns = {name: getattr(table, name) for name in TYPES if name != "task" or table.task is not None}
-    fields = [pa.field(name, TYPES[name]) for name in columns]
-    schema = pa.schema(fields, metadata=described)
+    schema = pa.schema([pa.field(name, TYPES[name]) for name in columns], metadata=described)
     content = io.BytesIO()
     # The Hub's client checks no hash of a download (huggingface_hub 2.4), so the pages have checksums.
     # Without a compression, which would save 15 %, `bounds` takes a table of any size.
     pq.write_table(pa.table(columns, schema=schema), content, write_page_checksum=True, compression="none")
-    save_whole(Path(path), content.getvalue())
+    return content.getvalue()
 
 
 def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
