@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.posteriors import make_table
-from tests.support.refusals import refused
 from trl_vade.cli.posterior.difference import compare
 from trl_vade.data.row_keys import sample_keys
 from trl_vade.data.row_names import key_text
-from trl_vade.errors import ConfigurationError
 
 LEAST = 0.01  # a threshold that every change in these tests reaches
 
@@ -98,12 +96,6 @@ def test_ids_that_look_like_keys_are_found_beside_the_one_row_without_an_id():
     )
     for found in (compare(checkpoint, published, LEAST), compare(published, checkpoint, LEAST)):
         assert (sorted(names(changed(found))), found["in_both"]) == (sorted(called), 3)
-
-
-@pytest.mark.parametrize("threshold", [0, -0.1, 1.5, float("nan"), True])
-def test_a_threshold_that_is_none_is_refused(threshold):
-    with refused(ConfigurationError, ["threshold", threshold], ["(0, 1]"]):
-        compare(make_table(FOUR), make_table(FOUR), threshold)
 
 
 def test_facts_that_differ_are_named_and_where_a_table_lies_is_no_fact():

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.posteriors import example_table, same
 from trl_vade.hub.posteriors.columns import encode_facts
-from trl_vade.hub.posteriors.table import METADATA_KEY, read_table, write_table
+from trl_vade.hub.posteriors.table import METADATA_KEY, PosteriorTable, read_table, write_table
 
 READ_ALL = """
 import json, resource, sys, time
@@ -33,9 +33,9 @@ for path in sys.argv[1:]:
 
 def rows(number, **columns):
     """`number` rows of a posterior, all alike but for `columns`."""
-    zeros = pa.array(np.zeros(number))
-    alike = {"sample_id": pa.array(["a"] * number), "alpha": zeros, "beta": zeros}
-    return pa.table(alike | columns)
+    zeros, ones = np.zeros(number), np.ones(number, dtype=np.int64)
+    alike = {"sample_id": ["a"] * number, "index": np.arange(number), "alpha": zeros, "beta": zeros}
+    return pa.table(alike | {"visits": ones, "pass_rate": zeros + 0.5, "last_step": ones} | columns)
 
 
 def all_alike(text, number):
@@ -49,16 +49,9 @@ def distinct(number):
 
 def costly():
     """As many rows as 10 MB may have, in which all is sound but the digest."""
-    size = 600_000
-    alpha = np.pad(np.random.default_rng(0).random(250_000), (size - 250_000, 0))
-    columns = {"sample_id": distinct(size), "index": np.full(size, -1), "task": ["a task"] * size, "alpha": alpha}
-    columns |= {
-        "beta": np.zeros(size),
-        "visits": np.ones(size, dtype=np.int64),
-        "pass_rate": (alpha + 1) / (alpha + 2),
-    }
+    size = 500_000
     facts = {"format_version": 1, "global_step": 1, "generation_batches": 1, "num_samples": size}
-    table = pa.table(columns | {"last_step": np.ones(size, dtype=np.int64)})
+    table = rows(size, sample_id=distinct(size), task=["a task"] * size)
     return table.replace_schema_metadata({METADATA_KEY: encode_facts(facts, "0" * 64)})
 
 
@@ -91,7 +84,7 @@ def write_bombs(folder):
     long_text = all_alike("t" * 2**20, len(names))
     one_long = pa.array(["a", "b", "c" * 10**8])
     bombs = {
-        "rows": (rows(1_000_000), {"times": 10}),
+        "rows": (rows(500_000), {"times": 10}),
         "compression other than Snappy": (
             rows(3, sample_id=one_long),
             {"compression": "zstd"},
@@ -125,10 +118,10 @@ def test_no_file_below_10_megabytes_takes_much_memory_or_time_to_be_refused(tmp_
 def test_many_rows_that_are_alike_are_read_again(tmp_path):
     """However well a table packs, what this package writes it can read."""
     size = 200_000
-    numbers = dict.fromkeys(("alpha", "beta"), np.zeros(size)) | {"pass_rate": np.full(size, 0.5)}
-    numbers |= dict.fromkeys(("visits", "last_step"), np.ones(size, dtype=np.int64)) | {"index": np.arange(size)}
-    table = example_table(num_samples=size)
-    table = type(table)(sample_id=[*distinct(size)], task=None, metadata=table.metadata, **numbers)
+    columns = rows(size, sample_id=distinct(size)).to_pydict()
+    numbers = {name: np.array(values) for name, values in columns.items() if name != "sample_id"}
+    metadata = example_table(num_samples=size).metadata
+    table = PosteriorTable(sample_id=columns["sample_id"], task=None, metadata=metadata, **numbers)
     write_table(table, tmp_path / "alike.parquet")
     same(read_table(tmp_path / "alike.parquet"), table)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.posteriors import RUN, same, trained
 from tests.support.refusals import refused
 from trl_vade import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError
 from trl_vade.files import encode_document
 from trl_vade.hub.posteriors.table import (
     METADATA_KEY,
@@ -61,12 +61,6 @@ def test_the_counts_are_those_that_the_sampler_chooses_by(tmp_path_factory, batc
     np.testing.assert_array_equal(table.last_step, posterior.last_update[visited])
 
 
-def test_a_row_that_was_never_scored_is_not_in_the_table(snapshot):
-    table = posterior_table(snapshot)
-    assert 1 not in table.index
-    assert len(table) == len(table.index) < 10
-
-
 def test_without_names_a_row_is_called_by_its_key_in_hexadecimal(snapshot):
     table = posterior_table(snapshot)
     keys = dict(zip(table.index.tolist(), table.sample_id, strict=True))
@@ -90,21 +84,9 @@ def test_a_snapshot_that_does_not_say_which_rows_it_is_about_needs_their_names(s
     assert len(posterior_table(snapshot, sample_id=scored(snapshot, range(10)))) > 0
 
 
-@pytest.mark.parametrize("column", ["sample_id", "task"])
-def test_a_column_of_another_length_is_refused(snapshot, column):
-    number = len(posterior_table(snapshot))
-    with refused(ConfigurationError, names=[column, 10, number]):
-        posterior_table(snapshot, **{column: ["a"] * 10})
-
-
-def test_two_rows_of_one_name_are_refused(snapshot):
-    with refused(ConfigurationError, names=["name"]):
-        posterior_table(snapshot, sample_id=scored(snapshot, ["a"] * 10))
-
-
 def test_two_rows_of_one_key_are_damage(sampler, tmp_path):
     save_snapshot(tmp_path, sampler, sample_key=np.zeros(10, dtype=np.int64))
-    with refused(SnapshotCorruptError, names=["name"]):
+    with refused(SnapshotCorruptError, names=["sample_id"]):
         posterior_table(load_snapshot(tmp_path))
 
 
@@ -138,17 +120,6 @@ def test_facts_that_are_given_stand_and_those_of_the_counts_come_from_the_snapsh
     facts = posterior_table(snapshot, facts=given).metadata
     assert {name: facts[name] for name in given} == given | {"global_step": 40, "num_samples": 10}
     assert "success_reward" not in facts
-
-
-def test_what_a_snapshot_says_of_its_beginning_is_a_fact(snapshot):
-    start = {"posterior_init": "you/rates@step-000100", "warm_start_discount": 0.2}
-    facts = posterior_table(replace(snapshot, metadata=snapshot.metadata | start)).metadata
-    assert {name: facts[name] for name in start} == start
-
-
-@pytest.mark.parametrize("name", [None, "", 7, "a/b/c", "../x", "/x/y", "x y", "-x"])
-def test_what_cannot_be_an_id_is_none(name):
-    assert hub_id(name) is None
 
 
 def test_the_base_model_of_a_snapshot_is_an_id_and_the_same_in_every_folder(snapshot, tmp_path, monkeypatch):
@@ -213,24 +184,6 @@ def test_what_is_written_is_read(tmp_path_factory, table):
     same(read, replace(table, metadata={key: value for key, value in table.metadata.items() if key not in own}))
     write_table(read, path)
     assert path.read_bytes() == first
-
-
-def test_the_file_has_the_columns_that_are_promised_and_nothing_pickled(snapshot, tmp_path):
-    write_table(posterior_table(snapshot, task=scored(snapshot, ["math"] * 10)), tmp_path / "t.parquet")
-    schema = pq.read_schema(tmp_path / "t.parquet")
-    assert {name: str(kind) for name, kind in zip(schema.names, schema.types, strict=True)} == {
-        "sample_id": "string",
-        "index": "int64",
-        "task": "string",
-        "alpha": "double",
-        "beta": "double",
-        "visits": "int64",
-        "pass_rate": "double",
-        "last_step": "int64",
-    }
-    assert json.loads(schema.metadata[METADATA_KEY])["global_step"] == 40
-    write_table(posterior_table(snapshot), tmp_path / "t.parquet")
-    assert "task" not in pq.read_schema(tmp_path / "t.parquet").names
 
 
 def test_where_a_table_was_read_from_is_not_written(snapshot, tmp_path):
@@ -355,11 +308,6 @@ def test_a_byte_that_was_damaged_on_the_way_never_gives_other_rows_or_facts(snap
     assert num_refused > 0.5 * (len(content) - 4) / 23
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with refused(SnapshotNotFoundError, names=["none.parquet"]):
-        read_table(tmp_path / "none.parquet")
-
-
 def test_a_table_that_another_tool_wrote_anew_keeps_its_counts(snapshot, tmp_path):
     from datasets import load_dataset
 
@@ -368,33 +316,6 @@ def test_a_table_that_another_tool_wrote_anew_keeps_its_counts(snapshot, tmp_pat
     rows = load_dataset("parquet", data_files=str(tmp_path / "ours.parquet"), cache_dir=str(tmp_path), split="train")
     rows.to_parquet(tmp_path / "theirs.parquet")
     same(read_table(tmp_path / "theirs.parquet"), replace(table, metadata={}))
-
-
-def test_of_a_strangers_table_names_and_counts_are_enough(tmp_path):
-    columns = {
-        "beta": pa.array([1, 0], pa.int32()),
-        "alpha": pa.array([3.0, 0.5], pa.float32()),
-        "sample_id": pa.array(["b", "a"], pa.large_string()).dictionary_encode(),
-        "note": pa.array([None, "x"]),
-    }
-    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    table = read_table(tmp_path / "t.parquet")
-    assert (table.sample_id, table.task, table.metadata) == (["b", "a"], None, {})
-    assert table.index.tolist() == [-1, -1]
-    assert table.visits.tolist() == [1, 1]
-    assert table.last_step.tolist() == [0, 0]
-    np.testing.assert_allclose(table.pass_rate, [4 / 6, 1.5 / 2.5])
-    write_table(table, tmp_path / "again.parquet")
-    same(read_table(tmp_path / "again.parquet"), table)
-
-
-def test_a_strangers_table_is_checked_as_well(tmp_path):
-    pq.write_table(pa.table({"sample_id": ["a", "b"], "alpha": [-2.0, 1.0], "beta": [0.0, 1.0]}), tmp_path / "t")
-    with refused(SnapshotCorruptError, names=["alpha"]):
-        read_table(tmp_path / "t")
-    pq.write_table(pa.table({"sample_id": ["a", "b"], "alpha": [2.0, 1.0]}), tmp_path / "t")
-    with refused(SnapshotCorruptError, names=["column beta"]):
-        read_table(tmp_path / "t")
 
 
 def test_what_could_not_be_read_again_is_not_written(snapshot, tmp_path):

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from trl_vade.data.row_names import is_key_text
-from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.table import PLACE, PosteriorTable
 
 from ..tables import print_columns, print_table
@@ -23,11 +22,6 @@ def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> di
     A row whose pass rate changes by the `threshold`, in (0, 1], or more counts as having become easy or hard. The
     largest changes come first. Facts that only one of the two says of its run are named apart: a checkpoint says less.
     """
-    if isinstance(threshold, bool) or not 0 < threshold <= 1:
-        raise ConfigurationError(
-            f"threshold is {abbreviated(threshold)}; it must be in (0, 1]: pass rates cannot change by more, and "
-            "every row changes by at least 0."
-        )
     rows = sorted(_joined(a, b), key=lambda row: row["change"])
     facts_a, facts_b = _facts(a), _facts(b)
     differing = {name: [value, facts_b[name]] for name, value in facts_a.items() if facts_b.get(name, value) != value}
@@ -37,7 +31,7 @@ def compare(a: PosteriorTable, b: PosteriorTable, threshold: float = 0.25) -> di
         "only_in_b": len(b) - len(rows),
         "mean_change": float(np.mean([row["change"] for row in rows])) if rows else None,
         "correlation": _correlation([row["before"] for row in rows], [row["after"] for row in rows]),
-        "threshold": float(threshold),
+        "threshold": threshold,
         "became_easy": [row for row in reversed(rows) if row["change"] >= threshold - ROUNDING],
         "became_hard": [row for row in rows if row["change"] <= ROUNDING - threshold],
         "differing_facts": differing,

@@ -3,11 +3,9 @@
 import csv
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from trl_vade.errors import ConfigurationError, SnapshotMismatchError, VADEError, abbreviated
 from trl_vade.files import save_whole
@@ -23,17 +21,12 @@ COLUMNS = ("sample_id", "index", "task", "alpha", "beta", "visits", "pass_rate",
 ENDINGS = (".parquet", ".csv", ".jsonl")
 
 
-def row_records(table: PosteriorTable, rows: Iterable[int]) -> list[dict[str, Any]]:
-    """Return rows as JSON values. What is not known is None; `task` is left out where no row's is known."""
+def row_records(table: PosteriorTable, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Return rows as JSON values. A task that is not known is None; `task` is left out where no row's is known."""
     names = [name for name in COLUMNS if name != "task" or table.task is not None]
-    return [{name: _value(table, name, int(row)) for name in names} for row in rows]
-
-
-def _value(table: PosteriorTable, name: str, row: int) -> Any:
-    value = getattr(table, name)[row]
-    value = value.item() if isinstance(value, np.generic) else value
-    unknown = (name == "index" and value < 0) or (name == "last_step" and value == 0)
-    return None if unknown else value
+    columns = [getattr(table, name) for name in names]
+    plain = [column if isinstance(column, list) else column.tolist() for column in columns]
+    return [{name: column[row] for name, column in zip(names, plain, strict=True)} for row in rows]
 
 
 def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -> tuple[Path, bool]:

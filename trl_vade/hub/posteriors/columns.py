@@ -29,7 +29,6 @@ TYPES = {
     "pass_rate": pa.float64(),
     "last_step": pa.int64(),
 }
-_NEEDED = ("sample_id", "alpha", "beta")
 _ROWS_DIGEST = "rows_sha256"
 
 MOST_STEPS = 10**12  # The largest optimiser step. Every step up to it has a valid folder name.
@@ -88,35 +87,23 @@ def check_facts(path: Any, facts: Mapping[str, Any]) -> None:
         check_whole_number(f"{path}: {name}", facts.get(name), **limits, advice=AGAIN, error=SnapshotCorruptError)
 
 
-def read_columns(path: Any, file: pq.ParquetFile, *, all_needed: bool) -> dict[str, Any]:
+def read_columns(path: Any, file: pq.ParquetFile) -> dict[str, Any]:
     """Return each column as a list (texts) or an array (numbers); `task` is None if the file lacks it.
 
-    Without `all_needed`, missing columns get the values in `table.read_table`.
-
-    Raises:
-        SnapshotCorruptError: a column is missing, doubled, of another type, or has nulls.
+    A column that is missing, doubled, of another type, or has nulls is a `SnapshotCorruptError`.
     """
-    needed = [name for name in TYPES if name != "task" and (all_needed or name in _NEEDED)]
-    names = [name for name in TYPES if name in {*file.schema_arrow.names, *needed}]
+    schema = file.schema_arrow
+    names = [name for name in TYPES if name != "task" or name in schema.names]
     for name in names:
-        _check_type(path, name, [field.type for field in file.schema_arrow if field.name == name])
+        found = [field.type for field in schema if field.name == name]
+        if len(found) != 1 or not _fits(found[0], TYPES[name]):
+            raise _wrong(path, name, f"has {found[0]}" if len(found) == 1 else "is missing or doubled")
     # Texts stay in their dictionary: decoded, one long text may fill the memory in all of its rows.
     texts = [name for name in names if pa.types.is_string(TYPES[name])]
     options = {"metadata": file.metadata, "read_dictionary": texts, "page_checksum_verification": True}
     with pq.ParquetFile(path, **options) as again:
         content = again.read(names)
-    columns = {name: _column(path, name, content.column(name)) for name in names}
-    size = content.num_rows
-    with np.errstate(all="ignore"):  # for counts that break the rules
-        mean = beta_mean(columns["alpha"], columns["beta"])
-    unknown = {
-        "index": np.full(size, -1, dtype=np.int64),
-        "task": None,
-        "visits": np.ones(size, dtype=np.int64),
-        "pass_rate": mean,
-        "last_step": np.zeros(size, dtype=np.int64),
-    }
-    return unknown | columns
+    return {"task": None} | {name: _column(path, name, content.column(name)) for name in names}
 
 
 def check_rows(path: Any, table: Any) -> None:
@@ -124,19 +111,18 @@ def check_rows(path: Any, table: Any) -> None:
     size, most = len(table.sample_id), MOST_TRIALS * table.visits
     rows = table.metadata.get("num_samples", 2**63)
     batches = table.metadata.get("generation_batches", 2**63)
-    unknown = bool((table.index == -1).all())
     with np.errstate(all="ignore"):  # for counts that break the rules
         gap = np.abs(table.pass_rate - beta_mean(table.alpha, table.beta))
     rules = {
         "visits must be in [1, 2**53]": (table.visits >= 1) & (table.visits <= 2**53),
-        "visits must be at most last_step": (table.last_step == 0) | (table.visits <= table.last_step),
+        "visits must be at most last_step": table.visits <= table.last_step,
         # The bounds also exclude NaN and infinity.
         "alpha must be in [0, 2**53] a visit": (table.alpha >= 0) & (table.alpha <= most),
         "beta must be in [0, 2**53] a visit": (table.beta >= 0) & (table.beta <= most),
         "pass_rate must be (alpha + 1) / (alpha + beta + 2)": gap <= 1e-6,
         "sample_id must differ in all rows": _first_of_its_kind(np.array(table.sample_id, dtype=object)),
-        "index must differ in all rows": unknown | _first_of_its_kind(table.index),
-        f"index must be in [0, {rows})": unknown | ((table.index >= 0) & (table.index < rows)),
+        "index must differ in all rows": _first_of_its_kind(table.index),
+        f"index must be in [0, {rows})": (table.index >= 0) & (table.index < rows),
         f"last_step must be in [0, {batches}]": (table.last_step >= 0) & (table.last_step <= batches),
     }
     for rule, holds in rules.items():
@@ -144,11 +130,6 @@ def check_rows(path: Any, table: Any) -> None:
             raise SnapshotCorruptError(
                 f"{path}: {rule}, and {np.count_nonzero(~holds)} of {size} rows break this. {AGAIN}"
             )
-
-
-def _check_type(path: Any, name: str, found: list[pa.DataType]) -> None:
-    if len(found) != 1 or not _fits(found[0], TYPES[name]):
-        raise _wrong(path, name, f"has {found[0]}" if len(found) == 1 else "is missing or doubled")
 
 
 def _column(path: Any, name: str, column: pa.ChunkedArray) -> Any:

@@ -2,12 +2,12 @@
 
     sample_id   string    the name of the row: its `id` if that column is unique, else its key
                           (`row_keys.sample_keys`) as 16 hexadecimal digits
-    index       int64     its place in the data set of the run; -1 in every row if unknown
+    index       int64     its place in the data set of the run
     task        string    its task; the column exists only if tasks are known
     alpha, beta float64   pseudo-counts of right and wrong completions, decayed to the step of the save
     visits      int64     posterior steps in which the row had a score
     pass_rate   float64   expected pass rate, (alpha + 1) / (alpha + beta + 2)
-    last_step   int64     posterior step in which the row last had a score; 0 if unknown
+    last_step   int64     posterior step in which the row last had a score
 
 A posterior step is a generation batch, a refill (dynamic sampling), or a warm start, whose counts are one visit. Rows
 of the data set that are not in the table are at the prior.
@@ -26,8 +26,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trl_vade.checks import FloatArray, IntArray, check_whole_number
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
+from trl_vade.checks import FloatArray, IntArray
+from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
 from trl_vade.files import save_whole
 from trl_vade.samplers.posterior import beta_mean, posterior_from
 from trl_vade.samplers.snapshot import Snapshot
@@ -39,7 +39,6 @@ from .bounds import open_bounded
 from .columns import (
     AGAIN,
     FORMAT_VERSION,
-    MOST_STEPS,
     TYPES,
     check_facts,
     check_rows,
@@ -59,13 +58,13 @@ class PosteriorTable:
     """The counts of V rows of a data set, in ascending order of `index` if `posterior_table` made it."""
 
     sample_id: list[str]  # V, all different
-    index: IntArray  # (V,) in [0, N), all different; all -1 if unknown
+    index: IntArray  # (V,) in [0, N), all different
     task: list[str | None] | None  # V
     alpha: FloatArray  # (V,) at least 0
     beta: FloatArray  # (V,) at least 0
     visits: IntArray  # (V,) at least 1
     pass_rate: FloatArray  # (V,) in (0, 1)
-    last_step: IntArray  # (V,) at least 0
+    last_step: IntArray  # (V,) at least 1
     metadata: dict[str, Any]  # JSON values
 
     def __len__(self) -> int:
@@ -91,31 +90,35 @@ def posterior_table(
 
     Raises:
         SnapshotMismatchError: the snapshot has no keys of its rows, and `sample_id` is None.
-        SnapshotCorruptError: the snapshot's numbers are impossible.
-        ConfigurationError: `sample_id` or `task` does not have V entries, or two rows have the same name.
+        SnapshotCorruptError: the snapshot's numbers are impossible, or two of its keys are equal.
     """
     saved = snapshot.sampler_state["posterior"]
     posterior = posterior_from(saved)
     rows = saved["sample_index"]
     alpha, beta = posterior.counts(rows)
-    return PosteriorTable(
-        sample_id=_names(snapshot, rows, sample_id),
+    steps = (_part(snapshot.metadata, "run").get("global_step"), (facts or {}).get("global_step"), posterior.step)
+    metadata = {
+        **(facts_of(snapshot) if facts is None else facts),
+        "format_version": FORMAT_VERSION,
+        "package_version": __version__,
+        "global_step": next(step for step in steps if step is not None),
+        "generation_batches": posterior.step,
+        "num_samples": posterior.num_samples,
+    }
+    check_facts("The snapshot", metadata)
+    table = PosteriorTable(
+        sample_id=_keys(snapshot) if sample_id is None else [str(name) for name in sample_id],
         index=rows,
-        task=_texts("task", task, rows),
+        task=None if task is None else [None if name is None else str(name) for name in task],
         alpha=alpha,
         beta=beta,
         visits=saved["visits"],
         pass_rate=beta_mean(alpha, beta),
         last_step=saved["last_update"],
-        metadata={
-            **(facts_of(snapshot) if facts is None else facts),
-            "format_version": FORMAT_VERSION,
-            "package_version": __version__,
-            "global_step": _global_step(snapshot, facts or {}),
-            "generation_batches": posterior.step,
-            "num_samples": posterior.num_samples,
-        },
+        metadata=metadata,
     )
+    check_rows("The snapshot", table)
+    return table
 
 
 def facts_of(snapshot: Snapshot) -> dict[str, Any]:
@@ -172,8 +175,7 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
     """Read a table that `write_table` wrote, and check all of it.
 
     A table that another tool has written again (such as `datasets`) lacks the metadata. It is read with an empty
-    `metadata` and needs only the columns `sample_id`, `alpha` and `beta`. Missing columns become `index` -1, `visits`
-    1, `last_step` 0 and no `task`; `pass_rate` is computed. Columns of other names are ignored.
+    `metadata`. Columns of other names are ignored.
 
     Raises:
         SnapshotNotFoundError: the file does not exist.
@@ -183,7 +185,7 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
     try:
         with open_bounded(path) as file:
             metadata, digest = parse_facts(path, (file.schema_arrow.metadata or {}).get(METADATA_KEY))
-            columns = read_columns(path, file, all_needed=bool(metadata))
+            columns = read_columns(path, file)
     except FileNotFoundError as error:
         raise SnapshotNotFoundError(f"{path} does not exist. The table of a posterior is one Parquet file.") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -198,43 +200,17 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
     return table
 
 
-def _names(snapshot: Snapshot, rows: IntArray, sample_id: Sequence[Any] | None) -> list[str]:
-    """Return the names of the scored rows, (V,)."""
-    given = _texts("sample_id", sample_id, rows)
-    if given is None and snapshot.sample_key is None:
+def _keys(snapshot: Snapshot) -> list[str]:
+    """Return the keys of the scored rows as texts, (V,)."""
+    if snapshot.sample_key is None:
         raise SnapshotMismatchError(
             "The snapshot has no sample_key, so the rows of its counts are unknown. Pass sample_id, a name for each "
             "scored row of that run's data set, or save the snapshot with "
             "sample_key=trl_vade.data.row_keys.sample_keys(rows)[0]."
         )
-    names = [f"{key & (2**64 - 1):016x}" for key in snapshot.sample_key.tolist()] if given is None else given
-    if len(set(names)) < len(names):
-        error = SnapshotCorruptError if given is None else ConfigurationError
-        raise error(
-            f"{len(names) - len(set(names))} of the {len(names)} rows have the same name as another row, but names "
-            "must be unique. Pass unique names, or no sample_id to use the snapshot's keys."
-        )
-    return names
-
-
-def _texts(name: str, values: Sequence[Any] | None, rows: IntArray) -> list[Any] | None:
-    """Return the values as texts or None, (V,)."""
-    if values is not None and len(values) != len(rows):
-        raise ConfigurationError(
-            f"{name} has {len(values)} entries; it must have one for each of the {len(rows)} scored rows of the "
-            "snapshot. Pass the values of these rows, in ascending order."
-        )
-    return values and [None if value is None else str(value) for value in values]
+    return [f"{key & (2**64 - 1):016x}" for key in snapshot.sample_key.tolist()]
 
 
 def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = whole.get(name)
     return part if isinstance(part, Mapping) else {}
-
-
-def _global_step(snapshot: Snapshot, facts: Mapping[str, Any]) -> int:
-    known = (_part(snapshot.metadata, "run").get("global_step"), facts.get("global_step"))
-    step = next((value for value in known if value is not None), snapshot.sampler_state["posterior"]["step"])
-    return check_whole_number(
-        "The global_step", step, minimum=0, maximum=MOST_STEPS, advice=AGAIN, error=SnapshotCorruptError
-    )
