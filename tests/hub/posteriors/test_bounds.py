@@ -84,7 +84,7 @@ def write_bombs(folder):
     long_text = all_alike("t" * 2**20, len(names))
     one_long = pa.array(["a", "b", "c" * 10**8])
     bombs = {
-        "rows": (rows(500_000), {"times": 10}),
+        "rows": (rows(500_000, index=np.zeros(500_000, dtype=np.int64)), {"times": 10}),
         "compression other than Snappy": (
             rows(3, sample_id=one_long),
             {"compression": "zstd"},
