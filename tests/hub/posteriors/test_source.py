@@ -49,11 +49,6 @@ def test_of_a_folder_the_newest_step_is_read_and_another_one_on_request(posterio
     assert load_posterior(str(posterior), step=100).metadata["global_step"] == 100
 
 
-def test_a_step_that_is_not_there_is_refused_with_those_that_are(posterior):
-    with refused(SnapshotNotFoundError, [posterior, "step-000150/posterior.parquet"], ["step-000100", "step-000200"]):
-        load_posterior(posterior, step=150)
-
-
 def test_tables_that_were_mixed_up_are_refused(posterior):
     shutil.copy(posterior / table_path(200), posterior / table_path(100))
     with refused(SnapshotCorruptError, [posterior / table_path(100), "200", "100"]):
@@ -71,6 +66,21 @@ def test_the_folder_of_a_step_can_be_named(posterior):
     assert len(load_posterior(step)) == len(load_posterior(step, step=100)) == 12
     with refused(SnapshotCorruptError, [step / "posterior.parquet", "100", "200"]):
         load_posterior(step, step=200)
+
+
+def test_what_is_not_there_or_not_to_be_known_is_refused(posterior, tmp_path):
+    (tmp_path / "empty").mkdir()
+    save_snapshot(tmp_path / "unnamed", trained(ThompsonSampler(10)))
+    with refused(SnapshotNotFoundError, [posterior, "step-000150/posterior.parquet"], ["step-000100", "step-000200"]):
+        load_posterior(posterior, step=150)
+    with refused(SnapshotNotFoundError, [tmp_path], ["step-000100", "vade_posterior.safetensors"]):
+        load_posterior(tmp_path / "empty")
+    with refused(SnapshotMismatchError, ["sample_key"], ["sample_id"]):
+        load_posterior(tmp_path / "unnamed")
+    with refused(ConfigurationError, [posterior, "revision main"]):
+        load_posterior(posterior, "main")
+    with refused(ConfigurationError, ["you/posterior@step-000100", "revision='main'"]):
+        load_posterior("you/posterior@step-000100", "main")
 
 
 def test_a_slip_in_a_path_is_not_taken_for_a_repository(tmp_path, monkeypatch):
@@ -111,22 +121,6 @@ def test_a_checkpoint_of_another_step_is_not_taken(tmp_path):
         load_posterior(tmp_path, step=40)
 
 
-def test_a_snapshot_without_keys_says_what_is_missing(tmp_path):
-    save_snapshot(tmp_path, trained(ThompsonSampler(10)))
-    with refused(SnapshotMismatchError, ["sample_key"], ["sample_id"]):
-        load_posterior(tmp_path)
-
-
-def test_a_folder_without_a_posterior_says_what_was_looked_for(tmp_path):
-    with refused(SnapshotNotFoundError, [tmp_path], ["step-000100", "vade_posterior.safetensors"]):
-        load_posterior(tmp_path)
-
-
-def test_a_folder_has_no_revisions(posterior):
-    with refused(ConfigurationError, [posterior, "revision main"]):
-        load_posterior(posterior, "main")
-
-
 # ---------------------------------------------------------------------------------------------------- what is named
 
 
@@ -138,21 +132,10 @@ def test_a_repository_is_named_with_its_revision():
             split_source(wrong)
 
 
-def test_two_revisions_that_differ_are_refused():
-    with refused(ConfigurationError, ["you/posterior@step-000100", "revision='main'"]):
-        load_posterior("you/posterior@step-000100", "main")
-
-
 def test_what_is_neither_here_nor_a_name_of_the_hub_is_said_to_be_both(tmp_path):
     for name in (tmp_path / "none", "a/b/c", "../nothing-of-this-name", ""):
         with refused(SnapshotNotFoundError, [name], ["user/name"]):
             load_posterior(name)
-
-
-def test_offline_without_a_copy_the_error_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with refused(SnapshotNotFoundError, ["you/posterior"], ["HF_HUB_OFFLINE"]):
-        load_posterior("you/posterior")
 
 
 # --------------------------------------------------------------------------------------------------------- the Hub

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.posteriors import RUN, same, trained
 from tests.support.refusals import refused
-from trl_vade import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
+from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError
 from trl_vade.files import encode_document
 from trl_vade.hub.posteriors.table import (
@@ -67,13 +67,6 @@ def test_without_names_a_row_is_called_by_its_key_in_hexadecimal(snapshot):
     assert all(len(name) == 16 for name in keys.values())
     for row, name in keys.items():
         assert np.array([int(name, 16)], dtype=np.uint64).astype(np.int64)[0] == row - 5
-
-
-def test_names_and_tasks_are_those_of_the_scored_rows(snapshot):
-    tasks = ["math" if row % 2 else None for row in range(10)]
-    table = posterior_table(snapshot, sample_id=scored(snapshot, range(100, 110)), task=scored(snapshot, tasks))
-    assert table.sample_id == [str(100 + row) for row in table.index.tolist()]
-    assert table.task == [tasks[row] for row in table.index.tolist()]
 
 
 def test_a_snapshot_that_does_not_say_which_rows_it_is_about_needs_their_names(sampler, tmp_path):
@@ -131,19 +124,6 @@ def test_the_base_model_of_a_snapshot_is_an_id_and_the_same_in_every_folder(snap
     (tmp_path / "you" / "model").mkdir(parents=True)
     assert hub_id("you/model") is None
     assert [base_model(name) for name in ("gpt2", "you/model")] == ["gpt2", "you/model"]
-
-
-def test_other_samplers_have_a_table_too(tmp_path):
-    for number, sampler in enumerate([UniformSampler(10), ThompsonSampler(10, greedy=True)]):
-        save_snapshot(tmp_path / str(number), trained(sampler), sample_key=np.arange(10))
-    facts = [posterior_table(load_snapshot(tmp_path / str(number))).metadata for number in range(2)]
-    assert [(one["sampler"], one["global_step"]) for one in facts] == [("uniform", 6), ("greedy", 6)]
-
-
-def test_a_step_that_is_no_number_is_damage(snapshot):
-    for step in ("40", -1, 1.5):
-        with refused(SnapshotCorruptError, names=["global_step"]):
-            posterior_table(replace(snapshot, metadata={"run": {"global_step": step}}))
 
 
 # ------------------------------------------------------------------------------------------------------- the file
