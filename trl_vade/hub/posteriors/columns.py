@@ -73,7 +73,8 @@ def digest_of_rows(table: Any) -> str:
     digest = hashlib.sha256(f"{len(table)} {len(places)}".encode())
     for text in (*table.sample_id, *places):  # one by one: a joined text would be as large as all
         encoded = text.encode()
-        digest.update(b"%d:%b" % (len(encoded), encoded))
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
     numbers = [getattr(table, name) for name, kind in TYPES.items() if not pa.types.is_string(kind)]
     for values in (np.array([places.get(task, -1) for task in tasks], dtype=np.int64), *numbers):
         digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
