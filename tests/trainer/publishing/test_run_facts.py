@@ -75,8 +75,7 @@ def test_a_folder_of_this_machine_is_no_base_model_and_no_data_set(facts_of, tmp
     [
         ("you/rows", ("you/rows", None)),
         ("you/rows@main", ("you/rows", "main")),
-        ("testbed", (None, None)),
-        (None, (None, None)),
+        *((unknown, (None, None)) for unknown in ("testbed", None, ["you/rows", "you/others"], "../rows@main")),
     ],
 )
 def test_the_data_set_is_called_what_the_user_calls_it_and_nothing_is_guessed(trained, monkeypatch, name, found):

@@ -41,12 +41,12 @@ def initial_posterior_kind(facts: Mapping[str, Any]) -> dict[str, bool]:
     return {"warm": bool(start) and start not in POSTERIOR_INITS, "alone": start == "prior"}
 
 
-def named_dataset(name: str | None) -> dict[str, str | None]:
+def named_dataset(name: Any) -> dict[str, str | None]:
     """Return the facts `dataset` and `dataset_revision` of a data set that a user calls "user/name@revision".
 
     They are None for what is no id of the Hub, such as a folder, and for a revision that was not given.
     """
-    repo_id, _, revision = (name or "").partition("@")
+    repo_id, _, revision = str(name or "").partition("@")
     found = hub_id(repo_id) if "/" in repo_id else None
     return {"dataset": found, "dataset_revision": revision or None if found else None}
 

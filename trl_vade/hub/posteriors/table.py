@@ -123,19 +123,16 @@ def posterior_table(
 
 def facts_of(snapshot: Snapshot) -> dict[str, Any]:
     """Return the known facts of a snapshot's run."""
-    state, saved, run = snapshot.sampler_state, snapshot.metadata, _part(snapshot.metadata, "run")
-    settings, posterior = _part(state, "settings"), state["posterior"]
-    base_model = saved.get("base_model")
+    state, saved = snapshot.sampler_state, snapshot.metadata
+    settings, posterior, run = _part(state, "settings"), state["posterior"], _part(saved, "run")
+    of_run = ("dataset_fingerprint", "success_reward", "success_threshold", "num_generations", "posterior_init")
     facts = {
         # `posterior.save_posterior` leaves local folders out; only the machine of the run can recognise them.
-        "base_model": base_model if is_hub_id(base_model) else None,
-        **{name: saved.get(name) for name in ("dataset_fingerprint", "success_reward", "success_threshold")},
-        **{name: saved.get(name) for name in ("num_generations", "posterior_init", "warm_start_discount")},
-        "rollouts": run.get("rollouts"),
+        "base_model": saved.get("base_model") if is_hub_id(saved.get("base_model")) else None,
+        **{name: saved.get(name) for name in (*of_run, "warm_start_discount")},
+        **{"rollouts": run.get("rollouts"), "seed": state.get("seed"), "prior": settings.get("prior")},
         "sampler": "greedy" if settings.get("greedy") is True else state.get("kind"),
-        "seed": state.get("seed"),
         "information_gain": settings.get("gain"),
-        "prior": settings.get("prior"),
         **{name: posterior[name] for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")},
     }
     return {name: value for name, value in facts.items() if value is not None}
