@@ -1,20 +1,17 @@
 """A posterior is found wherever it is: here, on the Hub, in the client's cache; and an error says where it was not."""
 
-import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from huggingface_hub import constants
 
-from tests.support.loopback_hub import LoopbackHub, run_client
+from tests.support.hub import offline
 from tests.support.posteriors import RUN, example_table, same, stage, trained
-from tests.support.refusals import refused, says
+from tests.support.refusals import refused
 from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
-from trl_vade.hub.posteriors.repository import CARD_FILE, render_posterior_card, table_path
+from trl_vade.hub.posteriors.repository import table_path
 from trl_vade.hub.posteriors.source import load_posterior, split_source
 from trl_vade.hub.posteriors.table import read_table, write_table
 
@@ -140,113 +137,62 @@ def test_what_is_neither_here_nor_a_name_of_the_hub_is_said_to_be_both(tmp_path)
 
 # --------------------------------------------------------------------------------------------------------- the Hub
 
-LOAD = """
-import json
-from trl_vade.errors import VADEError
-from trl_vade.hub.posteriors.source import load_posterior
 
-outcomes = []
-for arguments, options in json.load(open("cases.json")):
-    try:
-        table = load_posterior(*arguments, **options)
-        outcomes.append([len(table), *(table.metadata[name] for name in ("global_step", "source", "revision"))])
-    except VADEError as error:
-        outcomes.append(f"{type(error).__name__}: {error}")
-print(json.dumps(outcomes))
-"""
-CASES = {
-    "the newest": (["you/posterior"], {}),
-    "a tag": (["you/posterior@step-000100"], {}),
-    "a tag as an argument": (["you/posterior", "step-000100"], {}),
-    "a step": (["you/posterior"], {"step": 100}),
-    "no such step": (["you/posterior"], {"step": 150}),
-    "no such revision": (["you/posterior@step-000300"], {}),
-    "a model": (["you/model"], {}),
-    "no such repository": (["you/nothing"], {}),
-    "a hidden repository": (["you/secret"], {}),
-    "another data set": (["you/questions"], {}),
-    "a data set that the Hub cannot show now": (["you/busy"], {}),
-    "a damaged table": (["you/damaged"], {}),
-}
+@pytest.fixture
+def shared(hub, staged):
+    """The repository you/posterior, in which step 200 came after step 100, and the files of it."""
+    both = {file.relative_to(staged).as_posix(): file.read_bytes() for file in staged.rglob("*.*") if file.is_file()}
+    repo = hub.add_repo("datasets/you/posterior")
+    repo.tags["step-000100"] = repo.add("main", "step 100", "", {table_path(100): both[table_path(100)]})
+    repo.add("main", "step 200", "", both)
+    return repo, both
 
 
-def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def found(*source, **options):
+    table = load_posterior(*source, **options)
+    return [len(table), *(table.metadata[name] for name in ("global_step", "source", "revision"))]
 
 
-@pytest.fixture(scope="module")
-def on_the_hub(staged, tmp_path_factory):
-    """What a client without a login gets in each of the `CASES`; the folder of its cache; and the repositories."""
-    folder = tmp_path_factory.mktemp("hub")
-    both = contents(staged)
-    card = render_posterior_card(example_table(100), [100], "you/posterior")
-    first = {CARD_FILE: card.encode(), table_path(100): both[table_path(100)]}
-    with LoopbackHub() as hub:
-        posterior = hub.add_repo("datasets/you/posterior")
-        posterior.tags["step-000100"] = posterior.add("main", "step 100", "", first)
-        posterior.add("main", "step 200", "", both)
-        hub.add_repo("you/model").add("main", "a run", "", {"README.md": b"# A model"})
-        hub.add_repo("datasets/you/secret", private=True).add("main", "hidden", "", both)
-        hub.add_repo("datasets/you/questions").add("main", "rows", "", {"README.md": b"# Questions"})
-        hub.add_repo("datasets/you/busy").add("main", "step 200", "", both)
-        hub.fault("/datasets/you/busy/", status=501, times=99)
-        cut = both | {table_path(200): both[table_path(200)][:1000]}
-        hub.add_repo("datasets/you/damaged").add("main", "cut short", "", cut)
-        (folder / "cases.json").write_text(json.dumps(list(CASES.values())))
-        output = run_client(hub, LOAD, folder, token="").stdout
-        return dict(zip(CASES, json.loads(output.splitlines()[-1]), strict=True)), folder, dict(hub.repos)
+def test_a_repository_has_the_newest_step_and_those_of_tags_with_a_network_and_without(shared, hub):
+    repo, _ = shared
+    earlier = [12, 100, "you/posterior", repo.tags["step-000100"]]
+
+    def check():
+        assert found("you/posterior") == [24, 200, "you/posterior", repo.commit().oid]
+        assert found("you/posterior@step-000100") == found("you/posterior", "step-000100") == earlier
+        assert found("you/posterior", step=100) == [12, 100, "you/posterior", repo.commit().oid]
+
+    check()
+    with offline():
+        check()
+        for source, step in (("you/nothing", None), ("you/posterior", 150)):
+            with refused(SnapshotNotFoundError, [f"data-set repository {source}"], ["HF_HUB_OFFLINE"]):
+                load_posterior(source, step=step)
+    hub.fault("/datasets/you/posterior", status=501, times=99)
+    check()
 
 
-def test_of_a_repository_the_newest_table_comes_with_the_commit_that_it_is_of(on_the_hub):
-    outcomes, _, repos = on_the_hub
-    assert outcomes["the newest"] == [24, 200, "you/posterior", repos["datasets/you/posterior"].commit().oid]
-
-
-def test_a_tag_or_a_step_names_an_earlier_one(on_the_hub):
-    outcomes, _, repos = on_the_hub
-    posterior = repos["datasets/you/posterior"]
-    assert outcomes["a tag"] == [12, 100, "you/posterior", posterior.tags["step-000100"]]
-    assert outcomes["a tag as an argument"] == outcomes["a tag"]
-    assert outcomes["a step"] == [12, 100, "you/posterior", posterior.commit().oid]
-
-
-@pytest.mark.parametrize(
-    ("case", "words"),
-    [
-        ("no such step", ["data-set repository you/posterior", "step-000150", "step-000100", "step-000200"]),
-        ("no such revision", ["data-set repository you/posterior@step-000300", "revision"]),
-        ("a model", ["you/model", "`hf download you/model --include 'vade_posterior.*' --local-dir FOLDER`"]),
-        ("no such repository", ["data-set repository you/nothing", "login"]),
-        ("a hidden repository", ["data-set repository you/secret", "login"]),
-        ("another data set", ["data-set repository you/questions", "step-000100"]),
-        ("a data set that the Hub cannot show now", ["data-set repository you/busy", "501", "cache"]),
-    ],
-)
-def test_the_error_says_what_was_looked_for_where(on_the_hub, case, words):
-    outcome = on_the_hub[0][case]
-    assert outcome.startswith("SnapshotNotFoundError: ")
-    assert [word for word in words if not says(outcome, word)] == [], outcome
-
-
-def test_a_damaged_table_is_said_to_be_damaged_and_no_other_is_taken(on_the_hub):
-    assert on_the_hub[0]["a damaged table"].startswith("SnapshotCorruptError: ")
-
-
-def test_without_a_network_the_copies_in_the_cache_are_read(on_the_hub, monkeypatch, tmp_path):
-    """This process is offline."""
-    outcomes, folder, _ = on_the_hub
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(Path(folder) / "hf_home" / "hub"))
-    for case in ("the newest", "a tag", "a step"):
-        arguments, options = CASES[case]
-        table = load_posterior(*arguments, **options)
-        found = table.metadata
-        assert [len(table), found["global_step"], found["source"], found["revision"]] == outcomes[case], case
-    with refused(SnapshotNotFoundError, ["data-set repository you/nothing"], ["HF_HUB_OFFLINE"]):
-        load_posterior("you/nothing")
-    cache = Path(folder) / "hf_home" / "hub" / "datasets--you--posterior" / "snapshots"
-    shutil.copytree(cache.parent, tmp_path / cache.parent.name, symlinks=True)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    for table in tmp_path.rglob("step-000100/posterior.parquet"):
-        table.unlink()
-    with refused(SnapshotNotFoundError, ["step-000100/posterior.parquet"], ["HF_HUB_OFFLINE"]):
-        load_posterior("you/posterior", step=100)
+def test_the_error_says_what_was_looked_for_where(shared, hub, monkeypatch):
+    _, both = shared
+    hub.add_repo("you/model").add("main", "a run", "", {"README.md": b"# A model"})
+    hub.add_repo("datasets/you/secret", private=True).add("main", "hidden", "", both)
+    hub.add_repo("datasets/you/questions").add("main", "rows", "", {"README.md": b"# Questions"})
+    hub.add_repo("datasets/you/busy").add("main", "step 200", "", both)
+    hub.fault("/datasets/you/busy", status=501, times=99)
+    cut = both | {table_path(200): both[table_path(200)][:1000]}
+    hub.add_repo("datasets/you/damaged").add("main", "cut short", "", cut)
+    monkeypatch.delenv("HF_TOKEN")
+    for source, names, offers in (
+        ("you/posterior@step-000300", ["revision"], []),
+        ("you/model", [], ["`hf download you/model --include 'vade_posterior.*' --local-dir FOLDER`"]),
+        ("you/nothing", [], ["login"]),
+        ("you/secret", [], ["login"]),
+        ("you/questions", ["step-000100"], []),
+        ("you/busy", ["501"], ["cache"]),
+    ):
+        with refused(SnapshotNotFoundError, [f"data-set repository {source}", *names], offers):
+            load_posterior(source)
+    with refused(SnapshotNotFoundError, ["step-000150", "step-000100", "step-000200"]):
+        load_posterior("you/posterior", step=150)
+    with refused(SnapshotCorruptError, ["posterior.parquet"]):
+        load_posterior("you/damaged")

@@ -101,15 +101,9 @@ def print_posterior(
     lines = [*cells(first, columns), *between, *cells(last, columns)]
     if lines:
         texts = len([name for name in columns if name in MOST_SIGNS])
-        print_columns(_title(sort, hidden > 0, bool(last)), [HEADS[name] for name in columns], lines, text=texts)
-
-
-def _title(sort: str, hidden: bool, both: bool) -> str:
-    if not hidden:
-        return "The rows, from the hardest to the easiest" if sort == "pass_rate" else f"The rows by {sort}"
-    if sort == "pass_rate":
-        return "The hardest rows, then the easiest" if both else "The hardest row"
-    return f"The rows with the lowest {sort}, then the highest" if both else f"The row with the lowest {sort}"
+        print_columns(
+            f"The rows, from the lowest {sort} to the highest", [HEADS[name] for name in columns], lines, texts
+        )
 
 
 def cells(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[list[str]]:
