@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict
 from huggingface_hub import HfApi
-from typer.testing import CliRunner
 
 from tests.support.commands import run, said
 from tests.support.refusals import says
 from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
-from trl_vade.cli.main import app
 from trl_vade.cli.posterior.commands import Sort
 from trl_vade.cli.posterior.files import COLUMNS
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
@@ -118,21 +116,6 @@ def test_a_long_name_is_cut_and_leaves_the_numbers_their_columns(tmp_path, capsy
     assert len(rows) == ROWS - 1
     assert [row.count("...") for row in rows] == [0] + [1] * (ROWS - 2)
     assert all(len(row.splitlines()) <= 5 for row in rows)
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_name_that_the_terminal_cannot_show_is_escaped(tmp_path, encoding):
-    snapshot = load_snapshot(write_posterior(tmp_path / "out", make_rows()))
-    names = [f"資料-{row}" for row in range(ROWS)]
-    stage_posterior(tmp_path / "step", posterior_table(snapshot, sample_id=names[:-1]))
-    arguments = ["posterior", "show", str(tmp_path / "step")]
-    result = CliRunner(charset=encoding).invoke(app, arguments, prog_name="trl-vade")
-    assert result.exit_code == 0, result.exception
-    assert r"\u8cc7\u6599-3" in result.output
-    exported = tmp_path / "資.csv"
-    result = CliRunner(charset=encoding).invoke(app, ["posterior", "export", arguments[2], str(exported)])
-    assert result.exit_code == 0, result.exception
-    assert exported.exists()
 
 
 def test_show_keeps_to_the_number_of_rows_from_both_ends(output_dir):

@@ -23,7 +23,6 @@ from trl_vade.hub.posteriors.repository import (
     publish_posterior,
     render_posterior_card,
     stage_posterior,
-    step_name,
     steps_in,
     table_path,
 )
@@ -50,10 +49,6 @@ def example_card(revision=None):
 
 
 # ------------------------------------------------------------------------------------------------ names and files
-
-
-def test_a_step_has_six_digits_and_more_where_it_needs_them():
-    assert [step_name(step) for step in (0, 100, 1234567)] == ["step-000000", "step-000100", "step-1234567"]
 
 
 def test_the_steps_are_those_whose_table_is_there():
@@ -108,18 +103,6 @@ def test_facts_from_anywhere_do_not_break_the_table():
     assert "| success | `a\\|b 'c'` of at least 0.5 |" in card
     assert "<b>" not in card
     assert "rollouts until then" not in card
-
-
-def test_the_decay_is_told_with_whom_it_is_for():
-    def line(**facts):
-        card = render_posterior_card(example_table(**facts), [], None)
-        return next(line for line in card.split("\n") if line.startswith("| decay |"))
-
-    assert "a chosen row with right and wrong answers keeps 0.2 of its counts (lambda_1), any other 0.999" in line()
-    assert "a chosen row keeps 0.5 of its counts" in line(signal_aware_decay=False, decay_sampled=0.5)
-    paper = render_posterior_card(example_table(preset="paper", cooldown=0.0), [], None)
-    assert "cooldown" not in paper
-    assert "preset `paper`" in paper
 
 
 def test_a_picture_of_another_step_is_not_shown():
@@ -315,14 +298,6 @@ def test_a_run_that_began_with_another_posterior_says_so_and_claims_no_count_for
     assert "are one visit" in card
     for claim in ("only from the rollouts", "generation batches in which", "at least once |"):
         assert claim not in card
-
-
-def test_only_a_run_that_is_known_to_have_begun_with_nothing_claims_all_its_counts():
-    def claims(**facts):
-        return "only from the rollouts" in render_posterior_card(example_table(**facts), [], None)
-
-    assert [claims(), claims(posterior_init=None), claims(posterior_init="rollout")] == [True, False, False]
-    assert "\n| started from |" not in render_posterior_card(example_table(posterior_init="rollout"), [], None)
 
 
 if __name__ == "__main__":

@@ -244,12 +244,6 @@ def test_the_posterior_is_where_it_was_published_or_beside_the_weights(completed
     assert section(completed(), heading).count('"path/to/this/folder"') == 2
 
 
-def test_a_run_without_a_posterior_promises_none(completed):
-    names = ("generation_batches", "num_samples", "success_reward", "dataset_fingerprint")
-    text = completed({name: value for name, value in FACTS.items() if name not in names} | {"sampler": "uniform"})
-    assert "load_posterior" not in text
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
