@@ -22,7 +22,7 @@ MOST_RATIO = {0: 1, 1: 22}
 """Bytes that a byte can become: without compression, and by Snappy. No other compression has such a bound."""
 LEAST_ROW = 16
 """Bytes of a row of which any number may be in a file: a name and a number."""
-FREE_ROWS, FREE_BYTES, FREE_FOOTER = 100_000, 5 * 2**23, 2**20
+FREE_ROWS, FREE_BYTES, FREE_FOOTER = 100_000, 2**25, 2**20
 _I32, _I64, _BYTES, _LIST, _STRUCT = 5, 6, 8, 9, 12
 
 
