@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from trl_vade.trainer.run_description import HIDDEN, MOST_SIGNS, MOST_STARTS, describe_run, encode_run, without_secrets
+from trl_vade.trainer.run_description import MOST_SIGNS, MOST_STARTS, describe_run, encode_run
 
 TOKEN = "hf_" + "aB3" * 12
 
@@ -55,30 +55,6 @@ def test_the_commit_is_that_of_the_repository_of_the_working_directory(trainer, 
     (tmp_path / "file").write_text("new")
     subprocess.run(["git", "add", "file"], check=True)
     assert describe_run(trainer, {})["code"]["changed"] is True
-
-
-@pytest.mark.parametrize(
-    ("text", "hidden"),
-    [
-        (f"train.py --hub_token {TOKEN}", TOKEN),
-        (f"train.py --api_key={TOKEN[3:]}", TOKEN[3:]),
-        ("train.py --password 'open sesame'", "open"),
-        ("https://me:abc123@host/path", "abc123"),
-        (f"see {TOKEN}.", TOKEN),
-        ("sk-" + "x1" * 20, "x1x1"),
-        ("http://host/?token=abc&limit=3", "abc"),
-    ],
-)
-def test_what_looks_like_a_secret_is_hidden(text, hidden):
-    assert hidden not in without_secrets(text)
-    assert HIDDEN in without_secrets(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["--max_completion_tokens 5", "--reward_funcs my.secret_reward", "https://host/a/b@main", "a token"]
-)
-def test_what_is_no_secret_stays(text):
-    assert without_secrets(text) == text
 
 
 def test_secrets_in_nested_settings_are_hidden_and_all_of_it_is_strict_json():

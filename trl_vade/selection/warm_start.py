@@ -1,6 +1,6 @@
 """Warm start: the posterior of another run, applied to the rows that both training sets share.
 
-    vade_posterior_init="user/repo"             a data-set or model repository on the Hub
+    vade_posterior_init="user/repo"             a data-set repository on the Hub
     vade_posterior_init="user/repo@revision"    the same at a branch, a tag or a commit
     vade_posterior_init="outputs/first-run"     a folder: a checkpoint, an output directory, a copy of a repository
 

@@ -12,6 +12,7 @@ from trl_vade.samplers.information import INFORMATION_GAINS
 from trl_vade.samplers.prior import PRIORS
 from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 
+from .credentials import refuse_secrets
 from .down_sampling import check_down_sampling
 from .presets import CONSOLES, ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
 from .success_checks import check_success, is_number
@@ -78,8 +79,8 @@ def validate(args: Any) -> None:
     Raises:
         ConfigurationError: A setting cannot work. The message names the value, the rule and what to set.
     """
+    refuse_secrets(args)  # first, since the other messages repeat what was set
     check_values(args)
-    _refuse_tokens(args)
     if not isinstance(args.num_generations, int) or args.num_generations < 2:
         raise ConfigurationError(
             f"num_generations={abbreviated(args.num_generations)}: a group needs at least 2 completions. The reward "
@@ -151,20 +152,6 @@ def _check_repository(name: Any) -> None:
             f"vade_posterior_hub_id={abbreviated(name)} is not the name of a repository: {abbreviated(str(error))}. "
             "Set it to the data-set repository that receives the posteriors, 'user/name' or 'name', or to None."
         ) from error
-
-
-def _refuse_tokens(args: Any) -> None:
-    init = args.model_init_kwargs or {}
-    tokens = {"hub_token": args.hub_token} | {
-        f"model_init_kwargs[{name!r}]": init.get(name) for name in ("token", "use_auth_token")
-    }
-    for name, value in tokens.items():
-        if value and isinstance(value, str):  # True means the login. The message must not repeat the token.
-            raise ConfigurationError(
-                f"{name} is set. The Trainer saves its arguments, the token included, in training_args.bin, and "
-                "uploads this file with the model: everybody could read the token. Remove it, and set the environment "
-                "variable HF_TOKEN or run `hf auth login`. The Hub's client finds the token there."
-            )
 
 
 def _check_sampler(args: Any) -> None:

@@ -89,7 +89,7 @@ class VADEGRPOConfig(GRPOConfig):
         vade_posterior_init: What the posterior starts with. `"prior"`: no evidence, at no cost. `"rollout"`:
             `num_generations` rollouts of every row before the first update (Algorithm 1 of the paper, lines 1-4);
             these rollouts are counted. Anything else names the posterior of another run, which costs no rollouts: a
-            repository on the Hub (`user/repo` or `user/repo@revision`), or a folder (a checkpoint, an output
+            data-set repository on the Hub (`user/repo` or `user/repo@revision`), or a folder (a checkpoint, an output
             directory, a copy of such a repository). Rows are matched by their `id`, or by their content without one.
         vade_warm_start_discount: Share, in (0, 1], of the other run's counts that `vade_posterior_init` takes over.
             Those counts describe another policy. The default is lambda_1, as if every row had been trained on once

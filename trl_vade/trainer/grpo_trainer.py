@@ -84,7 +84,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer):
 
     activity = UPDATING  # what it does now, for the console
     command: list[str] | None = None  # the words of the command that started it; None in a script of one's own
-    dataset_name: str | None = None  # what that command calls the data
+    dataset_name: str | None = None  # of the data, for the console and the cards; the Hub's id may have "@revision"
     _claimed: str | None = None  # the output directory, once this trainer has started a run in it
     _has_begun = False  # whether a run has used the selection
     _logprobs_compared = False  # whether the first batch was compared

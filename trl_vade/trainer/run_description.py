@@ -4,7 +4,6 @@ import json
 import math
 import os
 import platform
-import re
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -18,21 +17,15 @@ import torch
 from transformers.trainer_utils import has_length
 from trl.trainer.utils import get_config_model_id
 
-from trl_vade.hub.dataset_origin import hub_origin
+from trl_vade.hub.posteriors.facts import named_dataset
 
+from .credentials import without_secrets
 from .typed_command import typed_words
 
 PACKAGES = ("trl-vade", "trl", "transformers", "torch", "accelerate", "datasets", "vllm", "peft", "numpy")
 MOST_SIGNS = 2000  # of a value
 GIT_SECONDS = 5
 MOST_STARTS = 100  # of a run that is resumed again and again; the first is always kept
-HIDDEN = "***"
-_SECRET = r"(?:token|api[_-]?key|secret|password)"
-_SECRETS = (
-    (re.compile(r"(://)[^/@\s]+@"), rf"\1{HIDDEN}@"),  # the login in an address
-    (re.compile(r"\b(hf_|sk-|ghp_)[A-Za-z0-9_-]{16,}"), rf"\1{HIDDEN}"),
-    (re.compile(rf"(?i)({_SECRET}(?:\s*[=:]\s*|\s+)[\"']?)[^\s\"'&,]+"), rf"\1{HIDDEN}"),
-)
 
 
 def describe_run(trainer: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +35,7 @@ def describe_run(trainer: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
         trainer: a `VADEGRPOTrainer`.
         earlier: the content of the file of the run that is resumed, or an empty one. Its starts are kept.
     """
-    args, (dataset, revision) = trainer.args, hub_origin(trainer.train_dataset, None)
+    args = trainer.args
     now = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "step": trainer.state.global_step}
     starts = [*earlier.get("starts", []), now]
     return {
@@ -50,8 +43,7 @@ def describe_run(trainer: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
         "command": shlex.join(trainer.command or typed_words()) or None,
         "code": _code(),
         "model": get_config_model_id(trainer.model.config),
-        "dataset": dataset,
-        "dataset_revision": revision,
+        **named_dataset(trainer.dataset_name),
         "rows": len(trainer.train_dataset) if has_length(trainer.train_dataset) else None,
         "rewards": list(trainer.reward_func_names),
         "validation_answers": validation_answers(trainer),
@@ -75,13 +67,6 @@ def encode_run(description: Mapping[str, Any]) -> bytes:
     return (json.dumps(_plain(description), indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
 
-def without_secrets(text: str) -> str:
-    """Return the text with logins in addresses, tokens, keys and passwords replaced by `HIDDEN`."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
-
-
 def _plain(value: Any, name: str = "") -> Any:
     """Return `value` as strict JSON, with secrets hidden and texts cut after `MOST_SIGNS` characters."""
     if isinstance(value, Mapping):
@@ -90,7 +75,7 @@ def _plain(value: Any, name: str = "") -> Any:
         return [_plain(part, name) for part in value]
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    text = HIDDEN if re.search(f"(?i){_SECRET}$", name) else without_secrets(str(value))
+    text = without_secrets(str(value), name)
     return text if len(text) <= MOST_SIGNS else f"{text[:MOST_SIGNS]}..."
 
 

@@ -14,23 +14,20 @@ from datasets import Dataset, load_dataset
 from huggingface_hub import DatasetCard
 
 from tests.support.commands import run
-from tests.support.loopback_hub import LoopbackHub, run_client
 from tests.support.posteriors import example_table, stage
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, VADEError
-from trl_vade.hub.posteriors.facts import size_category
 from trl_vade.hub.posteriors.repository import (
     CARD_FILE,
     PICTURE_FILE,
     publish_posterior,
     render_posterior_card,
     stage_posterior,
-    step_name,
     steps_in,
     table_path,
 )
 from trl_vade.hub.posteriors.source import load_posterior
-from trl_vade.hub.posteriors.table import read_table, write_table
+from trl_vade.hub.posteriors.table import read_table
 from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.trainer.initial_posterior import read_warm_start
 
@@ -54,10 +51,6 @@ def example_card(revision=None):
 # ------------------------------------------------------------------------------------------------ names and files
 
 
-def test_a_step_has_six_digits_and_more_where_it_needs_them():
-    assert [step_name(step) for step in (0, 100, 1234567)] == ["step-000000", "step-000100", "step-1234567"]
-
-
 def test_the_steps_are_those_whose_table_is_there():
     files = ["README.md", "step-000200/posterior.parquet", "step-000100/posterior.parquet", "step-000300/notes.txt"]
     files += ["old/step-000400/posterior.parquet", "step-500/posterior.parquet", "step-0000600/posterior.parquet"]
@@ -70,12 +63,6 @@ def test_a_staged_folder_has_the_table_and_the_picture_as_the_repository_has_the
     files = [path.relative_to(tmp_path / "new").as_posix() for path in (tmp_path / "new").rglob("*.*")]
     assert sorted(files) == [PICTURE_FILE, "step-000200/posterior.parquet"]
     assert read_table(tmp_path / "new" / table_path(200)).sample_id == example_table().sample_id
-
-
-def test_a_table_that_lost_its_step_cannot_be_staged(tmp_path):
-    write_table(replace(example_table(), metadata={}), tmp_path / "anonymous.parquet")
-    with refused(ConfigurationError, names=["global_step"]):
-        stage_posterior(tmp_path, read_table(tmp_path / "anonymous.parquet"))
 
 
 # ------------------------------------------------------------------------------------------------------- the card
@@ -118,31 +105,11 @@ def test_facts_from_anywhere_do_not_break_the_table():
     assert "rollouts until then" not in card
 
 
-def test_the_decay_is_told_with_whom_it_is_for():
-    def line(**facts):
-        card = render_posterior_card(example_table(**facts), [], None)
-        return next(line for line in card.split("\n") if line.startswith("| decay |"))
-
-    assert "a chosen row with right and wrong answers keeps 0.2 of its counts (lambda_1), any other 0.999" in line()
-    assert "a chosen row keeps 0.5 of its counts" in line(signal_aware_decay=False, decay_sampled=0.5)
-    paper = render_posterior_card(example_table(preset="paper", cooldown=0.0), [], None)
-    assert "cooldown" not in paper
-    assert "preset `paper`" in paper
-
-
 def test_a_picture_of_another_step_is_not_shown():
     assert "![Histogram" in example_card()
     card = render_posterior_card(example_table(), [], None, picture=False)
     assert "pass_rates.png" not in card
     assert "| 0.9 to 1.0 | " in card
-
-
-@pytest.mark.parametrize(
-    ("rows", "name"),
-    [(0, "n<1K"), (999, "n<1K"), (1000, "1K<n<10K"), (99_999, "10K<n<100K"), (10**8, "100M<n<1B")],
-)
-def test_sizes_are_called_as_on_the_hub(rows, name):
-    assert size_category(rows) == name
 
 
 # ------------------------------------------------------------------------------------------- read by other programs
@@ -168,45 +135,6 @@ def test_load_dataset_reads_another_folder_of_the_same_name_and_not_its_cache(tm
         names = (None, "step-000100")
         sizes.append([len(load_dataset(str(folder), name, split="train", cache_dir=cache)) for name in names])
     assert sizes == [[12, 12], [20, 20]]
-
-
-PUBLISH = """
-import json
-from datasets import load_dataset
-from trl_vade.hub.posteriors.repository import publish_posterior
-from trl_vade.hub.posteriors.table import read_table
-
-first, second = (read_table(f"{step}.parquet") for step in (100, 200))
-addresses = [publish_posterior(first, "posterior", private=True), publish_posterior(second, "you/posterior")]
-sizes = [
-    load_dataset("you/posterior", **how).num_rows
-    for how in ({"split": "train"}, {"name": "step-000100", "split": "train"},
-                {"revision": "step-000100", "split": "train"}, {"name": "step-000200", "split": "train"})
-]
-publish_posterior(second, "you/posterior")
-print(json.dumps([addresses, sizes]))
-"""
-
-
-@pytest.mark.slow
-def test_two_steps_go_to_the_hub_and_load_dataset_reads_both(tmp_path):
-    for step, size in ((100, 12), (200, 24)):
-        write_table(example_table(step, size=size), tmp_path / f"{step}.parquet")
-    with LoopbackHub() as hub:
-        output = run_client(hub, PUBLISH, tmp_path, USE_TORCH="0").stdout
-        addresses, sizes = json.loads(output.splitlines()[-1])
-        repo = hub.repos["datasets/you/posterior"]
-    assert sizes == [24, 12, 12, 24]
-    assert repo.private
-    titles = [commit.title for commit in reversed(repo.history())]
-    assert titles[:3] == ["initial commit", "Posterior of optimiser step 100", "Posterior of optimiser step 200"]
-    commits = [address.rpartition("/")[2] for address in addresses]
-    assert repo.tags["step-000100"] == commits[0]
-    assert set(repo.files("step-000100")) - {".gitattributes"} == {CARD_FILE, PICTURE_FILE, table_path(100)}
-    assert set(repo.files()) - set(repo.files("step-000100")) == {table_path(200)}
-    assert repo.files()[PICTURE_FILE] != repo.files("step-000100")[PICTURE_FILE]
-    card = repo.files()[CARD_FILE].decode()
-    assert card == render_posterior_card(example_table(200), [100, 200], "you/posterior")
 
 
 # ------------------------------------------------------------------------------------------------- what is there
@@ -264,10 +192,6 @@ def test_a_table_on_a_branch_leaves_the_tag_to_the_main_one(hub):
     assert [len(load_posterior("you/posterior", name)) for name in ("main", "step-000003", "side")] == [13, 13, 24]
     publish_posterior(example_table(4, size=24), "you/posterior", revision="main")
     assert set(repo.tags) == {"step-000003", "step-000004"}
-
-
-def test_a_card_on_main_names_no_branch():
-    assert example_card(revision="main") == (example_card())
 
 
 def test_each_line_of_a_card_on_a_branch_loads_what_is_on_the_branch(hub):
@@ -329,50 +253,35 @@ def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub):
 
 # --------------------------------------------------------------------------------------------------------- samplers
 
-
-def said_of(sampler, **facts):
-    """The introduction of a card, and the first of its limits that is about the choice of rows."""
-    card = " ".join(render_posterior_card(example_table(sampler=sampler, **facts), [], None).split())
-    return [
-        re.search(pattern, card)[0] for pattern in ("trl_vade keeps.*? It shows", r"The table has.*? Nothing is known")
-    ]
+CHOSEN = "they were chosen by their pass rates: their mean is not that of the data set"
+UNKNOWN = "only rows that were scored: their mean need not be that of the data set. Nothing is known"
 
 
-@pytest.mark.parametrize("sampler", ["thompson", "greedy"])
-def test_a_card_of_vade_says_that_the_posterior_chose(sampler):
-    start, limit = said_of(sampler)
-    assert "a Beta distribution for every row and chooses the questions of GRPO by it. The" in start
-    assert "they were chosen by their pass rates: their mean is not that of the data set" in limit
-
-
-def test_a_card_of_vanilla_grpo_says_that_nothing_was_chosen():
-    start, limit = said_of("uniform")
-    assert "this run took the questions in GRPO's usual order" in start
-    assert "each taken in its turn: their mean is almost unbiased" in limit
-    assert "chose" not in start + limit
-
-
-@pytest.mark.parametrize("sampler", PEER_SAMPLERS)
-def test_a_card_of_another_published_rule_names_it_as_what_chose(sampler):
-    start, limit = said_of(sampler)
-    assert f"in this run the published rule `{sampler}` chose the questions. The" in start
-    assert f"and `{sampler}` chose them: their mean is not that of the data set" in limit
-    assert "by it" not in start
-
-
-@pytest.mark.parametrize("sampler", [None, "mine", 7, ["thompson"], "a`|\n# b"])
-def test_a_card_of_an_unknown_sampler_claims_nothing_of_the_choice(sampler):
-    start, limit = said_of(sampler)
-    assert "a Beta distribution for every row. The" in start
-    assert (
-        limit
-        == "The table has only rows that were scored: their mean need not be that of the data set. Nothing is known"
-    )
-
-
-def test_rows_of_another_posterior_may_have_been_chosen_whatever_this_run_did():
-    _, limit = said_of("uniform", posterior_init="you/rates", warm_start_discount=0.2)
-    assert "their mean need not be that of the data set" in limit
+@pytest.mark.parametrize(
+    ("facts", "start", "limit"),
+    [
+        *(({"sampler": name}, "chooses the questions of GRPO by it. The", CHOSEN) for name in ("thompson", "greedy")),
+        ({"sampler": "uniform"}, "this run took the questions in GRPO's usual order", "their mean is almost unbiased"),
+        *(
+            (
+                {"sampler": name},
+                f"rule `{name}` chose the questions. The",
+                f"`{name}` chose them: their mean is not that",
+            )
+            for name in PEER_SAMPLERS
+        ),
+        *(({"sampler": name}, "a Beta distribution for every row. The", UNKNOWN) for name in (None, 7, "a`|\n# b")),
+        (
+            {"sampler": "uniform", "posterior_init": "you/rates", "warm_start_discount": 0.2},
+            "",
+            "mean need not be that",
+        ),
+    ],
+)
+def test_a_card_claims_of_the_choice_what_is_known_of_the_sampler(facts, start, limit):
+    card = " ".join(render_posterior_card(example_table(**facts), [], None).split())
+    assert start in re.search(r"trl_vade keeps.*? It shows", card)[0]
+    assert limit in re.search(r"The table has.*? Nothing is known", card)[0]
 
 
 # ------------------------------------------------------------------------------------------------------ warm starts
@@ -389,14 +298,6 @@ def test_a_run_that_began_with_another_posterior_says_so_and_claims_no_count_for
     assert "are one visit" in card
     for claim in ("only from the rollouts", "generation batches in which", "at least once |"):
         assert claim not in card
-
-
-def test_only_a_run_that_is_known_to_have_begun_with_nothing_claims_all_its_counts():
-    def claims(**facts):
-        return "only from the rollouts" in render_posterior_card(example_table(**facts), [], None)
-
-    assert [claims(), claims(posterior_init=None), claims(posterior_init="rollout")] == [True, False, False]
-    assert "\n| started from |" not in render_posterior_card(example_table(posterior_init="rollout"), [], None)
 
 
 if __name__ == "__main__":

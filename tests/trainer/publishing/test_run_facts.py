@@ -1,23 +1,19 @@
 """What a run says of itself: its settings, its counts, and where its rows come from."""
 
-import io
 import json
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset, concatenate_datasets, load_dataset, load_from_disk
 
 from tests.support.rows import make_text_rows
 from tests.support.runs import SMALL_RUN, always_half, says_a_digit, train
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.hub.dataset_origin import hub_origin
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.report.record import read_run
 from trl_vade.selection.report.summary import summarise
 from trl_vade.trainer.publishing import run_facts
 from trl_vade.trainer.publishing.run_facts import RunFacts, licence_of, live_run
+from trl_vade.trainer.run_description import describe_run
 from trl_vade.version import __version__
 
 
@@ -76,6 +72,21 @@ def test_a_folder_of_this_machine_is_no_base_model_and_no_data_set(facts_of, tmp
     assert str(tmp_path) not in json.dumps(facts)
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("you/rows", ("you/rows", None)),
+        ("you/rows@main", ("you/rows", "main")),
+        *((unknown, (None, None)) for unknown in ("testbed", None, ["you/rows", "you/others"], "../rows@main")),
+    ],
+)
+def test_the_data_set_is_called_what_the_user_calls_it_and_nothing_is_guessed(trained, monkeypatch, name, found):
+    monkeypatch.setattr(trained, "dataset_name", name)
+    for facts in (RunFacts.of(trained).values, describe_run(trained, {})):
+        assert (facts["dataset"], facts["dataset_revision"]) == found
+    assert RunFacts.of(trained, "you/others").values["dataset"] == "you/others"
+
+
 def test_the_repository_of_the_model_is_named_with_its_owner_or_not_at_all(facts_of):
     assert facts_of(hub_model_id="you/run")["model_repo"] == "you/run"
     assert facts_of(hub_model_id="run")["model_repo"] is None
@@ -103,52 +114,6 @@ def test_a_warm_start_is_named_by_its_repository_and_never_by_a_folder_of_this_m
 def test_steps_are_known_before_training_begins_only_where_they_are_not_counted_in_epochs(facts_of):
     assert facts_of(max_steps=7)["recipe"]["max_steps"] == 7
     assert facts_of(max_steps=-1, num_train_epochs=2)["recipe"]["max_steps"] is None
-
-
-# ------------------------------------------------------------------------------------------- where the rows come from
-
-
-def test_rows_in_memory_come_from_nowhere_unless_the_caller_says_so(text_rows):
-    assert hub_origin(text_rows) == (None, None)
-    assert hub_origin(text_rows, "you/rows") == ("you/rows", None)
-    assert hub_origin(text_rows, "testbed") == (None, None)
-
-
-@pytest.fixture
-def repo(hub):
-    """A data set repository with capitals in its name, which the folder of its cache does not have."""
-    content = io.BytesIO()
-    pq.write_table(pa.table({"prompt": [f"question {i}" for i in range(6)]}), content)
-    repo = hub.add_repo("datasets/you/MathVista-Set")
-    repo.add("main", "rows", "", repo.files() | {"train.parquet": content.getvalue(), "README.md": b"# Rows\n"})
-    return repo
-
-
-def test_rows_from_the_hub_say_of_which_data_set_and_commit_they_are(repo, tmp_path):
-    rows = load_dataset("you/MathVista-Set", split="train")
-    origin = ("you/MathVista-Set", repo.branches["main"])
-    assert not rows.info.download_checksums  # where datasets wrote both down once; if it does so again, read it there
-    assert hub_origin(rows) == origin
-    changed = [
-        rows.filter(lambda row: row["prompt"] != "question 1"),
-        rows.map(lambda row: {"length": len(row["prompt"])}),
-        rows.shuffle(seed=0).select([1, 2]),
-        rows.train_test_split(0.5)["train"],
-    ]
-    assert [hub_origin(some) for some in changed] == [origin] * 4
-
-    # The caller's name wins; the commit goes with it only where it is one of that data set.
-    assert hub_origin(rows, "you/MathVista-Set") == origin
-    assert hub_origin(rows, "you/other") == ("you/other", None)
-    assert hub_origin(rows, "others/MathVista-Set") == ("others/MathVista-Set", None)
-
-    # Nothing is said where the folder is not there or does not speak for all rows.
-    rows.save_to_disk(str(tmp_path / "saved"))
-    mixed = concatenate_datasets([rows, Dataset.from_dict({"prompt": ["mine"]})])
-    for unknown in (load_from_disk(str(tmp_path / "saved")), Dataset.from_dict(rows.to_dict()), mixed):
-        assert hub_origin(unknown) == (None, None)
-    streamed = load_dataset("you/MathVista-Set", split="train", streaming=True)
-    assert hub_origin(streamed) == (None, None)
 
 
 # -------------------------------------------------------------------------------------------------------- so far

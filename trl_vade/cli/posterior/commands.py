@@ -1,6 +1,6 @@
 """`trl-vade posterior`: what a run found hard, looked at, shared and fetched.
 
-Here are the commands; the numbers are made in `views` and printed in `printing`.
+Here are the commands. Each imports what it needs when it runs.
 """
 
 import json
@@ -24,9 +24,7 @@ app = typer.Typer(
 )
 
 Sort = Literal["pass_rate", "visits", "last_step", "alpha", "beta", "index", "sample_id"]
-Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="A folder, a .parquet file, or user/repo[@revision] on the Hub.")
-]
+Source = Annotated[str, typer.Argument(metavar="SOURCE", help="A folder, a .parquet file, or user/repo[@revision].")]
 Revision = Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit on the Hub.")]
 Step = Annotated[int | None, typer.Option("--step", min=0, help="Optimiser step; the newest one without it.")]
 Rows = Annotated[int, typer.Option("--rows", min=0, help="Most rows in a table.")]
@@ -39,9 +37,7 @@ def show(
     revision: Revision = None,
     step: Step = None,
     rows: Rows = 20,
-    sort: Annotated[
-        Sort, typer.Option("--sort", help="Column whose lowest and highest rows are shown.")
-    ] = "pass_rate",
+    sort: Annotated[Sort, typer.Option("--sort", help="Show the rows lowest and highest in it.")] = "pass_rate",
     as_json: AsJSON = False,
 ) -> None:
     """Print the facts of a run, a histogram of its pass rates, and its hardest and easiest rows.
@@ -57,12 +53,11 @@ def show(
     """
     from trl_vade.hub.posteriors.source import load_posterior
 
-    from .printing import print_posterior
-    from .views import both_ends, kept_texts, order_by, row_records, summarise_posterior
+    from .showing import both_ends, print_posterior, summarise_posterior
 
-    table, texts = load_posterior(source, revision, step=step), kept_texts(source)
+    table = load_posterior(source, revision, step=step)
     summary = summarise_posterior(table)
-    first, last = (row_records(table, part, texts) for part in both_ends(order_by(table, sort), rows))
+    first, last = both_ends(table, sort, rows, source)
     if as_json:
         _print_json({**summary, "facts": table.metadata, "sorted_by": sort, "lowest": first, "highest": last})
     else:
@@ -71,45 +66,21 @@ def show(
 
 @app.command(cls=PlainCommand, epilog=LOGIN, short_help="Publish a run's posterior on the Hub.")
 def push(
-    output_dir: Annotated[
-        Path,
-        typer.Argument(
-            metavar="OUTPUT_DIR",
-            help="An output directory, a checkpoint, a .parquet file, or a folder of steps, as is kept of a push.",
-        ),
-    ],
-    repo: Annotated[
-        str, typer.Argument(metavar="REPO", help="Data-set repository: user/name, or name for one of your own.")
-    ],
-    private: Annotated[
-        bool | None,
-        typer.Option("--private/--public", help="Of a repository that is made; else as your settings say."),
-    ] = None,
-    revision: Annotated[
-        str | None, typer.Option("--revision", help="Branch, created if it is missing. Only main gets tags.")
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            "--dataset", help="The run's data set, a folder or user/name[@revision]: rows get its ids and tasks."
-        ),
-    ] = None,
-    dataset_config: Annotated[
-        str | None, typer.Option("--dataset_config", help="Configuration of that data set.")
-    ] = None,
-    split: Annotated[str, typer.Option("--split", help="Split of that data set.")] = "train",
-    task_column: Annotated[
-        str | None, typer.Option("--task_column", help="Column of tasks in that data set. Default: `task`, if there.")
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a table of this step that has more rows, tasks or facts.")
-    ] = False,
+    output_dir: Annotated[Path, typer.Argument(metavar="OUTPUT_DIR", help="What to publish, a local SOURCE.")],
+    repo: Annotated[str, typer.Argument(metavar="REPO", help="Data-set repository: user/name, or name for your own.")],
+    private: Annotated[bool | None, typer.Option("--private/--public", help="Of a repository that is made.")] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Branch, made if missing; main has tags.")] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", help="The run's data, for ids and tasks.")] = None,
+    dataset_config: Annotated[str | None, typer.Option("--dataset_config", help="Its configuration.")] = None,
+    split: Annotated[str, typer.Option("--split", help="Its split.")] = "train",
+    task_column: Annotated[str | None, typer.Option("--task_column", help="Its tasks; `task` if there.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a table of more rows, tasks or facts.")] = False,
 ) -> None:
     """Publish the posterior of a run as a step of a data-set repository.
 
-    Without --dataset the rows are named by the hashes that the run kept of them. With --dataset
-    they get their `id` and `task`. It must be the data set of the run. Everybody who can read the repository can
-    then read these.
+    Without --dataset the rows are named by the hashes that the run kept of them. With --dataset, a folder or
+    user/name[@revision], they get their `id` and `task`. It must be the data set of the run. Everybody who can
+    read the repository can then read these.
 
     Where the repository has this step already, its table is replaced, unless rows, tasks or facts would be lost. Where
     it has a newer one, that stays `latest`.
@@ -165,9 +136,7 @@ def diff(
     revision_b: Annotated[str | None, typer.Option("--revision_b", help="Of the second on the Hub.")] = None,
     step_a: Annotated[int | None, typer.Option("--step_a", min=0, help="Optimiser step of the first.")] = None,
     step_b: Annotated[int | None, typer.Option("--step_b", min=0, help="Optimiser step of the second.")] = None,
-    threshold: Annotated[
-        float, typer.Option("--threshold", min=0.01, max=1.0, help="Change of a pass rate that counts.")
-    ] = 0.25,
+    threshold: Annotated[float, typer.Option("--threshold", min=0.01, max=1.0, help="Least change to show.")] = 0.25,
     rows: Rows = 20,
     as_json: AsJSON = False,
 ) -> None:
@@ -185,12 +154,11 @@ def diff(
     """
     from trl_vade.hub.posteriors.source import load_posterior
 
-    from .printing import print_difference
-    from .views import compare
+    from .difference import compare, print_difference
 
     found = compare(load_posterior(a, revision_a, step=step_a), load_posterior(b, revision_b, step=step_b), threshold)
     if as_json:
-        _print_json(found.as_json())
+        _print_json(found)
     else:
         print_difference(found, rows)
 
@@ -198,9 +166,7 @@ def diff(
 @app.command(cls=PlainCommand, epilog=LOGIN, short_help="Write a posterior as .parquet, .csv or .jsonl.")
 def export(
     source: Source,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .parquet, .csv or .jsonl file, which is replaced if it is there.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .parquet, .csv or .jsonl file to write.")],
     revision: Revision = None,
     step: Step = None,
 ) -> None:

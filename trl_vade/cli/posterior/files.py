@@ -3,21 +3,30 @@
 import csv
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
-from trl_vade.errors import ConfigurationError, SnapshotError, SnapshotMismatchError, VADEError, abbreviated
+from trl_vade.errors import ConfigurationError, SnapshotMismatchError, VADEError, abbreviated
 from trl_vade.files import save_whole
+from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.hub.posteriors.repository import table_path
 from trl_vade.hub.posteriors.source import split_source
-from trl_vade.hub.posteriors.table import PosteriorTable, facts_of, posterior_table, read_table, write_table
-from trl_vade.hub.uploading import hub_id
+from trl_vade.hub.posteriors.table import PosteriorTable, encode_table, facts_of, posterior_table, write_table
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..data_sets import load_rows
-from .views import COLUMNS, named_by_keys, row_records
 
+COLUMNS = ("sample_id", "index", "task", "alpha", "beta", "visits", "pass_rate", "last_step")
 ENDINGS = (".parquet", ".csv", ".jsonl")
+
+
+def row_records(table: PosteriorTable, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Return rows as JSON values. A task that is not known is None; `task` is left out where no row's is known."""
+    names = [name for name in COLUMNS if name != "task" or table.task is not None]
+    columns = [getattr(table, name) for name in names]
+    plain = [column if isinstance(column, list) else column.tolist() for column in columns]
+    return [{name: column[row] for name, column in zip(names, plain, strict=True)} for row in rows]
 
 
 def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -> tuple[Path, bool]:
@@ -26,40 +35,19 @@ def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -
     A different file there, without `force`, and a table that does not say its step are a `VADEError`.
     """
     step = table.metadata.get("global_step")
-    if step is None:
+    if step is None or (directory.exists() and not directory.is_dir()):
+        why = "the tool that wrote this posterior lost its optimiser step" if step is None else "it is a file"
         raise VADEError(
-            "This posterior does not say of which optimiser step it is (the tool that wrote it lost its metadata), so "
-            "its folder has no name. `trl-vade posterior export` writes it to a file of your choice."
+            f"{directory} cannot get a folder of a step: {why}. `trl-vade posterior export` writes a posterior to a "
+            "file of your choice."
         )
-    if not directory.is_dir() and directory.exists():
-        raise VADEError(f"{directory} is a file; give a folder, or `trl-vade posterior export` a file of your choice.")
-    path = directory / table_path(int(step))
-    with TemporaryDirectory() as folder:
-        write_table(table, Path(folder) / path.name)
-        content = (Path(folder) / path.name).read_bytes()
-    if path.exists():
-        if path.read_bytes() == content:
-            return path, False
-        if not force:
-            raise VADEError(
-                f"{path} is there and holds something else{_other_names(table, path)}. --force replaces it; or give "
-                "another folder."
-            )
+    path, content = directory / table_path(int(step)), encode_table(table)
+    if path.exists() and path.read_bytes() == content:
+        return path, False
+    if path.exists() and not force:
+        raise VADEError(f"{path} is there and holds something else. --force replaces it; or give another folder.")
     save_whole(path, content)
     return path, True
-
-
-def _other_names(table: PosteriorTable, path: Path) -> str:
-    """Return a warning if the rows of `table` may have other names in the file `path`, else an empty text."""
-    try:
-        there = named_by_keys(read_table(path))
-    except SnapshotError:
-        return ""
-    words = {True: "hashes", False: "their ids"}
-    here = named_by_keys(table)
-    return (
-        "" if here == there else f": its rows are named by {words[there]} and these, maybe the same, by {words[here]}"
-    )
 
 
 def check_ending(path: Path) -> str:
@@ -87,8 +75,13 @@ def export_table(table: PosteriorTable, path: Path) -> None:
         # Texts in quotes: Python 3.11 would leave them away round a lone carriage return, and a reader lose the row.
         writer = csv.DictWriter(text, names, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
         writer.writeheader()
-        writer.writerows(records)
+        writer.writerows({name: _no_formula(value) for name, value in record.items()} for record in records)
     save_whole(path, text.getvalue().encode())
+
+
+def _no_formula(value: Any) -> Any:
+    """Return a text that a spreadsheet would run as a formula with an apostrophe before it, else `value`."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(tuple("=+-@\t\r")) else value
 
 
 def named_table(
@@ -106,7 +99,6 @@ def named_table(
     """
     from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
     from trl_vade.data.row_names import RowNames
-    from trl_vade.hub.dataset_origin import hub_origin
 
     if not (folder / POSTERIOR_FILE).is_file():
         raise ConfigurationError(
@@ -130,7 +122,6 @@ def named_table(
             "Give the data set of that run, without the rows that vade_max_prompt_length dropped, or leave --dataset "
             "out: rows are then named by their hashes."
         )
-    origin = dict(zip(("dataset", "dataset_revision"), hub_origin(dataset, hub_id(place)), strict=True))
-    facts = facts_of(snapshot) | {fact: value for fact, value in origin.items() if value is not None}
+    facts = facts_of(snapshot) | {fact: value for fact, value in named_dataset(name).items() if value is not None}
     visited = snapshot.sampler_state["posterior"]["sample_index"]
     return posterior_table(snapshot, facts=facts, **RowNames(dataset, keys).columns(visited, task_column or "task"))

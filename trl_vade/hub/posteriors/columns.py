@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from trl_vade.checks import MOST_TRIALS, check_whole_number
 from trl_vade.errors import SnapshotCorruptError
@@ -28,7 +29,6 @@ TYPES = {
     "pass_rate": pa.float64(),
     "last_step": pa.int64(),
 }
-_NEEDED = ("sample_id", "alpha", "beta")
 _ROWS_DIGEST = "rows_sha256"
 
 MOST_STEPS = 10**12  # The largest optimiser step. Every step up to it has a valid folder name.
@@ -68,11 +68,16 @@ def parse_facts(path: Any, text: bytes | None) -> tuple[dict[str, Any], str | No
 
 def digest_of_rows(table: Any) -> str:
     """Return the SHA-256 of the rows of a `PosteriorTable`. It does not depend on the file."""
-    digest = hashlib.sha256(json.dumps([table.sample_id, table.task]).encode())
-    for name, kind in TYPES.items():
-        if not pa.types.is_string(kind):
-            numbers = getattr(table, name)
-            digest.update(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes())
+    tasks = table.task or []
+    places = {task: place for place, task in enumerate(dict.fromkeys(tasks)) if task is not None}
+    digest = hashlib.sha256(f"{len(table)} {len(places)}".encode())
+    for text in (*table.sample_id, *places):  # one by one: a joined text would be as large as all
+        encoded = text.encode()
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
+    numbers = [getattr(table, name) for name, kind in TYPES.items() if not pa.types.is_string(kind)]
+    for values in (np.array([places.get(task, -1) for task in tasks], dtype=np.int64), *numbers):
+        digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
 
@@ -83,25 +88,23 @@ def check_facts(path: Any, facts: Mapping[str, Any]) -> None:
         check_whole_number(f"{path}: {name}", facts.get(name), **limits, advice=AGAIN, error=SnapshotCorruptError)
 
 
-def read_columns(path: Any, content: pa.Table, *, all_needed: bool) -> dict[str, Any]:
+def read_columns(path: Any, file: pq.ParquetFile) -> dict[str, Any]:
     """Return each column as a list (texts) or an array (numbers); `task` is None if the file lacks it.
 
-    Without `all_needed`, missing columns get the values in `table.read_table`.
-
-    Raises:
-        SnapshotCorruptError: a column is missing, doubled, of another type, or has nulls.
+    A column that is missing, doubled, of another type, or has nulls is a `SnapshotCorruptError`.
     """
-    columns = {name: _column(path, content, name, needed=all_needed or name in _NEEDED) for name in TYPES}
-    size = content.num_rows
-    with np.errstate(all="ignore"):  # for counts that break the rules
-        mean = beta_mean(columns["alpha"], columns["beta"])
-    unknown = {
-        "index": np.full(size, -1, dtype=np.int64),
-        "visits": np.ones(size, dtype=np.int64),
-        "pass_rate": mean,
-        "last_step": np.zeros(size, dtype=np.int64),
-    }
-    return columns | {name: value for name, value in unknown.items() if columns[name] is None}
+    schema = file.schema_arrow
+    names = [name for name in TYPES if name != "task" or name in schema.names]
+    for name in names:
+        found = [field.type for field in schema if field.name == name]
+        if len(found) != 1 or not _fits(found[0], TYPES[name]):
+            raise _wrong(path, name, f"has {found[0]}" if len(found) == 1 else "is missing or doubled")
+    # Texts stay in their dictionary: decoded, one long text may fill the memory in all of its rows.
+    texts = [name for name in names if pa.types.is_string(TYPES[name])]
+    options = {"metadata": file.metadata, "read_dictionary": texts, "page_checksum_verification": True}
+    with pq.ParquetFile(path, **options) as again:
+        content = again.read(names)
+    return {"task": None} | {name: _column(path, name, content.column(name)) for name in names}
 
 
 def check_rows(path: Any, table: Any) -> None:
@@ -109,19 +112,18 @@ def check_rows(path: Any, table: Any) -> None:
     size, most = len(table.sample_id), MOST_TRIALS * table.visits
     rows = table.metadata.get("num_samples", 2**63)
     batches = table.metadata.get("generation_batches", 2**63)
-    unknown = bool((table.index == -1).all())
     with np.errstate(all="ignore"):  # for counts that break the rules
         gap = np.abs(table.pass_rate - beta_mean(table.alpha, table.beta))
     rules = {
         "visits must be in [1, 2**53]": (table.visits >= 1) & (table.visits <= 2**53),
-        "visits must be at most last_step": (table.last_step == 0) | (table.visits <= table.last_step),
+        "visits must be at most last_step": table.visits <= table.last_step,
         # The bounds also exclude NaN and infinity.
         "alpha must be in [0, 2**53] a visit": (table.alpha >= 0) & (table.alpha <= most),
         "beta must be in [0, 2**53] a visit": (table.beta >= 0) & (table.beta <= most),
         "pass_rate must be (alpha + 1) / (alpha + beta + 2)": gap <= 1e-6,
         "sample_id must differ in all rows": _first_of_its_kind(np.array(table.sample_id, dtype=object)),
-        "index must differ in all rows": unknown | _first_of_its_kind(table.index),
-        f"index must be in [0, {rows})": unknown | ((table.index >= 0) & (table.index < rows)),
+        "index must differ in all rows": _first_of_its_kind(table.index),
+        f"index must be in [0, {rows})": (table.index >= 0) & (table.index < rows),
         f"last_step must be in [0, {batches}]": (table.last_step >= 0) & (table.last_step <= batches),
     }
     for rule, holds in rules.items():
@@ -131,19 +133,22 @@ def check_rows(path: Any, table: Any) -> None:
             )
 
 
-def _column(path: Any, content: pa.Table, name: str, *, needed: bool) -> Any:
-    if name not in content.column_names and (name == "task" or not needed):
-        return None
-    column = content.column(name) if content.column_names.count(name) == 1 else None
-    if column is None or not _fits(column.type, TYPES[name]) or (column.null_count and name != "task"):
-        found = "is missing or doubled" if column is None else f"has {column.type}, {column.null_count} nulls"
-        raise SnapshotCorruptError(
-            f"{path}: the column {name} {found}; it must hold {TYPES[name]} in every row. {AGAIN}"
-        )
-    column = column.cast(TYPES[name])
-    if pa.types.is_string(column.type):
-        return column.to_pylist()
-    return np.array(column.to_numpy(), dtype=TYPES[name].to_pandas_dtype())  # a writable copy
+def _column(path: Any, name: str, column: pa.ChunkedArray) -> Any:
+    if column.null_count and name != "task":
+        raise _wrong(path, name, f"has {column.null_count} nulls")
+    if not pa.types.is_string(TYPES[name]):
+        return np.array(column.cast(TYPES[name]).to_numpy(), dtype=TYPES[name].to_pandas_dtype())  # a writable copy
+    return [text for chunk in column.chunks for text in _texts(chunk)]
+
+
+def _texts(chunk: pa.DictionaryArray) -> list[str | None]:
+    """Return the texts of a column; equal ones are one object."""
+    words = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
+    return words[chunk.indices.fill_null(len(words) - 1).to_numpy()].tolist()  # type: ignore[no-any-return]
+
+
+def _wrong(path: Any, name: str, found: str) -> SnapshotCorruptError:
+    return SnapshotCorruptError(f"{path}: the column {name} {found}; it must hold {TYPES[name]} in every row. {AGAIN}")
 
 
 def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:

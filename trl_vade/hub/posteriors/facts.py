@@ -5,7 +5,7 @@ from typing import Any
 
 from trl_vade.samplers.registry import SAMPLERS
 
-from ..uploading import is_hub_id
+from ..uploading import hub_id, is_hub_id
 from .table import PosteriorTable
 
 POSTERIOR_INITS = ("prior", "rollout")  # any other value is a source, see `warm_start_source`
@@ -39,6 +39,16 @@ def initial_posterior_kind(facts: Mapping[str, Any]) -> dict[str, bool]:
     """Return whether the run is known to have started with another posterior (`warm`), or without one (`alone`)."""
     start = facts.get("posterior_init")
     return {"warm": bool(start) and start not in POSTERIOR_INITS, "alone": start == "prior"}
+
+
+def named_dataset(name: Any) -> dict[str, str | None]:
+    """Return the facts `dataset` and `dataset_revision` of a data set that a user calls "user/name@revision".
+
+    They are None for what is no id of the Hub, such as a folder, and for a revision that was not given.
+    """
+    repo_id, _, revision = str(name or "").partition("@")
+    found = hub_id(repo_id) if "/" in repo_id else None
+    return {"dataset": found, "dataset_revision": revision or None if found else None}
 
 
 def dataset_link(facts: Mapping[str, Any]) -> str:

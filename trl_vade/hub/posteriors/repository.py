@@ -32,7 +32,6 @@ TABLE_FILE = "posterior.parquet"
 PICTURE_FILE = "pass_rates.png"
 CARD_FILE = "README.md"
 LATEST = "latest"  # name of the configuration of the newest step
-MOST_BYTES = 2**20  # Bytes of a card to read. Its metadata come first and take about 200 bytes for each step.
 
 
 def step_name(step: int) -> str:
@@ -51,27 +50,6 @@ def steps_in(files: Iterable[str]) -> list[int]:
     found = (re.fullmatch(rf"step-([0-9]{{6,18}})/{re.escape(TABLE_FILE)}", file) for file in there)
     steps = {int(match[1]) for match in found if match}
     return sorted(step for step in steps if table_path(step) in there)  # only names of `step_name`
-
-
-def steps_of_card(card: Path | None) -> tuple[list[int], int | None]:
-    """Return the steps that the configurations of a card name, and that of its default one, else of `latest`.
-
-    The card may be a stranger's, and a few lines of YAML can expand without limit. It is searched as text, in which
-    each configuration begins with its name, as `datasets` writes it.
-    """
-    if card is None:
-        return [], None
-    with card.open("rb") as file:
-        metadata = re.match(rb"\s*---[ \t]*\r?\n(.*?)(?:\n---|\Z)", file.read(MOST_BYTES), re.DOTALL)
-    configs = re.split(r"\bconfig_name\W+", metadata[1].decode(errors="replace") if metadata else "")
-    steps = [steps_in(re.findall(r"[\w./-]+", config)) for config in configs]
-    newest = None
-    for sign in (rf"{LATEST}(?![\w-])", r"(?is).*\bdefault\W+(?:true|yes|on)\b"):
-        newest = next(
-            (found[-1] for config, found in zip(configs, steps, strict=True) if found and re.match(sign, config)),
-            newest,
-        )
-    return [step for found in steps for step in found], newest
 
 
 def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:

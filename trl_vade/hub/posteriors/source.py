@@ -1,24 +1,19 @@
-"""Loading of a posterior from a checkpoint, a table or a repository on the Hub."""
+"""Loading of a posterior from a table, a folder or a data-set repository on the Hub."""
 
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    GatedRepoError,
-    LocalEntryNotFoundError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from huggingface_hub import HfApi, hf_hub_download, snapshot_download
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
-from trl_vade.errors import ConfigurationError, HubError, SnapshotCorruptError, SnapshotNotFoundError
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
-from ..failures import HTTP_ERROR, first_line
-from ..uploading import is_hub_id, offline
-from .repository import CARD_FILE, TABLE_FILE, step_name, steps_in, steps_of_card, table_path
+from ..failures import FAILURES, first_line
+from ..uploading import is_hub_id
+from .repository import TABLE_FILE, step_name, steps_in, table_path
 from .table import PosteriorTable, posterior_table, read_table
 
 
@@ -27,16 +22,15 @@ def load_posterior(
 ) -> PosteriorTable:
     """Return the posterior at `source`.
 
-    An existing path is tried first, then a data-set repository on the Hub, then a model repository. If the Hub cannot
-    be reached, the client's cache is read. All files come from one commit. The metadata get `source`, and for a
-    repository the commit as `revision`.
+    An existing path is tried first, then a data-set repository on the Hub. If the Hub cannot be reached, the client's
+    cache is read. The metadata get `source`, and for a repository the commit as `revision`.
 
     Args:
         source: a folder (in the layout of `repository` or one step of it, a checkpoint, or an output directory), a
-            `.parquet` file, or a repository "user/name" or "user/name@revision". If there is a folder "user",
-            "user/name" is a path; with a revision it is a repository.
+            `.parquet` file, or a data-set repository "user/name" or "user/name@revision". If there is a folder
+            "user", "user/name" is a path; with a revision it is a repository.
         revision: a branch, a tag such as "step-000100", or a commit.
-        step: an optimiser step. None takes the newest step that the card names, or the last one of a model.
+        step: an optimiser step. None takes that of a tag, or else the newest one.
 
     Raises:
         SnapshotNotFoundError: there is no posterior; the message names the places that were searched.
@@ -48,8 +42,7 @@ def load_posterior(
     if os.path.exists(name):
         if revision is not None:
             raise ConfigurationError(f"{name} is a local path, which has no revision {revision}. Remove the revision.")
-        table = _from_file(Path(name), step) if os.path.isfile(name) else _from_files(_Folder(Path(name)), step)
-        return _placed(table, source=name)
+        return _placed(_from_path(Path(name), step), source=name)
     repo_id, named = split_source(name)
     if named and revision and named != revision:
         raise ConfigurationError(f"{name} names the revision {named}, but revision={revision!r}. Set only one.")
@@ -75,139 +68,73 @@ def split_source(source: str) -> tuple[str, str | None]:
     return repo_id, revision or None
 
 
-class _Folder:
-    """A local folder."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def __str__(self) -> str:
-        return str(self.folder)
-
-    def get(self, path: str) -> Path | None:
-        """Return the file, or None if it does not exist."""
-        file = self.folder / path
-        return file if file.is_file() else None
-
-    def steps(self, named: list[int]) -> list[int]:
-        """Return the steps with a table; `named` are those of the card."""
-        return steps_in(f"{file.parent.name}/{file.name}" for file in self.folder.glob("step-*/*"))
-
-
-class _Repo:
-    """A repository on the Hub at one commit, that of the first file that was found."""
-
-    def __init__(self, repo_id: str, repo_type: str, revision: str | None):
-        self.repo_id, self.repo_type, self.revision = repo_id, repo_type, revision
-        self.commit: str | None = None
-
-    def __str__(self) -> str:
-        name = f"the {self.repo_type} repository {self.repo_id}" + (f"@{self.revision}" if self.revision else "")
-        return f"the cached copy of {name} (HF_HUB_OFFLINE is set)" if offline() else name
-
-    def get(self, path: str) -> Path | None:
-        """Download the file, or return None if the repository (offline: the cache) lacks it.
-
-        Raises:
-            HubError: the repository cannot be read. The message is the reason, without the repository's name.
-        """
-        try:
-            # The download itself resolves the branch: it stores the commit for a later start without a network.
-            # A lookup by `repo_info` would not.
-            file = hf_hub_download(self.repo_id, path, repo_type=self.repo_type, revision=self.commit or self.revision)
-        except LocalEntryNotFoundError as error:  # a subclass of EntryNotFoundError
-            if offline():
-                return None
-            raise HubError("cannot be reached, and this file is not in the client's cache", may_pass=True) from error
-        except EntryNotFoundError:
-            return None
-        except (HTTP_ERROR, OSError, ValueError) as error:
-            raise self._unavailable(error) from error
-        # <cache>/<repository>/snapshots/<commit>/<path>
-        self.commit = Path(file).parts[-1 - len(path.split("/"))]
-        return Path(file)
-
-    def steps(self, named: list[int]) -> list[int]:
-        """Return the steps that the card names."""
-        return sorted(set(named))
-
-    def _unavailable(self, error: Exception) -> HubError:
-        if isinstance(error, GatedRepoError):
-            return HubError("is gated: request access on its page, and log in (`hf auth login`, or HF_TOKEN)")
-        if isinstance(error, RepositoryNotFoundError):
-            return HubError("does not exist, or this login may not see it (`hf auth login`, or HF_TOKEN)")
-        if isinstance(error, RevisionNotFoundError):
-            return HubError(f"has no revision {self.revision}")
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        refused = isinstance(error, ValueError) or (status is not None and status < 500)
-        return HubError(f"cannot be read ({first_line(error)})", may_pass=not refused)
+def _from_path(path: Path, step: int | None) -> PosteriorTable:
+    if path.is_file() or (path / TABLE_FILE).is_file():
+        return _from_file(path if path.is_file() else path / TABLE_FILE, step)
+    if (path / POSTERIOR_FILE).is_file():
+        return _of_step(posterior_table(load_snapshot(path)), path, step)
+    return _from_step(_newest(path, str(path), step))
 
 
 def _from_hub(repo_id: str, revision: str | None, step: int | None) -> PosteriorTable:
-    reasons = []
-    for repo_type in ("dataset", "model"):
-        repo = _Repo(repo_id, repo_type, revision)
-        try:
-            return _placed(_from_files(repo, step), source=repo_id, revision=repo.commit)
-        except HubError as error:
-            reasons.append(f"{repo} {error}")
-            if error.may_pass:  # a short fault must not lead to the other repository of that name
-                break
-        except SnapshotNotFoundError as error:
-            reasons.append(str(error))
-    advice = "Unset HF_HUB_OFFLINE to ask the Hub, or name" if offline() else "Name"
-    raise SnapshotNotFoundError(
-        f"No posterior for {repo_id}: there is no local folder or file of this name; {'; '.join(reasons)}. {advice} a "
-        "checkpoint, a posterior's folder or table, or a repository that has one."
-    )
+    where: dict[str, Any] = {"repo_id": repo_id, "repo_type": "dataset", "revision": revision}
+    name = f"the data-set repository {repo_id}" + (f"@{revision}" if revision else "")
+    if step is None:  # a late push leaves newer steps in the commit of its tag
+        step = next(iter(steps_in([f"{revision}/{TABLE_FILE}"])), None)
+    try:
+        steps = steps_in(HfApi().list_repo_files(**where))
+        file = hf_hub_download(filename=table_path(_chosen(steps, name, step)), **where)
+    except SnapshotNotFoundError:
+        raise
+    except FAILURES as error:
+        if getattr(getattr(error, "response", None), "status_code", 500) < 500:
+            raise SnapshotNotFoundError(f"{name} {_refusal(error, repo_id)}.") from error
+        file = _cached(where, name, step, error)
+    # <cache>/<repository>/snapshots/<commit>/<step>/<file>
+    return _placed(_from_step(Path(file)), source=repo_id, revision=Path(file).parts[-3])
 
 
-def _from_files(files: _Folder | _Repo, step: int | None) -> PosteriorTable:
-    """Return the posterior from a table, or else from a snapshot."""
-    table = _from_tables(files, step)
-    if table is None:
-        table = _from_snapshots(files, step)
-    if table is None:
-        of_step = "" if step is None else f" of optimiser step {step}"
-        raise SnapshotNotFoundError(
-            f"{files} has no posterior{of_step}: no table in a folder such as {step_name(step or 100)}, and no "
-            f"{POSTERIOR_FILE}"
+def _refusal(error: Exception, repo_id: str) -> str:
+    if isinstance(error, GatedRepoError):
+        return "is gated: request access on its page, and log in (`hf auth login`, or HF_TOKEN)"
+    if isinstance(error, RepositoryNotFoundError):
+        return (
+            "does not exist, or this login may not see it (`hf auth login`, or HF_TOKEN). If it is a model's, "
+            f"download its posterior: `hf download {repo_id} {POSTERIOR_FILE} --local-dir FOLDER`. Then name the folder"
         )
-    return table
+    return "has no such revision" if isinstance(error, RevisionNotFoundError) else f"gives {first_line(error)}"
 
 
-def _from_tables(files: _Folder | _Repo, step: int | None) -> PosteriorTable | None:
-    alone = files.get(TABLE_FILE) if isinstance(files, _Folder) else None
-    if alone is not None:  # the folder of a step
-        return _from_file(alone, step)
-    named, newest = steps_of_card(files.get(CARD_FILE))
-    steps = files.steps(named)
-    if not steps:
-        return None
-    tagged = steps_in([f"{files.revision}/{TABLE_FILE}"]) if isinstance(files, _Repo) else []
-    if step is None and tagged and tagged[0] in steps:
-        step = tagged[0]  # its card may name a newer step that was sent before it
-    chosen = step if step is not None else newest if newest in steps else max(steps)
-    file = files.get(table_path(chosen)) if chosen in steps else None
-    if file is None and chosen in steps and isinstance(files, _Repo) and offline():
-        raise SnapshotNotFoundError(f"{files} lacks {table_path(chosen)}, which the card names")
-    if file is None:
+def _cached(where: dict[str, Any], name: str, step: int | None, reason: Exception) -> Path:
+    """Return the table in the client's cache, since the Hub cannot be reached."""
+    try:
+        folder = Path(snapshot_download(**where, local_files_only=True))
+    except FAILURES as error:
         raise SnapshotNotFoundError(
-            f"{files} has no {table_path(chosen)}; its steps are {', '.join(map(step_name, steps))}"
+            f"{name} cannot be read ({first_line(reason)}), and the client's cache has no copy. Unset HF_HUB_OFFLINE "
+            "if it is set, or name a checkpoint, a posterior's folder or table."
+        ) from error
+    return _newest(folder, f"the cached copy of {name} (it cannot be read now: {first_line(reason)})", step)
+
+
+def _newest(folder: Path, name: str, step: int | None) -> Path:
+    """Return the table of `step`, or of the newest one, in a folder of steps."""
+    steps = steps_in(file.relative_to(folder).as_posix() for file in folder.glob("step-*/*"))
+    return folder / table_path(_chosen(steps, name, step))
+
+
+def _chosen(steps: list[int], name: str, step: int | None) -> int:
+    if not steps or step not in (None, *steps):
+        wanted = step_name(100 if step is None else step)
+        raise SnapshotNotFoundError(
+            f"{name} has no posterior{'' if step is None else f' of optimiser step {step}'}: no {POSTERIOR_FILE}, and "
+            f"no table such as {wanted}/{TABLE_FILE}. Its steps: {', '.join(map(step_name, steps)) or 'none'}."
         )
-    return _from_file(file, chosen)
+    return max(steps) if step is None else step
 
 
-def _from_snapshots(files: _Folder | _Repo, step: int | None) -> PosteriorTable | None:
-    """Return the posterior of the folder, of `last-checkpoint`, or of the checkpoint of that step; or None."""
-    places = ["", "last-checkpoint/", *([] if step is None else [f"checkpoint-{step}/"])]
-    for place in places:
-        file = files.get(place + POSTERIOR_FILE)
-        if file is not None:
-            table = posterior_table(load_snapshot(file))
-            if step in (None, table.metadata["global_step"]):
-                return table
-    return None
+def _from_step(file: Path) -> PosteriorTable:
+    return _from_file(file, *steps_in([f"{file.parent.name}/{file.name}"]))
 
 
 def _from_file(path: Path, step: int | None) -> PosteriorTable:
@@ -215,12 +142,15 @@ def _from_file(path: Path, step: int | None) -> PosteriorTable:
         raise ConfigurationError(
             f"{path} cannot be read back. Of the files that `trl-vade posterior export` writes, only .parquet can."
         )
-    table = read_table(path)
+    return _of_step(read_table(path), path, step)
+
+
+def _of_step(table: PosteriorTable, path: Path, step: int | None) -> PosteriorTable:
     saved = table.metadata.get("global_step", step)
     if step not in (None, saved):
         raise SnapshotCorruptError(
-            f"{path} is of optimiser step {saved}, but step {step} was asked for or is in its name: files were mixed "
-            "up. Ask for the step that it has, or take another copy."
+            f"{path} is of optimiser step {saved}, but step {step} was asked for or is in its name. Name the "
+            "checkpoint of that step; if files were mixed up, take another copy."
         )
     return table
 

@@ -2,12 +2,12 @@
 
     sample_id   string    the name of the row: its `id` if that column is unique, else its key
                           (`row_keys.sample_keys`) as 16 hexadecimal digits
-    index       int64     its place in the data set of the run; -1 in every row if unknown
+    index       int64     its place in the data set of the run
     task        string    its task; the column exists only if tasks are known
     alpha, beta float64   pseudo-counts of right and wrong completions, decayed to the step of the save
     visits      int64     posterior steps in which the row had a score
     pass_rate   float64   expected pass rate, (alpha + 1) / (alpha + beta + 2)
-    last_step   int64     posterior step in which the row last had a score; 0 if unknown
+    last_step   int64     posterior step in which the row last had a score
 
 A posterior step is a generation batch, a refill (dynamic sampling), or a warm start, whose counts are one visit. Rows
 of the data set that are not in the table are at the prior.
@@ -26,8 +26,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trl_vade.checks import FloatArray, IntArray, check_whole_number
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
+from trl_vade.checks import FloatArray, IntArray
+from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
 from trl_vade.files import save_whole
 from trl_vade.samplers.posterior import beta_mean, posterior_from
 from trl_vade.samplers.snapshot import Snapshot
@@ -35,10 +35,10 @@ from trl_vade.version import __version__
 
 from ..failures import first_line
 from ..uploading import is_hub_id
+from .bounds import open_bounded
 from .columns import (
     AGAIN,
     FORMAT_VERSION,
-    MOST_STEPS,
     TYPES,
     check_facts,
     check_rows,
@@ -58,13 +58,13 @@ class PosteriorTable:
     """The counts of V rows of a data set, in ascending order of `index` if `posterior_table` made it."""
 
     sample_id: list[str]  # V, all different
-    index: IntArray  # (V,) in [0, N), all different; all -1 if unknown
+    index: IntArray  # (V,) in [0, N), all different
     task: list[str | None] | None  # V
     alpha: FloatArray  # (V,) at least 0
     beta: FloatArray  # (V,) at least 0
     visits: IntArray  # (V,) at least 1
     pass_rate: FloatArray  # (V,) in (0, 1)
-    last_step: IntArray  # (V,) at least 0
+    last_step: IntArray  # (V,) at least 1
     metadata: dict[str, Any]  # JSON values
 
     def __len__(self) -> int:
@@ -90,83 +90,89 @@ def posterior_table(
 
     Raises:
         SnapshotMismatchError: the snapshot has no keys of its rows, and `sample_id` is None.
-        SnapshotCorruptError: the snapshot's numbers are impossible.
-        ConfigurationError: `sample_id` or `task` does not have V entries, or two rows have the same name.
+        SnapshotCorruptError: the snapshot's numbers are impossible, or two of its keys are equal.
     """
     saved = snapshot.sampler_state["posterior"]
     posterior = posterior_from(saved)
     rows = saved["sample_index"]
     alpha, beta = posterior.counts(rows)
-    return PosteriorTable(
-        sample_id=_names(snapshot, rows, sample_id),
+    steps = (_part(snapshot.metadata, "run").get("global_step"), (facts or {}).get("global_step"), posterior.step)
+    metadata = {
+        **(facts_of(snapshot) if facts is None else facts),
+        "format_version": FORMAT_VERSION,
+        "package_version": __version__,
+        "global_step": next(step for step in steps if step is not None),
+        "generation_batches": posterior.step,
+        "num_samples": posterior.num_samples,
+    }
+    check_facts("The snapshot", metadata)
+    table = PosteriorTable(
+        sample_id=_keys(snapshot) if sample_id is None else [str(name) for name in sample_id],
         index=rows,
-        task=_texts("task", task, rows),
+        task=None if task is None else [None if name is None else str(name) for name in task],
         alpha=alpha,
         beta=beta,
         visits=saved["visits"],
         pass_rate=beta_mean(alpha, beta),
         last_step=saved["last_update"],
-        metadata={
-            **(facts_of(snapshot) if facts is None else facts),
-            "format_version": FORMAT_VERSION,
-            "package_version": __version__,
-            "global_step": _global_step(snapshot, facts or {}),
-            "generation_batches": posterior.step,
-            "num_samples": posterior.num_samples,
-        },
+        metadata=metadata,
     )
+    check_rows("The snapshot", table)
+    return table
 
 
 def facts_of(snapshot: Snapshot) -> dict[str, Any]:
     """Return the known facts of a snapshot's run."""
-    state, saved, run = snapshot.sampler_state, snapshot.metadata, _part(snapshot.metadata, "run")
-    settings, posterior = _part(state, "settings"), state["posterior"]
-    base_model = saved.get("base_model")
+    state, saved = snapshot.sampler_state, snapshot.metadata
+    settings, posterior, run = _part(state, "settings"), state["posterior"], _part(saved, "run")
+    of_run = ("dataset_fingerprint", "success_reward", "success_threshold", "num_generations", "posterior_init")
     facts = {
         # `posterior.save_posterior` leaves local folders out; only the machine of the run can recognise them.
-        "base_model": base_model if is_hub_id(base_model) else None,
-        **{name: saved.get(name) for name in ("dataset_fingerprint", "success_reward", "success_threshold")},
-        **{name: saved.get(name) for name in ("num_generations", "posterior_init", "warm_start_discount")},
-        "rollouts": run.get("rollouts"),
+        "base_model": saved.get("base_model") if is_hub_id(saved.get("base_model")) else None,
+        **{name: saved.get(name) for name in (*of_run, "warm_start_discount")},
+        **{"rollouts": run.get("rollouts"), "seed": state.get("seed"), "prior": settings.get("prior")},
         "sampler": "greedy" if settings.get("greedy") is True else state.get("kind"),
-        "seed": state.get("seed"),
         "information_gain": settings.get("gain"),
-        "prior": settings.get("prior"),
         **{name: posterior[name] for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")},
     }
     return {name: value for name, value in facts.items() if value is not None}
 
 
 def write_table(table: PosteriorTable, path: str | os.PathLike[str]) -> None:
-    """Write `table` to the file `path` atomically. Equal tables give equal bytes.
-
-    The facts `PLACE` are not written: they may hold a private path.
+    """Write `table` to the file `path` atomically.
 
     Raises:
         ConfigurationError: the metadata are not strict JSON.
         SnapshotCorruptError: the table breaks a rule that `read_table` checks.
         OSError: the file cannot be written.
     """
+    save_whole(Path(path), encode_table(table))
+
+
+def encode_table(table: PosteriorTable) -> bytes:
+    """Return the bytes of the file of `table`. Equal tables give equal bytes; errors are those of `write_table`.
+
+    The facts `PLACE` are left out: they may hold a private path.
+    """
     metadata = {name: value for name, value in table.metadata.items() if name not in PLACE}
     if metadata:
-        check_facts(path, metadata)
-    check_rows(path, table)
+        check_facts("The posterior", metadata)
+    check_rows("The posterior", table)
     described = {METADATA_KEY: encode_facts(metadata, digest_of_rows(table))} if metadata else None
     columns = {name: getattr(table, name) for name in TYPES if name != "task" or table.task is not None}
-    fields = [pa.field(name, TYPES[name]) for name in columns]
-    schema = pa.schema(fields, metadata=described)
+    schema = pa.schema([pa.field(name, TYPES[name]) for name in columns], metadata=described)
     content = io.BytesIO()
     # The Hub's client checks no hash of a download (huggingface_hub 2.4), so the pages have checksums.
-    pq.write_table(pa.table(columns, schema=schema), content, write_page_checksum=True)
-    save_whole(Path(path), content.getvalue())
+    # Without a compression, which would save 15 %, `bounds` takes a table of any size.
+    pq.write_table(pa.table(columns, schema=schema), content, write_page_checksum=True, compression="none")
+    return content.getvalue()
 
 
 def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
     """Read a table that `write_table` wrote, and check all of it.
 
     A table that another tool has written again (such as `datasets`) lacks the metadata. It is read with an empty
-    `metadata` and needs only the columns `sample_id`, `alpha` and `beta`. Missing columns become `index` -1, `visits`
-    1, `last_step` 0 and no `task`; `pass_rate` is computed. Columns of other names are ignored.
+    `metadata`. Columns of other names are ignored.
 
     Raises:
         SnapshotNotFoundError: the file does not exist.
@@ -174,9 +180,9 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
         SnapshotMismatchError: a newer release of trl_vade wrote it.
     """
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with open_bounded(path) as file:
             metadata, digest = parse_facts(path, (file.schema_arrow.metadata or {}).get(METADATA_KEY))
-            columns = read_columns(path, file.read(), all_needed=bool(metadata))
+            columns = read_columns(path, file)
     except FileNotFoundError as error:
         raise SnapshotNotFoundError(f"{path} does not exist. The table of a posterior is one Parquet file.") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -191,43 +197,17 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
     return table
 
 
-def _names(snapshot: Snapshot, rows: IntArray, sample_id: Sequence[Any] | None) -> list[str]:
-    """Return the names of the scored rows, (V,)."""
-    given = _texts("sample_id", sample_id, rows)
-    if given is None and snapshot.sample_key is None:
+def _keys(snapshot: Snapshot) -> list[str]:
+    """Return the keys of the scored rows as texts, (V,)."""
+    if snapshot.sample_key is None:
         raise SnapshotMismatchError(
             "The snapshot has no sample_key, so the rows of its counts are unknown. Pass sample_id, a name for each "
             "scored row of that run's data set, or save the snapshot with "
             "sample_key=trl_vade.data.row_keys.sample_keys(rows)[0]."
         )
-    names = [f"{key & (2**64 - 1):016x}" for key in snapshot.sample_key.tolist()] if given is None else given
-    if len(set(names)) < len(names):
-        error = SnapshotCorruptError if given is None else ConfigurationError
-        raise error(
-            f"{len(names) - len(set(names))} of the {len(names)} rows have the same name as another row, but names "
-            "must be unique. Pass unique names, or no sample_id to use the snapshot's keys."
-        )
-    return names
-
-
-def _texts(name: str, values: Sequence[Any] | None, rows: IntArray) -> list[Any] | None:
-    """Return the values as texts or None, (V,)."""
-    if values is not None and len(values) != len(rows):
-        raise ConfigurationError(
-            f"{name} has {len(values)} entries; it must have one for each of the {len(rows)} scored rows of the "
-            "snapshot. Pass the values of these rows, in ascending order."
-        )
-    return values and [None if value is None else str(value) for value in values]
+    return [f"{key & (2**64 - 1):016x}" for key in snapshot.sample_key.tolist()]
 
 
 def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = whole.get(name)
     return part if isinstance(part, Mapping) else {}
-
-
-def _global_step(snapshot: Snapshot, facts: Mapping[str, Any]) -> int:
-    known = (_part(snapshot.metadata, "run").get("global_step"), facts.get("global_step"))
-    step = next((value for value in known if value is not None), snapshot.sampler_state["posterior"]["step"])
-    return check_whole_number(
-        "The global_step", step, minimum=0, maximum=MOST_STEPS, advice=AGAIN, error=SnapshotCorruptError
-    )

@@ -19,7 +19,7 @@ LAST_CHECKPOINT = "last-checkpoint"
 """The folder of the newest checkpoint in a model repository, with `hub_strategy="checkpoint"`. A downloaded run has it
 in its output directory."""
 
-RESULTS = (TRAINER_STATE_FILE, "vade_posterior.*", "vade_summary.json", "vade_report.*", "vade_training.png")
+RESULTS = (TRAINER_STATE_FILE, "vade_posterior.safetensors", "vade_summary.json", "vade_report.*", "vade_training.png")
 """Files in the output directory that tell of the newest save of a run. The others are continued by a resume."""
 
 _OF_A_RUN = (f"{LAST_CHECKPOINT}/", *RESULTS, SELECTION_LOG_FILE, "vade_rows.json")

@@ -24,7 +24,7 @@ from trl_vade.selection.report.record import Run
 from trl_vade.selection.report.summary import measured_rows, summarise
 from trl_vade.selection.report.verdict import verdict
 
-from .run_facts import RunFacts
+from .run_facts import SETTINGS, RunFacts
 
 logger = get_logger(__name__)
 
@@ -33,10 +33,8 @@ CURVES_FILE = "vade_training.png"
 _QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILINE)
 
 _SETTINGS = (
-    *("sampler", "preset", "information_gain", "decay_sampled", "decay_unsampled", "signal_aware_decay", "cooldown"),
-    *("prior", "strata", "stratify_by", "strata_shares", "uniform_share", "sampler_kwargs", "posterior_init"),
-    *("warm_start_discount", "dynamic_sampling", "max_prompt_length"),
-    *("variants", "variant_groups", "variant_match", "advantage"),
+    *("sampler", "preset", "decay_sampled", "decay_unsampled", "signal_aware_decay", *SETTINGS),
+    *("posterior_init", "warm_start_discount"),
 )
 """Settings in the recipe of the card, without `vade_`."""
 

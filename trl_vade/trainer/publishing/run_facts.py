@@ -13,8 +13,8 @@ from huggingface_hub import model_info
 from numpy.typing import NDArray
 
 from trl_vade.errors import VADEError
-from trl_vade.hub.dataset_origin import hub_origin
 from trl_vade.hub.failures import HTTP_ERROR
+from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.hub.posteriors.table import FORMAT_VERSION
 from trl_vade.hub.uploading import hub_id, is_hub_id
 from trl_vade.samplers.information import SPREAD_GAIN
@@ -65,7 +65,7 @@ class RunFacts:
     def of(cls, trainer: Any, dataset: str | None = None) -> "RunFacts":
         """Return the present facts of a `VADEGRPOTrainer`'s run. No process waits for another.
 
-        `dataset` is the Hub id of the training data. None asks `hub_origin`.
+        `dataset` is what the caller calls the training data, in place of `trainer.dataset_name`.
         """
         return cls(
             values=_values(trainer, dataset),
@@ -79,7 +79,6 @@ class RunFacts:
 
 def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
     args, settings = trainer.args, trainer.args.to_dict()  # the latter without members of an Enum
-    name, revision = hub_origin(trainer.train_dataset, dataset)
     base_model = hub_id(getattr(trainer.model.config, "_name_or_path", None))  # as in TRL's card
     model_repo = trainer.hub_model_id or args.hub_model_id  # without its owner until the repository exists
     return {
@@ -90,8 +89,7 @@ def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
         "license": licence_of(base_model) if args.push_to_hub else None,
         "hardware": f"{trainer.accelerator.num_processes} x {_device(trainer.accelerator.device)}",
         "model_repo": model_repo if is_hub_id(model_repo) and "/" in model_repo else None,
-        "dataset": name,
-        "dataset_revision": revision,
+        **named_dataset(dataset or trainer.dataset_name),
         "num_generations": trainer.num_generations,
         "temperature": args.temperature,
         "rewards": list(trainer.reward_func_names),
