@@ -100,7 +100,7 @@ def _refusal(error: Exception, repo_id: str) -> str:
     if isinstance(error, RepositoryNotFoundError):
         return (
             "does not exist, or this login may not see it (`hf auth login`, or HF_TOKEN). If it is a model's, "
-            f"download its posterior: `hf download {repo_id} {POSTERIOR_FILE} --local-dir FOLDER`. Then name the folder"
+            f"download its posterior: `hf download {repo_id} {POSTERIOR_FILE} --local-dir FOLDER`. Name the folder"
         )
     return "has no such revision" if isinstance(error, RevisionNotFoundError) else f"gives {first_line(error)}"
 
