@@ -151,9 +151,13 @@ def test_a_state_that_was_altered_is_found_and_the_checkpoint_before_is_taken(ch
     assert resolve_checkpoint(True, folder) == str(newest)
 
 
-def test_states_that_are_missing_are_named_before_training_goes_on(begin, caplog):
-    begin(stop=2, save_only_model=True).train()
+def test_states_and_a_log_that_are_missing_are_named_and_training_goes_on(begin, caplog):
+    trainer = begin(stop=2, save_only_model=True)
+    trainer.train()
+    SelectionLog(trainer.args.output_dir).path.unlink()
     assert go_on(begin(save_only_model=True)) == 2
+    assert steps(trainer.args.output_dir) == [3, 4]
+    assert "it is missing" in caplog.text
     (said,) = [record.getMessage() for record in caplog.records if "optimizer.pt" in record.getMessage()]
     assert all(name in said for name in (*STATES[1:], "save_only_model"))
 
