@@ -53,24 +53,17 @@ def card_errors(data):
     """What the Hub says of a card's metadata."""
     if not isinstance(data, dict | None):
         return ["the metadata must be a mapping"]
-    data, found = data or {}, []
-
-    def check(name, value, kind, words):
-        if not isinstance(value, kind):
-            found.append(f'"{name}" must be {words}')
-        return isinstance(value, kind)
-
-    for key in CARD_KEYS.keys() & data.keys():
-        if check(key, data[key], *CARD_KEYS[key]) and key in ("base_model", "datasets", "tags"):
-            values = data[key] if isinstance(data[key], list) else []
-            [check(f"{key}[{number}]", value, str, "a string") for number, value in enumerate(values)]
-    for number, model in enumerate(data.get("model-index") or ()):
-        check(f"model-index[{number}].name", model.get("name"), str, "a string")
+    lists = {key: value for key, value in (data or {}).items() if isinstance(value, list)}
+    checked = [(key, data[key], *CARD_KEYS[key]) for key in CARD_KEYS.keys() & (data or {}).keys()]
+    for key in ("base_model", "datasets", "tags"):
+        checked += [(f"{key}[{n}]", value, str, "a string") for n, value in enumerate(lists.get(key, ()))]
+    for number, model in enumerate(lists.get("model-index", ())):
+        checked.append((f"model-index[{number}].name", model.get("name"), str, "a string"))
         for place, result in enumerate(model.get("results", ())):
             for part, key in (("task", "type"), ("dataset", "type"), ("dataset", "name")):
                 name = f"model-index[{number}].results[{place}].{part}.{key}"
-                check(name, result.get(part, {}).get(key), str, "a string")
-    return found
+                checked.append((name, result.get(part, {}).get(key), str, "a string"))
+    return [f'"{name}" must be {words}' for name, value, kind, words in checked if not isinstance(value, kind)]
 
 
 class Refused(Exception):
@@ -78,9 +71,8 @@ class Refused(Exception):
 
     def __init__(self, status, message, code=None, body=None, **headers):
         super().__init__(message)
-        headers = (
-            ({"X-Error-Message": message} if message else {}) | ({"X-Error-Code": code} if code else {}) | headers
-        )
+        named = {"X-Error-Message": message, "X-Error-Code": code}
+        headers = {name: value for name, value in named.items() if value} | headers
         self.response = JSONResponse(({"error": message} if message else {}) | (body or {}), status, headers)
 
 
@@ -397,12 +389,12 @@ class LoopbackHub(Handlers):
 
         They are answered with `status` and `headers` (502 to 504 with a page in HTML, like one of a gateway before
         the Hub), or, without a status, the connection is cut. They have no effect, unless `applied`: then the request
-        takes effect and only the client does not learn of it. `body` is the reason in the answer, which
-        is in no header. With `delay` or `corrupt`, and no status, nothing is cut: the answer comes that many seconds
-        after the effect, or the file that is stored or sent is `damaged`; the
-        Hub tells the hash of what it stores, or of what it should have sent. `delay` goes with a status, too. With
-        `hold`, a threading.Event, the answer comes once that is set, with or without a status. With `until`, a request
-        in which that is found is the last before all goes well.
+        takes effect and only the client does not learn of it. `body` is the reason in the answer, which is in no
+        header. With `delay` or `corrupt`, and no status, nothing is cut: the answer comes that many seconds after the
+        effect, or the file that is stored or sent is `damaged`; the Hub tells the hash of what it stores, or of what
+        it should have sent. `delay` goes with a status, too. With `hold`, a threading.Event, the answer comes once
+        that is set, with or without a status. With `until`, a request in which that is found is the last before all
+        goes well.
 
         Returns the fault; its `times` counts down. `faults.clear()` ends all of them.
         """
@@ -478,10 +470,8 @@ class LoopbackHub(Handlers):
             if fault.status in (502, 503, 504):
                 response = HTMLResponse("<html><h1>Injected by a test</h1></html>", fault.status, fault.headers)
             elif fault.status:
-                message = None if fault.body else "Injected by a test"
-                response = Refused(
-                    fault.status, message, body=fault.body and {"error": fault.body}, **fault.headers
-                ).response
+                message, body = (None, {"error": fault.body}) if fault.body else ("Injected by a test", None)
+                response = Refused(fault.status, message, body=body, **fault.headers).response
         for name, value in RATE_LIMIT.items():
             response.headers.setdefault(name, value)
         await response(scope, receive, send)

@@ -78,8 +78,9 @@ class Outbox:
 
         `message` is the title of the commit.
         """
-        self._add(fill, step)
-        self._message = message
+        with _FILES:
+            self._add(fill, step)
+            self._message = message
         return self.send()
 
     def send(self) -> "Future[CommitInfo | None]":
