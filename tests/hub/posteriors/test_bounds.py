@@ -79,6 +79,7 @@ def write_bombs(folder):
     names, plain = distinct(100_000), {"compression": "none"}
     nested = pa.ListArray.from_arrays(pa.array([0, 10**7]), pa.array(np.zeros(10**7)))
     prefixed = plain | {"use_dictionary": ["task"], "column_encoding": {"sample_id": "DELTA_BYTE_ARRAY"}}
+    padded = plain | {"use_dictionary": False}
     long_text = all_alike("t" * 2**20, len(names))
     one_long = pa.array(["a", "b", "c" * 5 * 10**7])
     bombs = {
@@ -94,8 +95,8 @@ def write_bombs(folder):
         "alpha must be": (rows(100_000, sample_id=names, task=long_text, alpha=np.full(100_000, -1.0)), plain),
         "size limit": (wide(5_000), {}),
         "limit": (wide(1), {"times": 5_000}),
-        "packed bytes": (rows(1_000, sample_id=["s" * 5_000] * 1_000), plain | {"use_dictionary": False}),
-        "rows differ": (described(rows(500_000, sample_id=distinct(500_000), task=["a task"] * 500_000)), plain),
+        "packed bytes": (rows(1_000, sample_id=["s" * 5_000] * 1_000), padded),
+        "rows differ": (described(rows(150_000, sample_id=distinct(150_000), task=["a task"] * 150_000)), padded),
         "its rows differ": (described(rows(3, sample_id=pa.array(["a", "b", "c" * 30_000_000]))), {}),
     }
     for number, (table, options) in enumerate(bombs.values()):

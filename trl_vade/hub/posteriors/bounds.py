@@ -20,8 +20,8 @@ MOST_PARTS = 500
 """Columns, and row groups, of a file."""
 MOST_RATIO = {0: 1, 1: 22}
 """Bytes that a byte can become: without compression, and by Snappy. No other compression has such a bound."""
-LEAST_ROW = 16
-"""Bytes of a row of which any number may be in a file: a name and a number."""
+LEAST_ROW = 40
+"""Bytes of a row of which any number may be in a file. `table.encode_table` writes at least 53."""
 FREE_ROWS, FREE_BYTES, FREE_FOOTER = 100_000, 2**25, 2**20
 _I32, _I64, _BYTES, _LIST, _STRUCT = 5, 6, 8, 9, 12
 
