@@ -14,6 +14,7 @@ from trl_vade.errors import (
     SnapshotNotFoundError,
 )
 from trl_vade.hub.uploading import hub_id
+from trl_vade.samplers.rules import under_rules_of
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 
 from ..initial_posterior import initial_posterior_facts
@@ -114,8 +115,9 @@ def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot)
         )
     log = trainer.selection.feedback.log
     on_main_process(lambda: len(log.read()))  # a damaged log is an error on all processes, so none waits for another
-    state, rules = trainer.selection.sampler.under_own_rules(snapshot.sampler_state)
-    trainer.selection.sampler.load_state_dict(state)
+    sampler = trainer.selection.sampler
+    state, rules = under_rules_of(sampler, snapshot.sampler_state)
+    sampler.load_state_dict(state)
     trainer.selection.feedback.load_state_dict(run)
     if rules:
         changed = ", ".join(f"{name} {str(old)[:40]} -> {str(new)[:40]}" for name, (old, new) in rules.items())
