@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration import fuzz, fuzz_files, fuzzing
+from eval.benchmarks.faults import fuzz, fuzz_files, fuzzing
 
 
 @pytest.mark.parametrize(

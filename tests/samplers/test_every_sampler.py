@@ -21,6 +21,7 @@ from trl_vade.samplers.peers import (
     MoPPSSampler,
     SECSampler,
 )
+from trl_vade.samplers.rules import under_rules_of
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
 from trl_vade.samplers.variants import VariantRows
 
@@ -314,7 +315,7 @@ def test_under_other_rules_the_evidence_stays_and_the_rules_that_differ_are_name
     saved, sampler = run(kind(8, seed=3, **theirs), 6), kind(8, seed=3, **ours)
     with pytest.raises(SnapshotMismatchError):
         sampler.load_state_dict(saved.state_dict())
-    state, changed = sampler.under_own_rules(saved.state_dict())
+    state, changed = under_rules_of(sampler, saved.state_dict())
     assert set(ours) <= changed.keys()
     sampler.load_state_dict(state)
     for name in ("alpha", "beta"):
@@ -331,7 +332,7 @@ def test_under_other_rules_the_evidence_stays_and_the_rules_that_differ_are_name
     )
     again = kind(8, seed=3, **ours)
     again.load_state_dict(sampler.state_dict())
-    assert sampler.under_own_rules(again.state_dict())[1] == {}
+    assert under_rules_of(sampler, again.state_dict())[1] == {}
 
 
 @pytest.mark.parametrize("lambda_2", [0.5, 0.0])
@@ -341,7 +342,7 @@ def test_counts_that_the_new_decay_ends_can_be_saved_and_loaded(lambda_2):
     old.observe([0], [3], [4])
     for _ in range(1000):
         old.observe([], [], [])
-    new.load_state_dict(new.under_own_rules(old.state_dict())[0])
+    new.load_state_dict(under_rules_of(new, old.state_dict())[0])
     assert new.posterior.alpha[0] < 1.0
     ThompsonSampler(2, decay_unsampled=lambda_2).load_state_dict(new.state_dict())
 
@@ -358,7 +359,7 @@ def test_counts_that_the_new_decay_ends_can_be_saved_and_loaded(lambda_2):
 )
 def test_a_state_that_is_about_something_else_is_no_matter_of_rules(theirs, ours):
     with pytest.raises(SnapshotMismatchError):
-        ours.load_state_dict(ours.under_own_rules(theirs.state_dict())[0])
+        ours.load_state_dict(under_rules_of(ours, theirs.state_dict())[0])
 
 
 @every_sampler
@@ -389,7 +390,7 @@ def test_a_damaged_state_is_refused_and_changes_nothing(make):
             sampler.load_state_dict(each)
         if isinstance(each, dict) and each.get("settings") != {"colour": "red"}:
             with pytest.raises((SnapshotCorruptError, SnapshotMismatchError)):
-                sampler.load_state_dict(sampler.under_own_rules(each)[0])
+                sampler.load_state_dict(under_rules_of(sampler, each)[0])
         assert state_digest(sampler) == before
     sampler.load_state_dict(state)
 

@@ -172,26 +172,6 @@ class PosteriorSampler:
             "posterior": self.posterior.state_dict(),
         }
 
-    def under_own_rules(self, state: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, tuple[Any, Any]]]:
-        """Return a saved state with the rules of this sampler, and the rules that differ: theirs and ours by name.
-
-        Rules are settings such as the gain, the cooldown and the decays. The evidence stays: the counts at the saved
-        step, the visits, the last choices and the random stream. A state of another kind is returned as it is.
-
-        Raises:
-            SnapshotCorruptError: no run can have saved these counts.
-        """
-        settings, posterior = state.get("settings"), state.get("posterior")
-        if state.get("kind") != self.kind or not isinstance(settings, Mapping) or not isinstance(posterior, Mapping):
-            return state, {}
-        of_state = {name: value for name, value in settings.items() if name in self.bound}
-        ours = {name: value for name, value in self._settings.items() if name not in self.bound} | of_state
-        both = {**posterior, **settings}, {**self.posterior.decays, **ours}
-        names = {*settings, *ours, *self.posterior.decays}
-        changed = {name: (both[0].get(name), both[1].get(name)) for name in sorted(names)}
-        state = {**state, "settings": ours, "posterior": self.posterior.under_own_decays(posterior)}
-        return state, {name: pair for name, pair in changed.items() if pair[0] != pair[1]}
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`; the next draws are then bit-identical. On an error nothing changes.
 

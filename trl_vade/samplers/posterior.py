@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import (
-    MOST_TRIALS,
     FloatArray,
     IntArray,
     as_vector,
@@ -229,24 +228,6 @@ class BetaPosterior:
         store.write(state["sample_index"], **{name: state[name] for name in STATE_ARRAYS[1:]})
         self._store = store
         self._step = int(state["step"])
-
-    def under_own_decays(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a saved state with the decays of this posterior. The counts at its step stay as they are.
-
-        Counts are stored as of a row's last update, so another lambda_2 asks for others there.
-
-        Raises:
-            SnapshotCorruptError: no run can have saved these numbers.
-        """
-        state = {**state}
-        if state.get("decay_unsampled", self._decay_unsampled) != self._decay_unsampled:
-            saved, rows = posterior_from(state), state["sample_index"]
-            kept = np.power(self._decay_unsampled, saved.step - state["last_update"])
-            most = MOST_TRIALS * state["visits"]  # reached only by counts that the new lambda_2 makes vanish at once
-            for name, counts in zip(("alpha", "beta"), saved.counts(rows), strict=True):
-                stored = np.divide(counts, kept, out=np.zeros_like(kept), where=kept > 0.0)
-                state[name] = np.minimum(stored, most).astype(state[name].dtype)
-        return state | self.decays
 
     def _settings(self) -> dict[str, Any]:
         return {"num_samples": self._num_samples, **self.decays}

@@ -62,7 +62,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer):
     * `get_train_dataloader`, `_get_train_sampler`: the loader carries tickets in place of rows. Loaders read ahead, so
       rows chosen there would be chosen before the batch before them is scored.
     * `_prepare_inputs`: chooses and loads the rows in place of the tickets when a generation batch is due.
-    * `_generate_and_score_completions`: refills the batch with dynamic sampling, and checks vLLM's first
+    * `_generate_and_score_completions`: refills the batch with dynamic sampling, notes its rows, and checks vLLM's first
       log-probabilities.
     * `_generate`, `_generate_single_turn`: end a round of dynamic sampling, and reuse the completions of the rounds.
       Score the completions before the passes over them, so that rows without a gradient are left out.

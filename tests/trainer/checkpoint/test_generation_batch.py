@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from tests.integration.fault_disks import file_size_limit
 from trl.trainer.utils import shuffle_sequence_dict, split_pixel_values_by_grid, split_tensor_dict
 from trl.trainer.utils import unsplit_pixel_values_by_grid as unsplit
 
+from eval.benchmarks.faults.disks import file_size_limit
 from tests.support.refusals import refused
 from trl_vade.trainer.checkpoint.generation_batch import load_generation_batch, save_generation_batch
 from trl_vade.trainer.checkpoint.pictures import PICTURES, ROW

@@ -39,10 +39,8 @@ def set_pictures_aside(micro_batches: list[Batch]) -> tuple[list[Batch], dict[in
             if known.keys() != pictures.keys() or not all(known[name].equal(pictures[name]) for name in known):
                 return micro_batches, {}
     digests = {row: _digest(pictures) for row, pictures in first.items() if pictures}
-    empty = [
-        {name: value[:0] for name, value in each.items() if digests and name in PICTURES} for each in micro_batches
-    ]
-    return [each | nothing for each, nothing in zip(micro_batches, empty, strict=True)], digests
+    pairs = zip(micro_batches, split, strict=True)
+    return [each | {name: each[name][:0] for name in parts if digests} for each, parts in pairs], digests
 
 
 def with_pictures(micro_batches: list[Batch], pictures: Pictures, digests: dict[int, str]) -> list[Batch]:
@@ -51,16 +49,17 @@ def with_pictures(micro_batches: list[Batch], pictures: Pictures, digests: dict[
     Raises:
         ValueError: the pictures of a row do not have their digest.
     """
-    empty = {name: each[name] for each in micro_batches for name in PICTURES if name in each}
+    # An entry that TRL does not split is in the file.
+    types = {name: each[name].dtype for each in micro_batches for name in PICTURES if not len(each.get(name, " "))}
     for row, digest in digests.items():
-        pictures[row] = {name: value.to(empty[name].dtype) for name, value in pictures[row].items() if name in empty}
+        pictures[row] = {name: value.to(types[name]) for name, value in pictures[row].items() if name in types}
         if _digest(pictures[row]) != digest:
             raise ValueError(f"the pictures of row {row} are others now, or the processor is another")
     filled = []
     for each in micro_batches:
         rows = [row for row in each[ROW].tolist() if row in digests]
-        names = [name for name in PICTURES if name in each]
-        filled.append(each | {name: torch.cat([each[name], *(pictures[row][name] for row in rows)]) for name in names})
+        parts = {name: [each[name], *(pictures[row][name] for row in rows)] for name in types if name in each}
+        filled.append(each | {name: torch.cat(values) for name, values in parts.items()})
     return filled
 
 

@@ -14,6 +14,7 @@ from trl_vade.errors import (
     SnapshotNotFoundError,
 )
 from trl_vade.hub.uploading import hub_id
+from trl_vade.samplers.rules import under_rules_of
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 
 from ..initial_posterior import initial_posterior_facts
@@ -111,8 +112,9 @@ def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot)
             "posterior is valid only for the rows, the success signal, the group size and the step of its run. Give "
             "this run the same, or resume from another checkpoint."
         )
-    state, rules = trainer.selection.sampler.under_own_rules(snapshot.sampler_state)
-    trainer.selection.sampler.load_state_dict(state)
+    sampler = trainer.selection.sampler
+    state, rules = under_rules_of(sampler, snapshot.sampler_state)
+    sampler.load_state_dict(state)
     trainer.selection.feedback.load_state_dict(run)
     trainer.selection.feedback.resume_log(run)
     if rules:
