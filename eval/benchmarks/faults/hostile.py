@@ -22,7 +22,8 @@ from .bench import Bench, expect, tally
 from .result import Result
 
 MOST_SECONDS, MOST_MEGABYTES = 5.0, 300.0
-TABLE = {"sample_id": ["a", "b"], "alpha": [1.0, 2.0], "beta": [3.0, 4.0]}
+COUNTS = {"alpha": [1.0, 2.0], "beta": [3.0, 4.0], "visits": [1, 1], "pass_rate": [0.33, 0.37], "last_step": [1, 1]}
+TABLE = {"sample_id": ["a", "b"], "index": [0, 1]} | COUNTS
 
 
 def _table(columns: dict[str, Any] | pa.Table, **writing: Any) -> bytes:
@@ -85,7 +86,9 @@ FILES: dict[str, Callable[[], bytes]] = {
     "a row without a name": lambda: _table(TABLE | {"sample_id": ["a", None]}),
     "names that are numbers": lambda: _table(TABLE | {"sample_id": [1, 2]}),
     "no counts": lambda: _table({"sample_id": ["a"]}),
-    "a column twice": lambda: _table(pa.table(list(map(pa.array, [*TABLE.values(), [1.0, 1.0]])), [*TABLE, "alpha"])),
+    "a column twice": lambda: _table(
+        pa.table([pa.array(values) for values in [*TABLE.values(), [1.0, 1.0]]], [*TABLE, "alpha"])
+    ),
     "an index twice": lambda: _table(TABLE | {"index": [0, 0]}),
     "half of a file": lambda: _table(TABLE)[:200],
     "no file of Parquet": lambda: b"PAR1" + b"\0" * 1000 + b"PAR1",

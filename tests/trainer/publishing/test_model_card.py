@@ -239,7 +239,7 @@ def test_the_posterior_is_where_it_was_published_or_beside_the_weights(completed
     assert "https://huggingface.co/datasets/you/rates" in published
     assert published.count('"you/rates"') == 2
     beside = section(completed(hub_model_id="you/run"), heading)
-    assert "hf download you/run --include" in beside
+    assert "hf download you/run vade_posterior.safetensors" in beside
     assert beside.count('"run"') == 2
     assert section(completed(), heading).count('"path/to/this/folder"') == 2
 
