@@ -38,7 +38,10 @@ def _rows(count: int, **texts: str) -> bytes:
     numbers = pa.array(np.zeros(len(ones), dtype=np.int32))
     named = {"sample_id": "a"} | texts
     columns = {name: pa.DictionaryArray.from_arrays(numbers, [text]) for name, text in named.items()}
-    part, content = pa.table(columns | {"alpha": ones, "beta": ones}), io.BytesIO()
+    whole = {
+        name: pa.array(np.full(len(ones), value)) for name, value in (("index", -1), ("visits", 1), ("last_step", 1))
+    }
+    part, content = pa.table(columns | whole | dict.fromkeys(("alpha", "beta", "pass_rate"), ones)), io.BytesIO()
     with pq.ParquetWriter(content, part.schema, compression="zstd", dictionary_pagesize_limit=2**30) as file:
         for _ in range(count // len(ones)):
             file.write_table(part)
