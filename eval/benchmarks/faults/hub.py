@@ -55,7 +55,7 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {  # what goes wrong, and what is
         {"pattern": "PUT /lfs-storage", "corrupt": True, "times": 10_000, "until": WRITES},
         "holds other bytes than were sent",
     ),
-    "slow": ({"pattern": WRITES, "delay": 4.0}, "for uploads to the Hub"),
+    "slow": ({"pattern": WRITES, "delay": 1.0, "times": 10_000}, "for uploads to the Hub"),
 }
 
 
