@@ -9,6 +9,7 @@ from tests.support.refusals import refused
 from tests.support.runs import says_a_digit
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
+from trl_vade.hub.outbox import OUTBOX_FOLDER
 from trl_vade.selection.log import SelectionLog
 
 WAYS_OUT = ["resume_from_checkpoint", "output_dir", "vade_overwrite_output_dir=True"]
@@ -79,11 +80,13 @@ def test_a_checkpoint_of_another_folder_does_not_open_this_one(begin, checkpoint
 def test_an_overwritten_run_is_gone_and_the_log_says_which_files(begin, checkpointed_run, caplog):
     _, folder = checkpointed_run()
     (folder / "notes.txt").write_text("mine")
+    (folder / OUTBOX_FOLDER / "waiting").mkdir(parents=True)
     trainer = begin(vade_overwrite_output_dir=True, max_steps=1, save_strategy="steps", save_steps=1)
     trainer.train()
     assert sorted(path.name for path in folder.glob("checkpoint-*")) == ["checkpoint-1"]
     assert [line["step"] for line in SelectionLog(folder).read()] == [1]
     assert (folder / "notes.txt").read_text() == "mine"
+    assert not (folder / OUTBOX_FOLDER).exists()
     [message] = [record.message for record in caplog.records if "vade_overwrite_output_dir" in record.message]
     assert "checkpoint-2" in message
     assert "vade_selection.jsonl" in message

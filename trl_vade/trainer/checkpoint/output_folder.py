@@ -6,6 +6,8 @@ from pathlib import Path
 from accelerate.logging import get_logger
 from trl import GRPOConfig
 
+from trl_vade.hub.outbox import OUTBOX_FOLDER
+
 from ..main_process import on_main_process
 from .folders import another_run, refuse_run
 
@@ -24,10 +26,11 @@ def claim_output_dir(args: GRPOConfig, checkpoint: str | None, *, delete: bool =
     if not args.vade_overwrite_output_dir:
         refuse_run(args.output_dir, found)
     elif found and delete:
-        on_main_process(lambda: _remove([Path(args.output_dir) / name for name in found]))
+        # What waits to be pushed is no trace of a run by itself, but another run must not push it.
+        on_main_process(lambda: _remove([Path(args.output_dir) / name for name in [*found, OUTBOX_FOLDER]]))
         logger.warning(f"vade_overwrite_output_dir=True: deleted the run in {args.output_dir}: {', '.join(found)}.")
 
 
 def _remove(paths: list[Path]) -> None:
     for path in paths:
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
