@@ -91,15 +91,6 @@ def test_without_such_a_setting_task_and_level_name_the_strata_unless_there_are_
         assert all(row % levels == int(name.removeprefix("count ")) for name in strata or {} for row in strata[name])
 
 
-def test_a_secret_in_a_setting_is_neither_in_the_file_nor_on_the_page(text_model_path, text_rows, reporting):
-    secret = "hf_" + "aB3" * 12
-    args = reporting(run_name=f"with {secret}")
-    train(text_model_path, text_rows, args)
-    assert "run_name" in page_of(args)
-    for path in Path(args.output_dir).glob("vade_*"):
-        assert secret.encode() not in path.read_bytes(), path.name
-
-
 def test_the_report_can_be_switched_off(text_model_path, text_rows, make_args):
     args = make_args(max_steps=1)
     train(text_model_path, text_rows, args)

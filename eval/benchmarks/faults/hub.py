@@ -1,14 +1,9 @@
-"""Runs that push to a Hub which fails, each kind of failure for a moment and to the end, and runs killed meanwhile."""
+"""Runs that push to a Hub which fails, each kind of failure for a moment and to the end."""
 
 import hashlib
-import multiprocessing
-import random
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-from huggingface_hub.utils import close_session
 
 from tests.support.hub import connected_hub
 from trl_vade import load_posterior
@@ -67,11 +62,7 @@ def hub_failures(bench: Bench) -> list[Result]:
     try:
         passing = {kind: partial(for_a_moment, bench, kind) for kind in kinds}
         lasting = {kind: partial(to_the_end, bench, kind) for kind in kinds if kind != "slow"}
-        killed = {
-            str(number): partial(killed_while_pushing, bench, number) for number in range(3 if bench.quick else 12)
-        }
-        cases = {"Hub fails for a moment": passing, "Hub fails to the end": lasting, "killed while pushing": killed}
-        return [tally(name, tries) for name, tries in cases.items()]
+        return [tally("Hub fails for a moment", passing), tally("Hub fails to the end", lasting)]
     finally:
         hub_module.PATIENCE, hub_module.LONGEST, main_process.SAY_EVERY = waits
 
@@ -108,36 +99,6 @@ def to_the_end(bench: Bench, kind: str) -> str:
         expect_equal(on_the_hub(hub), what_is_here(trainer))
         expect(not (Path(trainer.args.output_dir) / "_hub").exists(), "something is left here")
     return "HubError with the reason, the run is whole, and another start brings everything to the Hub"
-
-
-def killed_while_pushing(bench: Bench, number: int) -> str:
-    """Three lives of a run, each killed at a random request to the Hub, and one that comes to the end."""
-    chance, output_dir = random.Random(100 * bench.seed + number), bench.folder()
-    with connected_hub(bench.folder()) as hub:
-        hub.fault(f"{WRITES}|PUT", delay=0.1, times=10_000)
-        for _ in range(3):
-            last_request = len(hub.requests) + chance.randint(8, 40)
-            life = multiprocessing.get_context("fork").Process(target=live, args=(bench.model, output_dir))
-            life.start()
-            while life.is_alive() and len(hub.requests) < last_request:
-                time.sleep(0.002)
-            life.kill()
-            life.join()
-        trainer = live(bench.model, output_dir)
-        expect_equal(end_of(trainer), bench.end_of_undisturbed(**STEPS))
-        expect_equal(on_the_hub(hub), what_is_here(trainer))
-        expect(not (output_dir / "_hub").exists(), "something is left here")
-        steps = [commit.message.rpartition("-")[2] for commit in reversed(hub.repos[RUN].history()) if commit.message]
-        expect(len(steps) > 1 and steps == sorted(steps), f"the repository went through the steps {steps}")
-    return "every step is on the Hub at the end, none was rolled back, and nothing is left here"
-
-
-def live(model: str, output_dir: Path) -> Any:
-    """Train from the newest checkpoint to the end."""
-    close_session()  # of the process that was forked
-    trainer = make_trainer(model, output_dir, vade_overwrite_output_dir=True, **STEPS, **PUSHING)
-    trainer.train(resume_from_checkpoint=bool(complete_checkpoints(output_dir)))
-    return trainer
 
 
 def on_the_hub(hub: Any) -> dict[str, Any]:
