@@ -4,13 +4,18 @@ from transformers import TrainerState
 
 from trl_vade.trainer.checkpoint.marker import write_marker
 
-FILES = ("model.safetensors", "part/optimizer.bin", "vade_posterior.safetensors")
+FILES = (
+    "model.safetensors",
+    "part/optimizer.bin",
+    "vade_posterior.safetensors",
+    "vade_generation_batch_00000.safetensors",
+)
 
 
 def write_checkpoint(output_dir, step, *, complete=True, save=None, stock=False):
     """The files, the trainer's state, and the marker last; a stock trainer writes no file of VADE."""
     folder = output_dir / f"checkpoint-{step}"
-    for name in FILES[: 2 if stock else 3]:
+    for name in FILES[: 2 if stock else None]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"content")
     if complete:

@@ -87,7 +87,7 @@ def _edited(edit: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], Any]
 LOGS: dict[str, Callable[[Path], Any]] = {
     "a line missing in the middle": _edited(lambda lines: [lines[0], *lines[2:]]),
     "its beginning missing": _edited(lambda lines: lines[1:]),
-    "its end missing": _edited(lambda lines: lines[:-2]),
+    "its end missing": _edited(lambda lines: lines[:3]),
     "two lines in another order": _edited(lambda lines: [lines[1], lines[0], *lines[2:]]),
     "a number changed": _edited(lambda lines: [lines[0].replace(b'"trials": [4', b'"trials": [5'), *lines[1:]]),
     "a line cut": _edited(lambda lines: [lines[0][:20] + b"\n", *lines[1:]]),

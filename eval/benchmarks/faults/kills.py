@@ -35,7 +35,7 @@ def read_all(checkpoint: Path) -> None:
     load_file(weights)
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin"):
         torch.load(checkpoint / name, weights_only=False)
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "trainer_state.json"):
+    for name in ("tokenizer.json", "tokenizer_config.json", "trainer_state.json"):
         json.loads((checkpoint / name).read_text(encoding="utf-8"))
     sizes = run["layout"]
     if run["micro_step"] % (sizes["steps_per_generation"] * sizes["num_iterations"]):

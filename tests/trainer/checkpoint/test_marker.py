@@ -32,7 +32,7 @@ def test_a_file_that_is_gone_cut_or_altered_is_named(folder, name):
     assert missing_part(folder) == f"{name} has 4 bytes and had {len(content)} when it was saved"
     (folder / name).unlink()
     assert missing_part(folder) == f"{name} is missing"
-    own = name.startswith("vade_")  # what a resume may do without, if `vade_on_mismatch` says so
+    own = name.startswith("vade_posterior")  # what a resume may do without, if `vade_on_mismatch` says so
     assert (missing_part(folder, but_for=OWN_FILES, contents=True) is None) == own
 
 

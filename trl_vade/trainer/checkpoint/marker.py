@@ -17,7 +17,7 @@ from trl_vade.selection.report.record import TRAINER_STATE_FILE
 
 MARKER_FILE = "vade_checkpoint.json"
 JIT_MARK = "checkpoint-is-incomplete.txt"  # marks an unfinished save of `enable_jit_checkpoint` (transformers 5.23)
-OWN_FILES = "vade_"  # prefix of files that a resume checks itself, and may do without (`vade_on_mismatch`)
+OWN_FILES = "vade_posterior"  # prefix of files that a resume checks itself, and may do without (`vade_on_mismatch`)
 _NOT_READ = (MARKER_FILE, JIT_MARK, "README.md")  # by a resume
 _NOT_OURS = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
@@ -74,7 +74,7 @@ def _stock_fault(folder: Path) -> str | None:
             ours = "PosteriorState" in json.loads(path.read_bytes()).get("stateful_callbacks", {})
         except _NOT_OURS:
             return f"its {path.name} cannot be read"
-        if ours or any(folder.glob(f"{OWN_FILES}*")):
+        if ours or any(folder.glob("vade_*")):
             return f"{MARKER_FILE} is missing, which is written last"
     return None
 
