@@ -1,5 +1,6 @@
 """What a checkpoint of a real run holds, and whom it serves; that it resumes exactly is in integration/test_resume."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.generation_batch import file_name
+from trl_vade.trainer.checkpoint.marker import MARKER_FILE
 from trl_vade.trainer.checkpoint.posterior import save_posterior
 
 
@@ -79,13 +81,18 @@ def test_only_a_checkpoint_inside_a_generation_batch_holds_its_completions(check
     assert not (Path(trainer.args.output_dir) / file_name(0)).exists()
 
 
-def test_completions_that_are_not_there_are_generated_anew_and_the_log_says_so(
+def test_completions_that_are_not_there_are_refused_or_on_purpose_generated_anew_and_the_log_says_so(
     text_model_path, text_rows, make_args, checkpointed_run, caplog
 ):
     checkpoint = checkpointed_run("iterated")[1] / "checkpoint-1"
     (checkpoint / file_name(0)).unlink()
     args = make_args(num_iterations=2, max_steps=3)
     resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    with refused(CheckpointIncompleteError, [file_name(0)], [MARKER_FILE]):
+        resumed.train(resume_from_checkpoint=str(checkpoint))
+    marker = json.loads((checkpoint / MARKER_FILE).read_text())
+    del marker["files"][file_name(0)]
+    (checkpoint / MARKER_FILE).write_text(json.dumps(marker))
     resumed.train(resume_from_checkpoint=str(checkpoint))
     assert "new generation batch" in caplog.text
     assert resumed.selection.sampler.posterior.step == 2  # all of the new batch is trained on, in steps 2 and 3
