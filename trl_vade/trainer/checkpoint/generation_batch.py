@@ -114,8 +114,8 @@ def load_generation_batch(
     with safe_open(path, framework="pt") as file:
         others = json.loads(file.metadata()["others"])
         batches, digests = others["micro_batches"], {int(row): digest for row, digest in others["pictures"].items()}
-        if not all(_is_plain(value) for each in batches for value in each.values()):
-            raise ValueError(f"{path} holds values other than tensors, whole numbers and None")
+        if type(batches) is not list or not all(_is_plain(value) for each in batches for value in each.values()):
+            raise ValueError(f"{path} holds values other than a list of tensors, whole numbers and None")
         for key in file.keys():  # noqa: SIM118
             number, _, name = key.partition("/")
             batches[int(number)][name] = file.get_tensor(key)
