@@ -1,20 +1,23 @@
-"""What does a checkpoint inside a generation batch with pictures cost? Time, bytes and memory of a save and a resume.
+"""What do saves and resumes cost? Their time, bytes and memory, with a long log and pictures in a generation batch.
 
-    python -m eval.benchmarks.saves --rows 8 --num_generations 8 --megapixels 1
+    python -m eval.benchmarks.saves --rows 8 --num_generations 8 --megapixels 1 --lines 5000 --mib 1024
 
 The generation batch is as TRL 1.16 buffers it: photographs through the image processor of Qwen2.5-VL with its
 patches, a copy for each completion; token ids and log-probabilities are random numbers. The testbed's model is not
 run. Measured are the posterior with the batch, and nothing else of a checkpoint. Memory is what the process takes
-above what it had before the call, the batch that a resume makes included.
+above what it had before the call, the batch that a resume makes included. The selection log has `--lines` lines of
+512 rows. The marker of a checkpoint of `--mib` in three files is measured by itself, on other files; 0 leaves it out.
 """
 
 import argparse
+import statistics
 import tempfile
 import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import psutil
 import torch
 from transformers import Qwen2VLImageProcessor
@@ -25,10 +28,14 @@ from trl.trainer.utils import unsplit_pixel_values_by_grid as unsplit
 
 from eval.benchmarks.loading import data_set, photographs
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.files import write_durably
+from trl_vade.selection.outcomes import GroupOutcomes
 from trl_vade.testbed.model import build_model
 from trl_vade.testbed.processor import build_processor
 from trl_vade.trainer.checkpoint.posterior import resume_posterior, save_posterior
 
+PARTS = {"model.safetensors": 1, "optimizer.pt": 2, "reference_model/weights.safetensors": 1}  # shares of the bytes
+ROWS_OF_A_LINE = 512
 QUESTION = [{"role": "user", "content": "What is this?"}]
 
 
@@ -70,6 +77,38 @@ def buffered(trainer, tokens=1024):
     return [unsplit(part) for part in split_tensor_dict(shuffle_sequence_dict(split_pixel_values_by_grid(batch)), 2)]
 
 
+def write_log(log, lines):
+    """Append so many lines, and print what one takes at both ends."""
+    rng, appended = np.random.default_rng(0), []
+    for step in range(1, lines + 1):
+        rows = rng.choice(100 * ROWS_OF_A_LINE, ROWS_OF_A_LINE, replace=False)
+        successes = rng.integers(0, 9, ROWS_OF_A_LINE).astype(float)
+        mixed = (successes > 0) & (successes < 8)
+        outcomes = GroupOutcomes(rows, successes, np.full(ROWS_OF_A_LINE, 8.0), mixed, mixed)
+        start = time.perf_counter()
+        log.append(outcomes, step=step, global_step=step - 1, rollouts=step, predicted_effective_ratio=0.5)
+        appended.append(1000 * (time.perf_counter() - start))
+    first, last = (statistics.median(some) for some in (appended[:100], appended[-100:]))
+    size = log.path.stat().st_size / 2**20
+    print(f"log of {size:,.0f} MiB: a line takes {first:.2f} ms first, {last:.2f} ms last (medians of 100)")
+
+
+def measure_marker(folder, mib):
+    """Write files of so many MiB, and write and check their marker. Older commits have no marker."""
+    from trl_vade.trainer.checkpoint.marker import missing_part, write_marker
+
+    parts = {folder / name: np.random.default_rng(0).bytes(mib * 2**18 * share) for name, share in PARTS.items()}
+    for path in parts:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with measured(f"{mib} MiB in three files, synced to disk"):
+        for path, content in parts.items():
+            write_durably(path, content)
+    with measured("their marker written"):
+        write_marker(folder, run="a run", parent=None, save=1)
+    with measured("their marker checked, all bytes"):
+        assert missing_part(folder, contents=True) is None
+
+
 @contextmanager
 def measured(name):
     """Print the seconds of the block and the most memory that it took, seen every 2 ms."""
@@ -96,12 +135,17 @@ def main():
     parser.add_argument("--rows", type=int, default=8, help="rows in the generation batch (default 8)")
     parser.add_argument("--num_generations", type=int, default=8, help="completions of each row (default 8)")
     parser.add_argument("--megapixels", type=float, default=1.0, help="size of each picture (default 1)")
+    parser.add_argument("--lines", type=int, default=5000, help="lines of the selection log (default 5000)")
+    parser.add_argument("--mib", type=int, default=1024, help="MiB of the marked checkpoint (default 1024)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if options.mib:
+            measure_marker(folder / "marked", options.mib)
         trainer = make_trainer(options, folder)
         trainer._buffered_inputs, trainer._step = buffered(trainer), 1
         pictures = sum(each["pixel_values"].nbytes for each in trainer._buffered_inputs)
+        write_log(trainer.selection.feedback.log, options.lines)
         print(f"a generation batch with {pictures / 2**20:,.0f} MiB of pictures")
         with measured("save"):
             save_posterior(trainer, folder / "checkpoint", checkpoint=True)

@@ -12,7 +12,7 @@ from huggingface_hub.utils.sha import git_hash
 
 from trl_vade.errors import HubError
 
-from .failures import first_line
+from .failures import in_one_line
 
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
 
@@ -75,7 +75,7 @@ class FolderCommit:
             others = {path: content for path, content in contents.items() if path != REPOCARD_NAME}
             if len(others) in (0, len(contents)) or not re.search("metadata|yaml", str(error), re.IGNORECASE):
                 raise
-            self.card_refusal = f"The Hub refuses the card of {where['repo_id']}: {first_line(error)}"
+            self.card_refusal = f"The Hub refuses the card of {where['repo_id']}: {in_one_line(error)}"
             logger.warning(f"{self.card_refusal}. The other files go without it. Correct the keys, and push again.")
             return self._send(api, where, others, deletions, about)
         if REPOCARD_NAME in contents:

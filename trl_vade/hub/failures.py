@@ -51,15 +51,15 @@ def as_hub_error(error: Exception, target: object) -> HubError:
     if isinstance(error, HTTP_ERROR):
         return _of_answer(error, target)
     if isinstance(error, ValueError) and not isinstance(error, JSONDecodeError):
-        return HubError(f"{target}: {first_line(error)}. Nothing was sent. Fix this first.")
+        return HubError(f"{target}: {in_one_line(error)}. Nothing was sent. Fix this first.")
     what = "a local file could not be read, or the answer does not come from the Hub"
     if type(error) is XET_ERROR:
         what = "its Xet storage refuses large files, which go by LFS from now on, as with HF_HUB_DISABLE_XET=1"
-    return HubError(f"{target}: {what} ({first_line(error)}).", may_pass=True)
+    return HubError(f"{target}: {what} ({in_one_line(error)}).", may_pass=True)
 
 
 def _of_answer(error: Exception, target: object) -> HubError:
-    response, reason = getattr(error, "response", None), first_line(error)
+    response, reason = getattr(error, "response", None), in_one_line(error)
     status, headers = getattr(response, "status_code", None), getattr(response, "headers", {})
     may_pass = status == 408 or (status or 0) >= 500
     down = (f"the Hub answers {status}", "See https://status.huggingface.co.", may_pass)
@@ -74,7 +74,7 @@ def _of_answer(error: Exception, target: object) -> HubError:
     return HubError(message, status=status, may_pass=may_pass, retry_after=wait)
 
 
-def first_line(error: BaseException) -> str:
+def in_one_line(error: BaseException) -> str:
     """Return the name and the message of an error as one line of up to 1,000 characters.
 
     The client writes the reason below its first line. Signatures in addresses are left out.

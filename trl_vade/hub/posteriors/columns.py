@@ -14,7 +14,7 @@ from trl_vade.errors import SnapshotCorruptError
 from trl_vade.files import encode_document, parse_document
 from trl_vade.samplers.posterior import beta_mean
 
-from ..failures import first_line
+from ..failures import in_one_line
 
 FORMAT_VERSION = 1
 AGAIN = "The file was damaged or edited. Take another copy, or an earlier step."
@@ -59,7 +59,7 @@ def parse_facts(path: Any, text: bytes | None) -> tuple[dict[str, Any], str | No
     try:
         facts = parse_document(path, text, ())  # its format version is 1, too
     except SnapshotCorruptError as error:
-        reason = first_line(error.__cause__ or error)
+        reason = in_one_line(error.__cause__ or error)
         raise SnapshotCorruptError(f"{path}: the metadata trl_vade is damaged ({reason}). {AGAIN}") from error
     digest = facts.pop(_ROWS_DIGEST, None)
     check_facts(path, facts)

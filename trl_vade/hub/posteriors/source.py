@@ -11,7 +11,7 @@ from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, Revi
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
-from ..failures import FAILURES, first_line
+from ..failures import FAILURES, in_one_line
 from ..uploading import is_hub_id
 from .repository import TABLE_FILE, step_name, steps_in, table_path
 from .table import PosteriorTable, posterior_table, read_table
@@ -102,7 +102,7 @@ def _refusal(error: Exception, repo_id: str) -> str:
             "does not exist, or this login may not see it (`hf auth login`, or HF_TOKEN). If it is a model's, "
             f"download its posterior: `hf download {repo_id} {POSTERIOR_FILE} --local-dir FOLDER`. Name the folder"
         )
-    return "has no such revision" if isinstance(error, RevisionNotFoundError) else f"gives {first_line(error)}"
+    return "has no such revision" if isinstance(error, RevisionNotFoundError) else f"gives {in_one_line(error)}"
 
 
 def _cached(where: dict[str, Any], name: str, step: int | None, reason: Exception) -> Path:
@@ -111,10 +111,10 @@ def _cached(where: dict[str, Any], name: str, step: int | None, reason: Exceptio
         folder = Path(snapshot_download(**where, local_files_only=True))
     except FAILURES as error:
         raise SnapshotNotFoundError(
-            f"{name} cannot be read ({first_line(reason)}), and the client's cache has no copy. Unset HF_HUB_OFFLINE "
+            f"{name} cannot be read ({in_one_line(reason)}), and the client's cache has no copy. Unset HF_HUB_OFFLINE "
             "if it is set, or name a checkpoint, a posterior's folder or table."
         ) from error
-    return _newest(folder, f"the cached copy of {name} (it cannot be read now: {first_line(reason)})", step)
+    return _newest(folder, f"the cached copy of {name} (it cannot be read now: {in_one_line(reason)})", step)
 
 
 def _newest(folder: Path, name: str, step: int | None) -> Path:

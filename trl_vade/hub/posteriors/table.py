@@ -33,7 +33,7 @@ from trl_vade.samplers.posterior import beta_mean, posterior_from
 from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.version import __version__
 
-from ..failures import first_line
+from ..failures import in_one_line
 from ..uploading import is_hub_id
 from .bounds import open_bounded
 from .columns import (
@@ -187,7 +187,7 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
     except FileNotFoundError as error:
         raise SnapshotNotFoundError(f"{path} does not exist. The table of a posterior is one Parquet file.") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise SnapshotCorruptError(f"{path} cannot be read as Parquet ({first_line(error)}). {AGAIN}") from error
+        raise SnapshotCorruptError(f"{path} cannot be read as Parquet ({in_one_line(error)}). {AGAIN}") from error
     table = PosteriorTable(**columns, metadata=metadata)
     check_rows(path, table)
     if digest not in (None, digest_of_rows(table)):
