@@ -44,15 +44,31 @@ def run(model, output_dir, scenario, *checkpoint, env=None):
 
 PLAIN = ("default", "iterations", "straddling", "rollout")
 REFILLED = ("odd-refilled", "straddling-refilled", "rollout-refilled", "iterations-refilled")
+OTHERS = ("synced", "pictures", "images", "images-refilled", "chance-refilled")
 
 
 @pytest.fixture(scope="module")
-def several(text_model_path, tmp_path_factory):
-    """Runs of several scenarios, one after the other in the same two processes; returns the folder of each."""
-    folder = tmp_path_factory.mktemp("several")
-    finished = launch(text_model_path, folder, ",".join([*PLAIN, *REFILLED]))
+def folder(tmp_path_factory):
+    """The folder of the next two fixtures, whose runs follow each other in the same two processes."""
+    return tmp_path_factory.mktemp("several")
+
+
+@pytest.fixture(scope="module")
+def several(text_model_path, vision_model_path, folder):
+    """Runs of several scenarios: what both processes saw, and the lines of the selection log."""
+    return launch_several(text_model_path, vision_model_path, folder, [*PLAIN, *REFILLED, *OTHERS])
+
+
+@pytest.fixture(scope="module")
+def resumed(text_model_path, vision_model_path, folder, several):
+    """The same of runs that go on from checkpoint-3 in two new processes."""
+    return launch_several(text_model_path, vision_model_path, folder, INSIDE, "3")
+
+
+def launch_several(text_model, vision_model, folder, scenarios, *checkpoint):
+    finished = launch(f"{text_model},{vision_model}", folder, ",".join(scenarios), *checkpoint)
     assert finished.returncode == 0, finished.stderr[-3000:]
-    return folder
+    return {name: (*what_was_seen(folder / name), SelectionLog(folder / name).read()) for name in scenarios}
 
 
 def what_was_seen(folder):
@@ -62,15 +78,13 @@ def what_was_seen(folder):
 @pytest.mark.parametrize(
     ("scenario", "generation_batches", "groups"), zip(PLAIN, (6, 3, 6, 7), (2, 2, 1, 2), strict=True)
 )
-def test_the_processes_share_one_choice_and_learn_the_same(several, scenario, generation_batches, groups):
-    tmp_path = several / scenario
-    first, second = what_was_seen(tmp_path)
+def test_the_processes_share_one_choice_and_learn_the_same(folder, several, scenario, generation_batches, groups):
+    first, second, lines = several[scenario]
     for name in ("digest", "alpha", "visits", "weights"):
         assert first[name] == second[name]
     assert set(first["staleness"]) == {0.0}
-    lines = SelectionLog(tmp_path).read()
     assert len(lines) == generation_batches
-    assert load_snapshot(tmp_path / "checkpoint-3").sampler_state["posterior"]["num_samples"] == 13
+    assert load_snapshot(folder / scenario / "checkpoint-3").sampler_state["posterior"]["num_samples"] == 13
     chosen = [line for line in lines if len(line["sample_index"]) == groups]
     generations = 8 // groups
     shares = list(zip(first["shares"], second["shares"], strict=True))[-len(chosen) :]
@@ -81,8 +95,8 @@ def test_the_processes_share_one_choice_and_learn_the_same(several, scenario, ge
             assert sorted(f"row-{row}" for row in loaded) == sorted(set(share))
 
 
-def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(vision_model_path, tmp_path):
-    first, second = run(vision_model_path, tmp_path, "images")
+def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(several):
+    first, second, _ = several["images"]
     assert first["weights"] == second["weights"]
     has_images = [
         [any(int(name.removeprefix("row-")) % 3 == 0 for name in share) for share in rank["shares"]]
@@ -91,26 +105,29 @@ def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(vision_
     assert any(left != right for left, right in zip(*has_images, strict=True))
 
 
-INSIDE = {"default": False, "iterations": True, "synced": False, "pictures": True}
+INSIDE = {"default": False, "iterations": True, "iterations-refilled": True, "synced": False, "pictures": True}
 
 
-@pytest.mark.parametrize(("scenario", "inside"), INSIDE.items())
-def test_two_processes_resume_bit_for_bit(request, tmp_path, scenario, inside):
-    model = request.getfixturevalue("vision_model_path" if scenario == "pictures" else "text_model_path")
-    whole = run(model, tmp_path, scenario)
-    lines = SelectionLog(tmp_path).read()
-    reference = tmp_path / "checkpoint-6" / REFERENCE_FILE
-    synced = reference.read_bytes() if scenario == "synced" else None
-    assert len(list((tmp_path / "checkpoint-3").glob("vade_generation_batch_*"))) == (2 if inside else 0)
-    resumed = run(model, tmp_path, scenario, "3")
-    assert SelectionLog(tmp_path).read() == lines
-    for mine, theirs in zip(resumed, whole, strict=True):
+@pytest.mark.parametrize("scenario", INSIDE)
+def test_two_processes_resume_bit_for_bit(folder, several, resumed, scenario):
+    *whole, lines = several[scenario]
+    *rest, lines_of_both = resumed[scenario]
+    assert lines_of_both == lines
+    inside = list((folder / scenario / "checkpoint-3").glob("vade_generation_batch_*"))
+    assert len(inside) == (2 if INSIDE[scenario] else 0)
+    for mine, theirs in zip(rest, whole, strict=True):
         for name in ("alpha", "visits", "weights", "reference", "rollouts", "kept", "trained"):
             assert mine[name] == theirs[name]
     assert whole[0]["weights"] == whole[1]["weights"]
     assert 0 < min(whole[0]["kept"]) < 16
-    if synced:
-        assert reference.read_bytes() == synced != (tmp_path / "checkpoint-3" / REFERENCE_FILE).read_bytes()
+
+
+def test_two_processes_resume_the_reference_model_that_each_checkpoint_has(folder, resumed):
+    of_3, of_6, before = (
+        (folder / "synced" / name / REFERENCE_FILE).read_bytes()
+        for name in ("checkpoint-3", "checkpoint-6", "_earlier-1/checkpoint-6")
+    )
+    assert of_6 == before != of_3
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
@@ -174,41 +191,28 @@ def test_two_processes_end_where_one_with_the_same_global_batch_does(text_model_
 @pytest.mark.parametrize(("scenario", "generations"), zip(REFILLED, (3, 8, 4, 4), strict=True))
 def test_kept_groups_are_dealt_again_over_the_processes(several, scenario, generations):
     """`odd`: a refill of one group of three would not divide between two processes, so it is one of two."""
-    tmp_path = several / scenario
-    first, second = what_was_seen(tmp_path)
+    first, second, lines = several[scenario]
     for name in ("digest", "alpha", "visits", "weights", "rollouts", "tokens", "refills"):
         assert first[name] == second[name]
     assert set(first["staleness"]) == {0.0}
     assert sum(first["refills"]) > 0 or scenario == "straddling-refilled"
-    refills = [line for line in SelectionLog(tmp_path).read() if "refill" in line]
+    refills = [line for line in lines if "refill" in line]
     assert len(refills) == sum(first["refills"])
     assert {len(line["sample_index"]) * generations % 2 for line in refills} <= {0}
 
 
-def test_a_refilled_batch_of_text_on_one_process_and_images_on_the_other_trains(vision_model_path, tmp_path):
-    first, second = run(vision_model_path, tmp_path, "images-refilled")
+def test_a_refilled_batch_of_text_on_one_process_and_images_on_the_other_trains(several):
+    first, second, _ = several["images-refilled"]
     assert first["weights"] == second["weights"]
     assert sum(first["refills"]) > 0
 
 
-def test_what_a_transform_has_made_by_chance_goes_with_its_completions_to_the_process_that_trains_on_them(
-    text_model_path, tmp_path
-):
-    for process in run(text_model_path, tmp_path, "chance-refilled"):
+def test_what_a_transform_has_made_by_chance_goes_with_its_completions_to_the_process_that_trains_on_them(several):
+    for process in several["chance-refilled"][:2]:
         assert sum(process["refills"]) > 0
         strangers, answers = process["strangers"]
         assert answers > 0
         assert strangers == 0
-
-
-def test_two_processes_resume_a_run_with_refills_bit_for_bit(text_model_path, tmp_path):
-    whole = run(text_model_path, tmp_path, "iterations-refilled")
-    lines = SelectionLog(tmp_path).read()
-    resumed = run(text_model_path, tmp_path, "iterations-refilled", "3")
-    assert SelectionLog(tmp_path).read() == lines
-    for mine, theirs in zip(resumed, whole, strict=True):
-        for name in ("alpha", "visits", "weights", "rollouts"):
-            assert mine[name] == theirs[name]
 
 
 def test_a_replica_that_differs_stops_the_run_at_the_next_save_by_name(text_model_path, tmp_path):

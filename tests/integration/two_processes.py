@@ -1,6 +1,6 @@
 """Body of `test_two_processes.py`, run by torch.distributed.run on two processes over gloo, or by itself on one.
 
-usage: two_processes.py MODEL_DIRECTORY OUTPUT_DIRECTORY SCENARIO[-refilled][,SCENARIO...] [CHECKPOINT]
+usage: two_processes.py MODEL_DIRECTORY[,OF_PICTURES] OUTPUT_DIRECTORY SCENARIO[-refilled][,SCENARIO...] [CHECKPOINT]
 
 Every process writes what it saw to `rank-<n>.json` in the output directory. With CHECKPOINT (a step), the run goes on
 from that checkpoint of the output directory. `-refilled` is with dynamic sampling. Several scenarios follow each other
@@ -24,7 +24,7 @@ from trl.trainer import grpo_trainer
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.samplers.snapshot import state_digest
 
-model, directory, named, *checkpoint = sys.argv[1:]
+models, directory, named, *checkpoint = sys.argv[1:]
 scenario = refilled = trainer = answered = chance = None  # of the run that goes on
 
 
@@ -169,7 +169,7 @@ def play(output_dir):
     )()
     callbacks = {"perturbed": [Perturb()], "chance": [answered]}.get(scenario)
     trainer = (SameCompletions if scenario in ("same", "varied") else VADEGRPOTrainer)(
-        model,
+        models.split(",")[-1 if scenario in ("images", "pictures") else 0],
         noting_reward if scenario == "chance" else has_even_length,
         args,
         rows.with_transform(by_chance) if scenario == "chance" else rows,
