@@ -1,32 +1,31 @@
 """Posteriors as files of a user's choice, and the names that their rows get from a data set."""
 
 import csv
-import io
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from trl_vade.errors import ConfigurationError, SnapshotMismatchError, VADEError, abbreviated
 from trl_vade.files import save_whole
+from trl_vade.hub.posteriors.columns import TYPES
 from trl_vade.hub.posteriors.facts import named_dataset
-from trl_vade.hub.posteriors.repository import table_path
+from trl_vade.hub.posteriors.repository import step_of, table_path
 from trl_vade.hub.posteriors.source import split_source
 from trl_vade.hub.posteriors.table import PosteriorTable, encode_table, facts_of, posterior_table, write_table
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..data_sets import load_rows
 
-COLUMNS = ("sample_id", "index", "task", "alpha", "beta", "visits", "pass_rate", "last_step")
 ENDINGS = (".parquet", ".csv", ".jsonl")
 
 
-def row_records(table: PosteriorTable, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """Return rows as JSON values. A task that is not known is None; `task` is left out where no row's is known."""
-    names = [name for name in COLUMNS if name != "task" or table.task is not None]
-    columns = [getattr(table, name) for name in names]
-    plain = [column if isinstance(column, list) else column.tolist() for column in columns]
-    return [{name: column[row] for name, column in zip(names, plain, strict=True)} for row in rows]
+def frame_of(table: PosteriorTable) -> pd.DataFrame:
+    """Return the columns. A task that is not known is None; `task` is left out where no row's is known."""
+    columns = {name: getattr(table, name) for name in TYPES if getattr(table, name) is not None}
+    texts = {name: pd.Series(values, dtype=object) for name, values in columns.items() if isinstance(values, list)}
+    return pd.DataFrame(columns | texts)
 
 
 def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -> tuple[Path, bool]:
@@ -34,14 +33,9 @@ def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -
 
     A different file there, without `force`, and a table that does not say its step are a `VADEError`.
     """
-    step = table.metadata.get("global_step")
-    if step is None or (directory.exists() and not directory.is_dir()):
-        why = "the tool that wrote this posterior lost its optimiser step" if step is None else "it is a file"
-        raise VADEError(
-            f"{directory} cannot get a folder of a step: {why}. `trl-vade posterior export` writes a posterior to a "
-            "file of your choice."
-        )
-    path, content = directory / table_path(int(step)), encode_table(table)
+    path, content = directory / table_path(step_of(table)), encode_table(table)
+    if directory.is_file():
+        raise VADEError(f"{directory} is a file. Name a folder, or use `trl-vade posterior export`, which writes one.")
     if path.exists() and path.read_bytes() == content:
         return path, False
     if path.exists() and not force:
@@ -66,17 +60,13 @@ def export_table(table: PosteriorTable, path: Path) -> None:
     if ending == ".parquet":
         write_table(table, path)
         return
-    records = row_records(table, range(len(table)))
-    text = io.StringIO(newline="")
-    if ending == ".jsonl":
-        text.writelines(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
-    else:
-        names = [name for name in COLUMNS if name != "task" or table.task is not None]
-        # Texts in quotes: Python 3.11 would leave them away round a lone carriage return, and a reader lose the row.
-        writer = csv.DictWriter(text, names, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-        writer.writeheader()
-        writer.writerows({name: _no_formula(value) for name, value in record.items()} for record in records)
-    save_whole(path, text.getvalue().encode())
+    frame = frame_of(table)
+    if ending == ".jsonl":  # pandas would round the numbers
+        records = frame.to_dict("records")
+        text = "".join(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
+    else:  # texts in quotes: Python 3.11 would leave them away round a lone carriage return, and a reader lose the row
+        text = frame.map(_no_formula).to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    save_whole(path, text.encode())
 
 
 def _no_formula(value: Any) -> Any:
@@ -90,12 +80,8 @@ def named_table(
     """Return the posterior of a checkpoint or an output directory, with the names and the tasks of its data set.
 
     `name` is "user/name" or "user/name@revision" on the Hub, or a folder. Without `task_column` the tasks are those of
-    the column `task`, if there is one.
-
-    Raises:
-        ConfigurationError: the folder has no snapshot; the data set cannot be loaded, or lacks the column.
-        SnapshotError: the snapshot is damaged, or the data set does not have the rows that it is about, in
-            their order.
+    the column `task`, if there is one. A data set that does not have the rows of the posterior in their order is a
+    `SnapshotMismatchError`.
     """
     from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
     from trl_vade.data.row_names import RowNames

@@ -1,6 +1,7 @@
 """One posterior, looked at: its facts, how many rows have which pass rate, and the rows of both ends."""
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from trl_vade.hub.posteriors.table import PosteriorTable
 from trl_vade.selection.report.record import ROWS_FILE, read_kept
 
 from ..tables import print_columns, print_table
-from .files import row_records
+from .files import frame_of
 
 FACTS = (
     *("base_model", "model_repo", "dataset", "dataset_revision", "sampler", "preset", "success_reward"),
@@ -37,16 +38,13 @@ HEADS = {
 
 def summarise_posterior(table: PosteriorTable) -> dict[str, Any]:
     """Return what a posterior comes to, as JSON values; `histogram` is `bin_counts`, and means of no rows are None."""
-    rates, some = table.pass_rate, len(table) > 0
-    return {
-        "rows": len(table),
-        "num_samples": table.metadata.get("num_samples"),
-        "mean_pass_rate": float(rates.mean()) if some else None,
-        "median_pass_rate": float(np.median(rates)) if some else None,
-        "mean_visits": float(table.visits.mean()) if some else None,
-        "most_visits": int(table.visits.max()) if some else None,
-        "histogram": bin_counts(rates).tolist(),
-    }
+    rates, visits = table.pass_rate, table.visits
+    means = (
+        (float(rates.mean()), float(np.median(rates)), float(visits.mean()), int(visits.max())) if len(table) else ()
+    )
+    names = ("mean_pass_rate", "median_pass_rate", "mean_visits", "most_visits")
+    counts = {"rows": len(table), "num_samples": table.metadata.get("num_samples")}
+    return counts | dict(zip_longest(names, means)) | {"histogram": bin_counts(rates).tolist()}
 
 
 def both_ends(
@@ -56,12 +54,9 @@ def both_ends(
 
     Ties go by `sample_id`. `source` may be a run's folder or checkpoint, which has ids and questions of rows.
     """
-    values, count = getattr(table, column), min(count, len(table))
-    order = sorted(range(len(table)), key=lambda row: (values[row], table.sample_id[row]))
+    rows, count = frame_of(table).sort_values([column, "sample_id"]), min(count, len(table))
+    first, last = (part.to_dict("records") for part in (rows.head(count - count // 2), rows.tail(count // 2)))
     texts = _kept_texts(source)
-    first, last = (
-        row_records(table, part) for part in (order[: count - count // 2], order[len(order) - count // 2 :])
-    )
     for record in [*first, *last] if texts else []:
         about = texts.get(record["sample_id"], {})
         record["question"] = about.get("question")
@@ -74,11 +69,10 @@ def _kept_texts(source: str) -> dict[str, dict[str, str]]:
     folder = Path(source)
     kept = next((kept for place in (folder, folder.parent) if (kept := read_kept(place / ROWS_FILE))), {})
     rows = kept.get("rows")
-    told = [about for about in rows.values() if isinstance(about, dict)] if isinstance(rows, dict) else []
     return {
         about["key"]: {name: str(about[name]) for name in ("id", "question") if name in about}
-        for about in told
-        if isinstance(about.get("key"), str)
+        for about in (rows.values() if isinstance(rows, dict) else ())
+        if isinstance(about, dict) and isinstance(about.get("key"), str)
     }
 
 

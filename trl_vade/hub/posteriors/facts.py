@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trl_vade.samplers.registry import SAMPLERS
-
 from ..uploading import hub_id, is_hub_id
 from .table import PosteriorTable
 
@@ -15,19 +13,29 @@ HUB = "https://huggingface.co"
 
 def fact_rows(table: PosteriorTable) -> list[list[str]]:
     """Return [name, value] of each fact in the table's metadata, in Markdown."""
-    facts = table.metadata
+    facts, size = table.metadata, len(table)
+    total, source = facts.get("num_samples"), str(facts.get("posterior_init"))
+    share, unseen = (
+        (f" of {total:,} ({size / total:.1%})", f"; the other {total - size:,} were never seen") if total else ("", "")
+    )
+    warm = initial_posterior_kind(facts)["warm"]
+    by = ", in this run or in the posterior that it started from" if warm else ""
+    start = code(source) if "/" in source and is_hub_id(source.partition("@")[0]) else "a local posterior"
+    discount, step, batch = (
+        _number(facts.get(name)) for name in ("warm_start_discount", "global_step", "generation_batches")
+    )
     rows = {
         "base model": _model(facts.get("base_model")),
         "trained model": _model(facts.get("model_repo")),
         "data set": dataset_link(facts),
-        "rows in this table": _rows(table),
-        "started from": _began_with(facts),
+        "rows in this table": f"{size:,}{share}, scored at least once{by}{unseen}",
+        "started from": start + (f", with a share of {discount} of its counts" if discount else "") if warm else "",
         "success": success_of(facts),
         "completions of a row (G)": _number(facts.get("num_generations")),
         "sampling temperature": _number(facts.get("temperature")),
         "sampler": _sampler(facts),
         "decay": _decay(facts),
-        "saved at": _saved_at(facts),
+        "saved at": f"optimiser step {step}" + (f", step {batch} of the posterior" if batch else "") if step else "",
         "rollouts until then": _number(facts.get("rollouts")),
         "seed": _number(facts.get("seed"), separator=""),
         "made with": code(facts.get("package_version"), "trl_vade"),
@@ -78,12 +86,6 @@ def code(value: Any, before: str = "") -> str:
     return f"{before} `{text}`".strip()
 
 
-def known_sampler(facts: dict[str, Any]) -> str | None:
-    """Return the sampler of the run if it is one of `SAMPLERS`, which the card can describe; else None."""
-    sampler = facts.get("sampler")
-    return sampler if sampler in SAMPLERS else None
-
-
 def size_category(rows: int) -> str:
     """Return the Hub's size category for a number of rows: "n<1K", "1K<n<10K" and so on."""
     if rows < 1_000:
@@ -97,31 +99,12 @@ def _model(name: Any) -> str:
     return f"[{name}]({HUB}/{name})" if is_hub_id(name) else ""
 
 
-def _rows(table: PosteriorTable) -> str:
-    total = table.metadata.get("num_samples")
-    share = f" of {total:,} ({len(table) / total:.1%})" if total else ""
-    warm = initial_posterior_kind(table.metadata)["warm"]
-    where = ", in this run or in the posterior that it started from" if warm else ""
-    unseen = f"; the other {total - len(table):,} were never seen" if total else ""
-    return f"{len(table):,}{share}, scored at least once{where}{unseen}"
-
-
-def _began_with(facts: dict[str, Any]) -> str:
-    if not initial_posterior_kind(facts)["warm"]:
-        return ""
-    source, discount = str(facts["posterior_init"]), _number(facts.get("warm_start_discount"))
-    repository = is_hub_id(source.partition("@")[0]) and "/" in source
-    name = code(source) if repository else "a local posterior"
-    return f"{name}, with a share of {discount} of its counts" if discount else name
-
-
 def _sampler(facts: dict[str, Any]) -> str:
-    parts = [code(facts.get("sampler")), code(facts.get("preset"), "preset")]
-    parts += [code(facts.get("information_gain"), "information gain"), code(facts.get("prior"), "prior")]
+    before = {"sampler": "", "preset": "preset", "information_gain": "information gain", "prior": "prior"}
+    parts = [code(facts.get(name), word) for name, word in before.items()]
     cooldown = _number(facts.get("cooldown"))
     parts += [f"cooldown of {cooldown} epochs" if cooldown not in ("", "0") else ""]
-    parts += [code(facts.get("stratify_by"), "even shares by")]
-    return ", ".join(filter(None, parts))
+    return ", ".join(filter(None, [*parts, code(facts.get("stratify_by"), "even shares by")]))
 
 
 def _decay(facts: dict[str, Any]) -> str:
@@ -130,11 +113,6 @@ def _decay(facts: dict[str, Any]) -> str:
         return ""
     who = "a chosen row with right and wrong answers" if facts.get("signal_aware_decay") is True else "a chosen row"
     return f"in a generation batch {who} keeps {chosen} of its counts (lambda_1), any other {other} (lambda_2)"
-
-
-def _saved_at(facts: dict[str, Any]) -> str:
-    step, batch = _number(facts.get("global_step")), _number(facts.get("generation_batches"))
-    return f"optimiser step {step}" + (f", step {batch} of the posterior" if batch else "") if step else ""
 
 
 def _number(value: Any, separator: str = ",") -> str:

@@ -26,19 +26,12 @@ def bin_names() -> list[str]:
     return [f"{number / NUM_BINS:.1f} to {(number + 1) / NUM_BINS:.1f}" for number in range(NUM_BINS)]
 
 
-def text_histogram(table: PosteriorTable, width: int = 80) -> str:
-    """Return a line for each of the ten bins: its name, its number of rows and a bar of at least one character.
-
-    `width` is the number of characters of the longest line, at least 30. A bin without rows has no bar.
-    """
-    counts = bin_counts(table.pass_rate)
-    numbers = [f"{count:,}" for count in counts.tolist()]
-    digits = max(map(len, numbers))
-    names = bin_names()
-    room = max(width - len(names[0]) - digits - 4, 1)
-    lengths = np.ceil(counts * (room / max(int(counts.max()), 1))).astype(int).tolist()
-    lines = zip(names, numbers, lengths, strict=True)
-    return "\n".join(f"{name}  {number:>{digits}}  {'#' * min(size, room)}".rstrip() for name, number, size in lines)
+def text_histogram(table: PosteriorTable) -> str:
+    """Return a line for each bin, of at most 80 characters: its name, its number of rows, and a bar if it has any."""
+    counts = bin_counts(table.pass_rate).tolist()
+    most, digits = max(*counts, 1), len(f"{max(counts):,}")
+    lines = [(name, count, -(count * (66 - digits) // -most)) for name, count in zip(bin_names(), counts, strict=True)]
+    return "\n".join(f"{name}  {count:>{digits},}  {'#' * size}".rstrip() for name, count, size in lines)
 
 
 def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None:
@@ -74,8 +67,6 @@ def counts_by_task(table: PosteriorTable) -> dict[str, IntArray]:
     tasks = ["no task" if task is None else task for task in table.task]
     order = [name for name, _ in Counter(tasks).most_common()]
     shown = order if len(order) <= MOST_TASKS else order[: MOST_TASKS - 1]
-    rest = f"{len(order) - len(shown)} other tasks"
-    kept = set(shown)
-    labels = np.array([task if task in kept else rest for task in tasks], dtype=object)
-    names = [*shown, rest] if len(shown) < len(order) else shown
-    return {name: bin_counts(table.pass_rate[labels == name]) for name in names}
+    label = dict.fromkeys(order, f"{len(order) - len(shown)} other tasks") | {name: name for name in shown}
+    labels = np.array([label[task] for task in tasks], dtype=object)
+    return {name: bin_counts(table.pass_rate[labels == name]) for name in dict.fromkeys(label[task] for task in order)}

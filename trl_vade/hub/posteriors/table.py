@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from trl_vade.checks import FloatArray, IntArray
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
-from trl_vade.files import save_whole
+from trl_vade.files import FORMAT_VERSION, encode_document, save_whole
 from trl_vade.samplers.posterior import beta_mean, posterior_from
 from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.version import __version__
@@ -36,21 +36,11 @@ from trl_vade.version import __version__
 from ..failures import in_one_line
 from ..uploading import is_hub_id
 from .bounds import open_bounded
-from .columns import (
-    AGAIN,
-    FORMAT_VERSION,
-    TYPES,
-    check_facts,
-    check_rows,
-    digest_of_rows,
-    encode_facts,
-    parse_facts,
-    read_columns,
-)
+from .columns import AGAIN, ROWS_DIGEST, TYPES, check_facts, check_rows, digest_of_rows, parse_facts, read_columns
 
 METADATA_KEY = b"trl_vade"
 PLACE = ("source", "revision")
-"""Facts that `load_posterior` adds about where a table was read. They are never written."""
+"""Facts that `load_posterior` adds about where a table was read. They are never written: a path may be private."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,26 +129,22 @@ def facts_of(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def write_table(table: PosteriorTable, path: str | os.PathLike[str]) -> None:
-    """Write `table` to the file `path` atomically.
-
-    Raises:
-        ConfigurationError: the metadata are not strict JSON.
-        SnapshotCorruptError: the table breaks a rule that `read_table` checks.
-        OSError: the file cannot be written.
-    """
+    """Write `table` to the file `path` atomically. Errors are those of `encode_table`, and `OSError`."""
     save_whole(Path(path), encode_table(table))
 
 
 def encode_table(table: PosteriorTable) -> bytes:
-    """Return the bytes of the file of `table`. Equal tables give equal bytes; errors are those of `write_table`.
+    """Return the bytes of the file of `table`, without the facts `PLACE`. Equal tables give equal bytes.
 
-    The facts `PLACE` are left out: they may hold a private path.
+    Raises:
+        ConfigurationError: the metadata are not strict JSON.
+        SnapshotCorruptError: the table breaks a rule that `read_table` checks.
     """
     metadata = {name: value for name, value in table.metadata.items() if name not in PLACE}
     if metadata:
         check_facts("The posterior", metadata)
     check_rows("The posterior", table)
-    described = {METADATA_KEY: encode_facts(metadata, digest_of_rows(table))} if metadata else None
+    described = {METADATA_KEY: encode_document(metadata | {ROWS_DIGEST: digest_of_rows(table)})} if metadata else None
     columns = {name: getattr(table, name) for name in TYPES if name != "task" or table.task is not None}
     schema = pa.schema([pa.field(name, TYPES[name]) for name in columns], metadata=described)
     content = io.BytesIO()
@@ -182,7 +168,8 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
     """
     try:
         with open_bounded(path) as file:
-            metadata, digest = parse_facts(path, (file.schema_arrow.metadata or {}).get(METADATA_KEY))
+            described = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+            metadata = {} if described is None else parse_facts(path, described)
             columns = read_columns(path, file)
     except FileNotFoundError as error:
         raise SnapshotNotFoundError(f"{path} does not exist. The table of a posterior is one Parquet file.") from error
@@ -190,7 +177,7 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
         raise SnapshotCorruptError(f"{path} cannot be read as Parquet ({in_one_line(error)}). {AGAIN}") from error
     table = PosteriorTable(**columns, metadata=metadata)
     check_rows(path, table)
-    if digest not in (None, digest_of_rows(table)):
+    if metadata.pop(ROWS_DIGEST, None) not in (None, digest_of_rows(table)):
         raise SnapshotCorruptError(
             f"{path}: its rows differ from those that its metadata were written with. {AGAIN} A tool that changes "
             "rows on purpose must remove the metadata trl_vade."
