@@ -68,11 +68,6 @@ def branch_of(revision: str | None) -> str | None:
     return None if revision == constants.DEFAULT_REVISION else revision
 
 
-def offline() -> bool:
-    """Return whether HF_HUB_OFFLINE is set, so that the client uses no network."""
-    return bool(constants.HF_HUB_OFFLINE)
-
-
 def ensure_repo(
     target: HubTarget, token: str | bool | None = None, *, patience: Iterable[float] | None = None
 ) -> HubTarget:

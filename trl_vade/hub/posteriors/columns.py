@@ -1,7 +1,6 @@
 """The columns of a posterior's table: their types, and the rules that every file must follow."""
 
 import hashlib
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,8 @@ import pyarrow.parquet as pq
 
 from trl_vade.checks import MOST_TRIALS, check_whole_number
 from trl_vade.errors import SnapshotCorruptError
-from trl_vade.files import FORMAT_VERSION, parse_document
+from trl_vade.files import FORMAT_VERSION
 from trl_vade.samplers.posterior import beta_mean
-
-from ..failures import in_one_line
 
 AGAIN = "The file was damaged or edited. Take another copy, or an earlier step."
 
@@ -39,17 +36,6 @@ _BOUNDS = {
 }
 
 
-def parse_facts(path: Any, text: bytes) -> dict[str, Any]:
-    """Return the facts of the run in the metadata `text` of the file `path`, with `ROWS_DIGEST`."""
-    try:
-        facts = parse_document(path, text, ())
-    except SnapshotCorruptError as error:
-        reason = in_one_line(error.__cause__ or error)
-        raise SnapshotCorruptError(f"{path}: the metadata trl_vade is damaged ({reason}). {AGAIN}") from error
-    check_facts(path, facts)
-    return facts
-
-
 def digest_of_rows(table: Any) -> str:
     """Return the SHA-256 of the rows of a `PosteriorTable`. It does not depend on the file."""
     tasks = table.task or []
@@ -63,13 +49,6 @@ def digest_of_rows(table: Any) -> str:
     for values in (np.array([places.get(task, -1) for task in tasks], dtype=np.int64), *numbers):
         digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
-
-
-def check_facts(path: Any, facts: Mapping[str, Any]) -> None:
-    """Raise `SnapshotCorruptError` for impossible facts."""
-    for name, (minimum, maximum) in _BOUNDS.items():
-        limits: dict[str, Any] = {"minimum": minimum, "maximum": maximum}
-        check_whole_number(f"{path}: {name}", facts.get(name), **limits, advice=AGAIN, error=SnapshotCorruptError)
 
 
 def read_columns(path: Any, file: pq.ParquetFile) -> dict[str, Any]:
@@ -92,8 +71,12 @@ def read_columns(path: Any, file: pq.ParquetFile) -> dict[str, Any]:
     return {"task": None} | {name: _column(path, name, content.column(name)) for name in names}
 
 
-def check_rows(path: Any, table: Any) -> None:
-    """Raise `SnapshotCorruptError` unless the rows of this `PosteriorTable` are possible."""
+def check_table(path: Any, table: Any) -> None:
+    """Raise `SnapshotCorruptError` for impossible rows of a `PosteriorTable`, or impossible facts if it has any."""
+    for name, (minimum, maximum) in _BOUNDS.items() if table.metadata else ():
+        limits: dict[str, Any] = {"minimum": minimum, "maximum": maximum}
+        value = table.metadata.get(name)
+        check_whole_number(f"{path}: {name}", value, **limits, advice=AGAIN, error=SnapshotCorruptError)
     most = MOST_TRIALS * table.visits
     rows, batches = (table.metadata.get(name, 2**63) for name in ("num_samples", "generation_batches"))
     with np.errstate(all="ignore"):  # for counts that break the rules

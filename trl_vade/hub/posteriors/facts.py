@@ -121,15 +121,12 @@ def _number(value: Any, separator: str = ",") -> str:
     return f"{value:{separator}}" if isinstance(value, int) else f"{value:g}"
 
 
-def sample_rows(table: PosteriorTable, each: int = 3) -> tuple[list[str], list[list[str]]]:
-    """Return a head, and the name, task, pass rate, counts and visits of the hardest and of the easiest rows."""
-    order = table.pass_rate.argsort(kind="stable").tolist()
-    columns = {
-        "row": [code(name) for name in table.sample_id],
-        **({"task": [code(task) for task in table.task]} if table.task else {}),
-        "pass rate": [f"{rate:.3f}" for rate in table.pass_rate],
-        "counts": [f"{count:.1f}" for count in table.alpha + table.beta],
-        "visits": [f"{visits:,}" for visits in table.visits],
-    }
-    chosen = order if len(order) <= 2 * each else [*order[:each], *order[-each:]]
-    return list(columns), [[column[row] for column in columns.values()] for row in chosen]
+def sample_rows(table: PosteriorTable) -> tuple[list[str], list[list[str]]]:
+    """Return a head, and the name, task, pass rate, counts and visits of the 3 hardest and the 3 easiest rows."""
+    order, rates, counts = table.pass_rate.argsort(kind="stable").tolist(), table.pass_rate, table.alpha + table.beta
+    task = [[code(name)] for name in table.task] if table.task else [[]] * len(table)
+    rows = [
+        [code(table.sample_id[row]), *task[row], f"{rates[row]:.3f}", f"{counts[row]:.1f}", f"{table.visits[row]:,}"]
+        for row in [*order[:3], *order[3:][-3:]]
+    ]
+    return ["row", *(["task"] if table.task else []), "pass rate", "counts", "visits"], rows

@@ -46,10 +46,8 @@ def table_path(step: int) -> str:
 
 def steps_in(files: Iterable[str]) -> list[int]:
     """Return, in ascending order, the steps whose tables are among the paths `files`."""
-    there = set(files)
-    found = (re.fullmatch(rf"step-([0-9]{{6,18}})/{re.escape(TABLE_FILE)}", file) for file in there)
-    steps = {int(match[1]) for match in found if match}
-    return sorted(step for step in steps if table_path(step) in there)  # only names of `step_name`
+    found = (re.fullmatch(rf"step-([0-9]{{6,18}})/{re.escape(TABLE_FILE)}", file) for file in files)
+    return sorted({step for match in found if match and table_path(step := int(match[1])) == match[0]})
 
 
 def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:
@@ -90,8 +88,7 @@ def publish_posterior(
     step = step_of(table)
     if not len(table):
         raise ConfigurationError(
-            "The posterior has no rows, so there is nothing to publish: no row was scored before this save. Take a "
-            "later checkpoint."
+            "The posterior has no rows: none was scored before this save. Take a later checkpoint."
         )
     with tempfile.TemporaryDirectory() as folder:
         stage_posterior(folder, table)
@@ -205,8 +202,8 @@ def step_of(table: PosteriorTable) -> int:
     step = table.metadata.get("global_step")
     if step is None:
         raise ConfigurationError(
-            "The table's metadata have no global_step, the step that names its folder and tag. Another tool may have dropped "
-            "it. Take the original file, or make the table from the checkpoint with posterior_table. To copy it to a "
-            "file of your choice, run `trl-vade posterior export`."
+            "The table's metadata have no global_step, the step that names its folder and tag. Another tool may have "
+            "dropped it. Take the original file, or make the table from the checkpoint with posterior_table. To copy "
+            "it to a file of your choice, run `trl-vade posterior export`."
         )
     return int(step)

@@ -19,7 +19,7 @@ digests of the facts and of the rows. Source of the counts: VADE, arXiv 2511.189
 import io
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from trl_vade.checks import FloatArray, IntArray
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
-from trl_vade.files import FORMAT_VERSION, encode_document, save_whole
+from trl_vade.files import FORMAT_VERSION, encode_document, parse_document, save_whole
 from trl_vade.samplers.posterior import beta_mean, posterior_from
 from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.version import __version__
@@ -36,7 +36,7 @@ from trl_vade.version import __version__
 from ..failures import in_one_line
 from ..uploading import is_hub_id
 from .bounds import open_bounded
-from .columns import AGAIN, ROWS_DIGEST, TYPES, check_facts, check_rows, digest_of_rows, parse_facts, read_columns
+from .columns import AGAIN, ROWS_DIGEST, TYPES, check_table, digest_of_rows, read_columns
 
 METADATA_KEY = b"trl_vade"
 PLACE = ("source", "revision")
@@ -95,7 +95,6 @@ def posterior_table(
         "generation_batches": posterior.step,
         "num_samples": posterior.num_samples,
     }
-    check_facts("The snapshot", metadata)
     table = PosteriorTable(
         sample_id=_keys(snapshot) if sample_id is None else [str(name) for name in sample_id],
         index=rows,
@@ -107,7 +106,7 @@ def posterior_table(
         last_step=saved["last_update"],
         metadata=metadata,
     )
-    check_rows("The snapshot", table)
+    check_table("The snapshot", table)
     return table
 
 
@@ -140,11 +139,9 @@ def encode_table(table: PosteriorTable) -> bytes:
         ConfigurationError: the metadata are not strict JSON.
         SnapshotCorruptError: the table breaks a rule that `read_table` checks.
     """
-    metadata = {name: value for name, value in table.metadata.items() if name not in PLACE}
-    if metadata:
-        check_facts("The posterior", metadata)
-    check_rows("The posterior", table)
-    described = {METADATA_KEY: encode_document(metadata | {ROWS_DIGEST: digest_of_rows(table)})} if metadata else None
+    facts = {name: value for name, value in table.metadata.items() if name not in PLACE}
+    check_table("The posterior", replace(table, metadata=facts))
+    described = {METADATA_KEY: encode_document(facts | {ROWS_DIGEST: digest_of_rows(table)})} if facts else None
     columns = {name: getattr(table, name) for name in TYPES if name != "task" or table.task is not None}
     schema = pa.schema([pa.field(name, TYPES[name]) for name in columns], metadata=described)
     content = io.BytesIO()
@@ -169,14 +166,14 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
     try:
         with open_bounded(path) as file:
             described = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
-            metadata = {} if described is None else parse_facts(path, described)
+            metadata = {} if described is None else parse_document(f"{path}: the metadata trl_vade", described, ())
             columns = read_columns(path, file)
     except FileNotFoundError as error:
         raise SnapshotNotFoundError(f"{path} does not exist. The table of a posterior is one Parquet file.") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SnapshotCorruptError(f"{path} cannot be read as Parquet ({in_one_line(error)}). {AGAIN}") from error
     table = PosteriorTable(**columns, metadata=metadata)
-    check_rows(path, table)
+    check_table(path, table)
     if metadata.pop(ROWS_DIGEST, None) not in (None, digest_of_rows(table)):
         raise SnapshotCorruptError(
             f"{path}: its rows differ from those that its metadata were written with. {AGAIN} A tool that changes "
