@@ -16,7 +16,10 @@ from .failures import in_one_line
 
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
 
+Where = dict[str, Any]
 Render = Callable[[list[str]], dict[str, bytes | None]]
+"""Returns further files, {path: content}, for the list of paths in the repository. They replace files of the folder;
+None as content leaves the folder's file out."""
 
 MOST_PATHS = 500  # Paths in one request. The Hub refuses more than 1,000 (huggingface_hub 2.4, `_commit_api.py`).
 
@@ -31,7 +34,7 @@ class FolderCommit:
     def send(
         self,
         api: HfApi,
-        where: dict[str, Any],
+        where: Where,
         folder: Path,
         *,
         render: Render | None = None,
@@ -41,7 +44,14 @@ class FolderCommit:
     ) -> CommitInfo:
         """Make the commit, compare the files in the repository with those that were sent, and set the tags.
 
-        `where` is `repo_id`, `repo_type` and `revision`; `about` are arguments of the client.
+        Args:
+            api: the client.
+            where: the arguments of the client `repo_id`, `repo_type` and `revision`.
+            folder: a folder with at least one file.
+            render: returns further files.
+            mirror: folders of the repository. Files in these that `folder` lacks are deleted.
+            tags: tags to set or move to the commit.
+            about: other arguments of the client.
 
         Raises:
             HubError: the folder is empty, or the repository holds other bytes.

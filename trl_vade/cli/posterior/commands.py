@@ -93,13 +93,13 @@ def push(
         --dataset you/your-questions --split train
     """
     from trl_vade.hub.posteriors.repository import publish_posterior
+    from trl_vade.hub.uploading import HubTarget
 
     from .files import named_table
 
     named = {"config": dataset_config, "split": split, "task_column": task_column}
     table = _load(output_dir) if dataset is None else named_table(output_dir, dataset, **named)
-    address = publish_posterior(table, repo, revision=revision, private=private, force=force)
-    typer.echo(f"Published: {address}")
+    typer.echo(f"Published: {publish_posterior(table, HubTarget(repo, 'dataset', revision, private), force=force)}")
 
 
 @app.command(cls=PlainCommand, epilog=LOGIN, short_help="Fetch a posterior from the Hub.")

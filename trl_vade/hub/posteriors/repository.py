@@ -59,40 +59,23 @@ def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:
         draw_pass_rates(table, Path(folder) / PICTURE_FILE)
 
 
-def publish_posterior(
-    table: PosteriorTable,
-    repo_id: str,
-    *,
-    revision: str | None = None,
-    private: bool | None = None,
-    force: bool = False,
-) -> str:
-    """Add the table to a data-set repository, and return the address of the commit.
+def publish_posterior(table: PosteriorTable, target: HubTarget, *, force: bool = False) -> str:
+    """Add the table, its picture and the card to a data-set repository in one commit, and return its address.
 
-    The repository is created if it does not exist. Table, picture and card are one commit. On the main branch, the
-    step's tag is set to it.
-
-    Args:
-        table: a table with rows, and with `global_step` in its metadata. Everybody who can read the repository can
-            read the names and tasks of its rows.
-        repo_id: "user/name", or "name" for a repository of your own.
-        revision: the branch; None is main.
-        private: whether a new repository is private.
-        force: whether to replace a table of the same step even if rows, tasks or facts would be lost.
+    The repository is created if it does not exist. On the main branch, the step's tag is set to the commit. Everybody
+    who can read the repository can read the names and tasks of the rows.
 
     Raises:
         HubError: the Hub refuses or cannot be reached, or a table in the repository is damaged.
         ConfigurationError: the table has no rows, or its metadata have no optimiser step.
-        VADEError: rows, tasks or facts in the repository would be lost, and `force` is not set.
+        VADEError: rows, tasks or facts of this step in the repository would be lost, and `force` is not set.
     """
     step = step_of(table)
     if not len(table):
-        raise ConfigurationError(
-            "The posterior has no rows: none was scored before this save. Take a later checkpoint."
-        )
+        raise ConfigurationError("The posterior has no rows, as none was scored yet. Take a later checkpoint.")
     with tempfile.TemporaryDirectory() as folder:
         stage_posterior(folder, table)
-        target = ensure_repo(HubTarget(repo_id, "dataset", revision, private))
+        target = ensure_repo(target)
 
         def render(there: list[str]) -> dict[str, bytes | None]:
             if step in steps_in(there) and not force:
@@ -100,7 +83,7 @@ def publish_posterior(
             return describe(Path(folder), target, there)
 
         message = f"Posterior of optimiser step {step}"
-        tag = None if branch_of(revision) else step_name(step)
+        tag = None if branch_of(target.revision) else step_name(step)
         return str(commit_folder(target, folder, message=message, render=render, tag=tag).commit_url)
 
 
@@ -122,8 +105,7 @@ def describe(folder: Path, target: HubTarget, there: list[str], newest: int | No
 
 def _published(target: HubTarget, step: int) -> PosteriorTable:
     """Download the table of a step from the branch."""
-    file = hf_hub_download(target.repo_id, table_path(step), repo_type="dataset", revision=target.revision)
-    table = read_table(file)
+    table = read_table(hf_hub_download(filename=table_path(step), **target.where))
     return replace(table, metadata={**table.metadata, "global_step": step})  # another tool may have dropped the step
 
 
@@ -142,18 +124,12 @@ def _refuse_loss(table: PosteriorTable, there: PosteriorTable, what: str) -> Non
 
 
 def render_posterior_card(
-    table: PosteriorTable,
-    steps: Iterable[int],
-    repo_id: str | None,
-    *,
-    picture: bool = True,
-    revision: str | None = None,
+    table: PosteriorTable, steps: Iterable[int], repo_id: str, *, picture: bool = True, revision: str | None = None
 ) -> str:
     """Return the text of the card, README.md, of a repository whose newest table is `table`.
 
-    `steps` are those in the repository, with or without that of `table`. `repo_id` is None if it is not known yet.
-    `picture` is whether `pass_rates.png` shows this table. Branches (`revision`) other than main have no tags. A table
-    without an optimiser step in its metadata is a `ConfigurationError`.
+    `steps` are those in the repository, with or without that of `table`. `picture` is whether `pass_rates.png` shows
+    this table. Branches (`revision`) other than main have no tags.
     """
     step, facts = step_of(table), table.metadata
     model, dataset, sampler = (facts.get(name) for name in ("base_model", "dataset", "sampler"))
@@ -179,7 +155,7 @@ def render_posterior_card(
     card = DatasetCard.from_template(
         data,
         template_path=str(packaged("model_cards/posterior.md")),
-        repo_id=repo_id or "you/repo",
+        repo_id=repo_id,
         step=step,
         step_name=step_name(step),
         branch=branch_of(revision),

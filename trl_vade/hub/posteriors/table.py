@@ -38,6 +38,8 @@ from ..uploading import is_hub_id
 from .bounds import open_bounded
 from .columns import AGAIN, ROWS_DIGEST, TYPES, check_table, digest_of_rows, read_columns
 
+Texts = Sequence[Any] | None
+
 METADATA_KEY = b"trl_vade"
 PLACE = ("source", "revision")
 """Facts that `load_posterior` adds about where a table was read. They are never written: a path may be private."""
@@ -62,17 +64,13 @@ class PosteriorTable:
 
 
 def posterior_table(
-    snapshot: Snapshot,
-    *,
-    sample_id: Sequence[Any] | None = None,
-    task: Sequence[Any] | None = None,
-    facts: Mapping[str, Any] | None = None,
+    snapshot: Snapshot, *, sample_id: Texts = None, task: Texts = None, facts: Mapping[str, Any] | None = None
 ) -> PosteriorTable:
     """Return the counts of `snapshot`, decayed to its step, as a table.
 
     Args:
         snapshot: the result of `load_snapshot`.
-        sample_id: (V,) unique names of the scored rows, in ascending order; None takes the snapshot's keys.
+        sample_id: (V,) unique names of the scored rows, in ascending order of rows; None takes the snapshot's keys.
         task: (V,) task of each scored row, or None for a row without one.
         facts: the facts of the run, for the metadata; None takes those of the snapshot. `format_version`,
             `package_version` (of this release), `global_step`, `generation_batches` and `num_samples` are always set.
