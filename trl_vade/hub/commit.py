@@ -16,7 +16,6 @@ from .failures import in_one_line
 
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
 
-Where = dict[str, Any]
 Render = Callable[[list[str]], dict[str, bytes | None]]
 """Returns further files, {path: content}, for the list of paths in the repository. They replace files of the folder;
 None as content leaves the folder's file out."""
@@ -34,7 +33,7 @@ class FolderCommit:
     def send(
         self,
         api: HfApi,
-        where: Where,
+        where: dict[str, Any],
         folder: Path,
         *,
         render: Render | None = None,
@@ -42,16 +41,10 @@ class FolderCommit:
         tags: Iterable[str] = (),
         **about: str,
     ) -> CommitInfo:
-        """Make the commit, compare the files in the repository with those that were sent, and set the tags.
+        """Make the commit, compare the files in the repository with those that were sent, and set or move the tags.
 
-        Args:
-            api: the client.
-            where: the arguments of the client `repo_id`, `repo_type` and `revision`.
-            folder: a folder with at least one file.
-            render: returns further files.
-            mirror: folders of the repository. Files in these that `folder` lacks are deleted.
-            tags: tags to set or move to the commit.
-            about: other arguments of the client.
+        `where` is `repo_id`, `repo_type` and `revision`; `about` are other arguments of the client. In the folders
+        `mirror` of the repository, files that `folder` lacks are deleted.
 
         Raises:
             HubError: the folder is empty, or the repository holds other bytes.

@@ -148,7 +148,7 @@ def diff(
         --step_a 100 --step_b 500 --threshold 0.4
       trl-vade posterior diff you/run-1 you/run-2 --json
     """
-    from .difference import compare, print_difference
+    from .showing import compare, print_difference
 
     found = compare(_load(a, revision_a, step_a), _load(b, revision_b, step_b), threshold)
     if as_json:

@@ -34,8 +34,10 @@ def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -
     A different file there, without `force`, and a table that does not say its step are a `VADEError`.
     """
     path, content = directory / table_path(step_of(table)), encode_table(table)
-    if directory.is_file():
-        raise VADEError(f"{directory} is a file. Name a folder, or use `trl-vade posterior export`, which writes one.")
+    if directory.exists() and not directory.is_dir():
+        raise VADEError(
+            f"{directory} is no folder. Name a folder, or use `trl-vade posterior export`, which writes one."
+        )
     if path.exists() and path.read_bytes() == content:
         return path, False
     if path.exists() and not force:

@@ -1,7 +1,16 @@
-"""The facts of a run as rows of text, for the card of its posterior. An unknown fact has no row."""
+"""What a posterior tells, for its card and the terminal: the facts of its run, some rows, and a histogram.
 
+The facts are rows of text in Markdown. An unknown fact has no row.
+"""
+
+import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
+
+from trl_vade.checks import IntArray
 
 from ..uploading import hub_id, is_hub_id
 from .table import PosteriorTable
@@ -9,6 +18,10 @@ from .table import PosteriorTable
 POSTERIOR_INITS = ("prior", "rollout")  # any other value is a source, see `warm_start_source`
 
 HUB = "https://huggingface.co"
+
+NUM_BINS = 10
+EDGES = np.arange(NUM_BINS + 1) / NUM_BINS  # linspace would give 0.30000000000000004, above a rate of 0.3
+MOST_TASKS = 8  # Tasks in the picture. The rarest further tasks are one entry.
 
 
 def fact_rows(table: PosteriorTable) -> list[list[str]]:
@@ -130,3 +143,62 @@ def sample_rows(table: PosteriorTable) -> tuple[list[str], list[list[str]]]:
         for row in [*order[:3], *order[3:][-3:]]
     ]
     return ["row", *(["task"] if table.task else []), "pass rate", "counts", "visits"], rows
+
+
+def bin_counts(pass_rate: Any) -> IntArray:
+    """Return the number of pass rates in [0, 0.1), [0.1, 0.2), ... [0.9, 1], (10,)."""
+    counts, _ = np.histogram(pass_rate, bins=EDGES)
+    return counts.astype(np.int64)
+
+
+def count_rows(table: PosteriorTable) -> list[list[str]]:
+    """Return [name, number of rows] of each bin, "0.0 to 0.1" and so on."""
+    counts = zip(EDGES[:-1], EDGES[1:], bin_counts(table.pass_rate).tolist(), strict=True)
+    return [[f"{low:.1f} to {high:.1f}", f"{count:,}"] for low, high, count in counts]
+
+
+def text_histogram(table: PosteriorTable) -> str:
+    """Return a line for each bin, of at most 80 characters: its name, its number of rows, and a bar if it has any."""
+    counts, rows = bin_counts(table.pass_rate), count_rows(table)
+    digits = max(len(number) for _, number in rows)
+    bars = np.ceil(counts * ((66 - digits) / max(counts.max(), 1)) - 1e-9).astype(int)
+    lines = [f"{name}  {number:>{digits}}  {'#' * bar}" for (name, number), bar in zip(rows, bars, strict=True)]
+    return "\n".join(map(str.rstrip, lines))
+
+
+def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None:
+    """Draw the histogram of the pass rates, stacked by task if tasks are known, and write it to the PNG `path`.
+
+    Raises:
+        ImportError: matplotlib is not installed (`pip install "trl-vade[report]"`).
+    """
+    from trl_vade.pictures.style import WIDEST, bar_styles, drawing, head, short
+
+    by_task = counts_by_task(table)
+    step = table.metadata.get("global_step")
+    note = "believed after the training until now" if step is None else f"believed after optimiser step {step:,}"
+    with drawing(WIDEST, 4.5) as figure:
+        axes = figure.subplots()
+        bottom = np.zeros(NUM_BINS)
+        for counts, style in zip(by_task.values(), bar_styles(len(by_task)), strict=True):
+            axes.bar(EDGES[:-1], counts, 1 / NUM_BINS, bottom, align="edge", **style)
+            bottom += counts
+        head(axes, f"Pass rates of {len(table):,} rows", note, xlabel="posterior mean", ylabel="rows")
+        axes.set(xlim=(0, 1), xticks=EDGES)
+        axes.grid(visible=False, axis="x")
+        if table.task:
+            bars, names = axes.containers[::-1], [short(name) for name in reversed(by_task)]
+            axes.legend(bars, names, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        figure.savefig(path, dpi=150)
+
+
+def counts_by_task(table: PosteriorTable) -> dict[str, IntArray]:
+    """Return the counts, (10,), by task, the most common task first; without tasks one entry for all rows."""
+    if table.task is None:
+        return {"all rows": bin_counts(table.pass_rate)}
+    tasks = ["no task" if task is None else task for task in table.task]
+    order = [name for name, _ in Counter(tasks).most_common()]
+    shown = order if len(order) <= MOST_TASKS else order[: MOST_TASKS - 1]
+    label = dict.fromkeys(order, f"{len(order) - len(shown)} other tasks") | {name: name for name in shown}
+    labels = np.array([label[task] for task in tasks], dtype=object)
+    return {name: bin_counts(table.pass_rate[labels == name]) for name in dict.fromkeys(label[task] for task in order)}

@@ -25,8 +25,7 @@ from ..cards import CARD_FILE, markdown_table
 from ..commit import files_in
 from ..uploading import HubTarget, branch_of, commit_folder, ensure_repo, is_hub_id
 from .columns import digest_of_rows
-from .facts import fact_rows, initial_posterior_kind, sample_rows, size_category
-from .histogram import bin_counts, bin_names, draw_pass_rates
+from .facts import count_rows, draw_pass_rates, fact_rows, initial_posterior_kind, sample_rows, size_category
 from .table import PosteriorTable, read_table, write_table
 
 TABLE_FILE = "posterior.parquet"
@@ -150,7 +149,6 @@ def render_posterior_card(
             for name, path in named.items()
         ],
     )
-    counts = [[name, f"{count:,}"] for name, count in zip(bin_names(), bin_counts(table.pass_rate), strict=True)]
     step_rows = [[f"{one:,}", f"`{path}`", "this card" if one == step else ""] for one, path in paths.items()]
     card = DatasetCard.from_template(
         data,
@@ -161,7 +159,7 @@ def render_posterior_card(
         branch=branch_of(revision),
         of_model=of_model,
         facts_table=markdown_table(["", ""], fact_rows(table)),
-        counts_table=markdown_table(["pass rate", "rows"], counts),
+        counts_table=markdown_table(["pass rate", "rows"], count_rows(table)),
         rows_table=markdown_table(*sample_rows(table)),
         steps_table=markdown_table(["step", "file", ""], step_rows),
         picture=picture,
