@@ -1,31 +1,31 @@
 """Posteriors as files of a user's choice, and the names that their rows get from a data set."""
 
-import csv
+import io
 import json
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.csv import write_csv
 
 from trl_vade.errors import ConfigurationError, SnapshotMismatchError, VADEError, abbreviated
 from trl_vade.files import save_whole
-from trl_vade.hub.posteriors.columns import TYPES
 from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.hub.posteriors.repository import step_of, table_path
 from trl_vade.hub.posteriors.source import split_source
-from trl_vade.hub.posteriors.table import PosteriorTable, encode_table, facts_of, posterior_table, write_table
+from trl_vade.hub.posteriors.table import (
+    PosteriorTable,
+    arrow_of,
+    encode_table,
+    facts_of,
+    posterior_table,
+    write_table,
+)
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..data_sets import load_rows
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
-
-
-def frame_of(table: PosteriorTable) -> pd.DataFrame:
-    """Return the columns. A task that is not known is None; `task` is left out where no row's is known."""
-    columns = {name: getattr(table, name) for name in TYPES if getattr(table, name) is not None}
-    texts = {name: pd.Series(values, dtype=object) for name, values in columns.items() if isinstance(values, list)}
-    return pd.DataFrame(columns | texts)
 
 
 def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -> tuple[Path, bool]:
@@ -62,18 +62,17 @@ def export_table(table: PosteriorTable, path: Path) -> None:
     if ending == ".parquet":
         write_table(table, path)
         return
-    frame = frame_of(table)
-    if ending == ".jsonl":  # pandas would round the numbers
-        records = frame.to_dict("records")
-        text = "".join(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
-    else:  # texts in quotes: Python 3.11 would leave them away round a lone carriage return, and a reader lose the row
-        text = frame.map(_no_formula).to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    save_whole(path, text.encode())
-
-
-def _no_formula(value: Any) -> Any:
-    """Return a text that a spreadsheet would run as a formula with an apostrophe before it, else `value`."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(tuple("=+-@\t\r")) else value
+    rows, content = arrow_of(table), io.BytesIO()
+    if ending == ".jsonl":
+        lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in rows.to_pylist())
+        content.writelines(line.encode() for line in lines)
+    else:
+        for number, column in enumerate(rows.columns):
+            if pa.types.is_string(column.type):  # a spreadsheet would run such a text as a formula
+                escaped = pc.replace_substring_regex(column, "^[=+\\-@\t\r]", r"'\0")
+                rows = rows.set_column(number, rows.column_names[number], escaped)
+        write_csv(rows, content)
+    save_whole(path, content.getvalue())
 
 
 def named_table(

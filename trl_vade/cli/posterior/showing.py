@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from trl_vade.data.row_names import is_key_text
 from trl_vade.hub.posteriors.facts import bin_counts, text_histogram
-from trl_vade.hub.posteriors.table import PLACE, PosteriorTable
+from trl_vade.hub.posteriors.table import PLACE, PosteriorTable, arrow_of
 from trl_vade.selection.report.record import ROWS_FILE, read_kept
 
 from ..tables import print_columns, print_table
-from .files import frame_of
 
 FACTS = (
     *("base_model", "model_repo", "dataset", "dataset_revision", "sampler", "preset", "success_reward"),
@@ -58,8 +56,10 @@ def both_ends(
 
     Ties go by `sample_id`. `source` may be a run's folder or checkpoint, which has ids and questions of rows.
     """
-    rows, count = frame_of(table).sort_values([column, "sample_id"]), min(count, len(table))
-    first, last = (part.to_dict("records") for part in (rows.head(count - count // 2), rows.tail(count // 2)))
+    rows = arrow_of(table).sort_by([(column, "ascending"), ("sample_id", "ascending")])
+    hidden = max(len(table) - count, 0)
+    half = (len(table) - hidden + 1) // 2
+    first, last = rows[:half].to_pylist(), rows[half + hidden :].to_pylist()
     texts = _kept_texts(source)
     for record in [*first, *last] if texts else []:
         about = texts.get(record["sample_id"], {})
@@ -150,21 +150,16 @@ def _correlation(before: list[float], after: list[float]) -> float | None:
     return None if constant else float(np.corrcoef(before, after)[0, 1])
 
 
-def _named_by_keys(table: PosteriorTable) -> bool:
-    """Return whether all rows are named by hashes, as those of a checkpoint, or by ids that look like these."""
-    return len(table) > 0 and all(map(is_key_text, table.sample_id))
-
-
 def _names(table: PosteriorTable, beside: PosteriorTable) -> list[tuple[str, ...]]:
     """Return all names by which each row may be called in `beside`, its own first."""
-    names: list[tuple[str, ...]] = [(name,) for name in table.sample_id]
-    # What looks like hashes is ids where `beside` does not have it, but for the one row that may have no id.
-    shared = _named_by_keys(table) and len(set(table.sample_id) & set(beside.sample_id)) > 1
-    if shared or not _named_by_keys(beside):
-        return names
-    from trl_vade.data.row_names import keys_of_ids  # torch, by way of `data`
+    from trl_vade.data.row_names import is_key_text, keys_of_ids  # datasets and torch, by way of `data`
 
-    return [(*name, *keys) for name, keys in zip(names, keys_of_ids(table.sample_id), strict=True)]
+    # All rows are named by hashes, as those of a checkpoint, or by ids that look like these.
+    by_keys, other_by_keys = (len(one) and all(map(is_key_text, one.sample_id)) for one in (table, beside))
+    # What looks like hashes is ids where `beside` does not have it, but for the one row that may have no id.
+    shared = by_keys and len(set(table.sample_id) & set(beside.sample_id)) > 1
+    keys = keys_of_ids(table.sample_id) if other_by_keys and not shared else [()] * len(table)
+    return [(name, *more) for name, more in zip(table.sample_id, keys, strict=True)]
 
 
 def _facts(table: PosteriorTable) -> dict[str, Any]:

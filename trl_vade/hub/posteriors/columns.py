@@ -4,7 +4,6 @@ import hashlib
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -88,8 +87,8 @@ def check_table(path: Any, table: Any) -> None:
         "alpha must be in [0, 2**53] a visit": (table.alpha >= 0) & (table.alpha <= most),
         "beta must be in [0, 2**53] a visit": (table.beta >= 0) & (table.beta <= most),
         "pass_rate must be (alpha + 1) / (alpha + beta + 2)": gap <= 1e-6,
-        "sample_id must differ in all rows": ~pd.Series(table.sample_id, dtype=object).duplicated().to_numpy(),
-        "index must differ in all rows": ~pd.Series(table.index).duplicated().to_numpy(),
+        "sample_id must differ in all rows": _first_of_its_kind(np.array(table.sample_id, dtype=object)),
+        "index must differ in all rows": _first_of_its_kind(table.index),
         f"index must be in [0, {rows})": (table.index >= 0) & (table.index < rows),
         f"last_step must be in [0, {batches}]": (table.last_step >= 0) & (table.last_step <= batches),
     }
@@ -108,6 +107,11 @@ def _column(path: Any, name: str, column: pa.ChunkedArray) -> Any:
     return [
         None if place is None else words[place] for words, places in parts for place in places
     ]  # equal: one object
+
+
+def _first_of_its_kind(values: Any) -> Any:
+    """Return whether no earlier entry is equal, (V,)."""
+    return np.isin(np.arange(len(values)), np.unique(values, return_index=True)[1])
 
 
 def _wrong(path: Any, name: str, found: str) -> SnapshotCorruptError:

@@ -140,14 +140,19 @@ def encode_table(table: PosteriorTable) -> bytes:
     facts = {name: value for name, value in table.metadata.items() if name not in PLACE}
     check_table("The posterior", replace(table, metadata=facts))
     described = {METADATA_KEY: encode_document(facts | {ROWS_DIGEST: digest_of_rows(table)})} if facts else None
-    columns = {name: getattr(table, name) for name in TYPES if name != "task" or table.task is not None}
-    schema = pa.schema([pa.field(name, TYPES[name]) for name in columns], metadata=described)
     content = io.BytesIO()
     # The Hub's client checks no hash of a download (huggingface_hub 2.4), so the pages have checksums.
     # Without a compression, which would save 20 %, `bounds` takes a table of any size.
     plain: dict[str, Any] = {"compression": "none", "use_dictionary": ["task"]}
-    pq.write_table(pa.table(columns, schema=schema), content, write_page_checksum=True, **plain)
+    columns = arrow_of(table).replace_schema_metadata(described)
+    pq.write_table(columns, content, write_page_checksum=True, **plain)
     return content.getvalue()
+
+
+def arrow_of(table: PosteriorTable) -> pa.Table:
+    """Return the columns. A task that is not known is null; `task` is left out where no row's is known."""
+    columns = {name: getattr(table, name) for name in TYPES if name != "task" or table.task is not None}
+    return pa.table(columns, schema=pa.schema([(name, TYPES[name]) for name in columns]))
 
 
 def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
