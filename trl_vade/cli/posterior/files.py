@@ -33,11 +33,10 @@ def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -
 
     A different file there, without `force`, and a table that does not say its step are a `VADEError`.
     """
-    path, content = directory / table_path(step_of(table)), encode_table(table)
+    path = directory / table_path(step_of(table))
     if directory.exists() and not directory.is_dir():
-        raise VADEError(
-            f"{directory} is no folder. Name a folder, or use `trl-vade posterior export`, which writes one."
-        )
+        raise VADEError(f"{directory} is no folder. Name one, or write a file by `trl-vade posterior export`.")
+    content = encode_table(table)
     if path.exists() and path.read_bytes() == content:
         return path, False
     if path.exists() and not force:

@@ -80,10 +80,10 @@ def _read(file: Path, step: int | None, place: dict[str, str]) -> PosteriorTable
     table = posterior_table(load_snapshot(file.parent)) if file.name == POSTERIOR_FILE else read_table(file)
     named = steps_in([f"{file.parent.name}/{file.name}"])
     saved = table.metadata.get("global_step", next(iter(named), step))
-    if {saved, *named, step} - {saved, None}:
+    if others := {*named, step} - {saved, None}:
         raise SnapshotCorruptError(
-            f"{file} is of optimiser step {saved}, but step {step} was asked for or is in its name. Name the "
-            "checkpoint of that step; if files were mixed up, take another copy."
+            f"{file} is of optimiser step {saved}, but step {min(others)} was asked for or is in its name. Name "
+            "the checkpoint of that step; if files were mixed up, take another copy."
         )
     return replace(table, metadata=table.metadata | place)
 
