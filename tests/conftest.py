@@ -79,7 +79,7 @@ def ctrl_c():
 def plain_pictures(monkeypatch):
     """In place of a picture a few bytes, other ones for other figures: to draw takes longer than to train here.
 
-    What the pictures show is tested in test_summary.py, test_histogram.py and test_model_card.py.
+    What the pictures show is tested in test_summary.py, test_facts.py and test_model_card.py.
     """
     import hashlib
     from pathlib import Path

@@ -94,7 +94,9 @@ def encode_document(fields: Mapping[str, Any], digest: str | None = None) -> byt
         ) from error
 
 
-def parse_document(path: Path, content: bytes, fields: Iterable[str], digest: str | None = None) -> dict[str, Any]:
+def parse_document(
+    path: Path | str, content: bytes, fields: Iterable[str], digest: str | None = None
+) -> dict[str, Any]:
     """Return the fields of a document that `encode_document` wrote; it must hold at least `fields`.
 
     `digest` is the one that it must have; None stands for that of its fields.

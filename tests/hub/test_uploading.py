@@ -219,11 +219,12 @@ def test_what_a_gitignore_there_leaves_out_is_named_and_not_tried_again(hub, fol
         commit_folder(RUN, folder, message="Step 4")
 
 
-def test_damaged_bytes_are_found_and_the_message_names_a_file(hub, folder):
+def test_damaged_bytes_are_found_and_the_message_names_a_file(hub, folder, monkeypatch):
+    monkeypatch.setattr(hub_module, "PATIENCE", ())
     ensure_repo(RUN)
     hub.fault("PUT /lfs-storage", corrupt=True)
     with refused(HubError, [RUN.repo_id, "1 of 3", "model.safetensors"]):
-        commit_folder(RUN, folder, message="Step 4", patience=())
+        commit_folder(RUN, folder, message="Step 4")
 
 
 WAITS = {  # what the Hub says with 429, and the seconds to wait
@@ -243,7 +244,7 @@ def test_the_hub_is_given_the_time_that_it_asks_for(hub, folder, monkeypatch, ca
     ensure_repo(RUN)
     hub.fault(COMMIT, status=429, headers=headers, body="the rate limit for repository commits (128 per hour)")
     with caplog.at_level(logging.WARNING):
-        commit_folder(RUN, folder, message="Step 4", patience=(1.0,))
+        commit_folder(RUN, folder, message="Step 4")
     assert slept == [seconds]
     assert says(caplog.text, f"{seconds:.0f} s")
     assert says(caplog.text, "128 per hour")

@@ -11,9 +11,9 @@ from eval import compare
 from eval.benchmarks.learning import pictures as learning
 from eval.benchmarks.learning.curves import read
 from eval.benchmarks.selection import pictures as selection
-from tests.hub.posteriors.test_histogram import make_table
+from tests.hub.posteriors.test_facts import make_table
 from tests.support.finished_run import write_run
-from trl_vade.hub.posteriors.histogram import draw_pass_rates
+from trl_vade.hub.posteriors.facts import draw_pass_rates
 from trl_vade.pictures.style import PAGE_INCHES
 from trl_vade.selection.report.picture import draw_report, svg_panels
 from trl_vade.selection.report.record import read_run

@@ -9,11 +9,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, is_offline_mode
 
 from trl_vade.checks import check_whole_number
 from trl_vade.errors import ConfigurationError, HubOfflineError
-from trl_vade.hub.uploading import HubTarget, ensure_repo, offline
+from trl_vade.hub.uploading import HubTarget, ensure_repo
 from trl_vade.rewards.functions import INSTRUCTION
 
 from .benchmarks import FIVE, Benchmark, find_benchmarks
@@ -114,7 +114,7 @@ def check_publication(evaluation: Evaluation, target: HubTarget, limited: bool) 
             "the questions for scores of the benchmark. Remove --limit, or add --publish_limited, which publishes the "
             "files and a table with a warning."
         )
-    if offline():
+    if is_offline_mode():
         raise HubOfflineError(
             f"--push_to_hub {target.repo_id} with HF_HUB_OFFLINE: evaluate without --push_to_hub now, and give the "
             "full command later. Finished runs are not repeated."

@@ -17,6 +17,8 @@ from .failures import in_one_line
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
 
 Render = Callable[[list[str]], dict[str, bytes | None]]
+"""Returns further files, {path: content}, for the list of paths in the repository. They replace files of the folder;
+None as content leaves the folder's file out."""
 
 MOST_PATHS = 500  # Paths in one request. The Hub refuses more than 1,000 (huggingface_hub 2.4, `_commit_api.py`).
 
@@ -39,9 +41,10 @@ class FolderCommit:
         tags: Iterable[str] = (),
         **about: str,
     ) -> CommitInfo:
-        """Make the commit, compare the files in the repository with those that were sent, and set the tags.
+        """Make the commit, compare the files in the repository with those that were sent, and set or move the tags.
 
-        `where` is `repo_id`, `repo_type` and `revision`; `about` are arguments of the client.
+        `where` is `repo_id`, `repo_type` and `revision`; `about` are other arguments of the client. In the folders
+        `mirror` of the repository, files that `folder` lacks are deleted.
 
         Raises:
             HubError: the folder is empty, or the repository holds other bytes.

@@ -34,9 +34,6 @@ logger = logging.getLogger(__name__)
 OUTBOX_FOLDER = "_hub"  # In the output directory. transformers pushes no file that starts with an underscore.
 COMMITS_AN_HOUR = 128  # The Hub's limit. Half of it may go at once; then commits wait for an even share of the hour.
 
-Describe = Callable[[Path, list[str]], dict[str, bytes | None]]
-"""Returns further files for the folder that is sent, as `render` of `uploading.commit_folder` does."""
-
 _NAME = re.compile(r"\d{13}-step-\d+")
 _CHECKPOINT = re.compile(r"last-checkpoint|checkpoint-\d+")  # Of such a folder, nothing older stays on the Hub.
 _FILES = threading.RLock()  # one thread adds folders, another deletes them
@@ -49,7 +46,7 @@ class Outbox:
     target: HubTarget
     area: Path  # the folder of all outboxes
     announce: Callable[[str], None] = logger.info  # of what has arrived, in the background
-    describe: Describe | None = None
+    describe: Callable[[Path, list[str]], dict[str, bytes | None]] | None = None  # as `Render`, for the folder sent
     limit: int | None = None  # of the folders `checkpoint-*` that may wait (`save_total_limit`)
     token: str | None = None  # in place of the login
     error: HubError | None = field(default=None, init=False)  # of the last attempt

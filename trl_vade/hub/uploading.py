@@ -21,7 +21,7 @@ from huggingface_hub import CommitInfo, HfApi, constants
 
 from trl_vade.errors import HubError
 
-from .commit import FolderCommit, Render
+from .commit import FolderCommit
 from .failures import FAILURES, HTTP_ERROR, XET_ERROR, as_hub_error
 
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
@@ -31,6 +31,7 @@ PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 LONGEST = 600.0
 
 Result = TypeVar("Result")
+Token = str | bool | None  # in place of the login, as the client takes it
 
 
 def is_hub_id(value: Any) -> bool:
@@ -68,14 +69,7 @@ def branch_of(revision: str | None) -> str | None:
     return None if revision == constants.DEFAULT_REVISION else revision
 
 
-def offline() -> bool:
-    """Return whether HF_HUB_OFFLINE is set, so that the client uses no network."""
-    return bool(constants.HF_HUB_OFFLINE)
-
-
-def ensure_repo(
-    target: HubTarget, token: str | bool | None = None, *, patience: Iterable[float] | None = None
-) -> HubTarget:
+def ensure_repo(target: HubTarget, token: Token = None, *, patience: Iterable[float] | None = None) -> HubTarget:
     """Create the repository and its branch if they do not exist, and return the target with the owner's name.
 
     Raises:
@@ -96,57 +90,39 @@ def ensure_repo(
 
 
 def commit_folder(
-    target: HubTarget,
-    folder: str | Path,
-    *,
-    message: str,
-    render: Render | None = None,
-    mirror: Iterable[str] = (),
-    tag: str | None = None,
-    patience: Iterable[float] | None = None,
+    target: HubTarget, folder: str | Path, *, message: str, tag: str | None = None, **layout: Any
 ) -> CommitInfo:
     """Upload all files of `folder`, which has the layout of the repository, in one commit, and return the commit.
+
+    The repository is created if it does not exist; `folder` is not changed. `message` is the title of the commit,
+    `tag` a tag to set or move to it, and `layout` the arguments `render` and `mirror` of `FolderCommit.send`.
 
     A retry sends no file that the Hub already has. If the commit was made and only its answer was lost, the retry
     changes nothing. If the Hub refuses the card, the other files go without it, and a warning has the reason.
 
-    Args:
-        target: the repository; it is created if it does not exist.
-        folder: a folder with at least one file; it is not changed.
-        message: the title of the commit.
-        render: returns further files, {path: content}, for the list of paths in the repository. They replace files of
-            the folder; None as content leaves the folder's file out.
-        mirror: folders of the repository. Files in these that `folder` lacks are deleted.
-        tag: a tag to set or move to the commit.
-        patience: seconds before each retry; None uses `PATIENCE`.
-
     Raises:
-        HubError: after the last attempt, or at once if a retry cannot help; the folder is unchanged.
+        HubError: after the last attempt, or at once if a retry cannot help.
     """
-    commit, about = FolderCommit(), {"render": render, "mirror": list(mirror), "tags": [tag] if tag else []}
+    commit, layout["tags"] = FolderCommit(), [tag] if tag else []
 
     def attempt() -> CommitInfo:
-        return commit.send(HfApi(), with_owner(target).where, Path(folder), commit_message=message, **about)
+        return commit.send(HfApi(), with_owner(target).where, Path(folder), commit_message=message, **layout)
 
-    return with_retries(attempt, target, patience)
+    return with_retries(attempt, target)
 
 
-def with_owner(target: HubTarget, token: str | bool | None = None) -> HubTarget:
+def with_owner(target: HubTarget, token: Token = None) -> HubTarget:
     """Return the target with its owner's name, which only the Hub knows if it was not given."""
     return target if "/" in target.repo_id else ensure_repo(target, token, patience=())
 
 
 def with_retries(
-    attempt: Callable[[], Result],
-    target: HubTarget,
-    patience: Iterable[float] | None = None,
-    token: str | bool | None = None,
+    attempt: Callable[[], Result], target: HubTarget, patience: Iterable[float] | None = None, token: Token = None
 ) -> Result:
     """Return the result of `attempt`, with retries after errors that may pass. Logs a warning before each retry.
 
-    A repository or branch that does not exist is created before a retry. `patience` is that of `commit_folder`.
-
-    The last error, or one that a retry cannot help, is raised as a `HubError`.
+    A repository or branch that does not exist is created before a retry. `patience` are the seconds before each retry;
+    None uses `PATIENCE`. The last error, or one that a retry cannot help, is raised as a `HubError`.
     """
     waits = list(PATIENCE if patience is None else patience)
     for number in range(len(waits) + 1):

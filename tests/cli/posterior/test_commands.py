@@ -14,8 +14,8 @@ from tests.support.commands import run, said
 from tests.support.refusals import says
 from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
 from trl_vade.cli.posterior.commands import Sort
-from trl_vade.cli.posterior.files import COLUMNS
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
+from trl_vade.hub.posteriors.columns import TYPES
 from trl_vade.hub.posteriors.repository import stage_posterior
 from trl_vade.hub.posteriors.source import load_posterior
 from trl_vade.hub.posteriors.table import posterior_table
@@ -129,7 +129,7 @@ def test_show_keeps_to_the_number_of_rows_from_both_ends(output_dir):
 
 
 def test_show_offers_every_column_that_rows_can_be_sorted_by():
-    assert {*get_args(Sort)} == {*COLUMNS} - {"task"}
+    assert {*get_args(Sort)} == {*TYPES} - {"task"}
 
 
 def test_show_for_other_programs_is_json_alone(output_dir):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.posteriors import make_table
-from trl_vade.cli.posterior.difference import compare
+from trl_vade.cli.posterior.showing import compare
 from trl_vade.data.row_keys import sample_keys
 from trl_vade.data.row_names import key_text
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.posteriors import make_table
-from trl_vade.cli.posterior.files import row_records
 from trl_vade.cli.posterior.showing import both_ends, summarise_posterior
+from trl_vade.hub.posteriors.table import arrow_of
 
 # Pass rates 0.1, 0.5, 0.9, and 0.5 again
 FOUR = {"hard": (0, 8), "even": (3, 3), "easy": (8, 0), "also even": (0, 0)}
@@ -58,8 +58,8 @@ def test_both_ends_are_as_many_rows_as_asked_for_and_none_twice(rows, count):
 
 
 def test_a_row_as_json_leaves_out_the_task_where_none_is_known():
-    [record] = row_records(make_table({"a": (1, 0)}, task=["geometry"]), [0])
+    [record] = arrow_of(make_table({"a": (1, 0)}, task=["geometry"])).to_pylist()
     assert record.pop("task") == "geometry"
-    assert row_records(make_table({"a": (1, 0)}), [0]) == [record]
+    assert arrow_of(make_table({"a": (1, 0)})).to_pylist() == [record]
     assert record["alpha"] == 1.0
     json.dumps(record, allow_nan=False)

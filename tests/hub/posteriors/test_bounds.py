@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.posteriors import example_table, same
-from trl_vade.hub.posteriors.columns import encode_facts
+from trl_vade.files import encode_document
+from trl_vade.hub.posteriors.columns import ROWS_DIGEST
 from trl_vade.hub.posteriors.table import METADATA_KEY, PosteriorTable, read_table, write_table
 
 READ_ALL = """
@@ -50,7 +51,7 @@ def distinct(number):
 def described(table):
     """The table with the facts of a run. All is sound but the digest, which is compared at the very end."""
     facts = {"format_version": 1, "global_step": 1, "generation_batches": 1, "num_samples": 500_000}
-    return table.replace_schema_metadata({METADATA_KEY: encode_facts(facts, "0" * 64)})
+    return table.replace_schema_metadata({METADATA_KEY: encode_document(facts | {ROWS_DIGEST: "0" * 64})})
 
 
 def wide(columns):

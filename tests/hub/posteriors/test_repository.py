@@ -28,9 +28,11 @@ from trl_vade.hub.posteriors.repository import (
 )
 from trl_vade.hub.posteriors.source import load_posterior
 from trl_vade.hub.posteriors.table import read_table
+from trl_vade.hub.uploading import HubTarget
 from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.trainer.initial_posterior import read_warm_start
 
+SHARED = HubTarget("you/posterior", "dataset")
 EXAMPLE = Path(__file__).parents[3] / "model_cards" / "posterior_example.md"
 
 
@@ -88,7 +90,7 @@ def test_a_fact_that_is_missing_is_left_out_and_nothing_says_none():
     table = example_table()
     bare = {name: table.metadata[name] for name in ("format_version", "global_step")}
     for facts in (bare, dict.fromkeys(table.metadata) | bare):
-        card = render_posterior_card(replace(table, task=None, metadata=facts), [], None)
+        card = render_posterior_card(replace(table, task=None, metadata=facts), [], "you/repo")
         assert "None" not in card
         assert "| saved at | optimiser step 200 |" in card
         assert "temperature |" not in card
@@ -98,7 +100,9 @@ def test_a_fact_that_is_missing_is_left_out_and_nothing_says_none():
 
 def test_facts_from_anywhere_do_not_break_the_table():
     card = render_posterior_card(
-        example_table(success_reward="a|b\n`c`", base_model="<b>", dataset=7, rollouts="many", preset=["x"]), [], None
+        example_table(success_reward="a|b\n`c`", base_model="<b>", dataset=7, rollouts="many", preset=["x"]),
+        [],
+        "you/repo",
     )
     assert "| success | `a\\|b 'c'` of at least 0.5 |" in card
     assert "<b>" not in card
@@ -107,7 +111,7 @@ def test_facts_from_anywhere_do_not_break_the_table():
 
 def test_a_picture_of_another_step_is_not_shown():
     assert "![Histogram" in example_card()
-    card = render_posterior_card(example_table(), [], None, picture=False)
+    card = render_posterior_card(example_table(), [], "you/repo", picture=False)
     assert "pass_rates.png" not in card
     assert "| 0.9 to 1.0 | " in card
 
@@ -143,7 +147,7 @@ def test_load_dataset_reads_another_folder_of_the_same_name_and_not_its_cache(tm
 def shared(hub, *steps):
     """The repository after tables of these steps were published in this order."""
     for step in steps:
-        publish_posterior(example_table(step, size=10 + step), "you/posterior")
+        publish_posterior(example_table(step, size=10 + step), SHARED)
     return hub.repos["datasets/you/posterior"]
 
 
@@ -163,9 +167,9 @@ def test_an_earlier_step_that_comes_late_takes_nothing_from_the_newest(hub):
 
 def test_a_step_is_replaced_by_an_update_of_it_and_by_nothing_that_knows_less(hub):
     table = example_table(7, size=12)
-    publish_posterior(table, "you/posterior")
-    publish_posterior(table, "you/posterior")
-    publish_posterior(example_table(7, size=13, rollouts=9000), "you/posterior")
+    publish_posterior(table, SHARED)
+    publish_posterior(table, SHARED)
+    publish_posterior(example_table(7, size=13, rollouts=9000), SHARED)
     assert len(load_posterior("you/posterior")) == 13
     whole = example_table(7, size=13)
     hashed = [f"{row:016x}" for row in range(13)]
@@ -177,29 +181,29 @@ def test_a_step_is_replaced_by_an_update_of_it_and_by_nothing_that_knows_less(hu
         (replace(whole, metadata=facts), ["2 facts", "dataset", "sampler"]),
     ):
         with refused(VADEError, names=["step-000007", *lost], offers=["--force"]):
-            publish_posterior(less, "you/posterior")
+            publish_posterior(less, SHARED)
     assert load_posterior("you/posterior").sample_id == whole.sample_id
-    publish_posterior(replace(whole, sample_id=hashed, task=None), "you/posterior", force=True)
+    publish_posterior(replace(whole, sample_id=hashed, task=None), SHARED, force=True)
     assert load_posterior("you/posterior").sample_id == hashed
 
 
 def test_a_table_on_a_branch_leaves_the_tag_to_the_main_one(hub):
     repo = shared(hub, 3)
     tags = dict(repo.tags)
-    publish_posterior(example_table(3, size=24), "you/posterior", revision="side")
-    publish_posterior(example_table(4, size=24), "you/posterior", revision="side")
+    publish_posterior(example_table(3, size=24), replace(SHARED, revision="side"))
+    publish_posterior(example_table(4, size=24), replace(SHARED, revision="side"))
     assert repo.tags == tags
     assert [len(load_posterior("you/posterior", name)) for name in ("main", "step-000003", "side")] == [13, 13, 24]
-    publish_posterior(example_table(4, size=24), "you/posterior", revision="main")
+    publish_posterior(example_table(4, size=24), replace(SHARED, revision="main"))
     assert set(repo.tags) == {"step-000003", "step-000004"}
 
 
 def test_each_line_of_a_card_on_a_branch_loads_what_is_on_the_branch(hub):
     """The main branch has a table of the same step, of another run."""
     there = example_table(100, size=12)
-    publish_posterior(example_table(50, size=11), "you/posterior", revision="exp")
-    publish_posterior(there, "you/posterior", revision="exp")
-    publish_posterior(example_table(100, size=20), "you/posterior")
+    publish_posterior(example_table(50, size=11), replace(SHARED, revision="exp"))
+    publish_posterior(there, replace(SHARED, revision="exp"))
+    publish_posterior(example_table(100, size=20), SHARED)
     repo = hub.repos["datasets/you/posterior"]
     card = repo.files("exp")[CARD_FILE].decode()
     assert "revision" not in repo.files()[CARD_FILE].decode()
@@ -241,13 +245,13 @@ def test_the_card_shows_rows_and_counts_those_that_were_never_seen():
     order = table.pass_rate.argsort(kind="stable")
     for row in (*order[:3], *order[-3:]):
         assert f"| `{table.sample_id[row]}` | `{table.task[row]}` | {table.pass_rate[row]:.3f} |" in card
-    few = render_posterior_card(replace(example_table(size=4), task=None), [], None)
+    few = render_posterior_card(replace(example_table(size=4), task=None), [], "you/repo")
     assert few.count("| `question-") == 4
 
 
 def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub):
     with refused(ConfigurationError, names=["no rows"]):
-        publish_posterior(example_table(size=0), "you/posterior")
+        publish_posterior(example_table(size=0), SHARED)
     assert hub.requests == []
 
 
@@ -279,7 +283,7 @@ UNKNOWN = "only rows that were scored: their mean need not be that of the data s
     ],
 )
 def test_a_card_claims_of_the_choice_what_is_known_of_the_sampler(facts, start, limit):
-    card = " ".join(render_posterior_card(example_table(**facts), [], None).split())
+    card = " ".join(render_posterior_card(example_table(**facts), [], "you/repo").split())
     assert start in re.search(r"trl_vade keeps.*? It shows", card)[0]
     assert limit in re.search(r"The table has.*? Nothing is known", card)[0]
 
@@ -291,7 +295,7 @@ def test_a_card_claims_of_the_choice_what_is_known_of_the_sampler(facts, start, 
     ("source", "said"), [("you/rates@abc123", "`you/rates@abc123`"), ("a local posterior", "a local posterior")]
 )
 def test_a_run_that_began_with_another_posterior_says_so_and_claims_no_count_for_itself(source, said):
-    card = render_posterior_card(example_table(posterior_init=source, warm_start_discount=0.2), [], None)
+    card = render_posterior_card(example_table(posterior_init=source, warm_start_discount=0.2), [], "you/repo")
     assert f"| started from | {said}, with a share of 0.2 of its counts |" in card
     assert "This run started from another posterior" in card
     assert "in this run or in the posterior that it started from" in card

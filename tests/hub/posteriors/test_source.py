@@ -48,21 +48,16 @@ def test_of_a_folder_the_newest_step_is_read_and_another_one_on_request(posterio
 
 def test_tables_that_were_mixed_up_are_refused(posterior):
     shutil.copy(posterior / table_path(200), posterior / table_path(100))
-    with refused(SnapshotCorruptError, [posterior / table_path(100), "200", "100"]):
-        load_posterior(posterior, step=100)
+    for source, step in ((posterior, 100), (posterior / "step-000100", None), (posterior / table_path(100), None)):
+        with refused(SnapshotCorruptError, [posterior / table_path(100), "200", "100"]):
+            load_posterior(source, step=step)
 
 
-def test_a_single_table_can_be_named(posterior):
-    assert len(load_posterior(posterior / table_path(100))) == 12
+@pytest.mark.parametrize("named", ["step-000100", "step-000100/posterior.parquet"])
+def test_the_folder_of_a_step_and_a_single_table_can_be_named(posterior, named):
+    assert len(load_posterior(posterior / named)) == len(load_posterior(posterior / named, step=100)) == 12
     with refused(SnapshotCorruptError, [posterior / table_path(100), "100", "200"]):
-        load_posterior(posterior / table_path(100), step=200)
-
-
-def test_the_folder_of_a_step_can_be_named(posterior):
-    step = posterior / "step-000100"
-    assert len(load_posterior(step)) == len(load_posterior(step, step=100)) == 12
-    with refused(SnapshotCorruptError, [step / "posterior.parquet", "100", "200"]):
-        load_posterior(step, step=200)
+        load_posterior(posterior / named, step=200)
 
 
 def test_what_is_not_there_or_not_to_be_known_is_refused(posterior, tmp_path):
@@ -100,6 +95,8 @@ def test_an_export_for_other_programs_is_not_read_back(tmp_path, ending):
 def test_a_table_that_lost_its_step_is_taken_for_that_of_its_folder(posterior):
     write_table(replace(read_table(posterior / table_path(100)), metadata={}), posterior / table_path(100))
     assert load_posterior(posterior, step=100).metadata == place(posterior)
+    with refused(SnapshotCorruptError, [posterior / table_path(100), "100", "200"]):
+        load_posterior(posterior / "step-000100", step=200)
 
 
 def test_a_checkpoint_has_the_counts_of_its_sampler(tmp_path):

@@ -5,11 +5,14 @@ Here are the commands. Each imports what it needs when it runs.
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ..commands import PlainCommand
+
+if TYPE_CHECKING:
+    from trl_vade.hub.posteriors.table import PosteriorTable
 
 LOGIN = (
     "A SOURCE is a checkpoint, an output directory, a .parquet file, a folder of steps or one step of it, or a "
@@ -51,11 +54,9 @@ def show(
       trl-vade posterior show you/vade-posterior --step 100 --sort visits
       trl-vade posterior show you/vade-posterior --json | jq .mean_pass_rate
     """
-    from trl_vade.hub.posteriors.source import load_posterior
-
     from .showing import both_ends, print_posterior, summarise_posterior
 
-    table = load_posterior(source, revision, step=step)
+    table = _load(source, revision, step)
     summary = summarise_posterior(table)
     first, last = both_ends(table, sort, rows, source)
     if as_json:
@@ -92,16 +93,13 @@ def push(
         --dataset you/your-questions --split train
     """
     from trl_vade.hub.posteriors.repository import publish_posterior
-    from trl_vade.hub.posteriors.source import load_posterior
+    from trl_vade.hub.uploading import HubTarget
 
     from .files import named_table
 
-    if dataset is None:
-        table = load_posterior(output_dir)
-    else:
-        table = named_table(output_dir, dataset, config=dataset_config, split=split, task_column=task_column)
-    address = publish_posterior(table, repo, revision=revision, private=private, force=force)
-    typer.echo(f"Published: {address}")
+    named = {"config": dataset_config, "split": split, "task_column": task_column}
+    table = _load(output_dir) if dataset is None else named_table(output_dir, dataset, **named)
+    typer.echo(f"Published: {publish_posterior(table, HubTarget(repo, 'dataset', revision, private), force=force)}")
 
 
 @app.command(cls=PlainCommand, epilog=LOGIN, short_help="Fetch a posterior from the Hub.")
@@ -120,11 +118,9 @@ def pull(
       trl-vade posterior pull you/vade-posterior posteriors --step 100
       trl-vade posterior pull you/qwen-vade@main posteriors --force
     """
-    from trl_vade.hub.posteriors.source import load_posterior
-
     from .files import write_step
 
-    path, written = write_step(load_posterior(source, revision, step=step), directory, force=force)
+    path, written = write_step(_load(source, revision, step), directory, force=force)
     typer.echo(f"{'Written' if written else 'There already'}: {path}")
 
 
@@ -152,11 +148,9 @@ def diff(
         --step_a 100 --step_b 500 --threshold 0.4
       trl-vade posterior diff you/run-1 you/run-2 --json
     """
-    from trl_vade.hub.posteriors.source import load_posterior
+    from .showing import compare, print_difference
 
-    from .difference import compare, print_difference
-
-    found = compare(load_posterior(a, revision_a, step=step_a), load_posterior(b, revision_b, step=step_b), threshold)
+    found = compare(_load(a, revision_a, step_a), _load(b, revision_b, step_b), threshold)
     if as_json:
         _print_json(found)
     else:
@@ -179,14 +173,18 @@ def export(
       trl-vade posterior export qwen-vade posterior.csv
       trl-vade posterior export you/vade-posterior posterior.jsonl --step 100
     """
-    from trl_vade.hub.posteriors.source import load_posterior
-
     from .files import check_ending, export_table
 
     check_ending(file)  # before anything is downloaded
-    table = load_posterior(source, revision, step=step)
+    table = _load(source, revision, step)
     export_table(table, file)
     typer.echo(f"Written: {file} ({len(table):,} rows)")
+
+
+def _load(source: str | Path, revision: str | None = None, step: int | None = None) -> "PosteriorTable":
+    from trl_vade.hub.posteriors.source import load_posterior
+
+    return load_posterior(source, revision, step=step)
 
 
 def _print_json(value: Any) -> None:

@@ -1,32 +1,31 @@
 """Posteriors as files of a user's choice, and the names that their rows get from a data set."""
 
-import csv
 import io
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.csv import write_csv
 
 from trl_vade.errors import ConfigurationError, SnapshotMismatchError, VADEError, abbreviated
 from trl_vade.files import save_whole
 from trl_vade.hub.posteriors.facts import named_dataset
-from trl_vade.hub.posteriors.repository import table_path
+from trl_vade.hub.posteriors.repository import step_of, table_path
 from trl_vade.hub.posteriors.source import split_source
-from trl_vade.hub.posteriors.table import PosteriorTable, encode_table, facts_of, posterior_table, write_table
+from trl_vade.hub.posteriors.table import (
+    PosteriorTable,
+    arrow_of,
+    encode_table,
+    facts_of,
+    posterior_table,
+    write_table,
+)
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..data_sets import load_rows
 
-COLUMNS = ("sample_id", "index", "task", "alpha", "beta", "visits", "pass_rate", "last_step")
 ENDINGS = (".parquet", ".csv", ".jsonl")
-
-
-def row_records(table: PosteriorTable, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """Return rows as JSON values. A task that is not known is None; `task` is left out where no row's is known."""
-    names = [name for name in COLUMNS if name != "task" or table.task is not None]
-    columns = [getattr(table, name) for name in names]
-    plain = [column if isinstance(column, list) else column.tolist() for column in columns]
-    return [{name: column[row] for name, column in zip(names, plain, strict=True)} for row in rows]
 
 
 def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -> tuple[Path, bool]:
@@ -34,14 +33,10 @@ def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -
 
     A different file there, without `force`, and a table that does not say its step are a `VADEError`.
     """
-    step = table.metadata.get("global_step")
-    if step is None or (directory.exists() and not directory.is_dir()):
-        why = "the tool that wrote this posterior lost its optimiser step" if step is None else "it is a file"
-        raise VADEError(
-            f"{directory} cannot get a folder of a step: {why}. `trl-vade posterior export` writes a posterior to a "
-            "file of your choice."
-        )
-    path, content = directory / table_path(int(step)), encode_table(table)
+    path = directory / table_path(step_of(table))
+    if directory.exists() and not directory.is_dir():
+        raise VADEError(f"{directory} is no folder. Name one, or write a file by `trl-vade posterior export`.")
+    content = encode_table(table)
     if path.exists() and path.read_bytes() == content:
         return path, False
     if path.exists() and not force:
@@ -66,22 +61,17 @@ def export_table(table: PosteriorTable, path: Path) -> None:
     if ending == ".parquet":
         write_table(table, path)
         return
-    records = row_records(table, range(len(table)))
-    text = io.StringIO(newline="")
+    rows, content = arrow_of(table), io.BytesIO()
     if ending == ".jsonl":
-        text.writelines(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
+        lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in rows.to_pylist())
+        content.writelines(line.encode() for line in lines)
     else:
-        names = [name for name in COLUMNS if name != "task" or table.task is not None]
-        # Texts in quotes: Python 3.11 would leave them away round a lone carriage return, and a reader lose the row.
-        writer = csv.DictWriter(text, names, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-        writer.writeheader()
-        writer.writerows({name: _no_formula(value) for name, value in record.items()} for record in records)
-    save_whole(path, text.getvalue().encode())
-
-
-def _no_formula(value: Any) -> Any:
-    """Return a text that a spreadsheet would run as a formula with an apostrophe before it, else `value`."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(tuple("=+-@\t\r")) else value
+        for number, column in enumerate(rows.columns):
+            if pa.types.is_string(column.type):  # a spreadsheet would run such a text as a formula
+                escaped = pc.replace_substring_regex(column, "^[=+\\-@\t\r]", r"'\0")
+                rows = rows.set_column(number, rows.column_names[number], escaped)
+        write_csv(rows, content)
+    save_whole(path, content.getvalue())
 
 
 def named_table(
@@ -90,12 +80,8 @@ def named_table(
     """Return the posterior of a checkpoint or an output directory, with the names and the tasks of its data set.
 
     `name` is "user/name" or "user/name@revision" on the Hub, or a folder. Without `task_column` the tasks are those of
-    the column `task`, if there is one.
-
-    Raises:
-        ConfigurationError: the folder has no snapshot; the data set cannot be loaded, or lacks the column.
-        SnapshotError: the snapshot is damaged, or the data set does not have the rows that it is about, in
-            their order.
+    the column `task`, if there is one. A data set that does not have the rows of the posterior in their order is a
+    `SnapshotMismatchError`.
     """
     from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
     from trl_vade.data.row_names import RowNames

@@ -58,11 +58,8 @@ def _facts(path: Any, length: int) -> tuple[int, list[int], list[int]]:
         groups = _struct(footer)[4, _LIST]
         chunks = [chunk[3, _STRUCT] for group in groups for chunk in group[1, _LIST]]
         rows = sum(group[3, _I64] for group in groups)
-        return (
-            rows,
-            [max(chunk[7, _I64], 0) for chunk in chunks],
-            [MOST_RATIO.get(chunk[4, _I32], 0) for chunk in chunks],
-        )
+        packed = [max(chunk[7, _I64], 0) for chunk in chunks]
+        return rows, packed, [MOST_RATIO.get(chunk[4, _I32], 0) for chunk in chunks]
     except (ArithmeticError, LookupError, RecursionError, TypeError) as error:
         raise pa.ArrowInvalid(f"the footer is damaged: {error!r}") from error
 

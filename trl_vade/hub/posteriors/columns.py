@@ -1,8 +1,6 @@
 """The columns of a posterior's table: their types, and the rules that every file must follow."""
 
 import hashlib
-import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,12 +9,9 @@ import pyarrow.parquet as pq
 
 from trl_vade.checks import MOST_TRIALS, check_whole_number
 from trl_vade.errors import SnapshotCorruptError
-from trl_vade.files import encode_document, parse_document
+from trl_vade.files import FORMAT_VERSION
 from trl_vade.samplers.posterior import beta_mean
 
-from ..failures import in_one_line
-
-FORMAT_VERSION = 1
 AGAIN = "The file was damaged or edited. Take another copy, or an earlier step."
 
 TYPES = {
@@ -29,7 +24,7 @@ TYPES = {
     "pass_rate": pa.float64(),
     "last_step": pa.int64(),
 }
-_ROWS_DIGEST = "rows_sha256"
+ROWS_DIGEST = "rows_sha256"  # the name of `digest_of_rows` in the metadata
 
 MOST_STEPS = 10**12  # The largest optimiser step. Every step up to it has a valid folder name.
 _BOUNDS = {
@@ -38,32 +33,6 @@ _BOUNDS = {
     "generation_batches": (0, 2**53),
     "num_samples": (1, 2**53),
 }
-
-
-def encode_facts(facts: Mapping[str, Any], rows_digest: str) -> bytes:
-    """Return the facts of a run as strict JSON, with a digest of the facts and the digest of the rows.
-
-    A fact that is not strict JSON is a `ConfigurationError`.
-    """
-    document = json.loads(encode_document({**facts, _ROWS_DIGEST: rows_digest}))
-    return json.dumps(document, sort_keys=True).encode()  # equal facts are equal bytes
-
-
-def parse_facts(path: Any, text: bytes | None) -> tuple[dict[str, Any], str | None]:
-    """Return the facts of the run in the metadata `text` of the file `path`, and the digest of its rows.
-
-    If another tool has dropped the metadata (`text` is None): no facts, and None.
-    """
-    if text is None:
-        return {}, None
-    try:
-        facts = parse_document(path, text, ())  # its format version is 1, too
-    except SnapshotCorruptError as error:
-        reason = in_one_line(error.__cause__ or error)
-        raise SnapshotCorruptError(f"{path}: the metadata trl_vade is damaged ({reason}). {AGAIN}") from error
-    digest = facts.pop(_ROWS_DIGEST, None)
-    check_facts(path, facts)
-    return facts, digest
 
 
 def digest_of_rows(table: Any) -> str:
@@ -79,13 +48,6 @@ def digest_of_rows(table: Any) -> str:
     for values in (np.array([places.get(task, -1) for task in tasks], dtype=np.int64), *numbers):
         digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
-
-
-def check_facts(path: Any, facts: Mapping[str, Any]) -> None:
-    """Raise `SnapshotCorruptError` for impossible facts."""
-    for name, (minimum, maximum) in _BOUNDS.items():
-        limits: dict[str, Any] = {"minimum": minimum, "maximum": maximum}
-        check_whole_number(f"{path}: {name}", facts.get(name), **limits, advice=AGAIN, error=SnapshotCorruptError)
 
 
 def read_columns(path: Any, file: pq.ParquetFile) -> dict[str, Any]:
@@ -108,11 +70,14 @@ def read_columns(path: Any, file: pq.ParquetFile) -> dict[str, Any]:
     return {"task": None} | {name: _column(path, name, content.column(name)) for name in names}
 
 
-def check_rows(path: Any, table: Any) -> None:
-    """Raise `SnapshotCorruptError` unless the rows of this `PosteriorTable` are possible."""
-    size, most = len(table.sample_id), MOST_TRIALS * table.visits
-    rows = table.metadata.get("num_samples", 2**63)
-    batches = table.metadata.get("generation_batches", 2**63)
+def check_table(path: Any, table: Any) -> None:
+    """Raise `SnapshotCorruptError` for impossible rows of a `PosteriorTable`, or impossible facts if it has any."""
+    for name, (minimum, maximum) in _BOUNDS.items() if table.metadata else ():
+        limits: dict[str, Any] = {"minimum": minimum, "maximum": maximum}
+        value = table.metadata.get(name)
+        check_whole_number(f"{path}: {name}", value, **limits, advice=AGAIN, error=SnapshotCorruptError)
+    most = MOST_TRIALS * table.visits
+    rows, batches = (table.metadata.get(name, 2**63) for name in ("num_samples", "generation_batches"))
     with np.errstate(all="ignore"):  # for counts that break the rules
         gap = np.abs(table.pass_rate - beta_mean(table.alpha, table.beta))
     rules = {
@@ -129,9 +94,8 @@ def check_rows(path: Any, table: Any) -> None:
     }
     for rule, holds in rules.items():
         if not np.all(holds):
-            raise SnapshotCorruptError(
-                f"{path}: {rule}, and {np.count_nonzero(~holds)} of {size} rows break this. {AGAIN}"
-            )
+            broken = f"{np.count_nonzero(~holds)} of {len(table)} rows break this"
+            raise SnapshotCorruptError(f"{path}: {rule}, and {broken}. {AGAIN}")
 
 
 def _column(path: Any, name: str, column: pa.ChunkedArray) -> Any:
@@ -139,13 +103,15 @@ def _column(path: Any, name: str, column: pa.ChunkedArray) -> Any:
         raise _wrong(path, name, f"has {column.null_count} nulls")
     if not pa.types.is_string(TYPES[name]):
         return np.array(column.cast(TYPES[name]).to_numpy(), dtype=TYPES[name].to_pandas_dtype())  # a writable copy
-    return [text for chunk in column.chunks for text in _texts(chunk)]
+    parts = [(chunk.dictionary.to_pylist(), chunk.indices.to_pylist()) for chunk in column.chunks]
+    return [
+        None if place is None else words[place] for words, places in parts for place in places
+    ]  # equal: one object
 
 
-def _texts(chunk: pa.DictionaryArray) -> list[str | None]:
-    """Return the texts of a column; equal ones are one object."""
-    words = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
-    return words[chunk.indices.fill_null(len(words) - 1).to_numpy()].tolist()  # type: ignore[no-any-return]
+def _first_of_its_kind(values: Any) -> Any:
+    """Return whether no earlier entry is equal, (V,)."""
+    return np.isin(np.arange(len(values)), np.unique(values, return_index=True)[1])
 
 
 def _wrong(path: Any, name: str, found: str) -> SnapshotCorruptError:
@@ -158,10 +124,3 @@ def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     return pa.types.is_integer(kind) or (pa.types.is_floating(wanted) and pa.types.is_floating(kind))
-
-
-def _first_of_its_kind(values: Any) -> Any:
-    """Return whether no earlier entry is equal, (V,)."""
-    first = np.zeros(len(values), dtype=np.bool_)
-    first[np.unique(values, return_index=True)[1]] = True
-    return first

@@ -1,9 +1,16 @@
-"""The facts of a run as rows of text, for the card of its posterior. An unknown fact has no row."""
+"""What a posterior tells, for its card and the terminal: the facts of its run, some rows, and a histogram.
 
+The facts are rows of text in Markdown. An unknown fact has no row.
+"""
+
+import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from trl_vade.samplers.registry import SAMPLERS
+import numpy as np
+
+from trl_vade.checks import IntArray
 
 from ..uploading import hub_id, is_hub_id
 from .table import PosteriorTable
@@ -12,22 +19,36 @@ POSTERIOR_INITS = ("prior", "rollout")  # any other value is a source, see `warm
 
 HUB = "https://huggingface.co"
 
+NUM_BINS = 10
+EDGES = np.arange(NUM_BINS + 1) / NUM_BINS  # linspace would give 0.30000000000000004, above a rate of 0.3
+MOST_TASKS = 8  # Tasks in the picture. The rarest further tasks are one entry.
+
 
 def fact_rows(table: PosteriorTable) -> list[list[str]]:
     """Return [name, value] of each fact in the table's metadata, in Markdown."""
-    facts = table.metadata
+    facts, size = table.metadata, len(table)
+    total, source = facts.get("num_samples"), str(facts.get("posterior_init"))
+    share, unseen = (
+        (f" of {total:,} ({size / total:.1%})", f"; the other {total - size:,} were never seen") if total else ("", "")
+    )
+    warm = initial_posterior_kind(facts)["warm"]
+    by = ", in this run or in the posterior that it started from" if warm else ""
+    start = code(source) if "/" in source and is_hub_id(source.partition("@")[0]) else "a local posterior"
+    discount, step, batch = (
+        _number(facts.get(name)) for name in ("warm_start_discount", "global_step", "generation_batches")
+    )
     rows = {
         "base model": _model(facts.get("base_model")),
         "trained model": _model(facts.get("model_repo")),
         "data set": dataset_link(facts),
-        "rows in this table": _rows(table),
-        "started from": _began_with(facts),
+        "rows in this table": f"{size:,}{share}, scored at least once{by}{unseen}",
+        "started from": start + (f", with a share of {discount} of its counts" if discount else "") if warm else "",
         "success": success_of(facts),
         "completions of a row (G)": _number(facts.get("num_generations")),
         "sampling temperature": _number(facts.get("temperature")),
         "sampler": _sampler(facts),
         "decay": _decay(facts),
-        "saved at": _saved_at(facts),
+        "saved at": f"optimiser step {step}" + (f", step {batch} of the posterior" if batch else "") if step else "",
         "rollouts until then": _number(facts.get("rollouts")),
         "seed": _number(facts.get("seed"), separator=""),
         "made with": code(facts.get("package_version"), "trl_vade"),
@@ -78,12 +99,6 @@ def code(value: Any, before: str = "") -> str:
     return f"{before} `{text}`".strip()
 
 
-def known_sampler(facts: dict[str, Any]) -> str | None:
-    """Return the sampler of the run if it is one of `SAMPLERS`, which the card can describe; else None."""
-    sampler = facts.get("sampler")
-    return sampler if sampler in SAMPLERS else None
-
-
 def size_category(rows: int) -> str:
     """Return the Hub's size category for a number of rows: "n<1K", "1K<n<10K" and so on."""
     if rows < 1_000:
@@ -97,31 +112,12 @@ def _model(name: Any) -> str:
     return f"[{name}]({HUB}/{name})" if is_hub_id(name) else ""
 
 
-def _rows(table: PosteriorTable) -> str:
-    total = table.metadata.get("num_samples")
-    share = f" of {total:,} ({len(table) / total:.1%})" if total else ""
-    warm = initial_posterior_kind(table.metadata)["warm"]
-    where = ", in this run or in the posterior that it started from" if warm else ""
-    unseen = f"; the other {total - len(table):,} were never seen" if total else ""
-    return f"{len(table):,}{share}, scored at least once{where}{unseen}"
-
-
-def _began_with(facts: dict[str, Any]) -> str:
-    if not initial_posterior_kind(facts)["warm"]:
-        return ""
-    source, discount = str(facts["posterior_init"]), _number(facts.get("warm_start_discount"))
-    repository = is_hub_id(source.partition("@")[0]) and "/" in source
-    name = code(source) if repository else "a local posterior"
-    return f"{name}, with a share of {discount} of its counts" if discount else name
-
-
 def _sampler(facts: dict[str, Any]) -> str:
-    parts = [code(facts.get("sampler")), code(facts.get("preset"), "preset")]
-    parts += [code(facts.get("information_gain"), "information gain"), code(facts.get("prior"), "prior")]
+    before = {"sampler": "", "preset": "preset", "information_gain": "information gain", "prior": "prior"}
+    parts = [code(facts.get(name), word) for name, word in before.items()]
     cooldown = _number(facts.get("cooldown"))
     parts += [f"cooldown of {cooldown} epochs" if cooldown not in ("", "0") else ""]
-    parts += [code(facts.get("stratify_by"), "even shares by")]
-    return ", ".join(filter(None, parts))
+    return ", ".join(filter(None, [*parts, code(facts.get("stratify_by"), "even shares by")]))
 
 
 def _decay(facts: dict[str, Any]) -> str:
@@ -132,26 +128,77 @@ def _decay(facts: dict[str, Any]) -> str:
     return f"in a generation batch {who} keeps {chosen} of its counts (lambda_1), any other {other} (lambda_2)"
 
 
-def _saved_at(facts: dict[str, Any]) -> str:
-    step, batch = _number(facts.get("global_step")), _number(facts.get("generation_batches"))
-    return f"optimiser step {step}" + (f", step {batch} of the posterior" if batch else "") if step else ""
-
-
 def _number(value: Any, separator: str = ",") -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     return f"{value:{separator}}" if isinstance(value, int) else f"{value:g}"
 
 
-def sample_rows(table: PosteriorTable, each: int = 3) -> tuple[list[str], list[list[str]]]:
-    """Return a head, and the name, task, pass rate, counts and visits of the hardest and of the easiest rows."""
-    order = table.pass_rate.argsort(kind="stable").tolist()
-    columns = {
-        "row": [code(name) for name in table.sample_id],
-        **({"task": [code(task) for task in table.task]} if table.task else {}),
-        "pass rate": [f"{rate:.3f}" for rate in table.pass_rate],
-        "counts": [f"{count:.1f}" for count in table.alpha + table.beta],
-        "visits": [f"{visits:,}" for visits in table.visits],
-    }
-    chosen = order if len(order) <= 2 * each else [*order[:each], *order[-each:]]
-    return list(columns), [[column[row] for column in columns.values()] for row in chosen]
+def sample_rows(table: PosteriorTable) -> tuple[list[str], list[list[str]]]:
+    """Return a head, and the name, task, pass rate, counts and visits of the 3 hardest and the 3 easiest rows."""
+    order, rates, counts = table.pass_rate.argsort(kind="stable").tolist(), table.pass_rate, table.alpha + table.beta
+    task = [[code(name)] for name in table.task] if table.task else [[]] * len(table)
+    rows = [
+        [code(table.sample_id[row]), *task[row], f"{rates[row]:.3f}", f"{counts[row]:.1f}", f"{table.visits[row]:,}"]
+        for row in [*order[:3], *order[3:][-3:]]
+    ]
+    return ["row", *(["task"] if table.task else []), "pass rate", "counts", "visits"], rows
+
+
+def bin_counts(pass_rate: Any) -> IntArray:
+    """Return the number of pass rates in [0, 0.1), [0.1, 0.2), ... [0.9, 1], (10,)."""
+    counts, _ = np.histogram(pass_rate, bins=EDGES)
+    return counts.astype(np.int64)
+
+
+def count_rows(table: PosteriorTable) -> list[list[str]]:
+    """Return [name, number of rows] of each bin, "0.0 to 0.1" and so on."""
+    counts = zip(EDGES[:-1], EDGES[1:], bin_counts(table.pass_rate).tolist(), strict=True)
+    return [[f"{low:.1f} to {high:.1f}", f"{count:,}"] for low, high, count in counts]
+
+
+def text_histogram(table: PosteriorTable) -> str:
+    """Return a line for each bin, of at most 80 characters: its name, its number of rows, and a bar if it has any."""
+    counts, rows = bin_counts(table.pass_rate), count_rows(table)
+    digits = max(len(number) for _, number in rows)
+    bars = np.ceil(counts * ((66 - digits) / max(counts.max(), 1)) - 1e-9).astype(int)
+    lines = [f"{name}  {number:>{digits}}  {'#' * bar}" for (name, number), bar in zip(rows, bars, strict=True)]
+    return "\n".join(map(str.rstrip, lines))
+
+
+def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None:
+    """Draw the histogram of the pass rates, stacked by task if tasks are known, and write it to the PNG `path`.
+
+    Raises:
+        ImportError: matplotlib is not installed (`pip install "trl-vade[report]"`).
+    """
+    from trl_vade.pictures.style import WIDEST, bar_styles, drawing, head, short
+
+    by_task = counts_by_task(table)
+    step = table.metadata.get("global_step")
+    note = "believed after the training until now" if step is None else f"believed after optimiser step {step:,}"
+    with drawing(WIDEST, 4.5) as figure:
+        axes = figure.subplots()
+        bottom = np.zeros(NUM_BINS)
+        for counts, style in zip(by_task.values(), bar_styles(len(by_task)), strict=True):
+            axes.bar(EDGES[:-1], counts, 1 / NUM_BINS, bottom, align="edge", **style)
+            bottom += counts
+        head(axes, f"Pass rates of {len(table):,} rows", note, xlabel="posterior mean", ylabel="rows")
+        axes.set(xlim=(0, 1), xticks=EDGES)
+        axes.grid(visible=False, axis="x")
+        if table.task:
+            bars, names = axes.containers[::-1], [short(name) for name in reversed(by_task)]
+            axes.legend(bars, names, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        figure.savefig(path, dpi=150)
+
+
+def counts_by_task(table: PosteriorTable) -> dict[str, IntArray]:
+    """Return the counts, (10,), by task, the most common task first; without tasks one entry for all rows."""
+    if table.task is None:
+        return {"all rows": bin_counts(table.pass_rate)}
+    tasks = ["no task" if task is None else task for task in table.task]
+    order = [name for name, _ in Counter(tasks).most_common()]
+    shown = order if len(order) <= MOST_TASKS else order[: MOST_TASKS - 1]
+    label = dict.fromkeys(order, f"{len(order) - len(shown)} other tasks") | {name: name for name in shown}
+    labels = np.array([label[task] for task in tasks], dtype=object)
+    return {name: bin_counts(table.pass_rate[labels == name]) for name in dict.fromkeys(label[task] for task in order)}

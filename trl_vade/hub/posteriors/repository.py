@@ -14,23 +14,22 @@ from collections.abc import Iterable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from huggingface_hub import DatasetCard, DatasetCardData, hf_hub_download
 
 from trl_vade.errors import ConfigurationError, VADEError, abbreviated
 from trl_vade.files import packaged
+from trl_vade.samplers.registry import SAMPLERS
 
-from ..cards import markdown_table
+from ..cards import CARD_FILE, markdown_table
+from ..commit import files_in
 from ..uploading import HubTarget, branch_of, commit_folder, ensure_repo, is_hub_id
 from .columns import digest_of_rows
-from .facts import fact_rows, initial_posterior_kind, known_sampler, sample_rows, size_category
-from .histogram import bin_counts, bin_names, draw_pass_rates
+from .facts import count_rows, draw_pass_rates, fact_rows, initial_posterior_kind, sample_rows, size_category
 from .table import PosteriorTable, read_table, write_table
 
 TABLE_FILE = "posterior.parquet"
 PICTURE_FILE = "pass_rates.png"
-CARD_FILE = "README.md"
 LATEST = "latest"  # name of the configuration of the newest step
 
 
@@ -46,82 +45,66 @@ def table_path(step: int) -> str:
 
 def steps_in(files: Iterable[str]) -> list[int]:
     """Return, in ascending order, the steps whose tables are among the paths `files`."""
-    there = set(files)
-    found = (re.fullmatch(rf"step-([0-9]{{6,18}})/{re.escape(TABLE_FILE)}", file) for file in there)
-    steps = {int(match[1]) for match in found if match}
-    return sorted(step for step in steps if table_path(step) in there)  # only names of `step_name`
+    found = (re.fullmatch(rf"step-([0-9]{{6,18}})/{re.escape(TABLE_FILE)}", file) for file in files)
+    return sorted({step for match in found if match and table_path(step := int(match[1])) == match[0]})
 
 
 def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:
     """Write the table into `folder`, in the layout of the repository, and its picture if matplotlib is installed."""
-    target = Path(folder) / table_path(_step(table))
+    target = Path(folder) / table_path(step_of(table))
     target.parent.mkdir(parents=True, exist_ok=True)
     write_table(table, target)
     if find_spec("matplotlib"):
         draw_pass_rates(table, Path(folder) / PICTURE_FILE)
 
 
-def publish_posterior(
-    table: PosteriorTable,
-    repo_id: str,
-    *,
-    revision: str | None = None,
-    private: bool | None = None,
-    force: bool = False,
-) -> str:
-    """Add the table to a data-set repository, and return the address of the commit.
+def publish_posterior(table: PosteriorTable, target: HubTarget, *, force: bool = False) -> str:
+    """Add the table, its picture and the card to a data-set repository in one commit, and return its address.
 
-    The repository is created if it does not exist. Table, picture and card are one commit. On the main branch, the
-    step's tag is set to it. The card lists all steps; `latest`, its facts and the picture are of the newest step.
-
-    Args:
-        table: a table with rows, and with `global_step` in its metadata. Everybody who can read the repository can
-            read the names and tasks of its rows.
-        repo_id: "user/name", or "name" for a repository of your own.
-        revision: the branch; None is main.
-        private: whether a new repository is private.
-        force: whether to replace a table of the same step even if rows, tasks or facts would be lost.
+    The repository is created if it does not exist. On the main branch, the step's tag is set to the commit. Everybody
+    who can read the repository can read the names and tasks of the rows.
 
     Raises:
         HubError: the Hub refuses or cannot be reached, or a table in the repository is damaged.
         ConfigurationError: the table has no rows, or its metadata have no optimiser step.
-        VADEError: rows, tasks or facts in the repository would be lost, and `force` is not set.
+        VADEError: rows, tasks or facts of this step in the repository would be lost, and `force` is not set.
     """
-    step = _step(table)
+    step = step_of(table)
     if not len(table):
-        raise ConfigurationError(
-            "The posterior has no rows, so there is nothing to publish: no row was scored before this save. Take a "
-            "later checkpoint."
-        )
+        raise ConfigurationError("The posterior has no rows, as none was scored yet. Take a later checkpoint.")
     with tempfile.TemporaryDirectory() as folder:
         stage_posterior(folder, table)
-        picture = (Path(folder) / PICTURE_FILE).exists()
-        target = ensure_repo(HubTarget(repo_id, "dataset", revision, private))
+        target = ensure_repo(target)
 
-        def render(files: list[str]) -> dict[str, bytes | None]:
-            steps = steps_in(files)
-            if step in steps and not force:
+        def render(there: list[str]) -> dict[str, bytes | None]:
+            if step in steps_in(there) and not force:
                 _refuse_loss(table, _published(target, step), f"{target} has {step_name(step)}")
-            newest = max([*steps, step])
-            latest = newest == step
-            card = render_posterior_card(
-                table if latest else _published(target, newest),
-                [*steps, step],
-                target.repo_id,
-                picture=picture if latest else PICTURE_FILE in files,
-                revision=revision,
-            )
-            return {CARD_FILE: card.encode()} | ({} if latest else {PICTURE_FILE: None})
+            return describe(Path(folder), target, there)
 
         message = f"Posterior of optimiser step {step}"
-        tag = None if branch_of(revision) else step_name(step)
+        tag = None if branch_of(target.revision) else step_name(step)
         return str(commit_folder(target, folder, message=message, render=render, tag=tag).commit_url)
+
+
+def describe(folder: Path, target: HubTarget, there: list[str], newest: int | None = None) -> dict[str, bytes | None]:
+    """Return the card of a repository that has the files `there` and gets those of `folder`, by its path.
+
+    The card lists all steps; `latest`, its facts and the picture are of the step `newest`, or of the last one. A
+    picture in `folder` of another step stays out of the repository.
+    """
+    sent = files_in(folder)
+    steps = {*steps_in(there), *steps_in(sent)}
+    step = max(steps) if newest is None else newest
+    path = table_path(step)
+    table = read_table(sent[path]) if path in sent else _published(target, step)
+    picture = PICTURE_FILE in (sent if path in sent else there)
+    card = render_posterior_card(table, steps, target.repo_id, picture=picture, revision=target.revision)
+    return {CARD_FILE: card.encode()} | ({} if path in sent else {PICTURE_FILE: None})
 
 
 def _published(target: HubTarget, step: int) -> PosteriorTable:
     """Download the table of a step from the branch."""
-    file = hf_hub_download(target.repo_id, table_path(step), repo_type="dataset", revision=target.revision)
-    table = read_table(file)
+    table = read_table(hf_hub_download(filename=table_path(step), **target.where))
     return replace(table, metadata={**table.metadata, "global_step": step})  # another tool may have dropped the step
 
 
@@ -129,9 +112,7 @@ def _refuse_loss(table: PosteriorTable, there: PosteriorTable, what: str) -> Non
     """Raise if `table` lacks rows, tasks or facts of the table `there`. Numbers may differ."""
     names = set(there.sample_id) - set(table.sample_id)
     facts = [name for name, value in there.metadata.items() if value is not None and table.metadata.get(name) is None]
-    lost = (
-        [f"{len(names)} of its {len(there)} rows by their names (such as {abbreviated(min(names))})"] if names else []
-    )
+    lost = [f"{len(names)} of its {len(there)} rows by name (such as {abbreviated(min(names))})"] if names else []
     lost += ["the tasks"] if there.task is not None and table.task is None else []
     lost += [f"{len(facts)} facts ({', '.join(map(str, facts[:4]))}{', ...' * (len(facts) > 4)})"] if facts else []
     if lost:
@@ -142,77 +123,61 @@ def _refuse_loss(table: PosteriorTable, there: PosteriorTable, what: str) -> Non
 
 
 def render_posterior_card(
-    table: PosteriorTable,
-    steps: Iterable[int],
-    repo_id: str | None,
-    *,
-    picture: bool = True,
-    revision: str | None = None,
+    table: PosteriorTable, steps: Iterable[int], repo_id: str, *, picture: bool = True, revision: str | None = None
 ) -> str:
     """Return the text of the card, README.md, of a repository whose newest table is `table`.
 
-    `steps` are those in the repository, with or without that of `table`. `repo_id` is None if it is not known yet.
-    `picture` is whether `pass_rates.png` shows this table. Branches (`revision`) other than main have no tags. A table
-    without an optimiser step in its metadata is a `ConfigurationError`.
+    `steps` are those in the repository, with or without that of `table`. `picture` is whether `pass_rates.png` shows
+    this table. Branches (`revision`) other than main have no tags.
     """
-    step = _step(table)
-    steps = sorted({*steps, step})
+    step, facts = step_of(table), table.metadata
+    model, dataset, sampler = (facts.get(name) for name in ("base_model", "dataset", "sampler"))
+    of_model = f" of {model}" if is_hub_id(model) else ""
+    paths = {one: table_path(one) for one in sorted({*steps, step}, reverse=True)}
+    named = {LATEST: table_path(step)} | {step_name(one): path for one, path in paths.items()}
+    # datasets 5.2 caches a local folder by its name and the configs, not by its files. Without a digest in these,
+    # `load_dataset` could return the rows of another folder of the same name.
+    digest = digest_of_rows(table)
     data = DatasetCardData(
-        pretty_name=f"VADE posterior{_of_model(table.metadata)}",
+        pretty_name=f"VADE posterior{of_model}",
         tags=["trl-vade", "vade", "posterior", "grpo", "trl", "pass-rates"],
         size_categories=[size_category(len(table))],
-        configs=_configs(table, steps),
+        configs=[
+            {"config_name": name}
+            | ({"default": True} if name == LATEST else {})
+            | {"description": digest, "data_files": [{"split": "train", "path": path}]}
+            for name, path in named.items()
+        ],
     )
-    counts = [[name, f"{count:,}"] for name, count in zip(bin_names(), bin_counts(table.pass_rate), strict=True)]
-    step_rows = [[f"{one:,}", f"`{table_path(one)}`", "this card" if one == step else ""] for one in reversed(steps)]
+    step_rows = [[f"{one:,}", f"`{path}`", "this card" if one == step else ""] for one, path in paths.items()]
     card = DatasetCard.from_template(
         data,
         template_path=str(packaged("model_cards/posterior.md")),
-        repo_id=repo_id or "you/repo",
+        repo_id=repo_id,
         step=step,
         step_name=step_name(step),
         branch=branch_of(revision),
-        of_model=_of_model(table.metadata),
+        of_model=of_model,
         facts_table=markdown_table(["", ""], fact_rows(table)),
-        counts_table=markdown_table(["pass rate", "rows"], counts),
+        counts_table=markdown_table(["pass rate", "rows"], count_rows(table)),
         rows_table=markdown_table(*sample_rows(table)),
         steps_table=markdown_table(["step", "file", ""], step_rows),
         picture=picture,
         has_task=table.task is not None,
-        dataset=table.metadata.get("dataset") if is_hub_id(table.metadata.get("dataset")) else None,
-        sampler=known_sampler(table.metadata),
-        **initial_posterior_kind(table.metadata),
+        dataset=dataset if is_hub_id(dataset) else None,
+        sampler=sampler if sampler in SAMPLERS else None,  # any other one the card cannot describe
+        **initial_posterior_kind(facts),
     )
     return str(card)
 
 
-def _configs(table: PosteriorTable, steps: list[int]) -> list[dict[str, Any]]:
-    step = _step(table)
-    # datasets 5.2 caches a local folder by its name and these entries, not by its files. Without a digest here,
-    # `load_dataset` could return the rows of another folder of the same name.
-    digest = digest_of_rows(table)
-    named = [(LATEST, step), *((step_name(one), one) for one in reversed(steps))]
-    return [
-        {
-            "config_name": name,
-            **({"default": True} if name == LATEST else {}),
-            "description": digest,
-            "data_files": [{"split": "train", "path": table_path(one)}],
-        }
-        for name, one in named
-    ]
-
-
-def _step(table: PosteriorTable) -> int:
+def step_of(table: PosteriorTable) -> int:
+    """Return the optimiser step of the table, or raise `ConfigurationError` if it does not say one."""
     step = table.metadata.get("global_step")
     if step is None:
         raise ConfigurationError(
-            "The table's metadata have no global_step, which names its folder and tag. Another tool may have dropped "
-            "it. Take the original file, or make the table from the checkpoint with posterior_table."
+            "The table's metadata have no global_step, the step that names its folder and tag. Another tool may have "
+            "dropped it. Take the original file, or make the table from the checkpoint with posterior_table. To copy "
+            "it to a file of your choice, run `trl-vade posterior export`."
         )
     return int(step)
-
-
-def _of_model(facts: dict[str, Any]) -> str:
-    model = facts.get("base_model")
-    return f" of {model}" if is_hub_id(model) else ""

@@ -1,6 +1,7 @@
 """Loading of a posterior from a table, a folder or a data-set repository on the Hub."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def load_posterior(
     if os.path.exists(name):
         if revision is not None:
             raise ConfigurationError(f"{name} is a local path, which has no revision {revision}. Remove the revision.")
-        return _placed(_from_path(Path(name), step), source=name)
+        return _read(_here(Path(name), step), step, {"source": name})
     repo_id, named = split_source(name)
     if named and revision and named != revision:
         raise ConfigurationError(f"{name} names the revision {named}, but revision={revision!r}. Set only one.")
@@ -57,7 +58,9 @@ def load_posterior(
             f"{name} does not exist: {folder} is a local folder and has no {last}. If you mean the repository of that "
             f"name on the Hub, add its revision: {name}@main."
         )
-    return _from_hub(repo_id, named or revision, step)
+    file = _from_hub(repo_id, named or revision, step)
+    # <cache>/<repository>/snapshots/<commit>/<step>/<file>
+    return _read(file, step, {"source": repo_id, "revision": file.parts[-3]})
 
 
 def split_source(source: str) -> tuple[str, str | None]:
@@ -68,30 +71,52 @@ def split_source(source: str) -> tuple[str, str | None]:
     return repo_id, revision or None
 
 
-def _from_path(path: Path, step: int | None) -> PosteriorTable:
-    if path.is_file() or (path / TABLE_FILE).is_file():
-        return _from_file(path if path.is_file() else path / TABLE_FILE, step)
-    if (path / POSTERIOR_FILE).is_file():
-        return _of_step(posterior_table(load_snapshot(path)), path, step)
-    return _from_step(_newest(path, str(path), step))
+def _read(file: Path, step: int | None, place: dict[str, str]) -> PosteriorTable:
+    """Return the table in `file`, which must be of the step that was asked for, and of that in its folder's name."""
+    if file.suffix.lower() in (".csv", ".jsonl"):
+        raise ConfigurationError(
+            f"{file} cannot be read back. Of the files that `trl-vade posterior export` writes, only .parquet can."
+        )
+    table = posterior_table(load_snapshot(file.parent)) if file.name == POSTERIOR_FILE else read_table(file)
+    named = steps_in([f"{file.parent.name}/{file.name}"])
+    saved = table.metadata.get("global_step", next(iter(named), step))
+    if others := {*named, step} - {saved, None}:
+        raise SnapshotCorruptError(
+            f"{file} is of optimiser step {saved}, but step {min(others)} was asked for or is in its name. Name "
+            "the checkpoint of that step; if files were mixed up, take another copy."
+        )
+    return replace(table, metadata=table.metadata | place)
 
 
-def _from_hub(repo_id: str, revision: str | None, step: int | None) -> PosteriorTable:
+def _here(path: Path, step: int | None) -> Path:
+    """Return the file of the posterior at a local path."""
+    files = (path, path / TABLE_FILE, path / POSTERIOR_FILE)
+    return next((file for file in files if file.is_file()), None) or _newest(path, str(path), step)
+
+
+def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:
+    """Return the table of a repository, in the client's cache."""
     where: dict[str, Any] = {"repo_id": repo_id, "repo_type": "dataset", "revision": revision}
     name = f"the data-set repository {repo_id}" + (f"@{revision}" if revision else "")
     if step is None:  # a late push leaves newer steps in the commit of its tag
         step = next(iter(steps_in([f"{revision}/{TABLE_FILE}"])), None)
     try:
-        steps = steps_in(HfApi().list_repo_files(**where))
-        file = hf_hub_download(filename=table_path(_chosen(steps, name, step)), **where)
+        path = _chosen(HfApi().list_repo_files(**where), name, step)
+        return Path(hf_hub_download(filename=path, **where))
     except SnapshotNotFoundError:
         raise
     except FAILURES as error:
         if getattr(getattr(error, "response", None), "status_code", 500) < 500:
             raise SnapshotNotFoundError(f"{name} {_refusal(error, repo_id)}.") from error
-        file = _cached(where, name, step, error)
-    # <cache>/<repository>/snapshots/<commit>/<step>/<file>
-    return _placed(_from_step(Path(file)), source=repo_id, revision=Path(file).parts[-3])
+        reason = in_one_line(error)
+    try:
+        folder = Path(snapshot_download(**where, local_files_only=True))
+    except FAILURES as error:
+        raise SnapshotNotFoundError(
+            f"{name} cannot be read ({reason}), and the client's cache has no copy. Unset HF_HUB_OFFLINE if it is "
+            "set, or name a checkpoint, a posterior's folder or table."
+        ) from error
+    return _newest(folder, f"the cached copy of {name} (it cannot be read now: {reason})", step)
 
 
 def _refusal(error: Exception, repo_id: str) -> str:
@@ -105,55 +130,18 @@ def _refusal(error: Exception, repo_id: str) -> str:
     return "has no such revision" if isinstance(error, RevisionNotFoundError) else f"gives {in_one_line(error)}"
 
 
-def _cached(where: dict[str, Any], name: str, step: int | None, reason: Exception) -> Path:
-    """Return the table in the client's cache, since the Hub cannot be reached."""
-    try:
-        folder = Path(snapshot_download(**where, local_files_only=True))
-    except FAILURES as error:
-        raise SnapshotNotFoundError(
-            f"{name} cannot be read ({in_one_line(reason)}), and the client's cache has no copy. Unset HF_HUB_OFFLINE "
-            "if it is set, or name a checkpoint, a posterior's folder or table."
-        ) from error
-    return _newest(folder, f"the cached copy of {name} (it cannot be read now: {in_one_line(reason)})", step)
-
-
 def _newest(folder: Path, name: str, step: int | None) -> Path:
     """Return the table of `step`, or of the newest one, in a folder of steps."""
-    steps = steps_in(file.relative_to(folder).as_posix() for file in folder.glob("step-*/*"))
-    return folder / table_path(_chosen(steps, name, step))
+    return folder / _chosen((file.relative_to(folder).as_posix() for file in folder.glob("step-*/*")), name, step)
 
 
-def _chosen(steps: list[int], name: str, step: int | None) -> int:
+def _chosen(files: Iterable[str], name: str, step: int | None) -> str:
+    """Return the path of the table of `step`, or of the newest one."""
+    steps = steps_in(files)
     if not steps or step not in (None, *steps):
-        wanted = step_name(100 if step is None else step)
+        wanted = table_path(100 if step is None else step)
         raise SnapshotNotFoundError(
             f"{name} has no posterior{'' if step is None else f' of optimiser step {step}'}: no {POSTERIOR_FILE}, and "
-            f"no table such as {wanted}/{TABLE_FILE}. Its steps: {', '.join(map(step_name, steps)) or 'none'}."
+            f"no table such as {wanted}. Its steps: {', '.join(map(step_name, steps)) or 'none'}."
         )
-    return max(steps) if step is None else step
-
-
-def _from_step(file: Path) -> PosteriorTable:
-    return _from_file(file, *steps_in([f"{file.parent.name}/{file.name}"]))
-
-
-def _from_file(path: Path, step: int | None) -> PosteriorTable:
-    if path.suffix.lower() in (".csv", ".jsonl"):
-        raise ConfigurationError(
-            f"{path} cannot be read back. Of the files that `trl-vade posterior export` writes, only .parquet can."
-        )
-    return _of_step(read_table(path), path, step)
-
-
-def _of_step(table: PosteriorTable, path: Path, step: int | None) -> PosteriorTable:
-    saved = table.metadata.get("global_step", step)
-    if step not in (None, saved):
-        raise SnapshotCorruptError(
-            f"{path} is of optimiser step {saved}, but step {step} was asked for or is in its name. Name the "
-            "checkpoint of that step; if files were mixed up, take another copy."
-        )
-    return table
-
-
-def _placed(table: PosteriorTable, **place: str | None) -> PosteriorTable:
-    return replace(table, metadata={**table.metadata, **place})
+    return table_path(max(steps) if step is None else step)

@@ -19,7 +19,7 @@ digests of the facts and of the rows. Source of the counts: VADE, arXiv 2511.189
 import io
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from trl_vade.checks import FloatArray, IntArray
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
-from trl_vade.files import save_whole
+from trl_vade.files import FORMAT_VERSION, encode_document, parse_document, save_whole
 from trl_vade.samplers.posterior import beta_mean, posterior_from
 from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.version import __version__
@@ -36,21 +36,13 @@ from trl_vade.version import __version__
 from ..failures import in_one_line
 from ..uploading import is_hub_id
 from .bounds import open_bounded
-from .columns import (
-    AGAIN,
-    FORMAT_VERSION,
-    TYPES,
-    check_facts,
-    check_rows,
-    digest_of_rows,
-    encode_facts,
-    parse_facts,
-    read_columns,
-)
+from .columns import AGAIN, ROWS_DIGEST, TYPES, check_table, digest_of_rows, read_columns
+
+Texts = Sequence[Any] | None
 
 METADATA_KEY = b"trl_vade"
 PLACE = ("source", "revision")
-"""Facts that `load_posterior` adds about where a table was read. They are never written."""
+"""Facts that `load_posterior` adds about where a table was read. They are never written: a path may be private."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,17 +64,13 @@ class PosteriorTable:
 
 
 def posterior_table(
-    snapshot: Snapshot,
-    *,
-    sample_id: Sequence[Any] | None = None,
-    task: Sequence[Any] | None = None,
-    facts: Mapping[str, Any] | None = None,
+    snapshot: Snapshot, *, sample_id: Texts = None, task: Texts = None, facts: Mapping[str, Any] | None = None
 ) -> PosteriorTable:
     """Return the counts of `snapshot`, decayed to its step, as a table.
 
     Args:
         snapshot: the result of `load_snapshot`.
-        sample_id: (V,) unique names of the scored rows, in ascending order; None takes the snapshot's keys.
+        sample_id: (V,) unique names of the scored rows, in ascending order of rows; None takes the snapshot's keys.
         task: (V,) task of each scored row, or None for a row without one.
         facts: the facts of the run, for the metadata; None takes those of the snapshot. `format_version`,
             `package_version` (of this release), `global_step`, `generation_batches` and `num_samples` are always set.
@@ -105,7 +93,6 @@ def posterior_table(
         "generation_batches": posterior.step,
         "num_samples": posterior.num_samples,
     }
-    check_facts("The snapshot", metadata)
     table = PosteriorTable(
         sample_id=_keys(snapshot) if sample_id is None else [str(name) for name in sample_id],
         index=rows,
@@ -117,7 +104,7 @@ def posterior_table(
         last_step=saved["last_update"],
         metadata=metadata,
     )
-    check_rows("The snapshot", table)
+    check_table("The snapshot", table)
     return table
 
 
@@ -139,34 +126,33 @@ def facts_of(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def write_table(table: PosteriorTable, path: str | os.PathLike[str]) -> None:
-    """Write `table` to the file `path` atomically.
-
-    Raises:
-        ConfigurationError: the metadata are not strict JSON.
-        SnapshotCorruptError: the table breaks a rule that `read_table` checks.
-        OSError: the file cannot be written.
-    """
+    """Write `table` to the file `path` atomically. Errors are those of `encode_table`, and `OSError`."""
     save_whole(Path(path), encode_table(table))
 
 
 def encode_table(table: PosteriorTable) -> bytes:
-    """Return the bytes of the file of `table`. Equal tables give equal bytes; errors are those of `write_table`.
+    """Return the bytes of the file of `table`, without the facts `PLACE`. Equal tables give equal bytes.
 
-    The facts `PLACE` are left out: they may hold a private path.
+    Raises:
+        ConfigurationError: the metadata are not strict JSON.
+        SnapshotCorruptError: the table breaks a rule that `read_table` checks.
     """
-    metadata = {name: value for name, value in table.metadata.items() if name not in PLACE}
-    if metadata:
-        check_facts("The posterior", metadata)
-    check_rows("The posterior", table)
-    described = {METADATA_KEY: encode_facts(metadata, digest_of_rows(table))} if metadata else None
-    columns = {name: getattr(table, name) for name in TYPES if name != "task" or table.task is not None}
-    schema = pa.schema([pa.field(name, TYPES[name]) for name in columns], metadata=described)
+    facts = {name: value for name, value in table.metadata.items() if name not in PLACE}
+    check_table("The posterior", replace(table, metadata=facts))
+    described = {METADATA_KEY: encode_document(facts | {ROWS_DIGEST: digest_of_rows(table)})} if facts else None
     content = io.BytesIO()
     # The Hub's client checks no hash of a download (huggingface_hub 2.4), so the pages have checksums.
     # Without a compression, which would save 20 %, `bounds` takes a table of any size.
     plain: dict[str, Any] = {"compression": "none", "use_dictionary": ["task"]}
-    pq.write_table(pa.table(columns, schema=schema), content, write_page_checksum=True, **plain)
+    columns = arrow_of(table).replace_schema_metadata(described)
+    pq.write_table(columns, content, write_page_checksum=True, **plain)
     return content.getvalue()
+
+
+def arrow_of(table: PosteriorTable) -> pa.Table:
+    """Return the columns. A task that is not known is null; `task` is left out where no row's is known."""
+    columns = {name: getattr(table, name) for name in TYPES if name != "task" or table.task is not None}
+    return pa.table(columns, schema=pa.schema([(name, TYPES[name]) for name in columns]))
 
 
 def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
@@ -182,15 +168,16 @@ def read_table(path: str | os.PathLike[str]) -> PosteriorTable:
     """
     try:
         with open_bounded(path) as file:
-            metadata, digest = parse_facts(path, (file.schema_arrow.metadata or {}).get(METADATA_KEY))
+            described = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+            metadata = {} if described is None else parse_document(f"{path}: the metadata trl_vade", described, ())
             columns = read_columns(path, file)
     except FileNotFoundError as error:
         raise SnapshotNotFoundError(f"{path} does not exist. The table of a posterior is one Parquet file.") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SnapshotCorruptError(f"{path} cannot be read as Parquet ({in_one_line(error)}). {AGAIN}") from error
     table = PosteriorTable(**columns, metadata=metadata)
-    check_rows(path, table)
-    if digest not in (None, digest_of_rows(table)):
+    check_table(path, table)
+    if metadata.pop(ROWS_DIGEST, None) not in (None, digest_of_rows(table)):
         raise SnapshotCorruptError(
             f"{path}: its rows differ from those that its metadata were written with. {AGAIN} A tool that changes "
             "rows on purpose must remove the metadata trl_vade."

@@ -9,7 +9,7 @@ from typing import Any
 
 from accelerate import PartialState
 from accelerate.logging import get_logger
-from huggingface_hub import HfApi, hf_hub_download
+from huggingface_hub import HfApi, hf_hub_download, is_offline_mode
 from transformers.trainer_utils import HubStrategy
 
 from trl_vade.data.row_names import RowNames
@@ -25,7 +25,7 @@ from trl_vade.hub.posteriors.repository import (
     table_path,
 )
 from trl_vade.hub.posteriors.table import posterior_table, read_table
-from trl_vade.hub.uploading import HubTarget, ensure_repo, offline, with_retries
+from trl_vade.hub.uploading import HubTarget, ensure_repo, with_retries
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..checkpoint.folders import LAST_CHECKPOINT, checkpoints, missing_part, step_of
@@ -58,7 +58,7 @@ class Publication:
         if name and (args.hub_strategy == HubStrategy.END or args.save_strategy == "no"):
             never = "With hub_strategy='end' or save_strategy='no', the posterior is not uploaded with each save"
             logger.warning(f"{never}, only by trainer.push_to_hub() to {name}.")
-        if offline():
+        if is_offline_mode():
             kept = f"The uploads are kept in {self._output_dir / OUTBOX_FOLDER}"
             logger.warning(f"HF_HUB_OFFLINE is set, so this run uploads nothing. {kept}. A later start sends them.")
         else:

@@ -4,11 +4,12 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import is_offline_mode
 from transformers.trainer_utils import HubStrategy, SaveStrategy
 from trl import GRPOTrainer
 
 from trl_vade.errors import HubError
-from trl_vade.hub.uploading import ensure_repo, offline
+from trl_vade.hub.uploading import ensure_repo
 
 from ..activity import doing
 from ..main_process import on_main_process
@@ -49,7 +50,7 @@ class PublishingTrainer(GRPOTrainer):
         """
         target = model_target(self.args, private)
         self.hub_model_id = self.push_in_progress = None
-        found = target if offline() else on_main_process(lambda: ensure_repo(target, token))
+        found = target if is_offline_mode() else on_main_process(lambda: ensure_repo(target, token))
         self.hub_model_id = found.repo_id
 
     def _save_checkpoint(self, model, trial):

@@ -13,9 +13,9 @@ from huggingface_hub import model_info
 from numpy.typing import NDArray
 
 from trl_vade.errors import VADEError
+from trl_vade.files import FORMAT_VERSION
 from trl_vade.hub.failures import HTTP_ERROR
 from trl_vade.hub.posteriors.facts import named_dataset
-from trl_vade.hub.posteriors.table import FORMAT_VERSION
 from trl_vade.hub.uploading import hub_id, is_hub_id
 from trl_vade.samplers.information import SPREAD_GAIN
 from trl_vade.samplers.snapshot import Snapshot

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from trl_vade.hub.posteriors.histogram import (
+from trl_vade.hub.posteriors.facts import (
     MOST_TASKS,
     bin_counts,
-    bin_names,
+    count_rows,
     counts_by_task,
     draw_pass_rates,
     text_histogram,
@@ -36,16 +36,16 @@ def make_table(pass_rate, task=None):
 def test_a_rate_on_an_edge_belongs_to_the_bin_that_begins_with_it():
     edges = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
     assert bin_counts([0.05, 1.0]).tolist() == [1, 0, 0, 0, 0, 0, 0, 0, 0, 1]
-    for number, (edge, name) in enumerate(zip(edges, bin_names(), strict=True)):
+    for number, (edge, (name, _)) in enumerate(zip(edges, count_rows(make_table([])), strict=True)):
         assert name.startswith(str(edge))
         assert bin_counts([edge]).tolist() == [place == number for place in range(10)]
 
 
-@given(st.lists(st.floats(0, 1), max_size=60), st.integers(30, 120))
-def test_every_row_is_in_the_text_and_no_line_is_longer_than_asked(rates, width):
-    lines = text_histogram(make_table(rates), width).split("\n")
+@given(st.lists(st.floats(0, 1), max_size=60))
+def test_every_row_is_in_the_text_and_no_line_is_longer_than_the_terminal(rates):
+    lines = text_histogram(make_table(rates)).split("\n")
     assert len(lines) == 10
-    assert max(map(len, lines)) <= width
+    assert max(map(len, lines)) <= 80
     assert sum(int(line[10:].replace("#", "")) for line in lines) == len(rates)
     for line, count in zip(lines, bin_counts(rates), strict=True):
         assert ("#" in line) == (count > 0)
@@ -53,9 +53,9 @@ def test_every_row_is_in_the_text_and_no_line_is_longer_than_asked(rates, width)
 
 def test_the_text_has_a_bar_for_each_bin_to_one_scale():
     rates = [0.05] * 1200 + [0.15] * 600 + [0.95]
-    assert text_histogram(make_table(rates), 38).split("\n") == [
-        "0.0 to 0.1  1,200  ###################",
-        "0.1 to 0.2    600  ##########",
+    assert text_histogram(make_table(rates)).split("\n") == [
+        f"0.0 to 0.1  1,200  {'#' * 61}",
+        f"0.1 to 0.2    600  {'#' * 31}",
         *(f"0.{bin} to 0.{bin + 1}      0" for bin in range(2, 9)),
         "0.9 to 1.0      1  #",
     ]
