@@ -157,9 +157,8 @@ def test_a_source_that_is_not_there_ends_with_one_message(tmp_path, place, hub, 
 def test_a_posterior_goes_to_the_hub_and_comes_back_the_same(output_dir, hub, tmp_path):
     assert "Published: " in done(run("posterior", "push", output_dir, "you/posterior", "--private"))
     assert hub.repos["datasets/you/posterior"].private
-    text = done(run("posterior", "pull", "you/posterior", tmp_path / "here"))
-    path = tmp_path / "here" / "step-000100" / "posterior.parquet"
-    assert str(path) in text
+    path = tmp_path / "here.parquet"
+    assert str(path) in done(run("posterior", "export", "you/posterior", path))
     there, here = load_posterior(output_dir), load_posterior(path)
     assert there.sample_id == here.sample_id
     np.testing.assert_array_equal(there.alpha, here.alpha)
@@ -253,24 +252,6 @@ def test_a_data_set_that_cannot_be_loaded_is_named(output_dir, hub, tmp_path):
     (bad / "train.jsonl").write_text('{"prompt": "x"}\n{oops')
     said(run("posterior", "push", output_dir, "you/p", "--dataset", bad), 2, "--dataset", bad, "--split", "train")
     said(run("posterior", "push", output_dir, "you/p", "--dataset", "you/none"), 2, "--dataset", "you/none")
-
-
-# -------------------------------------------------------------------------------------------------------------- pull
-
-
-def test_a_different_file_is_not_overwritten_but_by_force(output_dir, tmp_path):
-    path = tmp_path / "here" / "step-000100" / "posterior.parquet"
-    first = done(run("posterior", "pull", output_dir, tmp_path / "here"))
-    before = path.read_bytes()
-    again = done(run("posterior", "pull", output_dir, tmp_path / "here"))
-    assert first != again
-    assert path.name in again
-    other = write_posterior(tmp_path / "other", make_rows(), solved=lambda row: 0.5)
-    said(run("posterior", "pull", other, tmp_path / "here"), 1, path, "--force")
-    assert path.read_bytes() == before
-    done(run("posterior", "pull", other, tmp_path / "here", "--force"))
-    assert path.read_bytes() != before
-    assert [file.name for file in path.parent.iterdir()] == ["posterior.parquet"]
 
 
 # ------------------------------------------------------------------------------------------------------ diff, export

@@ -7,9 +7,8 @@ import pytest
 
 from tests.support.posteriors import make_table
 from tests.support.refusals import refused
-from trl_vade.cli.posterior.files import check_ending, export_table, write_step
-from trl_vade.errors import ConfigurationError, VADEError
-from trl_vade.hub.posteriors.table import read_table
+from trl_vade.cli.posterior.files import check_ending, export_table
+from trl_vade.errors import ConfigurationError
 
 AWKWARD = ['a "quoted", name', "two\nlines", "\r", "Größe 木", "=1+1", " ", "\tx", "1=1", "@SUM(A1)", "-"]
 
@@ -57,24 +56,3 @@ def test_other_endings_are_refused(table, tmp_path, name):
         export_table(table, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
     assert check_ending(tmp_path / "table.CSV") == ".csv"
-
-
-def test_a_table_without_its_step_has_no_place_in_a_folder_of_steps(table, tmp_path):
-    with refused(VADEError, ["step"], ["`trl-vade posterior export`"]):
-        write_step(table, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "file").write_text("mine")
-    with refused(VADEError, [tmp_path / "file"], ["`trl-vade posterior export`"]):
-        write_step(make_table({"a": (1, 1)}, global_step=1), tmp_path / "file")
-
-
-def test_a_step_is_written_once_and_replaced_by_force(tmp_path):
-    facts = {"format_version": 1, "global_step": 1_234_567, "generation_batches": 3, "num_samples": 4}
-    one, other = (make_table({"a": (1, count)}, **facts) for count in (1, 2))
-    path, written = write_step(one, tmp_path / "new")
-    assert (path, written) == (tmp_path / "new" / "step-1234567" / "posterior.parquet", True)
-    assert write_step(one, tmp_path / "new") == (path, False)
-    with refused(VADEError, [path], ["--force"]):
-        write_step(other, tmp_path / "new")
-    assert write_step(other, tmp_path / "new", force=True) == (path, True)
-    assert read_table(path).beta.tolist() == [2.0]

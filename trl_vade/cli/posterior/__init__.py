@@ -1,1 +1,1 @@
-"""`trl-vade posterior`: posteriors looked at, compared, exported, pushed and pulled."""
+"""`trl-vade posterior`: posteriors looked at, compared, exported and published."""

@@ -1,4 +1,4 @@
-"""`trl-vade posterior`: what a run found hard, looked at, shared and fetched.
+"""`trl-vade posterior`: what a run found hard, looked at, shared and exported.
 
 Here are the commands. Each imports what it needs when it runs.
 """
@@ -102,28 +102,6 @@ def push(
     typer.echo(f"Published: {publish_posterior(table, HubTarget(repo, 'dataset', revision, private), force=force)}")
 
 
-@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Fetch a posterior from the Hub.")
-def pull(
-    source: Source,
-    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where step-XXXXXX/posterior.parquet goes.")],
-    revision: Revision = None,
-    step: Step = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a different file that is there.")] = False,
-) -> None:
-    """Fetch a posterior as DIRECTORY/step-XXXXXX/posterior.parquet; a different file there is not replaced.
-
-    \b
-    Examples:
-      trl-vade posterior pull you/vade-posterior posteriors
-      trl-vade posterior pull you/vade-posterior posteriors --step 100
-      trl-vade posterior pull you/qwen-vade@main posteriors --force
-    """
-    from .files import write_step
-
-    path, written = write_step(_load(source, revision, step), directory, force=force)
-    typer.echo(f"{'Written' if written else 'There already'}: {path}")
-
-
 @app.command(cls=PlainCommand, epilog=LOGIN, short_help="Print which rows became easy or hard.")
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help="The earlier SOURCE, or the one to compare with.")],
@@ -166,7 +144,7 @@ def export(
 ) -> None:
     """Write a posterior as one file, in the format of its extension.
 
-    A .parquet file also holds the facts of the run. In .csv and .jsonl, what is not known is empty or null.
+    A .parquet file also holds the facts of the run, so a run can begin with it. In .csv and .jsonl, what is not known is empty or null.
 
     \b
     Examples:

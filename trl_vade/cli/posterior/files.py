@@ -8,15 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.csv import write_csv
 
-from trl_vade.errors import ConfigurationError, SnapshotMismatchError, VADEError, abbreviated
+from trl_vade.errors import ConfigurationError, SnapshotMismatchError, abbreviated
 from trl_vade.files import save_whole
 from trl_vade.hub.posteriors.facts import named_dataset
-from trl_vade.hub.posteriors.repository import step_of, table_path
 from trl_vade.hub.posteriors.source import split_source
 from trl_vade.hub.posteriors.table import (
     PosteriorTable,
     arrow_of,
-    encode_table,
     facts_of,
     posterior_table,
     write_table,
@@ -26,23 +24,6 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 from ..data_sets import load_rows
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
-
-
-def write_step(table: PosteriorTable, directory: Path, *, force: bool = False) -> tuple[Path, bool]:
-    """Write `table` into a folder of the shared form; return its path and whether it had to be written.
-
-    A different file there, without `force`, and a table that does not say its step are a `VADEError`.
-    """
-    path = directory / table_path(step_of(table))
-    if directory.exists() and not directory.is_dir():
-        raise VADEError(f"{directory} is no folder. Name one, or write a file by `trl-vade posterior export`.")
-    content = encode_table(table)
-    if path.exists() and path.read_bytes() == content:
-        return path, False
-    if path.exists() and not force:
-        raise VADEError(f"{path} is there and holds something else. --force replaces it; or give another folder.")
-    save_whole(path, content)
-    return path, True
 
 
 def check_ending(path: Path) -> str:
