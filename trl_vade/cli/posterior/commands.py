@@ -144,7 +144,8 @@ def export(
 ) -> None:
     """Write a posterior as one file, in the format of its extension.
 
-    A .parquet file also holds the facts of the run, so a run can begin with it. In .csv and .jsonl, what is not known is empty or null.
+    A .parquet file also holds the facts of the run, so another run can begin with it. In .csv and .jsonl, what is not
+    known is empty or null.
 
     \b
     Examples:
