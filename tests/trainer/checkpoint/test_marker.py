@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.support.checkpoints import FILES, write_checkpoint
-from trl_vade.trainer.checkpoint.marker import JIT_MARK, MARKER_FILE, OWN_FILES, missing_part
+from trl_vade.trainer.checkpoint.folders import JIT_MARK, MARKER_FILE, OWN_FILES, missing_part
 
 STATE_FILE = "trainer_state.json"
 

@@ -10,12 +10,13 @@ from typing import Any
 from accelerate import PartialState
 from accelerate.logging import get_logger
 from huggingface_hub import HfApi, hf_hub_download
+from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects
 from transformers.trainer_utils import HubStrategy
 
 from trl_vade.data.row_names import RowNames
 from trl_vade.errors import HubError, HubOfflineError
 from trl_vade.hub.commit import files_in
-from trl_vade.hub.outbox import OUTBOX_FOLDER, Outbox
+from trl_vade.hub.outbox import OUTBOX_FOLDER, Outbox, link
 from trl_vade.hub.posteriors.repository import (
     CARD_FILE,
     PICTURE_FILE,
@@ -27,13 +28,18 @@ from trl_vade.hub.posteriors.repository import (
 from trl_vade.hub.posteriors.table import posterior_table, read_table
 from trl_vade.hub.uploading import HubTarget, ensure_repo, offline, with_retries
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
+from trl_vade.selection.report.record import ROWS_FILE
+from trl_vade.selection.report.writing import PAGE_FILE
 
-from ..checkpoint.folders import LAST_CHECKPOINT, checkpoints, missing_part, step_of
+from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT, PREFIX, checkpoints, missing_part, step_of
 from ..main_process import on_main_process, wait_for_main_process
-from .model_files import fill_repository
 from .run_facts import RunFacts
 
 logger = get_logger(__name__)
+
+PRIVATE = (ROWS_FILE, PAGE_FILE)  # they hold rows of the training data
+_NOT_PUSHED = ("_", PREFIX, LAST_CHECKPOINT)
+_FOR_A_RESUME = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "entropy_ctrl_state", "vade_")
 
 
 class Publication:
@@ -204,3 +210,24 @@ def model_target(args: Any, private: bool | None = None) -> HubTarget:
     """Return the model repository of a run, with the name from `Trainer.init_hf_repo` (transformers 5.23)."""
     name = args.hub_model_id or Path(args.output_dir).absolute().name
     return HubTarget(name, "model", args.hub_revision, args.hub_private_repo if private is None else private)
+
+
+def fill_repository(new: Path, output_dir: Path, checkpoint: Path | None, place: str | None) -> None:
+    """Put the files of the model repository into `new`, with hard links for those of a checkpoint and for weights.
+
+    The root has the files of the output directory and the model of the checkpoint, unless there is a newer checkpoint.
+    The checkpoint is in the folder `place`, unless that is None. No save writes into these files: safetensors makes a
+    new one.
+    """
+    saved, files = files_in(checkpoint) if checkpoint else {}, {}
+    if checkpoint is None or checkpoint == checkpoints(checkpoint.parent)[-1]:
+        files = {path: file for path, file in files_in(output_dir).items() if not path.startswith(_NOT_PUSHED)}
+        files |= {path: file for path, file in saved.items() if _is_of_model(path)}
+    files |= {f"{place}/{path}": file for path, file in saved.items() if place}
+    unchanging = set(saved.values())
+    for path in filter_repo_objects(files, ignore_patterns=[*DEFAULT_IGNORE_PATTERNS, f"*{JIT_MARK}", *PRIVATE]):
+        link(files[path], new / path, copy=files[path].suffix != ".safetensors" and files[path] not in unchanging)
+
+
+def _is_of_model(path: str) -> bool:
+    return "/" not in path and (path.startswith("vade_posterior") or not path.startswith(_FOR_A_RESUME))

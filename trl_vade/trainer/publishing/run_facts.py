@@ -22,7 +22,7 @@ from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.selection.report.record import Run
 from trl_vade.version import __version__
 
-from ..checkpoint.mismatch import posterior_identity
+from ..checkpoint.posterior import posterior_identity
 from ..initial_posterior import initial_posterior_facts
 from ..presets import setting
 from ..run_description import validation_answers
@@ -51,7 +51,7 @@ class RunFacts:
     """The facts of a run at one moment: everything that cards and uploads need from the trainer."""
 
     # strict JSON, the metadata of a shared posterior; an unknown fact is None. The facts of the posterior
-    # (`generation_batches`, `num_samples`, `rollouts`, decays, and those of `mismatch.posterior_identity`) are absent
+    # (`generation_batches`, `num_samples`, `rollouts`, decays, and those of `posterior_identity`) are absent
     # without a selection. VADE's settings have the preset's values filled in, and are None for a sampler that ignores
     # them. `generation_batches` counts the steps of the posterior, with refills and a warm start.
     values: Mapping[str, Any]
