@@ -121,8 +121,7 @@ def _number(path: Path) -> int | None:
 
 def _order(path: Path) -> tuple[int, int]:
     """Return the number of the save and the step; a checkpoint of `GRPOTrainer` has no number."""
-    marker = read_marker(path)
-    return (marker["save"] if marker else 0), step_of(path)
+    return (read_marker(path) or {"save": 0})["save"], step_of(path)
 
 
 def another_run(output_dir: str | os.PathLike[str], checkpoint: str | None) -> list[str]:
@@ -199,7 +198,7 @@ def _stock_fault(folder: Path) -> str | None:
         return f"{TRAINER_STATE_FILE} is missing"
     for path in folder.glob("*_state.json"):  # TRL 1.16 writes entropy_ctrl_state.json last
         try:
-            ours = "PosteriorState" in json.loads(path.read_bytes()).get("stateful_callbacks", {})
+            ours = "TrainedCounts" in json.loads(path.read_bytes()).get("stateful_callbacks", {})
         except _NOT_OURS:
             return f"its {path.name} cannot be read"
         if ours or any(folder.glob("vade_*")):

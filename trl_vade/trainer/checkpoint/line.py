@@ -67,12 +67,12 @@ def claim_output_dir(args: GRPOConfig, checkpoint: str | None, *, delete: bool =
         refuse_run(args.output_dir, found)
     elif found and delete:
         # What waits to be pushed is no trace of a run by itself, but another run must not push it.
-        on_main_process(lambda: _remove([Path(args.output_dir) / name for name in [*found, OUTBOX_FOLDER]]))
+        on_main_process(lambda: _remove(Path(args.output_dir), [*found, OUTBOX_FOLDER]))
         logger.warning(f"vade_overwrite_output_dir=True: deleted the run in {args.output_dir}: {', '.join(found)}.")
 
 
-def _remove(paths: list[Path]) -> None:
-    for path in paths:
+def _remove(folder: Path, names: list[str]) -> None:
+    for path in map(folder.joinpath, names):
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
 
 

@@ -33,37 +33,35 @@ logger = get_logger(__name__)
 
 
 def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoint: bool) -> None:
-    """Write the posterior of `trainer` into `directory`.
+    """Write the posterior of `trainer`, which has a selection, into `directory`.
 
-    Args:
-        trainer: a trainer with a selection.
-        directory: a checkpoint folder, or any other folder.
-        checkpoint: whether to compare the replicas first, and to write the generation batch in use, and a copy of the
-            posterior into the output directory (`hub_strategy="every_save"` uploads no checkpoint folder). All
-            processes must then take part.
+    For a `checkpoint` all processes must take part. It compares the replicas first, and writes the generation batch in
+    use, and a copy of the posterior into the output directory (`hub_strategy="every_save"` uploads no such folder).
 
     Raises:
         ReplicaDivergenceError: the sampler's replicas differ; nothing is written.
         OSError: a file cannot be written.
     """
-    sampler, unsaved = trainer.selection.sampler, None
+    selection = trainer.selection
     if checkpoint:
         _refuse_differing_replicas(trainer)
-        unsaved = save_batch_in_use(trainer, directory)
+    unsaved = save_batch_in_use(trainer, directory) if checkpoint else None
     if not trainer.args.should_save:
         return
     run = {
-        **trainer.selection.feedback.state_dict(),
+        **selection.feedback.state_dict(),
         "global_step": trainer.state.global_step,
         "micro_step": trainer._step,
         "layout": layout(trainer),
         "generation_batch": unsaved,
     }
-    trainer.selection.feedback.log.sync()
+    selection.feedback.log.sync()
     about = {"base_model": hub_id(get_config_model_id(trainer.model.config)), **initial_posterior_facts(trainer.args)}
-    metadata = posterior_identity(trainer) | about | {"columns": trainer.selection.dataset.column_names, "run": run}
+    metadata = posterior_identity(trainer) | about | {"columns": selection.dataset.column_names, "run": run}
     for target in {str(directory), trainer.args.output_dir} if checkpoint else {directory}:
-        save_snapshot(target, sampler, metadata=metadata, sample_key=trainer.selection.sample_keys[0])
+        save_snapshot(
+            target, selection.sampler, metadata=metadata, sample_key=selection.sample_keys[0]
+        )
 
 
 def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
@@ -238,8 +236,6 @@ def start_with_counts(trainer: Any, snapshot: Snapshot, source: str) -> int:
 
 def begin_anew(trainer: Any, selection: Any) -> None:
     """Set the selection of `trainer`, and rename the log of the choices so far, which is kept."""
-    trainer.selection = selection
-    if trainer.accelerator.is_main_process:
-        kept = selection.feedback.log.set_aside()
-        if kept:
-            logger.warning(f"The earlier choices are kept in {kept}. This run writes {selection.feedback.log.path}.")
+    trainer.selection, log = selection, selection.feedback.log
+    if trainer.accelerator.is_main_process and (kept := log.set_aside()):
+        logger.warning(f"The earlier choices are kept in {kept}. This run writes {log.path}.")

@@ -222,12 +222,9 @@ def fill_repository(new: Path, output_dir: Path, checkpoint: Path | None, place:
     saved, files = files_in(checkpoint) if checkpoint else {}, {}
     if checkpoint is None or checkpoint == checkpoints(checkpoint.parent)[-1]:
         files = {path: file for path, file in files_in(output_dir).items() if not path.startswith(_NOT_PUSHED)}
-        files |= {path: file for path, file in saved.items() if _is_of_model(path)}
+        of_model = [path for path in saved if "/" not in path and not path.startswith(_FOR_A_RESUME)]
+        files |= {path: saved[path] for path in [*of_model, POSTERIOR_FILE] if path in saved}
     files |= {f"{place}/{path}": file for path, file in saved.items() if place}
     unchanging = set(saved.values())
     for path in filter_repo_objects(files, ignore_patterns=[*DEFAULT_IGNORE_PATTERNS, f"*{JIT_MARK}", *PRIVATE]):
         link(files[path], new / path, copy=files[path].suffix != ".safetensors" and files[path] not in unchanging)
-
-
-def _is_of_model(path: str) -> bool:
-    return "/" not in path and (path.startswith("vade_posterior") or not path.startswith(_FOR_A_RESUME))
