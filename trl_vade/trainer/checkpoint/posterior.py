@@ -59,9 +59,7 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
     about = {"base_model": hub_id(get_config_model_id(trainer.model.config)), **initial_posterior_facts(trainer.args)}
     metadata = posterior_identity(trainer) | about | {"columns": selection.dataset.column_names, "run": run}
     for target in {str(directory), trainer.args.output_dir} if checkpoint else {directory}:
-        save_snapshot(
-            target, selection.sampler, metadata=metadata, sample_key=selection.sample_keys[0]
-        )
+        save_snapshot(target, selection.sampler, metadata=metadata, sample_key=selection.sample_keys[0])
 
 
 def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
