@@ -79,7 +79,7 @@ def ctrl_c():
 def plain_pictures(monkeypatch):
     """In place of a picture a few bytes, other ones for other figures: to draw takes longer than to train here.
 
-    What the pictures show is tested in test_summary.py, test_facts.py and test_model_card.py.
+    What the pictures show is tested in test_summary.py and test_model_card.py.
     """
     import hashlib
     from pathlib import Path
@@ -92,10 +92,6 @@ def plain_pictures(monkeypatch):
         lambda view, path: write(path, view.run.sampler, view.run.selections, view.strata),
     )
     monkeypatch.setattr("trl_vade.selection.report.picture.svg_panels", lambda view: {})
-    monkeypatch.setattr(
-        "trl_vade.hub.posteriors.repository.draw_pass_rates",
-        lambda table, path: write(path, table.pass_rate.tolist(), table.task, table.metadata.get("global_step")),
-    )
 
 
 @pytest.fixture

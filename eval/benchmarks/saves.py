@@ -95,7 +95,7 @@ def write_log(log, lines):
 
 def measure_marker(folder, mib):
     """Write files of so many MiB, and write and check their marker. Older commits have no marker."""
-    from trl_vade.trainer.checkpoint.marker import missing_part, write_marker
+    from trl_vade.trainer.checkpoint.folders import missing_part, write_marker
 
     parts = {folder / name: np.random.default_rng(0).bytes(mib * 2**18 * share) for name, share in PARTS.items()}
     for path in parts:

@@ -2,7 +2,7 @@
 
 from transformers import TrainerState
 
-from trl_vade.trainer.checkpoint.marker import write_marker
+from trl_vade.trainer.checkpoint.folders import write_marker
 
 FILES = (
     "model.safetensors",

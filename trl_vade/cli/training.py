@@ -13,7 +13,7 @@ from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, HubError, VADEError
 from trl_vade.evaluation.callback import planned
 from trl_vade.trainer.checkpoint.folders import find_checkpoint
-from trl_vade.trainer.checkpoint.output_folder import claim_output_dir
+from trl_vade.trainer.checkpoint.line import claim_output_dir
 from trl_vade.trainer.typed_command import typed_words
 
 from .data_sets import TESTBED, load_splits, pick_split

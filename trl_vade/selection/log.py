@@ -47,7 +47,6 @@ class SelectionLog:
     """One selection log, to append to, continue and read.
 
     `docs/reference/files.md` has the fields of a line. A refill of dynamic sampling and a warm start are lines, too.
-
     `position` is the end of the lines that this object has written or continues.
     """
 

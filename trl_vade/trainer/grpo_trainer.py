@@ -14,9 +14,8 @@ from trl import GRPOTrainer
 from trl_vade.selection.batch_metrics import log_metrics
 
 from .activity import UPDATING, doing
-from .checkpoint.line import Line, resolve_checkpoint
-from .checkpoint.output_folder import claim_output_dir
-from .checkpoint.pictures import ROW
+from .checkpoint.generation_batch import ROW
+from .checkpoint.line import Line, claim_output_dir, resolve_checkpoint
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import ResumingTrainer
 from .console.install import install_console, showing

@@ -8,7 +8,7 @@ from trl_vade.errors import ConfigurationError, SnapshotMismatchError
 from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.selection.on_time import OnTimeSelection
 
-from .checkpoint.mismatch import begin_anew, start_with_counts
+from .checkpoint.posterior import begin_anew, start_with_counts
 from .overlong import drop_overlong
 from .preflight import selects_on_time
 from .presets import is_adaptive

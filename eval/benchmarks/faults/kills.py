@@ -15,10 +15,9 @@ from safetensors.torch import load_file
 from trl_vade import load_snapshot
 from trl_vade.errors import CheckpointIncompleteError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.trainer.checkpoint.folders import complete_checkpoints
+from trl_vade.trainer.checkpoint.folders import complete_checkpoints, missing_part
 from trl_vade.trainer.checkpoint.generation_batch import file_name
 from trl_vade.trainer.checkpoint.line import resolve_checkpoint
-from trl_vade.trainer.checkpoint.marker import missing_part
 
 from .bench import Bench, expect, expect_equal, refused
 from .result import Result

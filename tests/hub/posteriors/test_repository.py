@@ -19,27 +19,18 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, VADEError
 from trl_vade.hub.posteriors.repository import (
     CARD_FILE,
-    PICTURE_FILE,
     publish_posterior,
     render_posterior_card,
-    stage_posterior,
     steps_in,
     table_path,
 )
 from trl_vade.hub.posteriors.source import load_posterior
-from trl_vade.hub.posteriors.table import read_table
 from trl_vade.hub.uploading import HubTarget
 from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.trainer.initial_posterior import read_warm_start
 
 SHARED = HubTarget("you/posterior", "dataset")
 EXAMPLE = Path(__file__).parents[3] / "model_cards" / "posterior_example.md"
-
-
-@pytest.fixture
-def hub(hub, plain_pictures):
-    """The stand-in; the tests of staged folders have the real picture."""
-    return hub
 
 
 INVENTED = "> This card is an example. Its names and figures are invented: no such run took place."
@@ -60,13 +51,6 @@ def test_the_steps_are_those_whose_table_is_there():
     assert steps_in([table_path(step) for step in (7, 1234567)]) == [7, 1234567]
 
 
-def test_a_staged_folder_has_the_table_and_the_picture_as_the_repository_has_them(tmp_path):
-    stage_posterior(tmp_path / "new", example_table())
-    files = [path.relative_to(tmp_path / "new").as_posix() for path in (tmp_path / "new").rglob("*.*")]
-    assert sorted(files) == [PICTURE_FILE, "step-000200/posterior.parquet"]
-    assert read_table(tmp_path / "new" / table_path(200)).sample_id == example_table().sample_id
-
-
 # ------------------------------------------------------------------------------------------------------- the card
 
 
@@ -83,7 +67,6 @@ def test_the_cards_metadata_names_every_step_and_the_newest_as_the_default():
     assert configs["latest"]["data_files"] == [{"split": "train", "path": "step-000100/posterior.parquet"}]
     assert configs["step-000200"]["data_files"] == [{"split": "train", "path": "step-000200/posterior.parquet"}]
     assert {"trl-vade", "grpo", "trl", "posterior"} <= set(data["tags"])
-    assert data["size_categories"] == ["n<1K"]
 
 
 def test_a_fact_that_is_missing_is_left_out_and_nothing_says_none():
@@ -107,13 +90,6 @@ def test_facts_from_anywhere_do_not_break_the_table():
     assert "| success | `a\\|b 'c'` of at least 0.5 |" in card
     assert "<b>" not in card
     assert "rollouts until then" not in card
-
-
-def test_a_picture_of_another_step_is_not_shown():
-    assert "![Histogram" in example_card()
-    card = render_posterior_card(example_table(), [], "you/repo", picture=False)
-    assert "pass_rates.png" not in card
-    assert "| 0.9 to 1.0 | " in card
 
 
 # ------------------------------------------------------------------------------------------- read by other programs
@@ -153,9 +129,8 @@ def shared(hub, *steps):
 
 def test_an_earlier_step_that_comes_late_takes_nothing_from_the_newest(hub):
     before = shared(hub, 12)
-    card, picture = (before.files()[name] for name in (CARD_FILE, PICTURE_FILE))
+    card = before.files()[CARD_FILE]
     repo = shared(hub, 5)
-    assert repo.files()[PICTURE_FILE] == picture
     text = repo.files()[CARD_FILE].decode()
     assert text == render_posterior_card(example_table(12, size=22), [5, 12], "you/posterior")
     assert [line for line in card.decode().splitlines() if "saved at" in line or "0.9 to" in line] == [

@@ -12,8 +12,7 @@ from tests.support.checkpoints import write_checkpoint
 from tests.support.refusals import refused
 from trl_vade.errors import CheckpointSaveError, ReplicaDivergenceError
 from trl_vade.files import save_whole
-from trl_vade.trainer.checkpoint.folders import complete_checkpoints
-from trl_vade.trainer.checkpoint.marker import missing_part
+from trl_vade.trainer.checkpoint.folders import complete_checkpoints, missing_part
 from trl_vade.trainer.checkpoint.resuming import explaining_failed_saves
 
 

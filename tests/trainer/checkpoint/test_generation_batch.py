@@ -11,8 +11,7 @@ from trl.trainer.utils import unsplit_pixel_values_by_grid as unsplit
 
 from eval.benchmarks.faults.disks import file_size_limit
 from tests.support.refusals import refused
-from trl_vade.trainer.checkpoint.generation_batch import load_generation_batch, save_generation_batch
-from trl_vade.trainer.checkpoint.pictures import PICTURES, ROW
+from trl_vade.trainer.checkpoint.generation_batch import PICTURES, ROW, load_generation_batch, save_generation_batch
 
 CPU = torch.device("cpu")
 ROWS = [5, 5, 2, 2, 9, 9, 7, 7]  # of 8 completions; row 9 has two pictures and row 7 none

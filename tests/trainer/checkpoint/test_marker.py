@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tests.support.checkpoints import FILES, write_checkpoint
-from trl_vade.trainer.checkpoint.marker import JIT_MARK, MARKER_FILE, OWN_FILES, missing_part
+from trl_vade.trainer.checkpoint.folders import JIT_MARK, MARKER_FILE, OWN_FILES, missing_part
+from trl_vade.trainer.trained_counts import TrainedCounts
 
 STATE_FILE = "trainer_state.json"
 
@@ -84,6 +85,6 @@ def test_a_checkpoint_of_the_stock_trainer_can_be_used_but_not_one_that_it_left_
 def test_a_checkpoint_of_ours_that_lost_all_its_own_files_is_not_one_of_the_stock_trainer(tmp_path):
     folder = write_checkpoint(tmp_path, 3, stock=True)
     state = json.loads((folder / STATE_FILE).read_text())
-    state["stateful_callbacks"] = {"PosteriorState": {}}
+    state["stateful_callbacks"] = {TrainedCounts.__name__: {}}
     (folder / STATE_FILE).write_text(json.dumps(state))
     assert missing_part(folder, but_for=OWN_FILES) == f"{MARKER_FILE} is missing, which is written last"

@@ -27,8 +27,8 @@ from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.log import SelectionLog
+from trl_vade.trainer.checkpoint.folders import MARKER_FILE
 from trl_vade.trainer.checkpoint.generation_batch import file_name
-from trl_vade.trainer.checkpoint.marker import MARKER_FILE
 from trl_vade.trainer.checkpoint.posterior import save_posterior
 
 

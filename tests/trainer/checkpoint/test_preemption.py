@@ -14,7 +14,7 @@ from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, tr
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint import preemption
-from trl_vade.trainer.checkpoint.marker import missing_part
+from trl_vade.trainer.checkpoint.folders import missing_part
 from trl_vade.trainer.checkpoint.preemption import LastCheckpoint
 
 PROGRAM = """

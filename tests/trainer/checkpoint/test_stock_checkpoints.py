@@ -10,7 +10,7 @@ from tests.support.runs import assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import SnapshotNotFoundError
 from trl_vade.samplers.snapshot import load_snapshot
-from trl_vade.trainer.checkpoint.marker import missing_part
+from trl_vade.trainer.checkpoint.folders import missing_part
 
 
 @pytest.fixture

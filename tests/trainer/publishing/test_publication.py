@@ -22,8 +22,8 @@ from trl_vade.errors import ConfigurationError, HubError
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.commit import files_in
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.trainer.checkpoint.marker import JIT_MARK
-from trl_vade.trainer.publishing import model_files, publishing_trainer
+from trl_vade.trainer.checkpoint.folders import JIT_MARK
+from trl_vade.trainer.publishing import publication, publishing_trainer
 
 RUN, BELIEFS = "you/run", "datasets/you/beliefs"
 COMMIT, COMMIT_OF_BELIEFS = "POST /api/models/you/run/commit", "POST /api/datasets/you/beliefs/commit"
@@ -314,7 +314,7 @@ def test_a_full_disk_ends_no_run_and_what_it_kept_from_the_hub_is_sent_once_ther
 
     waiting = Until()
     with monkeypatch.context() as full:
-        full.setattr(model_files, "link", refuse)
+        full.setattr(publication, "link", refuse)
         full.setattr("trl_vade.trainer.publishing.publication.stage_posterior", refuse)
         with refused(HubError, names=["No space left"]):
             run([waiting], **BOTH | {"hub_strategy": strategy})

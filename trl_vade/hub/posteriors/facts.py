@@ -3,8 +3,6 @@
 The facts are rows of text in Markdown. An unknown fact has no row.
 """
 
-import os
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -99,15 +97,6 @@ def code(value: Any, before: str = "") -> str:
     return f"{before} `{text}`".strip()
 
 
-def size_category(rows: int) -> str:
-    """Return the Hub's size category for a number of rows: "n<1K", "1K<n<10K" and so on."""
-    if rows < 1_000:
-        return "n<1K"
-    names = ["1K", "10K", "100K", "1M", "10M", "100M", "1B"]
-    place = min(len(str(rows)) - 4, len(names) - 2)
-    return f"{names[place]}<n<{names[place + 1]}"
-
-
 def _model(name: Any) -> str:
     return f"[{name}]({HUB}/{name})" if is_hub_id(name) else ""
 
@@ -151,54 +140,11 @@ def bin_counts(pass_rate: Any) -> IntArray:
     return counts.astype(np.int64)
 
 
-def count_rows(table: PosteriorTable) -> list[list[str]]:
-    """Return [name, number of rows] of each bin, "0.0 to 0.1" and so on."""
-    counts = zip(EDGES[:-1], EDGES[1:], bin_counts(table.pass_rate).tolist(), strict=True)
-    return [[f"{low:.1f} to {high:.1f}", f"{count:,}"] for low, high, count in counts]
-
-
 def text_histogram(table: PosteriorTable) -> str:
     """Return a line for each bin, of at most 80 characters: its name, its number of rows, and a bar if it has any."""
-    counts, rows = bin_counts(table.pass_rate), count_rows(table)
-    digits = max(len(number) for _, number in rows)
+    counts = bin_counts(table.pass_rate)
+    digits = max(len(f"{count:,}") for count in counts)
     bars = np.ceil(counts * ((66 - digits) / max(counts.max(), 1)) - 1e-9).astype(int)
-    lines = [f"{name}  {number:>{digits}}  {'#' * bar}" for (name, number), bar in zip(rows, bars, strict=True)]
+    bins = zip(EDGES[:-1], EDGES[1:], counts, bars, strict=True)
+    lines = (f"{low:.1f} to {high:.1f}  {count:>{digits},}  {'#' * bar}" for low, high, count, bar in bins)
     return "\n".join(map(str.rstrip, lines))
-
-
-def draw_pass_rates(table: PosteriorTable, path: str | os.PathLike[str]) -> None:
-    """Draw the histogram of the pass rates, stacked by task if tasks are known, and write it to the PNG `path`.
-
-    Raises:
-        ImportError: matplotlib is not installed (`pip install "trl-vade[report]"`).
-    """
-    from trl_vade.pictures.style import WIDEST, bar_styles, drawing, head, short
-
-    by_task = counts_by_task(table)
-    step = table.metadata.get("global_step")
-    note = "believed after the training until now" if step is None else f"believed after optimiser step {step:,}"
-    with drawing(WIDEST, 4.5) as figure:
-        axes = figure.subplots()
-        bottom = np.zeros(NUM_BINS)
-        for counts, style in zip(by_task.values(), bar_styles(len(by_task)), strict=True):
-            axes.bar(EDGES[:-1], counts, 1 / NUM_BINS, bottom, align="edge", **style)
-            bottom += counts
-        head(axes, f"Pass rates of {len(table):,} rows", note, xlabel="posterior mean", ylabel="rows")
-        axes.set(xlim=(0, 1), xticks=EDGES)
-        axes.grid(visible=False, axis="x")
-        if table.task:
-            bars, names = axes.containers[::-1], [short(name) for name in reversed(by_task)]
-            axes.legend(bars, names, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        figure.savefig(path, dpi=150)
-
-
-def counts_by_task(table: PosteriorTable) -> dict[str, IntArray]:
-    """Return the counts, (10,), by task, the most common task first; without tasks one entry for all rows."""
-    if table.task is None:
-        return {"all rows": bin_counts(table.pass_rate)}
-    tasks = ["no task" if task is None else task for task in table.task]
-    order = [name for name, _ in Counter(tasks).most_common()]
-    shown = order if len(order) <= MOST_TASKS else order[: MOST_TASKS - 1]
-    label = dict.fromkeys(order, f"{len(order) - len(shown)} other tasks") | {name: name for name in shown}
-    labels = np.array([label[task] for task in tasks], dtype=object)
-    return {name: bin_counts(table.pass_rate[labels == name]) for name in dict.fromkeys(label[task] for task in order)}

@@ -2,7 +2,6 @@
 
     README.md                      the card; its `configs` are `latest` (the default) and one for each step
     step-000100/posterior.parquet  the table of optimiser step 100; see `posterior_table`
-    pass_rates.png                 histogram of the newest table, if matplotlib is installed
 
 On the main branch, the tag `step-000100` marks the commit that added the step. `load_dataset("you/repo")` reads the
 newest table, `load_dataset("you/repo", "step-000100")` an earlier one.
@@ -12,7 +11,6 @@ import re
 import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from huggingface_hub import DatasetCard, DatasetCardData, hf_hub_download
@@ -25,11 +23,10 @@ from ..cards import CARD_FILE, markdown_table
 from ..commit import files_in
 from ..uploading import HubTarget, branch_of, commit_folder, ensure_repo, is_hub_id
 from .columns import digest_of_rows
-from .facts import count_rows, draw_pass_rates, fact_rows, initial_posterior_kind, sample_rows, size_category
+from .facts import fact_rows, initial_posterior_kind, sample_rows, text_histogram
 from .table import PosteriorTable, read_table, write_table
 
 TABLE_FILE = "posterior.parquet"
-PICTURE_FILE = "pass_rates.png"
 LATEST = "latest"  # name of the configuration of the newest step
 
 
@@ -50,16 +47,14 @@ def steps_in(files: Iterable[str]) -> list[int]:
 
 
 def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:
-    """Write the table into `folder`, in the layout of the repository, and its picture if matplotlib is installed."""
+    """Write the table into `folder`, in the layout of the repository."""
     target = Path(folder) / table_path(step_of(table))
     target.parent.mkdir(parents=True, exist_ok=True)
     write_table(table, target)
-    if find_spec("matplotlib"):
-        draw_pass_rates(table, Path(folder) / PICTURE_FILE)
 
 
 def publish_posterior(table: PosteriorTable, target: HubTarget, *, force: bool = False) -> str:
-    """Add the table, its picture and the card to a data-set repository in one commit, and return its address.
+    """Add the table and the card to a data-set repository in one commit, and return its address.
 
     The repository is created if it does not exist. On the main branch, the step's tag is set to the commit. Everybody
     who can read the repository can read the names and tasks of the rows.
@@ -76,7 +71,7 @@ def publish_posterior(table: PosteriorTable, target: HubTarget, *, force: bool =
         stage_posterior(folder, table)
         target = ensure_repo(target)
 
-        def render(there: list[str]) -> dict[str, bytes | None]:
+        def render(there: list[str]) -> dict[str, bytes]:
             if step in steps_in(there) and not force:
                 _refuse_loss(table, _published(target, step), f"{target} has {step_name(step)}")
             return describe(Path(folder), target, there)
@@ -86,20 +81,17 @@ def publish_posterior(table: PosteriorTable, target: HubTarget, *, force: bool =
         return str(commit_folder(target, folder, message=message, render=render, tag=tag).commit_url)
 
 
-def describe(folder: Path, target: HubTarget, there: list[str], newest: int | None = None) -> dict[str, bytes | None]:
+def describe(folder: Path, target: HubTarget, there: list[str], newest: int | None = None) -> dict[str, bytes]:
     """Return the card of a repository that has the files `there` and gets those of `folder`, by its path.
 
-    The card lists all steps; `latest`, its facts and the picture are of the step `newest`, or of the last one. A
-    picture in `folder` of another step stays out of the repository.
+    The card lists all steps. `latest` and its facts are of the step `newest`, or of the last one.
     """
     sent = files_in(folder)
     steps = {*steps_in(there), *steps_in(sent)}
     step = max(steps) if newest is None else newest
     path = table_path(step)
     table = read_table(sent[path]) if path in sent else _published(target, step)
-    picture = PICTURE_FILE in (sent if path in sent else there)
-    card = render_posterior_card(table, steps, target.repo_id, picture=picture, revision=target.revision)
-    return {CARD_FILE: card.encode()} | ({} if path in sent else {PICTURE_FILE: None})
+    return {CARD_FILE: render_posterior_card(table, steps, target.repo_id, revision=target.revision).encode()}
 
 
 def _published(target: HubTarget, step: int) -> PosteriorTable:
@@ -123,12 +115,12 @@ def _refuse_loss(table: PosteriorTable, there: PosteriorTable, what: str) -> Non
 
 
 def render_posterior_card(
-    table: PosteriorTable, steps: Iterable[int], repo_id: str, *, picture: bool = True, revision: str | None = None
+    table: PosteriorTable, steps: Iterable[int], repo_id: str, *, revision: str | None = None
 ) -> str:
     """Return the text of the card, README.md, of a repository whose newest table is `table`.
 
-    `steps` are those in the repository, with or without that of `table`. `picture` is whether `pass_rates.png` shows
-    this table. Branches (`revision`) other than main have no tags.
+    `steps` are those in the repository, with or without that of `table`. Branches (`revision`) other than main have
+    no tags.
     """
     step, facts = step_of(table), table.metadata
     model, dataset, sampler = (facts.get(name) for name in ("base_model", "dataset", "sampler"))
@@ -141,7 +133,6 @@ def render_posterior_card(
     data = DatasetCardData(
         pretty_name=f"VADE posterior{of_model}",
         tags=["trl-vade", "vade", "posterior", "grpo", "trl", "pass-rates"],
-        size_categories=[size_category(len(table))],
         configs=[
             {"config_name": name}
             | ({"default": True} if name == LATEST else {})
@@ -159,10 +150,9 @@ def render_posterior_card(
         branch=branch_of(revision),
         of_model=of_model,
         facts_table=markdown_table(["", ""], fact_rows(table)),
-        counts_table=markdown_table(["pass rate", "rows"], count_rows(table)),
+        histogram=text_histogram(table),
         rows_table=markdown_table(*sample_rows(table)),
         steps_table=markdown_table(["step", "file", ""], step_rows),
-        picture=picture,
         has_task=table.task is not None,
         dataset=dataset if is_hub_id(dataset) else None,
         sampler=sampler if sampler in SAMPLERS else None,  # any other one the card cannot describe

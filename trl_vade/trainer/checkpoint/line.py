@@ -2,6 +2,7 @@
 
 `checkpoint-12` may be older than `checkpoint-5`: of a run that was abandoned by a resume from `checkpoint-3`, or of
 one before a second `train`. It is moved into a folder `_earlier-<n>`, and never overwritten or resumed.
+A new run takes an output directory without another run, or deletes that on request.
 """
 
 import os
@@ -14,13 +15,25 @@ from typing import Any
 
 from accelerate import PartialState
 from accelerate.logging import get_logger
+from trl import GRPOConfig
 
 from trl_vade.files import free_folder, replace_durably
+from trl_vade.hub.outbox import OUTBOX_FOLDER
 from trl_vade.selection.log import SELECTION_LOG_FILE
 
 from ..main_process import on_main_process
-from .folders import RESULTS, checkpoints, find_checkpoint, later_checkpoints, step_of
-from .marker import MARKER_FILE, read_marker, write_marker
+from .folders import (
+    MARKER_FILE,
+    RESULTS,
+    another_run,
+    checkpoints,
+    find_checkpoint,
+    later_checkpoints,
+    read_marker,
+    refuse_run,
+    step_of,
+    write_marker,
+)
 
 logger = get_logger(__name__)
 
@@ -41,9 +54,31 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
     return chosen
 
 
+def claim_output_dir(args: GRPOConfig, checkpoint: str | None, *, delete: bool = True) -> None:
+    """Refuse an output directory with another run, or `delete` that run with `vade_overwrite_output_dir`.
+
+    The folder of the `checkpoint` to resume from is accepted. All processes must take part.
+
+    Raises:
+        ConfigurationError: on all processes, if the folder holds another run.
+    """
+    found = on_main_process(lambda: another_run(args.output_dir, checkpoint))
+    if not args.vade_overwrite_output_dir:
+        refuse_run(args.output_dir, found)
+    elif found and delete:
+        # What waits to be pushed is no trace of a run by itself, but another run must not push it.
+        on_main_process(lambda: _remove(Path(args.output_dir), [*found, OUTBOX_FOLDER]))
+        logger.warning(f"vade_overwrite_output_dir=True: deleted the run in {args.output_dir}: {', '.join(found)}.")
+
+
+def _remove(folder: Path, names: list[str]) -> None:
+    for path in map(folder.joinpath, names):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+
+
 @dataclass
 class Line:
-    """The run of this `train` among those of its output directory; see `marker`."""
+    """The run of this `train` among those of its output directory; see `folders`."""
 
     run: str
     parent: Mapping[str, Any] | None

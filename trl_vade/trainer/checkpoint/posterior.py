@@ -1,63 +1,65 @@
 """The files of VADE in a checkpoint: the posterior with its metadata, and a generation batch in use."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 from accelerate.logging import get_logger
 from accelerate.utils import gather_object
 from trl.trainer.utils import get_config_model_id
 
+from trl_vade.data.row_keys import find_rows
 from trl_vade.errors import (
     ReplicaDivergenceError,
     SnapshotError,
     SnapshotMismatchError,
     SnapshotNotFoundError,
+    abbreviated,
 )
+from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.hub.uploading import hub_id
 from trl_vade.samplers.rules import under_rules_of
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
+from trl_vade.selection.warm_start import evidence
 
 from ..initial_posterior import initial_posterior_facts
+from ..loader import generate_every
 from ..presets import is_adaptive
+from ..selection_choice import make_selection
 from ..trained_counts import TrainedCounts
 from .generation_batch import layout, resume_batch_in_use, save_batch_in_use
-from .mismatch import compare_rows, posterior_identity, resume_joined, resume_stock, start_again
 
 logger = get_logger(__name__)
 
 
 def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoint: bool) -> None:
-    """Write the posterior of `trainer` into `directory`.
+    """Write the posterior of `trainer`, which has a selection, into `directory`.
 
-    Args:
-        trainer: a trainer with a selection.
-        directory: a checkpoint folder, or any other folder.
-        checkpoint: whether to compare the replicas first, and to write the generation batch in use, and a copy of the
-            posterior into the output directory (`hub_strategy="every_save"` uploads no checkpoint folder). All
-            processes must then take part.
+    For a `checkpoint` all processes must take part. It compares the replicas first, and writes the generation batch in
+    use, and a copy of the posterior into the output directory (`hub_strategy="every_save"` uploads no such folder).
 
     Raises:
         ReplicaDivergenceError: the sampler's replicas differ; nothing is written.
         OSError: a file cannot be written.
     """
-    sampler, unsaved = trainer.selection.sampler, None
+    selection = trainer.selection
     if checkpoint:
         _refuse_differing_replicas(trainer)
-        unsaved = save_batch_in_use(trainer, directory)
+    unsaved = save_batch_in_use(trainer, directory) if checkpoint else None
     if not trainer.args.should_save:
         return
     run = {
-        **trainer.selection.feedback.state_dict(),
+        **selection.feedback.state_dict(),
         "global_step": trainer.state.global_step,
         "micro_step": trainer._step,
         "layout": layout(trainer),
         "generation_batch": unsaved,
     }
-    trainer.selection.feedback.log.sync()
+    selection.feedback.log.sync()
     about = {"base_model": hub_id(get_config_model_id(trainer.model.config)), **initial_posterior_facts(trainer.args)}
-    metadata = posterior_identity(trainer) | about | {"columns": trainer.selection.dataset.column_names, "run": run}
+    metadata = posterior_identity(trainer) | about | {"columns": selection.dataset.column_names, "run": run}
     for target in {str(directory), trainer.args.output_dir} if checkpoint else {directory}:
-        save_snapshot(target, sampler, metadata=metadata, sample_key=trainer.selection.sample_keys[0])
+        save_snapshot(target, selection.sampler, metadata=metadata, sample_key=selection.sample_keys[0])
 
 
 def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
@@ -136,3 +138,102 @@ def _refuse_differing_replicas(trainer: Any) -> None:
             "equal. A likely cause is a reward function or a callback that calls trainer.selection on some processes "
             "only. Nothing was saved. Remove the cause and resume from the previous checkpoint."
         )
+
+
+def posterior_identity(trainer: Any) -> dict[str, Any]:
+    """Return the facts that a posterior depends on. A run with other facts cannot continue with it."""
+    return {
+        "dataset_fingerprint": trainer.selection.fingerprint,
+        **trainer.selection.feedback.signal.facts,
+        "num_generations": trainer.num_generations,
+    }
+
+
+def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
+    """Return what the rows of the snapshot and of the run have in common, for a message."""
+    keys, num_saved = trainer.selection.sample_keys[0], snapshot.sampler_state["posterior"]["num_samples"]
+    text = f" ({num_saved} training rows there, {len(keys)} here"
+    if snapshot.sample_key is not None:
+        found, _ = find_rows(snapshot.sample_key, keys)
+        text += f"; of the {len(found)} rows scored there, {found.sum()} are here"
+    there, here = snapshot.metadata.get("columns", []), trainer.selection.dataset.column_names
+    if differing := sorted({*there} ^ {*here}):
+        text += f"; the columns {abbreviated(differing)} are in only one of them: the data set has changed, or "
+        text += f"remove_unused_columns, which is {trainer.args.remove_unused_columns} here"
+    return text + ")"
+
+
+def resume_joined(
+    trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot, reason: SnapshotMismatchError
+) -> None:
+    """Resume with the counts of the rows that both data sets have; see `start_with_counts` for the errors."""
+    try:
+        number = start_with_counts(trainer, snapshot, Path(checkpoint).name)
+    except SnapshotMismatchError as error:
+        raise SnapshotMismatchError(
+            f"{reason} vade_on_mismatch='join' cannot help: {error} Set vade_on_mismatch='reset' to start a new "
+            "posterior."
+        ) from reason
+    num_rows = len(trainer.train_dataset)
+    logger.warning(
+        f"vade_on_mismatch='join': {reason} A new posterior starts with the counts of {number} of the "
+        f"{len(snapshot.sample_key)} rows that were scored there. The other {num_rows - number} of the {num_rows} "
+        "rows here start from the prior. The next generation batch is chosen anew."
+    )
+
+
+def resume_stock(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
+    """Resume from a checkpoint of `GRPOTrainer`, with the rows that it would take next; for `uniform`.
+
+    Its loader starts at the first permutation in any epoch, and skips the batches of the epoch (TRL 1.16).
+    """
+    begin_anew(trainer, make_selection(trainer))
+    for _ in range(trainer._batches_to_skip // generate_every(trainer)):
+        trainer.selection.sampler.draw(trainer.selection.num_groups)
+    logger.warning(
+        f"GRPOTrainer saved {checkpoint}. vade_sampler='uniform' continues with the rows that GRPOTrainer would take. "
+        "The posterior starts without evidence, and rollouts are counted from 0."
+    )
+
+
+def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: SnapshotError) -> None:
+    """Resume with the weights of the checkpoint and a new posterior."""
+    begin_anew(trainer, make_selection(trainer))
+    logger.warning(
+        f"vade_on_mismatch='reset': {reason} A new posterior starts with "
+        f"vade_posterior_init={trainer.args.vade_posterior_init!r} for all {len(trainer.train_dataset)} rows, and "
+        f"rollouts are counted from 0. The saved posterior stays in {checkpoint}."
+    )
+
+
+def start_with_counts(trainer: Any, snapshot: Snapshot, source: str) -> int:
+    """Start a new selection with the counts that `snapshot` has for rows of this run; return the number of these rows.
+
+    This is a warm start with all of their counts: one step of the posterior, and the first line of the log, which
+    names the `source`. The totals of the run go on. After an error the trainer is unchanged.
+
+    Raises:
+        SnapshotMismatchError: the success signals differ, or no scored row is in this data set.
+    """
+    selection, run = make_selection(trainer), snapshot.metadata["run"]
+    feedback = selection.feedback
+    feedback.adopt_signal(snapshot.metadata)
+    if any(snapshot.metadata.get(name) != value for name, value in feedback.signal.facts.items()):
+        raise SnapshotMismatchError("Pass rates under another success signal say nothing about this one.")
+    table = posterior_table(snapshot)
+    warm = evidence(table, selection.dataset, selection.sample_keys[0], discount=1.0, source=source)
+    if len(table) and not len(warm.sample_index):
+        raise SnapshotMismatchError(f"None of the {len(table)} scored rows is in this data set.")
+    begin_anew(trainer, selection)
+    if run["outage"].get("streak"):
+        logger.warning("The counts were saved during a reward outage, so they include its verdicts.")
+    feedback.load_state_dict(run | {"outage": {}})
+    feedback.warm_start(warm.outcomes, source)
+    return len(warm.sample_index)
+
+
+def begin_anew(trainer: Any, selection: Any) -> None:
+    """Set the selection of `trainer`, and rename the log of the choices so far, which is kept."""
+    trainer.selection, log = selection, selection.feedback.log
+    if trainer.accelerator.is_main_process and (kept := log.set_aside()):
+        logger.warning(f"The earlier choices are kept in {kept}. This run writes {log.path}.")

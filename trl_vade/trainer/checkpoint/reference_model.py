@@ -23,7 +23,7 @@ logger = get_logger(__name__)
 
 REFERENCE_FILE = "reference_model/weights.safetensors"
 """In a folder of its own, because vLLM 0.31 loads every `*.safetensors` beside a `config.json` as weights. The name
-does not start with `vade_`, so a checkpoint without the file is incomplete (`marker`)."""
+does not start with `vade_`, so a checkpoint without the file is incomplete (see `folders`)."""
 
 
 def refuse_reference_sync(args: GRPOConfig, arguments: Mapping[str, Any]) -> None:

@@ -23,9 +23,8 @@ from trl_vade.files import save_whole
 from trl_vade.selection.on_time import OnTimeSelection
 
 from ..activity import doing
-from .folders import complete_checkpoints
+from .folders import MARKER_FILE, complete_checkpoints
 from .line import Line
-from .marker import MARKER_FILE
 from .posterior import resume_posterior, save_posterior
 from .reference_model import load_reference_model, save_reference_model
 

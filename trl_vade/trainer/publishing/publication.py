@@ -9,31 +9,30 @@ from typing import Any
 
 from accelerate import PartialState
 from accelerate.logging import get_logger
-from huggingface_hub import HfApi, hf_hub_download, is_offline_mode
+from huggingface_hub import HfApi, is_offline_mode
+from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects
 from transformers.trainer_utils import HubStrategy
 
 from trl_vade.data.row_names import RowNames
 from trl_vade.errors import HubError, HubOfflineError
 from trl_vade.hub.commit import files_in
-from trl_vade.hub.outbox import OUTBOX_FOLDER, Outbox
-from trl_vade.hub.posteriors.repository import (
-    CARD_FILE,
-    PICTURE_FILE,
-    render_posterior_card,
-    stage_posterior,
-    steps_in,
-    table_path,
-)
-from trl_vade.hub.posteriors.table import posterior_table, read_table
+from trl_vade.hub.outbox import OUTBOX_FOLDER, Outbox, link
+from trl_vade.hub.posteriors.repository import describe, stage_posterior, steps_in
+from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.hub.uploading import HubTarget, ensure_repo, with_retries
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
+from trl_vade.selection.report.record import ROWS_FILE
+from trl_vade.selection.report.writing import PAGE_FILE
 
-from ..checkpoint.folders import LAST_CHECKPOINT, checkpoints, missing_part, step_of
+from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT, PREFIX, checkpoints, missing_part, step_of
 from ..main_process import on_main_process, wait_for_main_process
-from .model_files import fill_repository
 from .run_facts import RunFacts
 
 logger = get_logger(__name__)
+
+PRIVATE = (ROWS_FILE, PAGE_FILE)  # they hold rows of the training data
+_NOT_PUSHED = ("_", PREFIX, LAST_CHECKPOINT)
+_FOR_A_RESUME = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "entropy_ctrl_state", "vade_")
 
 
 class Publication:
@@ -133,15 +132,10 @@ class Publication:
             self._outbox(self._posterior).put(partial(stage_posterior, table=table), message, step)
         self._steps.add(step)
 
-    def _posterior_card(self, folder: Path, there: list[str]) -> dict[str, bytes | None]:
+    def _posterior_card(self, folder: Path, there: list[str]) -> dict[str, bytes]:
         """Describe the newest step of this run, or that of the repository if `folder` only fills gaps."""
-        sent, repo_id = files_in(folder), self.posterior_repo or ""
-        steps = {*steps_in(there), *steps_in(sent)}
-        path = table_path(max(steps) if self._newest is None else self._newest)
-        table = read_table(sent[path] if path in sent else hf_hub_download(repo_id, path, repo_type="dataset"))
-        picture = PICTURE_FILE in (sent if path in sent else there)
-        card = render_posterior_card(table, steps, repo_id, picture=picture)
-        return {CARD_FILE: card.encode()} | ({} if path in sent else {PICTURE_FILE: None})
+        assert self._posterior is not None
+        return describe(folder, self._posterior, there, self._newest)
 
     def _outbox(self, target: HubTarget) -> Outbox:
         if (key := (target.repo_type, target.revision)) not in self._outboxes:
@@ -204,3 +198,21 @@ def model_target(args: Any, private: bool | None = None) -> HubTarget:
     """Return the model repository of a run, with the name from `Trainer.init_hf_repo` (transformers 5.23)."""
     name = args.hub_model_id or Path(args.output_dir).absolute().name
     return HubTarget(name, "model", args.hub_revision, args.hub_private_repo if private is None else private)
+
+
+def fill_repository(new: Path, output_dir: Path, checkpoint: Path | None, place: str | None) -> None:
+    """Put the files of the model repository into `new`, with hard links for those of a checkpoint and for weights.
+
+    The root has the files of the output directory and the model of the checkpoint, unless there is a newer checkpoint.
+    The checkpoint is in the folder `place`, unless that is None. No save writes into these files: safetensors makes a
+    new one.
+    """
+    saved, files = files_in(checkpoint) if checkpoint else {}, {}
+    if checkpoint is None or checkpoint == checkpoints(checkpoint.parent)[-1]:
+        files = {path: file for path, file in files_in(output_dir).items() if not path.startswith(_NOT_PUSHED)}
+        of_model = [path for path in saved if "/" not in path and not path.startswith(_FOR_A_RESUME)]
+        files |= {path: saved[path] for path in [*of_model, POSTERIOR_FILE] if path in saved}
+    files |= {f"{place}/{path}": file for path, file in saved.items() if place}
+    unchanging = set(saved.values())
+    for path in filter_repo_objects(files, ignore_patterns=[*DEFAULT_IGNORE_PATTERNS, f"*{JIT_MARK}", *PRIVATE]):
+        link(files[path], new / path, copy=files[path].suffix != ".safetensors" and files[path] not in unchanging)

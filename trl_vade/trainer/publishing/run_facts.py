@@ -22,7 +22,7 @@ from trl_vade.samplers.snapshot import Snapshot
 from trl_vade.selection.report.record import Run
 from trl_vade.version import __version__
 
-from ..checkpoint.mismatch import posterior_identity
+from ..checkpoint.posterior import posterior_identity
 from ..initial_posterior import initial_posterior_facts
 from ..presets import setting
 from ..run_description import validation_answers
@@ -50,10 +50,8 @@ SETTINGS = (
 class RunFacts:
     """The facts of a run at one moment: everything that cards and uploads need from the trainer."""
 
-    # strict JSON, the metadata of a shared posterior; an unknown fact is None. The facts of the posterior
-    # (`generation_batches`, `num_samples`, `rollouts`, decays, and those of `mismatch.posterior_identity`) are absent
-    # without a selection. VADE's settings have the preset's values filled in, and are None for a sampler that ignores
-    # them. `generation_batches` counts the steps of the posterior, with refills and a warm start.
+    # strict JSON, the metadata of a shared posterior; an unknown fact is None. Without a selection the facts of
+    # `_posterior_facts` are absent. Settings have the preset's values, and are None for a sampler that ignores them.
     values: Mapping[str, Any]
     hub_model_id: str | None  # the model's repository, or None
     vision: bool  # whether the model takes images
@@ -80,6 +78,8 @@ class RunFacts:
 def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
     args, settings = trainer.args, trainer.args.to_dict()  # the latter without members of an Enum
     base_model = hub_id(getattr(trainer.model.config, "_name_or_path", None))  # as in TRL's card
+    device = trainer.accelerator.device
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper()
     model_repo = trainer.hub_model_id or args.hub_model_id  # without its owner until the repository exists
     return {
         "format_version": FORMAT_VERSION,
@@ -87,15 +87,19 @@ def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
         "global_step": trainer.state.global_step,
         "base_model": base_model,
         "license": licence_of(base_model) if args.push_to_hub else None,
-        "hardware": f"{trainer.accelerator.num_processes} x {_device(trainer.accelerator.device)}",
+        "hardware": f"{trainer.accelerator.num_processes} x {hardware}",
         "model_repo": model_repo if is_hub_id(model_repo) and "/" in model_repo else None,
         **named_dataset(dataset or trainer.dataset_name),
         "num_generations": trainer.num_generations,
         "temperature": args.temperature,
         "rewards": list(trainer.reward_func_names),
         "seed": args.seed,
-        **_sampler_facts(args),
-        **_posterior_facts(trainer),
+        "sampler": setting(args, "sampler"),
+        **{name: setting(args, name) if is_read(args, name) else None for name in SETTINGS},
+        # Where no cooldown is read, the preset decides only how the posterior forgets, which its own facts tell.
+        "preset": setting(args, "preset") if is_read(args, "cooldown") else None,
+        **initial_posterior_facts(args),
+        **(_posterior_facts(trainer) if trainer.selection else {}),
         "recipe": {
             **{field: settings[field] for field in RECIPE},
             # For a run counted in epochs it is -1 in the settings, and 0 in the state before training.
@@ -115,19 +119,14 @@ def licence_of(base_model: str | None) -> Mapping[str, str]:
     try:
         data = model_info(base_model, timeout=10.0).card_data if base_model else None
     except (HTTP_ERROR, OSError, ValueError):  # a card is not worth an error: the owner can add the licence
-        return {}
+        data = None
     keys = ("license", "license_name", "license_link")
     found = {key: data[key] for key in keys if data and isinstance(data.get(key), str)}
-    if found.get("license") == "other" and len(found) == len(keys):
-        link = found["license_link"]  # of a file in the base model's repository, if it is no address
-        return found | {
-            "license_link": link if "://" in link else f"https://huggingface.co/{base_model}/blob/main/{link}"
-        }
-    return {key: value for key, value in found.items() if key == "license" and value != "other"}
-
-
-def _device(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper()
+    if found.get("license") != "other":
+        return {"license": found["license"]} if "license" in found else {}
+    if len(found) == len(keys) and "://" not in found["license_link"]:  # a file in the base model's repository
+        found["license_link"] = f"https://huggingface.co/{base_model}/blob/main/{found['license_link']}"
+    return found if len(found) == len(keys) else {}
 
 
 def live_run(trainer: Any) -> Run | None:
@@ -138,10 +137,8 @@ def live_run(trainer: Any) -> Run | None:
     """
     if trainer.selection is None or not trainer.selection.sampler.posterior.step:
         return None  # an existing log would be an earlier run's
-    metadata = {
-        **posterior_identity(trainer),
-        "run": {**trainer.selection.feedback.state_dict(), "global_step": trainer.state.global_step},
-    }
+    run = trainer.selection.feedback.state_dict() | {"global_step": trainer.state.global_step}
+    metadata = posterior_identity(trainer) | {"run": run}
     snapshot = Snapshot(trainer.selection.sampler.state_dict(), metadata, digest="", sample_key=None)
     try:
         lines = trainer.selection.feedback.log.so_far()
@@ -154,25 +151,13 @@ def live_run(trainer: Any) -> Run | None:
     return Run(snapshot, lines, trainer.state.log_history, about, name=name)
 
 
-def _sampler_facts(args: Any) -> dict[str, Any]:
-    return {
-        "sampler": setting(args, "sampler"),
-        **{name: setting(args, name) if is_read(args, name) else None for name in SETTINGS},
-        # Where no cooldown is read, the preset decides only how the posterior forgets, which its own facts tell.
-        "preset": setting(args, "preset") if is_read(args, "cooldown") else None,
-        **initial_posterior_facts(args),
-    }
-
-
 def _posterior_facts(trainer: Any) -> dict[str, Any]:
-    if trainer.selection is None:
-        return {}
     posterior = trainer.selection.sampler.posterior
     return {
         **posterior_identity(trainer),
         **({"information_gain": SPREAD_GAIN} if trainer.selection.feedback.signal.is_spread else {}),
         "num_samples": posterior.num_samples,
-        "generation_batches": posterior.step,
+        "generation_batches": posterior.step,  # with refills and a warm start
         "rollouts": trainer.selection.feedback.rollouts,
         **posterior.decays,  # not the settings: the posterior of another rule has its own
     }
