@@ -1,7 +1,8 @@
-"""Which run goes on: the last one saved, from whole files alone; what another one left is kept aside."""
+"""Which run goes on: the last one saved, from whole files alone; another one is kept aside, refused, or replaced."""
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from transformers import TrainerCallback
 from tests.support.refusals import refused
 from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer
-from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError
+from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, ConfigurationError
+from trl_vade.hub.outbox import OUTBOX_FOLDER
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 from trl_vade.trainer.checkpoint.line import resolve_checkpoint, write_marker
@@ -189,3 +191,88 @@ def test_a_marker_names_every_file_that_a_resume_reads(checkpointed_run):
         assert ("vade_generation_batch_00000.safetensors" in marker["files"]) == (number != 2)
         assert (marker["save"], marker["parent"]) == (number, None)
     assert len({marker["run"] for marker in markers}) == 1
+
+
+WAYS_OUT = ["resume_from_checkpoint", "output_dir", "vade_overwrite_output_dir=True"]
+
+
+def contents(folder):
+    return {str(path): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def start(text_model_path, text_rows, make_args):
+    """A function that makes a trainer in the folder of `make_args`."""
+    return lambda **changes: VADEGRPOTrainer(text_model_path, says_a_digit, make_args(**changes), text_rows)
+
+
+@pytest.mark.parametrize("sampler", ["thompson", "uniform"])
+def test_a_run_in_the_folder_of_another_one_is_refused_and_leaves_it_as_it_is(start, checkpointed_run, sampler):
+    _, folder = checkpointed_run()
+    before = contents(folder)
+    trainer = start(vade_sampler=sampler, max_steps=1)
+    with refused(ConfigurationError, [folder, "checkpoint-1", "checkpoint-2", "vade_selection.jsonl"], WAYS_OUT):
+        trainer.train()
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(
+    "left", ["trainer_state.json", "vade_posterior.safetensors", "vade_selection.jsonl", "checkpoint-1", "run-0"]
+)
+def test_each_trace_of_a_run_is_enough(start, checkpointed_run, left):
+    _, folder = checkpointed_run()
+    (folder / "run-0").mkdir()  # a trial of a hyperparameter search
+    shutil.copytree(folder / "checkpoint-1", folder / "run-0" / "checkpoint-1")
+    shutil.copy(folder / "checkpoint-1" / "trainer_state.json", folder)
+    for path in folder.iterdir():
+        if path.name != left:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with refused(ConfigurationError, [folder, left], WAYS_OUT):
+        start(max_steps=1).train()
+
+
+def test_a_folder_with_logs_completions_or_a_model_is_no_run(start, text_model_path, make_args):
+    folder = Path(make_args().output_dir)
+    shutil.copytree(text_model_path, folder)
+    for name in ("completions/completions_00001.parquet", "runs/events.out.tfevents", "vade_selection.jsonl"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).touch()
+    trainer = start(max_steps=1)
+    trainer.train()
+    assert trainer.state.global_step == 1
+
+
+def test_a_run_that_is_resumed_from_its_own_checkpoint_goes_on(start, checkpointed_run):
+    _, folder = checkpointed_run()
+    trainer = start(max_steps=3, vade_overwrite_output_dir=True)  # which removes nothing of the run that goes on
+    trainer.train(resume_from_checkpoint=str(folder / "checkpoint-1"))
+    assert trainer.state.global_step == 3
+    assert [line["step"] for line in SelectionLog(folder).read()] == [1, 2, 3]
+    assert (folder / "_earlier-1" / "checkpoint-2").is_dir()
+
+
+def test_a_checkpoint_of_another_folder_does_not_open_this_one(start, checkpointed_run, tmp_path):
+    _, folder = checkpointed_run()
+    shutil.copytree(folder, tmp_path / "elsewhere")
+    with refused(ConfigurationError, [folder, "checkpoint-2"], WAYS_OUT):
+        start(max_steps=3).train(resume_from_checkpoint=str(tmp_path / "elsewhere" / "checkpoint-2"))
+
+
+def test_an_overwritten_run_is_gone_and_the_log_says_which_files(start, checkpointed_run, caplog):
+    _, folder = checkpointed_run()
+    (folder / "notes.txt").write_text("mine")
+    (folder / OUTBOX_FOLDER / "waiting").mkdir(parents=True)
+    trainer = start(vade_overwrite_output_dir=True, max_steps=1, save_strategy="steps", save_steps=1)
+    trainer.train()
+    assert sorted(path.name for path in folder.glob("checkpoint-*")) == ["checkpoint-1"]
+    assert [line["step"] for line in SelectionLog(folder).read()] == [1]
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert not (folder / OUTBOX_FOLDER).exists()
+    [message] = [record.message for record in caplog.records if "vade_overwrite_output_dir" in record.message]
+    assert "checkpoint-2" in message
+    assert "vade_selection.jsonl" in message
+
+
+def test_evaluation_is_never_refused(start, checkpointed_run, text_rows):
+    checkpointed_run()
+    assert start(per_device_eval_batch_size=8).evaluate(text_rows.select(range(4)))
