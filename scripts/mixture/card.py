@@ -1,16 +1,26 @@
-"""Render the data set card of a mixture from its manifest."""
+"""Render the data set card of a mixture, and a page with examples, from its manifest."""
 
+import base64
 import hashlib
-from pathlib import Path
+from io import BytesIO
 from typing import Any
 
 from huggingface_hub import DatasetCard, DatasetCardData
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from PIL import Image
 
-from trl_vade.hub.cards import markdown_table
+from trl_vade.files import packaged
+
+from .rows import DROPPED, Row
+
+EXAMPLES = 3
+"""Rows of each source on the page."""
+
+THUMBNAIL = 240  # pixels of the longer side
 
 
-def render_card(manifest: dict[str, Any], template: Path) -> str:
-    """Render README.md from the `manifest` that `build.build_mixture` returns, by a Jinja `template`."""
+def render_card(manifest: dict[str, Any]) -> str:
+    """Render README.md from the `manifest` that `build.build_mixture` returns."""
     total = sum(manifest["splits"].values())
     data = DatasetCardData(
         language=["en"],
@@ -32,69 +42,32 @@ def render_card(manifest: dict[str, Any], template: Path) -> str:
             }
         ],
     )
-    card = DatasetCard.from_template(
-        data,
-        template_path=str(template),
-        manifest=manifest,
-        total=total,
-        asked=sum(source["asked"] for source in manifest["sources"]),
-        counts_table=counts_table(manifest["sources"]),
-        sources_table=sources_table(manifest["sources"]),
-        overlap_section=overlap_section(manifest["overlap"]),
-    )
+    template = str(packaged("model_cards") / "mixture.md")
+    card = DatasetCard.from_template(data, template_path=template, manifest=manifest, total=total, reasons=DROPPED)
     return str(card)
 
 
-def counts_table(sources: list[dict[str, Any]]) -> str:
-    """Tabulate the rows of each source and their sums: asked for, read, usable, taken, in each split, dropped."""
-    columns = ["asked", "read", "usable", "taken", "train", "validation"]
-    rows = [
-        [source["name"], source["domain"], *(f"{source[column]:,}" for column in columns), _dropped(source["dropped"])]
-        for source in sources
+def render_page(manifest: dict[str, Any], rows: list[list[Row]]) -> str:
+    """Render `mixture.html`: counts, reasons and three examples of each source, whose `rows` are given in order.
+
+    The page holds its pictures, and every text of a row is escaped.
+    """
+    loader = FileSystemLoader(packaged("model_cards"))
+    template = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("mixture.html")
+    sources = [
+        source | {"examples": [row | {"picture": _thumbnail(row["images"][0]["bytes"])} for row in some[:EXAMPLES]]}
+        for source, some in zip(manifest["sources"], rows, strict=True)
     ]
-    sums = [f"{sum(source[column] for source in sources):,}" for column in columns]
-    return markdown_table(["source", "domain", *columns, "dropped"], [*rows, ["all", "", *sums, ""]])
+    return template.render(manifest=manifest, sources=sources, reasons=DROPPED)
 
 
-def sources_table(sources: list[dict[str, Any]]) -> str:
-    """Tabulate the repository and the licence of each source."""
-    rows = [
-        [
-            source["name"],
-            f"[{source['repo']}](https://huggingface.co/datasets/{source['repo']})",
-            source["config"] or "",
-            f"`{source['revision']}`",
-            source["licence"],
-        ]
-        for source in sources
-    ]
-    return markdown_table(["source", "data set", "configuration", "revision", "licence of the data set"], rows)
-
-
-def overlap_section(overlap: dict[str, Any] | None) -> str:
-    """Describe the comparison with evaluation sets and the rows that it removed."""
-    if overlap is None:
-        return (
-            "**No check was made.** This mixture was built without `--evaluation_data`, so it may contain rows of "
-            "benchmarks."
-        )
-    sets = [
-        [name, f"{counts['images']:,}", f"{counts['questions']:,}", f"{counts['unreadable']:,}"]
-        for name, counts in overlap["sets"].items()
-    ]
-    columns = ["source", "evaluation_set", "by_image", "by_question"]
-    removed = [[row[column] for column in columns] for row in overlap["removed"]]
-    parts = [
-        "The rows were compared with these evaluation sets. Images match if their size and RGB pixels are equal. "
-        f"Questions of {overlap['min_words']} words or more match if their letters and digits are equal. An image "
-        "that was compressed or scaled again is not found, nor is a question in other words.",
-        markdown_table(["evaluation set", "images", "questions", "images that cannot be read"], sets),
-        "Rows removed; a row in several sets counts for each:" if removed else "No row was removed.",
-    ]
-    if removed:
-        parts.append(markdown_table([column.replace("_", " ") for column in columns], removed))
-    return "\n\n".join(parts)
-
-
-def _dropped(counts: dict[str, int]) -> str:
-    return ", ".join(f"{reason} {number:,}" for reason, number in counts.items()) or "none"
+def _thumbnail(content: bytes) -> str:
+    """Return a small copy of a picture as a data address."""
+    with Image.open(BytesIO(content)) as image:
+        small = Image.new("RGB", image.size, "white")
+        opaque = image.convert("RGBA")
+        small.paste(opaque, mask=opaque.getchannel("A"))
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    buffer = BytesIO()
+    small.save(buffer, "JPEG", quality=80)
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,7 +1,8 @@
-"""Find rows of evaluation sets in the training mixture, by image and by question, to remove them.
+"""Find rows of evaluation sets in the training mixture, by image or by question, to remove them.
 
-An image is found by equal size and RGB pixels, in any lossless format, and a question by equal letters and digits. A
-picture that was compressed or scaled again is not found, nor is a question in other words.
+An image is found by equal size and RGB pixels, in any lossless format. A question is found by equal letters and
+digits, and equal choices or a similar picture. Data sets ask one sentence of many pictures, "Which of these is true?",
+so the sentence alone proves nothing. A question in other words is not found.
 """
 
 import hashlib
@@ -13,12 +14,16 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
 from tqdm.auto import tqdm
 
 from trl_vade.errors import ConfigurationError
 
+from .fetch import kind_of
 from .question_text import normalised_question, split_question
-from .sources import kind_of
+
+SIMILAR = 12
+"""The most of 256 bits in which the outlines of two copies of a picture differ."""
 
 MIN_WORDS = 6
 """Shorter questions ("Find x.") occur everywhere and prove no overlap."""
@@ -36,6 +41,7 @@ KNOWN = {
 }
 
 IMAGE_COLUMNS = ["image", "images", "decoded_image"]
+CHOICE_COLUMNS = ["choices", "options"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,23 +53,32 @@ class EvaluationSets:
     min_words: int = MIN_WORDS
     names: dict[str, dict[str, int]] = field(default_factory=dict)  # name -> images, questions, unreadable images
     images: dict[str, list[str]] = field(default_factory=dict)
-    questions: dict[str, list[str]] = field(default_factory=dict)
+    questions: dict[str, set[tuple[str, str | int]]] = field(default_factory=dict)  # names with choices or outlines
     sizes: set[tuple[int, int]] = field(default_factory=set)
 
-    def add(self, name: str, question: str | None, images: Iterable[bytes]) -> None:
-        """Add a row of the set `name`; skip a question that is too short."""
+    def add(
+        self, name: str, questions: Iterable[str | None] = (), choices: list[str] | None = None, images: Any = ()
+    ) -> None:
+        """Add a row of the set `name`: wordings of its question, its choices, and the files of its images."""
         counts = self.names.setdefault(name, {"images": 0, "questions": 0, "unreadable": 0})
+        outlines: list[int] = []
         for content in images:
             try:
                 size, fingerprint = image_fingerprint(content)
+                outlines.append(outline(content))
             except Exception:  # Pillow raises many kinds for a damaged file
                 counts["unreadable"] += 1
                 continue
             self.sizes.add(size)
-            counts["images"] += _note(self.images, fingerprint, name)
-        text = self._question(_bare(question or ""))
-        if text:
-            counts["questions"] += _note(self.questions, text, name)
+            counts["images"] += name not in self.images.setdefault(fingerprint, [])
+            self.images[fingerprint] = list(dict.fromkeys([*self.images[fingerprint], name]))
+        for question in filter(None, questions):
+            text, labelled = split_question(question) or (question, None)
+            if not (key := self._question(text)):
+                continue
+            known = self.questions.setdefault(key, set())
+            counts["questions"] += all(name != other for other, _ in known)
+            known |= {(name, sign) for sign in (_sign(choices or labelled or []), *outlines)}
 
     def with_image(self, content: bytes, size: tuple[int, int]) -> list[str]:
         """Return the sets that contain this image. It is decoded only if a set has an image of its size.
@@ -73,14 +88,14 @@ class EvaluationSets:
         """
         return self.images.get(image_fingerprint(content)[1], []) if size in self.sizes else []
 
-    def with_question(self, question: str) -> list[str]:
-        """Return the sets that contain this question, given without choices and instructions."""
-        return self.questions.get(self._question(question), [])
-
-    def digest(self) -> str:
-        """Return a digest of everything that decides which rows are removed."""
-        parts = [str(self.min_words), *sorted(map(repr, (*self.images.items(), *self.questions.items())))]
-        return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+    def with_question(self, question: str, choices: list[str] | None, content: bytes) -> list[str]:
+        """Return the sets that contain this question, without instructions, with its choices or a similar picture."""
+        known = self.questions.get(self._question(question))
+        if not known:
+            return []
+        offered, seen = _sign(choices or []), outline(content)
+        near = {(name, sign) for name, sign in known if isinstance(sign, int) and (sign ^ seen).bit_count() <= SIMILAR}
+        return sorted({name for name, _ in near} | {name for name, sign in known if offered and sign == offered})
 
     def _question(self, question: str) -> str:
         text = normalised_question(question)
@@ -89,13 +104,26 @@ class EvaluationSets:
 
 def image_fingerprint(content: bytes) -> tuple[tuple[int, int], str]:
     """Return (width, height) of an image file, and the SHA-256 of these and its RGB pixels without transparency."""
-    from PIL import Image
-
     with Image.open(BytesIO(content)) as image:
         pixels = image.convert("RGB")
     digest = hashlib.sha256(f"{pixels.width} {pixels.height} ".encode())
     digest.update(pixels.tobytes())
     return pixels.size, digest.hexdigest()
+
+
+def outline(content: bytes) -> int:
+    """Return 256 bits of a picture: whether each of 16 x 16 fields is clearly darker than the one to its right.
+
+    Another size or compression changes few of them.
+    """
+    with Image.open(BytesIO(content)) as image:
+        fields = image.convert("RGB").convert("L").resize((17, 16), Image.Resampling.BOX).tobytes()
+    darker = [fields[i] + 2 < fields[i + 1] for i in range(len(fields) - 1) if i % 17 < 16]
+    return int("".join(map(str, map(int, darker))), 2)
+
+
+def _sign(choices: list[str]) -> str:
+    return "\n".join(sorted(map(normalised_question, choices)))
 
 
 def read_evaluation_sets(
@@ -119,10 +147,10 @@ def read_evaluation_sets(
                 f"--evaluation_data names {label!r} twice, and the report lists sets by their names. Name it once, "
                 "without a split for all of its splits, or rename one of the folders."
             )
-        sets.add(label, None, [])
+        sets.add(label)
         for split in splits:
-            for question, images in tqdm(_rows(label, split), desc=label, unit=" questions", disable=None):
-                sets.add(label, question, images)
+            for row in tqdm(_rows(label, split), desc=label, unit=" questions", disable=None):
+                sets.add(label, *row)
         counts = sets.names[label]
         logger.info("%s: %d different images, %d questions to compare", label, counts["images"], counts["questions"])
     return sets
@@ -146,15 +174,6 @@ def open_evaluation_set(specification: str, mirror: Path | None = None) -> tuple
     return specification.replace(name, shown, 1), [loaded] if split else list(loaded.values())
 
 
-def report_rows(removed: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[tuple[str, str, int, int]]:
-    """Return (source, evaluation set, rows by image, rows by question) from the counts by source, set and way."""
-    return [
-        (source, name, counts.get("image", 0), counts.get("question", 0))
-        for source, sets in removed.items()
-        for name, counts in sorted(sets.items())
-    ]
-
-
 def _parse(specification: str) -> tuple[str, str | None, str | None]:
     if Path(specification).is_dir():
         return specification, None, None
@@ -167,14 +186,15 @@ def _parse(specification: str) -> tuple[str, str | None, str | None]:
     return match["name"], match["config"], match["split"]
 
 
-def _rows(label: str, stream: Any) -> Iterator[tuple[str | None, list[bytes]]]:
-    """Yield question and images of each row; with several question columns, once for each column."""
-    image_column, question_columns = _columns(label, stream.features or {})
-    for row in stream.select_columns([image_column, *question_columns]).decode(False):
+def _rows(label: str, stream: Any) -> Iterator[tuple[list[str | None], list[str] | None, list[bytes]]]:
+    """Yield the question in all its columns, choices and images of each row."""
+    features = stream.features or {}
+    image_column, questions = _columns(label, features)
+    choices = [name for name in CHOICE_COLUMNS if name in features and kind_of(features[name]) == "list<string>"][:1]
+    for row in stream.select_columns([image_column, *questions, *choices]).decode(False):
         images = row[image_column] if isinstance(row[image_column], list) else [row[image_column]]
         contents = [content for image in images if image and (content := _content(image))]
-        for number, column in enumerate(question_columns):
-            yield row[column], contents if number == 0 else []
+        yield [row[name] for name in questions], next((row[name] for name in choices), None), contents
 
 
 def _columns(label: str, features: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -198,17 +218,3 @@ def _content(image: Mapping[str, Any]) -> bytes | None:
         return Path(image["path"]).read_bytes()
     content: bytes | None = image["bytes"]
     return content
-
-
-def _bare(question: str) -> str:
-    split = split_question(question)
-    return question if split is None else split[0]
-
-
-def _note(names: dict[str, list[str]], fingerprint: str, name: str) -> int:
-    """Add `name` to the sets of `fingerprint`; return 1 if it is new there, else 0."""
-    known = names.setdefault(fingerprint, [])
-    if name in known:
-        return 0
-    known.append(name)
-    return 1
