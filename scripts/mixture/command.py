@@ -106,11 +106,15 @@ def command(args: argparse.Namespace) -> str:
 
 def build(args: argparse.Namespace) -> dict:
     """Print the plan, build the mixture that `args` describe, and return its manifest."""
+    from trl_vade.rewards.verifiers import judge
+
     from .build import build_mixture
     from .fetch import planned_bytes
     from .overlap import read_evaluation_sets
     from .rows import Recipe
 
+    # Without math-verify a formula could not be judged, and that is an error before files are loaded.
+    judge("<answer>x + 1</answer>", "1 + x", "expression")
     sources = tuple(SOURCES[task] for task in args.sources)
     try:
         show_sources(args.sources, planned_bytes(sources, args.mirror))

@@ -155,7 +155,8 @@ def read_scienceqa(row: Mapping[str, Any]) -> Question:
     _keep(place is not None and 0 <= place < len(choices), "no_answer")
     found = verifiable(question, choices, string.ascii_uppercase[place])
     last = sentences(row["solution"] or "")[-1]
-    named = [choice for choice in choices if re.search(rf"(?<!\w){re.escape(choice)}(?!\w)", last, re.IGNORECASE)]
+    words = [choice for choice in choices if len(choice) > 2]  # "A" is an article, too
+    named = [choice for choice in words if re.search(rf"(?<!\w){re.escape(choice)}(?!\w)", last, re.IGNORECASE)]
     _keep(len(named) != 1 or named[0] == choices[place] or " not " in last, "contradiction")
     return replace(found, context=hint)
 

@@ -9,6 +9,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -52,8 +53,9 @@ class EvaluationSets:
 
     min_words: int = MIN_WORDS
     names: dict[str, dict[str, int]] = field(default_factory=dict)  # name -> images, questions, unreadable images
-    images: dict[str, list[str]] = field(default_factory=dict)
-    questions: dict[str, set[tuple[str, str | int]]] = field(default_factory=dict)  # names with choices or outlines
+    images: dict[str, set[str]] = field(default_factory=dict)  # fingerprint -> names
+    choices: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # question and choices -> names
+    outlines: dict[str, set[tuple[str, int]]] = field(default_factory=dict)  # question -> names with its pictures
     sizes: set[tuple[int, int]] = field(default_factory=set)
 
     def add(
@@ -61,24 +63,23 @@ class EvaluationSets:
     ) -> None:
         """Add a row of the set `name`: wordings of its question, its choices, and the files of its images."""
         counts = self.names.setdefault(name, {"images": 0, "questions": 0, "unreadable": 0})
-        outlines: list[int] = []
+        outlines = []
         for content in images:
             try:
                 size, fingerprint = image_fingerprint(content)
-                outlines.append(outline(content))
+                outlines.append((name, outline(content)))
             except Exception:  # Pillow raises many kinds for a damaged file
                 counts["unreadable"] += 1
                 continue
             self.sizes.add(size)
-            counts["images"] += name not in self.images.setdefault(fingerprint, [])
-            self.images[fingerprint] = list(dict.fromkeys([*self.images[fingerprint], name]))
+            counts["images"] += name not in self.images.setdefault(fingerprint, set())
+            self.images[fingerprint].add(name)
         for question in filter(None, questions):
-            text, labelled = split_question(question) or (question, None)
-            if not (key := self._question(text)):
-                continue
-            known = self.questions.setdefault(key, set())
-            counts["questions"] += all(name != other for other, _ in known)
-            known |= {(name, sign) for sign in (_sign(choices or labelled or []), *outlines)}
+            bare, labelled = split_question(question) or (question, None)
+            if text := self._question(bare):
+                counts["questions"] += all(name != other for other, _ in self.outlines.get(text, ()))
+                self.outlines.setdefault(text, set()).update(outlines)
+                self.choices.setdefault((text, _sign(choices or labelled or [])), set()).add(name)
 
     def with_image(self, content: bytes, size: tuple[int, int]) -> list[str]:
         """Return the sets that contain this image. It is decoded only if a set has an image of its size.
@@ -86,16 +87,20 @@ class EvaluationSets:
         Raises:
             Exception: whatever Pillow raises for a damaged file.
         """
-        return self.images.get(image_fingerprint(content)[1], []) if size in self.sizes else []
+        return sorted(self.images.get(image_fingerprint(content)[1], ())) if size in self.sizes else []
 
     def with_question(self, question: str, choices: list[str] | None, content: bytes) -> list[str]:
         """Return the sets that contain this question, without instructions, with its choices or a similar picture."""
-        known = self.questions.get(self._question(question))
-        if not known:
-            return []
-        offered, seen = _sign(choices or []), outline(content)
-        near = {(name, sign) for name, sign in known if isinstance(sign, int) and (sign ^ seen).bit_count() <= SIMILAR}
-        return sorted({name for name, _ in near} | {name for name, sign in known if offered and sign == offered})
+        text = self._question(question)
+        names = set(self.choices.get((text, _sign(choices)), ())) if choices else set()
+        pictures = self.outlines.get(text)
+        if pictures:
+            with suppress(
+                Exception
+            ):  # Pillow raises many kinds for a damaged file, which is dropped where it is taken
+                seen = outline(content)
+                names |= {name for name, other in pictures if (seen ^ other).bit_count() <= SIMILAR}
+        return sorted(names)
 
     def _question(self, question: str) -> str:
         text = normalised_question(question)

@@ -391,6 +391,7 @@ SCIENCE = {
         ({"solution": "A lichen eats nothing.\nSo it is a bilberry."}, "B"),
         ({"solution": "So it is a lichen."}, "contradiction"),
         ({"solution": "It is not a lichen."}, "B"),
+        ({"choices": ["A", "B"], "solution": "It is a point."}, "B"),
         ({"solution": "A lichen is smaller than a bilberry."}, "B"),
     ],
 )

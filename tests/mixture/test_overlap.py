@@ -100,6 +100,10 @@ def test_the_same_choices_in_another_order_or_a_similar_picture_make_it_one():
     assert sets.with_image(smaller, (200, 200)) == []
 
 
+def test_a_damaged_picture_is_similar_to_none():
+    assert found(one_set(image=FIGURE), choices=None, image=FIGURE[:60]) == []
+
+
 def test_outlines_of_copies_are_near_and_those_of_others_far():
     def distance(one, other):
         return (outline(one) ^ outline(other)).bit_count()

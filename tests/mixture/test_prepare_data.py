@@ -134,6 +134,17 @@ def test_what_cannot_work_ends_with_its_message(mirror, tmp_path):
     assert "--evaluation_data no/such_set" in message
 
 
+def test_without_math_verify_it_says_so_before_anything_is_loaded(tmp_path):
+    code = (
+        "import sys; sys.modules['math_verify'] = None; from scripts.mixture.command import main; main(sys.argv[1:])"
+    )
+    code += f"; command.main(['--output_dir', {str(tmp_path / 'out')!r}, '--mirror', {str(tmp_path)!r}])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=SCRIPTS.parent)
+    assert run.returncode == 1
+    assert "math-verify" in run.stderr
+    assert "The mixture (arXiv" not in run.stdout
+
+
 def test_without_a_network_it_says_which_repository_it_could_not_reach(tmp_path, caplog):
     message = refusal("--output_dir", tmp_path / "out", "--sources", "chartqa")
     assert "HuggingFaceM4/ChartQA" in message

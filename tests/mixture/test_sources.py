@@ -2,8 +2,12 @@
 
 import re
 from collections import Counter
+from pathlib import Path
 
+from scripts.mixture.rows import DROPPED
 from scripts.mixture.sources import SOURCES
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "mixture.md"
 
 
 def test_the_mixture_has_the_sizes_of_table_3():
@@ -23,3 +27,11 @@ def test_each_source_is_pinned_to_a_commit():
 def test_each_source_has_kinds_of_answers_that_a_question_can_have():
     kinds = {"choice", "number", "integer", "text", "yes_no", "expression"}
     assert all(source.kinds and source.kinds <= kinds for source in SOURCES.values())
+
+
+def test_the_guide_names_every_reason_and_the_rows_and_megabytes_of_every_source():
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in GUIDE.read_text().splitlines()]
+    assert set(DROPPED) <= {cells[0].strip("`") for cells in rows}
+    for source in SOURCES.values():
+        size = f"{'~' if source.about else ''}{source.megabytes:,}"
+        assert [source.name, f"{source.count:,}", size] in [cells[:3] for cells in rows]

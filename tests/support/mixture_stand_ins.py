@@ -235,7 +235,7 @@ def content(folder):
 
 
 def put_on_hub(hub, mirror, sources):
-    """Put the repositories of `sources` from a mirror on the loopback Hub, as the commits of their pinned revisions."""
+    """Put the repositories of `sources` from a mirror on the loopback Hub, as commits of their pinned revisions."""
     for source in {source.repo: source for source in sources}.values():
         folder = Path(mirror) / source.repo
         files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
