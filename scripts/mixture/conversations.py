@@ -186,6 +186,7 @@ def open_answer(question: str, reply: str) -> str:
     line = _last_line(reply)
     stated = r"\boxed" in reply or _STATED.search(line) is not None
     answer = next(iter(_statements(reply)), "") if stated or line == reply.strip() else ""
+    _keep(not _STATED.fullmatch(answer), "no_answer")  # "Answer:" and nothing behind it
     yes_no = _YES_NO.match(answer)
     if yes_no:
         return yes_no[1].capitalize()

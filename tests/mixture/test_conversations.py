@@ -246,6 +246,7 @@ def test_the_formats_of_the_sources_are_read(name):
         ("The train leaves at 3:15.", "no_answer"),
         ("Monday", "Monday"),
         ("It is Monday.", "no_answer"),
+        ("It is 5.\nAnswer: ", "no_answer"),
         ("The final answer is Monday.", "Monday"),
         ("The answer is one of the two larger ones.", "unmatchable"),
         ("The answer is it is larger.", "unmatchable"),

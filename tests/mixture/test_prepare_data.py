@@ -135,10 +135,9 @@ def test_what_cannot_work_ends_with_its_message(mirror, tmp_path):
 
 
 def test_without_math_verify_it_says_so_before_anything_is_loaded(tmp_path):
-    code = (
-        "import sys; sys.modules['math_verify'] = None; from scripts.mixture.command import main; main(sys.argv[1:])"
-    )
-    code += f"; command.main(['--output_dir', {str(tmp_path / 'out')!r}, '--mirror', {str(tmp_path)!r}])"
+    arguments = ["--output_dir", str(tmp_path / "out"), "--mirror", str(tmp_path)]
+    code = "import sys; sys.modules['math_verify'] = None; from scripts.mixture import command"
+    code += f"; command.main({arguments})"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=SCRIPTS.parent)
     assert run.returncode == 1
     assert "math-verify" in run.stderr
