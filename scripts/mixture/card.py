@@ -5,8 +5,7 @@ import hashlib
 from io import BytesIO
 from typing import Any
 
-from huggingface_hub import DatasetCard, DatasetCardData
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from PIL import Image
 
 from trl_vade.files import packaged
@@ -21,30 +20,8 @@ THUMBNAIL = 240  # pixels of the longer side
 
 def render_card(manifest: dict[str, Any]) -> str:
     """Render README.md from the `manifest` that `build.build_mixture` returns."""
-    total = sum(manifest["splits"].values())
-    data = DatasetCardData(
-        language=["en"],
-        license="other",
-        license_name="one-for-each-source",
-        license_link="README.md",
-        task_categories=["visual-question-answering"],
-        size_categories=["1K<n<10K" if total >= 1000 else "n<1K"],
-        source_datasets=sorted({source["repo"] for source in manifest["sources"]}),
-        pretty_name="VADE training mixture",
-        tags=["grpo", "trl", "trl-vade"],
-        configs=[
-            {
-                "config_name": "default",
-                # datasets 5.2 caches a local folder by its last name and these entries, and not by its files. Without
-                # a digest of the files here, `load_dataset` would return the rows of an earlier build.
-                "description": hashlib.sha256("".join(sorted(manifest["files"].values())).encode()).hexdigest(),
-                "data_files": [{"split": split, "path": f"data/{split}-*"} for split in sorted(manifest["splits"])],
-            }
-        ],
-    )
-    template = str(packaged("model_cards") / "mixture.md")
-    card = DatasetCard.from_template(data, template_path=template, manifest=manifest, total=total, reasons=DROPPED)
-    return str(card)
+    digest = hashlib.sha256("".join(sorted(manifest["files"].values())).encode()).hexdigest()
+    return _render("mixture.md", manifest=manifest, digest=digest)
 
 
 def render_page(manifest: dict[str, Any], rows: list[list[Row]]) -> str:
@@ -52,13 +29,21 @@ def render_page(manifest: dict[str, Any], rows: list[list[Row]]) -> str:
 
     The page holds its pictures, and every text of a row is escaped.
     """
-    loader = FileSystemLoader(packaged("model_cards"))
-    template = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("mixture.html")
     sources = [
         source | {"examples": [row | {"picture": _thumbnail(row["images"][0]["bytes"])} for row in some[:EXAMPLES]]}
         for source, some in zip(manifest["sources"], rows, strict=True)
     ]
-    return template.render(manifest=manifest, sources=sources, reasons=DROPPED)
+    return _render("mixture.html", manifest=manifest, sources=sources)
+
+
+def _render(name: str, **values: Any) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(packaged("model_cards")),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(name).render(values, reasons=DROPPED)
 
 
 def _thumbnail(content: bytes) -> str:

@@ -74,9 +74,9 @@ def show_sources(tasks: list[str], sizes: list[tuple[int, int]] | None = None) -
     print(f"{total:,} rows: {', '.join(f'{domain} {count:,}' for domain, count in domains.items())}")
     print(f"train {total - validation:,}, validation {validation:,}")
     size, missing = (sum(column) for column in zip(*sizes or known, strict=True))
-    times = ", ".join(f"{missing / speed / 6e7:.0f} minutes at {speed} MB a second" for speed in SPEEDS)
+    times = ", ".join(f"{missing / speed / 6e7:.0f} min at {speed} MB/s" for speed in SPEEDS)
     print(
-        f"{size / 1e9:.1f} GB of files, {missing / 1e9:.1f} GB of them to load ({times}); they are kept in the cache"
+        f"{size / 1e9:.1f} GB of files, {missing / 1e9:.1f} GB of them to load ({times}); they stay in the Hub's cache, see HF_HOME"
     )
 
 

@@ -73,7 +73,7 @@ def test_the_dry_run_shows_every_source_and_loads_nothing():
         assert f"{source.repo} ({source.licence}), revision {source.revision}" in text
     assert "9,471 rows: math 5,670, chart 2,476, science 1,325" in text
     assert "train 8,524, validation 947" in text
-    assert "4.9 GB of files, 4.9 GB of them to load (8 minutes at 10 MB a second, 1 minutes at 100 MB" in text
+    assert "4.9 GB of files, 4.9 GB of them to load (8 min at 10 MB/s, 1 min at 100 MB/s)" in text
 
 
 def test_the_dry_run_of_some_sources(capsys):
