@@ -75,9 +75,8 @@ def show_sources(tasks: list[str], sizes: list[tuple[int, int]] | None = None) -
     print(f"train {total - validation:,}, validation {validation:,}")
     size, missing = (sum(column) for column in zip(*sizes or known, strict=True))
     times = ", ".join(f"{missing / speed / 6e7:.0f} min at {speed} MB/s" for speed in SPEEDS)
-    print(
-        f"{size / 1e9:.1f} GB of files, {missing / 1e9:.1f} GB of them to load ({times}); they stay in the Hub's cache, see HF_HOME"
-    )
+    print(f"{size / 1e9:.1f} GB of files, {missing / 1e9:.1f} GB of them to load ({times})")
+    print("They stay in the cache of the Hub's client, see HF_HOME")
 
 
 def show_result(manifest: dict) -> None:
@@ -109,7 +108,7 @@ def build(args: argparse.Namespace) -> dict:
     from trl_vade.rewards.verifiers import judge
 
     from .build import build_mixture
-    from .fetch import planned_bytes
+    from .fetch import HTTP_ERROR, planned_bytes
     from .overlap import read_evaluation_sets
     from .rows import Recipe
 
@@ -118,7 +117,7 @@ def build(args: argparse.Namespace) -> dict:
     sources = tuple(SOURCES[task] for task in args.sources)
     try:
         show_sources(args.sources, planned_bytes(sources, args.mirror))
-    except OSError as error:  # the cache may hold all files
+    except (OSError, HTTP_ERROR) as error:  # the cache may hold all files
         logger.warning("The plan is not known, since the Hub cannot be reached: %s", error)
     evaluation = None
     if args.evaluation_data:
@@ -152,10 +151,12 @@ def main(arguments: list[str]) -> None:
     if args.dry_run:
         show_sources(args.sources)
         return
+    from trl_vade.hub.failures import HTTP_ERROR
+
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         manifest = build(args)
-    except (VADEError, OSError) as error:  # OSError: no such repository, no network, a full disk
+    except (VADEError, OSError, HTTP_ERROR) as error:  # no such repository, no network, a full disk
         sys.exit("\n".join([f"The mixture was not built. {error}", *getattr(error, "__notes__", [])]))
     show_result(manifest)
     splits = ", ".join(f"{split} {count:,}" for split, count in manifest["splits"].items())

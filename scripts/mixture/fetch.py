@@ -5,21 +5,29 @@ The Hub's own client loads the files into its cache. It goes on after an interru
 
 import fnmatch
 import itertools
+import logging
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trl_vade.errors import ConfigurationError, SourceSchemaError
+from trl_vade.hub.failures import HTTP_ERROR, in_one_line
 
 from .sources import Source
+
+WAITS = (2, 10, 60, 300, None)
+"""Seconds before the next try where the network or the Hub fails; None ends the build with the error."""
+
+logger = logging.getLogger(__name__)
 
 
 def planned_bytes(sources: Sequence[Source], mirror: Path | None = None) -> list[tuple[int, int]]:
     """Return for each source the bytes of its files and those that are to be loaded, as the Hub lists them now.
 
     Raises:
-        OSError: the Hub cannot be reached, or has no such repository or revision.
+        OSError, httpx.HTTPError: the Hub cannot be reached, or has no such repository or revision.
         SourceSchemaError: the repository lacks files of a source.
     """
     if mirror is not None:
@@ -48,7 +56,7 @@ def local_files(sources: Sequence[Source], mirror: Path | None = None) -> dict[s
     Raises:
         ConfigurationError: the mirror lacks a repository.
         SourceSchemaError: a repository lacks files of a source.
-        OSError: the Hub cannot be reached, and the files are not all in the cache.
+        OSError, httpx.HTTPError: the Hub cannot be reached, and the files are not all in the cache.
     """
     folders = {}
     for repo, revision, patterns in _repositories(sources):
@@ -115,15 +123,29 @@ def kind_of(feature: Any) -> str:
 
 
 def _snapshot(repo: str, revision: str, patterns: list[str], dry_run: bool = False) -> Any:
+    """Load files of a repository, or list them; try again where the network or the Hub fails for a moment."""
     from huggingface_hub import snapshot_download
 
-    try:
-        return snapshot_download(
-            repo, repo_type="dataset", revision=revision, allow_patterns=patterns, dry_run=dry_run
-        )
-    except OSError as error:
-        error.add_note(f"The repository was {repo}, revision {revision}. Files that are loaded are kept.")
-        raise
+    for wait in (None,) if dry_run else WAITS:
+        try:
+            return snapshot_download(
+                repo, repo_type="dataset", revision=revision, allow_patterns=patterns, dry_run=dry_run
+            )
+        except (HTTP_ERROR, OSError) as error:
+            if wait is None or not _may_pass(error):
+                error.add_note(f"The repository was {repo}, revision {revision}. Files that are loaded are kept.")
+                raise
+            logger.warning("%s: %s. Tried again in %d s.", repo, in_one_line(error), wait)
+            time.sleep(wait)
+    return None  # not reached
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Tell whether an error is a cut connection, too many requests, or a fault of the Hub."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    status = getattr(getattr(error, "response", None), "status_code", 500)
+    return isinstance(error, HTTP_ERROR) and (status == 429 or status >= 500)
 
 
 def _repositories(sources: Sequence[Source]) -> Iterator[tuple[str, str, list[str]]]:

@@ -1,12 +1,14 @@
 """Files of the sources: planned, loaded from the Hub, checked before a row is read."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datasets import ClassLabel, Features, Image, List, Value
 
+from scripts.mixture import fetch
 from scripts.mixture.fetch import check_schema, kind_of, local_files, open_stream, planned_bytes
 from scripts.mixture.sources import SOURCES
 from tests.support.mixture_stand_ins import (
@@ -20,6 +22,7 @@ from tests.support.mixture_stand_ins import (
     write_files,
 )
 from trl_vade.errors import ConfigurationError, SourceSchemaError
+from trl_vade.hub.failures import HTTP_ERROR
 
 TEXT = Value("string")
 
@@ -161,6 +164,44 @@ def test_the_plan_counts_bytes_and_an_interrupted_download_goes_on_where_it_was(
     assert len(loaded(at_the_hub)) == 6  # two files of each source, none of them twice, and none of geo3k
     for source in SOME:
         assert list(opened(source, tmp_path / "copies")) == list(open_stream(source, files[source.task]))
+
+
+@pytest.fixture
+def waited(monkeypatch):
+    """The seconds that are waited for before another try."""
+    seconds = []
+    monkeypatch.setattr(fetch, "time", SimpleNamespace(sleep=seconds.append))
+    return seconds
+
+
+@pytest.mark.parametrize("status", [503, 429])
+def test_a_fault_that_passes_costs_time_and_one_that_stays_ends_with_the_repository(at_the_hub, status, waited):
+    at_the_hub.fault("GET .*parquet", times=1, status=status)
+    assert len(local_files(SOME[:1])["geos"]) == 2
+    assert waited == [fetch.WAITS[0]]
+    at_the_hub.fault("GET .*parquet", times=10**6, status=status)
+    with pytest.raises(OSError, match=str(status)) as failure:
+        local_files(SOME[2:])
+    assert SOME[2].repo in failure.value.__notes__[0]
+    assert waited[1:] == list(fetch.WAITS[:-1])
+
+
+def test_a_connection_that_is_cut_again_and_again_ends_with_the_repository(waited, monkeypatch):
+    def cut(*arguments, **settings):
+        raise HTTP_ERROR("Server disconnected without sending a response.")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", cut)
+    with pytest.raises(HTTP_ERROR) as failure:
+        local_files(SOME[:1])
+    assert SOME[0].repo in failure.value.__notes__[0]
+    assert waited == list(fetch.WAITS[:-1])
+
+
+def test_a_repository_that_is_not_there_is_not_asked_for_again(at_the_hub, waited):
+    with pytest.raises(OSError, match="404") as failure:
+        local_files([SOURCES["chartqa"]])
+    assert "HuggingFaceM4/ChartQA" in failure.value.__notes__[0]
+    assert waited == []
 
 
 def test_the_stand_ins_have_the_types_of_the_cards():
