@@ -45,6 +45,8 @@ _LABELLED = re.compile(r"\(?([A-Z])(?:\)|[.:])\s*(\S.*)", re.DOTALL)
 
 _LETTER = re.compile(r"\(?[A-H]\)?(?:[.:)]\s.*)?", re.DOTALL)
 
+_CONCLUSION = re.compile(r"\b(?:so|therefore|thus|answer)\b", re.IGNORECASE)
+
 _VERB = re.compile(r"\b(?:is|are|was|were|has|have|had)\b", re.IGNORECASE)
 
 
@@ -157,7 +159,8 @@ def read_scienceqa(row: Mapping[str, Any]) -> Question:
     last = sentences(row["solution"] or "")[-1]
     words = [choice for choice in choices if len(choice) > 2]  # "A" is an article, too
     named = [choice for choice in words if re.search(rf"(?<!\w){re.escape(choice)}(?!\w)", last, re.IGNORECASE)]
-    _keep(len(named) != 1 or named[0] == choices[place] or " not " in last, "contradiction")
+    concluded = len(named) == 1 and _CONCLUSION.search(last) and " not " not in last
+    _keep(not concluded or named[0] == choices[place], "contradiction")
     return replace(found, context=hint)
 
 

@@ -391,8 +391,9 @@ SCIENCE = {
         # The last line of the solution is a second reading.
         ({"solution": "A lichen eats nothing.\nSo it is a bilberry."}, "B"),
         ({"solution": "So it is a lichen."}, "contradiction"),
-        ({"solution": "It is not a lichen."}, "B"),
-        ({"choices": ["A", "B"], "solution": "It is a point."}, "B"),
+        ({"solution": "So it is not a lichen."}, "B"),
+        ({"solution": "A bilberry has leaves.\nA lichen has none."}, "B"),  # about the wrong choice, at the end
+        ({"choices": ["A", "B"], "solution": "So it is a point."}, "B"),
         ({"solution": "A lichen is smaller than a bilberry."}, "B"),
     ],
 )
