@@ -153,7 +153,8 @@ def main(arguments: list[str]) -> None:
         return
     from trl_vade.hub.failures import HTTP_ERROR
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger(__package__).setLevel(logging.INFO)  # and not that of httpx, which has a line for each request
     try:
         manifest = build(args)
     except (VADEError, OSError, HTTP_ERROR) as error:  # no such repository, no network, a full disk

@@ -177,6 +177,9 @@ def test_from_the_hub_and_back_to_it(hub, tmp_path, cache):
     script = [sys.executable, SCRIPTS / "prepare_data.py", "--sources", "tabmwp", "--output_dir", "out"]
     run = run_client(hub, [*script, "--push_to_hub", "mixture", "--private"], tmp_path)
     assert f"{hub.url}/datasets/you/mixture" in run.stdout
+    assert "0.0 GB of files" in run.stdout
+    assert "HTTP" not in run.stderr
+    assert "tabmwp(cauldron): 242 rows read" in run.stderr
     pushed = hub.repos["datasets/you/mixture"]
     assert pushed.private
     arrived = {path: data for path, data in pushed.files().items() if path != ".gitattributes"}
