@@ -1,13 +1,14 @@
 """The command `scripts/prepare_data.py`."""
 
 import argparse
+import importlib.util
 import logging
 import shlex
 import sys
 from pathlib import Path
 
 from trl_vade.cli.tables import print_columns
-from trl_vade.errors import VADEError
+from trl_vade.errors import ConfigurationError, VADEError
 
 from .sources import SOURCES, VALIDATION_SHARE
 
@@ -105,15 +106,15 @@ def command(args: argparse.Namespace) -> str:
 
 def build(args: argparse.Namespace) -> dict:
     """Print the plan, build the mixture that `args` describe, and return its manifest."""
-    from trl_vade.rewards.verifiers import judge
-
     from .build import build_mixture
     from .fetch import HTTP_ERROR, planned_bytes
     from .overlap import read_evaluation_sets
     from .rows import Recipe
 
-    # Without math-verify a formula could not be judged, and that is an error before files are loaded.
-    judge("<answer>x + 1</answer>", "1 + x", "expression")
+    if importlib.util.find_spec("math_verify") is None:
+        raise ConfigurationError(
+            'Answers that are formulas need math-verify, which is missing. Install it: pip install "trl-vade[rewards]"'
+        )
     sources = tuple(SOURCES[task] for task in args.sources)
     try:
         show_sources(args.sources, planned_bytes(sources, args.mirror))
