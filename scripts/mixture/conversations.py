@@ -17,7 +17,7 @@ from trl_vade.rewards.quantities import read_quantity
 from trl_vade.rewards.verifiers import infer_type, judge, normalised_text
 
 from .question_text import asked_kind, split_question
-from .solutions import asks_number, asks_yes_no, question_sentence, read_solution, sentences
+from .solutions import asks_number, asks_yes_no, question_sentence, read_solution, sentences, value_of
 
 REASONS = {
     "no_question": "The text has no question, or choices that cannot be told apart.",
@@ -226,7 +226,13 @@ def _last_step(reply: str, choices: list[str]) -> list[str]:
     parts = sentences(result)
     if not equals or len(parts) > 2 or len(" ".join(parts[1:]).split()) > 4:
         return []
-    letters = _letters(undecorated(parts[0]), choices)
+    # By words and values: the comparison of formulas takes 20 ms, and there are many rows.
+    step, value = normalised_text(parts[0]), value_of(undecorated(parts[0]))
+    letters = [
+        letter
+        for letter, choice in zip(string.ascii_uppercase, choices, strict=False)
+        if normalised_text(choice) == step or (value is not None and value == value_of(choice))
+    ]
     return letters if len(letters) == 1 else []
 
 

@@ -79,7 +79,7 @@ def asks_yes_no(sentence: str) -> bool:
 def _number(question: str, sentence: str) -> str | None:
     """Return the only number of the sentence that does not repeat one of the question; None for a formula."""
     numerals = list(_NUMERAL.finditer(sentence))
-    for value in map(_value, _NUMERAL.findall(question)):
+    for value in map(value_of, _NUMERAL.findall(question)):
         numerals = _without(numerals, value)
     if len(numerals) != 1 or _FORMULA.search(_NUMERAL.sub("", sentence)):
         return None
@@ -93,11 +93,12 @@ def _number(question: str, sentence: str) -> str | None:
 
 def _without(numerals: list[re.Match[str]], value: float | None) -> list[re.Match[str]]:
     """Return the numerals without the last one of this value: a number that is repeated follows the answer."""
-    same = [i for i, numeral in enumerate(numerals) if _value(numeral[0]) == value]
+    same = [i for i, numeral in enumerate(numerals) if value_of(numeral[0]) == value]
     return [numeral for i, numeral in enumerate(numerals) if i not in same[-1:]]
 
 
-def _value(numeral: str) -> float | None:
+def value_of(numeral: str) -> float | None:
+    """Return the value of a number as it stands in a text, without its unit; None if it is none."""
     quantity = read_quantity(re.sub(r"\s|(?<=\d),$", "", numeral))
     return None if quantity is None else quantity.value
 
