@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trl_vade.errors import ConfigurationError, SourceSchemaError
-from trl_vade.hub.failures import HTTP_ERROR, in_one_line
+from trl_vade.hub.failures import FAILURES, HTTP_ERROR, in_one_line
 
 from .sources import Source
 
@@ -27,7 +27,7 @@ def planned_bytes(sources: Sequence[Source], mirror: Path | None = None) -> list
     """Return for each source the bytes of its files and those that are to be loaded, as the Hub lists them now.
 
     Raises:
-        OSError, httpx.HTTPError: the Hub cannot be reached, or has no such repository or revision.
+        OSError: the Hub cannot be reached, or has no such repository or revision.
         SourceSchemaError: the repository lacks files of a source.
     """
     if mirror is not None:
@@ -56,7 +56,7 @@ def local_files(sources: Sequence[Source], mirror: Path | None = None) -> dict[s
     Raises:
         ConfigurationError: the mirror lacks a repository.
         SourceSchemaError: a repository lacks files of a source.
-        OSError, httpx.HTTPError: the Hub cannot be reached, and the files are not all in the cache.
+        OSError: the Hub cannot be reached, and the files are not all in the cache.
     """
     folders = {}
     for repo, revision, patterns in _repositories(sources):
@@ -131,21 +131,21 @@ def _snapshot(repo: str, revision: str, patterns: list[str], dry_run: bool = Fal
             return snapshot_download(
                 repo, repo_type="dataset", revision=revision, allow_patterns=patterns, dry_run=dry_run
             )
-        except (HTTP_ERROR, OSError) as error:
+        except FAILURES as error:
             if wait is None or not _may_pass(error):
-                error.add_note(f"The repository was {repo}, revision {revision}. Files that are loaded are kept.")
-                raise
+                text = f"{repo}, revision {revision}: {in_one_line(error)}. Files that are loaded are kept."
+                raise OSError(text) from error
             logger.warning("%s: %s. Tried again in %d s.", repo, in_one_line(error), wait)
             time.sleep(wait)
     return None  # not reached
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Tell whether an error is a cut connection, too many requests, or a fault of the Hub."""
+    """Tell whether an error is a cut connection, too many requests, or a fault of the Hub or of its storage."""
     while error.__cause__ is not None:
         error = error.__cause__
     status = getattr(getattr(error, "response", None), "status_code", 500)
-    return isinstance(error, HTTP_ERROR) and (status == 429 or status >= 500)
+    return isinstance(error, HTTP_ERROR | RuntimeError) and (status == 429 or status >= 500)
 
 
 def _repositories(sources: Sequence[Source]) -> Iterator[tuple[str, str, list[str]]]:
