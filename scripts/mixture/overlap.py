@@ -29,18 +29,9 @@ SIMILAR = 12
 MIN_WORDS = 6
 """Shorter questions ("Find x.") occur everywhere and prove no overlap."""
 
-
-# The image column and the question columns, by the last part of a repository's name, so that mirrors and copies of a
-# benchmark are known, too. Read on the cards of AI4Math/MathVista, AI4Math/MathVerse (`question` could not be read
-# there, the others could), MathLLMs/MathVision, lmms-lab/ScienceQA, lmms-lab/ChartQA and HuggingFaceM4/ChartQA.
-KNOWN = {
-    "mathvista": ("decoded_image", ["question", "query"]),
-    "mathverse": ("image", ["question", "question_for_eval", "query_wo", "query_cot"]),
-    "mathvision": ("decoded_image", ["question"]),
-    "scienceqa": ("image", ["question"]),
-    "chartqa": ("image", ["question", "query"]),
-}
-
+# Read on the cards of AI4Math/MathVista, AI4Math/MathVerse, MathLLMs/MathVision, lmms-lab/ScienceQA, lmms-lab/ChartQA
+# and HuggingFaceM4/ChartQA. MathVista and MathVision have a path in `image`, so the kind of a column is checked, too.
+QUESTION_COLUMNS = ["question", "query", "question_for_eval", "query_wo", "query_cot"]
 IMAGE_COLUMNS = ["image", "images", "decoded_image"]
 CHOICE_COLUMNS = ["choices", "options"]
 
@@ -203,18 +194,15 @@ def _rows(label: str, stream: Any) -> Iterator[tuple[list[str | None], list[str]
 
 
 def _columns(label: str, features: Mapping[str, Any]) -> tuple[str, list[str]]:
-    base = re.split(r"[:@]", label)[0].rsplit("/", 1)[-1].casefold()
-    image, questions = KNOWN.get(base, ("image", ["question"]))
     kinds = {name: kind_of(feature) for name, feature in features.items()}
-    # The kind is checked because MathVista and MathVision have a path in `image`.
-    found_images = [name for name in (image, *IMAGE_COLUMNS) if kinds.get(name) in ("image", "list<image>")]
-    found_questions = [name for name in questions if kinds.get(name) == "string"]
-    if not found_images or not found_questions:
+    images = [name for name in IMAGE_COLUMNS if kinds.get(name) in ("image", "list<image>")]
+    questions = [name for name in QUESTION_COLUMNS if kinds.get(name) == "string"]
+    if not images or not questions:
         raise ConfigurationError(
             f"--evaluation_data {label} has the columns {kinds}. The comparison needs a text in one of "
-            f"{questions} and an image in one of {IMAGE_COLUMNS}. Rename its columns, or leave it out."
+            f"{QUESTION_COLUMNS} and an image in one of {IMAGE_COLUMNS}. Rename its columns, or leave it out."
         )
-    return found_images[0], found_questions
+    return images[0], questions
 
 
 def _content(image: Mapping[str, Any]) -> bytes | None:
