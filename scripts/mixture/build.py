@@ -4,201 +4,136 @@ Two builds from the same sources are equal byte for byte. Rows, splits and files
 the rows only, and not on a clock, a random generator or the name of a folder.
 """
 
-import hashlib
-import importlib.metadata
 import json
 import logging
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from datasets.table import CastError
+from tqdm.auto import tqdm
 
-from trl_vade.errors import ConfigurationError, SourceShortageError
+from trl_vade.errors import ConfigurationError, SourceSchemaError, SourceShortageError
 from trl_vade.files import replace_durably, save_whole
 
-from .card import render_card
-from .overlap import report_rows
-from .parts import Recipe, read_source
-from .question_text import normalised_question
-from .rows import DROPPED, features, key
+from .card import render_card, render_page
+from .fetch import local_files, open_stream
+from .manifest import in_words, make_manifest
+from .rows import Choice, Recipe, Row, features, key
 from .sources import VALIDATION_SHARE, Source
 
 FILES = {name: f"data/{name}-00000-of-00001.parquet" for name in ("train", "validation")}
 
+CARD, PAGE, MANIFEST = "README.md", "mixture.html", "mixture.json"
 
-CARD, MANIFEST, PARTS = "README.md", "mixture.json", ".parts"
+LEAST_SHARE = 0.5
+"""A source with a smaller share of its rows was most likely read wrongly. One with a larger share is a warning."""
 
 ROW_GROUP = 100  # rows, as datasets writes them for images
 
 logger = logging.getLogger(__name__)
 
-Place = tuple[pa.Table, int]  # a row: its table, and its number there
 
+def build_mixture(recipe: Recipe, output_dir: str | os.PathLike[str], command: str) -> dict[str, Any]:
+    """Write two Parquet files, the card, a page of examples and `mixture.json`; return the content of the last one.
 
-def build_mixture(recipe: Recipe, output_dir: str | os.PathLike[str], template: Path, command: str) -> dict[str, Any]:
-    """Write two Parquet files, the card and `mixture.json` to `output_dir`, and return the content of the last one.
-
-    Rows that were read are kept in `output_dir/.parts`. A second call with the same recipe continues from them.
+    All sources are on this machine, and their columns are checked, before the first row is read.
 
     Args:
         recipe: sources and settings.
         output_dir: a new folder, or the folder of an earlier build.
-        template: Jinja template of the card.
         command: the command line that the card shows.
 
     Raises:
         ConfigurationError: the folder holds other files, the mirror lacks a repository, or there are under two rows.
-        SourceSchemaError: a source lacks a column, or has another type in it.
-        SourceShortageError: a source has fewer usable rows than its count.
+        OSError: the Hub cannot be reached, or a disk is full.
+        SourceSchemaError: a source lacks files or a column, or has another type in it.
+        SourceShortageError: sources have less than half of their rows, and the recipe does not allow that.
     """
     folder = Path(output_dir)
     _check_folder(folder)
-    tables, sources = [], []
-    for source in recipe.sources:
-        table, record = read_source(source, recipe, folder / PARTS)
-        sources.append(_counts(source, table, record))
-        logger.info("%s", _in_words(sources[-1]))
-        if len(table) < source.count and not recipe.allow_fewer:
-            raise SourceShortageError(_shortage(sources[-1]))
-        tables.append(table)
-    for name in (MANIFEST, CARD):  # they describe the files that are replaced now
-        (folder / name).unlink(missing_ok=True)
-    splits = split_rows(tables, recipe.seed)
-    for name, places in splits.items():
-        write_split(folder / FILES[name], places)
-    manifest = _manifest(recipe, sources, splits, command)
-    manifest["files"] = {file: _sha256(folder / file) for file in FILES.values()}
-    save_whole(folder / CARD, render_card(manifest, template).encode())
+    files = local_files(recipe.sources, recipe.mirror)
+    streams = [open_stream(source, files[source.task]) for source in recipe.sources]
+    chosen = [_read(source, stream, recipe) for source, stream in zip(recipe.sources, streams, strict=True)]
+    _check_shortage(chosen, recipe.allow_fewer)
+    splits = split_rows([row for choice in chosen for row in choice.rows], recipe.seed)
+    (folder / CARD).unlink(missing_ok=True)  # it describes the files that are replaced now
+    save_whole(folder / MANIFEST, b"{}\n")
+    for name, rows in splits.items():
+        write_split(folder / FILES[name], rows)
+    manifest = make_manifest(recipe, chosen, splits, command, [folder / file for file in FILES.values()])
+    save_whole(folder / CARD, render_card(manifest).encode())
+    save_whole(folder / PAGE, render_page(manifest, [choice.rows for choice in chosen]).encode())
     save_whole(folder / MANIFEST, (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode())
     return manifest
 
 
-def split_rows(tables: list[pa.Table], seed: int) -> dict[str, list[Place]]:
-    """Deal the rows to the splits, a tenth of them to validation, and return the places of each split in order."""
-    places = {name: (table, i) for table in tables for i, name in enumerate(table["id"].to_pylist())}
-    by_split = sorted(places, key=lambda name: key(seed, "split", name))
-    if len(places) < 2:
+def split_rows(rows: list[Row], seed: int) -> dict[str, list[Row]]:
+    """Deal the rows to the splits, a tenth of them to validation, each in its order."""
+    if len(rows) < 2:
         raise ConfigurationError(
-            f"The mixture has {len(places)} rows and needs at least one for each of its two splits. Name more "
+            f"The mixture has {len(rows)} rows and needs at least one for each of its two splits. Name more "
             "--sources, or look in the log why rows were dropped."
         )
-    validation = max(1, round(VALIDATION_SHARE * len(places)))
-    names = {"train": by_split[validation:], "validation": by_split[:validation]}
-    return {
-        split: [places[name] for name in sorted(part, key=lambda name: key(seed, "order", name))]
-        for split, part in names.items()
-    }
+    rows = sorted(rows, key=lambda row: key(seed, "split", row["id"]))
+    validation = max(1, round(VALIDATION_SHARE * len(rows)))
+    parts = {"train": rows[validation:], "validation": rows[:validation]}
+    return {name: sorted(part, key=lambda row: key(seed, "order", row["id"])) for name, part in parts.items()}
 
 
-def write_split(path: Path, places: list[Place]) -> None:
-    """Write the rows at `places`, in this order, to the Parquet file `path`."""
+def write_split(path: Path, rows: list[Row]) -> None:
+    """Write the rows, in this order, to the Parquet file `path`."""
     schema = features().arrow_schema
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     with pq.ParquetWriter(temporary, schema) as writer:
-        for start in range(0, len(places), ROW_GROUP):
-            # Row by row: pyarrow's `take` over many tables would join them, and a column of images may exceed 2 GiB.
-            rows = [table.slice(i, 1).to_pylist()[0] for table, i in places[start : start + ROW_GROUP]]
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+        for start in range(0, len(rows), ROW_GROUP):
+            writer.write_table(pa.Table.from_pylist(rows[start : start + ROW_GROUP], schema=schema))
     with temporary.open("rb+") as file:
         os.fsync(file.fileno())
     replace_durably(temporary, path)
 
 
 def _check_folder(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / PARTS).is_dir())):
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MANIFEST).is_file())):
         raise ConfigurationError(
-            f"--output_dir {folder} exists and was not made by this script: it has no {PARTS}. Its files would be "
+            f"--output_dir {folder} exists and was not made by this script: it has no {MANIFEST}. Its files would be "
             "overwritten. Name a folder that does not exist, or the folder of an earlier build."
         )
-    (folder / PARTS).mkdir(parents=True, exist_ok=True)
 
 
-def _counts(source: Source, table: pa.Table, record: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry of a source in the manifest."""
-    counts = Counter(record["counts"])
-    return {
-        "name": source.name,
-        "task": source.task,
-        "domain": source.domain,
-        "repo": source.repo,
-        "config": source.config,
-        "revision": source.revision,
-        "licence": source.licence,
-        "asked": source.count,
-        "read": counts["read"],
-        "dropped": {reason: counts[reason] for reason in DROPPED if counts[reason]},
-        "usable": counts["usable"],
-        "taken": len(table),
-        "removed": record["removed"],
-    }
+def _read(source: Source, stream: Any, recipe: Recipe) -> Choice:
+    """Choose rows of a source, and log how many there were."""
+    choice = Choice(source, recipe)
+    try:
+        for row in tqdm(stream, desc=source.name, unit=" rows", disable=None):
+            choice.read(row)
+    except CastError as error:
+        raise SourceSchemaError(
+            f"{source.name} ({source.place}): a file after the first has the columns {error.table_column_names}, and "
+            f"the first has {error.requested_column_names}. Use the pinned revision, or list the other sources "
+            "in --sources."
+        ) from error
+    except Exception as error:
+        error.add_note(f"The source was {source.name} ({source.place}). Files that are loaded are kept.")
+        raise
+    logger.info("%s", in_words(choice))
+    return choice
 
 
-def _manifest(
-    recipe: Recipe, sources: list[dict[str, Any]], splits: dict[str, list[Place]], command: str
-) -> dict[str, Any]:
-    tasks = {split: Counter(table["task"][i].as_py() for table, i in places) for split, places in splits.items()}
-    removed = {source["name"]: source.pop("removed") for source in sources}
-    for source in sources:
-        source |= {split: counts[source["task"]] for split, counts in tasks.items()}
-    overlap = None
-    if recipe.evaluation is not None:
-        report = [
-            dict(zip(("source", "evaluation_set", "by_image", "by_question"), row, strict=True))
-            for row in report_rows(removed)
-        ]
-        overlap = {"min_words": recipe.evaluation.min_words, "sets": recipe.evaluation.names, "removed": report}
-    packages = ("trl-vade", "datasets", "huggingface_hub", "pillow", "pyarrow")
-    return {
-        "paper": "arXiv 2511.18902, Table 3",
-        "command": command,
-        "seed": recipe.seed,
-        "read_from": "the Hub" if recipe.mirror is None else "local copies, whose revisions were not checked",
-        "sources": sources,
-        "splits": {split: len(places) for split, places in splits.items()},
-        "shared": _shared(splits),
-        "overlap": overlap,
-        "versions": {name: importlib.metadata.version(name) for name in packages},
-    }
-
-
-def _shared(splits: dict[str, list[Place]]) -> dict[str, int]:
-    """Count the validation rows whose image, or image and question, is in the training split, too.
-
-    Sources ask several questions about an image, and some contain the same data (geo3k and Geometry3K).
-    """
-    seen: dict[str, list[tuple[bytes, str]]] = {}
-    for split, places in splits.items():
-        rows = (table.slice(i, 1).select(["images", "prompt"]).to_pylist()[0] for table, i in places)
-        seen[split] = [
-            (hashlib.sha256(row["images"][0]["bytes"]).digest(), normalised_question(row["prompt"][0]["content"]))
-            for row in rows
-        ]
-    images, pairs = {image for image, _ in seen["train"]}, set(seen["train"])
-    return {
-        "image": sum(image in images for image, _ in seen["validation"]),
-        "image_and_prompt": sum(pair in pairs for pair in seen["validation"]),
-    }
-
-
-def _in_words(counts: dict[str, Any]) -> str:
-    dropped = ", ".join(f"{reason} {number:,}" for reason, number in counts["dropped"].items()) or "none"
-    return (
-        f"{counts['name']}: {counts['read']:,} rows read, {counts['usable']:,} usable, {counts['taken']:,} of "
-        f"{counts['asked']:,} taken; dropped: {dropped}"
-    )
-
-
-def _shortage(counts: dict[str, Any]) -> str:
-    return (
-        f"{_in_words(counts)}. The paper's mixture has {counts['asked']:,} rows of this source. Set --allow_fewer to "
-        "build a smaller mixture. The rows that were read are kept."
-    )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _check_shortage(chosen: list[Choice], allow_fewer: bool) -> None:
+    """Warn of each source with fewer rows than it is asked for; refuse those with less than half."""
+    bad = []
+    for choice in chosen:
+        share = len(choice.rows) / choice.source.count
+        if share < LEAST_SHARE and not allow_fewer:
+            bad.append(in_words(choice))
+        elif share < 1:
+            logger.warning("Fewer rows than the paper's mixture has: %s", in_words(choice))
+    if bad:
+        raise SourceShortageError(
+            f"{'; '.join(bad)}. A source with less than {LEAST_SHARE:.0%} of its rows was most likely read wrongly. "
+            "Set --allow_fewer to take what there is; no file is loaded again."
+        )

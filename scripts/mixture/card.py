@@ -1,100 +1,58 @@
-"""Render the data set card of a mixture from its manifest."""
+"""Render the data set card of a mixture, and a page with examples, from its manifest."""
 
+import base64
 import hashlib
-from pathlib import Path
+from io import BytesIO
 from typing import Any
 
-from huggingface_hub import DatasetCard, DatasetCardData
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from PIL import Image
 
-from trl_vade.hub.cards import markdown_table
+from trl_vade.files import packaged
+
+from .rows import DROPPED, Row
+
+EXAMPLES = 3
+"""Rows of each source on the page."""
+
+THUMBNAIL = 240  # pixels of the longer side
 
 
-def render_card(manifest: dict[str, Any], template: Path) -> str:
-    """Render README.md from the `manifest` that `build.build_mixture` returns, by a Jinja `template`."""
-    total = sum(manifest["splits"].values())
-    data = DatasetCardData(
-        language=["en"],
-        license="other",
-        license_name="one-for-each-source",
-        license_link="README.md",
-        task_categories=["visual-question-answering"],
-        size_categories=["1K<n<10K" if total >= 1000 else "n<1K"],
-        source_datasets=sorted({source["repo"] for source in manifest["sources"]}),
-        pretty_name="VADE training mixture",
-        tags=["grpo", "trl", "trl-vade"],
-        configs=[
-            {
-                "config_name": "default",
-                # datasets 5.2 caches a local folder by its last name and these entries, and not by its files. Without
-                # a digest of the files here, `load_dataset` would return the rows of an earlier build.
-                "description": hashlib.sha256("".join(sorted(manifest["files"].values())).encode()).hexdigest(),
-                "data_files": [{"split": split, "path": f"data/{split}-*"} for split in sorted(manifest["splits"])],
-            }
-        ],
+def render_card(manifest: dict[str, Any]) -> str:
+    """Render README.md from the `manifest` that `build.build_mixture` returns."""
+    digest = hashlib.sha256("".join(sorted(manifest["files"].values())).encode()).hexdigest()
+    return _render("mixture.md", manifest=manifest, digest=digest)
+
+
+def render_page(manifest: dict[str, Any], rows: list[list[Row]]) -> str:
+    """Render `mixture.html`: counts, reasons and three examples of each source, whose `rows` are given in order.
+
+    The page holds its pictures, and every text of a row is escaped.
+    """
+    sources = [
+        source | {"examples": [row | {"picture": _thumbnail(row["images"][0]["bytes"])} for row in some[:EXAMPLES]]}
+        for source, some in zip(manifest["sources"], rows, strict=True)
+    ]
+    return _render("mixture.html", manifest=manifest, sources=sources)
+
+
+def _render(name: str, **values: Any) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(packaged("model_cards")),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
     )
-    card = DatasetCard.from_template(
-        data,
-        template_path=str(template),
-        manifest=manifest,
-        total=total,
-        asked=sum(source["asked"] for source in manifest["sources"]),
-        counts_table=counts_table(manifest["sources"]),
-        sources_table=sources_table(manifest["sources"]),
-        overlap_section=overlap_section(manifest["overlap"]),
-    )
-    return str(card)
+    return environment.get_template(name).render(values, reasons=DROPPED)
 
 
-def counts_table(sources: list[dict[str, Any]]) -> str:
-    """Tabulate the rows of each source and their sums: asked for, read, usable, taken, in each split, dropped."""
-    columns = ["asked", "read", "usable", "taken", "train", "validation"]
-    rows = [
-        [source["name"], source["domain"], *(f"{source[column]:,}" for column in columns), _dropped(source["dropped"])]
-        for source in sources
-    ]
-    sums = [f"{sum(source[column] for source in sources):,}" for column in columns]
-    return markdown_table(["source", "domain", *columns, "dropped"], [*rows, ["all", "", *sums, ""]])
-
-
-def sources_table(sources: list[dict[str, Any]]) -> str:
-    """Tabulate the repository and the licence of each source."""
-    rows = [
-        [
-            source["name"],
-            f"[{source['repo']}](https://huggingface.co/datasets/{source['repo']})",
-            source["config"] or "",
-            f"`{source['revision']}`",
-            source["licence"],
-        ]
-        for source in sources
-    ]
-    return markdown_table(["source", "data set", "configuration", "revision", "licence of the data set"], rows)
-
-
-def overlap_section(overlap: dict[str, Any] | None) -> str:
-    """Describe the comparison with evaluation sets and the rows that it removed."""
-    if overlap is None:
-        return (
-            "**No check was made.** This mixture was built without `--evaluation_data`, so it may contain rows of "
-            "benchmarks."
-        )
-    sets = [
-        [name, f"{counts['images']:,}", f"{counts['questions']:,}", f"{counts['unreadable']:,}"]
-        for name, counts in overlap["sets"].items()
-    ]
-    columns = ["source", "evaluation_set", "by_image", "by_question"]
-    removed = [[row[column] for column in columns] for row in overlap["removed"]]
-    parts = [
-        "The rows were compared with these evaluation sets. Images match if their size and RGB pixels are equal. "
-        f"Questions of {overlap['min_words']} words or more match if their letters and digits are equal. An image "
-        "that was compressed or scaled again is not found, nor is a question in other words.",
-        markdown_table(["evaluation set", "images", "questions", "images that cannot be read"], sets),
-        "Rows removed; a row in several sets counts for each:" if removed else "No row was removed.",
-    ]
-    if removed:
-        parts.append(markdown_table([column.replace("_", " ") for column in columns], removed))
-    return "\n\n".join(parts)
-
-
-def _dropped(counts: dict[str, int]) -> str:
-    return ", ".join(f"{reason} {number:,}" for reason, number in counts.items()) or "none"
+def _thumbnail(content: bytes) -> str:
+    """Return a small copy of a picture as a data address."""
+    with Image.open(BytesIO(content)) as image:
+        small = Image.new("RGB", image.size, "white")
+        opaque = image.convert("RGBA")
+        small.paste(opaque, mask=opaque.getchannel("A"))
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    buffer = BytesIO()
+    small.save(buffer, "JPEG", quality=80)
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,17 +1,21 @@
 """The command `scripts/prepare_data.py`."""
 
 import argparse
+import importlib.util
 import logging
 import shlex
 import sys
 from pathlib import Path
 
 from trl_vade.cli.tables import print_columns
-from trl_vade.errors import VADEError
+from trl_vade.errors import ConfigurationError, VADEError
 
 from .sources import SOURCES, VALIDATION_SHARE
 
-TEMPLATE = Path(__file__).parents[2] / "model_cards" / "mixture.md"
+logger = logging.getLogger(__name__)
+
+SPEEDS = (10, 100)
+"""Megabytes a second, for the times of the plan."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -28,7 +32,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="text at the end of each prompt; an empty text adds none. The default asks for a letter if the question "
         "has choices",
     )
-    parser.add_argument("--allow_fewer", action="store_true", help="continue if a source has too few usable rows")
+    parser.add_argument("--allow_fewer", action="store_true", help="continue if a source has less than half its rows")
     parser.add_argument("--mirror", type=Path, help="folder with copies of the repositories, each under its name")
     parser.add_argument(
         "--evaluation_data",
@@ -48,19 +52,44 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return args
 
 
-def show_sources(tasks: list[str]) -> None:
-    """Print the sources with their totals."""
+def show_sources(tasks: list[str], sizes: list[tuple[int, int]] | None = None) -> None:
+    """Print the sources with their totals, and what is to be loaded.
+
+    Args:
+        tasks: the tasks of the sources.
+        sizes: the bytes of each source and those that are to be loaded; None for the sizes that are known beforehand.
+    """
     chosen = [SOURCES[task] for task in tasks]
-    head = ["source", "task", "domain", "licence", "rows"]
-    rows = [[source.name, source.task, source.domain, source.licence, f"{source.count:,}"] for source in chosen]
-    print_columns("The mixture (arXiv 2511.18902, Table 3)", head, rows, text=4)
-    for place in dict.fromkeys(f"{source.repo}, revision {source.revision}" for source in chosen):
+    known = [(source.megabytes * 10**6, source.megabytes * 10**6) for source in chosen]
+    head = ["source", "task", "domain", "rows", "MB"]
+    rows = []
+    for source, (size, _) in zip(chosen, sizes or known, strict=True):
+        about = "~" if source.about and sizes is None else ""
+        rows.append([source.name, source.task, source.domain, f"{source.count:,}", f"{about}{size / 1e6:,.0f}"])
+    print_columns("The mixture (arXiv 2511.18902, Table 3)", head, rows, text=3)
+    for place in dict.fromkeys(f"{source.repo} ({source.licence}), revision {source.revision}" for source in chosen):
         print(f"From {place}")
     total = sum(source.count for source in chosen)
     validation = max(1, round(VALIDATION_SHARE * total))
     domains = {source.domain: sum(s.count for s in chosen if s.domain == source.domain) for source in chosen}
     print(f"{total:,} rows: {', '.join(f'{domain} {count:,}' for domain, count in domains.items())}")
     print(f"train {total - validation:,}, validation {validation:,}")
+    size, missing = (sum(column) for column in zip(*sizes or known, strict=True))
+    times = ", ".join(f"{missing / speed / 6e7:.0f} min at {speed} MB/s" for speed in SPEEDS)
+    print(f"{size / 1e9:.1f} GB of files, {missing / 1e9:.1f} GB of them to load ({times})")
+    print("They stay in the cache of the Hub's client, see HF_HOME")
+
+
+def show_result(manifest: dict) -> None:
+    """Print how many rows each source gave, and why others were dropped."""
+    from .manifest import dropped_in_words
+
+    numbers = ["asked", "taken", "usable", "read"]
+    rows = [
+        [source["name"], dropped_in_words(source["dropped"]), *(f"{source[name]:,}" for name in numbers)]
+        for source in manifest["sources"]
+    ]
+    print_columns("Rows by source", ["source", "dropped", *numbers], rows, text=2)
 
 
 def command(args: argparse.Namespace) -> str:
@@ -76,27 +105,28 @@ def command(args: argparse.Namespace) -> str:
 
 
 def build(args: argparse.Namespace) -> dict:
-    """Build the mixture that `args` describe, and return its manifest."""
+    """Print the plan, build the mixture that `args` describe, and return its manifest."""
     from .build import build_mixture
+    from .fetch import planned_bytes
     from .overlap import read_evaluation_sets
-    from .parts import Recipe
+    from .rows import Recipe
 
+    if importlib.util.find_spec("math_verify") is None:
+        raise ConfigurationError(
+            'Answers that are formulas need math-verify, which is missing. Install it: pip install "trl-vade[rewards]"'
+        )
+    sources = tuple(SOURCES[task] for task in args.sources)
+    try:
+        show_sources(args.sources, planned_bytes(sources, args.mirror))
+    except OSError as error:  # the cache may hold all files
+        logger.warning("The plan is not known, since the Hub cannot be reached: %s", error)
     evaluation = None
     if args.evaluation_data:
         evaluation = read_evaluation_sets(args.evaluation_data, min_words=args.overlap_min_words, mirror=args.mirror)
     else:
-        logging.getLogger(__name__).warning(
-            "--evaluation_data is not set, so the mixture may contain rows of benchmarks."
-        )
-    recipe = Recipe(
-        tuple(SOURCES[task] for task in args.sources),
-        seed=args.seed,
-        instruction=args.instruction,
-        evaluation=evaluation,
-        mirror=args.mirror,
-        allow_fewer=args.allow_fewer,
-    )
-    return build_mixture(recipe, args.output_dir, TEMPLATE, command(args))
+        logger.warning("--evaluation_data is not set, so the mixture may contain rows of benchmarks.")
+    recipe = Recipe(sources, args.seed, args.instruction, evaluation, args.mirror, args.allow_fewer)
+    return build_mixture(recipe, args.output_dir, command(args))
 
 
 def push(output_dir: str, repo_id: str, private: bool = False) -> str:
@@ -110,7 +140,7 @@ def push(output_dir: str, repo_id: str, private: bool = False) -> str:
         repo_id=repo,
         repo_type="dataset",
         folder_path=output_dir,
-        allow_patterns=["README.md", "mixture.json", "data/*.parquet"],
+        allow_patterns=["README.md", "mixture.html", "mixture.json", "data/*.parquet"],
         commit_message="The training mixture of VADE, by trl_vade",
     )
     return f"{api.endpoint}/datasets/{repo}"
@@ -122,20 +152,24 @@ def main(arguments: list[str]) -> None:
     if args.dry_run:
         show_sources(args.sources)
         return
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    from trl_vade.hub.failures import HTTP_ERROR
+
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger(__package__).setLevel(logging.INFO)  # and not that of httpx, which has a line for each request
     try:
         manifest = build(args)
-    except (VADEError, OSError) as error:  # OSError: no such repository, no network, a full disk
+    except (VADEError, OSError, HTTP_ERROR) as error:  # no such repository, no network, a full disk
         sys.exit("\n".join([f"The mixture was not built. {error}", *getattr(error, "__notes__", [])]))
+    show_result(manifest)
     splits = ", ".join(f"{split} {count:,}" for split, count in manifest["splits"].items())
-    print(f"{args.output_dir}: {splits}. load_dataset({str(args.output_dir)!r}) reads it; see its README.md.")
+    print(f"{args.output_dir}: {splits}. load_dataset({str(args.output_dir)!r}) reads it; see its mixture.html.")
     if args.push_to_hub is None:
         return
     try:
         print(push(args.output_dir, args.push_to_hub, args.private))
     except Exception as error:  # no login, no network, no right to write: many kinds, and the local files are complete
-        again = shlex.join([sys.executable, sys.argv[0], *arguments])
+        upload = shlex.join(["hf", "upload", args.push_to_hub, str(args.output_dir), "--repo-type", "dataset"])
         sys.exit(
-            f"The files in {args.output_dir} are complete, but not on the Hub: {error}\nUpload them by this command, "
-            f"which does not read the sources again: {again}"
+            f"The files in {args.output_dir} are complete, but not on the Hub: {error}\nUpload them by: {upload}"
+            f"{' --private' if args.private else ''}"
         )

@@ -1,41 +1,39 @@
-"""Find rows of evaluation sets in the training mixture, by image and by question, to remove them.
+"""Find rows of evaluation sets in the training mixture, by image or by question, to remove them.
 
-An image is found by equal size and RGB pixels, in any lossless format, and a question by equal letters and digits. A
-picture that was compressed or scaled again is not found, nor is a question in other words.
+An image is found by equal size and RGB pixels, in any lossless format. A question is found by equal letters and
+digits, and equal choices or a similar picture. Data sets ask one sentence of many pictures, "Which of these is true?",
+so the sentence alone proves nothing. A question in other words is not found.
 """
 
 import hashlib
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
 from tqdm.auto import tqdm
 
 from trl_vade.errors import ConfigurationError
 
+from .fetch import kind_of
 from .question_text import normalised_question, split_question
-from .sources import kind_of
+
+SIMILAR = 12
+"""The most of 256 bits in which the outlines of two copies of a picture differ."""
 
 MIN_WORDS = 6
 """Shorter questions ("Find x.") occur everywhere and prove no overlap."""
 
-
-# The image column and the question columns, by the last part of a repository's name, so that mirrors and copies of a
-# benchmark are known, too. Read on the cards of AI4Math/MathVista, AI4Math/MathVerse (`question` could not be read
-# there, the others could), MathLLMs/MathVision, lmms-lab/ScienceQA, lmms-lab/ChartQA and HuggingFaceM4/ChartQA.
-KNOWN = {
-    "mathvista": ("decoded_image", ["question", "query"]),
-    "mathverse": ("image", ["question", "question_for_eval", "query_wo", "query_cot"]),
-    "mathvision": ("decoded_image", ["question"]),
-    "scienceqa": ("image", ["question"]),
-    "chartqa": ("image", ["question", "query"]),
-}
-
+# Read on the cards of AI4Math/MathVista, AI4Math/MathVerse, MathLLMs/MathVision, lmms-lab/ScienceQA, lmms-lab/ChartQA
+# and HuggingFaceM4/ChartQA. MathVista and MathVision have a path in `image`, so the kind of a column is checked, too.
+QUESTION_COLUMNS = ["question", "query", "question_for_eval", "query_wo", "query_cot"]
 IMAGE_COLUMNS = ["image", "images", "decoded_image"]
+CHOICE_COLUMNS = ["choices", "options"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,24 +44,33 @@ class EvaluationSets:
 
     min_words: int = MIN_WORDS
     names: dict[str, dict[str, int]] = field(default_factory=dict)  # name -> images, questions, unreadable images
-    images: dict[str, list[str]] = field(default_factory=dict)
-    questions: dict[str, list[str]] = field(default_factory=dict)
+    images: dict[str, set[str]] = field(default_factory=dict)  # fingerprint -> names
+    choices: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # question and choices -> names
+    outlines: dict[str, set[tuple[str, int]]] = field(default_factory=dict)  # question -> names with its pictures
     sizes: set[tuple[int, int]] = field(default_factory=set)
 
-    def add(self, name: str, question: str | None, images: Iterable[bytes]) -> None:
-        """Add a row of the set `name`; skip a question that is too short."""
+    def add(
+        self, name: str, questions: Iterable[str | None] = (), choices: list[str] | None = None, images: Any = ()
+    ) -> None:
+        """Add a row of the set `name`: wordings of its question, its choices, and the files of its images."""
         counts = self.names.setdefault(name, {"images": 0, "questions": 0, "unreadable": 0})
+        outlines = []
         for content in images:
             try:
                 size, fingerprint = image_fingerprint(content)
+                outlines.append((name, outline(content)))
             except Exception:  # Pillow raises many kinds for a damaged file
                 counts["unreadable"] += 1
                 continue
             self.sizes.add(size)
-            counts["images"] += _note(self.images, fingerprint, name)
-        text = self._question(_bare(question or ""))
-        if text:
-            counts["questions"] += _note(self.questions, text, name)
+            counts["images"] += name not in self.images.setdefault(fingerprint, set())
+            self.images[fingerprint].add(name)
+        for question in filter(None, questions):
+            bare, labelled = split_question(question) or (question, None)
+            if text := self._question(bare):
+                counts["questions"] += all(name != other for other, _ in self.outlines.get(text, ()))
+                self.outlines.setdefault(text, set()).update(outlines)
+                self.choices.setdefault((text, _sign(choices or labelled or [])), set()).add(name)
 
     def with_image(self, content: bytes, size: tuple[int, int]) -> list[str]:
         """Return the sets that contain this image. It is decoded only if a set has an image of its size.
@@ -71,16 +78,20 @@ class EvaluationSets:
         Raises:
             Exception: whatever Pillow raises for a damaged file.
         """
-        return self.images.get(image_fingerprint(content)[1], []) if size in self.sizes else []
+        return sorted(self.images.get(image_fingerprint(content)[1], ())) if size in self.sizes else []
 
-    def with_question(self, question: str) -> list[str]:
-        """Return the sets that contain this question, given without choices and instructions."""
-        return self.questions.get(self._question(question), [])
-
-    def digest(self) -> str:
-        """Return a digest of everything that decides which rows are removed."""
-        parts = [str(self.min_words), *sorted(map(repr, (*self.images.items(), *self.questions.items())))]
-        return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+    def with_question(self, question: str, choices: list[str] | None, content: bytes) -> list[str]:
+        """Return the sets that contain this question, without instructions, with its choices or a similar picture."""
+        text = self._question(question)
+        names = set(self.choices.get((text, _sign(choices)), ())) if choices else set()
+        pictures = self.outlines.get(text)
+        if pictures:
+            with suppress(
+                Exception
+            ):  # Pillow raises many kinds for a damaged file, which is dropped where it is taken
+                seen = outline(content)
+                names |= {name for name, other in pictures if (seen ^ other).bit_count() <= SIMILAR}
+        return sorted(names)
 
     def _question(self, question: str) -> str:
         text = normalised_question(question)
@@ -89,13 +100,26 @@ class EvaluationSets:
 
 def image_fingerprint(content: bytes) -> tuple[tuple[int, int], str]:
     """Return (width, height) of an image file, and the SHA-256 of these and its RGB pixels without transparency."""
-    from PIL import Image
-
     with Image.open(BytesIO(content)) as image:
         pixels = image.convert("RGB")
     digest = hashlib.sha256(f"{pixels.width} {pixels.height} ".encode())
     digest.update(pixels.tobytes())
     return pixels.size, digest.hexdigest()
+
+
+def outline(content: bytes) -> int:
+    """Return 256 bits of a picture: whether each of 16 x 16 fields is clearly darker than the one to its right.
+
+    Another size or compression changes few of them.
+    """
+    with Image.open(BytesIO(content)) as image:
+        fields = image.convert("RGB").convert("L").resize((17, 16), Image.Resampling.BOX).tobytes()
+    darker = [fields[i] + 2 < fields[i + 1] for i in range(len(fields) - 1) if i % 17 < 16]
+    return int("".join(map(str, map(int, darker))), 2)
+
+
+def _sign(choices: list[str]) -> str:
+    return "\n".join(sorted(map(normalised_question, choices)))
 
 
 def read_evaluation_sets(
@@ -119,10 +143,10 @@ def read_evaluation_sets(
                 f"--evaluation_data names {label!r} twice, and the report lists sets by their names. Name it once, "
                 "without a split for all of its splits, or rename one of the folders."
             )
-        sets.add(label, None, [])
+        sets.add(label)
         for split in splits:
-            for question, images in tqdm(_rows(label, split), desc=label, unit=" questions", disable=None):
-                sets.add(label, question, images)
+            for row in tqdm(_rows(label, split), desc=label, unit=" questions", disable=None):
+                sets.add(label, *row)
         counts = sets.names[label]
         logger.info("%s: %d different images, %d questions to compare", label, counts["images"], counts["questions"])
     return sets
@@ -146,15 +170,6 @@ def open_evaluation_set(specification: str, mirror: Path | None = None) -> tuple
     return specification.replace(name, shown, 1), [loaded] if split else list(loaded.values())
 
 
-def report_rows(removed: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[tuple[str, str, int, int]]:
-    """Return (source, evaluation set, rows by image, rows by question) from the counts by source, set and way."""
-    return [
-        (source, name, counts.get("image", 0), counts.get("question", 0))
-        for source, sets in removed.items()
-        for name, counts in sorted(sets.items())
-    ]
-
-
 def _parse(specification: str) -> tuple[str, str | None, str | None]:
     if Path(specification).is_dir():
         return specification, None, None
@@ -167,29 +182,27 @@ def _parse(specification: str) -> tuple[str, str | None, str | None]:
     return match["name"], match["config"], match["split"]
 
 
-def _rows(label: str, stream: Any) -> Iterator[tuple[str | None, list[bytes]]]:
-    """Yield question and images of each row; with several question columns, once for each column."""
-    image_column, question_columns = _columns(label, stream.features or {})
-    for row in stream.select_columns([image_column, *question_columns]).decode(False):
+def _rows(label: str, stream: Any) -> Iterator[tuple[list[str | None], list[str] | None, list[bytes]]]:
+    """Yield the question in all its columns, choices and images of each row."""
+    features = stream.features or {}
+    image_column, questions = _columns(label, features)
+    choices = [name for name in CHOICE_COLUMNS if name in features and kind_of(features[name]) == "list<string>"][:1]
+    for row in stream.select_columns([image_column, *questions, *choices]).decode(False):
         images = row[image_column] if isinstance(row[image_column], list) else [row[image_column]]
         contents = [content for image in images if image and (content := _content(image))]
-        for number, column in enumerate(question_columns):
-            yield row[column], contents if number == 0 else []
+        yield [row[name] for name in questions], next((row[name] for name in choices), None), contents
 
 
 def _columns(label: str, features: Mapping[str, Any]) -> tuple[str, list[str]]:
-    base = re.split(r"[:@]", label)[0].rsplit("/", 1)[-1].casefold()
-    image, questions = KNOWN.get(base, ("image", ["question"]))
     kinds = {name: kind_of(feature) for name, feature in features.items()}
-    # The kind is checked because MathVista and MathVision have a path in `image`.
-    found_images = [name for name in (image, *IMAGE_COLUMNS) if kinds.get(name) in ("image", "list<image>")]
-    found_questions = [name for name in questions if kinds.get(name) == "string"]
-    if not found_images or not found_questions:
+    images = [name for name in IMAGE_COLUMNS if kinds.get(name) in ("image", "list<image>")]
+    questions = [name for name in QUESTION_COLUMNS if kinds.get(name) == "string"]
+    if not images or not questions:
         raise ConfigurationError(
             f"--evaluation_data {label} has the columns {kinds}. The comparison needs a text in one of "
-            f"{questions} and an image in one of {IMAGE_COLUMNS}. Rename its columns, or leave it out."
+            f"{QUESTION_COLUMNS} and an image in one of {IMAGE_COLUMNS}. Rename its columns, or leave it out."
         )
-    return found_images[0], found_questions
+    return images[0], questions
 
 
 def _content(image: Mapping[str, Any]) -> bytes | None:
@@ -198,17 +211,3 @@ def _content(image: Mapping[str, Any]) -> bytes | None:
         return Path(image["path"]).read_bytes()
     content: bytes | None = image["bytes"]
     return content
-
-
-def _bare(question: str) -> str:
-    split = split_question(question)
-    return question if split is None else split[0]
-
-
-def _note(names: dict[str, list[str]], fingerprint: str, name: str) -> int:
-    """Add `name` to the sets of `fingerprint`; return 1 if it is new there, else 0."""
-    known = names.setdefault(fingerprint, [])
-    if name in known:
-        return 0
-    known.append(name)
-    return 1

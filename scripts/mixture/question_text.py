@@ -43,6 +43,19 @@ _FIRST_LABEL = re.compile(r"\(A\)|A([:.)])")
 _FIRST_LINE = re.compile(r"\n[ \t]*(?=\(A\)|A[:.)])")
 
 
+_ASKED_KINDS = {
+    r"\b(?:option'?s? letter|answer with (?:only )?the letter)\b": "choice",
+    r"\banswer (?:with )?\"?yes\"? or \"?no\b": "yes_no",
+    r"\brequiring an integer\b": "integer",
+    r"\brequiring a floating-point\b": "number",
+}
+
+
+def asked_kind(text: str) -> str | None:
+    """Return the kind of answer that the instructions of a text ask for; None where they leave it open."""
+    return next((kind for words, kind in _ASKED_KINDS.items() if re.search(words, text, re.IGNORECASE)), None)
+
+
 def split_question(text: str) -> tuple[str, list[str] | None] | None:
     """Return question and choices of a text (None for no choices); None if it has no readable question.
 

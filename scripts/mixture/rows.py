@@ -5,7 +5,9 @@ import heapq
 import string
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
@@ -16,7 +18,14 @@ from .conversations import REASONS, Question, read_row
 from .overlap import EvaluationSets
 from .sources import Source
 
-DROPPED = ("no_image", "damaged_image", "overlap_image", *REASONS, "overlap_question", "duplicate")
+DROPPED = {
+    "no_image": "The row has no image.",
+    "damaged_image": "Pillow cannot read the image.",
+    "overlap_image": "The image is in an evaluation set.",
+    **REASONS,
+    "overlap_question": "The question is in an evaluation set, with the same choices or a similar picture.",
+    "duplicate": "The row is equal to an earlier one.",
+}
 """Why a row is not usable, in the order of the checks. The decoding comes last, and may find a damaged image, too."""
 
 Row = dict[str, Any]
@@ -78,21 +87,31 @@ def row_name(task: str, question: Question, image: bytes) -> str:
     return f"{task}-{digest.hexdigest()}"
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """The settings that decide the rows of a mixture, beside the content of the sources."""
+
+    sources: tuple[Source, ...]
+    seed: int = 0
+    instruction: str | None = None  # see `prompt_text`
+    evaluation: EvaluationSets | None = None  # None: no comparison
+    mirror: Path | None = None  # a folder with copies of the repositories; None: the Hub
+    allow_fewer: bool = False  # continue if a source has less than half of its rows
+
+
 class Choice:
-    """A uniform sample of the usable rows read so far: the `count` rows of the source with the smallest keys.
+    """A uniform sample of the usable rows of a source: the `count` rows with the smallest keys.
 
     Attributes:
         counts: rows `read`, `usable`, and dropped by reason (`DROPPED`); the first is the sum of the others.
         removed: rows dropped for an overlap, by evaluation set, then by "image" or "question".
     """
 
-    def __init__(
-        self, source: Source, *, seed: int, instruction: str | None, evaluation: EvaluationSets | None = None
-    ) -> None:
+    def __init__(self, source: Source, recipe: Recipe) -> None:
         self.counts: Counter[str] = Counter()
         self.removed: dict[str, Counter[str]] = {}
-        self.source, self._seed, self._instruction = source, seed, instruction
-        self._evaluation = evaluation or EvaluationSets()
+        self.source, self._seed, self._instruction = source, recipe.seed, recipe.instruction
+        self._evaluation = recipe.evaluation or EvaluationSets()
         self._seen: set[str] = set()
         self._heap: list[tuple[int, str, Row]] = []  # the largest key first: keys are negated
 
@@ -105,20 +124,6 @@ class Choice:
         """Read and count one row of the source, and keep it if its key is small enough."""
         self.counts["read"] += 1
         self.counts[self._why_not(row) or "usable"] += 1
-
-    def state(self) -> dict[str, Any]:
-        """Return everything but `rows`, as JSON values."""
-        names = "".join(sorted(name[-16:] for name in self._seen))
-        return {"counts": dict(sorted(self.counts.items())), "removed": self.removed, "seen": names}
-
-    def restore(self, rows: list[Row], state: Mapping[str, Any]) -> None:
-        """Continue from `rows` and `state`."""
-        self.counts = Counter(state["counts"])
-        self.removed = {name: Counter(counts) for name, counts in state["removed"].items()}
-        names = state["seen"]
-        self._seen = {f"{self.source.task}-{names[i : i + 16]}" for i in range(0, len(names), 16)}
-        self._heap = [(-key(self._seed, "row", row["id"]), row["id"], row) for row in rows]
-        heapq.heapify(self._heap)
 
     def _why_not(self, row: Mapping[str, Any]) -> str | None:
         """Offer the row to the sample; return why it is not usable, a name of `DROPPED`, or None."""
@@ -139,15 +144,16 @@ class Choice:
     def _question(self, row: Mapping[str, Any], image: bytes) -> Question | str:
         """Return the first readable question in a random order, else the reason of the latest check."""
         picture = hashlib.blake2b(image, digest_size=16).hexdigest()
-        reasons, known = ["no_question"], None
-        for reading in read_row(self.source.reader, row, lambda text: key(self._seed, "turn", picture + text)):
+        reasons, known, source = ["no_question"], None, self.source
+        order = lambda text: key(self._seed, "turn", picture + text)  # noqa: E731
+        for reading in read_row(source.reader, row, source.kinds, order):
             if isinstance(reading, str):
                 reasons.append(reading)
-            elif sets := self._evaluation.with_question(reading.text):
+            elif sets := self._evaluation.with_question(reading.text, reading.choices, image):
                 known = known or sets
             else:
                 return reading
-        return self._note(known, "question") if known else max(reasons, key=REASONS.index)
+        return self._note(known, "question") if known else max(reasons, key=list(REASONS).index)
 
     def _offer(self, question: Question, image: bytes) -> str | None:
         name = row_name(self.source.task, question, image)

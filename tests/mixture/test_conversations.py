@@ -6,13 +6,14 @@ from hypothesis import strategies as st
 
 from scripts.mixture.conversations import (
     REASONS,
+    Dropped,
     Question,
+    choice_in,
     read_chartqa,
-    read_conversation,
-    read_reply,
     read_row,
     read_scienceqa,
     read_turn,
+    read_turns,
 )
 from scripts.mixture.question_text import normalised_question, split_question, without_instructions
 from trl_vade.rewards.verifiers import judge
@@ -45,6 +46,17 @@ GEO_3K = "<image>Answer the mathemtical geometry problem and directly provide th
 KITE = ("Find the area of the kite.", ["40", "70", "110", "220"])
 RATIO = "What is the approximate ratio of Cyan to Firebrick in the pie chart?"
 GIVE_OUT = ("What do respiration and combustion give out", ["Oxygen", "Carbon dioxide", "Nitrogen", "Heat"])
+
+KINDS = {"choice", "number", "expression", "text", "yes_no"}
+
+
+def reading(read, *arguments):
+    """What a function reads, or the reason why it reads nothing."""
+    try:
+        return read(*arguments)
+    except Dropped as dropped:
+        return str(dropped)
+
 
 ROWS = {
     "geo170k: choices `A: x` on lines, last line `Answer:C`": (
@@ -80,7 +92,7 @@ ROWS = {
     "MathV360K, FigureQA: free text": (
         f"{HINT}final answer at the end.\nQuestion: {RATIO}",
         "The answer is Cyan is slightly more than 1:1 to Firebrick",
-        Question(RATIO, None, "Cyan is slightly more than 1:1 to Firebrick", "text"),
+        "unmatchable",
     ),
     "MathV360K: an option letter, choices `(A) x`": (
         f"{HINT}correct option letter, e.g., A, B, C, D, at the end.\nQuestion: Find $m\\angle H$\nChoices:\n(A) 97\n"
@@ -157,6 +169,43 @@ ROWS = {
         "$3 + $4 = $7\nSo, there is a shortage.",
         "no_answer",
     ),
+    "tabmwp: a number where a name is asked for": (
+        "<image>\nWhich kite did Myra like most?",
+        "Find the greatest number.\nShe gave it 7 points.",
+        "other_kind",
+    ),
+    "geo170k: two letters": (
+        f"{GEO_170K}{LINES}\nChoices:\nA: 32°\nB: 68°\nC: 58°\nD: 34°",
+        "So angle 2 is found. Therefore, the answer is: B.\nAnswer:C",
+        "contradiction",
+    ),
+    "geo170k: the steps end in another choice": (
+        f"{GEO_170K}{LINES}\nChoices:\nA: 32°\nB: 68°\nC: 58°\nD: 34°",
+        LINES_REPLY.replace("the answer is: C.\nAnswer:C", "the answer is: A.\nAnswer:A"),
+        "contradiction",
+    ),
+    "geo170k: an earlier step is another choice": (
+        f"{GEO_170K}{LINES}\nChoices:\nA: 32°\nB: 68°\nC: 58°\nD: 34°",
+        "Angle 1 = 32°. The other angle is its complement and a right one is left over. Therefore, the answer is: C.",
+        Question(LINES, ["32°", "68°", "58°", "34°"], "C", "choice"),
+    ),
+    "MathV360K: an integer is asked for": (
+        "<image>\nHint: Please answer the question requiring an integer answer and provide the final value, e.g., 1, "
+        "2, 3, at the end.\nQuestion: How many cubes are left?",
+        "The answer is 2.5",
+        "other_kind",
+    ),
+    "figureqa: another word than the two that are asked for": (
+        "<image>\nIs Green the minimum?\nAnswer yes or no.",
+        "Green.",
+        "other_kind",
+    ),
+    "GSM8K's mark of an answer": (
+        "<image>\nHow many?",
+        "4 + 3 = 7\n#### 7",
+        Question("How many?", None, "7", "number"),
+    ),
+    "a letter with its text, and no choices": ("<image>\nWhich one is it?", "The answer is B) 12", "not_verifiable"),
     "a formula": (
         "<image>\nFind the length of x.",
         r"The answer is 2\sqrt{3}",
@@ -165,7 +214,7 @@ ROWS = {
     "a formula in prose": ("<image>\nFind the length of x.", r"It is 5\sqrt{3} cm long.", "no_answer"),
     "a letter without choices": ("<image>\nWhich one is it?", "The answer is B", "not_verifiable"),
     "a letter beyond the choices": ("Which?\nChoices:\n(A) 1\n(B) 2", "The answer is D", "no_answer"),
-    "letter and text of different choices": ("Which?\nChoices:\n(A) one\n(B) two", "Answer: B. one", "no_answer"),
+    "letter and text of different choices": ("Which?\nChoices:\n(A) one\n(B) two", "Answer: B. one", "contradiction"),
     "two letters": ("Which?\nChoices:\n(A) one\n(B) two", "The answer is A or B", "no_answer"),
     "an empty reply": ("<image>\nHow many?", "", "no_answer"),
     "an image and no question": ("<image>\nAnswer yes or no.", "Yes.", "no_question"),
@@ -184,25 +233,23 @@ ROWS = {
 @pytest.mark.parametrize("name", list(ROWS))
 def test_the_formats_of_the_sources_are_read(name):
     question, reply, expected = ROWS[name]
-    assert read_turn(question, reply) == expected
+    assert reading(read_turn, question, reply) == expected
 
 
 @pytest.mark.parametrize(
     ("reply", "answer"),
     [
-        ("The answer is $38.51", "$38.51"),
         ("So the total is 1,200.", "1,200"),
-        ("The mode is 7.", "7"),
-        ("The rate of change is -4 students per year.", "-4"),
         ("The share is 45%.", "45%"),
-        ("The probability is 3/4.", "3/4"),
-        ("It takes 3 dozen eggs.", None),
         ("The answer is 5 thousand.", "5 thousand"),
-        ("It was in the 3rd week.", None),
-        ("The train leaves at 3:15.", None),
+        ("It was in the 3rd week.", "no_answer"),
+        ("The train leaves at 3:15.", "no_answer"),
         ("Monday", "Monday"),
-        ("It is Monday.", None),
+        ("It is Monday.", "no_answer"),
+        ("It is 5.\nAnswer: ", "no_answer"),
         ("The final answer is Monday.", "Monday"),
+        ("The answer is one of the two larger ones.", "unmatchable"),
+        ("The answer is it is larger.", "unmatchable"),
         (r"So $x = \boxed{\frac{3}{4}}$.", r"\frac{3}{4}"),
         ("Therefore the answer is the number of apples, which is 5.", "5"),
         ("yes", "Yes"),
@@ -211,16 +258,17 @@ def test_the_formats_of_the_sources_are_read(name):
     ],
 )
 def test_open_answers(reply, answer):
-    assert read_reply(reply, None) == answer
+    found = reading(read_turn, "Find it.", reply)
+    assert getattr(found, "answer", found) == answer
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_whatever_the_texts_are_a_question_is_verifiable_or_has_a_reason(question, reply):
-    reading = read_turn(question, reply)
-    if isinstance(reading, str):
-        assert reading in REASONS
+    found = reading(read_turn, question, reply)
+    if isinstance(found, str):
+        assert found in REASONS
     else:
-        assert judge(f"<answer>{reading.answer}</answer>", reading.answer, reading.answer_type, reading.choices) == 1.0
+        assert judge(f"<answer>{found.answer}</answer>", found.answer, found.answer_type, found.choices) == 1.0
 
 
 WORD = st.sampled_from(["left", "right", "5", "angle", "red", "blue", "x", "12°"])
@@ -234,7 +282,7 @@ def test_choices_come_apart_as_they_were_put_together(choices, style, on_lines, 
     text = "Which of these is it?\nChoices:" + ("\n" if on_lines else " ") + ("\n" if on_lines else " ").join(labelled)
     assert split_question(text) == ("Which of these is it?", choices)
     letter = data.draw(st.sampled_from("ABCDEFGH"[: len(choices)]))
-    assert read_reply(f"The answer is {letter}", choices) == letter
+    assert choice_in(f"The answer is {letter}", choices) == letter
 
 
 def test_instructions_are_taken_off_and_nothing_else():
@@ -266,49 +314,90 @@ TURNS = [
 ]
 
 
+def read(turns, **settings):
+    return list(read_row("conversations", {"conversations": turns}, KINDS, **settings))
+
+
 def test_every_turn_of_a_conversation_is_read():
-    readings = list(read_conversation(TURNS))
-    assert [getattr(reading, "text", reading) for reading in sorted(readings, key=str)] == [
+    assert [getattr(found, "text", found) for found in sorted(read(TURNS), key=str)] == [
         "Is Cyan the minimum?",
         "Is Green the minimum?",
         "no_answer",
     ]
 
 
-def test_turns_come_in_the_order_asked_for_and_only_as_far_as_they_are_taken():
-    first = next(read_conversation(TURNS, order=lambda text: "Cyan" not in text))
-    assert first.text == "Is Cyan the minimum?"
+def test_turns_come_in_the_order_asked_for():
+    assert read(TURNS, order=lambda text: "Cyan" not in text)[0].text == "Is Cyan the minimum?"
 
 
 def test_turns_of_others_are_passed_over():
     system = {"from": "system", "value": "Be brief."}
-    assert list(read_conversation([system, *TURNS[:2], TURNS[2]])) == [
-        Question("Is Green the minimum?", None, "Yes", "text")
-    ]
-    assert list(read_conversation([])) == []
+    assert len(read_turns([system, *TURNS[:2], TURNS[2]])) == 1
+    assert read(None) == []
 
 
-def test_chartqa_rows():
-    row = {"query": "What is the value of the bar?", "label": ["0.57"]}
-    assert read_chartqa(row) == Question(row["query"], None, "0.57", "number")
-    assert read_chartqa({**row, "label": ["Inspired"]}).answer_type == "text"
-    assert read_chartqa({**row, "label": ["Yes"]}).answer == "Yes"
-    assert read_chartqa({**row, "label": ["1", "2"]}) == "not_verifiable"
-    assert read_chartqa({**row, "label": []}) == "no_answer"
-    assert read_chartqa({**row, "query": " "}) == "no_question"
-    assert list(read_row("chartqa", row)) == [read_chartqa(row)]
+def test_a_kind_of_answer_that_the_source_does_not_have_is_dropped():
+    row = {"conversations": TURNS[:2]}
+    assert list(read_row("conversations", row, {"integer"})) == ["other_kind"]
+    count = [{"from": "human", "value": "How many?"}, {"from": "gpt", "value": "The answer is 3"}]
+    assert next(read_row("conversations", {"conversations": count}, {"integer"})).answer == "3"
 
 
-def test_scienceqa_rows():
-    row = {"question": "Which is it?", "choices": ["a lichen", "a bilberry"], "answer": 1, "hint": "Look at the web."}
-    assert read_scienceqa(row) == Question(
-        "Which is it?", ["a lichen", "a bilberry"], "B", "choice", context="Look at the web."
-    )
-    assert read_scienceqa({**row, "hint": ""}).context == ""
-    assert read_scienceqa({**row, "answer": 2}) == "no_answer"
-    assert read_scienceqa({**row, "answer": None}) == "no_answer"
-    assert read_scienceqa({**row, "choices": ["one"], "answer": 0}) == "not_verifiable"
-    assert read_scienceqa({**row, "choices": ["same", "same"], "answer": 0}) == "not_verifiable"
-    assert read_scienceqa({**row, "question": None}) == "no_question"
-    letters = {**row, "choices": ["A", "B"], "answer": 0}  # of points in a picture
-    assert read_scienceqa(letters).answer == "A"
+CHART = {"query": "What is the value of the bar?", "label": ["0.57"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "answer"),
+    [
+        ({}, "0.57"),
+        ({"label": ["Inspired"]}, "Inspired"),
+        ({"label": ["1", "2"]}, "not_verifiable"),
+        ({"label": []}, "no_answer"),
+        ({"query": " "}, "no_question"),
+        # The question and its label speak of the same kind of thing.
+        ({"query": "Is the green bar higher?", "label": ["Yes"]}, "Yes"),
+        ({"query": "Is the green bar higher?"}, "other_kind"),
+        ({"query": "Is it higher in 2014 or 2015?", "label": ["2014"]}, "2014"),
+        ({"query": "How many bars are there?", "label": ["Yes"]}, "other_kind"),
+        ({"query": "Which year is best?", "label": ["2014"]}, "2014"),
+        ({"label": ["Share of people who think that it is good"]}, "unmatchable"),
+    ],
+)
+def test_chartqa_rows(changes, answer):
+    found = next(read_row("chartqa", CHART | changes, KINDS))
+    assert getattr(found, "answer", found) == answer
+    assert isinstance(found, str) or found == read_chartqa(CHART | changes)
+
+
+SCIENCE = {
+    "question": "Which is it?",
+    "choices": ["a lichen", "a bilberry"],
+    "answer": 1,
+    "hint": "Look.",
+    "solution": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "answer"),
+    [
+        ({}, "B"),
+        ({"answer": 2}, "no_answer"),
+        ({"answer": None}, "no_answer"),
+        ({"choices": ["one"], "answer": 0}, "not_verifiable"),
+        ({"choices": ["same", "same"], "answer": 0}, "not_verifiable"),
+        ({"question": None}, "no_question"),
+        ({"choices": ["A", "B"], "answer": 0}, "A"),  # of points in a picture
+        # The last line of the solution is a second reading.
+        ({"solution": "A lichen eats nothing.\nSo it is a bilberry."}, "B"),
+        ({"solution": "So it is a lichen."}, "contradiction"),
+        ({"solution": "So it is not a lichen."}, "B"),
+        ({"solution": "A bilberry has leaves.\nA lichen has none."}, "B"),  # about the wrong choice, at the end
+        ({"choices": ["A", "B"], "solution": "So it is a point."}, "B"),
+        ({"solution": "A lichen is smaller than a bilberry."}, "B"),
+    ],
+)
+def test_scienceqa_rows(changes, answer):
+    found = reading(read_scienceqa, SCIENCE | changes)
+    assert getattr(found, "answer", found) == answer
+    assert getattr(found, "context", "Look.") == "Look."

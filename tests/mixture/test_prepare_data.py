@@ -1,11 +1,8 @@
 """`scripts/prepare_data.py`: the whole mixture from stand-ins for all sources, and what the command line refuses."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import yaml
@@ -13,12 +10,9 @@ from datasets import load_dataset
 from transformers import AutoProcessor
 
 from scripts.mixture import command as script
-from scripts.mixture.build import build_mixture
-from scripts.mixture.overlap import read_evaluation_sets
-from scripts.mixture.parts import Recipe
 from scripts.mixture.sources import SOURCES
 from tests.support.loopback_hub import LoopbackHub, run_client
-from tests.support.mixture_stand_ins import Interrupted, content, interrupt_after, make_mirror
+from tests.support.mixture_stand_ins import content, make_mirror, put_on_hub
 from tests.support.scripts import SCRIPTS, run
 from trl_vade import load_snapshot
 from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
@@ -57,20 +51,6 @@ def test_the_whole_mixture_has_9471_rows(built, cache):
 
 
 @pytest.mark.slow
-def test_built_again_after_an_interruption_it_is_the_same_to_the_byte(built, mirror, tmp_path, monkeypatch):
-    evaluation = read_evaluation_sets(BENCH[1:], mirror=mirror)
-    recipe = Recipe(tuple(SOURCES.values()), evaluation=evaluation, mirror=mirror, save_every=300)
-    arguments = recipe, tmp_path, script.TEMPLATE, script.command(script.parse(BENCH))
-    with monkeypatch.context() as patch:
-        interrupt_after(patch, 5000)
-        with pytest.raises(Interrupted):
-            build_mixture(*arguments)
-    build_mixture(*arguments)
-    assert content(tmp_path) == content(built)
-    assert len(content(built)) == 2 + 2 + len(SOURCES)
-
-
-@pytest.mark.slow
 def test_the_card_has_the_command_and_the_counts(built):
     card = (built / "README.md").read_text()
     assert "python scripts/prepare_data.py --seed 0 --evaluation_data AI4Math/MathVista@testmini" in card
@@ -89,10 +69,11 @@ def test_the_dry_run_shows_every_source_and_loads_nothing():
     assert loaded == ""
     text = "\n".join(table)
     for source in SOURCES.values():
-        assert any(source.name in line and f"{source.count:,}" in line and source.licence in line for line in table)
-        assert source.revision in text
+        assert any(source.name in line and f"{source.count:,}" in line for line in table)
+        assert f"{source.repo} ({source.licence}), revision {source.revision}" in text
     assert "9,471 rows: math 5,670, chart 2,476, science 1,325" in text
     assert "train 8,524, validation 947" in text
+    assert "4.9 GB of files, 4.9 GB of them to load (8 min at 10 MB/s, 1 min at 100 MB/s)" in text
 
 
 def test_the_dry_run_of_some_sources(capsys):
@@ -106,7 +87,11 @@ def test_some_sources_with_another_instruction(mirror, tmp_path, capsys, cache):
     flags = ["--mirror", str(mirror), "--output_dir", str(tmp_path), "--sources", "tabmwp"]
     flags += ["--instruction", "Be brief."]
     script.main(flags)
-    assert "train 197, validation 22" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "train 197, validation 22" in shown
+    assert "0.0 GB of them to load" in shown
+    table = [line.split() for line in shown.partition("Rows by source")[2].splitlines()]
+    assert ["219", "219", "234", "242"] in [cells[-4:] for cells in table]
     row = load_dataset(str(tmp_path), split="train", cache_dir=cache)[0]
     assert row["prompt"][0]["content"].endswith("how much will it cost in total?\n\nBe brief.")
     assert "--sources tabmwp --instruction 'Be brief.'" in (tmp_path / "README.md").read_text()
@@ -144,9 +129,19 @@ def test_what_cannot_work_ends_with_its_message(mirror, tmp_path):
     empty.mkdir()
     message = refusal("--mirror", empty, "--output_dir", tmp_path / "out")
     assert message.startswith("The mixture was not built. The mirror")
-    assert "no folder lmms-lab/LLaVA-OneVision-Data" in message
+    assert "no folder HuggingFaceM4/ChartQA" in message
     message = refusal("--mirror", mirror, "--output_dir", tmp_path / "o", "--evaluation_data", "no/such_set")
     assert "--evaluation_data no/such_set" in message
+
+
+def test_without_math_verify_it_says_so_before_anything_is_loaded(tmp_path):
+    arguments = ["--output_dir", str(tmp_path / "out"), "--mirror", str(tmp_path)]
+    code = "import sys; sys.modules['math_verify'] = None; from scripts.mixture import command"
+    code += f"; command.main({arguments})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=SCRIPTS.parent)
+    assert run.returncode == 1
+    assert "math-verify" in run.stderr
+    assert "The mixture (arXiv" not in run.stdout
 
 
 def test_without_a_network_it_says_which_repository_it_could_not_reach(tmp_path, caplog):
@@ -160,56 +155,42 @@ def test_a_push_that_fails_leaves_the_files_and_says_how_to_push_them(mirror, tm
     flags = ["--mirror", mirror, "--output_dir", folder, "--sources", "tabmwp", "--push_to_hub", "you/mixture"]
     message = refusal(*flags)  # the tests are offline
     assert "complete, but not on the Hub" in message
-    assert "--push_to_hub you/mixture" in message
+    assert f"hf upload you/mixture {folder} --repo-type dataset" in message
     assert len(load_dataset(str(folder), split="train", cache_dir=cache)) == 197
-
-
-@pytest.mark.slow
-def test_a_build_that_was_killed_goes_on_by_the_same_command(built, mirror, tmp_path):
-    command = [sys.executable, SCRIPTS / "prepare_data.py", "--mirror", mirror, "--output_dir", tmp_path, *BENCH]
-    for task in ("geo3k", "geoqa_plus", "chartqa"):
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        while process.poll() is None and not (tmp_path / ".parts" / f"{task}.parquet").exists():
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        assert not (tmp_path / "mixture.json").exists()
-    subprocess.run(command, check=True, capture_output=True)
-    assert content(tmp_path) == content(built)
 
 
 @pytest.fixture
 def hub(tmp_path):
     """A stand-in for the Hub that has the sources of the mirror, each at its pinned revision."""
     make_mirror(tmp_path / "mirror", {"tabmwp": SOURCES["tabmwp"].count})
-    source = SOURCES["tabmwp"]
-    folder = tmp_path / "mirror" / source.repo
-    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with LoopbackHub() as running:
-        repo = running.add_repo(f"datasets/{source.repo}")
-        repo.tags[source.revision] = repo.add("main", "the source", "", repo.files() | files)
-        later = {path: b"" for path in files if path.endswith(".parquet")}
-        repo.add("main", "a later revision that cannot be read", "", repo.files() | files | later)
+        put_on_hub(running, tmp_path / "mirror", [SOURCES["tabmwp"]])
+        repo = running.repos[f"datasets/{SOURCES['tabmwp'].repo}"]
+        later = {path: b"" for path in repo.files() if path.endswith(".parquet")}
+        repo.add("main", "a later revision that cannot be read", "", repo.files() | later)
         yield running
 
 
 @pytest.mark.slow
 def test_from_the_hub_and_back_to_it(hub, tmp_path, cache):
-    """The real client: streams the pinned revision, builds, pushes; another process reads what arrived."""
+    """The real client: loads the pinned revision, builds, pushes; another process reads what arrived."""
     script = [sys.executable, SCRIPTS / "prepare_data.py", "--sources", "tabmwp", "--output_dir", "out"]
     run = run_client(hub, [*script, "--push_to_hub", "mixture", "--private"], tmp_path)
     assert f"{hub.url}/datasets/you/mixture" in run.stdout
+    assert "0.0 GB of files" in run.stdout
+    assert "HTTP" not in run.stderr
+    assert "tabmwp(cauldron): 242 rows read" in run.stderr
     pushed = hub.repos["datasets/you/mixture"]
     assert pushed.private
     arrived = {path: data for path, data in pushed.files().items() if path != ".gitattributes"}
-    assert arrived == {path: data for path, data in content(tmp_path / "out").items() if ".parts" not in path}
-    assert len(arrived) == 4
+    assert arrived == content(tmp_path / "out")
+    assert len(arrived) == 5
     code = "from datasets import load_dataset; print(load_dataset('you/mixture').num_rows)"
     assert "{'train': 197, 'validation': 22}" in run_client(hub, code, tmp_path).stdout
 
 
 @pytest.mark.slow
-def test_a_push_that_the_hub_refuses_can_be_made_later_without_reading_the_sources_again(hub, tmp_path):
+def test_after_a_push_that_the_hub_refused_the_same_command_loads_nothing_again(hub, tmp_path):
     script = [sys.executable, SCRIPTS / "prepare_data.py", "--sources", "tabmwp", "--output_dir", "out"]
     script += ["--push_to_hub", "you/mixture"]
     hub.fault("/commit/main", status=500)

@@ -16,7 +16,6 @@ import yaml
 from datasets import ClassLabel, Features, Image, List, Value
 from PIL import Image as Pictures
 
-from scripts.mixture import parts as mixture_parts
 from scripts.mixture.sources import SOURCES
 
 TEXT = Value("string")
@@ -64,7 +63,8 @@ def geo3k(n):
 
 def geo170k(n):
     question = f"In diamond number {n}, CD has the length {n}. What is the value of y?"
-    reply = f"EF is parallel to BC, so y is half of it. Therefore, the answer is: C.\nAnswer:{'ABCD'[n % 4]}"
+    letter = "ABCD"[n % 4]
+    reply = f"EF is parallel to BC, so y is half of it. Therefore, the answer is: {letter}.\nAnswer:{letter}"
     return [(f"{GEO_170K}{question}\nChoices:\nA: {n}.0\nB: {n + 5}.0\nC: {n + 9}.0\nD: {n + 20}.0", reply)]
 
 
@@ -234,18 +234,11 @@ def content(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-class Interrupted(BaseException):
-    """Ctrl-C, at a row of the test's choice."""
-
-
-def interrupt_after(monkeypatch, rows):
-    class Bar(mixture_parts.tqdm):
-        left = rows
-
-        def update(self, n=1):
-            Bar.left -= n
-            if Bar.left < 0:
-                raise Interrupted
-            return super().update(n)
-
-    monkeypatch.setattr(mixture_parts, "tqdm", Bar)
+def put_on_hub(hub, mirror, sources):
+    """Put the repositories of `sources` from a mirror on the loopback Hub, as commits of their pinned revisions."""
+    for source in {source.repo: source for source in sources}.values():
+        folder = Path(mirror) / source.repo
+        files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        repo = hub.add_repo(f"datasets/{source.repo}")
+        commit = repo.commits[repo.add("main", "the source", "", repo.files() | files)]
+        repo.commits[source.revision] = commit._replace(oid=source.revision)
