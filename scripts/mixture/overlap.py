@@ -1,8 +1,9 @@
 """Find rows of evaluation sets in the training mixture, by image or by question, to remove them.
 
 An image is found by equal size and RGB pixels, in any lossless format. A question is found by equal letters and
-digits, and equal choices or a similar picture. Data sets ask one sentence of many pictures, "Which of these is true?",
-so the sentence alone proves nothing. A question in other words is not found.
+digits and a similar picture. Data sets ask one sentence of many pictures, "Which of these is true?", often with the
+same choices, so these prove nothing. They decide where the evaluation set has no picture to its question. A question
+in other words is not found.
 """
 
 import hashlib
@@ -45,8 +46,8 @@ class EvaluationSets:
     min_words: int = MIN_WORDS
     names: dict[str, dict[str, int]] = field(default_factory=dict)  # name -> images, questions, unreadable images
     images: dict[str, set[str]] = field(default_factory=dict)  # fingerprint -> names
-    choices: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # question and choices -> names
     outlines: dict[str, set[tuple[str, int]]] = field(default_factory=dict)  # question -> names with its pictures
+    choices: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # without one: question, choices -> names
     sizes: set[tuple[int, int]] = field(default_factory=set)
 
     def add(
@@ -70,7 +71,8 @@ class EvaluationSets:
             if text := self._question(bare):
                 counts["questions"] += all(name != other for other, _ in self.outlines.get(text, ()))
                 self.outlines.setdefault(text, set()).update(outlines)
-                self.choices.setdefault((text, _sign(choices or labelled or [])), set()).add(name)
+                if not outlines:
+                    self.choices.setdefault((text, _sign(choices or labelled or [])), set()).add(name)
 
     def with_image(self, content: bytes, size: tuple[int, int]) -> list[str]:
         """Return the sets that contain this image. It is decoded only if a set has an image of its size.
@@ -81,14 +83,11 @@ class EvaluationSets:
         return sorted(self.images.get(image_fingerprint(content)[1], ())) if size in self.sizes else []
 
     def with_question(self, question: str, choices: list[str] | None, content: bytes) -> list[str]:
-        """Return the sets that contain this question, without instructions, with its choices or a similar picture."""
+        """Return the sets that ask this question of a similar picture, or of none and with the same choices."""
         text = self._question(question)
-        names = set(self.choices.get((text, _sign(choices)), ())) if choices else set()
-        pictures = self.outlines.get(text)
-        if pictures:
-            with suppress(
-                Exception
-            ):  # Pillow raises many kinds for a damaged file, which is dropped where it is taken
+        names = set(self.choices.get((text, _sign(choices or [])), ()))
+        if pictures := self.outlines.get(text):
+            with suppress(Exception):  # Pillow's, for a damaged file, which is dropped where it is taken
                 seen = outline(content)
                 names |= {name for name, other in pictures if (seen ^ other).bit_count() <= SIMILAR}
         return sorted(names)

@@ -23,7 +23,7 @@ DROPPED = {
     "damaged_image": "Pillow cannot read the image.",
     "overlap_image": "The image is in an evaluation set.",
     **REASONS,
-    "overlap_question": "The question is in an evaluation set, with the same choices or a similar picture.",
+    "overlap_question": "The question is in an evaluation set, of a similar picture or of none.",
     "duplicate": "The row is equal to an earlier one.",
 }
 """Why a row is not usable, in the order of the checks. The decoding comes last, and may find a damaged image, too."""

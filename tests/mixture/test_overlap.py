@@ -29,6 +29,7 @@ def drawing(corners, kind="PNG", size=200, **settings):
     return buffer.getvalue()
 
 
+NINE = picture(9)
 FIGURE, OTHER = drawing([(20, 20), (180, 40), (60, 170)]), drawing([(30, 30), (170, 30), (170, 160), (30, 160)])
 
 
@@ -84,16 +85,20 @@ def test_choices_and_instructions_of_an_evaluation_set_do_not_hide_its_question(
 
 
 def test_a_sentence_that_is_asked_of_many_pictures_is_no_overlap():
-    """As "Which of the following statements is true?" of ScienceQA, in training and in test by the hundred."""
+    """As "Which of the following statements is true?" of ScienceQA: in training and in test, with the same choices."""
     sets = one_set(image=FIGURE)
-    assert found(sets, choices=["four", "five"], image=OTHER) == []
-    assert found(sets, choices=None, image=OTHER) == []
+    for choices in (CHOICES, ["four", "five"], None):
+        assert found(sets, choices=choices, image=OTHER) == []
     assert found(one_set(image=FIGURE, choices=None), image=OTHER) == []
 
 
-def test_the_same_choices_in_another_order_or_a_similar_picture_make_it_one():
+def test_a_question_without_a_picture_is_one_with_the_same_choices_in_any_order():
+    assert found(one_set(), choices=["Three.", "two"]) == ["bench"]
+    assert found(one_set(), choices=["four", "five"]) == found(one_set(), choices=None) == []
+
+
+def test_a_similar_picture_makes_it_one_whatever_the_choices():
     sets = one_set(image=FIGURE)
-    assert found(sets, choices=["Three.", "two"], image=OTHER) == ["bench"]
     assert found(sets, choices=None, image=FIGURE) == ["bench"]
     smaller = drawing([(20, 20), (180, 40), (60, 170)], "JPEG", 120, quality=70)
     assert found(sets, choices=["four", "five"], image=smaller) == ["bench"]
@@ -149,8 +154,8 @@ SHAPES = {
 }
 
 
-def local_set(folder, features, splits=("test",), question=QUESTION):
-    image = {"bytes": picture(9), "path": None}
+def local_set(folder, features, splits=("test",), question=QUESTION, image=NINE):
+    image = image and {"bytes": image, "path": None}
     values = {"images": [image], "decoded_image": image, "label": ["1"], "choices": CHOICES, "options": CHOICES}
     for split in splits:
         row = {name: values.get(name, image if feature == Image() else question) for name, feature in features.items()}
@@ -165,8 +170,13 @@ def test_a_folder_is_read_whatever_its_columns_of_images_are_called(tmp_path, na
     sets = read_evaluation_sets([str(folder)])
     assert sets.with_image(picture(9, "BMP"), (28, 28)) == [name]
     assert found(sets, choices=None, image=picture(9, "BMP")) == [name]
-    has_choices = {"choices", "options"} & SHAPES[name].keys()
-    assert found(sets, image=FIGURE) == ([name] if has_choices else [])
+
+
+@pytest.mark.parametrize("name", ["bench", "options"])
+def test_the_choices_of_a_row_without_a_picture_are_read(tmp_path, name):
+    sets = read_evaluation_sets([str(local_set(tmp_path / name, SHAPES[name], image=None))])
+    assert found(sets) == [name]
+    assert found(sets, choices=["four", "five"]) == []
 
 
 def test_without_a_split_all_are_read_and_with_one_that_one(tmp_path):
