@@ -1,15 +1,12 @@
 """The files that a run leaves for people: `vade_run.json`, `vade_rows.json`, and the report at the end."""
 
-import functools
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from accelerate.logging import get_logger
-from transformers import TrainerCallback
 
 from trl_vade.data.row_names import key_text
 from trl_vade.data.row_views import cut, describe_row, plain_text
@@ -19,6 +16,7 @@ from trl_vade.selection.report.notable import SHOWN, Answer, Answers, Beginnings
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, read_kept
 from trl_vade.selection.report.writing import write_report
 
+from .harmless import HarmlessCallback, harmless
 from .presets import setting
 from .publishing.run_facts import live_run
 from .run_description import describe_run, encode_run
@@ -29,27 +27,13 @@ MOST_STRATA = 24  # the picture has no more colours
 NO_TASK = "all rows"
 
 
-def harmless(step: Callable[..., None]) -> Callable[..., None]:
-    """Let a method of `ReportFiles` only log its error, and do nothing from then on: it may not end a training."""
-
-    @functools.wraps(step)
-    def wrapped(self: "ReportFiles", *positional: Any, **named: Any) -> None:
-        if not self.active:
-            return
-        try:
-            step(self, *positional, **named)
-        except Exception as error:
-            self.active = False
-            logger.warning(f"The run has no report ({type(error).__name__}: {error}). The training is not affected.")
-
-    return wrapped
-
-
-class ReportFiles(TrainerCallback):
+class ReportFiles(HarmlessCallback):
     """Callback that notes what a report shows, writes it at the start and at every save, and reports at the end.
 
     Everything happens on the main process, about its own share of the completions, and changes nothing of the run.
     """
+
+    absence = "The run has no report"
 
     def __init__(self, trainer: Any):
         self._trainer = trainer

@@ -1,10 +1,7 @@
 """The console as a callback of the Trainer. It changes no metric, and no error of it reaches the training."""
 
-import functools
 import shlex
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,6 @@ from rich.progress_bar import ProgressBar
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
-from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
@@ -28,6 +24,7 @@ from trl_vade.selection.report.writing import PAGE_FILE
 
 from ..activity import UPDATING
 from ..checkpoint.folders import complete_checkpoints
+from ..harmless import HarmlessCallback, harmless
 from ..presets import is_adaptive
 from ..publishing.run_facts import live_run
 from ..run_description import validation_answers
@@ -40,26 +37,7 @@ logger = get_logger(__name__)
 WIDE = 100  # columns from which the panel has remarks
 
 
-def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Log an error of `method` and switch the console off, in place of ending the training."""
-
-    @functools.wraps(method)
-    def guarded(console: "Console", *positional: Any, **named: Any) -> Any:
-        if console.broken:
-            return None
-        try:
-            return method(console, *positional, **named)
-        except Exception as error:
-            console.broken = True
-            with suppress(Exception):  # a terminal that is gone
-                console.stop()
-            logger.warning(f"The console is off ({type(error).__name__}: {error}). The training is not affected.")
-            return None
-
-    return guarded
-
-
-class Console(TrainerCallback):
+class Console(HarmlessCallback):
     """What a run shows, in place of the bars and dictionaries of transformers.
 
     Args:
@@ -68,9 +46,10 @@ class Console(TrainerCallback):
         panel: whether a panel is redrawn in place; else a logging step is a line.
     """
 
+    absence = "The console is off"
+
     def __init__(self, trainer: Any, screen: Screen, *, panel: bool):
         self._trainer, self._screen, self._has_panel = trainer, screen, panel
-        self.broken = False
         self._live: Live | None = None
         self._begin(0)
 

@@ -1,0 +1,40 @@
+"""Callbacks that show or note something, and may not end a training."""
+
+import functools
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from accelerate.logging import get_logger
+from transformers import TrainerCallback
+
+logger = get_logger(__name__)
+
+
+class HarmlessCallback(TrainerCallback):
+    """Callback that its first error in a method decorated by `harmless` switches off."""
+
+    active = True
+    absence: str  # the sentence of the warning, such as "The console is off"
+
+    def stop(self) -> None:
+        """Give back what the callback holds, after its error."""
+
+
+def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Log an error of a method of a `HarmlessCallback`, and do nothing from then on."""
+
+    @functools.wraps(method)
+    def guarded(callback: HarmlessCallback, *positional: Any, **named: Any) -> Any:
+        if not callback.active:
+            return None
+        try:
+            return method(callback, *positional, **named)
+        except Exception as error:
+            callback.active = False
+            with suppress(Exception):  # a terminal that is gone
+                callback.stop()
+            logger.warning(f"{callback.absence} ({type(error).__name__}: {error}). The training is not affected.")
+            return None
+
+    return guarded
