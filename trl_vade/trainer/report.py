@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accelerate.logging import get_logger
 
 from trl_vade.data.row_names import key_text
 from trl_vade.data.row_views import cut, describe_row, plain_text
@@ -21,7 +20,6 @@ from .presets import setting
 from .publishing.run_facts import live_run
 from .run_description import describe_run, encode_run
 
-logger = get_logger(__name__)
 
 MOST_STRATA = 24  # the picture has no more colours
 NO_TASK = "all rows"

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from accelerate.logging import get_logger
 from rich.console import Console as Screen
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -32,7 +31,6 @@ from ..typed_command import without_resume
 from .figures import duration, line, plain_numbers, table
 from .start import header
 
-logger = get_logger(__name__)
 
 WIDE = 100  # columns from which the panel has remarks
 
