@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-
 from trl_vade.data.row_names import key_text
 from trl_vade.data.row_views import cut, describe_row, plain_text
 from trl_vade.files import save_whole
@@ -19,7 +18,6 @@ from .harmless import HarmlessCallback, harmless
 from .presets import setting
 from .publishing.run_facts import live_run
 from .run_description import describe_run, encode_run
-
 
 MOST_STRATA = 24  # the picture has no more colours
 NO_TASK = "all rows"

@@ -31,7 +31,6 @@ from ..typed_command import without_resume
 from .figures import duration, line, plain_numbers, table
 from .start import header
 
-
 WIDE = 100  # columns from which the panel has remarks
 
 
