@@ -97,7 +97,11 @@ def has_form(text: str) -> bool:
 
 
 def text_of(completion: Completion) -> str:
-    """Return a completion as text, TRL's messages with their parts joined. Others are a `ConfigurationError`."""
+    """Return a completion as text: what the assistant says, without the turns of tools and users.
+
+    Raises:
+        ConfigurationError: `completion` is neither a text nor a list of messages.
+    """
     if isinstance(completion, str):
         return completion
     if not isinstance(completion, list) or not all(isinstance(message, dict) for message in completion):
@@ -105,7 +109,8 @@ def text_of(completion: Completion) -> str:
             f"A completion is {abbreviated(completion)}; it must be a text or a list of messages, such as "
             "[{'role': 'assistant', 'content': 'B'}]."
         )
-    contents = [message.get("content") or "" for message in completion]
+    said = [message for message in completion if message.get("role", "assistant") == "assistant"]
+    contents = [message.get("content") or "" for message in said]
     parts = [[{"text": content}] if isinstance(content, str) else content for content in contents]
     return "\n".join(part.get("text") or "" for message in parts for part in message)
 
