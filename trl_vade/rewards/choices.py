@@ -20,6 +20,7 @@ _BRACKETED = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]", re.ASCII)
 _LONE = re.compile(r"(?<![\w'])([B-HJ-Z]|[AI](?=\W*$|\s*[.:),;/|&(\-]|\s+(?:or|and)\b|\s+[A-Z]\b))(?![\w'])", re.ASCII)
 _GONE = " \ufffc "  # stands where the text of a choice was
 _SUBJECT = re.compile(rf"(?:^|[,:]|\bthe\b)\s*{_GONE.strip()}\s+(?:is|are|was|were|has|have)\b", re.IGNORECASE)
+_OBJECT = re.compile(rf"(?<!\bof)(?<!\bthan)(?<!\bfrom)(?<!\blike)(?<!\bnear)(?: the| an?)?\s*{_GONE.strip()}[\s.!]*$")
 _DECORATION = re.compile(r"\*+|[$`]|\\[()]|\\(?:text|textbf|mathrm|mathbf|bold)\s*\{([^{}]*)\}")
 
 
@@ -33,17 +34,19 @@ def chosen(readings: Sequence[str], choices: Sequence[str]) -> int | None:
     if not readings:
         return None
     whole = _DECORATION.sub(r"\1", readings[0]).strip()
-    label = _label(whole, choices)
+    labels = {_label(reading, choices) for reading in readings} - {None}
     for reading in readings:
         index = exactly(reading, choices)
         if index is not None:
-            return index if label in (None, index) else None
+            return index if labels <= {index} or reading in choices else None
     texts, rest = _texts_in(whole, choices)
     if HEDGE.search(rest):
         return None
     bracketed = {_index(letter) for letter in _BRACKETED.findall(rest)}
-    named = {_index(letter) for letter in _LONE.findall(rest)} | texts | bracketed | ({label} - {None})
-    told = label is not None or bracketed or _SUBJECT.search(rest)
+    beside = {exactly(part.strip(" .:),;-("), choices) for part in (_LABEL.sub("", whole), _BRACKETED.sub("", whole))}
+    named = {_index(letter) for letter in _LONE.findall(rest)} | texts | bracketed | labels | (beside - {None})
+    words = any(any(map(str.isalpha, choices[index])) for index in texts)
+    told = labels or bracketed or (words and (_SUBJECT.search(rest) or _OBJECT.search(rest)))
     return named.pop() if told and len(named) == 1 and max(named) < (len(choices) or 26) else None
 
 
@@ -54,7 +57,7 @@ def exactly(text: str, choices: Sequence[str]) -> int | None:
     letter = _LETTER.fullmatch(_DECORATION.sub(r"\1", text).strip())
     if letter and _index(letter[1]) < (len(choices) or 26):
         return _index(letter[1])
-    same = [index for index, choice in enumerate(choices) if same_text(text, choice)]
+    same = [index for index, choice in enumerate(choices) if same_text(text, choice) or same_text(choice, text)]
     if not same:
         value = read_closed(text)
         values = [] if value is None else [read_closed(undecorated(choice)) for choice in choices]
@@ -71,7 +74,7 @@ def labelled(text: str) -> int | None:
 
 
 def _label(text: str, choices: Sequence[str]) -> int | None:
-    match = _LABEL.match(text)
+    match = _LABEL.match(_DECORATION.sub(r"\1", text).strip())
     letter = match and (match[1] or match[2] or match[3])
     return _index(letter) if letter and _index(letter) < (len(choices) or 26) else None
 
@@ -82,7 +85,7 @@ def _texts_in(sentence: str, choices: Sequence[str]) -> tuple[set[int], str]:
     for index in sorted(range(len(choices)), key=lambda one: -len(choices[one])):
         text = _DECORATION.sub(r"\1", undecorated(choices[index])).strip()
         if len(text) > 1 or text.isdigit():
-            pattern = re.compile(rf"(?<![\w√\\^.]){re.escape(text)}(?![\w√\\^]|\.\d)", re.IGNORECASE)
+            pattern = re.compile(rf"(?<![\w√\\^.-]){re.escape(text)}(?![\w√\\^]|\.\d)", re.IGNORECASE)
             sentence, count = pattern.subn(_GONE, sentence)
             found |= {index} if count else set()
     return found, sentence

@@ -133,12 +133,17 @@ class ExpressionJudge:
         self._idle: list[Worker] = []  # several threads pop and append, each in one step
 
 
-def require_math_verify() -> None:
+def has_math_verify() -> bool:
+    """Return whether math-verify is installed."""
+    return importlib.util.find_spec("math_verify") is not None
+
+
+def require_math_verify(why: str = "one is to be compared") -> None:
     """Raise `ConfigurationError` if math-verify is not installed."""
-    if importlib.util.find_spec("math_verify") is None:
+    if not has_math_verify():
         raise ConfigurationError(
-            f"Answers of type 'expression' need math-verify, which is not installed. Install it with {INSTALL}, or "
-            "drop the rows of that type."
+            f"Answers of type 'expression' need math-verify, which is not installed, and {why}. Install it with "
+            f"{INSTALL}, or drop the rows of that type."
         )
 
 

@@ -15,8 +15,8 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.files import packaged
 
 from .answers import find_answer
-from .expressions import WORKERS
-from .verifiers import judge
+from .expressions import WORKERS, has_math_verify, require_math_verify
+from .verifiers import judge, needs_math_verify
 
 INSTRUCTION = """\
 Think about the question first, inside <think></think>. \
@@ -138,6 +138,28 @@ def _judged(
             stacklevel=3,
         )
     return rewards
+
+
+def refuse_rows(reward_funcs: Any, rows: Any) -> None:
+    """Refuse a data set with expressions for `accuracy_reward` where math-verify is not installed.
+
+    Args:
+        reward_funcs: a trainer's argument.
+        rows: a `Dataset`; anything else is looked at when its rows are drawn.
+
+    Raises:
+        ConfigurationError: the first row with an expression is named.
+    """
+    given = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
+    reads_answers = any(getattr(one, "func", one) in (accuracy_reward, relaxed_accuracy_reward) for one in given)
+    if not reads_answers or has_math_verify() or "answer" not in (getattr(rows, "column_names", None) or ()):
+        return
+    columns = [name for name in ("answer", "answer_type", "choices") if name in rows.column_names]
+    for number, row in enumerate(rows.with_format(None).select_columns(columns)):
+        if needs_math_verify(**row):
+            require_math_verify(
+                f"the training set has such a row: row {number} with answer={abbreviated(row['answer'])}"
+            )
 
 
 def metric_path(name: str) -> str:

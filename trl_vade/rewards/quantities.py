@@ -63,7 +63,7 @@ _ABOUT = re.compile(r"^(?:about|approximately|approx\.?|around|roughly|≈|~|\\a
 _MINUS = re.compile(r"^(?:negative|minus)\s+(?=\d)", re.IGNORECASE)
 _UNIT = re.compile(r"[A-Za-zµΩ°$€£¥¢'\"/·.^{}\\ -]{0,40}(?:\^\{?-?[1-3]\}?)?")
 _NO_UNIT = "or and to not but is if by vs versus plus minus times over pi sqrt dozen hundred half third quarter point "
-_NO_UNIT += "than more less fewer between wrong incorrect squared cubed"
+_NO_UNIT += "than more less fewer between wrong incorrect squared cubed st nd rd th"
 _NO_UNIT_WORDS = set(_NO_UNIT.split())
 _LETTER_UNITS = set("mglsCFKNVWJAΩ°'\"$€£¥¢")  # a unit of one letter; any other letter is a variable
 _CLOSED = re.compile(r"sqrt|√|pi|π|\^")
@@ -74,12 +74,12 @@ _ONE_NUMBER = re.compile(
 )
 _BEFORE = re.compile(  # a number after any other word is an index: step 42, pair 1
     r"(?:[a-z][,:]|\b(?:is|are|was|were|be|has|have|had|need|needs|costs?|spent|paid|gets?|got|gives?|us|obtain|equals|of|in|"
-    r"at|by|to|about|approximately|exactly|only))\W*$",
+    r"at|by|to|about|approximately|exactly|only|year))\W*$",
     re.IGNORECASE,
 )
 _AFTER = re.compile(r"[\s,.(-]*[^\W\d_]{2,}")
 _NO_SENTENCE = re.compile(
-    r"[=<>≤≥≠≈!^+*/\\_{}\[\]\"]|\w\(|\b(?:than|at (?:least|most)|over|under|above|below|up to|times|twice|double|"
+    r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|at (?:least|most)|over|under|above|below|up to|times|twice|double|"
     r"half|dozen|minus|plus|nearly|almost|too|another|step|log|ln|sin|cos|tan|exp|sqrt|pi)\b",
     re.IGNORECASE,
 )
@@ -153,7 +153,7 @@ def only_number(sentence: str) -> Quantity | None:
     before, after = text[: found[0].start()], " ".join(words)
     if _NO_SENTENCE.search(f"{before} {after}") or not (_BEFORE.search(before) or _AFTER.match(after)):
         return None
-    attempts = (read_quantity(" ".join([number, *words[:count]])) for count in (3, 2, 1))
+    attempts = (read_quantity(" ".join([number, *words[:count]])) for count in (4, 3, 2, 1))
     return next((one for one in attempts if one is not None and one.unit is not None), None) or read_quantity(number)
 
 
@@ -240,9 +240,9 @@ def _rest(rest: str, currency: str) -> tuple[float, Unit | None] | None:
     """Return the factor and unit after a number, or None for any other text."""
     words = rest.strip().rstrip(".").split()
     factor = 1.0
-    if words and words[0].lower() in _FACTORS and len(words[0]) > 2:
+    if words and words[0].lower() in _FACTORS and len(words[0]) > 1:
         factor = _FACTORS[words.pop(0).lower()]
-    if len(words) > 3 or not _UNIT.fullmatch(" ".join(words)):
+    if len(words) > 4 or not _UNIT.fullmatch(" ".join(words)):
         return None
     unit = read_unit(" ".join(words) or currency) if words or currency else None
     if unit is None and words:

@@ -33,7 +33,7 @@ _TABLE = {
     },
     "angle": {1.0: "° degree deg", 57.29577951308232: "rad radian"},
     "dollar": {1.0: "$ dollar usd us$ buck", 0.01: "¢ cent"},
-    "volume": {1.0: "l liter litre", 0.001: "ml milliliter millilitre", 3.785411784: "gallon gal"},
+    "volume": {0.001: "l liter litre", 1e-6: "ml milliliter millilitre cc", 0.003785411784: "gallon gal"},
     "force": {1.0: "N newton", 1000.0: "kN kilonewton"},
     "energy": {1.0: "J joule", 1000.0: "kJ kilojoule", 4.184: "cal calorie"},
     "power": {1.0: "W watt", 1000.0: "kW kilowatt"},
@@ -87,8 +87,9 @@ def read_unit(text: str) -> Unit | None:
             if kind is None:
                 return None
             power = sign * int(match["power"] or 1)
-            kinds[kind] = kinds.get(kind, 0) + power
             factor *= size**power
+            kind, power = ("length", 3 * power) if kind == "volume" else (kind, power)
+            kinds[kind] = kinds.get(kind, 0) + power
     return Unit(tuple(sorted(kinds.items())), factor)
 
 

@@ -112,6 +112,11 @@ def infer_type(answer: str, choices: Sequence[Any] | None = None) -> str:
     return "expression" if found and re.search(r"\d|[\\√π^=]", formula) else "text"
 
 
+def needs_math_verify(answer: Any, answer_type: str | None = None, choices: Sequence[Any] | None = None) -> bool:
+    """Return whether a row's reference is an expression."""
+    return "expression" in ([answer_type] if answer_type else [infer_type(one, choices) for one in accepted(answer)])
+
+
 def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list[str], relaxed: bool) -> float | None:
     kind = kind or infer_type(answer, choices)
     reference = reference_in(answer)
