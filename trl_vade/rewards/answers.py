@@ -20,8 +20,8 @@ _LEAD = re.compile(
 _STATED = re.compile(r"\b(?:answer|option|choice)\W{0,3}(?:(?:is|are|should be|must be)\b|:|=)", re.IGNORECASE)
 _STATED_ALONE = re.compile(rf"(?:{_STATED.pattern})[\s*:$]*$", re.IGNORECASE)
 _TAIL = re.compile(
-    r"\b(?:is|are|was|were|be|will|equals|measures|gives us|gives|it's|choose|select|pick)\b(?:\s+(?:therefore|thus|equal to)\b)?"
-    r"\s*:?|,\s*(?:so|thus|hence|therefore)\b,?"
+    r"\b(?:is|are|was|were|be|will|equals|measures|gives us|gives|it's|choose|select|pick)\b"
+    r"(?:\s+(?:therefore|thus|equal to)\b)?\s*:?|,\s*(?:so|thus|hence|therefore)\b,?"
     r"|(?<=[a-z]{3}):(?=\s)",  # not `B: Paris`, 10:30
     re.IGNORECASE,
 )
