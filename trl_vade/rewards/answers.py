@@ -4,6 +4,7 @@ All functions scan a text once. A policy trained on this reward would find texts
 expression or a recursive parser fails.
 """
 
+import functools
 import re
 import unicodedata
 
@@ -83,6 +84,7 @@ def tagged_answer(completion: str) -> str:
     return text if tagged is None else tagged.strip()
 
 
+@functools.lru_cache(maxsize=4096)
 def undecorated(text: str) -> str:
     """Return `text` in plain characters, without outer spaces, formula marks, quotes and a full stop."""
     text = unicodedata.normalize("NFC", text.translate(_PLAIN))

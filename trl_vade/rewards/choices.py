@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .answers import HEDGE, undecorated
 from .notation import plain
 from .quantities import equal, read_closed
+from .sentences import only_number
 from .words import same_text
 
 # ASCII keeps the Turkish dotted I, which is no letter of a choice, out of [a-z] in any case.
@@ -46,7 +47,8 @@ def chosen(readings: Sequence[str], choices: Sequence[str]) -> int | None:
     beside = {exactly(part.strip(" .:),;-("), choices) for part in (_LABEL.sub("", whole), _BRACKETED.sub("", whole))}
     named = {_index(letter) for letter in _LONE.findall(rest)} | texts | bracketed | labels | (beside - {None})
     words = any(any(map(str.isalpha, choices[index])) for index in texts)
-    told = labels or bracketed or (words and (_SUBJECT.search(rest) or _OBJECT.search(rest)))
+    said = _SUBJECT.search(rest) or _OBJECT.search(rest) if words else texts and only_number(whole)
+    told = labels or bracketed or said
     return named.pop() if told and len(named) == 1 and max(named) < (len(choices) or 26) else None
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from datasets import Dataset
+
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.files import packaged
 
@@ -140,26 +142,29 @@ def _judged(
     return rewards
 
 
-def refuse_rows(reward_funcs: Any, rows: Any) -> None:
-    """Refuse a data set with expressions for `accuracy_reward` where math-verify is not installed.
+def refuse_rows(reward_funcs: Any, *data_sets: Any) -> None:
+    """Refuse expressions among the references of `accuracy_reward` where math-verify is not installed.
 
     Args:
         reward_funcs: a trainer's argument.
-        rows: a `Dataset`; anything else is looked at when its rows are drawn.
+        *data_sets: each a `Dataset` or a dictionary of these; a stream is looked at when its rows are drawn.
 
     Raises:
-        ConfigurationError: the first row with an expression is named.
+        ConfigurationError: a row has an expression; its number is named.
     """
     given = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-    reads_answers = any(getattr(one, "func", one) in (accuracy_reward, relaxed_accuracy_reward) for one in given)
-    if not reads_answers or has_math_verify() or "answer" not in (getattr(rows, "column_names", None) or ()):
+    if has_math_verify() or not {getattr(one, "func", one) for one in given} & {
+        accuracy_reward,
+        relaxed_accuracy_reward,
+    }:
         return
-    columns = [name for name in ("answer", "answer_type", "choices") if name in rows.column_names]
-    for number, row in enumerate(rows.with_format(None).select_columns(columns)):
-        if needs_math_verify(**row):
-            require_math_verify(
-                f"the training set has such a row: row {number} with answer={abbreviated(row['answer'])}"
-            )
+    for rows in (one for each in data_sets for one in (each.values() if isinstance(each, dict) else [each])):
+        columns = {"answer", "answer_type", "choices"} & set(getattr(rows, "column_names", None) or ())
+        if not isinstance(rows, Dataset) or "answer" not in columns:
+            continue
+        for number, row in enumerate(rows.with_format(None).select_columns(sorted(columns))):
+            if needs_math_verify(**row):
+                require_math_verify(f"row {number} has answer={abbreviated(row['answer'])}")
 
 
 def metric_path(name: str) -> str:

@@ -1,5 +1,6 @@
 r"""One plain notation for the many spellings of numbers and formulas: `x²`, `½`, `\dfrac12`, `35º`, `5 \text{ cm}`."""
 
+import functools
 import re
 import unicodedata
 
@@ -27,6 +28,7 @@ _RULES = [
 ]
 
 
+@functools.lru_cache(maxsize=4096)
 def plain(text: str) -> str:
     """Return `text` with ASCII digits, fractions as `1/2` or LaTeX, powers as `^{2}`, and units outside of `text`."""
     text = "".join(_character(character) for character in text.translate(_SPELLINGS))

@@ -4,12 +4,14 @@ Reading uses float arithmetic and patterns without nested repeats, on a bounded 
 million digits are rejected at once.
 """
 
+import functools
 import math
 import re
 from dataclasses import dataclass
 
 from .arithmetic import value_of
 from .notation import plain
+from .number_words import in_digits
 from .units import Unit, read_unit
 
 LONGEST = 200  # characters
@@ -23,29 +25,19 @@ _SAME_FRACTION = 5e-4  # a third is written 0.3333
 _COARSEST = 0.05  # half a unit of the last decimal is never more than this share of the reference
 _FACTORS = {"k": 1e3, "m": 1e6, "b": 1e9, "bn": 1e9}
 _FACTORS |= {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
-_SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-_SMALL += "seventeen eighteen nineteen"
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_WORDS = {word: number for number, word in enumerate(_SMALL.split())} | {"none": 0}
-_WORDS |= {word: 10 * tens for tens, word in enumerate(_TENS.split(), 2)}
-_NUMBER_WORD = "|".join(sorted(_WORDS, key=len, reverse=True))
-_SPELLED = re.compile(rf"(?P<first>{_NUMBER_WORD})(?:[ -](?P<second>{_NUMBER_WORD}))?(?P<hundred> hundred)?\b", re.I)
-_SPELLED_ALONE = re.compile(rf"(?<![\w-]){_SPELLED.pattern}", re.IGNORECASE)
-_HALVES = {"one half": "1/2", "a half": "1/2", "one third": "1/3", "one quarter": "1/4", "one fourth": "1/4"}
-
 _PLAIN = r"\d+(?:\.\d*)?|\.\d+"
-_NUMERAL = rf"[1-9]\d{{0,2}}(?:(?:,\d{{3}})+|(?:[ ]\d{{3}})+)(?:\.\d+)?|{_PLAIN}"
+NUMERAL = rf"[1-9]\d{{0,2}}(?:(?:,\d{{3}})+|(?:[ ]\d{{3}})+)(?:\.\d+)?|{_PLAIN}"
 _TIMES = r"×|\*|x|·|\\times|\\cdot"
 _TEN = r"10\ ?(?:\^|\*\*)\ ?"
-_CURRENCY = r"US\$|USD|[$€£¥]"
+CURRENCY = r"US\$|USD|[$€£¥]"
 _QUANTITY = re.compile(
     rf"""
-    (?P<sign>[+-]?)\ ?(?P<currency>(?:{_CURRENCY})?)\ ?(?P<sign2>-?)
+    (?P<sign>[+-]?)\ ?(?P<currency>(?:{CURRENCY})?)\ ?(?P<sign2>-?)
     (?:
         (?P<whole>\d+)\ (?P<over>\d+)/(?P<under>\d+)                        # 1 1/2
       | (?P<top>{_PLAIN})\ ?/\ ?(?P<bottom>{_PLAIN})                        # 3/4
-      | (?P<ten>{_TEN})(?P<tens>-?\d{{1,4}}|\{{[+-]?\d{{1,4}}\}})           # 10^5
-      | (?P<numeral>{_NUMERAL})
+      | {_TEN}(?P<tens>-?\d{{1,4}}|\{{[+-]?\d{{1,4}}\}})           # 10^5
+      | (?P<numeral>{NUMERAL})
         (?:[eE](?P<e>[+-]?\d{{1,4}})|\ ?(?:{_TIMES})\ ?{_TEN}(?P<power>-?\d{{1,4}}|\{{-?\d{{1,4}}\}}))?
     )
     (?P<suffix>(?:[KMB]|k|bn)(?![A-Za-z]))?
@@ -60,7 +52,6 @@ _NO_NAME = re.compile(r"[<>≤≥≠!]|\\ne|\bor\b|\\(?:lor|vee)\b")
 _SEVERAL = re.compile(r"\band\b|[;,](?!\d{3})")
 _SCALED = re.compile(r"\d\s*\*?\s*[a-zA-Z](?![a-zA-Z])|(?<![a-zA-Z])[a-zA-Z]\s*[-+]|[-+]\s*[a-zA-Z](?![a-zA-Z])")
 _ABOUT = re.compile(r"^(?:about|approximately|approx\.?|around|roughly|≈|~|\\approx|\\sim)\s*", re.IGNORECASE)
-_MINUS = re.compile(r"^(?:negative|minus)\s+(?=\d)", re.IGNORECASE)
 _UNIT = re.compile(r"[A-Za-zµΩ°$€£¥¢'\"/·.^{}\\ -]{0,40}(?:\^\{?-?[1-3]\}?)?")
 _NO_UNIT = "or and to not but is if by vs versus plus minus times over pi sqrt dozen hundred half third quarter point "
 _NO_UNIT += "than more less fewer between wrong incorrect squared cubed st nd rd th"
@@ -68,21 +59,6 @@ _NO_UNIT_WORDS = set(_NO_UNIT.split())
 _LETTER_UNITS = set("mglsCFKNVWJAΩ°'\"$€£¥¢")  # a unit of one letter; any other letter is a variable
 _CLOSED = re.compile(r"sqrt|√|pi|π|\^")
 _TRAILING_UNIT = re.compile(r"(?<=[\d)}πi°])(?:\s+|(?=[a-zA-Z]{2}|°))([a-zA-Z°Ω][a-zA-Z°Ω/.^{}\d ]{0,30})$")
-_ONE_NUMBER = re.compile(
-    rf"(?:(?<![\w.)])[-+] ?)?(?:(?:{_CURRENCY}) ?)?(?<![\w.^_])"
-    rf"(?:\d+ \d+/\d+|(?:{_NUMERAL})(?:/\d+)?)[KMB]?[%°]?(?!\w)"
-)
-_BEFORE = re.compile(  # a number after any other word is an index: step 42, pair 1
-    r"(?:[a-z][,:]|\b(?:is|are|was|were|be|has|have|had|need|needs|costs?|spent|paid|gets?|got|gives?|us|obtain|equals|of|in|"
-    r"at|by|to|about|approximately|exactly|only|year))\W*$",
-    re.IGNORECASE,
-)
-_AFTER = re.compile(r"[\s,.(-]*[^\W\d_]{2,}")
-_NO_SENTENCE = re.compile(
-    r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|at (?:least|most)|over|under|above|below|up to|times|twice|double|"
-    r"half|dozen|minus|plus|nearly|almost|too|another|step|log|ln|sin|cos|tan|exp|sqrt|pi)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -97,6 +73,7 @@ class Quantity:
     factor: float = 1.0  # of thousand, million, ...; part of the value
 
 
+@functools.lru_cache(maxsize=4096)  # a group has one reference, and its answers are often equal
 def read_quantity(text: str) -> Quantity | None:
     r"""Return the number and unit that `text` is, or None for two numbers, roots and sums.
 
@@ -104,7 +81,7 @@ def read_quantity(text: str) -> Quantity | None:
     `\frac{3}{4}`, `1 1/2`; %; `5K`, thousand to trillion; decimal digits of any script; number words. Text before "="
     is a name.
     """
-    text = _in_digits(after_name(text))
+    text = in_digits(" ".join(_FRACTION.sub(r" \1/\2", after_name(text)).split()))
     match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST and sum(map(str.isdigit, text)) <= MOST_DIGITS else None
     if match is None or (match["sign"] and match["sign2"]):
         return None
@@ -121,6 +98,7 @@ def read_quantity(text: str) -> Quantity | None:
     return quantity if math.isfinite(value) else None
 
 
+@functools.lru_cache(maxsize=4096)
 def read_closed(text: str) -> Quantity | None:
     r"""Return `read_quantity`, or the value of a constant with roots, pi and powers, such as `5\sqrt{3}` cm."""
     number = read_quantity(text)
@@ -141,20 +119,6 @@ def without_unit(text: str) -> tuple[str, Unit | None]:
     formula = text[: match.start()]
     value = value_of(formula) if known else None
     return (formula, unit) if value is not None and value[1] else (text, None)
-
-
-def only_number(sentence: str) -> Quantity | None:
-    """Return the one number of a sentence with its unit, or None if the sentence has none or several."""
-    text = plain(sentence)
-    found = list(_ONE_NUMBER.finditer(text)) or list(_SPELLED_ALONE.finditer(text))
-    if len(found) != 1:
-        return None
-    number, words = found[0][0], text[found[0].end() :].split()
-    before, after = text[: found[0].start()], " ".join(words)
-    if _NO_SENTENCE.search(f"{before} {after}") or not (_BEFORE.search(before) or _AFTER.match(after)):
-        return None
-    attempts = (read_quantity(" ".join([number, *words[:count]])) for count in (4, 3, 2, 1))
-    return next((one for one in attempts if one is not None and one.unit is not None), None) or read_quantity(number)
 
 
 def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bool:
@@ -202,22 +166,6 @@ def after_name(text: str) -> str:
     if len(names) == 1 and _SCALED.search(names[0]):
         return text
     return _ABOUT.sub("", last).strip()
-
-
-def _in_digits(text: str) -> str:
-    r"""Return plain notation with number words at its start as digits, and `\frac{3}{4}` as 3/4."""
-    text = re.sub(r"\s+", " ", _FRACTION.sub(r" \1/\2", text)).strip()
-    minus = re.match(r"(?:negative|minus) ", text, re.IGNORECASE)
-    text, sign = (text[minus.end() :], "-") if minus else (text, "")
-    for words, digits in _HALVES.items():
-        if text.lower().replace("-", " ").startswith(words):
-            return sign + digits + text[len(words) :]
-    spelled = _SPELLED.match(text)
-    if spelled:
-        first, second = _WORDS[spelled["first"].lower()], _WORDS.get((spelled["second"] or "").lower())
-        if second is None or (first >= 20 and 0 < second < 10):
-            text = f"{(first + (second or 0)) * (100 if spelled['hundred'] else 1)}{text[spelled.end() :]}"
-    return sign + re.sub(r"^([+-]) ", r"\1", text)
 
 
 def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:

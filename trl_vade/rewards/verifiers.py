@@ -19,7 +19,8 @@ from .arithmetic import value_of
 from .choices import chosen, exactly, labelled
 from .expressions import equal_expressions
 from .notation import plain
-from .quantities import Quantity, after_name, equal, only_number, read_closed, read_quantity, without_unit
+from .quantities import Quantity, after_name, equal, read_closed, read_quantity, without_unit
+from .sentences import only_number
 from .words import normalised_text as normalised_text
 from .words import same_text
 

@@ -1,5 +1,6 @@
 """Two texts of the same words."""
 
+import functools
 import re
 
 from .answers import undecorated
@@ -9,13 +10,14 @@ _PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
 _FIRST = re.compile(r"(yes|no|true|false)\s*[,.;:!]", re.IGNORECASE)
 _RULES = [
     (re.compile(r"\.(?!\d)"), ""),  # p.m., U.S., Dr.
-    (re.compile(r"(?<=\d)\s*([-:])\s*(?=\d)"), r"\1"),
+    (re.compile(r"(?<=\d)\s*([-:,])\s*(?=\d)"), r"\1"),
     (re.compile(r"(?<=\d)\s+to\s+(?=\d)"), "-"),
     (re.compile(r"(?<=\d)\s+(?=[ap]m\b)"), ""),
     (re.compile(r"\\text\{([^{}]*)\}|_(?=\d)"), r"\1"),
 ]
 
 
+@functools.lru_cache(maxsize=4096)
 def normalised_text(text: str) -> str:
     """Return `text` without decoration, case, a leading article, outer brackets, full stops and final punctuation."""
     text = " ".join(undecorated(text).translate(_SUBSCRIPTS).casefold().split())

@@ -57,7 +57,7 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
     names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
     success = make_signal(args, names).facts["success_reward"] if names else None
     refuse_unnumbered(args, arguments)
-    refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"))
+    refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"), arguments.get("eval_dataset"))
     lay_out_variants(arguments, args)
     drop_overlong(arguments, args)
     rows = arguments.get("train_dataset")
