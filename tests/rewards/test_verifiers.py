@@ -190,7 +190,7 @@ def test_an_expression_that_cannot_be_read_is_no_trial():
 )
 def test_a_sentence_in_the_tag_is_read_as_outside_of_it(sentence, answer):
     assert judge(f"<answer>{sentence}</answer>", answer) == judge(sentence, answer) == 1.0
-    for doubt in ("It is not so: ", "Maybe ", "Is it so? "):
+    for doubt in ("It is not so: ", "Maybe ", "If so, "):
         assert judge(f"<answer>{doubt}{sentence}</answer>", answer) == 0.0
 
 

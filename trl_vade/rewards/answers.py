@@ -29,10 +29,11 @@ _TAIL = re.compile(
 _SUBJECT = re.compile(r"^([^.=:]{1,80}?)\s+(?:is|are|was|were)\s+(?:the\s|correct|right)", re.IGNORECASE)
 HEDGE = re.compile(
     r"\b(?:or|nor|not|no|never|neither|either|cannot|can't|without|if|whether|unless|may|might|could|maybe|perhaps|"
-    r"possibly|possible|between|except|instead|wrong|incorrect|false)\b|n't\b|\?|\\lor\b|\\vee\b",
+    r"possibly|possible|except|instead|wrong|incorrect|false)\b|n't\b|\?|\\lor\b|\\vee\b",
     re.IGNORECASE,
 )
 _RETRACTION = re.compile(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"(?<=[^\s.(*][^\s.(*][.!?])\s+(?=[A-Z0-9$\\(*])")  # not that of a letter: `B. Paris`
 _NO_CONTENT = " \t*`$#_-()[]\\"
 _LISTED = re.compile(r"\W*[A-Z][.):]\s")  # `A. oak`, as a prompt lists its choices
 _WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), *((mark, mark) for mark in ("**", *"*`\"'"))]
@@ -152,21 +153,27 @@ def _stated_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip(_NO_CONTENT)]
     if not lines or (len(lines) > 1 and all(map(_LISTED.match, lines[-2:]))):
         return ""
-    stated = max((place for place, line in enumerate(lines) if _STATED.search(line)), default=None)
-    if stated is None or _RETRACTION.search(" ".join(lines[stated + 1 :])[: 2 * LONGEST_ANSWER]):
-        return lines[-1]
-    alone = _STATED_ALONE.search(lines[stated])
-    return lines[min(stated + 1, len(lines) - 1)] if alone else lines[stated]
+    stated = _stated(lines)
+    return lines[min(stated + 1, len(lines) - 1)] if _STATED_ALONE.search(lines[stated]) else lines[stated]
+
+
+def _stated(pieces: list[str]) -> int:
+    """Return the place of the last piece that states an answer which no later one takes back, else of the last."""
+    stated = max((place for place, piece in enumerate(pieces) if _STATED.search(piece)), default=None)
+    later = "" if stated is None else " ".join(pieces[stated + 1 :])[: 2 * LONGEST_ANSWER]
+    return len(pieces) - 1 if stated is None or _RETRACTION.search(later) else stated
 
 
 def _parts(content: str) -> list[str]:
-    """Return a text, and if it is a sentence without doubt what it ends with and its subject."""
-    sentence = content.strip().rstrip(".*!").strip()
-    if "\n" in sentence or HEDGE.search(sentence):
+    """Return a text; and unless its sentence is in doubt, that sentence, what it ends with and its subject."""
+    sentences = _SENTENCE_END.split(content.strip())
+    sentence = sentences[_stated(sentences)].rstrip(".*!").strip()
+    if "\n" in content.strip() or HEDGE.search(sentence):
         return [content]
     tails = list(_TAIL.finditer(sentence))
     subject = _SUBJECT.match(sentence) if len(tails) == 1 else None
-    return [content, *(sentence[tail.end() :] for tail in tails[-1:]), *([subject[1]] if subject else ())]
+    parts = [content, sentence] if len(sentences) > 1 else [content]
+    return [*parts, *(sentence[tail.end() :] for tail in tails[-1:]), *([subject[1]] if subject else ())]
 
 
 def _lower(text: str) -> str:

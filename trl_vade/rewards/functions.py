@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from datasets import Dataset
-
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.files import packaged
 
@@ -153,14 +151,12 @@ def refuse_rows(reward_funcs: Any, *data_sets: Any) -> None:
         ConfigurationError: a row has an expression; its number is named.
     """
     given = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-    if has_math_verify() or not {getattr(one, "func", one) for one in given} & {
-        accuracy_reward,
-        relaxed_accuracy_reward,
-    }:
+    reads_answers = any(getattr(one, "func", one) in (accuracy_reward, relaxed_accuracy_reward) for one in given)
+    if has_math_verify() or not reads_answers:
         return
     for rows in (one for each in data_sets for one in (each.values() if isinstance(each, dict) else [each])):
         columns = {"answer", "answer_type", "choices"} & set(getattr(rows, "column_names", None) or ())
-        if not isinstance(rows, Dataset) or "answer" not in columns:
+        if not hasattr(rows, "__len__") or "answer" not in columns:
             continue
         for number, row in enumerate(rows.with_format(None).select_columns(sorted(columns))):
             if needs_math_verify(**row):

@@ -18,8 +18,8 @@ _BEFORE = re.compile(  # a number after any other word is an index: step 42, pai
 )
 _AFTER = re.compile(r"[\s,.(-]*[^\W\d_]{2,}")
 _NO_SENTENCE = re.compile(
-    r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|at (?:least|most)|over|under|above|below|up to|times|twice|double|"
-    r"half|dozen|minus|plus|nearly|almost|too|another|step|log|ln|sin|cos|tan|exp|sqrt|pi)\b",
+    r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|between|at (?:least|most)|over|under|above|below|up to|times|twice|"
+    r"double|half|dozen|minus|plus|nearly|almost|too|another|step|log|ln|sin|cos|tan|exp|sqrt|pi)\b",
     re.IGNORECASE,
 )
 
@@ -32,7 +32,9 @@ def only_number(sentence: str) -> Quantity | None:
         return None
     number, words = found[0][0], text[found[0].end() :].split()
     before, after = text[: found[0].start()], " ".join(words)
-    if _NO_SENTENCE.search(f"{before} {after}") or not (_BEFORE.search(before) or _AFTER.match(after)):
+    if _NO_SENTENCE.search(f"{before} {after}"):
+        return None
+    if not (_BEFORE.search(before) or _AFTER.match(after) or re.match(CURRENCY, number)):
         return None
     attempts = (read_quantity(" ".join([number, *words[:count]])) for count in (4, 3, 2, 1))
     return next((one for one in attempts if one is not None and one.unit is not None), None) or read_quantity(number)

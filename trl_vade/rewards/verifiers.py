@@ -138,8 +138,9 @@ def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list
 
 def _has_number(readings: list[str], number: Quantity, relaxed: bool) -> bool:
     given = [one for one in map(read_closed, readings) if one is not None]
-    if not given and readings and not HEDGE.search(readings[0]):
-        given = [one for one in [only_number(readings[0])] if one is not None]
+    if not given:
+        sentences = [one for one in readings if not HEDGE.search(one)]
+        given = [one for one in map(only_number, sentences) if one is not None][:1]
     return any(equal(one, number, relaxed=relaxed) for one in given)
 
 
