@@ -26,7 +26,9 @@ _TAIL = re.compile(
     r"|(?<=[a-z]{3}):(?=\s)",  # not `B: Paris`, 10:30
     re.IGNORECASE,
 )
-_SUBJECT = re.compile(r"^([^.=:]{1,80}?)\s+(?:is|are|was|were)\s+(?:the\s|correct|right)", re.IGNORECASE)
+_SUBJECT = re.compile(
+    r"^([^.=:]{1,80}?)\s+(?:(?:is|are|was|were|has|have|had)\s+the\s|is (?:correct|right))", re.IGNORECASE
+)
 HEDGE = re.compile(
     r"\b(?:or|nor|not|no|never|neither|either|cannot|can't|without|if|whether|unless|may|might|could|maybe|perhaps|"
     r"possibly|possible|except|instead|wrong|incorrect|false)\b|n't\b|\?|\\lor\b|\\vee\b",
@@ -171,7 +173,7 @@ def _parts(content: str) -> list[str]:
     if "\n" in content.strip() or HEDGE.search(sentence):
         return [content]
     tails = list(_TAIL.finditer(sentence))
-    subject = _SUBJECT.match(sentence) if len(tails) == 1 else None
+    subject = _SUBJECT.match(sentence) if len(tails) < 2 else None
     parts = [content, sentence] if len(sentences) > 1 else [content]
     return [*parts, *(sentence[tail.end() :] for tail in tails[-1:]), *([subject[1]] if subject else ())]
 

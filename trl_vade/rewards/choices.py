@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .answers import HEDGE, undecorated
 from .notation import plain
-from .quantities import equal, read_closed
+from .quantities import Quantity, equal, read_closed
 from .sentences import only_number
 from .words import same_text
 
@@ -17,6 +17,7 @@ _LABEL = re.compile(  # a letter in front of the rest; a and I may be words
     r"(?:[(\[{]\s*([A-Za-z])\s*[)\]}]|([B-HJ-Z])(?![\w'])|([a-zA-Z])(?:(?=\s*[.:),;(=]|\s+-|\s*$)|(?=\s+is\b)))",
     re.ASCII,
 )
+_OPTION = re.compile(r"\b(?i:option|choice)\W{1,3}([A-Z])(?![\w'])", re.ASCII)
 _BRACKETED = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]", re.ASCII)
 _LONE = re.compile(r"(?<![\w'])([B-HJ-Z]|[AI](?=\W*$|\s*[.:),;/|&(\-]|\s+(?:or|and)\b|\s+[A-Z]\b))(?![\w'])", re.ASCII)
 _GONE = " \ufffc "  # stands where the text of a choice was
@@ -35,7 +36,7 @@ def chosen(readings: Sequence[str], choices: Sequence[str]) -> int | None:
     if not readings:
         return None
     whole = _DECORATION.sub(r"\1", readings[0]).strip()
-    labels = {_label(reading, choices) for reading in readings} - {None}
+    labels = {_label(reading, choices) for reading in readings} - {None} | {*map(_index, _OPTION.findall(whole))}
     for reading in readings:
         index = exactly(reading, choices)
         if index is not None:
@@ -45,9 +46,11 @@ def chosen(readings: Sequence[str], choices: Sequence[str]) -> int | None:
         return None
     bracketed = {_index(letter) for letter in _BRACKETED.findall(rest)}
     beside = {exactly(part.strip(" .:),;-("), choices) for part in (_LABEL.sub("", whole), _BRACKETED.sub("", whole))}
+    number = only_number(whole)
+    texts |= {*_of_value(number, choices)}
     named = {_index(letter) for letter in _LONE.findall(rest)} | texts | bracketed | labels | (beside - {None})
     words = any(any(map(str.isalpha, choices[index])) for index in texts)
-    said = _SUBJECT.search(rest) or _OBJECT.search(rest) if words else texts and only_number(whole)
+    said = _SUBJECT.search(rest) or _OBJECT.search(rest) if words else texts and number
     told = labels or bracketed or said
     return named.pop() if told and len(named) == 1 and max(named) < (len(choices) or 26) else None
 
@@ -61,9 +64,7 @@ def exactly(text: str, choices: Sequence[str]) -> int | None:
         return _index(letter[1])
     same = [index for index, choice in enumerate(choices) if same_text(text, choice) or same_text(choice, text)]
     if not same:
-        value = read_closed(text)
-        values = [] if value is None else [read_closed(undecorated(choice)) for choice in choices]
-        same = [index for index, one in enumerate(values) if one is not None and equal(value, one)]
+        same = _of_value(read_closed(text), choices)
     if not same:
         same = [index for index, choice in enumerate(choices) if _tight(text) == _tight(choice)]
     return same[0] if len(same) == 1 else None
@@ -91,6 +92,11 @@ def _texts_in(sentence: str, choices: Sequence[str]) -> tuple[set[int], str]:
             sentence, count = pattern.subn(_GONE, sentence)
             found |= {index} if count else set()
     return found, sentence
+
+
+def _of_value(value: Quantity | None, choices: Sequence[str]) -> list[int]:
+    values = [] if value is None else [read_closed(undecorated(choice)) for choice in choices]
+    return [index for index, one in enumerate(values) if one is not None and equal(value, one)]
 
 
 def _tight(text: str) -> str:

@@ -56,7 +56,6 @@ _UNIT = re.compile(r"[A-Za-zµΩ°$€£¥¢'\"/·.^{}\\ -]{0,40}(?:\^\{?-?[1-3]
 _NO_UNIT = "or and to not but is if by vs versus plus minus times over pi sqrt dozen hundred half third quarter point "
 _NO_UNIT += "than more less fewer between wrong incorrect squared cubed st nd rd th"
 _NO_UNIT_WORDS = set(_NO_UNIT.split())
-_LETTER_UNITS = set("mglsCFKNVWJAΩ°'\"$€£¥¢")  # a unit of one letter; any other letter is a variable
 _CLOSED = re.compile(r"sqrt|√|pi|π|\^")
 _TRAILING_UNIT = re.compile(r"(?<=[\d)}πi°])(?:\s+|(?=[a-zA-Z]{2}|°))([a-zA-Z°Ω][a-zA-Z°Ω/.^{}\d ]{0,30})$")
 
@@ -85,7 +84,8 @@ def read_quantity(text: str) -> Quantity | None:
     match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST and sum(map(str.isdigit, text)) <= MOST_DIGITS else None
     if match is None or (match["sign"] and match["sign2"]):
         return None
-    rest = _rest(match["rest"], match["currency"])
+    attached = match["rest"] and text[match.start("rest") - 1] != " "
+    rest = _rest(match["rest"], match["currency"], shortest=3 if attached else 2)
     number = _number(match)
     if rest is None or number is None:
         return None
@@ -184,8 +184,8 @@ def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:
     return float(f"{numeral}e{exponent}"), step, False
 
 
-def _rest(rest: str, currency: str) -> tuple[float, Unit | None] | None:
-    """Return the factor and unit after a number, or None for any other text."""
+def _rest(rest: str, currency: str, shortest: int) -> tuple[float, Unit | None] | None:
+    """Return the factor and unit after a number, or None for any other text, as one whose word is too short."""
     words = rest.strip().rstrip(".").split()
     factor = 1.0
     if words and words[0].lower() in _FACTORS and len(words[0]) > 1:
@@ -196,6 +196,6 @@ def _rest(rest: str, currency: str) -> tuple[float, Unit | None] | None:
     if unit is None and words:
         if any(re.sub(r"[^a-z]", "", word.lower()) in _NO_UNIT_WORDS for word in words):
             return None
-        if words[0][0] in "-/^\\{}.'" or (len(words[0]) == 1 and words[0] not in _LETTER_UNITS):
-            return None  # an operator, a command or a variable
+        if words[0][0] in "-/^\\{}.'" or len(words[0].partition("^")[0]) < shortest:
+            return None  # an operator, a command or variables
     return factor, unit

@@ -13,10 +13,10 @@ _ONE_NUMBER = re.compile(
 )
 _BEFORE = re.compile(  # a number after any other word is an index: step 42, pair 1
     r"(?:[a-z][,:]|\b(?:is|are|was|were|be|has|have|had|need|needs|costs?|spent|paid|gets?|got|gives?|us|obtain|equals|of|in|"
-    r"at|by|to|about|approximately|exactly|only|year))\W*$",
+    r"at|by|to|about|approximately|exactly|only|year)|'re|'s)\W*$",
     re.IGNORECASE,
 )
-_AFTER = re.compile(r"[\s,.(-]*[^\W\d_]{2,}")
+_AFTER = re.compile(r"[\s,.()-]*[^\W\d_]{2,}")
 _NO_SENTENCE = re.compile(
     r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|between|at (?:least|most)|over|under|above|below|up to|times|twice|"
     r"double|half|dozen|minus|plus|nearly|almost|too|another|step|log|ln|sin|cos|tan|exp|sqrt|pi)\b",

@@ -43,6 +43,7 @@ _TABLE = {
     "pressure": {1.0: "Pa pascal", 1000.0: "kPa kilopascal"},
     "frequency": {1.0: "Hz hertz"},
     "amount": {1.0: "mol mole"},
+    "data": {1.0: "GB gigabyte", 0.001: "MB megabyte", 1e-6: "KB kB kilobyte"},
     "celsius": {1.0: "°C celsius degrees_celsius degree_celsius"},
     "fahrenheit": {1.0: "°F fahrenheit degrees_fahrenheit degree_fahrenheit"},
     "kelvin": {1.0: "K kelvin"},

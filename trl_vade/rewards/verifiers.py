@@ -28,6 +28,7 @@ ANSWER_TYPES = ("choice", "number", "text", "expression")
 
 _ALTERNATIVES = re.compile(r"\bor\b|\\text\s*\{\s*or\s*\}|\\lor\b|\\vee\b|\\pm\b|±", re.IGNORECASE)
 _ABOUT = re.compile(r"≈|\\approx|\\simeq")
+_NOTHING = re.compile(r"(?:so |now )?there (?:is|are|were|will be) no(?:ne| [^\d?]*)", re.IGNORECASE)
 _FUNCTIONS = "sqrt|sin|cos|tan|log|ln|exp|pi"
 _FORMULA = re.compile(
     r"[\\√π^=≤≥]"
@@ -137,6 +138,8 @@ def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list
 
 
 def _has_number(readings: list[str], number: Quantity, relaxed: bool) -> bool:
+    if number.value == 0.0 and any(map(_NOTHING.fullmatch, readings)):
+        return True
     given = [one for one in map(read_closed, readings) if one is not None]
     if not given:
         sentences = [one for one in readings if not HEDGE.search(one)]
