@@ -32,7 +32,7 @@ def named(answer, choices=FOOD):
             "The sea urchin is eaten.",
             "So the answer is C: sea urchin",
         ),
-        "C. a kind of animal",  # no other choice is named
+        *("C. a kind of animal", "So option C (sea urchin) is the best answer."),  # no other choice is named
     ],
 )
 def test_a_letter_may_stand_with_its_text_in_any_common_spelling(written):
@@ -95,6 +95,7 @@ def test_a_capital_letter_without_choices_is_a_choice(written):
 
 
 def test_choices_and_references_may_be_numbers():
+    assert judge("We count three apples.", "B", "choice", ["2", "3", "4"]) == 1.0
     assert judge("<answer>B</answer>", 2, None, [1, 2, 3]) == 1.0
     assert judge("<answer>2</answer>", "B", None, [1, 2, 3]) == 1.0
     assert judge("<answer>2.5</answer>", "B", None, [0.5, 2.5]) == 1.0
