@@ -174,6 +174,7 @@ def test_an_expression_that_cannot_be_read_is_no_trial():
 @pytest.mark.parametrize(
     ("sentence", "answer"),
     [
+        *(("There are no objects left.", "0"), ("Brazil has the highest value.", "Brazil")),
         *(
             ("The area is 17.", "17"),
             ("The planet is Mercury.", "Mercury"),

@@ -16,7 +16,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 
 from .answers import HEDGE, find_answer, reference_in
 from .arithmetic import value_of
-from .choices import chosen, exactly, labelled
+from .choices import chosen, labelled
 from .expressions import equal_expressions
 from .notation import plain
 from .quantities import Quantity, after_name, equal, read_closed, read_quantity, without_unit
@@ -95,7 +95,7 @@ def as_text(value: Any) -> str:
     if not isinstance(value, numbers.Real) or isinstance(value, int) or not math.isfinite(value):
         return str(value)
     number = float(value)
-    if number.is_integer():
+    if number.is_integer() and abs(number) < 2**53:
         return str(int(number))
     short = np.float32(number)
     return str(short) if float(short) == number else repr(number)
@@ -125,8 +125,7 @@ def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list
     if not reference:
         return None
     if kind == "choice":
-        right = exactly(reference, choices)
-        right = labelled(reference) if right is None and not choices else right
+        right = chosen([reference], choices)
         return None if right is None else float(chosen(readings, choices) == right)
     if kind == "number":
         number = read_quantity(reference)
