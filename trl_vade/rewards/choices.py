@@ -90,7 +90,7 @@ def _texts_in(sentence: str, choices: Sequence[str]) -> tuple[set[int], str]:
         if len(text) > 1 or text.isdigit():
             pattern = re.compile(rf"(?<![\w√\\^.-]){re.escape(text)}(?![\w√\\^]|\.\d)", re.IGNORECASE)
             sentence, count = pattern.subn(_GONE, sentence)
-            found |= {index} if count else set()
+            found |= {place for place, one in enumerate(choices) if one == choices[index]} if count else set()
     return found, sentence
 
 
