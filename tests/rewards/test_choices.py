@@ -57,6 +57,7 @@ def test_two_choices_a_doubt_and_a_contradiction_name_none(written):
     [
         *("B. The answer is A", "A: is B", "A) is B", "A := B", "B. or maybe C", "B. (or C, or D)", "A or B", "A, B"),
         *("B. wrong, it is C", "A and B", "A/B", "AB", "B?", "not B", "A = B", "A B", "A. 5\nB. 12", "Bob", "a lot"),
+        *("A = 45", "B = C", "c = 5"),
     ],
 )
 def test_without_choices_two_letters_are_none_either(written):

@@ -14,7 +14,7 @@ from .words import same_text
 _LETTER = re.compile(r"(?:(?:option|choice)\s+)?[(\[{]?\s*([a-z])\s*[)\]}]?\s*[.:)]?", re.IGNORECASE | re.ASCII)
 _LABEL = re.compile(  # a letter in front of the rest; a and I may be words
     r"[\s*#'(-]*(?:(?i:option|choice|answer)\b[\s:#-]*)?"
-    r"(?:[(\[{]\s*([A-Za-z])\s*[)\]}]|([B-HJ-Z])(?![\w'])|([a-zA-Z])(?:(?=\s*[.:),;(=]|\s+-|\s*$)|(?=\s+is\b)))",
+    r"(?:[(\[{]\s*([A-Za-z])\s*[)\]}]|([B-HJ-Z])(?![\w']|\s*[=<>+*/^])|([a-zA-Z])(?:(?=\s*[.:),;(]|\s+-|\s*$)|(?=\s+is\b)))",
     re.ASCII,
 )
 _OPTION = re.compile(r"\b(?i:option|choice)\W{1,3}([A-Z])(?![\w'])", re.ASCII)

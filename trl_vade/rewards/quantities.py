@@ -130,6 +130,8 @@ def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bo
     the reference, a reference of 0 must match exactly, and a factor such as "billion" may be missing.
     """
     value = answer.value
+    if (answer.percent and reference.unit) or (reference.percent and answer.unit):
+        return False
     if answer.unit and reference.unit:
         if answer.unit.kinds != reference.unit.kinds:
             return False

@@ -16,10 +16,11 @@ _BEFORE = re.compile(  # a number after any other word is an index: step 42, pai
     r"at|by|to|about|approximately|exactly|only|year)|'re|'s)\W*$",
     re.IGNORECASE,
 )
+_KNOWN = re.compile(r"\b(?:the|these|those|all|both|other)\s*$", re.IGNORECASE)  # the two lines
 _AFTER = re.compile(r"[\s,.()-]*[^\W\d_]{2,}")
 _NO_SENTENCE = re.compile(
     r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|between|at (?:least|most)|over|under|above|below|up to|times|twice|"
-    r"double|half|dozen|minus|plus|nearly|almost|too|another|step|log|ln|sin|cos|tan|exp|sqrt|pi)\b",
+    r"double|half|dozen|minus|plus|nearly|almost|too|another|none of|step|log|ln|sin|cos|tan|exp|sqrt|pi)\b",
     re.IGNORECASE,
 )
 
@@ -32,7 +33,7 @@ def only_number(sentence: str) -> Quantity | None:
         return None
     number, words = found[0][0], text[found[0].end() :].split()
     before, after = text[: found[0].start()], " ".join(words)
-    if _NO_SENTENCE.search(f"{before} {after}"):
+    if _NO_SENTENCE.search(f"{before} {number} {after}") or _KNOWN.search(before):
         return None
     if not (_BEFORE.search(before) or _AFTER.match(after) or re.match(CURRENCY, number)):
         return None
