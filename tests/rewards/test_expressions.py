@@ -1,6 +1,8 @@
 """math-verify in a process of its own: right where it is right, and ended where it does not end."""
 
 import importlib.util
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,8 +12,9 @@ import pytest
 from tests.support.marks import slow
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
+from trl_vade.rewards import expression_worker
 from trl_vade.rewards.expression_worker import as_latex
-from trl_vade.rewards.expressions import JUDGE, WORKERS, ExpressionJudge, equal_expressions
+from trl_vade.rewards.expressions import JUDGE, WORKERS, ExpressionJudge, Worker, equal_expressions
 
 
 @pytest.fixture
@@ -41,10 +44,57 @@ def test_plain_notation_is_understood(plain, latex):
     assert equal_expressions(latex, plain)
 
 
-def test_a_slow_machine_may_take_longer_than_a_question_to_load_the_parser():
-    command = "import trl_vade.rewards.expression_worker as worker; worker.CPU_SECONDS = 0.01; worker.main()"
-    done = subprocess.run([sys.executable, "-c", command], input="", capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "ready\n"), done.stderr
+def worker(before, questions=""):
+    """Run a worker in a process that did something `before`, and return what it wrote."""
+    command = f"import trl_vade.rewards.expression_worker as worker\n{before}\nworker.main()"
+    done = subprocess.run([sys.executable, "-c", command], input=questions, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_a_worker_that_starts_with_much_memory_compares_as_any_other():
+    """Allocators that are preloaded map gigabytes before anything runs."""
+    assert worker("import mmap; kept = mmap.mmap(-1, 3 << 30)", '["x+1", "1+x"]\n') == "ready\ntrue\n"
+
+
+def test_a_worker_whose_limits_are_too_narrow_says_so_and_is_no_worker(monkeypatch, tmp_path):
+    assert "not found equal" in worker("worker.are_equal = lambda *pair: False")
+    stand_in = tmp_path / "stand_in.py"
+    stand_in.write_text("print('a true pair is not found equal', flush=True)")
+    monkeypatch.setattr(expression_worker, "__file__", str(stand_in))
+    with refused(ConfigurationError, names=["a true pair is not found equal"], offers=["memory", "trl-vade[rewards]"]):
+        Worker()
+
+
+def test_a_file_of_the_working_directory_stands_for_no_module(tmp_path):
+    (tmp_path / "tokenize.py").write_text("raise ImportError('a user has a file of this name')")
+    code = "from trl_vade.rewards.expressions import equal_expressions; print(equal_expressions('x+1', '1+x'))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_worker_that_answers_no_more_is_ended_by_the_clock_and_said(judge, monkeypatch, caplog):
+    assert judge.are_equal("x+1", "1+x")
+    monkeypatch.setattr("trl_vade.rewards.expressions.ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(judge, "ended", 0)
+    for stopped in judge._idle:
+        os.kill(stopped.process.pid, signal.SIGSTOP)
+    assert judge.are_equal("x+3", "3+x") is False
+    assert judge.ended == 1
+    assert "3+x" in caplog.text
+    monkeypatch.undo()
+    judge.close()
+
+
+def test_a_worker_whose_run_was_killed_ends_without_a_word():
+    process = subprocess.Popen(
+        [sys.executable, "-P", expression_worker.__file__], stdin=-1, stdout=-1, stderr=-1, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.stdout.close()
+    process.stdin.write('["x+1", "1+x"]\n')
+    process.stdin.close()
+    assert (process.wait(timeout=60), process.stderr.read()) == (0, "")
 
 
 def test_latex_is_left_as_it_is():
@@ -98,20 +148,20 @@ def test_threads_ask_side_by_side_and_get_their_own_answers(judge):
 def test_a_worker_that_was_killed_is_replaced(judge):
     """The kernel ends processes where memory is short; the training run goes on."""
     assert judge.are_equal("x+1", "1+x")
-    for worker in judge._idle:
-        worker.kill()
-        worker.wait()
+    for idle in judge._idle:
+        idle.process.kill()
+        idle.process.wait()
     assert judge.are_equal("x+2", "2+x")
 
 
 def test_a_worker_that_is_killed_again_and_again_is_an_error(judge, monkeypatch):
-    def start_and_kill():
-        worker = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        worker.kill()
-        worker.wait()
-        return worker
+    def killed():
+        started = Worker()
+        started.process.kill()
+        started.process.wait()
+        return started
 
-    monkeypatch.setattr("trl_vade.rewards.expressions.start_worker", start_and_kill)
+    monkeypatch.setattr("trl_vade.rewards.expressions.Worker", killed)
     monkeypatch.setattr(judge, "_idle", [])
     with refused(RuntimeError, names=["twice", "x+2"]):
         judge.are_equal("x+2", "2+x")
@@ -123,7 +173,7 @@ def test_a_forked_process_starts_a_worker_of_its_own_and_none_is_left_when_the_p
         "import os; from trl_vade.rewards.expressions import JUDGE;"
         "assert JUDGE.are_equal('x+1', '1+x'); pid = os.fork();"
         "ok = JUDGE.are_equal('x+2', '2+x'); JUDGE.close() if pid == 0 else None; os._exit(not ok) if pid == 0 else "
-        "print(ok, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), JUDGE._idle[0].pid)"
+        "print(ok, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), JUDGE._idle[0].process.pid)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

@@ -1,5 +1,6 @@
 """Reward functions in TRL's shape, from texts to a real training run."""
 
+import numpy as np
 import pytest
 from datasets import Dataset
 
@@ -24,8 +25,44 @@ def test_a_completion_with_tool_calls_is_read_over_its_turns():
         {"role": "tool", "content": "x"},
         {"content": "<answer>42</answer>"},
     ]
-    assert text_of(turns) == "\nx\n<answer>42</answer>"
+    assert text_of(turns) == "\n<answer>42</answer>"
     assert accuracy_reward([turns], ["42"]) == [1.0]
+
+
+@pytest.mark.parametrize("role", ["tool", "user", "system"])
+@pytest.mark.parametrize("said", ["", "calling", "<answer>41</answer>"])
+@pytest.mark.parametrize("heard", ["42", "<answer>42</answer>", "The answer is 42."])
+def test_what_others_than_the_assistant_say_is_no_answer(role, said, heard):
+    turns = [{"role": "assistant", "content": said}, {"role": role, "content": heard}]
+    assert accuracy_reward([turns], ["42"]) == [0.0]
+    assert accuracy_reward([turns], ["41"]) == [float("41" in said)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "right", "wrong"),
+    [
+        (0, "0", "1"),
+        (7, "seven", "8"),
+        (-4, "-4", "4"),
+        (2.5, "5/2", "25"),
+        (np.float32(0.1).item(), "0.1", "0.2"),
+        (np.int64(3), "3", "4"),
+        (True, "Yes", "No"),
+        (False, "false", "true"),
+        (["teal", "turquoise"], "Turquoise", "green"),
+        ([3, "three or so"], "3", "4"),
+    ],
+    ids=str,
+)
+def test_answers_of_any_type_are_read_as_what_they_are(answer, right, wrong):
+    completions = [f"<answer>{text}</answer>" for text in (right, wrong, "")]
+    assert accuracy_reward(completions, [answer] * 3) == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("answer", [None, "", " ", [], [None], float("nan")], ids=repr)
+def test_no_answer_is_no_trial(answer):
+    with pytest.warns(UserWarning, match="do not fit"):
+        assert accuracy_reward(["<answer>5</answer>"], [answer], ["number"]) == [None]
 
 
 def test_what_is_no_completion_is_refused():

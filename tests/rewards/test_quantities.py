@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.rewards.quantities import equal, read_quantity
+from trl_vade.rewards.quantities import equal, read_closed, read_quantity
+from trl_vade.rewards.sentences import only_number
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,17 @@ from trl_vade.rewards.quantities import equal, read_quantity
         ("x = 5", 5),
         ("about 5", 5),
         ("\u0664\u0662", 42),
+        *(("5K", 5000), ("4.2M", 4.2e6), ("1.5 bn", 1.5e9), ("10^5", 1e5), ("10\u207b\u2075", 1e-5)),
+        *(("3.2\u00d710\u2075", 3.2e5), ("\u00bd", 0.5), ("1\u00bd", 1.5), (r"\frac58", 0.625), ("5\u20448", 0.625)),
+        *(("US$38.51", 38.51), ("USD 38.51", 38.51), ("35\u00ba", 35), ("35\u02da", 35), ("25 \u2103", 25)),
+        *(("seventeen", 17), ("twenty-one apples", 21), ("five thousand", 5000), ("Zero", 0), ("one half", 0.5)),
+        *(("- 7", -7), ("negative 7", -7), ("minus seven", -7), ("x = 2*8.5 = 17", 17), ("A = 180 - 145 = 35", 35)),
+        *(
+            ("\u2220A = 35\u00b0", 35),
+            ("12\\,\\mathrm{cm}", 12),
+            ("25 \\mathrm{~cm}^2", 25),
+            ("8 meters per second squared", 8),
+        ),
     ],
 )
 def test_a_number_is_read(text, value):
@@ -41,8 +53,21 @@ def test_a_number_is_read(text, value):
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "five", "inf", "nan", "5 or 6", "5, 6", "5-6", "5 \u00b1 1", "1,23", "12,34,567", "0,123", "4\u00b2"),
+        *("", "many", "inf", "nan", "5 or 6", "5, 6", "5-6", "5 \u00b1 1", "1,23", "12,34,567", "0,123", "4\u00b2"),
         *("0x10", "1_000", "1e999", "9" * 61, "5x", r"5\pi", "5\u03c0", "2+3", "5!", "--5", "1/0", r"\frac{1}{0}"),
+        *(
+            "2x = 35",
+            "x + 3 = 5",
+            "5x^2",
+            "5xy",
+            "x > 3",
+            "x >= 3",
+            "5 != 7",
+            r"x \neq 3",
+            "x = 1 or x = 2",
+            "x = 1, y = 2",
+            "12th",
+        ),
         *("(5)", "5 hundred", "5 is right", r"\sqrt{4}", "5 not 6", "a", "%", "$"),
     ],
 )
@@ -94,7 +119,86 @@ def test_units_are_left_out_and_never_mixed_up():
     assert same("25 cm\u00b2", "25 square centimetres")
     assert not same("5 m", "5 cm")
     assert not same("25 cm", "25 cm^2")
-    assert not same("0.05 m", "5 cm")
+    assert same("0.05 m", "5 cm")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(("60 mph", "60 km/h"), ("5 m/s", "5 m"), ("5 m/s", "5 m/s^2"), ("25 \u00b0C", "25 \u00b0F"), ("5 N", "5 J")),
+        *(("10 V", "10 ohms"), ("1250 cents", "$1250"), ("5 kg", "5 lb"), ("30 min", "30 s"), ("25 cm^2", "25%")),
+    ],
+)
+def test_what_is_measured_otherwise_is_another_number(one, other):
+    assert not same(one, other)
+    assert not same(other, one)
+    assert same(one, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(("120 mm", "12 cm"), ("60 mph", "60 miles per hour"), ("45 cents", "$0.45"), ("2 h", "120 minutes")),
+        *(("5 m s^{-1}", "5 m/s"), ("10 \u03a9", r"10 \Omega"), ("30 mL", "30 cm\u00b3"), ("25 sq. cm", "25 cm^2")),
+        *(("5 apples", "5"), ("5 km/h", "5"), ("72 loaves per day", "72")),
+    ],
+)
+def test_the_same_in_other_units_is_the_same_number(one, other):
+    assert same(one, other)
+    assert same(other, one)
+
+
+def test_decimals_are_never_coarser_than_five_percent():
+    assert not same("0.14", "0.1")
+    assert not same("0.06", "0.1")
+    assert same("2.54", "2.5")
+
+
+@pytest.mark.parametrize(
+    ("closed", "rounded"), [(r"5\sqrt{3}", "8.66"), ("36\u03c0", "113.1"), (r"\sqrt{3^2+4^2}", "5"), ("5\u00b2", "25")]
+)
+def test_roots_pi_and_powers_have_a_value(closed, rounded):
+    assert equal(read_closed(closed), read_quantity(rounded))
+    assert read_closed(f"{closed} cm").unit == read_quantity("1 cm").unit
+    assert not equal(read_closed(closed), read_quantity(f"{float(rounded) * 1.02:.2f}"))
+
+
+@pytest.mark.parametrize(
+    "sum_", ["2+3", "180 - 35", r"5 \times 3", "x", "2x", "9^{9^{9^9}}", r"\sqrt{-1}", "1/0 + \u221a2"]
+)
+def test_a_sum_is_not_worked_out_and_a_variable_has_no_value(sum_):
+    assert read_closed(sum_) is None
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        *("He needs 42 of them.", "She sold 42 clips altogether.", "There are forty-two birds left.", "It costs $42."),
+        *("42 is what he pays.", "We get 42.", "There are 42, which is even.", "He rides at 42 km/h on average."),
+    ],
+)
+def test_the_one_number_of_a_sentence_is_found(sentence):
+    assert only_number(sentence).value == 42
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        *("There are 42 cats and 3 dogs.", "It is more than 42.", "at least 42", "two times 42", "Step 42", "Pair 42"),
+        *("The 42 lines are parallel.", "none of these", "The two lines meet."),
+        *("int(42)", '{"answer": 42}', "x > 42", "42x", "42!", "log 42", "42 dozen", "Output reward 42", "42", "No"),
+    ],
+)
+def test_a_sentence_with_another_number_or_a_bound_has_no_one_number(sentence):
+    assert only_number(sentence) is None
+
+
+def test_relaxed_may_leave_out_the_factor_of_an_axis():
+    """ChartQA's labels do: the population of a chart in billions is 1.4."""
+    assert same("1.4 billion", "1.4", relaxed=True)
+    assert not same("1.4 billion", "1.4")
+    assert not same("14 billion", "1.4", relaxed=True)
+    assert not same("1.4", "1.4 billion", relaxed=True)
 
 
 def test_relaxed_is_within_five_percent_ends_included():

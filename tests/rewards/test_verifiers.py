@@ -125,6 +125,127 @@ def test_no_letter_and_no_digit_of_any_script_raises_or_is_another_one():
             assert judge(f"<answer>{character}</answer>", "4", "number") == float(is_four), character
 
 
+@pytest.mark.parametrize(
+    ("reference", "right", "wrong"),
+    [
+        ("#### 72", "72", "4"),
+        ("48 + 24 = 72\n#### 72", "72", "24"),
+        ("<answer>5</answer>", "5 cm", "6"),
+        (r"\boxed{2\sqrt{7}}", r"\sqrt{28}", r"7\sqrt{2}"),
+        ("$18$", "18", "81"),
+        ("The answer is 9.", "9", "8"),
+        ("**Paris**", "Paris", "Rome"),
+    ],
+)
+def test_a_reference_is_taken_out_of_its_usual_dress(reference, right, wrong):
+    assert judge(f"<answer>{right}</answer>", reference) == 1.0
+    assert judge(f"<answer>{wrong}</answer>", reference) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("reference", "right", "wrong"),
+    [
+        (
+            "12\u03c0 cm",
+            [r"12\pi cm", r"12\pi", "12\u03c0", "C = 12\u03c0"],
+            ["12", r"6\pi", "12\u03c0 m", "12\u03c0 cm\u00b2"],
+        ),
+        (r"24\sqrt{3} cm^2", [r"24\sqrt{3}", "24\u221a3 cm\u00b2"], [r"24\sqrt{2}", "24\u221a3 cm", "24"]),
+        (
+            r"12\pi",
+            ["12\u03c0 cm\u00b2", r"12\pi \text{ cm}^2", "12\u03c0 square units"],
+            ["12", "37.7", r"12\pi + 1"],
+        ),
+        ("x^2-1", ["x\u00b2 \u2212 1", "(x-1)(x+1)", "y = x^2 - 1"], ["x^2+1", "x^2-1 or x^2+1", "x^2-1=0"]),
+        (r"2\sqrt{3}", [r"2\sqrt{3} \approx 3.46", "2sqrt3"], ["3.46", r"\pm 2\sqrt{3}", r"2\sqrt{3} or 3"]),
+    ],
+)
+def test_expressions_may_have_a_unit_and_a_name(reference, right, wrong):
+    assert [judge(f"<answer>{text}</answer>", reference) for text in right] == [1.0] * len(right)
+    assert [judge(f"<answer>{text}</answer>", reference) for text in wrong] == [0.0] * len(wrong)
+
+
+def test_an_expression_that_cannot_be_read_is_no_trial():
+    for reference in ("???", "2x+1=", "(("):
+        assert judge(f"<answer>{reference}</answer>", reference, "expression") is None
+        assert judge("<answer>5</answer>", reference, "expression") is None
+
+
+@pytest.mark.parametrize(
+    ("sentence", "answer"),
+    [
+        *(("There are no objects left.", "0"), ("Brazil has the highest value.", "Brazil")),
+        *(
+            ("The area is 17.", "17"),
+            ("The planet is Mercury.", "Mercury"),
+            ("Yes, it is.", "Yes"),
+            ("It's red.", "red"),
+        ),
+        *(("Mercury is the planet closest to the sun.", "Mercury"), ("There are 17 apples in total.", "17")),
+        *(
+            ("The point is (3, 4).", "(3, 4)"),
+            ("The answer should be B.", "B"),
+            (r"So the length is $2\sqrt{3}$.", r"2\sqrt{3}"),
+        ),
+    ],
+)
+def test_a_sentence_in_the_tag_is_read_as_outside_of_it(sentence, answer):
+    assert judge(f"<answer>{sentence}</answer>", answer) == judge(sentence, answer) == 1.0
+    for doubt in ("It is not so: ", "Maybe ", "If so, "):
+        assert judge(f"<answer>{doubt}{sentence}</answer>", answer) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("3:45 PM", "3:45 P.M."),
+        ("18\u201329", "18-29"),
+        ("3 : 4", "3:4"),
+        ("US", "U.S."),
+        ("2010", "in 2010"),
+        ("H\u2082O", "H2O"),
+    ],
+)
+def test_texts_are_the_same_in_any_usual_spelling(answer, reference):
+    assert judge(f"<answer>{answer}</answer>", reference, "text") == 1.0
+    assert judge(f"<answer>{reference}</answer>", answer, "text") == 1.0
+
+
+WRAPPERS = [
+    "{}",
+    "The answer is {}.",
+    "x = {}",
+    r"\boxed{{{}}}",
+    "<answer>There are {} birds.</answer>",
+    "**{}**",
+    "It costs ${}.",
+]
+WRAPPERS += [
+    "Answer: {} cm",
+    "{} or 5",
+    "not {}",
+    "<answer>{}</answer>",
+    "The answer is {}.\nI hope that this helps!",
+    "{}%",
+]
+
+
+@given(st.integers(-999, 999), st.integers(-999, 999), st.sampled_from(WRAPPERS))
+def test_a_wrong_number_is_right_in_no_wrapper(given_, reference, wrapper):
+    percent = wrapper.endswith("%") and given_ == 100 * reference
+    if given_ != reference and not percent:
+        assert judge(wrapper.format(given_), str(reference), "number") == 0.0
+        assert judge(wrapper.format(given_), reference) == 0.0
+
+
+@given(st.text(max_size=60), st.text(max_size=20))
+def test_any_reference_is_judged_or_no_trial(text, reference):
+    kind = infer_type(reference)
+    if kind != "expression":  # the worker has its own tests
+        assert judge(text, reference) in (0.0, 1.0, None)
+        assert judge(text, reference, kind, ["a", reference, text]) in (0.0, 1.0, None)
+
+
 def test_a_reference_without_a_word_is_no_trial():
     assert judge("<answer>!</answer>", "?", "text") is None
 

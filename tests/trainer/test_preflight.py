@@ -1,5 +1,8 @@
 """What cannot work is refused before a model is loaded, with the way out."""
 
+import importlib.util
+from functools import partial
+
 import pytest
 from datasets import ClassLabel
 from trl import GRPOConfig
@@ -9,6 +12,7 @@ from tests.support.rows import numbered_rows, picture
 from tests.support.runs import always_half, says_a_digit
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
+from trl_vade.rewards import accuracy_reward, relaxed_accuracy_reward
 from trl_vade.trainer.preflight import selects_on_time
 
 
@@ -42,6 +46,16 @@ def test_settings_about_success_are_refused_where_no_reward_says_success(text_ro
     names = ["says_a_digit", "always_half", *(f"{name}" for name in changes)]
     with refused(ConfigurationError, names, ["vade_success_reward"]):
         make_trainer([says_a_digit, always_half], make_args(**changes), text_rows)
+
+
+@pytest.mark.parametrize(
+    "reward", [accuracy_reward, [accuracy_reward], partial(relaxed_accuracy_reward)], ids=["one", "list", "partial"]
+)
+def test_expressions_without_math_verify_are_refused_before_a_model_is_loaded(make_args, monkeypatch, reward):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    rows = numbered_rows(8).map(lambda row, i: {"answer": "2x+1" if i == 5 else "7"}, with_indices=True)
+    with refused(ConfigurationError, ["math-verify", "row 5", "'2x+1'"], ["trl-vade[rewards]", "drop"]):
+        make_trainer(reward, make_args(), rows)
 
 
 class Game:

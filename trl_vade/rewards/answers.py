@@ -4,6 +4,7 @@ All functions scan a text once. A policy trained on this reward would find texts
 expression or a recursive parser fails.
 """
 
+import functools
 import re
 import unicodedata
 
@@ -12,38 +13,71 @@ LONGEST_ANSWER = 1000  # The largest length of an answer, in characters. A longe
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is a visible brace and opens no group
 _LEAD = re.compile(
-    r"^[*\s]*(?:(?:so|thus|hence|therefore)[,\s]+)?(?:the\s+)?(?:(?:final|correct|right)\s+)*"
-    r"(?:answer|option|choice)\s*(?:is\s*:?|:|=)[*\s]*(?=\S)",
+    r"^[*#\s]*(?:(?:so|thus|hence|therefore|and|then|now)\b[,:\s]+)*(?:i (?:would )?(?:choose|pick|select|say)\s+|"
+    r"(?:the\s+|my\s+)?(?:(?:final|correct|right|best)\s+)*(?:answer|option|choice)[*\s]*"
+    r"(?:(?:is|are|should be|must be)(?:\s+(?:thus|therefore|then))?\s*:?|:|=|\s-\s)[*\s]*)?(?=\S)",
     re.IGNORECASE,
 )
-_TAIL = re.compile(r"\b(?:is|are|equals)\s*:?|(?<=[a-z]{3}):(?=\s)|[=≈]", re.IGNORECASE)  # not `B: Paris`, 10:30
-_ALTERNATIVES = re.compile(r"\bor\b", re.IGNORECASE)
-_WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), *((mark, mark) for mark in ("**", *"`\"'"))]
+_STATED = re.compile(r"\b(?:answer|option|choice)\W{0,3}(?:(?:is|are|should be|must be)\b|:|=)", re.IGNORECASE)
+_STATED_ALONE = re.compile(rf"(?:{_STATED.pattern})[\s*:$]*$", re.IGNORECASE)
+_TAIL = re.compile(
+    r"\b(?:is|are|was|were|be|will|equals|measures|gives us|gives|it's|choose|select|pick)\b"
+    r"(?:\s+(?:therefore|thus|equal to)\b)?\s*:?|,\s*(?:so|thus|hence|therefore)\b,?"
+    r"|(?<=[a-z]{3}):(?=\s)",  # not `B: Paris`, 10:30
+    re.IGNORECASE,
+)
+_SUBJECT = re.compile(
+    r"^([^.=:]{1,80}?)\s+(?:(?:is|are|was|were|has|have|had)\s+the\s|is (?:correct|right))", re.IGNORECASE
+)
+HEDGE = re.compile(
+    r"\b(?:or|nor|not|no|never|neither|either|cannot|can't|without|if|whether|unless|may|might|could|maybe|perhaps|"
+    r"possibly|possible|except|instead|wrong|incorrect|false)\b|n't\b|\?|\\lor\b|\\vee\b",
+    re.IGNORECASE,
+)
+_RETRACTION = re.compile(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"(?<=[^\s.(*][^\s.(*][.!?])\s+(?=[A-Z0-9$\\(*])")  # not that of a letter: `B. Paris`
+_NO_CONTENT = " \t*`$#_-()[]\\"
+_LISTED = re.compile(r"\W*[A-Z][.):]\s")  # `A. oak`, as a prompt lists its choices
+_WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), *((mark, mark) for mark in ("**", *"*`\"'"))]
 _NAMED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|bold)\s*\{")
 _FULL_WIDTH = {0xFF01 + i: 0x21 + i for i in range(94)}
 _PLAIN = _FULL_WIDTH | {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2212: "-", 0x3000: " "}
+_PLAIN |= {0x2010 + i: "-" for i in range(6)} | {0x2236: ":"}
 
 
 def find_answer(completion: str) -> list[str]:
-    r"""Return the readings of the answer in `completion`, without decoration: usually one text; [] for no answer.
+    r"""Return the readings of the answer in `completion`, without decoration: mostly one text; [] for no answer.
 
     Only the text after the last `</think>` counts. The answer is the last `\boxed{}` in the last `<answer>`, or in the
-    whole text without tags. Otherwise it is all of `<answer>`, or the last line without tags. That line may be prose,
-    so the text after its last "is", ":" or "=" is a second reading, unless the line has an "or". The line contains
-    the second reading, so this is no second guess. A tag or brace that is never closed has no answer.
+    whole text without tags. Otherwise it is all of `<answer>`, or a line: the last one that says "answer is", unless
+    what follows takes it back, else the last line. A list of lettered choices is no answer. A tag or brace that is
+    never closed has no answer.
+
+    An answer in one line may be a sentence, so its parts are readings, too: the text after its last "is" or ":", and
+    its subject. A sentence with an "or", a "not" or another doubt is not taken apart. The sentence contains the
+    other readings, so they are no second guess.
     """
     text = _after_thinking(completion)
     tagged = _in_tags(text)
     content = text if tagged is None else tagged
     boxed = _in_box(content)
     if boxed is not None:
-        readings = [boxed]
-    elif tagged is not None:
-        readings = [tagged]
-    else:
-        readings = _last_line(text)
-    readings = [_LEAD.sub("", undecorated(reading), count=1) for reading in readings if len(reading) <= LONGEST_ANSWER]
-    return [reading for reading in dict.fromkeys(map(undecorated, readings)) if reading]
+        content = boxed
+    elif tagged is None:
+        content = _stated_line(text)
+    if len(content) > LONGEST_ANSWER:
+        return []
+    readings = [undecorated(_LEAD.sub("", undecorated(part), count=1)) for part in _parts(content)]
+    return [reading for reading in dict.fromkeys(readings) if reading and not reading.endswith("?")]
+
+
+def reference_in(text: str) -> str:
+    """Return a reference without the dress of its data set: `<answer>5</answer>`, `#### 5`, "The answer is 5."."""
+    text = text.rpartition("####")[2]
+    tagged = _in_tags(text)
+    text = text if tagged is None else tagged
+    boxed = _in_box(text)
+    return undecorated(_LEAD.sub("", undecorated(text if boxed is None else boxed), count=1))
 
 
 def tagged_answer(completion: str) -> str:
@@ -53,6 +87,7 @@ def tagged_answer(completion: str) -> str:
     return text if tagged is None else tagged.strip()
 
 
+@functools.lru_cache(maxsize=4096)
 def undecorated(text: str) -> str:
     """Return `text` in plain characters, without outer spaces, formula marks, quotes and a full stop."""
     text = unicodedata.normalize("NFC", text.translate(_PLAIN))
@@ -115,14 +150,32 @@ def _closing(text: str, start: int) -> int | None:
     return None
 
 
-def _last_line(text: str) -> list[str]:
-    line = text.rstrip().rpartition("\n")[2].rpartition("\r")[2]
-    if len(line) > LONGEST_ANSWER:
-        return []
-    tail = None
-    for tail in _TAIL.finditer(line.rstrip().rstrip(".*")):  # noqa: B007  the last one
-        pass
-    return [line] if tail is None or _ALTERNATIVES.search(line) else [line, line[tail.end() :]]
+def _stated_line(text: str) -> str:
+    """Return the line with the answer: the last one that says so and is not taken back, else the last one."""
+    lines = [line for line in text.splitlines() if line.strip(_NO_CONTENT)]
+    if not lines or (len(lines) > 1 and all(map(_LISTED.match, lines[-2:]))):
+        return ""
+    stated = _stated(lines)
+    return lines[min(stated + 1, len(lines) - 1)] if _STATED_ALONE.search(lines[stated]) else lines[stated]
+
+
+def _stated(pieces: list[str]) -> int:
+    """Return the place of the last piece that states an answer which no later one takes back, else of the last."""
+    stated = max((place for place, piece in enumerate(pieces) if _STATED.search(piece)), default=None)
+    later = "" if stated is None else " ".join(pieces[stated + 1 :])[: 2 * LONGEST_ANSWER]
+    return len(pieces) - 1 if stated is None or _RETRACTION.search(later) else stated
+
+
+def _parts(content: str) -> list[str]:
+    """Return a text; and unless its sentence is in doubt, that sentence, what it ends with and its subject."""
+    sentences = _SENTENCE_END.split(content.strip())
+    sentence = sentences[_stated(sentences)].rstrip(".*!").strip()
+    if "\n" in content.strip() or HEDGE.search(sentence):
+        return [content]
+    tails = list(_TAIL.finditer(sentence))
+    subject = _SUBJECT.match(sentence) if len(tails) < 2 else None
+    parts = [content, sentence] if len(sentences) > 1 else [content]
+    return [*parts, *(sentence[tail.end() :] for tail in tails[-1:]), *([subject[1]] if subject else ())]
 
 
 def _lower(text: str) -> str:

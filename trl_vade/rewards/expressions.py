@@ -5,27 +5,89 @@ import contextlib
 import functools
 import importlib.util
 import json
+import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
-from typing import Any
 
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, abbreviated
+
+from . import expression_worker
+
+logger = logging.getLogger(__name__)
 
 WORKERS = 4
 """The most processes of one training process. Each takes about 100 MB, and a machine may have eight trainings."""
+
+START_SECONDS, ANSWER_SECONDS = 300.0, 30.0  # of the clock on the wall; a busy machine needs far less
+INSTALL = 'pip install "trl-vade[rewards]"'
+
+
+class Worker:
+    """A process of `expression_worker`, which ends if a question reaches a limit."""
+
+    def __init__(self) -> None:
+        require_math_verify()
+        self.late = False
+        self.process = subprocess.Popen(  # -P: no file of the working directory stands for a module
+            [sys.executable, "-P", expression_worker.__file__], stdin=-1, stdout=-1, text=True, encoding="utf-8"
+        )
+        started = self._line(START_SECONDS)
+        if started.strip() != "ready":
+            self.end()
+            raise ConfigurationError(
+                "The process that compares expressions (trl_vade/rewards/expression_worker.py) did not start: "
+                f"{started.strip() or 'its output is above'}. Reinstall math-verify with {INSTALL} --force-reinstall, "
+                "or give the process more memory."
+            )
+
+    def ask(self, question: str) -> str:
+        """Return the answer to a line, or "" if the process has ended."""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(question)
+            self.process.stdin.flush()
+            return self._line(ANSWER_SECONDS)
+        return ""
+
+    def _line(self, seconds: float) -> str:
+        clock = threading.Timer(seconds, self._stop)
+        clock.start()
+        try:
+            return self.process.stdout.readline()
+        finally:
+            clock.cancel()
+
+    def _stop(self) -> None:
+        self.late = True
+        self.process.kill()
+
+    def end(self) -> None:
+        """End the process and wait for it."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(BrokenPipeError):  # from unflushed data
+                pipe.close()
+
+    def reached_a_limit(self) -> bool:
+        """Return whether an ended process was ended by its limits, and not by something else."""
+        return self.late or self.process.wait() == -getattr(signal, "SIGPROF", 0)
 
 
 class ExpressionJudge:
     """A client of `expression_worker` that starts one process for each concurrent thread, up to `WORKERS`."""
 
     def __init__(self) -> None:
-        self.ended = 0  # the pairs that reached their limit of time or memory
+        self.ended = 0  # the pairs that reached their limit of time
         self._forget()
 
-    def are_equal(self, reference: str, answer: str) -> bool:
+    def are_equal(self, reference: str, answer: str) -> bool | None:
         """Return whether both are mathematically equal; False if the limits end the comparison.
+
+        Returns:
+            The verdict, or None if math-verify cannot read the reference.
 
         Raises:
             ConfigurationError: math-verify is not installed, or its process cannot be started.
@@ -36,73 +98,53 @@ class ExpressionJudge:
         question = json.dumps([reference, answer]) + "\n"
         with self._places:
             # The kernel may kill a process when memory runs out. A second one is asked before the run stops.
-            line = self._ask(question) or self._ask(question, fresh=True)
-        if not line:
-            raise RuntimeError(
-                "trl_vade.rewards.expression_worker was killed twice during one comparison, by something other than "
-                f"its own limits. Its output is above. Is memory left? The pair: {question}"
-            )
-        verdict = json.loads(line)
-        self.ended += verdict is None
-        return bool(verdict)
+            for fresh in (False, True):
+                worker = self._idle.pop() if self._idle and not fresh else Worker()
+                line = ""
+                try:
+                    line = worker.ask(question)
+                finally:  # Ctrl-C would leave this answer in the pipe for the next question
+                    self._idle.append(worker) if line else worker.end()
+                if line:
+                    return json.loads(line)
+                if worker.reached_a_limit():
+                    return self._note_end(answer)
+        raise RuntimeError(
+            "trl_vade/rewards/expression_worker.py was killed twice during one comparison, by something other than "
+            f"its own limits. Its output is above. Is memory left? The pair: {question}"
+        )
 
-    def _ask(self, question: str, *, fresh: bool = False) -> str:
-        """Return a worker's answer, or "" if the worker has ended."""
-        worker = self._idle.pop() if self._idle and not fresh else start_worker()
-        line = ""
-        try:
-            with contextlib.suppress(BrokenPipeError):
-                worker.stdin.write(question)
-                worker.stdin.flush()
-                line = worker.stdout.readline()
-        finally:  # Ctrl-C would leave this answer in the pipe for the next question
-            if line:
-                self._idle.append(worker)
-            else:
-                end(worker)
-        return line
+    def _note_end(self, answer: str) -> bool:
+        self.ended += 1
+        if self.ended & (self.ended - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
+            logger.warning(
+                f"{self.ended} answers took too long to compare and count as wrong, such as {abbreviated(answer)}."
+            )
+        return False
 
     def close(self) -> None:
         """End the idle processes, unless they belong to the parent of a fork."""
         while self._owner == os.getpid() and self._idle:
-            end(self._idle.pop())
+            self._idle.pop().end()
 
     def _forget(self) -> None:
         self._owner = os.getpid()
         self._places = threading.Semaphore(WORKERS)
-        self._idle: list[Any] = []  # several threads pop and append, each in one step
+        self._idle: list[Worker] = []  # several threads pop and append, each in one step
 
 
-def end(worker: Any) -> None:
-    """End a worker's process and wait for it."""
-    worker.kill()
-    worker.wait()
-    for pipe in (worker.stdin, worker.stdout):
-        with contextlib.suppress(BrokenPipeError):  # from unflushed data
-            pipe.close()
+def has_math_verify() -> bool:
+    """Return whether math-verify is installed."""
+    return importlib.util.find_spec("math_verify") is not None
 
 
-def start_worker() -> Any:
-    """Start a worker and return its `Popen` once the parser is loaded."""
-    if importlib.util.find_spec("math_verify") is None or not hasattr(os, "fork"):
+def require_math_verify(why: str = "one is to be compared") -> None:
+    """Raise `ConfigurationError` if math-verify is not installed."""
+    if not has_math_verify():
         raise ConfigurationError(
-            "Answers of type 'expression' need math-verify and a system that can fork; one of them is missing "
-            f"(this system is {sys.platform}). Install it with "
-            'pip install "trl-vade[rewards]" on Linux or macOS, or drop the rows of that type.'
+            f"Answers of type 'expression' need math-verify, which is not installed, and {why}. Install it with "
+            f"{INSTALL}, or drop the rows of that type."
         )
-    process = subprocess.Popen(
-        [sys.executable, "-m", f"{__package__}.expression_worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    if process.stdout.readline().strip() != "ready":
-        process.kill()
-        raise ConfigurationError(
-            "The process that compares expressions (trl_vade.rewards.expression_worker) did not start. Its output is "
-            'above. Reinstall math-verify: pip install --force-reinstall "trl-vade[rewards]"'
-        )
-    return process
 
 
 JUDGE = ExpressionJudge()
@@ -110,6 +152,6 @@ atexit.register(JUDGE.close)
 
 
 @functools.lru_cache(maxsize=50_000)
-def equal_expressions(reference: str, answer: str) -> bool:
+def equal_expressions(reference: str, answer: str) -> bool | None:
     """Return `ExpressionJudge.are_equal`, cached, because the answers of a group are often equal."""
     return JUDGE.are_equal(reference, answer)

@@ -15,8 +15,8 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.files import packaged
 
 from .answers import find_answer
-from .expressions import WORKERS
-from .verifiers import judge
+from .expressions import WORKERS, has_math_verify, require_math_verify
+from .verifiers import judge, needs_math_verify
 
 INSTRUCTION = """\
 Think about the question first, inside <think></think>. \
@@ -97,7 +97,11 @@ def has_form(text: str) -> bool:
 
 
 def text_of(completion: Completion) -> str:
-    """Return a completion as text, TRL's messages with their parts joined. Others are a `ConfigurationError`."""
+    """Return a completion as text: what the assistant says, without the turns of tools and users.
+
+    Raises:
+        ConfigurationError: `completion` is neither a text nor a list of messages.
+    """
     if isinstance(completion, str):
         return completion
     if not isinstance(completion, list) or not all(isinstance(message, dict) for message in completion):
@@ -105,7 +109,8 @@ def text_of(completion: Completion) -> str:
             f"A completion is {abbreviated(completion)}; it must be a text or a list of messages, such as "
             "[{'role': 'assistant', 'content': 'B'}]."
         )
-    contents = [message.get("content") or "" for message in completion]
+    said = [message for message in completion if message.get("role", "assistant") == "assistant"]
+    contents = [message.get("content") or "" for message in said]
     parts = [[{"text": content}] if isinstance(content, str) else content for content in contents]
     return "\n".join(part.get("text") or "" for message in parts for part in message)
 
@@ -133,6 +138,29 @@ def _judged(
             stacklevel=3,
         )
     return rewards
+
+
+def refuse_rows(reward_funcs: Any, *data_sets: Any) -> None:
+    """Refuse expressions among the references of `accuracy_reward` where math-verify is not installed.
+
+    Args:
+        reward_funcs: a trainer's argument.
+        *data_sets: each a `Dataset` or a dictionary of these; a stream is looked at when its rows are drawn.
+
+    Raises:
+        ConfigurationError: a row has an expression; its number is named.
+    """
+    given = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
+    reads_answers = any(getattr(one, "func", one) in (accuracy_reward, relaxed_accuracy_reward) for one in given)
+    if has_math_verify() or not reads_answers:
+        return
+    for rows in (one for each in data_sets for one in (each.values() if isinstance(each, dict) else [each])):
+        columns = {"answer", "answer_type", "choices"} & set(getattr(rows, "column_names", None) or ())
+        if not hasattr(rows, "__len__") or "answer" not in columns:
+            continue
+        for number, row in enumerate(rows.with_format(None).select_columns(sorted(columns))):
+            if needs_math_verify(**row):
+                require_math_verify(f"row {number} has answer={abbreviated(row['answer'])}")
 
 
 def metric_path(name: str) -> str:

@@ -1,14 +1,20 @@
-"""Numbers as people write them, with separators, percent, units, fractions and powers of ten, and their comparison.
+r"""Numbers as people write them, with separators, percent, units, fractions and powers of ten, and their comparison.
 
 Reading uses float arithmetic and patterns without nested repeats, on a bounded number of characters. `9^9^9` and a
 million digits are rejected at once.
 """
 
+import functools
 import math
 import re
-import unicodedata
 from dataclasses import dataclass
 
+from .arithmetic import value_of
+from .notation import plain
+from .number_words import in_digits
+from .units import Unit, read_unit
+
+LONGEST = 200  # characters
 MOST_DIGITS = 60
 LARGEST_EXPONENT = 300
 RELAXED_TOLERANCE = 0.05
@@ -16,56 +22,42 @@ RELAXED_TOLERANCE = 0.05
 
 _SAME = 1e-9  # float noise
 _SAME_FRACTION = 5e-4  # a third is written 0.3333
-_FACTORS = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_COARSEST = 0.05  # half a unit of the last decimal is never more than this share of the reference
+_FACTORS = {"k": 1e3, "m": 1e6, "b": 1e9, "bn": 1e9}
+_FACTORS |= {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _PLAIN = r"\d+(?:\.\d*)?|\.\d+"
-_NUMERAL = rf"[1-9]\d{{0,2}}(?:(?:,\d{{3}})+|(?:[ ]\d{{3}})+)(?:\.\d+)?|{_PLAIN}"
-_TIMES = r"×|\*|x|\\times|\\cdot"
+NUMERAL = rf"[1-9]\d{{0,2}}(?:(?:,\d{{3}})+|(?:[ ]\d{{3}})+)(?:\.\d+)?|{_PLAIN}"
+_TIMES = r"×|\*|x|·|\\times|\\cdot"
+_TEN = r"10\ ?(?:\^|\*\*)\ ?"
+CURRENCY = r"US\$|USD|[$€£¥]"
 _QUANTITY = re.compile(
     rf"""
-    (?P<sign>[+-]?)\ ?(?P<currency>[$€£¥]?)\ ?(?P<sign2>-?)
+    (?P<sign>[+-]?)\ ?(?P<currency>(?:{CURRENCY})?)\ ?(?P<sign2>-?)
     (?:
         (?P<whole>\d+)\ (?P<over>\d+)/(?P<under>\d+)                        # 1 1/2
       | (?P<top>{_PLAIN})\ ?/\ ?(?P<bottom>{_PLAIN})                        # 3/4
-      | (?P<numeral>{_NUMERAL})
-        (?:[eE](?P<e>[+-]?\d{{1,4}})|\ ?(?:{_TIMES})\ ?10\ ?(?:\^|\*\*)\ ?(?P<power>-?\d{{1,4}}|\{{-?\d{{1,4}}\}}))?
+      | {_TEN}(?P<tens>-?\d{{1,4}}|\{{[+-]?\d{{1,4}}\}})           # 10^5
+      | (?P<numeral>{NUMERAL})
+        (?:[eE](?P<e>[+-]?\d{{1,4}})|\ ?(?:{_TIMES})\ ?{_TEN}(?P<power>-?\d{{1,4}}|\{{-?\d{{1,4}}\}}))?
     )
-    \ ?(?P<percent>%|percent\b)?
-    \ ?(?P<rest>[^\d]*(?:\^\{{?[23]\}}?)?)
+    (?P<suffix>(?:[KMB]|k|bn)(?![A-Za-z]))?
+    \ ?(?P<percent>%|percent\b|per\ cent\b)?
+    \ ?(?P<rest>[^\d]*(?:\^\{{?-?[1-3]\}}?)?)
     """,
     re.VERBOSE,
 )
-_FRACTION = re.compile(r"\\[dtc]?frac\s*\{\s*([^{}]{1,30}?)\s*\}\s*\{\s*([^{}]{1,30}?)\s*\}")
-_NAME = re.compile(r"^[^=<>]{0,60}=\s*")
+_FRACTION = re.compile(r"\\frac\s*\{\s*([^{}]{1,30}?)\s*\}\s*\{\s*([^{}]{1,30}?)\s*\}")
+_EQUATION = re.compile(r"\s*(?:=|≈|\\approx|\\simeq)\s*")
+_NO_NAME = re.compile(r"[<>≤≥≠!]|\\ne|\bor\b|\\(?:lor|vee)\b")
+_SEVERAL = re.compile(r"\band\b|[;,](?!\d{3})")
+_SCALED = re.compile(r"\d\s*\*?\s*[a-zA-Z](?![a-zA-Z])|(?<![a-zA-Z])[a-zA-Z]\s*[-+]|[-+]\s*[a-zA-Z](?![a-zA-Z])")
 _ABOUT = re.compile(r"^(?:about|approximately|approx\.?|around|roughly|≈|~|\\approx|\\sim)\s*", re.IGNORECASE)
-_UNIT = re.compile(r"[A-Za-zµμΩ°²³$€£¥¢'\"/·.^{}\\ -]{0,40}(?:\^\{?[23]\}?)?")
-_NO_UNIT = {"or", "and", "to", "not", "but", "is", "if", "by", "vs", "versus", "plus", "minus", "times", "over", "pi"}
-_NO_UNIT |= {"sqrt", "dozen", "hundred", "half", "third", "quarter", "point"}
-_LETTER_UNITS = set("mglsCFKNVWJ°Ω'\"$€£¥¢")  # a unit of one letter; any other letter is a variable
-_UNITS = {
-    "degree": "° degree degrees deg circ",
-    "centimetre": "cm centimeter centimeters centimetre centimetres",
-    "millimetre": "mm millimeter millimeters millimetre millimetres",
-    "metre": "m meter meters metre metres",
-    "kilometre": "km kilometer kilometers kilometre kilometres",
-    "inch": "in inch inches",
-    "foot": "ft foot feet",
-    "yard": "yd yard yards",
-    "mile": "mi mile miles",
-    "gram": "g gram grams",
-    "kilogram": "kg kilogram kilograms",
-    "litre": "l liter liters litre litres",
-    "second": "s sec second seconds",
-    "minute": "min minute minutes",
-    "hour": "h hr hour hours",
-    "day": "day days",
-    "year": "year years",
-    "dollar": "$ dollar dollars usd",
-    "euro": "€ euro euros eur",
-    "pound": "£ pound pounds gbp",
-    "yen": "¥ yen jpy",
-    "cent": "¢ cent cents",
-}
-_KNOWN_UNITS = {name: unit for unit, names in _UNITS.items() for name in names.split()}
+_UNIT = re.compile(r"[A-Za-zµΩ°$€£¥¢'\"/·.^{}\\ -]{0,40}(?:\^\{?-?[1-3]\}?)?")
+_NO_UNIT = "or and to not but is if by vs versus plus minus times over pi sqrt dozen hundred half third quarter point "
+_NO_UNIT += "than more less fewer between wrong incorrect squared cubed st nd rd th"
+_NO_UNIT_WORDS = set(_NO_UNIT.split())
+_CLOSED = re.compile(r"sqrt|√|pi|π|\^")
+_TRAILING_UNIT = re.compile(r"(?<=[\d)}πi°])(?:\s+|(?=[a-zA-Z]{2}|°))([a-zA-Z°Ω][a-zA-Z°Ω/.^{}\d ]{0,30})$")
 
 
 @dataclass(frozen=True)
@@ -74,49 +66,86 @@ class Quantity:
 
     value: float  # finite
     percent: bool = False
-    unit: str | None = None  # a known unit with its power: "centimetre", "centimetre^2"
+    unit: Unit | None = None  # a known unit
     step: float | None = None  # the value of the last decimal place, or None without decimals
     fraction: bool = False
+    factor: float = 1.0  # of thousand, million, ...; part of the value
 
 
+@functools.lru_cache(maxsize=4096)  # a group has one reference, and its answers are often equal
 def read_quantity(text: str) -> Quantity | None:
-    r"""Return the number and unit that `text` is, or None for two numbers, words, roots and sums.
+    r"""Return the number and unit that `text` is, or None for two numbers, roots and sums.
 
     The text may have a sign; $, €, £ or ¥ in front; separators in groups of three; `1.2e3`, `1.2 \times 10^3`; `3/4`,
-    `\frac{3}{4}`, `1 1/2`; %; thousand to trillion; decimal digits of any script. Text before "=" is a name.
+    `\frac{3}{4}`, `1 1/2`; %; `5K`, thousand to trillion; decimal digits of any script; number words. Text before "="
+    is a name.
     """
-    text = _ABOUT.sub("", _NAME.sub("", _plain(text))).strip()
-    match = _QUANTITY.fullmatch(text) if len(text) <= 200 and sum(map(str.isdigit, text)) <= MOST_DIGITS else None
+    text = in_digits(" ".join(_FRACTION.sub(r" \1/\2", after_name(text)).split()))
+    match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST and sum(map(str.isdigit, text)) <= MOST_DIGITS else None
     if match is None or (match["sign"] and match["sign2"]):
         return None
-    rest = _rest(match["rest"], match["currency"])
+    attached = match["rest"] and text[match.start("rest") - 1] != " "
+    rest = _rest(match["rest"], match["currency"], shortest=3 if attached else 2)
     number = _number(match)
     if rest is None or number is None:
         return None
     factor, unit = rest
+    factor *= _FACTORS[match["suffix"].lower()] if match["suffix"] else 1.0
     value, step, fraction = number
     value *= factor * (-1.0 if "-" in (match["sign"], match["sign2"]) else 1.0)
     step = None if step is None else step * factor
-    return Quantity(value, bool(match["percent"]), unit, step, fraction) if math.isfinite(value) else None
+    quantity = Quantity(value, bool(match["percent"]), unit, step, fraction, factor)
+    return quantity if math.isfinite(value) else None
+
+
+@functools.lru_cache(maxsize=4096)
+def read_closed(text: str) -> Quantity | None:
+    r"""Return `read_quantity`, or the value of a constant with roots, pi and powers, such as `5\sqrt{3}` cm."""
+    number = read_quantity(text)
+    if number is not None or len(text) > LONGEST:
+        return number
+    formula, unit = without_unit(after_name(text))
+    value = value_of(formula) if _CLOSED.search(formula) else None
+    return Quantity(value[0], unit=unit) if value is not None and value[1] else None
+
+
+def without_unit(text: str) -> tuple[str, Unit | None]:
+    """Return a constant in plain notation without its unit, and the unit if it is known."""
+    match = _TRAILING_UNIT.search(text)
+    if match is None:
+        return text, None
+    unit = read_unit(match[1])
+    known = unit is not None or re.fullmatch(r"(?:square |cubic |sq\.? )?units?(?:\^.*)?", match[1].strip())
+    formula = text[: match.start()]
+    value = value_of(formula) if known else None
+    return (formula, unit) if value is not None and value[1] else (text, None)
 
 
 def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bool:
     """Return whether `answer` and `reference` are the same number.
 
     An integer must match exactly, decimals to half a unit of the reference's last place, a fraction to 5e-4 of its
-    value. If only one of the two is a percentage, the other may be hundredths or the bare number. Different known
-    units are not equal, and no unit is converted. If `relaxed`, the tolerance is 5 % of the reference; a reference of
-    0 must match exactly.
+    value. If only one of the two is a percentage, the other may be hundredths, or the bare number from 1 on. Known
+    units are converted, and those that measure different things are not equal. If `relaxed`, the tolerance is 5 % of
+    the reference, a reference of 0 must match exactly, and a factor such as "billion" may be missing.
     """
-    if answer.unit and reference.unit and answer.unit != reference.unit:
+    value = answer.value
+    if (answer.percent and reference.unit) or (reference.percent and answer.unit):
         return False
-    if _close(answer.value, reference.value, reference, 1.0, relaxed):
+    if answer.unit and reference.unit:
+        if answer.unit.kinds != reference.unit.kinds:
+            return False
+        value *= answer.unit.factor / reference.unit.factor
+    comparable = answer.percent == reference.percent or relaxed or abs(reference.value) >= 1.0
+    if comparable and _close(value, reference.value, reference, 1.0, relaxed):
+        return True
+    if relaxed and reference.factor == 1.0 and _close(value / answer.factor, reference.value, reference, 1.0, True):
         return True
     if answer.percent == reference.percent:
         return False
     if answer.percent:
-        return _close(answer.value / 100, reference.value, reference, 1.0, relaxed)
-    return _close(answer.value, reference.value / 100, reference, 0.01, relaxed)
+        return _close(value / 100, reference.value, reference, 1.0, relaxed)
+    return _close(value, reference.value / 100, reference, 0.01, relaxed)
 
 
 def _close(value: float, target: float, reference: Quantity, scale: float, relaxed: bool) -> bool:
@@ -126,21 +155,19 @@ def _close(value: float, target: float, reference: Quantity, scale: float, relax
     if reference.fraction and not target.is_integer():
         tolerance = _SAME_FRACTION * abs(target)
     elif reference.step is not None:
-        tolerance += 0.5 * reference.step * scale * (1 + _SAME)
+        tolerance += min(0.5 * reference.step * scale, _COARSEST * abs(target)) * (1 + _SAME)
     return abs(value - target) <= tolerance
 
 
-def _plain(text: str) -> str:
-    """Return `text` with ASCII digits and one notation for spaces, percent, fractions and degrees."""
-    # Only digits of category Nd: a superscript two is of another category, and `4²` is not 42.
-    text = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text.replace("\u2212", "-"))
-    text = re.sub(r"\{,\}|(?<=\d)\\,(?=\d{3})", ",", text).replace(r"\%", "%").replace(r"\$", "$")
-    text = re.sub(r"\\[,;!: ]|~|[\u00a0\u2009\u202f\u2007]", lambda m: "~" if m[0] == "~" else " ", text)
-    text = _FRACTION.sub(r" \1/\2", text)
-    text = re.sub(r"\\(?:text|mathrm|textrm)\s*\{([^{}]*)\}", r" \1", text)
-    text = re.sub(r"\^\s*\{?\s*\\circ\s*\}?|\\degree", "°", text)
-    text = re.sub(r"\s+", " ", text.strip().strip("$").strip() if text.count("$") == 2 else text.strip())
-    return re.sub(r"^([+-]) ", r"\1", text)
+def after_name(text: str) -> str:
+    """Return what an equation ends with, in plain notation: 5 for `x = 5` and `x = 10/2 = 5`; not for `2x = 5`."""
+    text = plain(text.strip().strip("$") if text.count("$") == 2 else text)
+    *names, last = _EQUATION.split(text)
+    if len(" ".join(names)) > LONGEST or _NO_NAME.search("".join(names)) or _SEVERAL.search(" ".join(names[1:])):
+        return text
+    if len(names) == 1 and _SCALED.search(names[0]):
+        return text
+    return _ABOUT.sub("", last).strip()
 
 
 def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:
@@ -150,8 +177,8 @@ def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:
         if float(under) == 0.0:
             return None
         return float(match["whole"] or 0) + float(over) / float(under), None, True
-    numeral = re.sub(r"[ ,]", "", match["numeral"])
-    exponent = int((match["e"] or match["power"] or "0").strip("{}"))
+    numeral = re.sub(r"[ ,]", "", match["numeral"] or "1")
+    exponent = int((match["e"] or match["power"] or match["tens"] or "0").strip("{}"))
     if abs(exponent) > LARGEST_EXPONENT:
         return None
     decimals = len(numeral.partition(".")[2])
@@ -159,24 +186,18 @@ def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:
     return float(f"{numeral}e{exponent}"), step, False
 
 
-def _rest(rest: str, currency: str) -> tuple[float, str | None] | None:
-    """Return the factor and unit after a number, or None for any other text."""
+def _rest(rest: str, currency: str, shortest: int) -> tuple[float, Unit | None] | None:
+    """Return the factor and unit after a number, or None for any other text, as one whose word is too short."""
     words = rest.strip().rstrip(".").split()
     factor = 1.0
-    if words and words[0].lower() in _FACTORS:
+    if words and words[0].lower() in _FACTORS and len(words[0]) > 1:
         factor = _FACTORS[words.pop(0).lower()]
-    if len(words) > 3 or not _UNIT.fullmatch(" ".join(words)):
+    if len(words) > 4 or not _UNIT.fullmatch(" ".join(words)):
         return None
-    if any(re.sub(r"[^a-z]", "", word.lower()) in _NO_UNIT for word in words):
-        return None
-    if words and (words[0][0] in "-/^\\{}.'²³" or (len(words[0]) == 1 and words[0] not in _LETTER_UNITS)):
-        return None  # an operator, a command or a variable
-    return factor, _unit(" ".join(words) or currency)
-
-
-def _unit(text: str) -> str | None:
-    name = text.lower().replace("²", "^2").replace("³", "^3").replace("{", "").replace("}", "").replace(".", "")
-    name = re.sub(r"^(?:square|sq)\s+(.*)$", r"\1^2", re.sub(r"^cubic\s+(.*)$", r"\1^3", name))
-    base, _, power = name.partition("^")
-    known = _KNOWN_UNITS.get(base.strip())
-    return None if known is None else f"{known}^{power}" if power else known
+    unit = read_unit(" ".join(words) or currency) if words or currency else None
+    if unit is None and words:
+        if any(re.sub(r"[^a-z]", "", word.lower()) in _NO_UNIT_WORDS for word in words):
+            return None
+        if words[0][0] in "-/^\\{}.'" or len(words[0].partition("^")[0]) < shortest:
+            return None  # an operator, a command or variables
+    return factor, unit

@@ -4,28 +4,35 @@ Training (`rewards`), evaluation (`eval/metrics`) and the building of the data s
 so they agree.
 """
 
+import math
+import numbers
 import re
-import string
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from trl_vade.errors import ConfigurationError, abbreviated
 
-from .answers import find_answer, undecorated
+from .answers import HEDGE, find_answer, reference_in
+from .arithmetic import value_of
+from .choices import chosen, labelled
 from .expressions import equal_expressions
-from .quantities import equal, read_quantity
+from .notation import plain
+from .quantities import Quantity, after_name, equal, read_closed, read_quantity, without_unit
+from .sentences import only_number
+from .words import normalised_text as normalised_text
+from .words import same_text
 
 ANSWER_TYPES = ("choice", "number", "text", "expression")
 
-
-# ASCII keeps the Turkish dotted I, which is no letter of a choice, out of [a-z] in any case.
-_LETTER = re.compile(r"(?:(?:option|choice)\s+)?[(\[{]?\s*([a-z])\s*[)\]}]?\s*[.:)]?", re.IGNORECASE | re.ASCII)
-_LETTER_AND_TEXT = re.compile(r"(?:[(\[]\s*([A-Za-z])\s*[)\]]\s*[.:]?|([A-Za-z])\s*[.:)])\s*(\S.*)", re.DOTALL)
-_ALTERNATIVES = re.compile(r"\bor\b|\\text\s*\{\s*or\s*\}|\\lor\b|\\vee\b", re.IGNORECASE)
-_PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
+_ALTERNATIVES = re.compile(r"\bor\b|\\text\s*\{\s*or\s*\}|\\lor\b|\\vee\b|\\pm\b|±", re.IGNORECASE)
+_ABOUT = re.compile(r"≈|\\approx|\\simeq")
+_NOTHING = re.compile(r"(?:so |now )?there (?:is|are|were|will be) no(?:ne| [^\d?]*)", re.IGNORECASE)
 _FUNCTIONS = "sqrt|sin|cos|tan|log|ln|exp|pi"
 _FORMULA = re.compile(
-    r"[\\√π^=]"
-    r"|[\d)a-z]\s*[+*/<>]\s*[\d(a-z]"
+    r"[\\√π^=≤≥]"
+    r"|[\d)a-z]\s*[+*/<>]\s*[-\d(a-z]"
     r"|[\d)]\s*-\s*[(a-z]|[a-z)]\s*-\s*[\d(]"  # two numbers with a dash are a range (2010-2015), or a date
     r"|^[(\[].*,.*[)\]]$"
     rf"|(?<![a-z])(?:{_FUNCTIONS})\s*\(",
@@ -36,9 +43,9 @@ _WORD = re.compile(rf"(?<![\\a-z])(?!\d*(?:{_FUNCTIONS})(?![a-z]))[a-z]{{2,}}", 
 
 def judge(
     completion: str,
-    answer: str | None,
+    answer: Any,
     answer_type: str | None = None,
-    choices: Sequence[str] | None = None,
+    choices: Sequence[Any] | None = None,
     *,
     relaxed: bool = False,
 ) -> float | None:
@@ -54,119 +61,110 @@ def judge(
 
     Args:
         completion: the whole text of a completion.
-        answer: the reference. For choices it is a letter (A is the first) or the text of a choice.
+        answer: the reference: a text, a number, a bool (yes or no), or a list of accepted answers. For choices it is
+            a letter (A is the first) or the text of a choice.
         answer_type: "choice", "number", "text" or "expression"; None to infer it by `infer_type`.
-        choices: the texts of the choices, 26 at most.
+        choices: the choices, 26 at most; None or [] if only their letters are known.
         relaxed: whether numbers within 5 % of the reference are right, as in ChartQA (arXiv 2203.10244).
 
     Raises:
         ConfigurationError: `answer_type` is unknown, or an expression needs math-verify and it is not installed.
     """
-    kind = infer_type(answer or "", choices) if answer_type is None else answer_type
-    if kind not in ANSWER_TYPES:
+    if answer_type not in (None, *ANSWER_TYPES):
         raise ConfigurationError(
             f"answer_type={abbreviated(answer_type)} is unknown. Set the column answer_type to one of "
             f"{', '.join(ANSWER_TYPES)}, or leave it out to infer the type from the answer."
         )
-    reference = undecorated(answer or "")
-    if not reference:
-        return None
+    texts = [as_text(choice) for choice in choices if choice is not None] if choices is not None else []
     readings = find_answer(completion)
-    if kind == "choice":
-        right = _choice_reference(reference, choices)
-        return None if right is None else float(any(_is_choice(reading, right, choices) for reading in readings))
-    if kind == "number":
-        number = read_quantity(reference)
-        if number is None:
-            return None
-        given = [read_quantity(reading) for reading in readings]
-        return float(any(one is not None and equal(one, number, relaxed=relaxed) for one in given))
-    if kind == "text" and not normalised_text(reference):
-        return None
-    same = _same_text if kind == "text" else _same_expression
-    return float(any(same(reading, reference) for reading in readings))
+    verdicts = [_judge_one(readings, one, answer_type, texts, relaxed) for one in accepted(answer)]
+    return max((verdict for verdict in verdicts if verdict is not None), default=None)
 
 
-def infer_type(answer: str, choices: Sequence[str] | None = None) -> str:
+def accepted(answer: Any) -> list[str]:
+    """Return the texts of a reference, each of which is right: of a list its elements, of a bool also yes or no."""
+    if isinstance(answer, list | tuple | set | np.ndarray):
+        return [text for one in answer for text in accepted(one)]
+    if isinstance(answer, bool | np.bool_):
+        return ["True", "yes"] if answer else ["False", "no"]
+    return [] if answer is None else [as_text(answer)]
+
+
+def as_text(value: Any) -> str:
+    """Return a cell as text: a float without the digits that its column of 32 bits has added."""
+    if not isinstance(value, numbers.Real) or isinstance(value, int) or not math.isfinite(value):
+        return str(value)
+    number = float(value)
+    if number.is_integer() and abs(number) < 2**53:
+        return str(int(number))
+    short = np.float32(number)
+    return str(short) if float(short) == number else repr(number)
+
+
+def infer_type(answer: str, choices: Sequence[Any] | None = None) -> str:
     """Return the type of a reference, inferred from its text and its choices."""
-    reference = undecorated(answer)
-    if choices:
+    reference = reference_in(answer)
+    if choices or labelled(reference) is not None:
         return "choice"
     if read_quantity(reference) is not None:
         return "number"
+    formula, _ = without_unit(plain(reference))
     # Letters of a word are not variables: COVID-19.
-    formula = _FORMULA.search(reference) and ("\\" in reference or not _WORD.search(reference))
-    return "expression" if formula and re.search(r"\d|[\\√π^=]", reference) else "text"
+    found = _FORMULA.search(formula) and ("\\" in formula or not _WORD.search(formula))
+    return "expression" if found and re.search(r"\d|[\\√π^=]", formula) else "text"
 
 
-def normalised_text(text: str) -> str:
-    """Return `text` without decoration, case, leading article, outer brackets and final punctuation."""
-    text = " ".join(undecorated(text).casefold().split())
-    for _ in range(5):
-        before = text
-        text = text.rstrip(".,;:!?").strip()
-        if len(text) > 2 and _PAIRS.get(text[0]) == text[-1]:
-            text = text[1:-1].strip()
-        if text == before:
-            break
-    article, _, rest = text.partition(" ")
-    return rest if article in ("a", "an", "the") and rest else text
+def needs_math_verify(answer: Any, answer_type: str | None = None, choices: Sequence[Any] | None = None) -> bool:
+    """Return whether a row's reference is an expression."""
+    return "expression" in ([answer_type] if answer_type else [infer_type(one, choices) for one in accepted(answer)])
 
 
-def _same_text(answer: str, reference: str) -> bool:
-    return normalised_text(answer) == normalised_text(reference)
+def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list[str], relaxed: bool) -> float | None:
+    kind = kind or infer_type(answer, choices)
+    reference = reference_in(answer)
+    if not reference:
+        return None
+    if kind == "choice":
+        right = chosen([reference], choices)
+        return None if right is None else float(chosen(readings, choices) == right)
+    if kind == "number":
+        number = read_quantity(reference)
+        return None if number is None else float(_has_number(readings, number, relaxed))
+    if kind == "text":
+        return float(any(same_text(one, reference) for one in readings)) if normalised_text(reference) else None
+    verdicts = [_same_expression(one, reference) for one in readings]
+    return float(any(verdicts)) if _is_expression(reference) else None
+
+
+def _has_number(readings: list[str], number: Quantity, relaxed: bool) -> bool:
+    if number.value == 0.0 and any(map(_NOTHING.fullmatch, readings)):
+        return True
+    given = [one for one in map(read_closed, readings) if one is not None]
+    if not given:
+        sentences = [one for one in readings if not HEDGE.search(one)]
+        given = [one for one in map(only_number, sentences) if one is not None][:1]
+    return any(equal(one, number, relaxed=relaxed) for one in given)
+
+
+def _is_expression(reference: str) -> bool:
+    """Return whether a reference can be read as a formula, which math-verify is asked about as the last one."""
+    formula, _ = without_unit(plain(reference))
+    read = read_closed(reference) or value_of(formula)
+    return read is not None or equal_expressions(formula, formula) is not None
 
 
 def _same_expression(answer: str, reference: str) -> bool:
     if "".join(answer.split()) == "".join(reference.split()):
         return True
-    number, expected = read_quantity(answer), read_quantity(reference)
+    answer = _ABOUT.split(plain(answer))[0].strip() or answer  # exact, and not about how much
+    number, expected = read_closed(answer), read_closed(reference)
     if number is not None and expected is not None:
         return equal(number, expected)
     if _ALTERNATIVES.search(answer) and not _ALTERNATIVES.search(reference):
         return False
-    return equal_expressions(reference, answer)
-
-
-def _choice_reference(reference: str, choices: Sequence[str] | None) -> int | None:
-    """Return the number of the right choice, from 0, or None if it is unknown or ambiguous."""
-    letter = _LETTER.fullmatch(reference)
-    if letter and (choices is None or _index(letter[1]) < len(choices)):
-        return _index(letter[1])
-    same = [i for i, choice in enumerate(choices or ()) if _same_text(reference, choice)]
-    return same[0] if len(same) == 1 else None
-
-
-def _is_choice(answer: str, right: int, choices: Sequence[str] | None) -> bool:
-    letter = _LETTER.fullmatch(answer)
-    if letter and (choices is None or _index(letter[1]) < len(choices)):
-        return _index(letter[1]) == right
-    if choices is None:
-        both = _LETTER_AND_TEXT.fullmatch(answer)
-        return both is not None and _index(both[1] or both[2]) == right and not _names_others(both[3])
-    if right >= len(choices):
-        return False
-    if _has_text(answer, right, choices):
-        return True
-    both = _LETTER_AND_TEXT.fullmatch(answer)
-    return both is not None and _index(both[1] or both[2]) == right and _has_text(both[3], right, choices)
-
-
-def _has_text(answer: str, right: int, choices: Sequence[str]) -> bool:
-    """Return whether `answer` is the text of the right choice, or the number of this choice alone."""
-    if _same_text(answer, choices[right]):
-        return True
-    number = read_quantity(answer)
-    numbers = [read_quantity(undecorated(choice)) for choice in choices]
-    if number is None:
-        return False
-    return [i for i, one in enumerate(numbers) if one is not None and equal(number, one)] == [right]
-
-
-def _names_others(text: str) -> bool:
-    """Return whether the text after a letter starts with another letter: `B) or C)`, `A: B`."""
-    return re.match(r"(?:(?:or|and|,|/)\s*)*[(\[]?[A-Z][)\].:]?(?:\s|$)", text, re.IGNORECASE) is not None
-
-
-def _index(letter: str) -> int:
-    return string.ascii_uppercase.index(letter.upper())
+    right, _ = without_unit(plain(reference))
+    given, _ = without_unit(answer if "=" in right else after_name(answer))
+    value, other = value_of(given), value_of(right)
+    if value is not None and other is not None:
+        return math.isclose(value[0], other[0], rel_tol=1e-9, abs_tol=1e-9)
+    return bool(equal_expressions(right, given))

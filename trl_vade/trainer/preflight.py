@@ -11,6 +11,7 @@ from trl import GRPOConfig
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from trl_vade.errors import ConfigurationError, abbreviated
+from trl_vade.rewards.functions import refuse_rows
 from trl_vade.samplers.strata import shares_of
 from trl_vade.selection.warm_start import WarmStart
 
@@ -56,6 +57,7 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
     names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
     success = make_signal(args, names).facts["success_reward"] if names else None
     refuse_unnumbered(args, arguments)
+    refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"), arguments.get("eval_dataset"))
     lay_out_variants(arguments, args)
     drop_overlong(arguments, args)
     rows = arguments.get("train_dataset")

@@ -1,0 +1,131 @@
+"""Which choice an answer names, by its letter, its text or both; two are none."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trl_vade.rewards.answers import find_answer
+from trl_vade.rewards.choices import chosen
+from trl_vade.rewards.verifiers import judge
+
+FOOD = ["plankton", "kelp", "sea urchin", "bat star"]
+ROOTS = ["6", r"6 \sqrt { 2 }", r"6 \sqrt { 3 }", r"\frac{5 \pi}{2}"]
+BRACKETED = ["(c)", "(d)", "(a)", "(b)", "(e)"]
+
+
+def named(answer, choices=FOOD):
+    """The letter that is named in a tag, or "" for none."""
+    index = chosen(find_answer(f"<answer>{answer}</answer>"), choices)
+    return "" if index is None else chr(ord("A") + index)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("C (sea urchin)", "C - sea urchin", "C \u2013 sea urchin", "Option C: sea urchin", "Option C. sea urchin"),
+        *("**C.** sea urchin", "**C**. sea urchin", "Answer: **C. sea urchin**", "C\nsea urchin", "sea urchin (C)"),
+        *("*C*", r"\text{C}: \text{sea urchin}", "C, sea urchin", "the answer is C (sea urchin).", "Choice C"),
+        *("(C) is correct.", "C is the correct answer.", "C. sea urchin is the correct answer.", "I choose C."),
+        *(
+            "The answer should be C.",
+            "It is a sea urchin.",
+            "The sea urchin is eaten.",
+            "So the answer is C: sea urchin",
+        ),
+        *("C. a kind of animal", "So option C (sea urchin) is the best answer."),  # no other choice is named
+    ],
+)
+def test_a_letter_may_stand_with_its_text_in_any_common_spelling(written):
+    assert named(written) == "C"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("B (sea urchin)", "B. sea urchin", "sea urchin (B)", "B or C", "B, C", "B. or maybe C", "B. (or C, or D)"),
+        *("B. wrong, it is C", "not B", "kelp or plankton", "kelp and plankton", "B is wrong", "anything but B"),
+        *("B? C?", "B?", "A. plankton\nB. kelp\nC. sea urchin\nD. bat star", "Either B or D is correct.", "A|B|C|D"),
+        *("A = B", "A: is B", "A) is B", "A := B", "B. The answer is A", "E", "Option A or option B", "B and not C"),
+    ],
+)
+def test_two_choices_a_doubt_and_a_contradiction_name_none(written):
+    assert named(written) == ""
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("B. The answer is A", "A: is B", "A) is B", "A := B", "B. or maybe C", "B. (or C, or D)", "A or B", "A, B"),
+        *("B. wrong, it is C", "A and B", "A/B", "AB", "B?", "not B", "A = B", "A B", "A. 5\nB. 12", "Bob", "a lot"),
+        *("A = 45", "B = C", "c = 5"),
+    ],
+)
+def test_without_choices_two_letters_are_none_either(written):
+    for completion in (f"<answer>{written}</answer>", written):
+        assert [judge(completion, letter, "choice") for letter in "ABC"] == [0.0] * 3
+
+
+def test_a_list_of_choices_is_no_answer():
+    """As a prompt lists them: its last line would name the last choice."""
+    assert judge("A. oak tree\nB. moss\nC. fern\nD. zooplankton", "D", "choice") == 0.0
+    assert judge("I see a fern.\nD. zooplankton", "D", "choice") == 1.0
+
+
+@pytest.mark.parametrize("written", [r"B. $6\sqrt{2}$", "6\u221a2", r"6\sqrt{2}", r"x = \sqrt{72}", "B (6\u221a2)"])
+def test_a_choice_that_is_a_formula_may_be_written_anew(written):
+    assert named(written, ROOTS) == "B"
+
+
+def test_a_formula_names_no_other_choice():
+    assert named(r"6\sqrt{5}", ROOTS) == ""
+    assert named(r"C. 6\sqrt{2}", ROOTS) == ""
+    assert named(r"2.5\pi", ROOTS) == "D"
+
+
+def test_a_text_that_is_a_letter_in_brackets_is_a_text():
+    assert judge("<answer>(b)</answer>", "(b)", "choice", BRACKETED) == 1.0
+    assert judge("<answer>D</answer>", "(b)", "choice", BRACKETED) == 1.0
+    assert judge("<answer>(d)</answer>", "(b)", "choice", BRACKETED) == 0.0
+
+
+@pytest.mark.parametrize("written", ["B", "B. 12", "B) 12", "Option B", "B: 12", "B (12)", "The answer is (B) 12."])
+def test_a_capital_letter_without_choices_is_a_choice(written):
+    assert judge(f"<answer>{written}</answer>", "B") == 1.0
+    assert judge(f"<answer>{written}</answer>", "A") == 0.0
+    assert judge(f"<answer>{written}</answer>", "B) 12") == 1.0
+
+
+def test_choices_and_references_may_be_numbers():
+    assert judge("We count three apples.", "B", "choice", ["2", "3", "4"]) == 1.0
+    assert judge("<answer>B</answer>", 2, None, [1, 2, 3]) == 1.0
+    assert judge("<answer>2</answer>", "B", None, [1, 2, 3]) == 1.0
+    assert judge("<answer>2.5</answer>", "B", None, [0.5, 2.5]) == 1.0
+    assert judge("<answer>A</answer>", "A", "choice", []) == 1.0
+
+
+def test_a_doubt_in_the_text_of_a_choice_is_none():
+    choices = ["less than", "greater than or equal to", "cannot be told"]
+    assert named("greater than or equal to", choices) == "B"
+    assert named("B. greater than or equal to", choices) == "B"
+    assert named("It cannot be told.", choices) == "C"
+
+
+WRAPPERS = [
+    "{}",
+    "({})",
+    "{}. {}",
+    "**{}**",
+    "The answer is {}.",
+    "Option {}: {}",
+    "{} ({})",
+    "({}) {}",
+    r"\boxed{{{}}}",
+]
+
+
+@given(st.sampled_from(WRAPPERS), st.sampled_from(WRAPPERS), st.sampled_from([" or ", ", ", " and ", "\n", "; ", " "]))
+def test_no_two_wrapped_letters_are_right_for_both(one, other, between):
+    """The last box is the answer, whatever stands before it; else two are none."""
+    text = one.format("B", FOOD[1]) + between + other.format("D", FOOD[3])
+    verdicts = [judge(f"<answer>{text}</answer>", letter, "choice", FOOD) for letter in "BD"]
+    assert sum(verdicts) <= ("boxed" in text)

@@ -1,0 +1,27 @@
+"""Number words as digits: `seventeen apples`, `minus four`, `one half`."""
+
+import re
+
+_SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+_SMALL += "seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_WORDS = {word: number for number, word in enumerate(_SMALL.split())} | {"none": 0}
+_WORDS |= {word: 10 * tens for tens, word in enumerate(_TENS.split(), 2)}
+_NUMBER_WORD = "|".join(sorted(_WORDS, key=len, reverse=True))
+SPELLED = re.compile(rf"(?P<first>{_NUMBER_WORD})(?:[ -](?P<second>{_NUMBER_WORD}))?(?P<hundred> hundred)?\b", re.I)
+_HALVES = {"one half": "1/2", "a half": "1/2", "one third": "1/3", "one quarter": "1/4", "one fourth": "1/4"}
+
+
+def in_digits(text: str) -> str:
+    """Return `text` with a sign or number that it begins with in words as digits."""
+    minus = re.match(r"(?:negative|minus) ", text, re.IGNORECASE)
+    text, sign = (text[minus.end() :], "-") if minus else (text, "")
+    for words, digits in _HALVES.items():
+        if text.lower().replace("-", " ").startswith(words):
+            return sign + digits + text[len(words) :]
+    spelled = SPELLED.match(text)
+    if spelled:
+        first, second = _WORDS[spelled["first"].lower()], _WORDS.get((spelled["second"] or "").lower())
+        if second is None or (first >= 20 and 0 < second < 10):
+            text = f"{(first + (second or 0)) * (100 if spelled['hundred'] else 1)}{text[spelled.end() :]}"
+    return sign + re.sub(r"^([+-]) ", r"\1", text)

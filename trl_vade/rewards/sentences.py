@@ -1,0 +1,41 @@
+"""The number that a sentence says."""
+
+import re
+
+from .notation import plain
+from .number_words import SPELLED
+from .quantities import CURRENCY, NUMERAL, Quantity, read_quantity
+
+_SPELLED_ALONE = re.compile(rf"(?<![\w-]){SPELLED.pattern}", re.IGNORECASE)
+_ONE_NUMBER = re.compile(
+    rf"(?:(?<![\w.)])[-+] ?)?(?:(?:{CURRENCY}) ?)?(?<![\w.^_])"
+    rf"(?:\d+ \d+/\d+|(?:{NUMERAL})(?:/\d+)?)[KMB]?[%°]?(?!\w)"
+)
+_BEFORE = re.compile(  # a number after any other word is an index: step 42, pair 1
+    r"(?:[a-z][,:]|\b(?:is|are|was|were|be|has|have|had|need|needs|costs?|spent|paid|gets?|got|gives?|us|obtain|equals|of|in|"
+    r"at|by|to|about|approximately|exactly|only|year)|'re|'s)\W*$",
+    re.IGNORECASE,
+)
+_KNOWN = re.compile(r"\b(?:the|these|those|all|both|other)\s*$", re.IGNORECASE)  # the two lines
+_AFTER = re.compile(r"[\s,.()-]*[^\W\d_]{2,}")
+_NO_SENTENCE = re.compile(
+    r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|between|at (?:least|most)|over|under|above|below|up to|times|twice|"
+    r"double|half|dozen|minus|plus|nearly|almost|too|another|none of|step|log|ln|sin|cos|tan|exp|sqrt|pi)\b",
+    re.IGNORECASE,
+)
+
+
+def only_number(sentence: str) -> Quantity | None:
+    """Return the one number of a sentence with its unit, or None if the sentence has none or several."""
+    text = plain(sentence)
+    found = list(_ONE_NUMBER.finditer(text)) or list(_SPELLED_ALONE.finditer(text))
+    if len(found) != 1:
+        return None
+    number, words = found[0][0], text[found[0].end() :].split()
+    before, after = text[: found[0].start()], " ".join(words)
+    if _NO_SENTENCE.search(f"{before} {number} {after}") or _KNOWN.search(before):
+        return None
+    if not (_BEFORE.search(before) or _AFTER.match(after) or re.match(CURRENCY, number)):
+        return None
+    attempts = (read_quantity(" ".join([number, *words[:count]])) for count in (4, 3, 2, 1))
+    return next((one for one in attempts if one is not None and one.unit is not None), None) or read_quantity(number)
