@@ -202,10 +202,15 @@ def _word(line: str) -> int | None:
 
 
 _OF_ITSELF = re.compile(r"\b(?:i|i'm|we|me|my|sorry|service|server|request)\b")
-_ANSWER, _LACKS = r"\b(?:answer|value|option|choice|conclusion)s?\b", r"not|n't|cannot|incomplete|truncated|cut off"
+_ANSWER, _CUT = (
+    r"\b(?:answer|value|option|choice|conclusion)s?\b",
+    r"\b(?:cut off|truncated|incomplete|missing|unclear)\b",
+)
+_GIVE = r"(?:provid|contain|giv|includ|stat|specif|mention|ha[sv]|present|f[io]und?|offer|reach|determin|extract|show)"
+_NOT = r"\b(?:not|n't|cannot|never|without|fails? to)\b(?: \S+){0,3}"
 _NOT_GIVEN = re.compile(
-    rf"\b(?:{_LACKS}|without|fails? to)\b.*{_ANSWER}|\bno\b(?: \S+){{0,3}} {_ANSWER}"
-    rf"|{_ANSWER}.*\b(?:{_LACKS}|missing|unclear)\b|^\W*(?:none|null|n/a)\W*$"
+    rf"{_NOT} {_GIVE}.*{_ANSWER}|{_ANSWER}.*{_NOT} {_GIVE}|\bno\b(?: (?!the|this|that)\S+){{0,2}} {_ANSWER}"
+    rf"|{_CUT}.*{_ANSWER}|{_ANSWER}.*{_CUT}|^\W*(?:none|null|n/a)\W*$"
 )
 
 
