@@ -30,6 +30,7 @@ from trl_vade.pictures.style import WIDEST, bar_styles, drawing, short
 
 RNG = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"  # before scipy 1.15
 PACKAGES = ("lmms-eval", "transformers", "torch", "vllm")  # another release may give other answers
+MEASURED = ("decoding", "scorer")  # what a score is of, besides its questions
 LEAST = 10  # if 4 questions differ in one direction, which chance does one time in 8, BCa excludes 0
 COVERED = (
     "Differences are in percentage points. A * says that the interval excludes 0 and {least} questions or more differ "
@@ -52,8 +53,7 @@ def read_evaluations(folders: Sequence[Path], names: Sequence[str] | None = None
     models = [one["model"]["name"] for one in found]
     if names is None:  # a repeated name gets its number, as in `--reference`, and its directory
         names = [f"{n} ({i}, {folders[i].resolve().name})" if models.count(n) > 1 else n for i, n in enumerate(models)]
-    absent = {"rows": {}, "model_args": {}, "batch_size": None}  # in a `results.json` that was made by hand
-    return [{**absent, **one, "name": name} for one, name in zip(found, names, strict=True)]
+    return [{**one, "name": name} for one, name in zip(found, names, strict=True)]
 
 
 def common_benchmarks(evaluations: Sequence[Evaluation]) -> list[str]:
@@ -66,7 +66,9 @@ def common_benchmarks(evaluations: Sequence[Evaluation]) -> list[str]:
 
 def settings(one: Evaluation, benchmarks: Sequence[str]) -> dict[str, Any]:
     """Return the settings that must be equal for a fair comparison, with the judge if a benchmark is judged."""
-    found = one["generation"] | {f"model_args {key}": value for key, value in one["model_args"].items()}
+    found = {f"model_args {key}": value for key, value in one["model_args"].items()}
+    found |= {"max_new_tokens": one["generation"]["max_new_tokens"]}
+    found |= {f"{what} of {name}": one["benchmarks"][name][what] for name in benchmarks for what in MEASURED}
     found |= {key: one[key] for key in ("system_prompt", "instruction", "backend", "batch_size")}
     used = PACKAGES if one["backend"] == "vllm" else PACKAGES[:-1]
     found |= {f"version of {name}": one["versions"].get(name) for name in used}
@@ -105,7 +107,7 @@ def paired_scores(evaluations: Sequence[Evaluation], benchmark: str) -> np.ndarr
     """Return (directories, questions) scores in per cent; raise `EvaluationError` if the questions differ."""
     runs = []
     for one in evaluations:
-        tasks = [(BENCHMARKS[benchmark], seed) for seed in one["seeds"]]
+        tasks = [(BENCHMARKS[benchmark], run["seed"]) for run in one["benchmarks"][benchmark]["runs"]]
         runs.append([read_run(run_folder(Path(one["folder"]), *task), *task, one["limit"]) for task in tasks])
     scores, first = [question_scores(of_one) for of_one in runs], runs[0][0].question_digests.items()
     for i, one in enumerate(evaluations):
@@ -169,20 +171,25 @@ def compare(evaluations: Sequence[Evaluation], reference: int, allow: bool, resa
     for title, names in groups.items():
         cells = beside([scores[name] for name in names], reference, resamples)
         for cell, one in zip(cells, evaluations, strict=True):
-            runs = np.mean([[run["score"] for run in one["benchmarks"][name]["runs"]] for name in names], axis=0)
+            parts = [[run["score"] for run in one["benchmarks"][name]["runs"]] for name in names]
+            runs = np.mean(np.broadcast_arrays(*parts), axis=0)  # a greedy benchmark has one run
             cell["stderr"] = float(stats.sem(runs)) if len(runs) > 1 else None
         questions = sum(scores[name].shape[1] for name in names)
         found["rows"].append({"title": title, "benchmarks": names, "questions": questions, "scores": cells})
+        for what in MEASURED:
+            there = {one["benchmarks"][name][what] for one in evaluations for name in names}
+            found["rows"][-1][what] = " / ".join(sorted(there)) if len(names) == 1 else ""
     return found
 
 
 def table(comparison: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows: benchmark, questions, the reference's mean, then four columns for each of the others."""
+    """Return head and rows: what was measured, the reference's mean, then four columns for each of the others."""
     reference, names = comparison["reference"], [one["name"] for one in comparison["evaluations"]]
-    head, rows = ["Benchmark", "Questions", names.pop(reference)], []
+    head, rows = ["Benchmark", "Questions", *map(str.capitalize, MEASURED), names.pop(reference)], []
     head += [cell for name in names for cell in (name, "Difference", "95 % interval", "Differing")]
     for row in comparison["rows"]:
-        rows.append([row["title"], str(row["questions"]), f"{row['scores'][reference]['mean']:.2f}"])
+        measured = [row["title"], f"{row['questions']:,}", *(row[what] for what in MEASURED)]
+        rows.append([*measured, f"{row['scores'][reference]['mean']:.2f}"])
         for one in (one for one in row["scores"] if one["difference"] is not None):
             ends = "{}{:+.2f} to {:+.2f}".format("* " * one["marked"], *one["interval"]) if one["interval"] else "-"
             rows[-1] += [f"{one['mean']:.2f}", f"{one['difference']:+.2f}", ends, str(one["differing"])]

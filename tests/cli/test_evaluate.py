@@ -47,12 +47,12 @@ def model(tmp_path, monkeypatch):
 
 
 def command(*options, model="you/model", tasks="chartqa"):
-    return run("evaluate", model, "--output_path", "out", "--tasks", tasks, *options)
+    return run("evaluate", model, "--output_path", "out", "--tasks", tasks, "--temperature", 0.6, *options)
 
 
 def made(seeds=(0, 1), tasks=("chartqa",), limit=None):
     """Put the runs where lmms-eval's process finds them."""
-    finish(Evaluation("", Path("made"), tasks=tasks, seeds=seeds, limit=limit))
+    finish(Evaluation("", Path("made"), tasks=tasks, seeds=seeds, limit=limit, generation=Generation(0.6)))
 
 
 def refused(*options, words=(), **arguments):
@@ -129,7 +129,9 @@ def test_an_output_directory_has_to_be_named():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--temperature", "0"], ["--temperature", "4 seeds"]),
+        (["--temperature", "-1"], ["--temperature -1.0"]),
+        (["--instruction", "mixtures"], ["--instruction mixtures", "mixture, none"]),
+        (["--system_prompt", "off"], ["--system_prompt off", "none"]),
         (["--seeds", " , "], ["--seeds"]),
         (["--data", "chartqa=nowhere"], ["--data", "chartqa=nowhere"]),
         (["--server_url", "http://me:hf_secret@host/v1"], ["--server_url", "@, ? or #"]),
@@ -198,7 +200,7 @@ def test_every_option_reaches_the_evaluation(model, tmp_path):
     assert plan["arguments"] == {"pretrained": str(model), "batch_size": 3, "max_pixels": 9, "use_cache": True}
     words = plan["runs"][0]["options"]
     given = dict(zip(words[:-1:2], words[1:-1:2], strict=True))
-    assert given["--gen_kwargs"] == "temperature=0.7,top_p=0.9,top_k=20,max_new_tokens=9"
+    assert given["--gen_kwargs"] == "temperature=0.7,top_p=0.9,top_k=20,max_new_tokens=9,repetition_penalty=1.0"
     assert (given["--seed"], given["--limit"], given["--batch_size"]) == ("3", "4", "3")
 
 
@@ -208,6 +210,15 @@ def test_questions_at_a_time_are_what_suits_the_backend(model, backend, size, tm
     made(seeds=(0,))
     assert command("--seeds", 0, "--backend", backend, model=model).exit_code == 0
     assert json.loads(Path("last-plan.json").read_text())["arguments"]["batch_size"] == size
+
+
+@pytest.mark.parametrize("text", ["none", "None", ""])
+def test_none_is_no_instruction(model, text):
+    """It was added to every question as a word, and took ChartQA's own closing words away."""
+    made(seeds=(0,))
+    assert command("--seeds", 0, "--instruction", text, "--system_prompt", text, model=model).exit_code == 0
+    results = read_results(Path("out"))
+    assert (results["instruction"], results["system_prompt"]) == (None, None)
 
 
 def test_another_instruction_is_taken_as_it_is(model):

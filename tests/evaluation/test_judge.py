@@ -8,7 +8,7 @@ from tests.support.loopback_judge import LoopbackJudge, answer_of
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, JudgeError
 from trl_vade.evaluation import judge as module
-from trl_vade.evaluation.judge import Judge, verdict
+from trl_vade.evaluation.judge import Judge, names_no_answer, verdict
 
 QWEN = "Qwen/Qwen2.5-72B-Instruct"
 SECRET = "sk-secret-4711"
@@ -233,6 +233,28 @@ def test_any_text_is_a_verdict_or_none(text):
 def test_a_verdict_on_the_first_or_on_the_last_line_is_read_whatever_else_is_said(word, lead, mark, speech):
     line = f"{lead}{mark}{word}{mark}"
     assert verdict(f"{line}\n{speech}") == verdict(f"{speech}\n{line}") == int(word)
+
+
+@pytest.mark.parametrize(
+    ("text", "none"),
+    [
+        *((text, True) for text in ("None", "null.", "N/A", "No answer", "No final answer is given in the response.")),
+        *((text, True) for text in ("The response does not provide a final answer.", "The answer is not stated.")),
+        *(
+            (text, True)
+            for text in ("It is cut off before an answer.", "The response doesn\u2019t reach a conclusion.")
+        ),
+        *((text, True) for text in ("The final answer cannot be determined.", "It ends without giving a value.")),
+        *((text, False) for text in ("No", "12", "(B)", "No, the value is not greater.", "The option is not prime")),
+        *(
+            (text, False)
+            for text in ("Not equal", "no the value is smaller", "I cannot provide an answer.", "nothing")
+        ),
+        ("The service is overloaded and gives no answer.", False),
+    ],
+)
+def test_a_judge_that_finds_no_answer_is_told_from_one_that_speaks_of_itself_and_from_an_answer(text, none):
+    assert names_no_answer(text) == none
 
 
 # ------------------------------------------------------------------------------------ the stand-in's own judgement

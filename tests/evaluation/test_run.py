@@ -29,11 +29,13 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.judge import Judge
+from trl_vade.evaluation.lmms.tasks import default_rows
 from trl_vade.evaluation.models import find_model
 from trl_vade.evaluation.results.runs import finished_run, read_run, run_folder
 from trl_vade.evaluation.results.summary import write_results
 from trl_vade.evaluation.results.table import read_results
 from trl_vade.evaluation.run import _planned, evaluate
+from trl_vade.evaluation.settings import Generation
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_a_run_has_its_own_empty_folder_and_its_seed(evaluation):
         "--tasks": "vade_chartqa",
         "--output_path": ".",  # lmms-eval splits a path at its commas; `lmms_runner` changes into the folder
         "--seed": "3",
-        "--gen_kwargs": "temperature=0.6,top_p=0.95,top_k=0,max_new_tokens=2048",
+        "--gen_kwargs": "temperature=0.6,top_p=0.95,top_k=0,max_new_tokens=2048,repetition_penalty=1.0",
         "--batch_size": "8",
         "--timezone": "UTC",
     }
@@ -76,7 +78,9 @@ def test_an_engine_is_given_the_seed_with_each_request(evaluation, backend, name
     run = _planned(replace(evaluation, backend=backend), MODEL, BENCHMARKS["chartqa"], 3)
     found = options(run["options"])
     assert found["--model"] == name
-    assert found["--gen_kwargs"] == "temperature=0.6,top_p=0.95,top_k=0,max_new_tokens=2048,seed=3"
+    assert (
+        found["--gen_kwargs"] == "temperature=0.6,top_p=0.95,top_k=0,max_new_tokens=2048,repetition_penalty=1.0,seed=3"
+    )
 
 
 def test_a_limit_goes_to_lmms_eval(evaluation):
@@ -115,6 +119,25 @@ def own(evaluation):
     kept(evaluation, find_model(evaluation.model, backend=evaluation.backend))
 
 
+def test_by_default_a_benchmark_whose_figures_in_the_paper_are_greedy_has_one_greedy_run(here, evaluation):
+    evaluation = replace(
+        evaluation, generation=Generation(), tasks=("chartqa", "testbed"), data=default_rows(["testbed"])
+    )
+    own(evaluation)
+    finish(evaluation)
+    shutil.rmtree(run_folder(evaluation.output, BENCHMARKS["chartqa"], 1))
+    runs = []
+    results = evaluate(evaluation, runs.append)
+    assert [(run.benchmark.name, run.seed) for run in runs] == [("chartqa", 0), ("testbed", 0), ("testbed", 1)]
+    assert not (evaluation.output / "logs").exists()
+    assert results["benchmarks"]["chartqa"]["decoding"] == "greedy, repetition penalty 1"
+    sampling = [
+        options(_planned(evaluation, MODEL, BENCHMARKS[n], 0)["options"])["--gen_kwargs"]
+        for n in ("chartqa", "testbed")
+    ]
+    assert [words.split(",")[0] for words in sampling] == ["temperature=0.0", "temperature=0.6"]
+
+
 def test_where_all_runs_are_finished_nothing_is_started_and_the_results_are_theirs(here, evaluation):
     own(evaluation)
     finish(evaluation)
@@ -130,6 +153,7 @@ def test_where_all_runs_are_finished_nothing_is_started_and_the_results_are_thei
     assert (chartqa["mean"], chartqa["stderr"], chartqa["questions"]) == (62.5, 12.5, 4)
     assert (results["seeds"], results["command"], results["limit"]) == ([0, 1], "trl-vade evaluate ...", None)
     assert results["versions"]["lmms-eval"] == "0.7.3"
+    assert chartqa["decoding"] == "temperature 0.6, top-p 0.95, repetition penalty 1"
     assert results["started"] <= results["finished"]
     assert "62.50" in (evaluation.output / "results.md").read_text(encoding="utf-8")
 
@@ -143,7 +167,12 @@ def test_from_nothing_all_runs_are_done_seed_by_seed_in_one_process(here, evalua
     assert [f"{run.benchmark.name}-seed{run.seed}" for run in seen] == names
     runs = [read_run(run_folder(evaluation.output, *pair), *pair, None) for pair in pairs(evaluation)]
     shutil.copytree(evaluation.output, here / "again")
-    facts = {name: value for name, value in results.content.items() if name not in ("format", "benchmarks", "average")}
+    facts = {
+        name: value
+        for name, value in results.content.items()
+        if name not in ("format", "benchmarks", "average", "digest")
+    }
+    facts["decoding"] = {name: part["decoding"] for name, part in results["benchmarks"].items()}
     assert write_results(evaluation.output, facts, runs) == results
     assert (evaluation.output / "results.json").read_bytes() == (here / "again" / "results.json").read_bytes()
 
@@ -217,7 +246,7 @@ def test_files_that_contradict_each_other_are_no_result(here, evaluation):
     finish(evaluation, here / "made")
     made = results_file(here / "made" / "runs" / "chartqa-seed0")
     made.write_text(made.read_text().replace('"relaxed_overall,none": 0.75', '"relaxed_overall,none": 0.5'))
-    with refused(EvaluationError, ["chartqa-seed0", "relaxed_overall,none", "0.5", "75.000000 %"]):
+    with refused(EvaluationError, ["chartqa-seed0", "relaxed_overall,none", "50.0 %", "75.000000 %"]):
         evaluate(evaluation)
     assert not (evaluation.output / "results.json").exists()
 

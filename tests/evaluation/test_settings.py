@@ -99,7 +99,12 @@ REFUSALS = {
     "a seed that is no number": ({"seeds": [0.5]}, ["--seeds", "0.5"], ["0,1,2,3"]),
     "limit": ({"limit": 0}, ["--limit", "0"], ["1"]),
     "batch size": ({"batch_size": 0}, ["--batch_size", "0"], ["1"]),
-    "greedy seeds": ({"generation": Generation(temperature=0)}, ["--temperature", "0", "4 seeds"], []),
+    "repetition penalty": ({"generation": Generation(repetition_penalty=0)}, ["--repetition_penalty", "0"], ["1"]),
+    "penalty of a server": (
+        SERVER | {"generation": Generation(repetition_penalty=1.05)},
+        ["--repetition_penalty", "1.05", "--backend", "server"],
+        [],
+    ),
     "temperature": ({"generation": Generation(temperature=-0.1)}, ["--temperature", "-0.1"], ["0"]),
     "endless temperature": ({"generation": Generation(temperature=float("inf"))}, ["--temperature", "inf"], ["0"]),
     "no temperature": ({"generation": Generation(temperature=float("nan"))}, ["--temperature", "nan"], ["0"]),
@@ -115,7 +120,7 @@ REFUSALS = {
     "a judge": (
         {"tasks": FIVE},
         ["mathvista", "mathverse", "mathvision"],
-        ["--judge_url", "--judge_model", "--tasks scienceqa,chartqa,mathvision_rules"],
+        ["--judge_url", "--judge_model", "--tasks scienceqa_img,chartqa,mathvision_rules"],
     ),
     "rows of another task": ({"data": {"scienceqa": Path("x")}}, ["--data", "scienceqa"], ["chartqa"]),
     "no rows": ({"tasks": ["mixture"]}, ["--tasks", "mixture"], ["--data mixture=FOLDER"]),

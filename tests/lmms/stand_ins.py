@@ -1,20 +1,51 @@
-"""Local stand-ins of the benchmarks, a few rows each, in the benchmarks' own columns; and a model that was trained."""
+"""Local stand-ins of the benchmarks, a few rows each, in the columns and types of the Hub; and a user's rows."""
 
 from itertools import islice
 from pathlib import Path
 
 import datasets
+from datasets import Image, List, Value
 
 from trl_vade.testbed.dataset import iter_scenes
 
 
-def write(folder, split, rows):
+def texts(*names):
+    return dict.fromkeys(names, Value("string"))
+
+
+# As the cards of the data sets have them (dataset_info).
+SCHEMAS = {
+    "mathvista": {
+        **texts("pid", "question", "image", "unit", "answer", "question_type", "answer_type", "query"),
+        **{"decoded_image": Image(), "choices": List(Value("string")), "precision": Value("float64")},
+        "metadata": {
+            **texts("category", "context", "grade", "language", "source", "split", "task"),
+            **{"img_height": Value("int64"), "img_width": Value("int64"), "skills": List(Value("string"))},
+        },
+    },
+    "mathverse": {
+        **texts("sample_index", "problem_index", "problem_version", "question", "answer", "question_type"),
+        **texts("query_wo", "query_cot", "question_for_eval"),
+        **{"image": Image(), "metadata": texts("split", "source", "subject", "subfield")},
+    },
+    "mathvision": {
+        **texts("id", "question", "image", "answer", "solution", "subject"),
+        **{"options": List(Value("string")), "decoded_image": Image(), "level": Value("int64")},
+    },
+    "scienceqa": {
+        **texts("question", "hint", "task", "grade", "subject", "topic", "category", "skill", "lecture", "solution"),
+        **{"image": Image(), "choices": List(Value("string")), "answer": Value("int8")},
+    },
+    "chartqa": {**texts("type", "question", "answer"), "image": Image()},
+}
+
+
+def write(folder, name, split, rows):
     """Write rows as Parquet, images inside, as the Hub has them: in `data` any split may be a file's name."""
+    features = datasets.Features(SCHEMAS[name])
+    nothing = dict.fromkeys(features)
     (Path(folder) / "data").mkdir(parents=True)
-    features = {name: datasets.Image() for name in ("image", "decoded_image") if name in rows[0]}
-    table = datasets.Dataset.from_list(rows)
-    for name, feature in features.items():
-        table = table.cast_column(name, feature)
+    table = datasets.Dataset.from_list([nothing | row for row in rows], features=features)
     table.to_parquet(Path(folder) / "data" / f"{split}-00000-of-00001.parquet")
     return Path(folder)
 
@@ -23,13 +54,22 @@ def scenes(count):
     return list(islice(iter_scenes("validation", seed=0), count))
 
 
+def asked(name, count):
+    """Scenes with their number, and questions of which no two of all benchmarks are the same."""
+    return [(number, scene, f"{name} {number}: {scene.question}") for number, scene in enumerate(scenes(count), 1)]
+
+
 def chartqa(folder, count=4):
+    """Numbers and labels; every fourth label is A."""
     kinds = ("human_test", "augmented_test")
     rows = [
-        {"image": scene.image, "question": scene.question, "answer": scene.answer, "type": kinds[number % 2]}
-        for number, scene in enumerate(scenes(count))
+        {
+            **{"image": scene.image, "question": question, "type": kinds[number % 2]},
+            "answer": "A" if number % 4 == 3 and count > 4 else scene.answer,
+        }
+        for number, scene, question in asked("chartqa", count)
     ]
-    return write(folder, "test", rows)
+    return write(folder, "chartqa", "test", rows)
 
 
 def mixture(folder, count=4):
@@ -45,62 +85,82 @@ def mixture(folder, count=4):
     return Path(folder)
 
 
+def options(number, right):
+    """Three choices and the index of the right one."""
+    place = number % 3
+    others = [f"{right} and a half", f"almost {right}"]
+    return [*others[:place], right, *others[place:]], place
+
+
 def scienceqa(folder, count=4):
     """Questions whose right choice is the testbed's answer."""
-    rows = [
-        {
-            "image": scene.image,
-            "question": scene.question,
-            "hint": "",
-            "choices": [scene.answer, "neither"],
-            "answer": 0,
-        }
-        for scene in scenes(count)
-    ]
-    return write(folder, "test", rows)
+    rows = []
+    for number, scene, question in asked("scienceqa", count):
+        choices, place = options(number, scene.answer)
+        rows.append({"image": scene.image, "question": question, "hint": "", "choices": choices, "answer": place})
+    return write(folder, "scienceqa", "test", rows)
+
+
+MATHVISTA = (
+    ("free_form", "float", "1.5", "a floating-point number with one decimal place"),
+    ("multi_choice", "text", None, "the correct option letter"),
+    ("free_form", "list", "[1, 3]", "a Python list"),
+    ("free_form", "integer", "7", "an integer answer"),
+    ("free_form", "float", "0.25", "a floating-point number with two decimal places"),
+)
 
 
 def mathvista(folder, count=4):
-    numbers = [scene for scene in scenes(8 * count) if scene.answer.isdigit()][:count]
-    rows = [
-        {
-            "pid": str(number),
-            "decoded_image": scene.image,
-            "question": scene.question,
-            "query": scene.question,
-            "question_type": "free_form",
-            "answer_type": "integer",
-            "answer": scene.answer,
-            "choices": [],
-            "unit": "",
-            "precision": 0,
-            "metadata": {
-                **dict.fromkeys(("language", "source", "category", "task", "context", "grade"), "none"),
-                "skills": ["none"],
-                "split": "testmini",
-            },
-        }
-        for number, scene in enumerate(numbers)
-    ]
-    return write(folder, "testmini", rows)
+    """Every kind of question that there is, each with a `precision` as on the Hub: a float, NaN or nothing."""
+    rows = []
+    for number, scene, question in asked("mathvista", count):
+        kind, form, answer, hint = MATHVISTA[number % len(MATHVISTA)]
+        choices, _ = options(number // len(MATHVISTA), scene.answer) if answer is None else (None, 0)
+        places = float(len(answer) - 2) if form == "float" else float("nan") if form == "list" else None
+        rows.append(
+            {
+                **{"pid": str(number), "image": "images/1.jpg", "decoded_image": scene.image, "question": question},
+                **{"question_type": kind, "answer_type": form, "answer": answer or scene.answer, "choices": choices},
+                **{"precision": places, "query": f"Hint: Please answer with {hint}.\nQuestion: {question}"},
+                "metadata": {
+                    **dict.fromkeys(("language", "source", "category", "task", "context", "grade"), "none"),
+                    **{"skills": ["none"], "split": "testmini", "img_height": 56, "img_width": 56},
+                },
+            }
+        )
+    return write(folder, "mathvista", "testmini", rows)
 
 
 def mathverse(folder, count=4):
-    rows = [
-        {
-            **{"sample_index": str(number), "problem_index": str(number), "problem_version": "Text Lite"},
-            **{"image": scene.image, "question": scene.question, "question_for_eval": scene.question},
-            **{"query_wo": scene.question, "query_cot": scene.question, "question_type": "free-form"},
-            **{"answer": scene.answer, "metadata": {"split": "testmini"}},
-        }
-        for number, scene in enumerate(scenes(count))
-    ]
-    return write(folder, "testmini", rows)
+    """Half of them with choices, whose answer is a letter."""
+    rows = []
+    for number, scene, question in asked("mathverse", count):
+        choices, place = options(number, scene.answer)
+        listed = "\n".join(f"{letter}: {choice}" for letter, choice in zip("ABC", choices, strict=True))
+        chosen = number % 2 == 0
+        text = f"{question}\nChoices:\n{listed}" if chosen else question
+        rows.append(
+            {
+                **{"sample_index": str(number), "problem_index": str(number), "problem_version": "Text Lite"},
+                **{"image": scene.image, "question": text, "question_for_eval": text, "query_wo": text},
+                **{"query_cot": text, "question_type": "multi-choice" if chosen else "free-form"},
+                **{"answer": "ABC"[place] if chosen else scene.answer},
+                "metadata": {"split": "testmini", "source": "none", "subject": "none", "subfield": "none"},
+            }
+        )
+    return write(folder, "mathverse", "testmini", rows)
 
 
 def mathvision(folder, count=4):
-    rows = [
-        {"decoded_image": scene.image, "question": scene.question, "options": [], "answer": scene.answer}
-        for scene in scenes(count)
-    ]
-    return write(folder, "test", rows)
+    """Half of them with options, whose answer is a letter; MathVision has expressions among the others."""
+    rows = []
+    for number, scene, question in asked("mathvision", count):
+        choices, place = options(number, scene.answer) if number % 2 == 0 else ([], 0)
+        free = r"\frac{3}{4}" if number % 4 == 1 and count > 4 else scene.answer
+        rows.append(
+            {
+                **{"id": str(number), "question": question, "image": "images/1.jpg", "decoded_image": scene.image},
+                **{"options": choices, "answer": "ABC"[place] if choices else free, "level": 1, "subject": "none"},
+            }
+        )
+    return write(folder, "mathvision", "test", rows)

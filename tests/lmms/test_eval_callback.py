@@ -206,42 +206,33 @@ def test_a_signal_during_an_evaluation_ends_it_and_the_last_checkpoint_is_writte
 
 
 def test_two_processes_of_the_script_train_on_while_the_first_evaluates(tmp_path):
-    """On rows of the user's, by the metric modules of `evaluate`: beside the script is another `evaluate`."""
-    options = ["--lmms_tasks", "testbed", "mixture", "--lmms_data", f"mixture={stand_ins.mixture(tmp_path / 'rows')}"]
-    options += [
-        "--lmms_steps",
-        "1",
-        "--lmms_limit",
-        "4",
-        "--max_steps",
-        "2",
-        "--eval_strategy",
-        "no",
-        "--eval_on_start",
-        "false",
-    ]
-    options += ["--output_dir", str(tmp_path / "out"), "--report_to", "none", "--save_strategy", "no"]
+    """On rows of the user's, by the metric modules of `evaluate`: beside the script is another `evaluate`.
+
+    There is no limit of time here, which a busy machine would exceed: processes that wait for each other end by
+    themselves, with an error, after the given timeout.
+    """
+    rows, given = stand_ins.mixture(tmp_path / "rows"), {"lmms_steps": 1, "lmms_limit": 4, "max_steps": 1}
+    given |= {"eval_strategy": "no", "eval_on_start": "false", "report_to": "none", "save_strategy": "no"}
+    given |= {"output_dir": tmp_path / "out", "ddp_timeout": 600}
+    options = ["--lmms_tasks", "testbed", "mixture", "--lmms_data", f"mixture={rows}"]
+    options += [str(word) for name, value in given.items() for word in (f"--{name}", value)]
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     launcher = ["torch.distributed.run", "--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={port}"]
     script = Path(__file__).parents[2] / "scripts" / "train_vade.py"
-    finished = subprocess.run(
-        [sys.executable, "-m", *launcher, script, *options], capture_output=True, text=True, timeout=240
-    )
+    finished = subprocess.run([sys.executable, "-m", *launcher, script, *options], capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr[-3000:]
-    assert finished.stderr.count("Postprocessing: 100%") == 4  # two benchmarks, twice, in one process of the two
+    assert finished.stderr.count("Postprocessing: 100%") == 2  # two benchmarks, in one process of the two
     history = json.loads((tmp_path / "out" / "trainer_state.json").read_text())["log_history"]
     for name in ("testbed", "mixture"):
-        scores = [entry[f"lmms/{name}"] for entry in history if f"lmms/{name}" in entry]
-        assert len(scores) == 2
-        assert all(0 <= score <= 100 for score in scores)
+        (score,) = [entry[f"lmms/{name}"] for entry in history if f"lmms/{name}" in entry]
+        assert 0 <= score <= 100
 
 
 @pytest.mark.parametrize(
     ("tasks", "options", "names"),
     [
         (["mathvista"], {}, ["mathvista"]),
-        (["mathvision_rules"], {}, ["mathvision_rules", "eval"]),
         (["chartqas"], {}, ["chartqas", "chartqa"]),
         (["testbed"], {"every_steps": 0}, ["every_steps", "0"]),
         (["mixture"], {}, ["--data mixture=FOLDER"]),

@@ -2,50 +2,19 @@
 
 import json
 import shutil
+import sys
 import threading
-from types import SimpleNamespace
 
 import pytest
 
-from tests.support.loopback_judge import LoopbackJudge
+from tests.lmms.conftest import SECRET
 from tests.support.refusals import refused
-from trl_vade.evaluation.judge import Judge
-from trl_vade.evaluation.lmms import judge_guard
+from trl_vade.evaluation.lmms import judge_guard, scoring
 from trl_vade.evaluation.lmms.judge_guard import JudgeGuard
 
 pytestmark = pytest.mark.lmms
 
-SECRET = "sk-secret-4711"
 LONG = "and so on, " * 200
-
-
-@pytest.fixture(scope="module")
-def server():
-    with LoopbackJudge(key=SECRET) as judge:
-        yield judge
-
-
-@pytest.fixture(scope="module")
-def lmms(server):
-    """lmms-eval's own scoring of the three tasks, imported with the judge's variables, as its own process does it."""
-    with pytest.MonkeyPatch.context() as patch:
-        judge = Judge.of(server.url, server.model)
-        for name, value in judge.environment({"JUDGE_API_KEY": SECRET, "HTTP_PROXY": "http://127.0.0.1:1"}).items():
-            patch.setenv(name, value)
-        patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # where nobody is
-        from lmms_eval.llm_judge.base import ServerInterface
-        from lmms_eval.llm_judge.providers.openai import OpenAIProvider
-        from lmms_eval.tasks.mathverse.mathverse_evals import MathVerseEvaluator
-        from lmms_eval.tasks.mathvision.utils import mathvision_gpt_eval_process_results as mathvision
-        from lmms_eval.tasks.mathvista.mathvista_evals import MathVistaEvaluator
-
-        stock = OpenAIProvider.evaluate, ServerInterface.evaluate_binary
-        yield SimpleNamespace(
-            mathvista=MathVistaEvaluator(),
-            mathverse=MathVerseEvaluator(),
-            mathvision=mathvision,
-        )
-        OpenAIProvider.evaluate, ServerInterface.evaluate_binary = stock
 
 
 @pytest.fixture
@@ -181,28 +150,127 @@ def test_a_second_guard_replaces_the_first_and_four_threads_are_counted(lmms, gu
 # -------------------------------------------------------------- what else `lmms_runner` and its tasks mend
 
 
-def test_an_answer_that_says_nothing_is_wrong_in_mathvista_although_lmms_eval_takes_the_shortest_choice(lmms, guard):
-    from lmms_eval.tasks.mathvista.utils import mathvista_process_results
-
-    from trl_vade.evaluation.lmms.scoring import mathvista as ours
-
+def mathvista_row(**changes):
     row = {"question_type": "multi_choice", "answer_type": "text", "choices": ["8", "123"], "answer": "8"}
-    row |= {"query": "Which?", "pid": "0", "metadata": {}}
-    assert mathvista_process_results(row, [" "])["llm_as_judge_eval"]["true_false"]  # no longer: drop the correction
-    assert not ours(row, [" "])["llm_as_judge_eval"]["true_false"]
-    assert ours(row, ["<answer>8</answer>"])["llm_as_judge_eval"]["true_false"]
+    return row | {"query": "Which?", "pid": "0", "metadata": {}, "precision": float("nan")} | changes
 
 
-def test_an_answer_whose_value_never_comes_to_an_end_is_wrong_and_the_next_one_is_scored(monkeypatch):
-    from trl_vade.evaluation.lmms import scoring as lmms_scoring
+def mathvista_scores(row, response):
+    """By lmms-eval alone, and with the correction. Where the first is right: drop the correction."""
+    from lmms_eval.tasks.mathvista.utils import mathvista_process_results as stock
 
-    monkeypatch.setattr(lmms_scoring, "RULES_SECONDS", 2.0)
-    row = {"answer": "8", "options": []}
-    scores = [
-        lmms_scoring.mathvision_rules(row, [text])["mathvision_standard_eval"]["scores"]
-        for text in ("<answer>10^{10^{10}}</answer>", "<answer>8</answer>", "9")
-    ]
-    assert scores == [[False], [True], [False]]
+    alone = stock(row, [response])["llm_as_judge_eval"]["true_false"]
+    return [alone, scoring.mathvista(row, [response])["llm_as_judge_eval"] == 1]
+
+
+@pytest.mark.parametrize("words", ["", "The response does not provide a final answer.", "None"])
+def test_where_no_answer_is_found_no_choice_is_taken_although_lmms_eval_takes_the_nearest(lmms, guard, server, words):
+    server.mode, server.words = "nonsense", words
+    nearest = {"": "8", "None": "Nine"}.get(words, "The response that provides an answer.")
+    row = mathvista_row(choices=["123456, and more words than any of them", nearest], answer=nearest)
+    assert mathvista_scores(row, "It is so" if words else " ") == [True, False]
+    assert mathvista_scores(row, nearest) == [True, True]
+
+
+def test_a_choice_that_says_there_is_none_is_an_answer(lmms, guard, server):
+    server.mode, server.words = "nonsense", "none"
+    row = mathvista_row(choices=["8", "None"], answer="None")
+    assert mathvista_scores(row, "Neither of them") == [True, True]
+
+
+@pytest.mark.parametrize(("answer", "places"), [("1.5", 1.0), ("0.25", 2.0)])
+def test_a_right_float_is_right_in_mathvista_although_lmms_eval_cannot_round_to_a_float_of_places(
+    lmms, answer, places
+):
+    row = mathvista_row(question_type="free_form", answer_type="float", choices=None, answer=answer, precision=places)
+    assert mathvista_scores(row, answer) == [False, True]
+    assert mathvista_scores(row, answer + "5") == [False, False]
+
+
+CODE = (
+    *(
+        "f(1)",
+        "a_{1}",
+        r"f'_{print(1)}",
+        "(f(1), 2)",
+        "__import__('os').system('id')",
+        r"\boxed{abs(-8)}",
+        "[abs(1),2]",
+    ),
+    *(r"\frac{1}{2}", "8", "3+5", r"2\times 4", "10^{10^{10}}", "9" * 5000, "(" * 5000, "the answer is 8."),
+)
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """What is compiled as Python, by an audit hook, which stays."""
+    sources = []
+    sys.addaudithook(lambda event, args: sources.append(args[0]) if event == "compile" else None)
+    return sources
+
+
+def test_no_answer_is_compiled_as_code_by_any_scorer_although_lmms_eval_does(lmms, guard, compiled, monkeypatch):
+    from latex2sympy2_extended import latex2sympy
+    from lmms_eval.tasks.mathvision import eval_utils
+
+    table = {"type": "human_test", "answer": "8", "options": [], "choices": ["7", "8"]}
+    chosen = {"answer": "B", "options": ["7", "f(1)"]}
+    scorers = {
+        scoring.mathvision_rules: [table, table | chosen],
+        scoring.mathvision: [table | {"question": "What is 7 + 1?"}],
+        scoring.mathverse: [table | {"question_for_eval": "What is 7 + 1?"} | dict.fromkeys(VERSE, "")],
+        scoring.mathvista: [mathvista_row(), mathvista_row(question_type="free_form", answer_type="integer")],
+        scoring.chartqa: [table],
+        scoring.scienceqa: [table | {"answer": 1}],
+    }
+    for score, rows in scorers.items():
+        score(rows[0], ["8"])  # what is imported at the first call
+        compiled.clear()
+        for text in CODE:
+            for row in rows:
+                score(row, [text])
+                score(row, [f"<answer>{text}</answer>"])
+        assert compiled == [], score
+    monkeypatch.setattr(eval_utils, "latex2sympy", latex2sympy)
+    monkeypatch.delattr(eval_utils, "eval")
+    scoring.mathvision_rules(table, ["f(1)"])
+    assert any(b"f(1)" in bytes(source) for source in compiled)  # no longer: drop `arithmetic`
+
+
+VERSE = (
+    "sample_index",
+    "problem_index",
+    "problem_version",
+    "question",
+    "question_type",
+    "metadata",
+    "query_wo",
+    "query_cot",
+)
+
+
+@pytest.mark.parametrize(
+    ("reference", "right", "wrong"),
+    [
+        (
+            "8",
+            ["8", "8.0", "8.004", "(8)", "2^{3}", r"2\times 4", "3+5", r"\frac{16}{2}", r"\boxed{8}"],
+            ["9", "8.006"],
+        ),
+        ("1/2", ["0.5", r"\dfrac{1}{2}", "50%", "2^{-1}", ".5"], [r"\frac{1}{3}", "1", "2"]),
+        (r"2\frac{1}{2}", ["2.5", r"\frac{5}{2}", r"10\div 4"], ["1", "2.6"]),
+        ("(1,2)", ["(1,2)", r"\left(1,2\right)", "(2-1, 4/2)"], ["(2,1)", "[1,2]", "1,2"]),
+        ("1000", ["1,000", "10^3", "1000.0"], ["1", "100", "1000000"]),
+        ("-4", ["-2^2", "2-6", "--4-8", "-(4)"], ["4", "(-2)^2"]),
+        (r"45^{\circ}", ["45", r"45^\circ"], ["54"]),
+        (r"2\sqrt{5}", [r"2\sqrt{5}"], [r"\sqrt{20}", "4.47"]),
+        ("8", [], ["f(1)", "10^{10^{10}}", "1/0", "(-8)^{1/2}", "8)", "(8", "8 8", "", "+", "0^{-1}", "8^"]),
+    ],
+)
+def test_the_rules_find_in_arithmetic_what_they_found_with_eval(lmms, reference, right, wrong):
+    row = {"answer": reference, "options": []}
+    score = {text: scoring.mathvision_rules(row, [text])["mathvision_standard_eval"] == 1 for text in right + wrong}
+    assert score == dict.fromkeys(right, True) | dict.fromkeys(wrong, False)
 
 
 @pytest.fixture
@@ -212,9 +280,14 @@ def load(monkeypatch):
 
     from trl_vade.evaluation.lmms.runner import _load_whole_models
 
-    monkeypatch.setattr(Model, "from_pretrained", Model.from_pretrained)
-    _load_whole_models()
-    return Model.from_pretrained
+    stock = Model.from_pretrained
+
+    def load(folder, penalty=1.0):
+        monkeypatch.setattr(Model, "from_pretrained", stock)
+        _load_whole_models(penalty)
+        return Model.from_pretrained(folder)
+
+    return load
 
 
 def test_a_checkpoint_that_lacks_weights_is_no_model(load, tmp_path):
@@ -233,11 +306,12 @@ def test_a_checkpoint_that_lacks_weights_is_no_model(load, tmp_path):
 
 
 def test_of_the_models_own_settings_of_generation_its_ends_alone_are_left(load, tmp_path):
+    """Such as Qwen2.5-VL's repetition penalty, which no other backend would apply."""
     from trl_vade.testbed import load_testbed_model
 
     folder = shutil.copytree(load_testbed_model(progress=False), tmp_path / "model")
     settings = json.loads((folder / "generation_config.json").read_text())
     (folder / "generation_config.json").write_text(json.dumps(settings | {"repetition_penalty": 1.3}))
-    found = load(folder).generation_config
-    assert found.repetition_penalty in (None, 1.0)
-    assert found.eos_token_id == settings["eos_token_id"]
+    for penalty in (1.0, 1.05):
+        found = load(folder, penalty).generation_config
+        assert (found.repetition_penalty, found.eos_token_id) == (penalty, settings["eos_token_id"])

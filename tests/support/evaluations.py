@@ -9,8 +9,9 @@ from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.models import EvaluatedModel
 from trl_vade.evaluation.results.runs import run_folder
 from trl_vade.evaluation.run import keep_settings
-from trl_vade.evaluation.settings import Evaluation
+from trl_vade.evaluation.settings import Evaluation, Generation
 
+SAMPLED = Generation(temperature=0.6)
 TIME = "20260801_120000"
 SCORES = [1.0, 0.0, 1.0, 1.0]
 TEXTS = ["<answer>4</answer>", "Yes", "no\u2028and \u0085 more", "\u00e9"]
@@ -25,9 +26,7 @@ def write_run(folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=N
     benchmark = BENCHMARKS[name]
     counted = [score for score in scores if score is not None]
     if value is ...:
-        value = benchmark.scale * math.fsum(counted) / len(counted)
-        value = round(value, 2) if benchmark.scale == 100 else value
-        value = None if benchmark.none_is_zero and value == 0 else value
+        value = math.fsum(counted) / len(counted)
     model = folder / "models__Qwen2.5-VL-7B"
     model.mkdir(parents=True)
     results = {
@@ -61,8 +60,6 @@ def write_run(folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=N
 
 
 def line_of(benchmark, number, score, text):
-    for key in reversed(benchmark.score):
-        score = {key: score} if isinstance(key, str) else [score]
     rest = {"token_counts": [None], "doc_hash": "74", "input": "q?"}
     return {"doc_id": number, "target": "4", "filtered_resps": text, **rest, benchmark.metric: score}
 
@@ -103,7 +100,9 @@ MODEL = EvaluatedModel("you/model", Path("/models/model"), "c0ffee", "abcd")
 def small_evaluation(folder):
     """Of a model in a folder, on two benchmarks with two seeds."""
     model = write(folder / "models" / "tiny", FILES)
-    return Evaluation(model=str(model), output=folder / "out", tasks=("scienceqa", "chartqa"), seeds=(0, 1))
+    return Evaluation(
+        model=str(model), output=folder / "out", tasks=("scienceqa", "chartqa"), seeds=(0, 1), generation=SAMPLED
+    )
 
 
 def pairs(evaluation):

@@ -42,6 +42,7 @@ GRADED = (
     re.compile(r"Correct Answer:\n(.*?)\n-{32}\nSolution: \n(.*)\n-{32}", re.DOTALL),
 )
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+LIST = re.compile(r"\[[^\[\]]*\]")
 LETTER = re.compile(r"\b[A-H]\b")
 
 
@@ -65,6 +66,8 @@ def extract(prompt):
     """The answer in the response at the end of an extraction prompt: a letter where the question asks for one."""
     *_, asked, _ = prompt.split("Extracted answer:")
     *question, response = asked.strip().split("\n\n")[1:]
+    if listed := LIST.findall(response):
+        return listed[-1]
     return last(LETTER if "letter" in "".join(question) else NUMBER, response) or response.strip()
 
 
@@ -116,6 +119,10 @@ class LoopbackJudge:
         name = "another/model" if mode == "wrong model" else self.model
         return JSONResponse({"object": "list", "data": [{"id": name, "object": "model", "owned_by": "vllm"}]})
 
+    def reply(self, prompt, asked):
+        """What it says when it is good."""
+        return answer_of(prompt)
+
     def _completion(self, mode, asked):
         prompt = asked["messages"][-1]["content"]
         self.prompts.append(prompt)
@@ -126,7 +133,7 @@ class LoopbackJudge:
         if mode == "no choices":
             return JSONResponse({"object": "chat.completion", "choices": []})
         said = {"empty": "", "nonsense": self.words, "right": "1", "wrong": "0"}
-        text = said[mode] if mode in said else answer_of(prompt)
+        text = said[mode] if mode in said else self.reply(prompt, asked)
         text = "" if mode == "long empty" and len(prompt) > self.limit else text
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         words, said = len(prompt.split()), len(text.split())

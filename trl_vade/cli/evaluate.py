@@ -20,7 +20,7 @@ def evaluate(
     ],
     tasks: Annotated[
         str, typer.Option(help="Benchmarks, with commas between them.")
-    ] = "mathvista,mathverse,mathvision,scienceqa,chartqa",
+    ] = "mathvista,mathverse,mathvision,scienceqa_img,chartqa",
     seeds: Annotated[str, typer.Option("--seeds", help="One run each, with commas between them.")] = "0,1,2,3",
     limit: Annotated[
         int | None, typer.Option("--limit", help="Ask only the first N questions of each benchmark.")
@@ -45,10 +45,16 @@ def evaluate(
     model_args: Annotated[
         str, typer.Option("--model_args", help="More for lmms-eval's class: max_pixels=N,tensor_parallel_size=4.")
     ] = "",
-    temperature: Annotated[float, typer.Option("--temperature")] = 0.6,
+    temperature: Annotated[
+        float | None,
+        typer.Option("--temperature", help="0: greedy, one run. Default: 0 for ScienceQA and ChartQA, else 0.6."),
+    ] = None,
     top_p: Annotated[float, typer.Option("--top_p")] = 0.95,
     top_k: Annotated[int, typer.Option("--top_k", help="0: no limit.")] = 0,
     max_new_tokens: Annotated[int, typer.Option("--max_new_tokens")] = 2048,
+    repetition_penalty: Annotated[
+        float, typer.Option("--repetition_penalty", help="1: none, as in training. Qwen2.5-VL's own is 1.05.")
+    ] = 1.0,
     instruction: Annotated[
         str | None,
         typer.Option("--instruction", help="Added to every question; `mixture`: that of the training mixture."),
@@ -80,7 +86,7 @@ def evaluate(
 ) -> None:
     """Evaluate a model on benchmarks by lmms-eval: average@4, with standard errors and the paper's rows beside.
 
-    mathvista, mathverse and mathvision need a judge (--judge_url, --judge_model); scienceqa, chartqa, scienceqa_img
+    mathvista, mathverse and mathvision need a judge (--judge_url, --judge_model); scienceqa_img, chartqa, scienceqa
     and mathvision_rules do not. mixture takes the validation split of your own data (--data mixture=FOLDER), testbed
     the embedded data set.
 
@@ -99,7 +105,14 @@ def evaluate(
     from trl_vade.evaluation.judge import Judge
     from trl_vade.evaluation.lmms.tasks import default_rows
     from trl_vade.evaluation.run import evaluate as run_evaluation
-    from trl_vade.evaluation.settings import Evaluation, Generation, check, check_publication, instruction_text
+    from trl_vade.evaluation.settings import (
+        Evaluation,
+        Generation,
+        check,
+        check_publication,
+        given_text,
+        instruction_text,
+    )
     from trl_vade.hub.uploading import HubTarget
 
     if (judge_url is None) != (judge_model is None):
@@ -117,16 +130,16 @@ def evaluate(
         revision=revision,
         judge=Judge.of(judge_url, judge_model) if judge_url and judge_model else None,
         judge_delay=judge_delay,
-        generation=Generation(temperature, top_p, top_k, max_new_tokens),
+        generation=Generation(temperature, top_p, top_k, max_new_tokens, repetition_penalty),
         batch_size={"transformers": 8, "vllm": 256, "server": 32}[backend] if batch_size is None else batch_size,
         device=device,
         instruction=instruction_text(instruction),
-        system_prompt=system_prompt,
+        system_prompt=given_text("--system_prompt", system_prompt),
         data=default_rows([name for name in names if name not in rows]) | rows,
         model_args={name: _value(value) for name, value in _pairs("--model_args", list_of(model_args))},
         command=shlex.join(["trl-vade", "evaluate", *sys.argv[2:]]),
     )
-    check(evaluation)
+    benchmarks = check(evaluation)
     if push_to_hub:
         check_publication(evaluation, HubTarget(push_to_hub, "model", hub_revision, private), publish_limited)
     if model == "testbed" and backend != "server" and not Path(model).exists():
@@ -137,7 +150,7 @@ def evaluate(
         if signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` sets it
             # The default would end this process at once, and leave folders behind.
             signal.signal(number, lambda number, frame: sys.exit(128 + number))
-    with tqdm(total=len(evaluation.seeds) * len(set(names)), unit="run", desc="lmms-eval") as bar:
+    with tqdm(total=sum(len(evaluation.seeds_of(one)) for one in benchmarks), unit="run", desc="lmms-eval") as bar:
 
         def progress(run: Any) -> None:
             bar.set_description(f"{run.benchmark.name}, seed {run.seed}: {run.score:.2f} %")

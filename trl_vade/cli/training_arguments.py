@@ -55,7 +55,7 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
         reward_funcs: Reward functions: names of trl.rewards (accuracy_reward, think_format_reward, ...) or dotted
             import paths (my_package.rewards.my_reward). --vade_success_reward names the one that says success.
         testbed_seed: Seed of the embedded data set and model.
-        lmms_tasks: Benchmarks that lmms-eval runs during the training: testbed, scienceqa, chartqa, ... (as with
+        lmms_tasks: Benchmarks that lmms-eval runs during the training: testbed, scienceqa_img, chartqa, ... (as with
             `trl-vade evaluate`, without those that need a judge). Needs the extra `eval`.
         lmms_steps: Optimiser steps from one of these evaluations to the next.
         lmms_limit: Questions of each benchmark in these evaluations.

@@ -21,7 +21,7 @@ from trl_vade.trainer.checkpoint.preemption import LastCheckpoint
 
 from .benchmarks import Benchmark, find_benchmarks
 from .lmms.tasks import default_rows
-from .settings import Evaluation, Generation, check, instruction_text
+from .settings import Evaluation, Generation, check, given_text, instruction_text
 
 logger = get_logger(__name__)
 
@@ -29,7 +29,7 @@ logger = get_logger(__name__)
 class VADEEvalCallback(TrainerCallback):
     """Callback that evaluates the policy with lmms-eval during training.
 
-        trainer.add_callback(VADEEvalCallback(trainer, ["scienceqa", "chartqa"], every_steps=50, limit=64))
+        trainer.add_callback(VADEEvalCallback(trainer, ["scienceqa_img", "chartqa"], every_steps=50, limit=64))
 
     The scores, in per cent, are logged as `lmms/<benchmark>`. The states of all random generators and the modes of all
     modules are restored, so weights, choices and rollouts are bit for bit those of a training without the callback. If
@@ -172,7 +172,8 @@ def planned(
         every_steps: see `VADEEvalCallback`.
         limit: number of questions of each benchmark, from the first.
         data: by benchmark, a folder with its rows, instead of the Hub; `mixture` needs one.
-        generation: the sampling of answers; None is greedy, with the trainer's `max_completion_length`.
+        generation: the decoding of answers; None is greedy, with the trainer's `max_completion_length` and
+            `repetition_penalty`.
         batch_size: questions at a time.
         seed: the seed of sampled answers, the same in each evaluation.
         instruction: a text added to every question; "mixture" is that of the training mixture.
@@ -183,23 +184,24 @@ def planned(
     """
     advice = "Give the optimiser steps between two evaluations."
     check_whole_number("every_steps", every_steps, minimum=1, advice=advice)
+    decoding = {"max_new_tokens": args.max_completion_length, "repetition_penalty": args.repetition_penalty}
     evaluation = Evaluation(
         model="",
         output=Path(args.output_dir),
         tasks=list(tasks),
         seeds=[seed],
         limit=limit,
-        generation=generation or Generation(temperature=0.0, max_new_tokens=args.max_completion_length),
+        generation=generation or Generation(temperature=0.0, **decoding),
         batch_size=batch_size,
         data=default_rows([task for task in tasks if task not in (data or {})]) | dict(data or {}),
-        instruction=instruction_text(instruction),
-        system_prompt=system_prompt,
+        instruction=instruction_text(instruction, "instruction"),
+        system_prompt=given_text("system_prompt", system_prompt),
     )
     benchmarks = check(evaluation, judged=False)
-    if judged := [one.name for one in benchmarks if one.judged or one.name == "mathvision_rules"]:
+    if judged := [one.name for one in benchmarks if one.judged]:
         raise ConfigurationError(
-            f"VADEEvalCallback with {', '.join(judged)}: a judge, or Python's eval in lmms-eval, scores these "
-            "answers. If it hangs, the training would wait. Evaluate the checkpoints with `trl-vade evaluate`."
+            f"VADEEvalCallback with {', '.join(judged)}: a judge scores these answers. If it hangs, the training "
+            "would wait. Evaluate the checkpoints with `trl-vade evaluate`."
         )
     return evaluation
 
@@ -208,4 +210,4 @@ def _score(benchmark: Benchmark, results: Mapping[str, Any]) -> float:
     value = results["results"].get(benchmark.task, {}).get(benchmark.key)
     if not isinstance(value, int | float) or value != value:
         raise EvaluationError(f"lmms-eval scored nothing: {benchmark.key} of {benchmark.task} is {value!r}.")
-    return 100.0 * value / benchmark.scale
+    return 100.0 * value

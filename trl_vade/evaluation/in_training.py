@@ -37,9 +37,10 @@ def run_tasks(model: Any, evaluation: Evaluation, benchmarks: Sequence[Benchmark
     with task_folder(benchmarks, evaluation.data, asked_to_think=bool(evaluation.instruction)) as folder:
         names = [benchmark.task for benchmark in benchmarks]
         tasks = get_task_dict(names, TaskManager("ERROR", include_path=str(folder)), "chat")
-        for name, task in tasks.items():
-            model.task_dict[name] = task.dataset
-            task.set_config(key="generation_kwargs", value=vars(evaluation.generation), update=True)
+        for benchmark in benchmarks:
+            task, decoding = tasks[benchmark.task], vars(evaluation.generation.of(benchmark))
+            model.task_dict[benchmark.task] = task.dataset
+            task.set_config(key="generation_kwargs", value=decoding, update=True)
             task.set_config(key="num_fewshot", value=0)
         return evaluate(lm=model, task_dict=tasks, limit=evaluation.limit, bootstrap_iters=0)
 
@@ -135,7 +136,7 @@ class Policy(lmms):
             max_new_tokens=settings["max_new_tokens"],
             **(sampling | {"do_sample": True} if settings["temperature"] > 0 else {"do_sample": False}),
             # None would be replaced by the model's generation_config, which training ignores, too.
-            repetition_penalty=self.trained.args.repetition_penalty,
+            repetition_penalty=settings["repetition_penalty"],
             min_p=self.trained.args.min_p,
             pad_token_id=tokenizer.pad_token_id,
             bos_token_id=tokenizer.bos_token_id,

@@ -199,3 +199,25 @@ def _word(line: str) -> int | None:
     line = line[lead.end() :].strip(_AROUND) if lead else line
     # Only on the right: ".1" is not a verdict. A full stop may be inside the marks or after them.
     return _VERDICTS.get(line.rstrip(_AROUND + ".").lower())
+
+
+_OF_ITSELF = re.compile(r"\b(?:i|i'm|we|me|my|sorry|service|server|request)\b")
+_ANSWER, _CUT = (
+    r"\b(?:answer|value|option|choice|conclusion)s?\b",
+    r"\b(?:cut off|truncated|incomplete|missing|unclear)\b",
+)
+_GIVE = r"(?:provid|contain|giv|includ|stat|specif|mention|ha[sv]|present|f[io]und?|offer|reach|determin|extract|show)"
+_NOT = r"\b(?:not|n't|cannot|never|without|fails? to)\b(?: \S+){0,3}"
+_NOT_GIVEN = re.compile(
+    rf"{_NOT} {_GIVE}.*{_ANSWER}|{_ANSWER}.*{_NOT} {_GIVE}|\bno\b(?: (?!the|this|that)\S+){{0,2}} {_ANSWER}"
+    rf"|{_CUT}.*{_ANSWER}|{_ANSWER}.*{_CUT}|^\W*(?:none|null|n/a)\W*$"
+)
+
+
+def names_no_answer(text: str) -> bool:
+    """Return whether a judge says, instead of an extracted answer, that the response has none.
+
+    A response that was cut has none, so this is an honest judge. A judge that speaks of itself is none.
+    """
+    text = text.lower().replace("\u2019", "'").replace("n't", " n't")
+    return bool(_NOT_GIVEN.search(text)) and not _OF_ITSELF.search(text)

@@ -133,12 +133,14 @@ def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Result
             for run in runs.values():
                 progress(run)
         # Seed by seed, so that an interrupted evaluation has complete seeds.
-        pairs = [(benchmark, seed) for seed in evaluation.seeds for benchmark in benchmarks]
+        each = [(benchmark, seed) for seed in evaluation.seeds for benchmark in benchmarks]
+        pairs = [(benchmark, seed) for benchmark, seed in each if seed in evaluation.seeds_of(benchmark)]
         todo = [(benchmark, seed) for benchmark, seed in pairs if (benchmark.name, seed) not in runs]
         if todo:
             runs |= _run_all(evaluation, model, arguments, todo, lock, progress)
         facts = {
             **comparable(evaluation, model),
+            "decoding": {one.name: evaluation.generation.named(one, evaluation.backend) for one in benchmarks},
             "seeds": list(evaluation.seeds),
             "command": evaluation.command,
             "started": started,
@@ -180,6 +182,7 @@ def _run_all(
             "model": BACKENDS[evaluation.backend],
             "arguments": dict(arguments),
             "device": evaluation.device,
+            "repetition_penalty": evaluation.generation.repetition_penalty,
             "judge_delay": evaluation.judge_delay,
             "tasks": str(tasks),
             "instruction": evaluation.instruction,
@@ -201,7 +204,8 @@ def _planned(evaluation: Evaluation, model: EvaluatedModel, benchmark: Benchmark
     folder = run_folder(evaluation.output.resolve(), benchmark, seed)
     shutil.rmtree(folder, ignore_errors=True)  # lmms-eval 0.7.3 would append to the files of an interrupted run
     folder.mkdir(parents=True)
-    sampling = vars(evaluation.generation) | ({} if evaluation.backend == "transformers" else {"seed": seed})
+    own_seed = {} if evaluation.backend == "transformers" else {"seed": seed}
+    sampling = vars(evaluation.generation.of(benchmark)) | own_seed
     label = re.sub(r"[^\w.-]+", "_", model.name)  # the name of a folder; lmms-eval splits at commas
     options = {
         "model": BACKENDS[evaluation.backend],

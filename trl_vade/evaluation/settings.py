@@ -4,7 +4,7 @@ import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,18 +22,35 @@ from .lmms.tasks import builtin_tasks, check_rows, default_rows, rows_digest
 from .models import BACKENDS, EvaluatedModel, check_arguments, check_place
 
 LMMS_EVAL = "0.7.3"  # the release whose faults `runner` corrects
+SAMPLED = 0.6  # the temperature of benchmarks whose figures in the paper are of different runs
 LARGEST_SEED = 2**32 - 1  # the largest seed of numpy
 PACKAGES = ("trl-vade", "lmms-eval", "trl", "transformers", "torch", "vllm", "datasets", "evaluate", "math-verify")
 
 
 @dataclass(frozen=True)
 class Generation:
-    """The sampling of answers. The paper names none of these values."""
+    """The decoding of answers. The paper names none of these values."""
 
-    temperature: float = 0.6  # more than 0, or 0 (greedy) with a single seed, because greedy runs are equal
+    # 0 is greedy, with one run, because greedy runs are equal. None is greedy where the paper's figures are, else 0.6.
+    temperature: float | None = None
     top_p: float = 0.95  # in (0, 1]; 1 turns it off
     top_k: int = 0  # 0 turns it off. It is not sent to a server, which uses its own default.
     max_new_tokens: int = 2048  # tokens of an answer; the recipes train with the default
+    # 1 is none, as in training. A model's own, such as Qwen2.5-VL's 1.05, is ignored. A server uses its own default.
+    repetition_penalty: float = 1.0
+
+    def of(self, benchmark: Benchmark) -> "Generation":
+        """Return the decoding of a benchmark, with a temperature."""
+        chosen = 0.0 if benchmark.greedy else SAMPLED
+        return self if self.temperature is not None else replace(self, temperature=chosen)
+
+    def named(self, benchmark: Benchmark, backend: str) -> str:
+        """Return the decoding of a benchmark in words, for the head of a table; a greedy one starts with "greedy"."""
+        one, penalty = self.of(benchmark), f"repetition penalty {self.repetition_penalty:g}"
+        penalty = "penalties of the server" if backend == "server" else penalty
+        top_k = f", top-k {one.top_k}" if one.top_k else ""
+        sampled = f"temperature {one.temperature:g}, top-p {one.top_p:g}{top_k}"
+        return f"{sampled if one.temperature else 'greedy'}, {penalty}"
 
 
 @dataclass(frozen=True)
@@ -61,6 +78,10 @@ class Evaluation:
     model_args: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""  # the command line of the evaluation, for the record
 
+    def seeds_of(self, benchmark: Benchmark) -> Sequence[int]:
+        """Return the seeds of a benchmark: the first one alone for greedy answers."""
+        return self.seeds if self.generation.of(benchmark).temperature else self.seeds[:1]
+
 
 def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
     """Return the benchmarks, or raise `ConfigurationError` for settings, packages or, with `judged`, the judge."""
@@ -80,7 +101,7 @@ def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
         raise ConfigurationError(
             f"{', '.join(unjudged)}: a language model judges the answers. Serve one (Qwen2.5-72B-Instruct in the "
             "paper) and give --judge_url and --judge_model, or leave these benchmarks out: --tasks "
-            "scienceqa,chartqa,mathvision_rules needs no judge."
+            "scienceqa_img,chartqa,mathvision_rules needs no judge."
         )
     _check_data(evaluation, benchmarks)
     builtin_tasks()  # refused without lmms-eval
@@ -94,9 +115,23 @@ def check(evaluation: Evaluation, *, judged: bool = True) -> list[Benchmark]:
     return benchmarks
 
 
-def instruction_text(text: str | None) -> str | None:
-    """Return the instruction of the training mixture for "mixture", and any other text unchanged."""
-    return INSTRUCTION if text == "mixture" else text
+def given_text(option: str, text: str | None, **named: str) -> str | None:
+    """Return a text that is added to the questions; None for "none" and for nothing.
+
+    `named` has texts with a name, such as "mixture". Any other single word is refused as a slip.
+    """
+    name = (text or "none").strip().lower()
+    if text and name.isalpha() and name != "none" and name not in named:
+        raise ConfigurationError(
+            f"{option} {text}: a single word would be added to every question. Give a sentence, or one of "
+            f"{', '.join([*named, 'none'])}."
+        )
+    return None if name in ("none", "") else named.get(name, text)
+
+
+def instruction_text(text: str | None, option: str = "--instruction") -> str | None:
+    """Return the instruction of the training mixture for "mixture", and other texts as `given_text` does."""
+    return given_text(option, text, mixture=INSTRUCTION)
 
 
 def check_publication(evaluation: Evaluation, target: HubTarget, limited: bool) -> None:
@@ -141,22 +176,21 @@ def _check_numbers(evaluation: Evaluation) -> None:
     advice = "An answer has at least one token. Give the value of the training, 2048 in the recipes."
     check_whole_number("--max_new_tokens", generation.max_new_tokens, minimum=1, advice=advice)
     check_whole_number("--top_k", generation.top_k, minimum=0, advice="0 turns it off.")
-    if not (math.isfinite(generation.temperature) and generation.temperature >= 0):
-        raise ConfigurationError(f"--temperature {generation.temperature}: it must be 0 or more.")
-    if generation.temperature == 0 and len(seeds) > 1:
-        raise ConfigurationError(
-            f"--temperature 0 with {len(seeds)} seeds: greedy answers are the same for each seed, so the standard "
-            "error would be 0. Give a temperature, or one seed."
-        )
-    if not (math.isfinite(evaluation.judge_delay) and evaluation.judge_delay >= 0):
-        raise ConfigurationError(f"--judge_delay {evaluation.judge_delay}: it must be 0 or more seconds.")
-    if not 0 < generation.top_p <= 1:
-        raise ConfigurationError(f"--top_p {generation.top_p}: it must be more than 0 and at most 1.")
-    if generation.top_k and evaluation.backend == "server":
-        raise ConfigurationError(
-            f"--top_k {generation.top_k} with --backend server: lmms-eval {LMMS_EVAL} does not send it. Set it when "
-            "you start the server (vLLM: --override-generation-config)."
-        )
+    temperature, top_p, penalty = generation.temperature, generation.top_p, generation.repetition_penalty
+    for option, value, sound, rule in (
+        ("temperature", temperature, temperature is None or 0 <= temperature < math.inf, "0 or more"),
+        ("top_p", top_p, 0 < top_p <= 1, "more than 0 and at most 1"),
+        ("repetition_penalty", penalty, 0 < penalty < math.inf, "more than 0. 1 is none"),
+        ("judge_delay", evaluation.judge_delay, 0 <= evaluation.judge_delay < math.inf, "0 or more seconds"),
+    ):
+        if not sound:
+            raise ConfigurationError(f"--{option} {value}: it must be {rule}.")
+    for name, none in (("top_k", 0), ("repetition_penalty", 1)):
+        if (value := getattr(generation, name)) != none and evaluation.backend == "server":
+            raise ConfigurationError(
+                f"--{name} {value} with --backend server: lmms-eval {LMMS_EVAL} does not send it. Set it when you "
+                "start the server (vLLM: --override-generation-config)."
+            )
 
 
 def _check_data(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> None:

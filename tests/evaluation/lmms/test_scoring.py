@@ -12,11 +12,9 @@ from PIL import Image
 from trl.data_utils import prepare_multimodal_messages
 
 from tests.support.rows import picture
-from tests.support.verifier_cases import ARROW_CASES, FORMAT_CASES
-from trl_vade.evaluation.benchmarks import BENCHMARKS
+from tests.support.verifier_cases import ARROW_CASES
 from trl_vade.evaluation.lmms.scoring import (
-    mean_accuracy,
-    mean_format,
+    mean,
     mixture,
     row_images,
     row_messages,
@@ -27,14 +25,6 @@ from trl_vade.rewards.functions import accuracy_reward, format_reward
 from trl_vade.testbed.rewards import exact_answer_reward
 
 testbed.__test__ = False  # a task, and no test
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory):
-    """`evaluate` copies a module that it loads into its cache, and would go on with an older copy."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evaluate.config.HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
-        yield
 
 
 # --------------------------------------------------------------------------------------------------------- questions
@@ -103,7 +93,6 @@ def test_a_row_is_not_changed_by_being_asked():
 def test_the_testbed_is_scored_by_the_reward_that_trains(said):
     found = testbed({"answer": "4"}, [said])
     assert found == {"exact_answer": exact_answer_reward([said], ["4"])[0]}
-    assert BENCHMARKS["testbed"].question_score(found) in (0.0, 1.0)
 
 
 # ----------------------------------------------------------------------------------------------------------- mixture
@@ -128,35 +117,24 @@ def test_a_verdict_of_the_mixture_is_the_reward_that_trains():
     for kind, case in SOME:
         row = row_of(kind, case)
         found = mixture(row, [case.completion])
-        verdicts.append(BENCHMARKS["mixture"].question_score(found))
+        verdicts.append(found["vade_accuracy"])
         assert verdicts[-1] == accuracy_reward([case.completion], **{name: [row[name]] for name in row})[0]
-        assert found["vade_format"] == {"prediction": case.completion}
+        assert found["vade_format"] == format_reward([case.completion])[0]
     assert verdicts == [case.verdict for _, case in SOME]
     assert {0.0, 1.0, None} == set(verdicts)
 
 
 @pytest.mark.parametrize("row", [{"answer": "4"}, {"answer": "4", "answer_type": None, "choices": [], "source": ""}])
 def test_a_row_of_which_only_the_answer_is_known_is_enough(row):
-    assert mixture(row, ["<answer>4</answer>"])["vade_accuracy"]["verdict"] == 1.0
-    assert mixture(row, ["<answer>5</answer>"])["vade_accuracy"]["verdict"] == 0.0
+    assert mixture(row, ["<answer>4</answer>"])["vade_accuracy"] == 1.0
+    assert mixture(row, ["<answer>5</answer>"])["vade_accuracy"] == 0.0
 
 
-@UNREADABLE
-def test_over_all_rows_the_accuracy_is_the_mean_of_the_verdicts():
-    found = [mixture(row_of(kind, case), [case.completion]) for kind, case in SOME]
-    scores = [BENCHMARKS["mixture"].question_score(one) for one in found]
-    counted = [score for score in scores if score is not None]
-    assert 0 < len(counted) < len(scores)
-    mean = mean_accuracy([one["vade_accuracy"] for one in found])
-    assert mean == pytest.approx(sum(counted) / len(counted))
-    assert 0 < mean < 1
-
-
-def test_over_all_rows_the_form_is_the_mean_of_its_reward():
-    texts = [text for text, _ in FORMAT_CASES if len(text) < 5_000]
-    rewards = format_reward(texts)
-    assert mean_format([{"prediction": text} for text in texts]) == sum(rewards) / len(rewards)
-    assert 0.0 < sum(rewards) < len(rewards)
+@pytest.mark.parametrize(
+    ("scores", "found"), [([1.0, None, 0.0, 1.0], 2 / 3), ([0.0], 0.0), ([None], None), ([], None)]
+)
+def test_over_all_rows_the_score_is_the_mean_of_those_that_count(scores, found):
+    assert mean(scores) == found
 
 
 def test_a_task_file_that_names_a_function_costs_no_lmms_eval():

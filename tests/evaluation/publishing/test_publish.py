@@ -16,7 +16,7 @@ from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.models import fingerprint
 from trl_vade.evaluation.publishing.leaderboards import declared_tasks
 from trl_vade.evaluation.publishing.publish import publish_results
-from trl_vade.evaluation.results.table import Results
+from trl_vade.evaluation.results.table import Results, digest_of
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.failures import HTTP_ERROR
 
@@ -35,6 +35,9 @@ def no_waiting(monkeypatch):
 # -------------------------------------------------------------------------------------------- an output directory
 
 
+MEASURED = "2,500, temperature 0.6, 4 runs, lmms-eval: relaxed, 5 %"
+
+
 def write(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -48,7 +51,7 @@ def run_of(output, name, seed, score, time):
     if BENCHMARKS[name].judged:
         write(folder / "judge.json", '{"calls": 1, "unreadable": 0, "example": null}')
     file = (folder / "model" / f"{time}_results.json").relative_to(output).as_posix()
-    run = {"seed": seed, "score": score, "value": score / 100, "questions": 2500, "unscored": 0}
+    run = {"seed": seed, "score": score, "questions": 2500, "unscored": 0}
     return run | {"results_file": file, "unreadable_verdicts": 0}
 
 
@@ -63,14 +66,21 @@ def evaluated(output, scores=None, seeds=(0, 1), time="20261122_120000", weights
         known = BENCHMARKS[name]
         benchmarks[name] = {
             **{"title": known.title, "task": known.task, "metric": known.metric, "dataset": known.dataset},
+            **{"scorer": known.scorer, "decoding": "temperature 0.6"},
             **{"questions": 2500, "mean": score, "stderr": 0.5, "identical_runs": False},
             "runs": [run_of(output, name, seed, score, time) for seed in seeds],
         }
     results = {
-        "format": 1,
+        "format": 2,
         "model": {"name": "run", "revision": None, "fingerprint": fingerprint(weights) if weights else SERVED},
         **{"backend": "vllm" if weights else "server", "seeds": list(seeds), "limit": None},
-        "generation": {"temperature": 0.6, "top_p": 0.95, "top_k": 0, "max_new_tokens": 2048},
+        "generation": {
+            "temperature": 0.6,
+            "top_p": 0.95,
+            "top_k": 0,
+            "max_new_tokens": 2048,
+            "repetition_penalty": 1.0,
+        },
         **{"system_prompt": None, "instruction": None, "data": {}},
         "judge": {"model": "Qwen/Qwen2.5-72B-Instruct", "url": "http://judge:8000/v1"},
         "command": "trl-vade evaluate run --output_path results",
@@ -80,7 +90,7 @@ def evaluated(output, scores=None, seeds=(0, 1), time="20261122_120000", weights
         "average": {"of": list(scores), "mean": 70.0, "stderr": 0.4},
     }
     results |= changes
-    write(output / "results.json", json.dumps(results))
+    write(output / "results.json", json.dumps(results | {"digest": digest_of(results)}))
     write(output / "results.md", Results(results).table())
     write(output / "evaluation.json", json.dumps({"tasks": list(scores), "seeds": list(seeds)}))
     write(output / "logs" / "20261122.log", "what lmms-eval printed")
@@ -93,7 +103,7 @@ def on_a_folder(output, folder, name="chartqa"):
     evaluated(output, {name: 80.0}, weights=folder, data={name: "my_charts"})
     results = json.loads((output / "results.json").read_bytes())
     results["benchmarks"][name]["dataset"] = None
-    write(output / "results.json", json.dumps(results))
+    write(output / "results.json", json.dumps(results | {"digest": digest_of(results)}))
     return output
 
 
@@ -230,7 +240,7 @@ def test_results_of_another_benchmark_stay_in_the_card(repo, output, folder, tmp
     publish_results(output, "you/run", model_folder=folder)
     science = evaluated(tmp_path / "science", {"scienceqa": 91.0}, time="20261123_000000", weights=folder)
     publish_results(science, "you/run", model_folder=folder)
-    assert index_of(repo) == {"ChartQA (test)": 80.0, "ScienceQA (test)": 91.0}
+    assert index_of(repo) == {"ChartQA (test)": 80.0, "ScienceQA-FULL (test)": 91.0}
     assert "80.00 ± 0.50" in card_of(repo)
     assert "91.00 ± 0.50" in card_of(repo)
 
@@ -262,7 +272,7 @@ def test_more_seeds_give_another_figure_and_not_a_second_one(repo, output, folde
         evaluated(output, {"chartqa": 85.0}, seeds=range(4), weights=folder), "you/run", model_folder=folder
     )
     [result] = ModelCard(card_of(repo)).data.eval_results
-    assert (result.metric_type, result.metric_name) == ("relaxed_overall", "average@4 relaxed_overall")
+    assert (result.metric_type, result.metric_name) == ("relaxed_overall", f"average@4 relaxed_overall ({MEASURED})")
     assert result.metric_value == 85.0
 
 
@@ -276,7 +286,7 @@ def test_of_a_table_that_is_partly_out_of_date_the_way_to_its_raw_results_is_lef
         assert "91.00" not in text
         assert text.count("92.50 ± 0.50") == 1
         assert text.count(f"on chartqa: [{raw_of(repo)[0]}/results.md]") == 1
-        assert index_of(repo) == {"ChartQA (test)": 80.0, "ScienceQA (test)": 92.5}
+        assert index_of(repo) == {"ChartQA (test)": 80.0, "ScienceQA-FULL (test)": 92.5}
 
 
 # ------------------------------------------------------------------------------------------------- other weights
@@ -315,7 +325,7 @@ def test_so_do_results_on_a_folder_of_the_users(repo, output, folder, tmp_path):
     trained(folder)
     new = evaluated(tmp_path / "new", {"scienceqa": 10.0}, time="20261124_000000", weights=folder)
     publish_results(new, "you/run", model_folder=folder)
-    assert index_of(repo) == {"ScienceQA (test)": 10.0}
+    assert index_of(repo) == {"ScienceQA-FULL (test)": 10.0}
 
 
 # ------------------------------------------------------------------------------------------ where there is no card
@@ -436,7 +446,7 @@ def test_results_without_a_file_of_theirs_are_refused(hub, output, path):
 def test_a_file_outside_of_the_directory_is_never_sent(hub, output, path):
     results = json.loads((output / "results.json").read_bytes())
     results["benchmarks"]["chartqa"]["runs"][0]["results_file"] = path
-    write(output / "results.json", json.dumps(results))
+    write(output / "results.json", json.dumps(results | {"digest": digest_of(results)}))
     unpublished(None, output, output / "results.json", path, "runs/<run>/", model_folder=None)
     assert not hub.repos
 
@@ -601,8 +611,8 @@ def test_a_registered_benchmark_gets_an_entry_that_the_hubs_client_reads(hub, re
     assert entry["value"] == 0.8  # in the units of relaxed_overall
     assert entry["date"] == "2026-11-22T12:00:00+00:00"
     assert entry["source"] == {"url": f"{hub.url}/you/run/tree/main/{raw_of(repo)[0]}", "name": "Raw results"}
-    assert entry["notes"] == "average@2 of relaxed_overall, whose best is 1"
-    assert says(caplog.text, "ScienceQA (test)")
+    assert entry["notes"] == f"average@2 of relaxed_overall, whose best is 1: {MEASURED.replace('4 runs', '2 runs')}"
+    assert says(caplog.text, "ScienceQA-FULL (test)")
     assert says(caplog.text, "lmms-lab-encoder/ScienceQA")
 
 

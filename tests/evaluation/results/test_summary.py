@@ -20,6 +20,7 @@ from trl_vade.evaluation.results.table import read_results
 
 TIME = "20260801_120000"
 SCORES = [1.0, 0.0, 1.0, 1.0]
+SAMPLED = dict.fromkeys(BENCHMARKS, "temperature 1")
 TEXTS = ["<answer>4</answer>", "Yes", "no\u2028and \u0085 more", "\u00e9"]
 
 
@@ -28,7 +29,7 @@ TEXTS = ["<answer>4</answer>", "Yes", "no\u2028and \u0085 more", "\u00e9"]
 
 def a_run(name, seed, score, **changes):
     benchmark = BENCHMARKS[name]
-    run = Run(benchmark, seed, score / 100, score, 4, 0, Path(f"runs/{name}-seed{seed}/r.json"), 0, str(seed), {})
+    run = Run(benchmark, seed, score, 4, 0, Path(f"runs/{name}-seed{seed}/r.json"), 0, str(seed), {})
     return replace(run, **changes)
 
 
@@ -47,8 +48,8 @@ def test_means_and_standard_errors_are_those_of_the_runs_in_whatever_order_they_
     count = len(next(iter(scores.values())))
     seeds = chance.sample(range(100), count)
     runs = [a_run(name, seed, score) for name in scores for seed, score in zip(seeds, scores[name], strict=True)]
-    summary = summarise_runs(runs, seeds)
-    assert summary == summarise_runs(random.Random(count).sample(runs, len(runs)), seeds)
+    summary = summarise_runs(runs, seeds, SAMPLED)
+    assert summary == summarise_runs(random.Random(count).sample(runs, len(runs)), seeds, SAMPLED)
     assert summary["average"]["of"] == list(summary["benchmarks"]) == [name for name in BENCHMARKS if name in scores]
 
     averages = [statistics.mean(column) for column in zip(*scores.values(), strict=True)]
@@ -63,15 +64,24 @@ def test_means_and_standard_errors_are_those_of_the_runs_in_whatever_order_they_
 def test_the_averages_error_is_over_the_averages_of_the_seeds():
     """Two benchmarks that move against each other: their average does not move at all."""
     runs = [a_run("chartqa", 0, 60), a_run("chartqa", 1, 80), a_run("testbed", 0, 40), a_run("testbed", 1, 20)]
-    summary = summarise_runs(runs, [0, 1])
+    summary = summarise_runs(runs, [0, 1], SAMPLED)
     assert summary["average"] == {"of": ["chartqa", "testbed"], "mean": 50.0, "stderr": 0.0}
     assert summary["benchmarks"]["chartqa"]["stderr"] == pytest.approx(10.0)
+
+
+def test_a_greedy_benchmark_has_one_run_which_counts_for_each_seed():
+    runs = [a_run("chartqa", 0, 60), a_run("mathverse", 0, 40), a_run("mathverse", 1, 20)]
+    summary = summarise_runs(runs, [0, 1], SAMPLED | {"chartqa": "greedy, repetition penalty 1"})
+    assert summary["benchmarks"]["chartqa"]["stderr"] is None
+    assert (summary["average"]["mean"], summary["average"]["stderr"]) == (45.0, pytest.approx(5.0))
+    with refused(EvaluationError, ["chartqa", "[0, 1]", "[0]"]):
+        summarise_runs([*runs, a_run("chartqa", 1, 60)], [0, 1], SAMPLED | {"chartqa": "greedy"})
 
 
 @pytest.mark.parametrize(("digests", "identical"), [("aa", True), ("ab", False), ("a", False)])
 def test_runs_that_gave_the_same_texts_are_told(digests, identical):
     runs = [a_run("chartqa", seed, 60, texts_digest=digest) for seed, digest in enumerate(digests)]
-    summary = summarise_runs(runs, range(len(digests)))
+    summary = summarise_runs(runs, range(len(digests)), SAMPLED)
     assert summary["benchmarks"]["chartqa"]["identical_runs"] is identical
 
 
@@ -90,7 +100,7 @@ def test_runs_that_gave_the_same_texts_are_told(digests, identical):
 )
 def test_runs_that_make_no_mean_are_refused(runs, names):
     with refused(EvaluationError, names):
-        summarise_runs(runs, [0, 1])
+        summarise_runs(runs, [0, 1], SAMPLED)
 
 
 FACTS = {
@@ -98,7 +108,8 @@ FACTS = {
     "backend": "transformers",
     "seeds": [0, 1],
     "limit": None,
-    "generation": {"temperature": 1.0, "top_p": 1, "top_k": -1, "max_new_tokens": 2048},
+    "decoding": SAMPLED,
+    "generation": {"temperature": 1.0, "top_p": 1, "top_k": -1, "max_new_tokens": 2048, "repetition_penalty": 1.0},
     "system_prompt": None,
     "instruction": "Think.",
     "data": {"testbed": "testbed-folder"},
@@ -119,11 +130,11 @@ def test_results_are_written_from_the_folders_of_the_runs_and_read_again(tmp_pat
             runs.append(read_run(folder, BENCHMARKS[name], seed, None))
     results = write_results(tmp_path, FACTS, runs)
     assert read_results(tmp_path) == results
-    assert results.content == {"format": 1, **FACTS, **summarise_runs(runs, [0, 1]), **results.content}
+    facts = {name: value for name, value in FACTS.items() if name != "decoding"}
+    assert results.content == {"format": 2, **facts, **summarise_runs(runs, [0, 1], SAMPLED), **results.content}
     mathvista = results["benchmarks"]["mathvista"]
     assert (mathvista["mean"], mathvista["stderr"], mathvista["questions"]) == (75.0, 25.0, 2)
     assert (mathvista["metric"], mathvista["dataset"]) == ("llm_as_judge_eval", "AI4Math/MathVista")
-    assert [run["value"] for run in mathvista["runs"]] == [50.0, 100.0]
     for part in results["benchmarks"].values():
         for run in part["runs"]:
             assert (tmp_path / run["results_file"]).is_file()
@@ -137,10 +148,3 @@ def test_a_folder_of_the_users_is_not_taken_for_the_data_set_of_the_hub(tmp_path
     assert write_results(tmp_path, FACTS, runs)["benchmarks"]["chartqa"]["dataset"] == "lmms-lab-encoder/ChartQA"
     results = write_results(tmp_path, {**FACTS, "data": {"chartqa": "mine"}}, runs)
     assert results["benchmarks"]["chartqa"]["dataset"] is None
-
-
-def test_facts_that_are_not_complete_are_refused_before_anything_is_written(tmp_path):
-    facts = {name: value for name, value in FACTS.items() if name != "started"}
-    with refused(EvaluationError, ["results.json", "'started'"]):
-        write_results(tmp_path, facts, [a_run("testbed", seed, 50) for seed in (0, 1)])
-    assert not list(tmp_path.iterdir())

@@ -82,9 +82,9 @@ _FOREIGN = re.compile(r"(LOCAL_|NODE_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE|(MASTER|T
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for lmms-eval 0.7.3, without secrets.
 
-    lmms-eval prints HF_TOKEN and passes answers of the model to Python's `eval`. The Hub's login and `.env` files are
-    disabled, too. Variables of a distributed run and of lmms-eval are removed. Python does not import from the working
-    directory: a file `evaluate.py` there, as in scripts/, would replace the library of that name.
+    lmms-eval prints HF_TOKEN. The Hub's login and `.env` files are disabled, too. Variables of a distributed run and
+    of lmms-eval are removed. Python does not import from the working directory: a file `evaluate.py` there, as in
+    scripts/, would replace the library of that name.
     """
     kept = {
         name: value for name, value in environment.items() if not _SECRET.search(name) and not _FOREIGN.fullmatch(name)

@@ -3,18 +3,18 @@
 `run` starts it in a process of its own. The faults of lmms-eval 0.7.3, and where they are corrected:
 
 * Some requirements are not declared (decord, Levenshtein, this math-verify): the extra `eval` declares them.
-* `latex2sympy2` cannot be imported beside math-verify 0.9.0, so MathVision by rules ends in a NameError: `correct`.
+* MathVision's rules pass answers to Python's `eval`, by a latex2sympy2 that cannot be imported beside math-verify
+  0.9.0: `arithmetic`.
 * `lm.clean()` deletes the model after each evaluation: `_one_model`.
 * Each command indexes about a thousand task files, which takes three seconds: `correct`.
 * A system prompt does not reach models that take messages: `correct`.
 * HF_TOKEN is printed, and read from a `.env` file: `process` removes it and disables python-dotenv.
-* Missing weights of a checkpoint become random, and `generation_config.json` changes the sampling:
+* Missing weights of a checkpoint become random, and `generation_config.json` changes the decoding:
   `_load_whole_models`.
-* In MathVista, an unreadable answer becomes the shortest choice: `scoring.mathvista`.
-* MathVision's rules pass answers to Python's `eval`, which may never end: `scoring.mathvision_rules`.
+* In MathVista, an unreadable answer becomes a near choice, and no float is right: `scoring.mathvista`.
 * Errors end with exit code 0: `_run` calls the part that raises, and `summary` trusts only complete files.
 * A dead judge scores 0, and every text with a "1" is a verdict: `judge_guard.JudgeGuard`.
-* None means accuracy 0, and the error text of a failed request counts as an answer: `runs`, `samples`.
+* The error text of a failed request counts as an answer: `samples`. MathVista's accuracy 0 is None: `scoring.mean`.
 * `<answer>` tags stay in the answer: `scoring`, with the tasks in `eval/tasks/`.
 * A task with a built-in name and local rows is ignored: our tasks have other names (`benchmarks`).
 * Tasks are greedy with 16 new tokens, and `-n 4` scores only the first answer: `run` sets seeds and all settings.
@@ -35,6 +35,7 @@ from typing import Any
 
 from trl_vade.errors import EvaluationError
 
+from .arithmetic import close_eval
 from .judge_guard import JudgeGuard
 
 
@@ -43,9 +44,9 @@ def main(plan_file: str) -> None:
 
     Args:
         plan_file: a JSON file with `model` and `arguments` (lmms-eval's name of the backend and the arguments of its
-            class), `tasks` (the folder of the tasks), `device`, `judge_delay`, `instruction`, `system_prompt`, `done`
-            (a folder), `parent` (a pipe that closes with the parent process), and `runs`: for each run its `task`,
-            `folder`, `judged`, and the `options` of lmms-eval.
+            class), `tasks` (the folder of the tasks), `device`, `repetition_penalty`, `judge_delay`, `instruction`,
+            `system_prompt`, `done` (a folder), `parent` (a pipe that closes with the parent process), and `runs`: for
+            each run its `task`, `folder`, `judged`, and the `options` of lmms-eval.
     """
     plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
     threading.Thread(target=_end_with_parent, args=[plan["parent"]], daemon=True).start()
@@ -54,7 +55,7 @@ def main(plan_file: str) -> None:
     guard = JudgeGuard(delay=plan["judge_delay"], patience=6 * plan["judge_delay"])
     if any(run["judged"] for run in plan["runs"]):
         guard.install()
-    _one_model(plan["model"], plan["arguments"], plan["device"])
+    _one_model(plan)
     for number, run in enumerate(plan["runs"]):
         guard.reset()
         _run(run, plan)
@@ -71,7 +72,7 @@ def correct(instruction: str | None = None, system_prompt: str | None = None) ->
         instruction: text to add to every question, after a blank line. Rows in the trainer's form have their own.
         system_prompt: system prompt before every question that has none of its own.
     """
-    alias_latex2sympy()
+    close_eval()
     from lmms_eval import tasks
     from lmms_eval.api.task import ConfigurableMessagesTask
 
@@ -79,17 +80,6 @@ def correct(instruction: str | None = None, system_prompt: str | None = None) ->
         tasks.TaskManager.__init__ = _without_built_in(tasks.TaskManager.__init__)
         ConfigurableMessagesTask.doc_to_messages = _with_texts(ConfigurableMessagesTask.doc_to_messages)
     ConfigurableMessagesTask.vade_texts = (instruction, system_prompt)
-
-
-def alias_latex2sympy() -> None:
-    """Let imports of latex2sympy2 find `latex2sympy2_extended`, a dependency of math-verify with the same functions.
-
-    lmms-eval's `tasks/mathvision/eval_utils.py` imports latex2sympy2, which needs another antlr4 than math-verify
-    0.9.0. It catches the error, and every row then ends in `NameError: is_number`.
-    """
-    from latex2sympy2_extended import latex2sympy2 as extended
-
-    sys.modules["latex2sympy2"] = extended
 
 
 def _without_built_in(initialise: Any) -> Any:
@@ -128,21 +118,21 @@ def _end_with_parent(line: int) -> None:
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _one_model(name: str, arguments: Mapping[str, Any], device: str | None) -> None:
-    """Load the model now, and use it for every evaluation of this process.
+def _one_model(plan: Mapping[str, Any]) -> None:
+    """Load the model of a plan now, and use it for every evaluation of this process.
 
     It is loaded before the first run is seeded, so that no run depends on its place.
     """
     import torch
     from lmms_eval import evaluator, models
 
-    more: dict[str, Any] = {}
+    name, more = plan["model"], dict(plan["arguments"])
     if name == "qwen2_5_vl":  # the default "auto" sends inputs to "cuda", which may not exist
-        more["device"] = more["device_map"] = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        _load_whole_models()
+        more["device"] = more["device_map"] = plan["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
+        _load_whole_models(plan["repetition_penalty"])
     if name == "openai":  # the plan is a file, so it must not hold the key
         more["api_key"] = os.environ.get("VADE_SERVER_API_KEY") or "EMPTY"
-    model = models.get_model(name)(**arguments, **more)
+    model = models.get_model(name)(**more)
     model.clean = lambda: None  # the parent's method deletes the weights
 
     class One:
@@ -153,11 +143,11 @@ def _one_model(name: str, arguments: Mapping[str, Any], device: str | None) -> N
     evaluator.models.get_model = lambda *args, **named: One
 
 
-def _load_whole_models() -> None:
-    """Refuse checkpoints that lack weights, and ignore sampling settings of the model's `generation_config.json`.
+def _load_whole_models(repetition_penalty: float = 1.0) -> None:
+    """Refuse checkpoints that lack weights, and ignore the settings of the model's `generation_config.json`.
 
-    transformers 5.23 only warns and takes random weights. Settings such as a repetition penalty would apply with
-    transformers but not with vLLM, because lmms-eval does not send them.
+    transformers 5.23 only warns and takes random weights. The file's settings would apply with transformers alone,
+    such as Qwen2.5-VL's repetition penalty of 1.05. lmms-eval sends the given one to vLLM, but not to transformers.
     """
     from transformers import GenerationConfig, Qwen2_5_VLForConditionalGeneration
 
@@ -172,7 +162,7 @@ def _load_whole_models() -> None:
                 f"(first: {lacking[0]}). Random ones would be evaluated. Save the model again with save_pretrained()."
             )
         ends = {key: getattr(model.generation_config, key) for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
-        model.generation_config = GenerationConfig(**ends)
+        model.generation_config = GenerationConfig(**ends, repetition_penalty=repetition_penalty)
         return model
 
     Qwen2_5_VLForConditionalGeneration.from_pretrained = whole

@@ -1,4 +1,6 @@
-"""Functions of the tasks in `eval/tasks/`: lmms-eval's scoring of the answer inside its tags, and our own metrics.
+"""Functions of the tasks in `eval/tasks/`: lmms-eval's scoring of the answer inside its tags, and the rewards.
+
+Each gives under its metric the score of a question, 0 to 1.
 
 lmms-eval 0.7.3 does not strip `<answer>` tags: its `relaxed_correctness("<answer>42</answer>", "42")` is False. Here
 the answer is extracted as in training (`answers.tagged_answer`); a response without tags is unchanged. lmms-eval is
@@ -6,14 +8,15 @@ imported only when a task scores, because YAML files load this module.
 """
 
 import importlib
-import multiprocessing
-import threading
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any
 
 from trl_vade.rewards.answers import tagged_answer
-from trl_vade.rewards.functions import accuracy_reward, metric_path
+from trl_vade.rewards.functions import accuracy_reward, format_reward
 from trl_vade.testbed.rewards import exact_answer_reward
+
+from ..judge import names_no_answer
 
 Row = dict[str, Any]
 
@@ -33,52 +36,30 @@ mathverse = _by_lmms_eval("mathverse", "mathverse_process_results")  # by a judg
 mathvision = _by_lmms_eval("mathvision", "mathvision_gpt_eval_process_results")  # by a judge
 
 
-def mathvista(row: Row, results: Sequence[str]) -> Row:
-    """Score MathVista: a judge extracts the answer, which is then compared."""
-    scored = _by_lmms_eval("mathvista", "mathvista_process_results")(row, results)
-    if not str(scored["llm_as_judge_eval"]["extraction"] or "").strip():
-        # lmms-eval 0.7.3 takes the nearest choice by edit distance: the shortest one, which may be right.
-        scored["llm_as_judge_eval"]["true_false"] = False
-    return scored
+_mathvision_rules = _by_lmms_eval("mathvision", "mathvision_process_results")
+_mathvista = _by_lmms_eval("mathvista", "mathvista_process_results")
 
 
 def mathvision_rules(row: Row, results: Sequence[str]) -> Row:
-    """Score MathVision by lmms-eval's rules, in a process that is ended after `RULES_SECONDS`.
+    """Score MathVision by lmms-eval's rules, which take values from `arithmetic`."""
+    scores = _mathvision_rules(row, results)["mathvision_standard_eval"]["scores"]
+    return {"mathvision_standard_eval": float(scores[0])}
 
-    lmms-eval 0.7.3 passes the answer to Python's `eval`, where 10^{10^{10}} never ends. Such an answer is wrong.
+
+def mathvista(row: Row, results: Sequence[str]) -> Row:
+    """Score MathVista: a judge extracts the answer, which is then compared.
+
+    In the data set on the Hub `precision` is a float, with which lmms-eval 0.7.3 rounds no number: without the whole
+    number here, all 40 questions whose answer is a float would be wrong.
     """
-    answers = _answers(results)
-    question = {"answer": row["answer"], "options": list(row["options"])}
-    with _RULES_LOCK:
-        scored = _by_rules(question, answers)
-    return scored or {"mathvision_standard_eval": {"response": answers, "scores": [False] * len(answers)}}
-
-
-RULES_SECONDS = 10.0  # seconds for one answer; the rules need milliseconds
-_RULES_LOCK = threading.Lock()
-_RULES_WORKERS: list[Any] = []
-
-
-def _by_rules(question: Row, answers: Sequence[str]) -> Row | None:
-    """Return lmms-eval's scores, or None after the time limit, when the process was ended."""
-    if not _RULES_WORKERS:
-        worker = multiprocessing.get_context("spawn").Pool(1)
-        worker.apply(_rules, ({"answer": "1", "options": []}, ["1"]))  # ready before the time is counted
-        _RULES_WORKERS.append(worker)
-    try:
-        return _RULES_WORKERS[0].apply_async(_rules, (question, answers)).get(RULES_SECONDS)
-    except multiprocessing.TimeoutError:
-        _RULES_WORKERS.pop().terminate()
-        return None
-
-
-def _rules(question: Row, answers: Sequence[str]) -> Row:
-    from .runner import alias_latex2sympy
-
-    alias_latex2sympy()
-    from lmms_eval.tasks.mathvision.utils import mathvision_process_results
-
-    return mathvision_process_results(question, answers)
+    if row["answer_type"] == "float":  # for others it may be None or NaN
+        row = {**row, "precision": int(row["precision"])}
+    scored, choices = _mathvista(row, results)["llm_as_judge_eval"], list(row["choices"] or ())
+    extraction = str(scored["extraction"] or "").strip()
+    # lmms-eval 0.7.3 takes the nearest choice by edit distance, which may be right.
+    among = extraction.lower() in map(str.lower, choices)
+    found = among or bool(extraction and not names_no_answer(extraction))
+    return {"llm_as_judge_eval": float(found and scored["true_false"]), "extraction": extraction, "choices": choices}
 
 
 def _answers(results: Sequence[str]) -> list[str]:
@@ -113,32 +94,13 @@ def testbed(row: Row, results: Sequence[str]) -> Row:
 
 
 def mixture(row: Row, results: Sequence[str]) -> Row:
-    """Return the inputs of `eval/metrics/` and the verdict; None if the reference cannot be read."""
-    reference = {
-        "answer": row["answer"],
-        "answer_type": row.get("answer_type") or "",
-        "choices": list(row.get("choices") or []),
-        "source": row.get("source") or "",
-    }
-    columns = {name: [value or None] for name, value in reference.items()}
+    """Score a row by the rewards that train; None if its reference cannot be read."""
+    columns = {name: [row.get(name) or None] for name in ("answer", "answer_type", "choices", "source")}
     # Not "score": lmms-eval 0.7.3 computes a standard deviation over that key, and fails on None.
-    verdict = accuracy_reward([results[0]], **columns)[0]
-    accuracy = {"prediction": results[0], "reference": reference, "verdict": verdict}
-    return {"vade_accuracy": accuracy, "vade_format": {"prediction": results[0]}}
+    return {"vade_accuracy": accuracy_reward(results[:1], **columns)[0], "vade_format": format_reward(results[:1])[0]}
 
 
-def mean_accuracy(items: Sequence[Row]) -> float:
-    """Compute `vade_accuracy` over all rows, with the library `evaluate`."""
-    return _compute("vade_accuracy", items, references=[item["reference"] for item in items])["accuracy"]
-
-
-def mean_format(items: Sequence[Row]) -> float:
-    """Compute `vade_format` over all rows, with the library `evaluate`."""
-    return _compute("vade_format", items)["format"]
-
-
-def _compute(name: str, items: Sequence[Row], **columns: Any) -> dict[str, float]:
-    import evaluate
-
-    predictions = [item["prediction"] for item in items]
-    return evaluate.load(metric_path(name), keep_in_memory=True).compute(predictions=predictions, **columns)
+def mean(scores: Sequence[float | None]) -> float | None:
+    """Return the mean of the scores of questions that count; None if there is none."""
+    counted = [score for score in scores if score is not None]
+    return fmean(counted) if counted else None

@@ -26,7 +26,7 @@ _SECTION = re.compile(
     rf"({re.escape(START)}.*?^## Evaluation[ \t]*\r?\n)(.*?)(?=^## |{re.escape(END)})", re.DOTALL | re.MULTILINE
 )
 _RAW = re.compile(r"\]\(([^()\s]+/results)\.(?:json|md)\)")
-_AVERAGE = re.compile(r"^average@\d+ ")
+_AVERAGE = re.compile(r"^average@\d+ | \(.*\)$")  # around the metric's own name
 
 
 def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
@@ -41,7 +41,8 @@ def eval_result(line: Mapping[str, Any], task: str) -> EvalResult:
         dataset_name=line["benchmark"],
         dataset_config=line.get("config"),
         dataset_split=line.get("split"),
-        metric_type=_slug(_AVERAGE.sub("", line["metric"])),  # more seeds improve the estimate of the same metric
+        # More seeds improve the estimate of the same metric, and another decoding is a newer result.
+        metric_type=_slug(_AVERAGE.sub("", line["metric"])),
         metric_name=line["metric"],
         metric_value=line["value"],
     )

@@ -18,7 +18,7 @@ from trl_vade.errors import HubError
 from trl_vade.hub.uploading import HubTarget, with_retries
 
 from ..benchmarks import BENCHMARKS, Benchmark
-from ..results.table import Results
+from ..results.table import Results, measurement
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +47,12 @@ def leaderboard_entries(api: HfApi, results: Results, target: HubTarget, raw: st
             entry = EvalResultEntry(
                 dataset_id=part["dataset"],
                 task_id=task,
-                value=round(part["mean"] * benchmark.scale / 100, 4),
+                value=round(part["mean"] / 100, 4),
                 date=results["finished"],
                 source_url=source,
                 source_name="Raw results",
-                notes=f"average@{len(results['seeds'])} of {part['metric']}, whose best is {benchmark.scale:g}",
+                notes=f"average@{len(part['runs'])} of {part['metric']}, whose best is 1: "
+                + ", ".join(measurement(name, part).values()),
             )
             entries.setdefault((part["dataset"], task), (name, entry))  # a task has one result of a model
     return {name: eval_result_entries_to_yaml([entry]) for name, entry in entries.values()}
@@ -165,7 +166,7 @@ def index_lines(results: Results) -> list[dict[str, Any]]:
             title = f"{title}, the embedded data set"
         elif folder:
             title = f"{title}, questions of the folder {folder}"
-        metric = f"average@{len(results['seeds'])} {part['metric']}"
+        metric = f"average@{len(part['runs'])} {part['metric']} ({', '.join(measurement(name, part).values())})"
         line = {"benchmark": title, "metric": metric, "value": round(part["mean"], 2)}
         place = {"config": one.config, "split": one.split} if part["dataset"] and one else {}
         lines.append({**line, "dataset": part["dataset"] or part["task"], **place})

@@ -35,7 +35,6 @@ class Run:
 
     benchmark: Benchmark
     seed: int
-    value: float | None  # of lmms-eval; None if no answer was right (`Benchmark.none_is_zero`)
     score: float  # the metric in per cent
     questions: int  # the number of scored questions
     unscored: int  # the number of questions whose reference cannot be read; they do not count
@@ -85,8 +84,7 @@ def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -
     """
     file = _results_file(folder)
     results = parse(folder, file.read_bytes(), str(file.relative_to(folder)))
-    value = _value(folder, results, benchmark)
-    score = 0.0 if value is None else 100 * value / benchmark.scale
+    score = 100 * _value(folder, results, benchmark)
     for name in ("random_seed", "numpy_seed", "torch_seed"):
         if (found := _find(folder, results, "config", name)) != seed:
             rule = f"it must be {seed}, as the folder's name says"
@@ -95,20 +93,17 @@ def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -
     responses = [response_of(folder, sample) for sample in samples]
     scores = scores_of(folder, samples, benchmark)
     mean = 100 * fmean(scores.values())
-    # Metrics of 0 to 100 are rounded to two digits (mathvista/utils.py, mathvision/utils.py); None is exactly 0.
-    tolerance = 0.006 if benchmark.scale == 100 else 1e-6
-    if abs(score - mean) > (0 if value is None else tolerance):
-        found = f"{benchmark.key!r} is {value} of {benchmark.scale:g}, and the mean of its {len(scores)} questions is"
-        raise refusal(folder, f"{found} {mean:.6f} %", "they must be the same")
+    if abs(score - mean) > 1e-6:
+        found = f"{benchmark.key!r} is {score} %, and the mean of its {len(scores)} questions is {mean:.6f} %"
+        raise refusal(folder, found, "they must be the same")
     return Run(
         benchmark=benchmark,
         seed=seed,
-        value=value,
         score=score,
         questions=len(scores),
         unscored=len(samples) - len(scores),
         results_file=file,
-        unreadable_verdicts=_unreadable_verdicts(folder, samples, benchmark) if benchmark.judged else 0,
+        unreadable_verdicts=_unreadable_verdicts(folder, samples) if benchmark.judged else 0,
         texts_digest=hashlib.sha256(json.dumps(responses).encode()).hexdigest(),
         scores=scores,
         question_digests=question_digests(samples),
@@ -134,11 +129,9 @@ def _find(folder: Path, results: _Json, *keys: str) -> Any:
     return part
 
 
-def _value(folder: Path, results: _Json, benchmark: Benchmark) -> float | None:
-    """Return the metric of the results file. None is kept if lmms-eval means 0 by it."""
+def _value(folder: Path, results: _Json, benchmark: Benchmark) -> float:
+    """Return the metric of the results file."""
     value = _find(folder, results, "results", benchmark.task, benchmark.key)
-    if value is None and benchmark.none_is_zero:
-        return None
     if not _is_number(value):
         raise refusal(folder, f"{benchmark.key!r} is {abbreviated(value)}", "it must be a finite number")
     return float(value)
@@ -161,7 +154,7 @@ def _asked(folder: Path, results: _Json, benchmark: Benchmark, limit: int | None
     return asked
 
 
-def _unreadable_verdicts(folder: Path, samples: Sequence[_Json], benchmark: Benchmark) -> int:
+def _unreadable_verdicts(folder: Path, samples: Sequence[_Json]) -> int:
     """Return how many of the judge's answers have no verdict, or no answer from the response."""
     try:
         judge = parse(folder, (folder / "judge.json").read_bytes(), "judge.json")
@@ -170,7 +163,7 @@ def _unreadable_verdicts(folder: Path, samples: Sequence[_Json], benchmark: Benc
     calls, unreadable = judge.get("calls"), judge.get("unreadable")
     if type(calls) is not int or type(unreadable) is not int or not 0 <= unreadable <= calls:
         raise refusal(folder, f"judge.json holds {abbreviated(judge)}", "unreadable must be from 0 to calls")
-    foreign = foreign_extractions(samples, benchmark) if benchmark.extracted else []
+    foreign = foreign_extractions(samples)
     unreadable, example = unreadable + len(foreign), judge.get("example") or next(iter(foreign), None)
     if unreadable > UNREADABLE_SHARE * calls:
         raise refusal(

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from trl_vade.errors import EvaluationError, abbreviated
 
 from ..benchmarks import Benchmark
+from ..judge import names_no_answer
 
 _Json = dict[str, Any]
 LONGEST_ANSWER = 3  # words of an extracted answer that may be missing in the response: "12", "B", "3/11 of it"
@@ -83,18 +83,13 @@ def scores_of(folder: Path, samples: Sequence[_Json], benchmark: Benchmark) -> d
     """Return by `doc_id` the scores of the questions, 0 to 1, without questions that do not count."""
     scores: dict[int, float] = {}
     for sample in samples:
-        try:
-            score = benchmark.question_score(sample)
-            problem = abbreviated(score)
-        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-            score, problem = math.nan, repr(error)
+        score = sample.get(benchmark.metric, ...)
         if score is None:
             continue
-        if not 0 <= score <= 1:
-            place = ".".join(map(str, (benchmark.metric, *benchmark.score)))
-            found = f"the score of question {sample['doc_id']} ({place}) is {problem}"
+        if type(score) not in (int, float) or not 0 <= score <= 1:
+            found = f"the score of question {sample['doc_id']} ({benchmark.metric}) is {abbreviated(score)}"
             raise refusal(folder, found, "it must be from 0 to 1")
-        scores[sample["doc_id"]] = score
+        scores[sample["doc_id"]] = float(score)
     if not scores:
         raise refusal(folder, f"none of its {len(samples)} questions has a score", "at least one must have one")
     return scores
@@ -116,21 +111,20 @@ def question_digests(samples: Sequence[_Json]) -> dict[int, str]:
     return digests
 
 
-def foreign_extractions(samples: Sequence[_Json], benchmark: Benchmark) -> list[str]:
+def foreign_extractions(samples: Sequence[_Json]) -> list[str]:
     """Return the texts that a judge gave instead of an extracted answer, such as that it is overloaded or refuses.
 
-    These have more than three words and are neither in the response nor one of the choices. A number, a letter, a list
-    or an expression is never among them.
+    These have more than three words and are neither in the response nor one of the choices, nor do they say that the
+    response has no answer. A number, a letter, a list or an expression is never among them.
     """
     found = []
     for sample in samples:
-        scored = sample[benchmark.metric]
-        extraction = str(scored.get("extraction") or "")
-        text = _plain(extraction)
-        choices = scored.get("choices")
+        extraction = str(sample.get("extraction") or "")
+        text, choices = _plain(extraction), sample.get("choices")
         choices = [_plain(str(choice)) for choice in choices] if isinstance(choices, list) else []
         response = _plain(str(_first(sample.get("filtered_resps"))))
-        if len(_WORD.findall(text)) > LONGEST_ANSWER and text not in response and text not in choices:
+        long = len(_WORD.findall(text)) > LONGEST_ANSWER
+        if long and text not in response and text not in choices and not names_no_answer(extraction):
             found.append(extraction)
     return found
 

@@ -15,17 +15,18 @@ from trl_vade.files import save_whole
 
 from ..benchmarks import BENCHMARKS
 from .runs import Run
-from .table import FORMAT, Results
+from .table import FORMAT, Results, digest_of, seeds_of
 
 _Json = dict[str, Any]
-_OF_A_RUN = ("seed", "score", "value", "questions", "unscored", "results_file", "unreadable_verdicts")
+_OF_A_RUN = ("seed", "score", "questions", "unscored", "results_file", "unreadable_verdicts")
 
 
-def summarise_runs(runs: Sequence[Run], seeds: Sequence[int]) -> _Json:
+def summarise_runs(runs: Sequence[Run], seeds: Sequence[int], decoding: Mapping[str, str]) -> _Json:
     """Return the parts "benchmarks" and "average" of `results.json`, in per cent.
 
     The standard error is that of the mean over the runs, sample standard deviation / sqrt(n). It measures the sampling
-    of answers, not the choice of questions. The average's standard error is over the averages of the seeds.
+    of answers, not the choice of questions. The average's standard error is over the averages of the seeds. A greedy
+    benchmark has one run, which counts for each seed. `decoding` has words by benchmark.
 
     Raises:
         EvaluationError: a benchmark does not have one run of each seed, or its runs asked different questions.
@@ -33,10 +34,11 @@ def summarise_runs(runs: Sequence[Run], seeds: Sequence[int]) -> _Json:
     names = sorted({run.benchmark.name for run in runs}, key=list(BENCHMARKS).index)
     if not names or not seeds:
         raise EvaluationError(f"There are {len(runs)} runs of the seeds {list(seeds)}, but a mean needs at least one.")
-    chosen = {name: _runs_of_each_seed(name, runs, seeds) for name in names}
-    averages = [fmean(chosen[name][index].score for name in names) for index in range(len(seeds))]
+    chosen = {name: _runs_of_each_seed(name, runs, seeds_of(decoding[name], seeds)) for name in names}
+    count = max(map(len, chosen.values()))
+    averages = [fmean(chosen[name][index % len(chosen[name])].score for name in names) for index in range(count)]
     return {
-        "benchmarks": {name: _summary(chosen[name]) for name in names},
+        "benchmarks": {name: _summary(chosen[name], decoding[name]) for name in names},
         "average": {"of": names, **_mean_and_error(averages)},
     }
 
@@ -68,10 +70,11 @@ def _mean_and_error(scores: Sequence[float]) -> _Json:
     return {"mean": fmean(scores), "stderr": error}
 
 
-def _summary(runs: Sequence[Run]) -> _Json:
+def _summary(runs: Sequence[Run], decoding: str) -> _Json:
     benchmark = runs[0].benchmark
     return {
-        **{name: getattr(benchmark, name) for name in ("title", "task", "metric", "dataset")},
+        **{name: getattr(benchmark, name) for name in ("title", "task", "metric", "dataset", "scorer")},
+        "decoding": decoding,
         "questions": min(run.questions for run in runs),
         "questions_digest": _digest(runs[0]),  # the data set on the Hub may change
         **_mean_and_error([run.score for run in runs]),
@@ -90,15 +93,17 @@ def write_results(output: Path, facts: Mapping[str, Any], runs: Sequence[Run]) -
     of the user's, so its "dataset" becomes None.
 
     Raises:
-        EvaluationError: `runs` or `facts` are not complete.
+        EvaluationError: `runs` are not complete.
         OSError: a file cannot be written.
     """
     runs = [replace(run, results_file=Path(os.path.relpath(run.results_file, output))) for run in runs]
-    content = {"format": FORMAT, **facts, **summarise_runs(runs, facts["seeds"])}
+    summary = summarise_runs(runs, facts["seeds"], facts["decoding"])
+    content = {"format": FORMAT, **facts, **summary}
+    del content["decoding"]  # is in the parts
     for name in facts["data"]:
         if name in content["benchmarks"]:
             content["benchmarks"][name]["dataset"] = None
-    results = Results.checked(content, "What is to be written to results.json")
+    results = Results({**content, "digest": digest_of(content)})
     save_whole(output / "results.md", f"{results.table()}\n".encode())
-    save_whole(output / "results.json", f"{json.dumps(content, indent=2, allow_nan=False)}\n".encode())
+    save_whole(output / "results.json", f"{json.dumps(results.content, indent=2, allow_nan=False)}\n".encode())
     return results

@@ -1,7 +1,7 @@
 """`results.json` of an evaluation: its checks, and its table beside the paper's."""
 
+import hashlib
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,55 +12,19 @@ from typing import Any
 from trl_vade.errors import EvaluationError, abbreviated
 from trl_vade.hub.cards import markdown_table
 
-from ..benchmarks import FIVE, PAPER, PaperRow
+from ..benchmarks import BENCHMARKS, FIVE, PAPER, PaperRow
 
-FORMAT = 1  # version of the format of `results.json`
+FORMAT = 2  # version of the format of `results.json`
 PAPER_JUDGE = "Qwen2.5-72B-Instruct"
 _AGAIN = "Run the evaluation's command again: finished runs are kept."
-_NUMBER = int | float
-_MEAN = {"mean": _NUMBER, "stderr": _NUMBER | None}
-_RUN = {
-    **dict.fromkeys(("seed", "questions", "unscored", "unreadable_verdicts"), int),
-    **{"score": _NUMBER, "value": _NUMBER | None, "results_file": str},
-}
-_BENCHMARK = {
-    **dict.fromkeys(("title", "task", "metric"), str),
-    **{"dataset": str | None, "questions": int, **_MEAN, "identical_runs": bool, "runs": [_RUN]},
-}
-_RESULTS = {
-    **dict.fromkeys(("backend", "command", "started", "finished"), str),
-    **dict.fromkeys(("system_prompt", "instruction"), str | None),
-    **{"format": int, "seeds": list, "limit": int | None, "data": dict, "versions": dict},
-    "model": {"name": str, "revision": str | None, "fingerprint": str},
-    "generation": {"temperature": _NUMBER, "top_p": _NUMBER, "top_k": int, "max_new_tokens": int},
-    "judge": ({"model": str, "url": str}, None),
-    "benchmarks": {...: _BENCHMARK},
-    "average": {"of": list, **_MEAN},
-}
-"""The types of the parts: a dictionary or a list of parts, `...` for every key, a tuple for one of several."""
+_CHANGED = f"Another program changed it. {_AGAIN}"
 
 
 @dataclass(frozen=True)
 class Results:
-    """The checked content of `results.json`; `results["seeds"]` is a part. See `read_results`, `write_results`."""
+    """The content of `results.json`; `results["seeds"]` is a part. See `read_results`, `write_results`."""
 
     content: Mapping[str, Any]
-
-    @classmethod
-    def checked(cls, content: Any, what: str) -> "Results":
-        """Return the results, or raise `EvaluationError` about `what` for a missing key or a wrong type."""
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            found = content.get("format") if isinstance(content, dict) else content
-            raise EvaluationError(
-                f"{what}: its format is {abbreviated(found)}, but this release reads only {FORMAT}. Use the release "
-                "of trl_vade that wrote it, or run the evaluation's command again."
-            )
-        _check(what, "the content", content, _RESULTS)
-        for name, benchmark in content["benchmarks"].items():
-            seeds = [run["seed"] for run in benchmark["runs"]]
-            _check_same(f"{what}: the seeds of {name}'s runs", seeds, content["seeds"])
-        _check_same(f"{what}: the benchmarks of the average", content["average"]["of"], list(content["benchmarks"]))
-        return cls(content)
 
     def __getitem__(self, name: str) -> Any:
         return self.content[name]
@@ -71,18 +35,35 @@ class Results:
         whole = set(average["of"]) == set(FIVE)
         head = ["Model", *(benchmark["title"] for benchmark in benchmarks.values())]
         head.append("Average" if whole else f"Average of these {len(average['of'])}")
-        rows = [[self["model"]["name"], *map(_with_error, benchmarks.values()), _with_error(average)]]
+        measured = [measurement(name, part) for name, part in benchmarks.items()]
+        rows = [[what, *(one[what] for one in measured), ""] for what in measured[0]]
+        rows += [[self["model"]["name"], *map(_with_error, benchmarks.values()), _with_error(average)]]
         rows += [_paper_cells(row, list(benchmarks)) for row in _paper_rows(self)]
         if len(benchmarks) == 1:  # a single benchmark is its own average
             head, rows = head[:-1], [row[:-1] for row in rows]
         return "\n".join([markdown_table(head, rows), "", *(f"* {line}" for line in _notes(self))])
 
 
+def seeds_of(decoding: str, seeds: Sequence[int]) -> Sequence[int]:
+    """Return the seeds of a benchmark: the first one alone for greedy answers (`settings.Generation.named`)."""
+    return seeds[:1] if decoding.startswith("greedy") else seeds
+
+
+def measurement(name: str, part: Mapping[str, Any]) -> dict[str, str]:
+    """Return what was measured, in words: only equal figures can be compared."""
+    runs, asked, there = len(part["runs"]), part["questions"], BENCHMARKS[name].questions
+    return {
+        "Questions": f"{asked:,}" if there in (None, asked) else f"{asked:,} of {there:,}",
+        "Decoding": f"{part['decoding']}, {runs} run{'s' * (runs > 1)}",
+        "Scorer": part["scorer"],
+    }
+
+
 def read_results(output: Path) -> Results:
     """Read the `results.json` of the output directory `output` and check it.
 
     Raises:
-        EvaluationError: the file is missing, or `write_results` of this release did not write it.
+        EvaluationError: the file is missing, or not as `write_results` of this release wrote it.
         OSError: the file exists but cannot be read.
     """
     path = output / "results.json"
@@ -91,37 +72,22 @@ def read_results(output: Path) -> Results:
     except FileNotFoundError as error:
         raise EvaluationError(f"{path} is missing; it is written after the last run. {_AGAIN}") from error
     except (ValueError, RecursionError) as error:
+        raise EvaluationError(f"{path} is not complete JSON ({error}). {_CHANGED}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        found = content.get("format") if isinstance(content, dict) else content
         raise EvaluationError(
-            f"{path} is not complete JSON ({error}). Another program changed it. {_AGAIN}"
-        ) from error
-    return Results.checked(content, str(path))
-
-
-def _check(what: str, name: Any, value: Any, expected: Any) -> None:
-    """Raise `EvaluationError` about `what` unless the value under `name` is of the expected types; see `_RESULTS`."""
-    if isinstance(expected, tuple):
-        expected = type(None) if value is None else expected[0]
-    kind = type(expected) if isinstance(expected, dict | list) else expected
-    sound = isinstance(value, kind) and (type(value) is not bool or kind is bool)  # a bool is an int, too
-    if not sound or (isinstance(value, float) and not math.isfinite(value)):
-        raise EvaluationError(
-            f"{what}: {name!r} is {'missing' if value is ... else abbreviated(value)}; it must be of type "
-            f"{getattr(kind, '__name__', kind)}. {_AGAIN}"
+            f"{path}: its format is {abbreviated(found)}, but this release reads only {FORMAT}. Use the release of "
+            "trl_vade that wrote it, or run the evaluation's command again."
         )
-    if isinstance(expected, list):
-        for part in value:
-            _check(what, name, part, expected[0])
-    elif isinstance(expected, dict):
-        for key, inner in expected.items():
-            for one in value if key is ... else [key]:
-                _check(f"{what}, {name}", one, value.get(one, ...), inner)
+    if content.get("digest") != digest_of(content):
+        raise EvaluationError(f"{path} is not as it was written: its digest is another. {_CHANGED}")
+    return Results(content)
 
 
-def _check_same(what: str, found: Sequence[Any], expected: Sequence[Any]) -> None:
-    if found != expected or not found:
-        raise EvaluationError(
-            f"{what} are {abbreviated(found)}; they must be {abbreviated(expected)} and at least one. {_AGAIN}"
-        )
+def digest_of(content: Mapping[str, Any]) -> str:
+    """Return 16 hexadecimal digits of results, but for the command, whose local paths are not published."""
+    kept = {name: part for name, part in content.items() if name not in ("digest", "command")}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _with_error(part: Mapping[str, Any]) -> str:
@@ -153,7 +119,7 @@ def _notes(results: Results) -> list[str]:
     notes = [f"Per cent, average@{len(seeds)}: {error}{runs}."]
     notes += [_column_note(name, results) for name in benchmarks]
     if results["limit"] is not None:
-        notes.append(f"Only the first {results['limit']} questions of each benchmark: not comparable with the paper.")
+        notes.append(f"Only the first {results['limit']} questions of each benchmark.")
     if judge is not None:
         unreadable = sum(run["unreadable_verdicts"] for part in benchmarks.values() for run in part["runs"])
         paper = "" if PAPER_JUDGE in judge["model"] else f" The paper's judge is {PAPER_JUDGE}."
@@ -171,7 +137,20 @@ def _column_note(name: str, results: Results) -> str:
     place = part["dataset"] or folder
     unscored = max(run["unscored"] for run in part["runs"])
     left_out = f"; {unscored} more have an unreadable reference" if unscored else ""
-    return f"{part['title']}: `{part['metric']}` over {part['questions']} questions of {place}{left_out}."
+    return f"{part['title']}: `{part['metric']}`, questions of {place}{left_out}."
+
+
+def _unlike(name: str, results: Results) -> str:
+    """Return in which respects a benchmark of the paper was measured in another way, as far as is known."""
+    if name not in FIVE:
+        return ""
+    part, benchmark = results["benchmarks"][name], BENCHMARKS[name]
+    found = [
+        (part["questions"] != benchmark.questions, "other questions"),
+        (benchmark.greedy != part["decoding"].startswith("greedy"), part["decoding"]),
+        (part["scorer"].startswith("lmms-eval: judge"), "lmms-eval's judge, not the official code"),
+    ]
+    return ", ".join(what for differs, what in found if differs)
 
 
 def _paper_notes(results: Results) -> list[str]:
@@ -179,8 +158,13 @@ def _paper_notes(results: Results) -> list[str]:
     if not any(name in FIVE for name in names):
         return []
     notes = [
-        "The rows of the paper: VADE, arXiv 2511.18902, Table 1, average@4. The paper does not say how it sampled."
+        "The rows of the paper: VADE, arXiv 2511.18902, Table 1, average@4. By its figures, ScienceQA-IMG and ChartQA "
+        "are one greedy run, scored by lmms-eval. MathVista, MathVerse and MathVision are four runs, scored by the "
+        "benchmarks' official code with a judge. Other settings are not known."
     ]
+    unlike = {results["benchmarks"][name]["title"]: _unlike(name, results) for name in names}
+    if told := [f"{title} ({why})" for title, why in unlike.items() if why]:
+        notes.append(f"Not measured as in the paper: {'; '.join(told)}.")
     if len(names) == 1:
         return notes
     if not set(names) <= set(FIVE):
