@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -11,9 +10,7 @@ from eval import compare
 from eval.benchmarks.learning import pictures as learning
 from eval.benchmarks.learning.curves import read
 from eval.benchmarks.selection import pictures as selection
-from tests.hub.posteriors.test_facts import make_table
 from tests.support.finished_run import write_run
-from trl_vade.hub.posteriors.facts import draw_pass_rates
 from trl_vade.pictures.style import PAGE_INCHES
 from trl_vade.selection.report.picture import draw_report, svg_panels
 from trl_vade.selection.report.record import read_run
@@ -29,12 +26,6 @@ def report(folder):
 
 def panels(folder):
     svg_panels(View(read_run(write_run(folder))))
-
-
-def pass_rates(folder):
-    draw_pass_rates(
-        make_table(np.linspace(0, 1, 50), [f"a task with a long name {n % 9}" for n in range(50)]), folder / "p.png"
-    )
 
 
 def of_learning(folder):
@@ -59,7 +50,7 @@ def comparison(folder):
     compare.draw({"rows": rows, "evaluations": named, "reference": 1}, folder / "p.png")
 
 
-@pytest.mark.parametrize("draw", [report, panels, pass_rates, of_learning, of_selection, comparison])
+@pytest.mark.parametrize("draw", [report, panels, of_learning, of_selection, comparison])
 def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(draw, tmp_path, monkeypatch):
     saved, save = [], Figure.savefig
 

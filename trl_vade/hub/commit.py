@@ -16,8 +16,9 @@ from .failures import in_one_line
 
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
 
-Render = Callable[[list[str]], dict[str, bytes]]
-"""Returns further files for the list of paths in the repository, by path. They replace files of the folder."""
+Render = Callable[[list[str]], dict[str, bytes | None]]
+"""Returns further files for the list of paths in the repository, by path. They replace files of the folder; None
+leaves the folder's file out, and that of the repository as it is."""
 
 MOST_PATHS = 500  # Paths in one request. The Hub refuses more than 1,000 (huggingface_hub 2.4, `_commit_api.py`).
 
@@ -49,7 +50,7 @@ class FolderCommit:
             HubError: the folder is empty, or the repository holds other bytes.
             Exception: the client's errors.
         """
-        contents: dict[str, Path | bytes] = dict(files_in(folder))
+        contents: dict[str, Path | bytes | None] = dict(files_in(folder))
         if not contents:
             raise HubError(f"{folder} has no files, so there is nothing to send.")
         deletions: list[str] = []
@@ -68,7 +69,7 @@ class FolderCommit:
         self, api: HfApi, where: dict[str, Any], contents: dict[str, Any], deletions: list[str], about: dict[str, str]
     ) -> CommitInfo:
         """Make the commit. A refused card does not hold back the other files, which then go without it."""
-        additions = [self._addition(path, content) for path, content in contents.items()]
+        additions = [self._addition(path, content) for path, content in contents.items() if content is not None]
         try:
             self._upload_each_once(api, where, additions)
             operations = [*additions, *map(CommitOperationDelete, deletions)]

@@ -24,7 +24,6 @@ from trl_vade.data.variant_rows import ORIGINAL
 from trl_vade.errors import ConfigurationError, EndpointError, abbreviated
 from trl_vade.files import packaged, replace_durably, save_whole
 from trl_vade.hub.cards import markdown_table
-from trl_vade.hub.posteriors.facts import size_category
 from trl_vade.hub.uploading import HubTarget, commit_folder
 
 from .making import Columns, Maker, Row
@@ -204,7 +203,6 @@ def _card(counts: Counts, total: int, file: Path, split: str, about: Row) -> str
     data = DatasetCardData(
         pretty_name="Variants",
         tags=["trl-vade", "grpo", "trl"],
-        size_categories=[size_category(total)],
         configs=[config],
     )
     made = ", ".join(f"{name} {version(name)}" for name in ("trl-vade", "datasets", "pillow", "numpy", "pyarrow"))

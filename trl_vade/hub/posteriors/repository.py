@@ -71,7 +71,7 @@ def publish_posterior(table: PosteriorTable, target: HubTarget, *, force: bool =
         stage_posterior(folder, table)
         target = ensure_repo(target)
 
-        def render(there: list[str]) -> dict[str, bytes]:
+        def render(there: list[str]) -> dict[str, bytes | None]:
             if step in steps_in(there) and not force:
                 _refuse_loss(table, _published(target, step), f"{target} has {step_name(step)}")
             return describe(Path(folder), target, there)
@@ -81,7 +81,7 @@ def publish_posterior(table: PosteriorTable, target: HubTarget, *, force: bool =
         return str(commit_folder(target, folder, message=message, render=render, tag=tag).commit_url)
 
 
-def describe(folder: Path, target: HubTarget, there: list[str], newest: int | None = None) -> dict[str, bytes]:
+def describe(folder: Path, target: HubTarget, there: list[str], newest: int | None = None) -> dict[str, bytes | None]:
     """Return the card of a repository that has the files `there` and gets those of `folder`, by its path.
 
     The card lists all steps. `latest` and its facts are of the step `newest`, or of the last one.

@@ -132,7 +132,7 @@ class Publication:
             self._outbox(self._posterior).put(partial(stage_posterior, table=table), message, step)
         self._steps.add(step)
 
-    def _posterior_card(self, folder: Path, there: list[str]) -> dict[str, bytes]:
+    def _posterior_card(self, folder: Path, there: list[str]) -> dict[str, bytes | None]:
         """Describe the newest step of this run, or that of the repository if `folder` only fills gaps."""
         assert self._posterior is not None
         return describe(folder, self._posterior, there, self._newest)
