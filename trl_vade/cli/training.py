@@ -54,6 +54,8 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
         trainer.push_to_hub(dataset_name=script_args.dataset_name)
     trainer.publication.finish()  # an error if anything is not on the Hub that is to be there
     trainer.end()
+    # Else gloo of torch 2.15 aborts now and then while the interpreter ends (pytorch/pytorch#179291).
+    trainer.accelerator.end_training()
 
 
 @contextmanager
