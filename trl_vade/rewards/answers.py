@@ -18,31 +18,45 @@ _LEAD = re.compile(
     r"(?:(?:is|are|should be|must be)(?:\s+(?:thus|therefore|then))?\s*:?|:|=|\s-\s)[*\s]*)?(?=\S)",
     re.IGNORECASE,
 )
-_STATED = re.compile(r"\b(?:answer|option|choice)\W{0,3}(?:(?:is|are|should be|must be)\b|:|=)", re.IGNORECASE)
+_STATED = re.compile(
+    r"\b(?:answer|option|choice)\W{0,3}(?:(?:is|are|should be|must be)\b(?!\s+not\b)|:|=)|答案\s*[是为:]", re.IGNORECASE
+)
 _STATED_ALONE = re.compile(rf"(?:{_STATED.pattern})[\s*:$]*$", re.IGNORECASE)
 _TAIL = re.compile(
     r"\b(?:is|are|was|were|be|will|equals|measures|gives us|gives|it's|choose|select|pick)\b"
-    r"(?:\s+(?:therefore|thus|equal to)\b)?\s*:?|,\s*(?:so|thus|hence|therefore)\b,?"
+    r"(?:\s+(?:therefore|thus|equal to|made of)\b)?\s*:?|,\s*(?:so|thus|hence|therefore)\b,?|(?<!不)[是为]\s*:?|答案:"
     r"|(?<=[a-z]{3}):(?=\s)",  # not `B: Paris`, 10:30
     re.IGNORECASE,
 )
 _SUBJECT = re.compile(
     r"^([^.=:]{1,80}?)\s+(?:(?:is|are|was|were|has|have|had)\s+the\s|is (?:correct|right))", re.IGNORECASE
 )
+_DOUBT = re.compile(
+    r"\b(?:or|nor|neither|either|if|whether|unless|may|might|could|maybe|perhaps|possibly|possible|except|instead|"
+    r"suppose|assume)\b|\?|或",
+    re.IGNORECASE,
+)
 HEDGE = re.compile(
-    r"\b(?:or|nor|not|no|never|neither|either|cannot|can't|without|if|whether|unless|may|might|could|maybe|perhaps|"
-    r"possibly|possible|except|instead|wrong|incorrect|false)\b|n't\b|\?|\\lor\b|\\vee\b",
+    rf"{_DOUBT.pattern}|\b(?:not|no|never|cannot|can't|without|wrong|incorrect|false)\b|n't\b|\\lor\b|\\vee\b|不",
     re.IGNORECASE,
 )
 _RETRACTION = re.compile(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"(?<=[^\s.(*][^\s.(*][.!?])\s+(?=[A-Z0-9$\\(*])")  # not that of a letter: `B. Paris`
+_ANEW = re.compile(r"\W*(?:no|wait|hmm|actually|however|but|sorry|correction|let me)\b", re.IGNORECASE)
+_CONCLUDED = re.compile(r"\W*(?:so|thus|hence|therefore)\b[^?]*(?:\d|\b(?:it|this|that)(?: is|'s)\b)", re.IGNORECASE)
+_CLAUSE = re.compile(r"[;,]\s+(?!that\b)|\b(?:so|thus|hence|therefore)\s", re.IGNORECASE)
+_REASON = re.compile(
+    r",?\s+(?:because|since|given that|due to)\b|,\s+(?:as(?! well)|which|where|with (?:an?|the|about|\$?\d+))\b"
+    r"|(?<=\b[A-Z])\s+as\b(?! well| in\b)"
+)
+SENTENCE_END = re.compile(r"(?<=[^\s.(*][^\s.(*][.!?])\s+(?=[A-Z0-9$\\(*])|(?<=\s[A-Z]\.)\s+(?=[A-Z][a-z]+\b[^.]*\b(?:is|answer)\b)|;\s+")  # not that of a letter: `B. Paris`
 _NO_CONTENT = " \t*`$#_-()[]\\"
 _LISTED = re.compile(r"\W*[A-Z][.):]\s")  # `A. oak`, as a prompt lists its choices
 _WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), *((mark, mark) for mark in ("**", *"*`\"'"))]
 _NAMED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|bold)\s*\{")
 _FULL_WIDTH = {0xFF01 + i: 0x21 + i for i in range(94)}
 _PLAIN = _FULL_WIDTH | {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2212: "-", 0x3000: " "}
-_PLAIN |= {0x2010 + i: "-" for i in range(6)} | {0x2236: ":"}
+_PLAIN |= {0x2010 + i: "-" for i in range(6)} | {0x2236: ":", 0x3002: "."}
+_BOLD = re.compile(r"(?<!\w)\*\*(?=\S)|(?<=\S)\*\*(?!\w)")
 
 
 def find_answer(completion: str) -> list[str]:
@@ -57,7 +71,7 @@ def find_answer(completion: str) -> list[str]:
     its subject. A sentence with an "or", a "not" or another doubt is not taken apart. The sentence contains the
     other readings, so they are no second guess.
     """
-    text = _after_thinking(completion)
+    text = _BOLD.sub("", _after_thinking(completion).translate(_PLAIN))
     tagged = _in_tags(text)
     content = text if tagged is None else tagged
     boxed = _in_box(content)
@@ -160,22 +174,46 @@ def _stated_line(text: str) -> str:
 
 
 def _stated(pieces: list[str]) -> int:
-    """Return the place of the last piece that states an answer which no later one takes back, else of the last."""
+    """Return the place of the last piece that states or concludes an answer, or of the last if that is taken back."""
     stated = max((place for place, piece in enumerate(pieces) if _STATED.search(piece)), default=None)
-    later = "" if stated is None else " ".join(pieces[stated + 1 :])[: 2 * LONGEST_ANSWER]
-    return len(pieces) - 1 if stated is None or _RETRACTION.search(later) else stated
+    later = [] if stated is None else pieces[stated + 1 :]
+    if stated is None or _RETRACTION.search(" ".join(later)[: 2 * LONGEST_ANSWER]):
+        return len(pieces) - 1
+    return stated + max((place for place, piece in enumerate(later, 1) if _CONCLUDED.match(piece)), default=0)
 
 
 def _parts(content: str) -> list[str]:
-    """Return a text; and unless its sentence is in doubt, that sentence, what it ends with and its subject."""
-    sentences = _SENTENCE_END.split(content.strip())
-    sentence = sentences[_stated(sentences)].rstrip(".*!").strip()
+    """Return a text; and unless its sentence is in doubt, that sentence, what it ends with and its subject.
+
+    The whole text is last, from its last correction on, where the sentence states the answer; else it is first.
+    """
+    sentences = SENTENCE_END.split(content.strip())
+    place = _stated(sentences)
+    sentence = _clause(_ended(sentences[place]))
     if "\n" in content.strip() or HEDGE.search(sentence):
         return [content]
     tails = list(_TAIL.finditer(sentence))
     subject = _SUBJECT.match(sentence) if len(tails) < 2 else None
-    parts = [content, sentence] if len(sentences) > 1 else [content]
-    return [*parts, *(sentence[tail.end() :] for tail in tails[-1:]), *([subject[1]] if subject else ())]
+    whole = content if sentence == _ended(content) else sentence  # `5!` keeps its mark
+    parts = [whole, *(sentence[tail.end() :] for tail in tails[-1:]), *([subject[1]] if subject else ())]
+    if not (_STATED.search(sentence) or _CONCLUDED.match(sentence)):
+        return [content, *parts]
+    anew = max((one for one in range(place + 1) if _ANEW.match(sentences[one])), default=0)
+    return [*parts, " ".join(sentences[anew:])]
+
+
+def _ended(sentence: str) -> str:
+    return sentence.strip().rstrip(".*!").strip()
+
+
+def _clause(sentence: str) -> str:
+    """Return the part of a sentence that states the answer, without the reasons before and after it."""
+    stated = max((match.start() for match in _STATED.finditer(sentence)), default=0)
+    start = max((match.end() for match in _CLAUSE.finditer(sentence, 0, stated)), default=0)
+    if not _DOUBT.search(sentence[:start]):
+        sentence = sentence[start:]
+    reason = _REASON.search(sentence, 1)
+    return sentence[: reason.start()] if reason and not _DOUBT.search(sentence[reason.end() :]) else sentence
 
 
 def _lower(text: str) -> str:

@@ -3,6 +3,7 @@
 import re
 import string
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .answers import HEDGE, undecorated
 from .notation import plain
@@ -17,12 +18,17 @@ _LABEL = re.compile(  # a letter in front of the rest; a and I may be words
     r"(?:[(\[{]\s*([A-Za-z])\s*[)\]}]|([B-HJ-Z])(?![\w']|\s*[=<>+*/^])|([a-zA-Z])(?:(?=\s*[.:),;(]|\s+-|\s*$)|(?=\s+is\b)))",
     re.ASCII,
 )
-_OPTION = re.compile(r"\b(?i:option|choice)\W{1,3}([A-Z])(?![\w'])", re.ASCII)
+_DENIED = re.compile(r"\W{0,3}(?:\b(?:is|was)\s+)?(?:not|wrong|incorrect|false)\b|\W{0,3}isn't\b", re.IGNORECASE)
+_OPTION = re.compile(
+    r"\b(?i:option|choice|answer)(?:\s+(?i:is|are|should be|must be))?\W{1,3}([A-Z])(?![\w'])"
+    rf"(?!(?i:{_DENIED.pattern}))",
+    re.ASCII,
+)
 _BRACKETED = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]", re.ASCII)
 _LONE = re.compile(r"(?<![\w'])([B-HJ-Z]|[AI](?=\W*$|\s*[.:),;/|&(\-]|\s+(?:or|and)\b|\s+[A-Z]\b))(?![\w'])", re.ASCII)
 _GONE = " \ufffc "  # stands where the text of a choice was
 _SUBJECT = re.compile(rf"(?:^|[,:]|\bthe\b)\s*{_GONE.strip()}\s+(?:is|are|was|were|has|have)\b", re.IGNORECASE)
-_OBJECT = re.compile(rf"(?<!\bof)(?<!\bthan)(?<!\bfrom)(?<!\blike)(?<!\bnear)(?: the| an?)?\s*{_GONE.strip()}[\s.!]*$")
+_OBJECT = re.compile(rf"(?<!\s)(?<!\bof)(?<!\bthan)(?<!\bfrom)(?<!\blike)(?<!\bnear)(?<!\bclose to)(?<!\bnext to)(?<!\bthe)(?: the| an?)?\s*{_GONE.strip()}\s*(?:each other)?[\s.!]*$")
 _DECORATION = re.compile(r"\*+|[$`]|\\[()]|\\(?:text|textbf|mathrm|mathbf|bold)\s*\{([^{}]*)\}")
 
 
@@ -36,7 +42,8 @@ def chosen(readings: Sequence[str], choices: Sequence[str]) -> int | None:
     if not readings:
         return None
     whole = _DECORATION.sub(r"\1", readings[0]).strip()
-    labels = {_label(reading, choices) for reading in readings} - {None} | {*map(_index, _OPTION.findall(whole))}
+    labels = {_label(reading, choices) for reading in readings} - {None}
+    labels |= {_index(letter) for reading in readings for letter in _OPTION.findall(reading)}
     for reading in readings:
         index = exactly(reading, choices)
         if index is not None:
@@ -77,8 +84,9 @@ def labelled(text: str) -> int | None:
 
 
 def _label(text: str, choices: Sequence[str]) -> int | None:
-    match = _LABEL.match(_DECORATION.sub(r"\1", text).strip())
-    letter = match and (match[1] or match[2] or match[3])
+    text = _DECORATION.sub(r"\1", text).strip()
+    match = _LABEL.match(text)
+    letter = match and not _DENIED.match(text, match.end()) and (match[1] or match[2] or match[3])
     return _index(letter) if letter and _index(letter) < (len(choices) or 26) else None
 
 
@@ -96,7 +104,7 @@ def _texts_in(sentence: str, choices: Sequence[str]) -> tuple[set[int], str]:
 
 def _of_value(value: Quantity | None, choices: Sequence[str]) -> list[int]:
     values = [] if value is None else [read_closed(undecorated(choice)) for choice in choices]
-    return [index for index, one in enumerate(values) if one is not None and equal(value, one)]
+    return [index for index, one in enumerate(values) if one and value and equal(value, replace(one, fraction=True))]
 
 
 def _tight(text: str) -> str:

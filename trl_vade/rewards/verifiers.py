@@ -14,7 +14,7 @@ import numpy as np
 
 from trl_vade.errors import ConfigurationError, abbreviated
 
-from .answers import HEDGE, find_answer, reference_in
+from .answers import HEDGE, SENTENCE_END, find_answer, reference_in
 from .arithmetic import value_of
 from .choices import chosen, labelled
 from .expressions import equal_expressions
@@ -141,7 +141,7 @@ def _has_number(readings: list[str], number: Quantity, relaxed: bool) -> bool:
         return True
     given = [one for one in map(read_closed, readings) if one is not None]
     if not given:
-        sentences = [one for one in readings if not HEDGE.search(one)]
+        sentences = [one for one in readings if not HEDGE.search(one) and not SENTENCE_END.search(one)]
         given = [one for one in map(only_number, sentences) if one is not None][:1]
     return any(equal(one, number, relaxed=relaxed) for one in given)
 
