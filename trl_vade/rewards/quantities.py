@@ -152,7 +152,7 @@ def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bo
     if answer.percent == reference.percent or relaxed or abs(reference.value) >= 1.0:
         scales.append((scale, 1.0))
     label = reference.factor == 1.0 and not (reference.unit or reference.percent or answer.percent)
-    if answer.factor != 1.0 and label and (relaxed or reference.step is not None):
+    if answer.factor != 1.0 and label and (relaxed or not reference.value.is_integer()):
         scales.append((scale / answer.factor, 1.0))
     if answer.percent != reference.percent:
         scales.append((0.01, 1.0) if answer.percent else (1.0, 0.01))
