@@ -18,13 +18,12 @@ _LEAD = re.compile(
     r"(?:(?:is|are|should be|must be)(?:\s+(?:thus|therefore|then))?\s*:?|:|=|\s-\s)[*\s]*)?(?=\S)",
     re.IGNORECASE,
 )
-_STATED = re.compile(
-    r"\b(?:answer|option|choice)\W{0,3}(?:(?:is|are|should be|must be)\b(?!\s+not\b)|:|=)|答案\s*[是为:]", re.IGNORECASE
-)
-_STATED_ALONE = re.compile(rf"(?:{_STATED.pattern})[\s*:$]*$", re.IGNORECASE)
+_SAYING = r"\b(?:answer|option|choice)\W{0,3}(?:(?:is|are|should be|must be)\b(?!\s+not\b)|:|=)|答案\s*[是为:]"
+_STATED = re.compile(rf"{_SAYING}|^\W*[A-Z]\W*$", re.IGNORECASE)  # or a letter alone
+_STATED_ALONE = re.compile(rf"(?:{_SAYING})[\s*:$]*$", re.IGNORECASE)
 _TAIL = re.compile(
     r"\b(?:is|are|was|were|be|will|equals|measures|gives us|gives|it's|choose|select|pick)\b"
-    r"(?:\s+(?:therefore|thus|equal to|made of)\b)?\s*:?|,\s*(?:so|thus|hence|therefore)\b,?|(?<!不)[是为]\s*:?|答案:"
+    r"(?:\s+(?:therefore|thus|equal to|made of)\b)?\s*:?|,\s*(?:so|thus|hence|therefore)\b,?|go with\b|(?<!不)[是为选]\s*:?|答案:"
     r"|(?<=[a-z]{3}):(?=\s)",  # not `B: Paris`, 10:30
     re.IGNORECASE,
 )
@@ -33,7 +32,7 @@ _SUBJECT = re.compile(
 )
 _DOUBT = re.compile(
     r"\b(?:or|nor|neither|either|if|whether|unless|may|might|could|maybe|perhaps|possibly|possible|except|instead|"
-    r"suppose|assume)\b|\?|或",
+    r"suppose|assume|doubt|unsure|unclear|unlikely)\b|\?|或|可能",
     re.IGNORECASE,
 )
 HEDGE = re.compile(
@@ -41,16 +40,21 @@ HEDGE = re.compile(
     re.IGNORECASE,
 )
 _RETRACTION = re.compile(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b", re.IGNORECASE)
-_ANEW = re.compile(r"\W*(?:no|wait|hmm|actually|however|but|sorry|correction|let me)\b", re.IGNORECASE)
+_ANEW = re.compile(
+    r"\b(?:wait|hmm|actually|sorry|correction|mistake)\b|(?:^|(?<=[.!?] ))(?:no|however|but|let me)\b", re.IGNORECASE
+)
+_EXPLAINED = re.compile(r"\W*(?:explanation|reason(?:ing)?|because|justification|rationale|note)\b", re.IGNORECASE)
 _CONCLUDED = re.compile(r"\W*(?:so|thus|hence|therefore)\b[^?]*(?:\d|\b(?:it|this|that)(?: is|'s)\b)", re.IGNORECASE)
 _CLAUSE = re.compile(r"[;,]\s+(?!that\b)|\b(?:so|thus|hence|therefore)\s", re.IGNORECASE)
 _REASON = re.compile(
-    r",?\s+(?:because|since|given that|due to)\b|,\s+(?:as(?! well)|which|where|with (?:an?|the|about|\$?\d+))\b"
+    r",?\s+(?:because|since|given that|due to)\b|,\s+(?:as(?! well)|which|where|not(?! sure| exactly)|with (?:an?|the|about|\$?\d+))\b|,\s*因为"
     r"|(?<=\b[A-Z])\s+as\b(?! well| in\b)"
 )
-SENTENCE_END = re.compile(r"(?<=[^\s.(*][^\s.(*][.!?])\s+(?=[A-Z0-9$\\(*])|(?<=\s[A-Z]\.)\s+(?=[A-Z][a-z]+\b[^.]*\b(?:is|answer)\b)|;\s+")  # not that of a letter: `B. Paris`
+SENTENCE_END = re.compile(
+    r"(?<=[^\s.(*][^\s.(*][.!?])\s+(?=[A-Z0-9$\\(*])|(?<=\s[A-Z]\.)\s+(?=[A-Z][a-z]+\b[^.]*\b(?:is|answer)\b)|;\s+(?=(?:so|it|the|this|that|thus|hence|therefore|no|not)\b)"
+)  # not that of a letter: `B. Paris`
 _NO_CONTENT = " \t*`$#_-()[]\\"
-_LISTED = re.compile(r"\W*[A-Z][.):]\s")  # `A. oak`, as a prompt lists its choices
+_LISTED = re.compile(r"\W*[A-Z](?:[.):]\s|\W*$)")  # `A. oak`, as a prompt lists its choices
 _WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), *((mark, mark) for mark in ("**", *"*`\"'"))]
 _NAMED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|bold)\s*\{")
 _FULL_WIDTH = {0xFF01 + i: 0x21 + i for i in range(94)}
@@ -167,17 +171,24 @@ def _closing(text: str, start: int) -> int | None:
 def _stated_line(text: str) -> str:
     """Return the line with the answer: the last one that says so and is not taken back, else the last one."""
     lines = [line for line in text.splitlines() if line.strip(_NO_CONTENT)]
-    if not lines or (len(lines) > 1 and all(map(_LISTED.match, lines[-2:]))):
+    if not lines or (len(lines) > 1 and (all(map(_LISTED.match, lines[-2:])) or _alike(*lines[-2:]))):
         return ""
     stated = _stated(lines)
     return lines[min(stated + 1, len(lines) - 1)] if _STATED_ALONE.search(lines[stated]) else lines[stated]
+
+
+def _alike(line: str, other: str) -> bool:
+    """Return whether two lines differ in their first word and end, as `Paris is the capital of ...` in a list."""
+    words, others = line.split(), other.split()
+    return words[1:4] == others[1:4] and words[:1] != others[:1] and min(len(words), len(others)) > 3
 
 
 def _stated(pieces: list[str]) -> int:
     """Return the place of the last piece that states or concludes an answer, or of the last if that is taken back."""
     stated = max((place for place, piece in enumerate(pieces) if _STATED.search(piece)), default=None)
     later = [] if stated is None else pieces[stated + 1 :]
-    if stated is None or _RETRACTION.search(" ".join(later)[: 2 * LONGEST_ANSWER]):
+    reasons = next((place for place, piece in enumerate(later) if _EXPLAINED.match(piece)), len(later))
+    if stated is None or _RETRACTION.search(" ".join(later[:reasons])[: 2 * LONGEST_ANSWER]):
         return len(pieces) - 1
     return stated + max((place for place, piece in enumerate(later, 1) if _CONCLUDED.match(piece)), default=0)
 
@@ -198,8 +209,8 @@ def _parts(content: str) -> list[str]:
     parts = [whole, *(sentence[tail.end() :] for tail in tails[-1:]), *([subject[1]] if subject else ())]
     if not (_STATED.search(sentence) or _CONCLUDED.match(sentence)):
         return [content, *parts]
-    anew = max((one for one in range(place + 1) if _ANEW.match(sentences[one])), default=0)
-    return [*parts, " ".join(sentences[anew:])]
+    told = " ".join(sentences[: place + 1])
+    return [*parts, told[max((match.end() for match in _ANEW.finditer(told)), default=0) :]]
 
 
 def _ended(sentence: str) -> str:

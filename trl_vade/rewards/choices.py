@@ -20,7 +20,7 @@ _LABEL = re.compile(  # a letter in front of the rest; a and I may be words
 )
 _DENIED = re.compile(r"\W{0,3}(?:\b(?:is|was)\s+)?(?:not|wrong|incorrect|false)\b|\W{0,3}isn't\b", re.IGNORECASE)
 _OPTION = re.compile(
-    r"\b(?i:option|choice|answer)(?:\s+(?i:is|are|should be|must be))?\W{1,3}([A-Z])(?![\w'])"
+    r"\b(?i:option|choice|answer|letter)(?:\s+(?i:is|are|should be|must be))?\W{1,3}([A-Z])(?![\w'])"
     rf"(?!(?i:{_DENIED.pattern}))",
     re.ASCII,
 )
@@ -28,7 +28,11 @@ _BRACKETED = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]", re.ASCII)
 _LONE = re.compile(r"(?<![\w'])([B-HJ-Z]|[AI](?=\W*$|\s*[.:),;/|&(\-]|\s+(?:or|and)\b|\s+[A-Z]\b))(?![\w'])", re.ASCII)
 _GONE = " \ufffc "  # stands where the text of a choice was
 _SUBJECT = re.compile(rf"(?:^|[,:]|\bthe\b)\s*{_GONE.strip()}\s+(?:is|are|was|were|has|have)\b", re.IGNORECASE)
-_OBJECT = re.compile(rf"(?<!\s)(?<!\bof)(?<!\bthan)(?<!\bfrom)(?<!\blike)(?<!\bnear)(?<!\bclose to)(?<!\bnext to)(?<!\bthe)(?: the| an?)?\s*{_GONE.strip()}\s*(?:each other)?[\s.!]*$")
+_NO_OBJECT = r"\bof|\bthan|\bfrom|\blike|\bnear|close to|next to|similar to|\bon|\bwith|\bby|\bthe|\ba|\ban|\s"
+_OBJECT = re.compile(
+    "".join(f"(?<!{word})" for word in _NO_OBJECT.split("|"))
+    + rf"(?: the| an?)?\s*{_GONE.strip()}\s*(?:each other)?[\s.!]*$"
+)
 _DECORATION = re.compile(r"\*+|[$`]|\\[()]|\\(?:text|textbf|mathrm|mathbf|bold)\s*\{([^{}]*)\}")
 
 

@@ -9,7 +9,17 @@ _WORDS = {word: number for number, word in enumerate(_SMALL.split())} | {"none":
 _WORDS |= {word: 10 * tens for tens, word in enumerate(_TENS.split(), 2)}
 _NUMBER_WORD = "|".join(sorted(_WORDS, key=len, reverse=True))
 SPELLED = re.compile(rf"(?P<first>{_NUMBER_WORD})(?:[ -](?P<second>{_NUMBER_WORD}))?(?P<hundred> hundred)?\b", re.I)
-_PARTS = {"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
+_PARTS = {
+    "half": 2,
+    "halve": 2,
+    "third": 3,
+    "quarter": 4,
+    "fourth": 4,
+    "fifth": 5,
+    "sixth": 6,
+    "eighth": 8,
+    "tenth": 10,
+}
 _FRACTION = re.compile(rf"\b(a(?= half)|{_NUMBER_WORD})[ -]({'|'.join(_PARTS)})s?\b", re.IGNORECASE)
 _AND = re.compile(rf"\b({_NUMBER_WORD}|\d+) and (?=\d/\d)", re.IGNORECASE)
 

@@ -21,6 +21,7 @@ RELAXED_TOLERANCE = 0.05
 """The tolerance of ChartQA's relaxed accuracy (arXiv 2203.10244, section 5.1): 5 % of the reference."""
 
 _SAME = 1e-9  # float noise
+_SAME_FRACTION = 5e-4  # a third is written 0.3333
 _ROUNDED = 0.01  # the last of three digits is never more than this share of the number
 _COARSEST = 0.05  # half a unit of the last decimal is never more than this share of the reference
 _FACTORS = {"k": 1e3, "m": 1e6, "b": 1e9, "bn": 1e9}
@@ -151,8 +152,9 @@ def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bo
     scales = []  # of the answer and the reference
     if answer.percent == reference.percent or relaxed or abs(reference.value) >= 1.0:
         scales.append((scale, 1.0))
-    label = reference.factor == 1.0 and not (reference.unit or reference.percent or answer.percent)
-    if answer.factor != 1.0 and label and (relaxed or not reference.value.is_integer()):
+    decimals = reference.step is not None and not reference.value.is_integer()
+    bare = reference.factor == 1.0 and not (reference.unit or reference.percent or answer.percent)
+    if answer.factor != 1.0 and bare and (relaxed or decimals):
         scales.append((scale / answer.factor, 1.0))
     if answer.percent != reference.percent:
         scales.append((0.01, 1.0) if answer.percent else (1.0, 0.01))
@@ -166,8 +168,9 @@ def _close(answer: Quantity, reference: Quantity, scale: float, of_reference: fl
     tolerance = _SAME * abs(target)
     if reference.step is not None:
         tolerance += min(0.5 * reference.step * of_reference, _COARSEST * abs(target)) * (1 + _SAME)
-    elif reference.fraction and answer.step is not None and answer.step * scale <= _ROUNDED * abs(value):
-        tolerance += 0.5 * answer.step * scale * (1 + _SAME)
+    elif reference.fraction and not target.is_integer():
+        step = answer.step * scale if answer.step else math.inf
+        tolerance = max(_SAME_FRACTION * abs(target), 0.5 * step if step <= _ROUNDED * abs(value) else 0.0) * (1 + _SAME)
     return abs(value - target) <= tolerance
 
 

@@ -14,7 +14,7 @@ _ONE_NUMBER = re.compile(
 _YEAR = re.compile(r"\bin (?:1[89]|20)\d\d\b(?![.,]\d)")
 _BEFORE = re.compile(  # a number after any other word is an index: step 42, pair 1
     r"(?:[a-z][,:]|\b(?:is|are|was|were|be|has|have|had|count|needs?|costs?|spent|paid|gets?|got|gives?|us|obtain|equals|of|in|"
-    r"at|by|to|about|approximately|exactly|only|year)|'re|'s)\W*$",
+    r"at|by|to|with|about|approximately|exactly|only|year)|'re|'s)\W*$",
     re.IGNORECASE,
 )
 _KNOWN = re.compile(r"\b(?:the|these|those|all|both|other)\s*$", re.IGNORECASE)  # the two lines
@@ -22,7 +22,7 @@ _AFTER = re.compile(r"[\s,.()-]*[^\W\d_]{2,}")
 _NO_SENTENCE = re.compile(
     r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|between|at (?:least|most)|(?<!left )over|under|above|below|up to|times|twice|"
     r"double|half|dozen|hundred|squared|cubed|minus|plus|nearly|almost|too|another|(?:none|one) of|step|log|ln|sin|cos|"
-    r"tan|exp|sqrt|pi|but|given|know|says?|shown)\b",
+    r"tan|exp|sqrt|pi|but|given|know|says?|shown|let|must|need to)\b",
     re.IGNORECASE,
 )
 
