@@ -12,18 +12,20 @@ LONGEST_ANSWER = 1000  # The largest length of an answer, in characters. A longe
 
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is a visible brace and opens no group
+_HENCE = "so|thus|hence|therefore"
+_SAYS = r"(?:is|are|should be|must be)"
 _LEAD = re.compile(
-    r"^[*#\s]*(?:(?:so|thus|hence|therefore|and|then|now)\b[,:\s]+)*(?:i (?:would )?(?:choose|pick|select|say)\s+|"
+    rf"^[*#\s]*(?:(?:{_HENCE}|and|then|now)\b[,:\s]+)*(?:i (?:would )?(?:choose|pick|select|say)\s+|"
     r"(?:the\s+|my\s+)?(?:(?:final|correct|right|best)\s+)*(?:answer|option|choice)[*\s]*"
-    r"(?:(?:is|are|should be|must be)(?:\s+(?:thus|therefore|then))?\s*:?|:|=|\s-\s)[*\s]*)?(?=\S)",
+    rf"(?:{_SAYS}(?:\s+(?:thus|therefore|then))?\s*:?|:|=|\s-\s)[*\s]*)?(?=\S)",
     re.IGNORECASE,
 )
-_SAYING = r"\b(?:answer|option|choice)\W{0,3}(?:(?:is|are|should be|must be)\b(?!\s+not\b)|:|=)|答案\s*[是为:]"
+_SAYING = rf"\b(?:answer|option|choice)\W{{0,3}}(?:{_SAYS}\b(?!\s+not\b)|:|=)|答案\s*[是为:]"
 _STATED = re.compile(rf"{_SAYING}|^\W*[A-Z]\W*$", re.IGNORECASE)  # or a letter alone
 _STATED_ALONE = re.compile(rf"(?:{_SAYING})[\s*:$]*$", re.IGNORECASE)
 _TAIL = re.compile(
-    r"\b(?:is|are|was|were|be|will|equals|measures|gives us|gives|it's|choose|select|pick)\b"
-    r"(?:\s+(?:therefore|thus|equal to|made of)\b)?\s*:?|,\s*(?:so|thus|hence|therefore)\b,?|go with\b|(?<!不)[是为选]\s*:?|答案:"
+    r"\b(?:is|are|was|were|be|will|equals|measures|gives us|gives|it's|choose|select|pick|go with)\b"
+    rf"(?:\s+(?:therefore|thus|equal to|made of)\b)?\s*:?|,\s*(?:{_HENCE})\b,?|(?<!不)[是为选]\s*:?|答案:"
     r"|(?<=[a-z]{3}):(?=\s)",  # not `B: Paris`, 10:30
     re.IGNORECASE,
 )
@@ -39,20 +41,21 @@ HEDGE = re.compile(
     rf"{_DOUBT.pattern}|\b(?:not|no|never|cannot|can't|without|wrong|incorrect|false)\b|n't\b|\\lor\b|\\vee\b|不",
     re.IGNORECASE,
 )
-_RETRACTION = re.compile(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b", re.IGNORECASE)
 _ANEW = re.compile(
     r"\b(?:wait|hmm|actually|sorry|correction|mistake)\b|(?:^|(?<=[.!?] ))(?:no|however|but|let me)\b", re.IGNORECASE
 )
+_RETRACTION = re.compile(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b", re.IGNORECASE)
 _EXPLAINED = re.compile(r"\W*(?:explanation|reason(?:ing)?|because|justification|rationale|note)\b", re.IGNORECASE)
-_CONCLUDED = re.compile(r"\W*(?:so|thus|hence|therefore)\b[^?]*(?:\d|\b(?:it|this|that)(?: is|'s)\b)", re.IGNORECASE)
-_CLAUSE = re.compile(r"[;,]\s+(?!that\b)|\b(?:so|thus|hence|therefore)\s", re.IGNORECASE)
+_CONCLUDED = re.compile(rf"\W*(?:{_HENCE})\b[^?]*(?:\d|\b(?:it|this|that)(?: is|'s)\b)", re.IGNORECASE)
+_CLAUSE = re.compile(rf"[;,]\s+(?!that\b)|\b(?:{_HENCE})\s", re.IGNORECASE)
 _REASON = re.compile(
-    r",?\s+(?:because|since|given that|due to)\b|,\s+(?:as(?! well)|which|where|not(?! sure| exactly)|with (?:an?|the|about|\$?\d+))\b|,\s*因为"
-    r"|(?<=\b[A-Z])\s+as\b(?! well| in\b)"
+    r",?\s+(?:because|since|given that|due to)\b|(?<=\b[A-Z])\s+as\b(?! well| in\b)|,\s*因为|"
+    r",\s+(?:as(?! well)|which|where|not(?! sure| exactly)|with (?:an?|the|about|\$?\d+))\b"
 )
 SENTENCE_END = re.compile(
-    r"(?<=[^\s.(*][^\s.(*][.!?])\s+(?=[A-Z0-9$\\(*])|(?<=\s[A-Z]\.)\s+(?=[A-Z][a-z]+\b[^.]*\b(?:is|answer)\b)|;\s+(?=(?:so|it|the|this|that|thus|hence|therefore|no|not)\b)"
-)  # not that of a letter: `B. Paris`
+    rf"(?<=[^\s.(*][^\s.(*][.!?])\s+(?=[A-Z0-9$\\(*])|;\s+(?=(?:{_HENCE}|it|the|this|that|no|not)\b)|"
+    r"(?<=\s[A-Z]\.)\s+(?=[A-Z][a-z]+\b[^.]*\b(?:is|answer)\b)"  # not that of a letter in front: `B. Paris`
+)
 _NO_CONTENT = " \t*`$#_-()[]\\"
 _LISTED = re.compile(r"\W*[A-Z](?:[.):]\s|\W*$)")  # `A. oak`, as a prompt lists its choices
 _WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), *((mark, mark) for mark in ("**", *"*`\"'"))]
@@ -67,13 +70,9 @@ def find_answer(completion: str) -> list[str]:
     r"""Return the readings of the answer in `completion`, without decoration: mostly one text; [] for no answer.
 
     Only the text after the last `</think>` counts. The answer is the last `\boxed{}` in the last `<answer>`, or in the
-    whole text without tags. Otherwise it is all of `<answer>`, or a line: the last one that says "answer is", unless
-    what follows takes it back, else the last line. A list of lettered choices is no answer. A tag or brace that is
-    never closed has no answer.
+    whole text without tags. Otherwise it is all of `<answer>`, or the line that states it, else the last line.
 
-    An answer in one line may be a sentence, so its parts are readings, too: the text after its last "is" or ":", and
-    its subject. A sentence with an "or", a "not" or another doubt is not taken apart. The sentence contains the
-    other readings, so they are no second guess.
+    An answer in one line may be a sentence, so its parts are readings, too. They are no second guess.
     """
     text = _BOLD.sub("", _after_thinking(completion).translate(_PLAIN))
     tagged = _in_tags(text)
@@ -171,16 +170,17 @@ def _closing(text: str, start: int) -> int | None:
 def _stated_line(text: str) -> str:
     """Return the line with the answer: the last one that says so and is not taken back, else the last one."""
     lines = [line for line in text.splitlines() if line.strip(_NO_CONTENT)]
-    if not lines or (len(lines) > 1 and (all(map(_LISTED.match, lines[-2:])) or _alike(*lines[-2:]))):
+    if not lines or (len(lines) > 1 and _listed(*lines[-2:])):
         return ""
     stated = _stated(lines)
     return lines[min(stated + 1, len(lines) - 1)] if _STATED_ALONE.search(lines[stated]) else lines[stated]
 
 
-def _alike(line: str, other: str) -> bool:
-    """Return whether two lines differ in their first word and end, as `Paris is the capital of ...` in a list."""
+def _listed(line: str, other: str) -> bool:
+    """Return whether two lines are of a list: `A. oak`, or `Paris is the capital of ...` for each choice."""
     words, others = line.split(), other.split()
-    return words[1:4] == others[1:4] and words[:1] != others[:1] and min(len(words), len(others)) > 3
+    alike = len(words) > 3 and words[0] != others[0] and words[1:4] == others[1:4]
+    return alike or bool(_LISTED.match(line) and _LISTED.match(other))
 
 
 def _stated(pieces: list[str]) -> int:
@@ -196,7 +196,7 @@ def _stated(pieces: list[str]) -> int:
 def _parts(content: str) -> list[str]:
     """Return a text; and unless its sentence is in doubt, that sentence, what it ends with and its subject.
 
-    The whole text is last, from its last correction on, where the sentence states the answer; else it is first.
+    The whole text, from its last correction on, is last if the sentence states the answer; else it is first.
     """
     sentences = SENTENCE_END.split(content.strip())
     place = _stated(sentences)

@@ -73,11 +73,11 @@ def exactly(text: str, choices: Sequence[str]) -> int | None:
     letter = _LETTER.fullmatch(_DECORATION.sub(r"\1", text).strip())
     if letter and _index(letter[1]) < (len(choices) or 26):
         return _index(letter[1])
-    same = [index for index, choice in enumerate(choices) if same_text(text, choice) or same_text(choice, text)]
-    if not same:
-        same = _of_value(read_closed(text), choices)
-    if not same:
-        same = [index for index, choice in enumerate(choices) if _tight(text) == _tight(choice)]
+    same = (
+        [index for index, choice in enumerate(choices) if same_text(text, choice) or same_text(choice, text)]
+        or _of_value(read_closed(text), choices)
+        or [index for index, choice in enumerate(choices) if _tight(text) == _tight(choice)]
+    )
     return same[0] if len(same) == 1 else None
 
 

@@ -78,9 +78,8 @@ class Quantity:
 def read_quantity(text: str) -> Quantity | None:
     r"""Return the number and unit that `text` is, or None for two numbers, roots and sums.
 
-    The text may have a sign; $, €, £ or ¥ in front; separators in groups of three; `1.2e3`, `1.2 \times 10^3`; `3/4`,
-    `\frac{3}{4}`, `1 1/2`; %; `5K`, thousand to trillion; decimal digits of any script; number words. Text before "="
-    is a name.
+    It may have a sign, a currency, separators in groups of three, a power of ten, %, a unit and words as numbers. Text
+    before "=" is a name.
     """
     text = in_digits(" ".join(_FRACTION.sub(r" \1/\2", after_name(text)).split()))
     match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST and sum(map(str.isdigit, text)) <= MOST_DIGITS else None
@@ -136,11 +135,8 @@ def without_unit(text: str) -> tuple[str, Unit | None]:
 def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bool:
     """Return whether `answer` and `reference` are the same number.
 
-    An integer must match exactly, and decimals to half a unit of the reference's last place. A fraction is met by
-    decimals that are rounded correctly to three digits or more. If only one of the two is a percentage, the other may
-    be hundredths, or the bare number from 1 on. Known units are converted, and those that measure different things are
-    not equal. A factor such as "billion" may be missing in a reference with decimals. If `relaxed`, it may be missing
-    in any, the tolerance is 5 % of the reference, and a reference of 0 must match exactly.
+    docs/reference/rewards.md has the rules. If `relaxed`, the tolerance is 5 % of the reference, a reference of 0 must
+    match exactly, and a factor such as "billion" may be missing.
     """
     scale = 1.0
     if (answer.percent and reference.unit) or (reference.percent and answer.unit):
@@ -170,7 +166,9 @@ def _close(answer: Quantity, reference: Quantity, scale: float, of_reference: fl
         tolerance += min(0.5 * reference.step * of_reference, _COARSEST * abs(target)) * (1 + _SAME)
     elif reference.fraction and not target.is_integer():
         step = answer.step * scale if answer.step else math.inf
-        tolerance = max(_SAME_FRACTION * abs(target), 0.5 * step if step <= _ROUNDED * abs(value) else 0.0) * (1 + _SAME)
+        tolerance = max(_SAME_FRACTION * abs(target), 0.5 * step if step <= _ROUNDED * abs(value) else 0.0) * (
+            1 + _SAME
+        )
     return abs(value - target) <= tolerance
 
 

@@ -20,9 +20,9 @@ _BEFORE = re.compile(  # a number after any other word is an index: step 42, pai
 _KNOWN = re.compile(r"\b(?:the|these|those|all|both|other)\s*$", re.IGNORECASE)  # the two lines
 _AFTER = re.compile(r"[\s,.()-]*[^\W\d_]{2,}")
 _NO_SENTENCE = re.compile(
-    r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|between|at (?:least|most)|(?<!left )over|under|above|below|up to|times|twice|"
-    r"double|half|dozen|hundred|squared|cubed|minus|plus|nearly|almost|too|another|(?:none|one) of|step|log|ln|sin|cos|"
-    r"tan|exp|sqrt|pi|but|given|know|says?|shown|let|must|need to)\b",
+    r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|between|at (?:least|most)|(?<!left )over|under|above|below|up to|times|"
+    r"twice|double|half|dozen|hundred|squared|cubed|minus|plus|nearly|almost|too|another|(?:none|one) of|step|log|ln|"
+    r"sin|cos|tan|exp|sqrt|pi|but|given|know|says?|shown|let|must|need to)\b",
     re.IGNORECASE,
 )
 

@@ -49,15 +49,9 @@ def judge(
     *,
     relaxed: bool = False,
 ) -> float | None:
-    r"""Return 1.0 if `completion` has the right answer, 0.0 if not, and None if `answer` itself cannot be read.
+    """Return 1.0 if `completion` has the right answer, 0.0 if not, and None if `answer` itself cannot be read.
 
-    `answers.find_answer` finds the answer. The types are:
-
-    * choice: the letter (`B`, `(b)`, `B. Paris`) or the text of the right choice. Two letters are wrong, and so is a
-      letter with the text of another choice.
-    * number: see `quantities` for units, percent, separators and precision.
-    * text: the same words in any case, apart from an article in front and punctuation at the end.
-    * expression: mathematically equal, by math-verify with limits. Alternatives (`1 or 2`) are wrong.
+    `answers.find_answer` finds the answer, and docs/reference/rewards.md has the rules of each type.
 
     Args:
         completion: the whole text of a completion.
