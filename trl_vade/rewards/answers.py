@@ -10,44 +10,41 @@ import unicodedata
 
 LONGEST_ANSWER = 1000  # The largest length of an answer, in characters. A longer answer is wrong.
 
+_any_case = functools.partial(re.compile, flags=re.IGNORECASE)
+_THINK = re.compile("<(/?)think>", re.IGNORECASE | re.ASCII)
+_TAG = re.compile("<(/?)answer>", re.IGNORECASE | re.ASCII)
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is a visible brace and opens no group
 _HENCE = "so|thus|hence|therefore"
 _SAYS = r"(?:is|are|should be|must be)"
-_LEAD = re.compile(
+_LEAD = _any_case(
     rf"^[*#\s]*(?:(?:{_HENCE}|and|then|now)\b[,:\s]+)*(?:i (?:would )?(?:choose|pick|select|say)\s+|"
     r"(?:the\s+|my\s+)?(?:(?:final|correct|right|best)\s+)*(?:answer|option|choice)[*\s]*"
-    rf"(?:{_SAYS}(?:\s+(?:thus|therefore|then))?\s*:?|:|=|\s-\s)[*\s]*)?(?=\S)",
-    re.IGNORECASE,
+    rf"(?:{_SAYS}(?:\s+(?:thus|therefore|then))?\s*:?|:|=|\s-\s)[*\s]*)?(?=\S)"
 )
 _SAYING = rf"\b(?:answer|option|choice)\W{{0,3}}(?:{_SAYS}\b(?!\s+not\b)|:|=)|答案\s*[是为:]"
-_STATED = re.compile(rf"{_SAYING}|^\W*[A-Z]\W*$", re.IGNORECASE)  # or a letter alone
-_STATED_ALONE = re.compile(rf"(?:{_SAYING})[\s*:$]*$", re.IGNORECASE)
-_TAIL = re.compile(
+_STATED = _any_case(rf"{_SAYING}|^\W*[A-Z]\W*$")  # or a letter alone
+_STATED_ALONE = _any_case(rf"(?:{_SAYING})[\s*:$]*$")
+_TAIL = _any_case(
     r"\b(?:is|are|was|were|be|will|equals|measures|gives us|gives|it's|choose|select|pick|go with)\b"
     rf"(?:\s+(?:therefore|thus|equal to|made of)\b)?\s*:?|,\s*(?:{_HENCE})\b,?|(?<!不)[是为选]\s*:?|答案:"
-    r"|(?<=[a-z]{3}):(?=\s)",  # not `B: Paris`, 10:30
-    re.IGNORECASE,
+    r"|(?<=[a-z]{3}):(?=\s)"  # not `B: Paris`, 10:30
 )
-_SUBJECT = re.compile(
-    r"^([^.=:]{1,80}?)\s+(?:(?:is|are|was|were|has|have|had)\s+the\s|is (?:correct|right))", re.IGNORECASE
-)
-_DOUBT = re.compile(
+_SUBJECT = _any_case(r"^([^.=:]{1,80}?)\s+(?:(?:is|are|was|were|has|have|had)\s+the\s|is (?:correct|right))")
+_DOUBT = _any_case(
     r"\b(?:or|nor|neither|either|if|whether|unless|may|might|could|maybe|perhaps|possibly|possible|except|instead|"
-    r"suppose|assume|doubt|unsure|unclear|unlikely)\b|\?|或|可能",
-    re.IGNORECASE,
+    r"suppose|assume|doubt|unsure|unclear|unlikely)\b|\?|或|可能"
 )
-HEDGE = re.compile(
-    rf"{_DOUBT.pattern}|\b(?:not|no|never|cannot|can't|without|wrong|incorrect|false)\b|n't\b|\\lor\b|\\vee\b|不",
-    re.IGNORECASE,
+HEDGE = _any_case(
+    rf"{_DOUBT.pattern}|\b(?:not|no|never|cannot|can't|without|wrong|incorrect|false)\b|n't\b|\\lor\b|\\vee\b|不"
 )
-_ANEW = re.compile(
-    r"\b(?:wait|hmm|actually|sorry|correction|mistake)\b|(?:^|(?<=[.!?] ))(?:no|however|but|let me)\b", re.IGNORECASE
+_ANEW = _any_case(
+    r"\b(?:wait|hmm|actually|sorry|correction|mistake)\b|(?:^|(?<=[.!?] ))(?:no|however|but|let me)\b",
 )
-_RETRACTION = re.compile(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b", re.IGNORECASE)
-_EXPLAINED = re.compile(r"\W*(?:explanation|reason(?:ing)?|because|justification|rationale|note)\b", re.IGNORECASE)
-_CONCLUDED = re.compile(rf"\W*(?:{_HENCE})\b[^?]*(?:\d|\b(?:it|this|that)(?: is|'s)\b)", re.IGNORECASE)
-_CLAUSE = re.compile(rf"[;,]\s+(?!that\b)|\b(?:{_HENCE})\s", re.IGNORECASE)
+_RETRACTION = _any_case(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b")
+_EXPLAINED = _any_case(r"\W*(?:explanation|reason(?:ing)?|because|justification|rationale|note)\b")
+_CONCLUDED = _any_case(rf"\W*(?:{_HENCE})\b[^?]*(?:\d|\b(?:it|this|that)(?: is|'s)\b)")
+_CLAUSE = _any_case(rf"[;,]\s+(?!that\b)|\b(?:{_HENCE})\s")
 _REASON = re.compile(
     r",?\s+(?:because|since|given that|due to)\b|(?<=\b[A-Z])\s+as\b(?! well| in\b)|,\s*因为|"
     r",\s+(?:as(?! well)|which|where|not(?! sure| exactly)|with (?:an?|the|about|\$?\d+))\b"
@@ -76,12 +73,9 @@ def find_answer(completion: str) -> list[str]:
     """
     text = _BOLD.sub("", _after_thinking(completion).translate(_PLAIN))
     tagged = _in_tags(text)
-    content = text if tagged is None else tagged
-    boxed = _in_box(content)
-    if boxed is not None:
-        content = boxed
-    elif tagged is None:
-        content = _stated_line(text)
+    content = _unboxed(text if tagged is None else tagged)
+    if content is None:
+        content = _stated_line(text) if tagged is None else tagged
     if len(content) > LONGEST_ANSWER:
         return []
     readings = [undecorated(_LEAD.sub("", undecorated(part), count=1)) for part in _parts(content)]
@@ -93,7 +87,7 @@ def reference_in(text: str) -> str:
     text = text.rpartition("####")[2]
     tagged = _in_tags(text)
     text = text if tagged is None else tagged
-    boxed = _in_box(text)
+    boxed = _unboxed(text)
     return undecorated(_LEAD.sub("", undecorated(text if boxed is None else boxed), count=1))
 
 
@@ -128,33 +122,22 @@ def undecorated(text: str) -> str:
 
 
 def _after_thinking(text: str) -> str:
-    folded = _lower(text)
-    closed = folded.rfind("</think>")
-    opened = folded.find("<think>", closed + 1)
-    if opened >= 0:
-        return ""
-    return text if closed < 0 else text[closed + len("</think>") :]
+    *_, last = None, *_THINK.finditer(text)
+    return text if last is None else text[last.end() :] if last[1] else ""
 
 
 def _in_tags(text: str) -> str | None:
     """Return the content of the last `<answer>`; "" if it is not closed, None without one."""
-    folded = _lower(text)
-    opened = folded.rfind("<answer>")
-    if opened < 0:
-        return None
-    closed = folded.find("</answer>", opened)
-    return "" if closed < 0 else text[opened + len("<answer>") : closed]
+    *_, opened = None, *(tag for tag in _TAG.finditer(text) if not tag[1])
+    closed = _TAG.search(text, opened.end()) if opened else None
+    return opened and (text[opened.end() : closed.start()] if closed else "")
 
 
-def _in_box(text: str) -> str | None:
+def _unboxed(text: str) -> str | None:
     r"""Return the content of the last `\boxed{}`; "" if it is not closed, None without one."""
-    box = None
-    for box in _BOX.finditer(text):  # noqa: B007  the last one
-        pass
-    if box is None:
-        return None
-    end = _closing(text, box.end())
-    return "" if end is None else text[box.end() : end]
+    *_, box = None, *_BOX.finditer(text)
+    end = _closing(text, box.end()) if box else None
+    return box and ("" if end is None else text[box.end() : end])
 
 
 def _closing(text: str, start: int) -> int | None:
@@ -225,11 +208,3 @@ def _clause(sentence: str) -> str:
         sentence = sentence[start:]
     reason = _REASON.search(sentence, 1)
     return sentence[: reason.start()] if reason and not _DOUBT.search(sentence[reason.end() :]) else sentence
-
-
-def _lower(text: str) -> str:
-    """Return `text` with A-Z in lower case and the same length, which `str.lower` may change."""
-    return text.translate(_ASCII_LOWER)
-
-
-_ASCII_LOWER = {65 + i: 97 + i for i in range(26)}

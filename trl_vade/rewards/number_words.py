@@ -20,14 +20,19 @@ _PARTS = {
     "eighth": 8,
     "tenth": 10,
 }
-_FRACTION = re.compile(rf"\b(a(?= half)|{_NUMBER_WORD})[ -]({'|'.join(_PARTS)})s?\b", re.IGNORECASE)
-_AND = re.compile(rf"\b({_NUMBER_WORD}|\d+) and (?=\d/\d)", re.IGNORECASE)
+_FRACTION = re.compile(
+    rf"\b(?:({_NUMBER_WORD}|\d+) and )?(a(?= half)|{_NUMBER_WORD})[ -]({'|'.join(_PARTS)})s?\b", re.IGNORECASE
+)
 
 
 def fractions_in_digits(text: str) -> str:
     """Return `text` with two thirds as 2/3, and one and a half as 1 1/2."""
-    text = _FRACTION.sub(lambda m: f"{_WORDS.get(m[1].lower(), 1)}/{_PARTS[m[2].lower()]}", text)
-    return _AND.sub(lambda m: f"{_WORDS.get(m[1].lower(), m[1])} ", text)
+    return _FRACTION.sub(_fraction, text)
+
+
+def _fraction(match: re.Match[str]) -> str:
+    whole, over, under = (word and word.lower() for word in match.groups())
+    return f"{_WORDS.get(whole, whole)} " * bool(whole) + f"{_WORDS.get(over, 1)}/{_PARTS[under]}"
 
 
 def in_digits(text: str) -> str:

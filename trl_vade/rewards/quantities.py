@@ -138,13 +138,10 @@ def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bo
     docs/reference/rewards.md has the rules. If `relaxed`, the tolerance is 5 % of the reference, a reference of 0 must
     match exactly, and a factor such as "billion" may be missing.
     """
-    scale = 1.0
-    if (answer.percent and reference.unit) or (reference.percent and answer.unit):
+    clash = (answer.percent and reference.unit) or (reference.percent and answer.unit)
+    if clash or (answer.unit and reference.unit and answer.unit.kinds != reference.unit.kinds):
         return False
-    if answer.unit and reference.unit:
-        if answer.unit.kinds != reference.unit.kinds:
-            return False
-        scale = answer.unit.factor / reference.unit.factor
+    scale = answer.unit.factor / reference.unit.factor if answer.unit and reference.unit else 1.0
     scales = []  # of the answer and the reference
     if answer.percent == reference.percent or relaxed or abs(reference.value) >= 1.0:
         scales.append((scale, 1.0))
@@ -154,20 +151,20 @@ def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bo
         scales.append((scale / answer.factor, 1.0))
     if answer.percent != reference.percent:
         scales.append((0.01, 1.0) if answer.percent else (1.0, 0.01))
-    return any(_close(answer, reference, *both, relaxed) for both in scales)
+    return any(_close(answer, reference, *pair, relaxed) for pair in scales)
 
 
 def _close(answer: Quantity, reference: Quantity, scale: float, of_reference: float, relaxed: bool) -> bool:
     value, target = answer.value * scale, reference.value * of_reference
-    if relaxed:
-        return abs(value - target) <= RELAXED_TOLERANCE * abs(target) * (1 + _SAME)
     tolerance = _SAME * abs(target)
-    if reference.step is not None:
+    if relaxed:
+        tolerance = RELAXED_TOLERANCE * abs(target) * (1 + _SAME)
+    elif reference.step is not None:
         tolerance += min(0.5 * reference.step * of_reference, _COARSEST * abs(target)) * (1 + _SAME)
     elif reference.fraction and not target.is_integer():
-        step = answer.step * scale if answer.step else math.inf
-        tolerance = max(_SAME_FRACTION * abs(target), 0.5 * step if step <= _ROUNDED * abs(value) else 0.0) * (
-            1 + _SAME
+        step = (answer.step or math.inf) * scale
+        tolerance = max(
+            _SAME_FRACTION * abs(target), 0.5 * step * (1 + _SAME) if step <= _ROUNDED * abs(value) else 0.0
         )
     return abs(value - target) <= tolerance
 
