@@ -16,13 +16,13 @@ _TAG = re.compile("<(/?)answer>", re.IGNORECASE | re.ASCII)
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is a visible brace and opens no group
 _HENCE = "so|thus|hence|therefore"
-_SAYS = r"(?:is|are|should be|must be)"
+SAYS = r"(?:is|are|should be|must be)"
 _LEAD = _any_case(
     rf"^[*#\s]*(?:(?:{_HENCE}|and|then|now)\b[,:\s]+)*(?:i (?:would )?(?:choose|pick|select|say)\s+|"
     r"(?:the\s+|my\s+)?(?:(?:final|correct|right|best)\s+)*(?:answer|option|choice)[*\s]*"
-    rf"(?:{_SAYS}(?:\s+(?:thus|therefore|then))?\s*:?|:|=|\s-\s)[*\s]*)?(?=\S)"
+    rf"(?:{SAYS}(?:\s+(?:thus|therefore|then))?\s*:?|:|=|\s-\s)[*\s]*)?(?=\S)"
 )
-_SAYING = rf"\b(?:answer|option|choice)\W{{0,3}}(?:{_SAYS}\b(?!\s+not\b)|:|=)|答案\s*[是为:]"
+_SAYING = rf"\b(?:answer|option|choice)\W{{0,3}}(?:{SAYS}\b(?!\s+not\b)|:|=)|答案\s*[是为:]"
 _STATED = _any_case(rf"{_SAYING}|^\W*[A-Z]\W*$")  # or a letter alone
 _STATED_ALONE = _any_case(rf"(?:{_SAYING})[\s*:$]*$")
 _TAIL = _any_case(
@@ -57,25 +57,23 @@ _NO_CONTENT = " \t*`$#_-()[]\\"
 _LISTED = re.compile(r"\W*[A-Z](?:[.):]\s|\W*$)")  # `A. oak`, as a prompt lists its choices
 _WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), *((mark, mark) for mark in ("**", *"*`\"'"))]
 _NAMED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|bold)\s*\{")
-_FULL_WIDTH = {0xFF01 + i: 0x21 + i for i in range(94)}
-_PLAIN = _FULL_WIDTH | {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2212: "-", 0x3000: " "}
-_PLAIN |= {0x2010 + i: "-" for i in range(6)} | {0x2236: ":", 0x3002: "."}
+_PLAIN = {0xFF01 + i: 0x21 + i for i in range(94)} | {0x2010 + i: "-" for i in range(6)} | {0x2212: "-"}
+_PLAIN |= {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2236: ":", 0x3000: " ", 0x3002: "."}
 _BOLD = re.compile(r"(?<!\w)\*\*(?=\S)|(?<=\S)\*\*(?!\w)")
 
 
 def find_answer(completion: str) -> list[str]:
     r"""Return the readings of the answer in `completion`, without decoration: mostly one text; [] for no answer.
 
-    Only the text after the last `</think>` counts. The answer is the last `\boxed{}` in the last `<answer>`, or in the
-    whole text without tags. Otherwise it is all of `<answer>`, or the line that states it, else the last line.
-
-    An answer in one line may be a sentence, so its parts are readings, too. They are no second guess.
+    After the thinking, it is the last `\boxed{}`, else all of `<answer>`, else the line that states it, else the last
+    line. If that is a sentence, its parts are readings, too; they are no second guess.
     """
-    text = _BOLD.sub("", _after_thinking(completion).translate(_PLAIN))
+    text = _after_thinking(completion)
     tagged = _in_tags(text)
-    content = _unboxed(text if tagged is None else tagged)
+    text = _BOLD.sub("", (text if tagged is None else tagged).translate(_PLAIN))
+    content = _unboxed(text)
     if content is None:
-        content = _stated_line(text) if tagged is None else tagged
+        content = _stated_line(text) if tagged is None else text
     if len(content) > LONGEST_ANSWER:
         return []
     readings = [undecorated(_LEAD.sub("", undecorated(part), count=1)) for part in _parts(content)]
@@ -177,9 +175,9 @@ def _stated(pieces: list[str]) -> int:
 
 
 def _parts(content: str) -> list[str]:
-    """Return a text; and unless its sentence is in doubt, that sentence, what it ends with and its subject.
+    """Return a text and, unless its sentence is in doubt, that sentence, what it ends with and its subject.
 
-    The whole text, from its last correction on, is last if the sentence states the answer; else it is first.
+    A sentence that states the answer comes first, and the text since the last correction comes last.
     """
     sentences = SENTENCE_END.split(content.strip())
     place = _stated(sentences)

@@ -5,7 +5,7 @@ import string
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .answers import HEDGE, undecorated
+from .answers import HEDGE, SAYS, undecorated
 from .notation import plain
 from .quantities import Quantity, equal, read_closed
 from .sentences import only_number
@@ -18,11 +18,9 @@ _LABEL = re.compile(  # a letter in front of the rest; a and I may be words
     r"(?:[(\[{]\s*([A-Za-z])\s*[)\]}]|([B-HJ-Z])(?![\w']|\s*[=<>+*/^])|([a-zA-Z])(?:(?=\s*[.:),;(]|\s+-|\s*$)|(?=\s+is\b)))",
     re.ASCII,
 )
-_DENIED = re.compile(r"\W{0,3}(?:\b(?:is|was)\s+)?(?:not|wrong|incorrect|false)\b|\W{0,3}isn't\b", re.IGNORECASE)
-_OPTION = re.compile(
-    r"\b(?i:option|choice|answer|letter)(?:\s+(?i:is|are|should be|must be))?\W{1,3}([A-Z])(?![\w'])"
-    rf"(?!(?i:{_DENIED.pattern}))",
-    re.ASCII,
+_DENIED = r"\W{0,3}(?:(?:is|was)\s+)?(?:not|wrong|incorrect|false)\b|\W{0,3}isn't\b"
+_OPTION = re.compile(  # `option B`, `the answer is B`
+    rf"\b(?i:(?:option|choice|answer|letter)(?:\s+{SAYS})?)\W{{1,3}}([A-Z])(?![\w'])(?!(?i:{_DENIED}))", re.ASCII
 )
 _BRACKETED = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]", re.ASCII)
 _LONE = re.compile(r"(?<![\w'])([B-HJ-Z]|[AI](?=\W*$|\s*[.:),;/|&(\-]|\s+(?:or|and)\b|\s+[A-Z]\b))(?![\w'])", re.ASCII)
@@ -90,7 +88,7 @@ def labelled(text: str) -> int | None:
 def _label(text: str, choices: Sequence[str]) -> int | None:
     text = _DECORATION.sub(r"\1", text).strip()
     match = _LABEL.match(text)
-    letter = match and not _DENIED.match(text, match.end()) and (match[1] or match[2] or match[3])
+    letter = match and not re.match(_DENIED, text[match.end() :], re.IGNORECASE) and (match[1] or match[2] or match[3])
     return _index(letter) if letter and _index(letter) < (len(choices) or 26) else None
 
 

@@ -27,12 +27,11 @@ _FRACTION = re.compile(
 
 def fractions_in_digits(text: str) -> str:
     """Return `text` with two thirds as 2/3, and one and a half as 1 1/2."""
-    return _FRACTION.sub(_fraction, text)
+    return _FRACTION.sub(lambda m: f"{_digits(m[1] or '')} {_digits(m[2])}/{_PARTS[m[3].lower()]}".strip(), text)
 
 
-def _fraction(match: re.Match[str]) -> str:
-    whole, over, under = (word and word.lower() for word in match.groups())
-    return f"{_WORDS.get(whole, whole)} " * bool(whole) + f"{_WORDS.get(over, 1)}/{_PARTS[under]}"
+def _digits(word: str) -> str:
+    return "1" if word.lower() == "a" else str(_WORDS.get(word.lower(), word))
 
 
 def in_digits(text: str) -> str:

@@ -76,11 +76,7 @@ class Quantity:
 
 @functools.lru_cache(maxsize=4096)  # a group has one reference, and its answers are often equal
 def read_quantity(text: str) -> Quantity | None:
-    r"""Return the number and unit that `text` is, or None for two numbers, roots and sums.
-
-    It may have a sign, a currency, separators in groups of three, a power of ten, %, a unit and words as numbers. Text
-    before "=" is a name.
-    """
+    """Return the number and unit that `text` is or that follows its "=", or None for two numbers, roots and sums."""
     text = in_digits(" ".join(_FRACTION.sub(r" \1/\2", after_name(text)).split()))
     match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST and sum(map(str.isdigit, text)) <= MOST_DIGITS else None
     if match is None or (match["sign"] and match["sign2"]):
@@ -133,11 +129,7 @@ def without_unit(text: str) -> tuple[str, Unit | None]:
 
 
 def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bool:
-    """Return whether `answer` and `reference` are the same number.
-
-    docs/reference/rewards.md has the rules. If `relaxed`, the tolerance is 5 % of the reference, a reference of 0 must
-    match exactly, and a factor such as "billion" may be missing.
-    """
+    """Return whether both are the same number by docs/reference/rewards.md; `relaxed` is ChartQA's tolerance."""
     clash = (answer.percent and reference.unit) or (reference.percent and answer.unit)
     if clash or (answer.unit and reference.unit and answer.unit.kinds != reference.unit.kinds):
         return False

@@ -30,7 +30,7 @@ _NO_SENTENCE = re.compile(
 def only_number(sentence: str) -> Quantity | None:
     """Return the one number of a sentence with its unit, or None if the sentence has none or several."""
     text = fractions_in_digits(plain(sentence))
-    text = _YEAR.sub("", text) if _YEAR.search(text) and len(_ONE_NUMBER.findall(text)) > 1 else text
+    text = _YEAR.sub("", text) if len(_ONE_NUMBER.findall(text)) > 1 else text
     found = list(_ONE_NUMBER.finditer(text)) or list(_SPELLED_ALONE.finditer(text))
     if len(found) != 1:
         return None
@@ -40,6 +40,6 @@ def only_number(sentence: str) -> Quantity | None:
         return None
     if not (_BEFORE.search(before) or _AFTER.match(after) or re.match(CURRENCY, number)):
         return None
-    longest = 0 if re.match(CURRENCY, number) else 4  # the unit of `$5 in total` is no inch
-    attempts = (read_quantity(" ".join([number, *words[:count]])) for count in range(longest, 0, -1))
+    counts = () if re.match(CURRENCY, number) else (4, 3, 2, 1)  # the unit of `$5 in total` is no inch
+    attempts = (read_quantity(" ".join([number, *words[:count]])) for count in counts)
     return next((one for one in attempts if one is not None and one.unit is not None), None) or read_quantity(number)

@@ -49,9 +49,7 @@ def judge(
     *,
     relaxed: bool = False,
 ) -> float | None:
-    """Return 1.0 if `completion` has the right answer, 0.0 if not, and None if `answer` itself cannot be read.
-
-    `answers.find_answer` finds the answer, and docs/reference/rewards.md has the rules of each type.
+    """Return 1.0 if `completion` has the right answer by docs/reference/rewards.md, 0.0 if not, None without one.
 
     Args:
         completion: the whole text of a completion.
