@@ -44,6 +44,7 @@ _ANEW = _any_case(
 _RETRACTION = _any_case(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b")
 _EXPLAINED = _any_case(r"\W*(?:explanation|reason(?:ing)?|because|justification|rationale|note)\b")
 _CONCLUDED = _any_case(rf"\W*(?:{_HENCE})\b[^?]*(?:\d|\b(?:it|this|that)(?: is|'s)\b)")
+_SO = _any_case(rf",\s*(?:{_HENCE})\s")
 _CLAUSE = _any_case(rf"[;,]\s+(?!that\b)|\b(?:{_HENCE})\s")
 _REASON = re.compile(
     r",?\s+(?:because|since|given that|due to)\b|(?<=\b[A-Z])\s+as\b(?! well| in\b)|,\s*因为|"
@@ -200,8 +201,8 @@ def _ended(sentence: str) -> str:
 
 def _clause(sentence: str) -> str:
     """Return the part of a sentence that states the answer, without the reasons before and after it."""
-    stated = max((match.start() for match in _STATED.finditer(sentence)), default=0)
-    start = max((match.end() for match in _CLAUSE.finditer(sentence, 0, stated)), default=0)
+    stated = [match.start() for match in _STATED.finditer(sentence)] or [m.end() for m in _SO.finditer(sentence)]
+    start = max((match.end() for match in _CLAUSE.finditer(sentence, 0, (stated or [0])[-1])), default=0)
     if not _DOUBT.search(sentence[:start]):
         sentence = sentence[start:]
     reason = _REASON.search(sentence, 1)
