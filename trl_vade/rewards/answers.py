@@ -189,7 +189,7 @@ def _parts(content: str) -> list[str]:
     subject = _SUBJECT.match(sentence) if len(tails) < 2 else None
     whole = content if sentence == _ended(content) else sentence  # `5!` keeps its mark
     parts = [whole, *(sentence[tail.end() :] for tail in tails[-1:]), *([subject[1]] if subject else ())]
-    if not (_STATED.search(sentence) or _CONCLUDED.match(sentence)):
+    if not (sentence != _ended(sentences[place]) or _STATED.search(sentence) or _CONCLUDED.match(sentence)):
         return [content, *parts]
     told = " ".join(sentences[: place + 1])
     return [*parts, told[max((match.end() for match in _ANEW.finditer(told)), default=0) :]]
@@ -206,4 +206,5 @@ def _clause(sentence: str) -> str:
     if not _DOUBT.search(sentence[:start]):
         sentence = sentence[start:]
     reason = _REASON.search(sentence, 1)
-    return sentence[: reason.start()] if reason and not _DOUBT.search(sentence[reason.end() :]) else sentence
+    taken_back = reason and (HEDGE if "wh" in reason[0] else _DOUBT).search(sentence, reason.end())
+    return sentence[: reason.start()] if reason and not taken_back else sentence

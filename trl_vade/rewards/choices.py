@@ -18,7 +18,9 @@ _LABEL = re.compile(  # a letter in front of the rest; a and I may be words
     r"(?:[(\[{]\s*([A-Za-z])\s*[)\]}]|([B-HJ-Z])(?![\w']|\s*[=<>+*/^])|([a-zA-Z])(?:(?=\s*[.:),;(]|\s+-|\s*$)|(?=\s+is\b)))",
     re.ASCII,
 )
-_DENIED = r"\W{0,3}(?:(?:is|was)\s+)?(?:not|wrong|incorrect|false)\b|\W{0,3}isn't\b"
+_DENIED = (
+    r"\W{0,3}(?:(?:(?:is|was)\s+)?(?:not|wrong|incorrect|false)|isn't|is\s+an?)\b"  # `A is a predator` is no choice
+)
 _OPTION = re.compile(  # `option B`, `the answer is B`
     rf"\b(?i:(?:option|choice|answer|letter)(?:\s+{SAYS})?)\W{{1,3}}([A-Z])(?![\w'])(?!(?i:{_DENIED}))", re.ASCII
 )
@@ -49,7 +51,8 @@ def chosen(readings: Sequence[str], choices: Sequence[str]) -> int | None:
     for reading in readings:
         index = exactly(reading, choices)
         if index is not None:
-            return index if labels <= {index} or reading in choices else None
+            own = {_label(reading, choices)} if reading in choices else set()  # `(b)` may be a text
+            return index if labels - own <= {index} else None
     texts, rest = _texts_in(whole, choices)
     if HEDGE.search(rest):
         return None

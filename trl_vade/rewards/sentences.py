@@ -11,9 +11,9 @@ _ONE_NUMBER = re.compile(
     rf"(?:(?<![\w.)])[-+] ?)?(?:(?:{CURRENCY}) ?)?(?<![\w.^_])"
     rf"(?:\d+ \d+/\d+|(?:{NUMERAL})(?:/\d+)?)[KMB]?[%°]?(?!\w)"
 )
-_YEAR = re.compile(r"\bin (?:1[89]|20)\d\d\b(?![.,]\d)")
+_YEAR = re.compile(r"\b[Ii]n (?:1[89]|20)\d\d\b(?![.,]\d)")
 _BEFORE = re.compile(  # a number after any other word is an index: step 42, pair 1
-    r"(?:[a-z][,:]|\b(?:is|are|was|were|be|has|have|had|count|needs?|costs?|spent|paid|gets?|got|gives?|us|obtain|equals|of|in|"
+    r"(?:[a-z][,:]|\b(?:is|are|was|were|be|has|have|had|count|find|needs?|costs?|spent|paid|gets?|got|gives?|us|obtain|equals|of|in|"
     r"at|by|to|with|about|approximately|exactly|only|year)|'re|'s)\W*$",
     re.IGNORECASE,
 )

@@ -26,7 +26,7 @@ from .words import same_text
 
 ANSWER_TYPES = ("choice", "number", "text", "expression")
 
-_ALTERNATIVES = re.compile(r"\bor\b|\\text\s*\{\s*or\s*\}|\\lor\b|\\vee\b|\\pm\b|±", re.IGNORECASE)
+_ALTERNATIVES = re.compile(rf"{HEDGE.pattern}|\\pm\b|±", re.IGNORECASE)
 _ABOUT = re.compile(r"≈|\\approx|\\simeq")
 _NOTHING = re.compile(r"(?:so |now )?there (?:is|are|were|will be) no(?:ne| [^\d?]*)", re.IGNORECASE)
 _FUNCTIONS = "sqrt|sin|cos|tan|log|ln|exp|pi"
