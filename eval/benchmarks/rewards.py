@@ -92,7 +92,7 @@ def table(cases: list[dict[str, Any]], given: list[Verdict]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--half", choices=["develop", "report", "later", "all"], default="all")
+    parser.add_argument("--half", choices=["develop", "report", "later", "stranger", "fresh", "all"], default="all")
     parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--show", action="store_true", help="list each case whose verdict differs")
     options = parser.parse_args()

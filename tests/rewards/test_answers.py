@@ -44,6 +44,26 @@ def test_the_last_line_is_read_as_it_is_and_by_what_it_ends_with():
     assert find_answer("So the answer is: (B).") == ["(B)"]
 
 
+@pytest.mark.parametrize(
+    ("completion", "answer"),
+    [
+        ("The answer is 42. Let me check: 6*8=48. So it is 48.", "48"),
+        ("The answer is 42.\nLet me check: 6*8=48.\nTherefore the total is 48.", "48"),
+        ("The answer is 42. Correction: 48", "48"),
+        ("The answer is 48. Let me check: 6*8=48. Yes, that is correct.", "48"),
+        ("The answer is 48\n\nExplanation: 6*8 is not 42.", "48"),
+        ("48\n\nThe answer is **48**, because 6*8=48.", "48"),
+    ],
+)
+def test_the_last_statement_or_conclusion_wins(completion, answer):
+    assert answer in find_answer(completion)
+    assert "42" not in find_answer(completion)
+
+
+def test_sentences_of_one_shape_are_a_list_and_no_answer():
+    assert find_answer("Dover is the capital of Delaware.\nTrenton is the capital of New Jersey.") == []
+
+
 def test_a_line_with_alternatives_or_a_letter_before_a_colon_is_not_taken_apart():
     """Else `x = 1 or x = 2` were right for 2, and `B: Paris` for whatever choice Paris is."""
     assert find_answer("x = 1 or x = 2") == ["x = 1 or x = 2"]

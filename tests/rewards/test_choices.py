@@ -55,6 +55,56 @@ def test_two_choices_a_doubt_and_a_contradiction_name_none(written):
 @pytest.mark.parametrize(
     "written",
     [
+        *(
+            "C, because A is not in the water.",
+            "C since kelp is a plant",
+            "C as kelp is a plant",
+            "sea urchin, not kelp",
+        ),
+        *("The answer is C (sea urchin), as it eats kelp and not plankton.", "The answer is not A; it is C."),
+        *(
+            "Kelp is eaten, so the answer is C. sea urchin",
+            "No, B is wrong; the answer is C",
+            "It can't be A, so it is C.",
+        ),
+        *("The answer is A. Wait, the arrow ends there. The answer is C.", "I first thought A, but the answer is C."),
+        *("答案是 C", "答案\uff1aC\uff0c因为它吃海带。", "The answer is letter C."),
+    ],
+)
+def test_what_is_stated_decides_over_its_reasons(written):
+    assert named(written) == "C"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("B and D, because both live there", "B or D, since both live there", "The answer is B. The answer is D."),
+        *(
+            "I do not think the answer is B.",
+            "If so, the answer is B.",
+            "I doubt the answer is B",
+            "B, or maybe D, since",
+        ),
+        *(
+            "The answer is B because it is green. No wait, it is D.",
+            "It is close to the kelp.",
+            "It is south of kelp.",
+        ),
+        *("答案不是 B", "答案是 A 或 B", "The answer is not B, because it is a plant."),
+    ],
+)
+def test_a_reason_makes_no_answer_of_two_letters_or_a_doubt(written):
+    assert named(written) == ""
+
+
+def test_decimals_name_a_root_or_a_fraction_that_they_round_correctly():
+    assert named("8.49", ROOTS) == named("x ≈ 8.485", ROOTS) == "B"
+    assert named("8.5", ROOTS) == named("8.48", ROOTS) == named("8", ROOTS) == ""
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
         *("B. The answer is A", "A: is B", "A) is B", "A := B", "B. or maybe C", "B. (or C, or D)", "A or B", "A, B"),
         *("B. wrong, it is C", "A and B", "A/B", "AB", "B?", "not B", "A = B", "A B", "A. 5\nB. 12", "Bob", "a lot"),
         *("A = 45", "B = C", "c = 5"),

@@ -102,7 +102,9 @@ NUMBER += [
 # How near is near enough; factor words; percent.
 NUMBER += [
     Case("<answer>0.3333</answer>", "1/3", 1.0, why="1e-4 off, relative"),
-    Case("<answer>0.333</answer>", "1/3", 0.0, why="1e-3 off, relative: more than 5e-4"),
+    Case("<answer>0.333</answer>", "1/3", 1.0, why="rounded correctly to three digits"),
+    Case("<answer>0.334</answer>", "1/3", 0.0, why="rounded wrongly"),
+    Case("<answer>0.33</answer>", "1/3", 0.0, why="two digits"),
     Case("<answer>0.33</answer>", "1/3", 0.0, why="1e-2 off, relative"),
     Case("<answer>2/6</answer>", "1/3", 1.0, why="the same value"),
     Case("<answer>0.6666</answer>", "2/3", 1.0, why="1e-4 off, relative"),

@@ -10,61 +10,71 @@ import unicodedata
 
 LONGEST_ANSWER = 1000  # The largest length of an answer, in characters. A longer answer is wrong.
 
+_any_case = functools.partial(re.compile, flags=re.IGNORECASE)
+_THINK = re.compile("<(/?)think>", re.IGNORECASE | re.ASCII)
+_TAG = re.compile("<(/?)answer>", re.IGNORECASE | re.ASCII)
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is a visible brace and opens no group
-_LEAD = re.compile(
-    r"^[*#\s]*(?:(?:so|thus|hence|therefore|and|then|now)\b[,:\s]+)*(?:i (?:would )?(?:choose|pick|select|say)\s+|"
+_HENCE = "so|thus|hence|therefore"
+SAYS = r"(?:is|are|should be|must be)"
+_LEAD = _any_case(
+    rf"^[*#\s]*(?:(?:{_HENCE}|and|then|now)\b[,:\s]+)*(?:i (?:would )?(?:choose|pick|select|say)\s+|"
     r"(?:the\s+|my\s+)?(?:(?:final|correct|right|best)\s+)*(?:answer|option|choice)[*\s]*"
-    r"(?:(?:is|are|should be|must be)(?:\s+(?:thus|therefore|then))?\s*:?|:|=|\s-\s)[*\s]*)?(?=\S)",
-    re.IGNORECASE,
+    rf"(?:{SAYS}(?:\s+(?:thus|therefore|then))?\s*:?|:|=|\s-\s)[*\s]*)?(?=\S)"
 )
-_STATED = re.compile(r"\b(?:answer|option|choice)\W{0,3}(?:(?:is|are|should be|must be)\b|:|=)", re.IGNORECASE)
-_STATED_ALONE = re.compile(rf"(?:{_STATED.pattern})[\s*:$]*$", re.IGNORECASE)
-_TAIL = re.compile(
-    r"\b(?:is|are|was|were|be|will|equals|measures|gives us|gives|it's|choose|select|pick)\b"
-    r"(?:\s+(?:therefore|thus|equal to)\b)?\s*:?|,\s*(?:so|thus|hence|therefore)\b,?"
-    r"|(?<=[a-z]{3}):(?=\s)",  # not `B: Paris`, 10:30
-    re.IGNORECASE,
+_SAYING = rf"\b(?:answer|option|choice)\W{{0,3}}(?:{SAYS}\b(?!\s+not\b)|:|=)|答案\s*[是为:]"
+_STATED = _any_case(rf"{_SAYING}|^\W*[A-Z]\W*$")  # or a letter alone
+_STATED_ALONE = _any_case(rf"(?:{_SAYING})[\s*:$]*$")
+_TAIL = _any_case(
+    r"\b(?:is|are|was|were|be|will|equals|measures|gives us|gives|it's|choose|select|pick|go with)\b"
+    rf"(?:\s+(?:therefore|thus|equal to|made of)\b)?\s*:?|,\s*(?:{_HENCE})\b,?|(?<!不)[是为选]\s*:?|答案:"
+    r"|(?<=[a-z]{3}):(?=\s)"  # not `B: Paris`, 10:30
 )
-_SUBJECT = re.compile(
-    r"^([^.=:]{1,80}?)\s+(?:(?:is|are|was|were|has|have|had)\s+the\s|is (?:correct|right))", re.IGNORECASE
+_SUBJECT = _any_case(r"^([^.=:]{1,80}?)\s+(?:(?:is|are|was|were|has|have|had)\s+the\s|is (?:correct|right))")
+_DOUBT = _any_case(
+    r"\b(?:or|nor|neither|either|if|whether|unless|may|might|could|maybe|perhaps|possibly|possible|except|instead|"
+    r"suppose|assume|doubt|unsure|unclear|unlikely)\b|\?|或|可能"
 )
-HEDGE = re.compile(
-    r"\b(?:or|nor|not|no|never|neither|either|cannot|can't|without|if|whether|unless|may|might|could|maybe|perhaps|"
-    r"possibly|possible|except|instead|wrong|incorrect|false)\b|n't\b|\?|\\lor\b|\\vee\b",
-    re.IGNORECASE,
+HEDGE = _any_case(
+    rf"{_DOUBT.pattern}|\b(?:not|no|never|cannot|can't|without|wrong|incorrect|false)\b|n't\b|\\lor\b|\\vee\b|不"
 )
-_RETRACTION = re.compile(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"(?<=[^\s.(*][^\s.(*][.!?])\s+(?=[A-Z0-9$\\(*])")  # not that of a letter: `B. Paris`
+_ANEW = _any_case(
+    r"\b(?:wait|hmm|actually|sorry|correction|mistake)\b|(?:^|(?<=[.!?] ))(?:no|however|but|let me)\b",
+)
+_RETRACTION = _any_case(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b")
+_EXPLAINED = _any_case(r"\W*(?:explanation|reason(?:ing)?|because|justification|rationale|note)\b")
+_CONCLUDED = _any_case(rf"\W*(?:{_HENCE})\b[^?]*(?:\d|\b(?:it|this|that)(?: is|'s)\b)")
+_SO = _any_case(rf",\s*(?:{_HENCE})\s")
+_CLAUSE = _any_case(rf"[;,]\s+(?!that\b)|\b(?:{_HENCE})\s")
+_REASON = re.compile(
+    r",?\s+(?:because|since|given that|due to)\b|(?<=\b[A-Z])\s+as\b(?! well| in\b)|,\s*因为|"
+    r",\s+(?:as(?! well)|which|where|not(?! sure| exactly)|with (?:an?|the|about|\$?\d+))\b"
+)
+SENTENCE_END = re.compile(
+    rf"(?<=[^\s.(*][^\s.(*][.!?])\s+(?=[A-Z0-9$\\(*])|;\s+(?=(?:{_HENCE}|it|the|this|that|no|not)\b)|"
+    r"(?<=\s[A-Z]\.)\s+(?=[A-Z][a-z]+\b[^.]*\b(?:is|answer)\b)"  # not that of a letter in front: `B. Paris`
+)
 _NO_CONTENT = " \t*`$#_-()[]\\"
-_LISTED = re.compile(r"\W*[A-Z][.):]\s")  # `A. oak`, as a prompt lists its choices
+_LISTED = re.compile(r"\W*[A-Z](?:[.):]\s|\W*$)")  # `A. oak`, as a prompt lists its choices
 _WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), *((mark, mark) for mark in ("**", *"*`\"'"))]
 _NAMED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|bold)\s*\{")
-_FULL_WIDTH = {0xFF01 + i: 0x21 + i for i in range(94)}
-_PLAIN = _FULL_WIDTH | {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2212: "-", 0x3000: " "}
-_PLAIN |= {0x2010 + i: "-" for i in range(6)} | {0x2236: ":"}
+_PLAIN = {0xFF01 + i: 0x21 + i for i in range(94)} | {0x2010 + i: "-" for i in range(6)} | {0x2212: "-"}
+_PLAIN |= {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2236: ":", 0x3000: " ", 0x3002: "."}
+_BOLD = re.compile(r"(?<!\w)\*\*(?=\S)|(?<=\S)\*\*(?!\w)")
 
 
 def find_answer(completion: str) -> list[str]:
     r"""Return the readings of the answer in `completion`, without decoration: mostly one text; [] for no answer.
 
-    Only the text after the last `</think>` counts. The answer is the last `\boxed{}` in the last `<answer>`, or in the
-    whole text without tags. Otherwise it is all of `<answer>`, or a line: the last one that says "answer is", unless
-    what follows takes it back, else the last line. A list of lettered choices is no answer. A tag or brace that is
-    never closed has no answer.
-
-    An answer in one line may be a sentence, so its parts are readings, too: the text after its last "is" or ":", and
-    its subject. A sentence with an "or", a "not" or another doubt is not taken apart. The sentence contains the
-    other readings, so they are no second guess.
+    After the thinking, it is the last `\boxed{}`, else all of `<answer>`, else the line that states it, else the last
+    line. If that is a sentence, its parts are readings, too; they are no second guess.
     """
     text = _after_thinking(completion)
     tagged = _in_tags(text)
-    content = text if tagged is None else tagged
-    boxed = _in_box(content)
-    if boxed is not None:
-        content = boxed
-    elif tagged is None:
-        content = _stated_line(text)
+    text = _BOLD.sub("", (text if tagged is None else tagged).translate(_PLAIN))
+    content = _unboxed(text)
+    if content is None:
+        content = _stated_line(text) if tagged is None else text
     if len(content) > LONGEST_ANSWER:
         return []
     readings = [undecorated(_LEAD.sub("", undecorated(part), count=1)) for part in _parts(content)]
@@ -76,7 +86,7 @@ def reference_in(text: str) -> str:
     text = text.rpartition("####")[2]
     tagged = _in_tags(text)
     text = text if tagged is None else tagged
-    boxed = _in_box(text)
+    boxed = _unboxed(text)
     return undecorated(_LEAD.sub("", undecorated(text if boxed is None else boxed), count=1))
 
 
@@ -111,33 +121,22 @@ def undecorated(text: str) -> str:
 
 
 def _after_thinking(text: str) -> str:
-    folded = _lower(text)
-    closed = folded.rfind("</think>")
-    opened = folded.find("<think>", closed + 1)
-    if opened >= 0:
-        return ""
-    return text if closed < 0 else text[closed + len("</think>") :]
+    *_, last = None, *_THINK.finditer(text)
+    return text if last is None else text[last.end() :] if last[1] else ""
 
 
 def _in_tags(text: str) -> str | None:
     """Return the content of the last `<answer>`; "" if it is not closed, None without one."""
-    folded = _lower(text)
-    opened = folded.rfind("<answer>")
-    if opened < 0:
-        return None
-    closed = folded.find("</answer>", opened)
-    return "" if closed < 0 else text[opened + len("<answer>") : closed]
+    *_, opened = None, *(tag for tag in _TAG.finditer(text) if not tag[1])
+    closed = _TAG.search(text, opened.end()) if opened else None
+    return opened and (text[opened.end() : closed.start()] if closed else "")
 
 
-def _in_box(text: str) -> str | None:
+def _unboxed(text: str) -> str | None:
     r"""Return the content of the last `\boxed{}`; "" if it is not closed, None without one."""
-    box = None
-    for box in _BOX.finditer(text):  # noqa: B007  the last one
-        pass
-    if box is None:
-        return None
-    end = _closing(text, box.end())
-    return "" if end is None else text[box.end() : end]
+    *_, box = None, *_BOX.finditer(text)
+    end = _closing(text, box.end()) if box else None
+    return box and ("" if end is None else text[box.end() : end])
 
 
 def _closing(text: str, start: int) -> int | None:
@@ -153,34 +152,59 @@ def _closing(text: str, start: int) -> int | None:
 def _stated_line(text: str) -> str:
     """Return the line with the answer: the last one that says so and is not taken back, else the last one."""
     lines = [line for line in text.splitlines() if line.strip(_NO_CONTENT)]
-    if not lines or (len(lines) > 1 and all(map(_LISTED.match, lines[-2:]))):
+    if not lines or (len(lines) > 1 and _listed(*lines[-2:])):
         return ""
     stated = _stated(lines)
     return lines[min(stated + 1, len(lines) - 1)] if _STATED_ALONE.search(lines[stated]) else lines[stated]
 
 
+def _listed(line: str, other: str) -> bool:
+    """Return whether two lines are of a list: `A. oak`, or `Paris is the capital of ...` for each choice."""
+    words, others = line.split(), other.split()
+    alike = len(words) > 3 and words[0] != others[0] and words[1:4] == others[1:4]
+    return alike or bool(_LISTED.match(line) and _LISTED.match(other))
+
+
 def _stated(pieces: list[str]) -> int:
-    """Return the place of the last piece that states an answer which no later one takes back, else of the last."""
+    """Return the place of the last piece that states or concludes an answer, or of the last if that is taken back."""
     stated = max((place for place, piece in enumerate(pieces) if _STATED.search(piece)), default=None)
-    later = "" if stated is None else " ".join(pieces[stated + 1 :])[: 2 * LONGEST_ANSWER]
-    return len(pieces) - 1 if stated is None or _RETRACTION.search(later) else stated
+    later = [] if stated is None else pieces[stated + 1 :]
+    reasons = next((place for place, piece in enumerate(later) if _EXPLAINED.match(piece)), len(later))
+    if stated is None or _RETRACTION.search(" ".join(later[:reasons])[: 2 * LONGEST_ANSWER]):
+        return len(pieces) - 1
+    return stated + max((place for place, piece in enumerate(later, 1) if _CONCLUDED.match(piece)), default=0)
 
 
 def _parts(content: str) -> list[str]:
-    """Return a text; and unless its sentence is in doubt, that sentence, what it ends with and its subject."""
-    sentences = _SENTENCE_END.split(content.strip())
-    sentence = sentences[_stated(sentences)].rstrip(".*!").strip()
+    """Return a text and, unless its sentence is in doubt, that sentence, what it ends with and its subject.
+
+    A sentence that states the answer comes first, and the text since the last correction comes last.
+    """
+    sentences = SENTENCE_END.split(content.strip())
+    place = _stated(sentences)
+    sentence = _clause(_ended(sentences[place]))
     if "\n" in content.strip() or HEDGE.search(sentence):
         return [content]
     tails = list(_TAIL.finditer(sentence))
     subject = _SUBJECT.match(sentence) if len(tails) < 2 else None
-    parts = [content, sentence] if len(sentences) > 1 else [content]
-    return [*parts, *(sentence[tail.end() :] for tail in tails[-1:]), *([subject[1]] if subject else ())]
+    whole = content if sentence == _ended(content) else sentence  # `5!` keeps its mark
+    parts = [whole, *(sentence[tail.end() :] for tail in tails[-1:]), *([subject[1]] if subject else ())]
+    if not (sentence != _ended(sentences[place]) or _STATED.search(sentence) or _CONCLUDED.match(sentence)):
+        return [content, *parts]
+    told = " ".join(sentences[: place + 1])
+    return [*parts, told[max((match.end() for match in _ANEW.finditer(told)), default=0) :]]
 
 
-def _lower(text: str) -> str:
-    """Return `text` with A-Z in lower case and the same length, which `str.lower` may change."""
-    return text.translate(_ASCII_LOWER)
+def _ended(sentence: str) -> str:
+    return sentence.strip().rstrip(".*!").strip()
 
 
-_ASCII_LOWER = {65 + i: 97 + i for i in range(26)}
+def _clause(sentence: str) -> str:
+    """Return the part of a sentence that states the answer, without the reasons before and after it."""
+    stated = [match.start() for match in _STATED.finditer(sentence)] or [m.end() for m in _SO.finditer(sentence)]
+    start = max((match.end() for match in _CLAUSE.finditer(sentence, 0, (stated or [0])[-1])), default=0)
+    if not _DOUBT.search(sentence[:start]):
+        sentence = sentence[start:]
+    reason = _REASON.search(sentence, 1)
+    taken_back = reason and (HEDGE if "wh" in reason[0] else _DOUBT).search(sentence, reason.end())
+    return sentence[: reason.start()] if reason and not taken_back else sentence

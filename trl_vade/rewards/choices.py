@@ -3,8 +3,9 @@
 import re
 import string
 from collections.abc import Sequence
+from dataclasses import replace
 
-from .answers import HEDGE, undecorated
+from .answers import HEDGE, SAYS, undecorated
 from .notation import plain
 from .quantities import Quantity, equal, read_closed
 from .sentences import only_number
@@ -17,12 +18,21 @@ _LABEL = re.compile(  # a letter in front of the rest; a and I may be words
     r"(?:[(\[{]\s*([A-Za-z])\s*[)\]}]|([B-HJ-Z])(?![\w']|\s*[=<>+*/^])|([a-zA-Z])(?:(?=\s*[.:),;(]|\s+-|\s*$)|(?=\s+is\b)))",
     re.ASCII,
 )
-_OPTION = re.compile(r"\b(?i:option|choice)\W{1,3}([A-Z])(?![\w'])", re.ASCII)
+_DENIED = (
+    r"\W{0,3}(?:(?:(?:is|was)\s+)?(?:not|wrong|incorrect|false)|isn't|is\s+an?)\b"  # `A is a predator` is no choice
+)
+_OPTION = re.compile(  # `option B`, `the answer is B`
+    rf"\b(?i:(?:option|choice|answer|letter)(?:\s+{SAYS})?)\W{{1,3}}([A-Z])(?![\w'])(?!(?i:{_DENIED}))", re.ASCII
+)
 _BRACKETED = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]", re.ASCII)
 _LONE = re.compile(r"(?<![\w'])([B-HJ-Z]|[AI](?=\W*$|\s*[.:),;/|&(\-]|\s+(?:or|and)\b|\s+[A-Z]\b))(?![\w'])", re.ASCII)
 _GONE = " \ufffc "  # stands where the text of a choice was
 _SUBJECT = re.compile(rf"(?:^|[,:]|\bthe\b)\s*{_GONE.strip()}\s+(?:is|are|was|were|has|have)\b", re.IGNORECASE)
-_OBJECT = re.compile(rf"(?<!\bof)(?<!\bthan)(?<!\bfrom)(?<!\blike)(?<!\bnear)(?: the| an?)?\s*{_GONE.strip()}[\s.!]*$")
+_NO_OBJECT = r"\bof|\bthan|\bfrom|\blike|\bnear|close to|next to|similar to|\bon|\bwith|\bby|\bthe|\ba|\ban|\s"
+_OBJECT = re.compile(
+    "".join(f"(?<!{word})" for word in _NO_OBJECT.split("|"))
+    + rf"(?: the| an?)?\s*{_GONE.strip()}\s*(?:each other)?[\s.!]*$"
+)
 _DECORATION = re.compile(r"\*+|[$`]|\\[()]|\\(?:text|textbf|mathrm|mathbf|bold)\s*\{([^{}]*)\}")
 
 
@@ -36,11 +46,13 @@ def chosen(readings: Sequence[str], choices: Sequence[str]) -> int | None:
     if not readings:
         return None
     whole = _DECORATION.sub(r"\1", readings[0]).strip()
-    labels = {_label(reading, choices) for reading in readings} - {None} | {*map(_index, _OPTION.findall(whole))}
+    labels = {_label(reading, choices) for reading in readings} - {None}
+    labels |= {_index(letter) for reading in readings for letter in _OPTION.findall(reading)}
     for reading in readings:
         index = exactly(reading, choices)
         if index is not None:
-            return index if labels <= {index} or reading in choices else None
+            own = {_label(reading, choices)} if reading in choices else set()  # `(b)` may be a text
+            return index if labels - own <= {index} else None
     texts, rest = _texts_in(whole, choices)
     if HEDGE.search(rest):
         return None
@@ -62,11 +74,11 @@ def exactly(text: str, choices: Sequence[str]) -> int | None:
     letter = _LETTER.fullmatch(_DECORATION.sub(r"\1", text).strip())
     if letter and _index(letter[1]) < (len(choices) or 26):
         return _index(letter[1])
-    same = [index for index, choice in enumerate(choices) if same_text(text, choice) or same_text(choice, text)]
-    if not same:
-        same = _of_value(read_closed(text), choices)
-    if not same:
-        same = [index for index, choice in enumerate(choices) if _tight(text) == _tight(choice)]
+    same = (
+        [index for index, choice in enumerate(choices) if same_text(text, choice) or same_text(choice, text)]
+        or _of_value(read_closed(text), choices)
+        or [index for index, choice in enumerate(choices) if _tight(text) == _tight(choice)]
+    )
     return same[0] if len(same) == 1 else None
 
 
@@ -77,8 +89,9 @@ def labelled(text: str) -> int | None:
 
 
 def _label(text: str, choices: Sequence[str]) -> int | None:
-    match = _LABEL.match(_DECORATION.sub(r"\1", text).strip())
-    letter = match and (match[1] or match[2] or match[3])
+    text = _DECORATION.sub(r"\1", text).strip()
+    match = _LABEL.match(text)
+    letter = match and not re.match(_DENIED, text[match.end() :], re.IGNORECASE) and (match[1] or match[2] or match[3])
     return _index(letter) if letter and _index(letter) < (len(choices) or 26) else None
 
 
@@ -96,7 +109,7 @@ def _texts_in(sentence: str, choices: Sequence[str]) -> tuple[set[int], str]:
 
 def _of_value(value: Quantity | None, choices: Sequence[str]) -> list[int]:
     values = [] if value is None else [read_closed(undecorated(choice)) for choice in choices]
-    return [index for index, one in enumerate(values) if one is not None and equal(value, one)]
+    return [index for index, one in enumerate(values) if one and value and equal(value, replace(one, fraction=True))]
 
 
 def _tight(text: str) -> str:

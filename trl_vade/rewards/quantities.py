@@ -22,6 +22,7 @@ RELAXED_TOLERANCE = 0.05
 
 _SAME = 1e-9  # float noise
 _SAME_FRACTION = 5e-4  # a third is written 0.3333
+_ROUNDED = 0.01  # the last of three digits is never more than this share of the number
 _COARSEST = 0.05  # half a unit of the last decimal is never more than this share of the reference
 _FACTORS = {"k": 1e3, "m": 1e6, "b": 1e9, "bn": 1e9}
 _FACTORS |= {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
@@ -57,6 +58,7 @@ _NO_UNIT = "or and to not but is if by vs versus plus minus times over pi sqrt d
 _NO_UNIT += "than more less fewer between wrong incorrect squared cubed st nd rd th"
 _NO_UNIT_WORDS = set(_NO_UNIT.split())
 _CLOSED = re.compile(r"sqrt|√|pi|π|\^")
+_COMPOUND = re.compile(r"(\d+(?: ?[a-zA-Z]+\.?)),?(?: and)? (\d.*)")  # 2 hours 30 minutes
 _TRAILING_UNIT = re.compile(r"(?<=[\d)}πi°])(?:\s+|(?=[a-zA-Z]{2}|°))([a-zA-Z°Ω][a-zA-Z°Ω/.^{}\d ]{0,30})$")
 
 
@@ -74,16 +76,11 @@ class Quantity:
 
 @functools.lru_cache(maxsize=4096)  # a group has one reference, and its answers are often equal
 def read_quantity(text: str) -> Quantity | None:
-    r"""Return the number and unit that `text` is, or None for two numbers, roots and sums.
-
-    The text may have a sign; $, €, £ or ¥ in front; separators in groups of three; `1.2e3`, `1.2 \times 10^3`; `3/4`,
-    `\frac{3}{4}`, `1 1/2`; %; `5K`, thousand to trillion; decimal digits of any script; number words. Text before "="
-    is a name.
-    """
+    """Return the number and unit that `text` is or that follows its "=", or None for two numbers, roots and sums."""
     text = in_digits(" ".join(_FRACTION.sub(r" \1/\2", after_name(text)).split()))
     match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST and sum(map(str.isdigit, text)) <= MOST_DIGITS else None
     if match is None or (match["sign"] and match["sign2"]):
-        return None
+        return _compound(text)
     attached = match["rest"] and text[match.start("rest") - 1] != " "
     rest = _rest(match["rest"], match["currency"], shortest=3 if attached else 2)
     number = _number(match)
@@ -96,6 +93,16 @@ def read_quantity(text: str) -> Quantity | None:
     step = None if step is None else step * factor
     quantity = Quantity(value, bool(match["percent"]), unit, step, fraction, factor)
     return quantity if math.isfinite(value) else None
+
+
+def _compound(text: str) -> Quantity | None:
+    """Return the sum of two quantities of one kind, the second of which is less than one of the first unit."""
+    match = _COMPOUND.fullmatch(text) if len(text) <= 40 else None
+    first, second = (read_quantity(part) for part in match.groups()) if match else (None, None)
+    if not (first and second and first.unit and second.unit) or first.unit.kinds != second.unit.kinds:
+        return None
+    part = second.value * second.unit.factor / first.unit.factor
+    return Quantity(first.value + part, unit=first.unit) if part < 1.0 and second.unit != first.unit else None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -122,40 +129,35 @@ def without_unit(text: str) -> tuple[str, Unit | None]:
 
 
 def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bool:
-    """Return whether `answer` and `reference` are the same number.
-
-    An integer must match exactly, decimals to half a unit of the reference's last place, a fraction to 5e-4 of its
-    value. If only one of the two is a percentage, the other may be hundredths, or the bare number from 1 on. Known
-    units are converted, and those that measure different things are not equal. If `relaxed`, the tolerance is 5 % of
-    the reference, a reference of 0 must match exactly, and a factor such as "billion" may be missing.
-    """
-    value = answer.value
-    if (answer.percent and reference.unit) or (reference.percent and answer.unit):
+    """Return whether both are the same number by docs/reference/rewards.md; `relaxed` is ChartQA's tolerance."""
+    clash = (answer.percent and reference.unit) or (reference.percent and answer.unit)
+    if clash or (answer.unit and reference.unit and answer.unit.kinds != reference.unit.kinds):
         return False
-    if answer.unit and reference.unit:
-        if answer.unit.kinds != reference.unit.kinds:
-            return False
-        value *= answer.unit.factor / reference.unit.factor
-    comparable = answer.percent == reference.percent or relaxed or abs(reference.value) >= 1.0
-    if comparable and _close(value, reference.value, reference, 1.0, relaxed):
-        return True
-    if relaxed and reference.factor == 1.0 and _close(value / answer.factor, reference.value, reference, 1.0, True):
-        return True
-    if answer.percent == reference.percent:
-        return False
-    if answer.percent:
-        return _close(value / 100, reference.value, reference, 1.0, relaxed)
-    return _close(value, reference.value / 100, reference, 0.01, relaxed)
+    scale = answer.unit.factor / reference.unit.factor if answer.unit and reference.unit else 1.0
+    scales = []  # of the answer and the reference
+    if answer.percent == reference.percent or relaxed or abs(reference.value) >= 1.0:
+        scales.append((scale, 1.0))
+    decimals = reference.step is not None and not reference.value.is_integer()
+    bare = reference.factor == 1.0 and not (reference.unit or reference.percent or answer.percent)
+    if answer.factor != 1.0 and bare and (relaxed or decimals):
+        scales.append((scale / answer.factor, 1.0))
+    if answer.percent != reference.percent:
+        scales.append((0.01, 1.0) if answer.percent else (1.0, 0.01))
+    return any(_close(answer, reference, *pair, relaxed) for pair in scales)
 
 
-def _close(value: float, target: float, reference: Quantity, scale: float, relaxed: bool) -> bool:
-    if relaxed:
-        return abs(value - target) <= RELAXED_TOLERANCE * abs(target) * (1 + _SAME)
+def _close(answer: Quantity, reference: Quantity, scale: float, of_reference: float, relaxed: bool) -> bool:
+    value, target = answer.value * scale, reference.value * of_reference
     tolerance = _SAME * abs(target)
-    if reference.fraction and not target.is_integer():
-        tolerance = _SAME_FRACTION * abs(target)
+    if relaxed:
+        tolerance = RELAXED_TOLERANCE * abs(target) * (1 + _SAME)
     elif reference.step is not None:
-        tolerance += min(0.5 * reference.step * scale, _COARSEST * abs(target)) * (1 + _SAME)
+        tolerance += min(0.5 * reference.step * of_reference, _COARSEST * abs(target)) * (1 + _SAME)
+    elif reference.fraction and not target.is_integer():
+        step = (answer.step or math.inf) * scale
+        tolerance = max(
+            _SAME_FRACTION * abs(target), 0.5 * step * (1 + _SAME) if step <= _ROUNDED * abs(value) else 0.0
+        )
     return abs(value - target) <= tolerance
 
 

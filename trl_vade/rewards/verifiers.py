@@ -14,7 +14,7 @@ import numpy as np
 
 from trl_vade.errors import ConfigurationError, abbreviated
 
-from .answers import HEDGE, find_answer, reference_in
+from .answers import HEDGE, SENTENCE_END, find_answer, reference_in
 from .arithmetic import value_of
 from .choices import chosen, labelled
 from .expressions import equal_expressions
@@ -26,7 +26,7 @@ from .words import same_text
 
 ANSWER_TYPES = ("choice", "number", "text", "expression")
 
-_ALTERNATIVES = re.compile(r"\bor\b|\\text\s*\{\s*or\s*\}|\\lor\b|\\vee\b|\\pm\b|±", re.IGNORECASE)
+_ALTERNATIVES = re.compile(rf"{HEDGE.pattern}|\\pm\b|±", re.IGNORECASE)
 _ABOUT = re.compile(r"≈|\\approx|\\simeq")
 _NOTHING = re.compile(r"(?:so |now )?there (?:is|are|were|will be) no(?:ne| [^\d?]*)", re.IGNORECASE)
 _FUNCTIONS = "sqrt|sin|cos|tan|log|ln|exp|pi"
@@ -49,15 +49,7 @@ def judge(
     *,
     relaxed: bool = False,
 ) -> float | None:
-    r"""Return 1.0 if `completion` has the right answer, 0.0 if not, and None if `answer` itself cannot be read.
-
-    `answers.find_answer` finds the answer. The types are:
-
-    * choice: the letter (`B`, `(b)`, `B. Paris`) or the text of the right choice. Two letters are wrong, and so is a
-      letter with the text of another choice.
-    * number: see `quantities` for units, percent, separators and precision.
-    * text: the same words in any case, apart from an article in front and punctuation at the end.
-    * expression: mathematically equal, by math-verify with limits. Alternatives (`1 or 2`) are wrong.
+    """Return 1.0 if `completion` has the right answer by docs/reference/rewards.md, 0.0 if not, None without one.
 
     Args:
         completion: the whole text of a completion.
@@ -141,7 +133,7 @@ def _has_number(readings: list[str], number: Quantity, relaxed: bool) -> bool:
         return True
     given = [one for one in map(read_closed, readings) if one is not None]
     if not given:
-        sentences = [one for one in readings if not HEDGE.search(one)]
+        sentences = [one for one in readings if not HEDGE.search(one) and not SENTENCE_END.search(one)]
         given = [one for one in map(only_number, sentences) if one is not None][:1]
     return any(equal(one, number, relaxed=relaxed) for one in given)
 
