@@ -6,7 +6,8 @@
 the reference itself cannot be read. The sentences were written for this table, in the forms of the sets that the
 rewards are for. Each case was put into one of two halves at random (`random.Random(29)`) before the code was changed:
 rules are developed on the half `develop`, and the half `report` is for the figures alone. The cases `later` were
-written when the rules were done; what they showed was mended, too.
+written when the rules were done; what they showed was mended, too. So were `stranger`, by two others,
+and `fresh`, after the mends for `stranger`.
 
 * `ours`: `trl_vade.rewards.accuracy_reward`.
 * `trl`: `trl.rewards.accuracy_reward`, for which choices, types and sources do not exist.
@@ -35,7 +36,7 @@ Verdict = float | None | str
 
 
 def read_cases(half: str = "all") -> list[dict[str, Any]]:
-    """Return the cases of a half, "develop" or "report", those written "later", or "all"."""
+    """Return the cases of a half or of a part that was written afterwards, or "all"."""
     cases = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
     return [case for case in cases if half in ("all", case["half"])]
 
