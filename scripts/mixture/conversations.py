@@ -14,7 +14,8 @@ from typing import Any
 
 from trl_vade.rewards.answers import find_answer, undecorated
 from trl_vade.rewards.quantities import read_quantity
-from trl_vade.rewards.verifiers import infer_type, judge, normalised_text
+from trl_vade.rewards.verifiers import infer_type, judge
+from trl_vade.rewards.words import normalised_text
 
 from .question_text import asked_kind, split_question
 from .solutions import asks_number, asks_yes_no, question_sentence, read_solution, sentences, value_of
@@ -34,19 +35,12 @@ MOST_WORDS = 5
 """The most words of an answer without choices."""
 
 _STATED = re.compile(r"(?:\b(?:answer|option|choice)\s*(?:is\s*:?|:|=)|####)\s*", re.IGNORECASE)
-
 _STATED_LETTER = re.compile(_STATED.pattern + r"\(?(?-i:([A-Z]))\)?(?![\w'])", re.IGNORECASE)
-
 _ANSWER_FIRST = re.compile(r"(?:the\s+)?(?:(?:final|correct)\s+)?answer\s*(?:is\b|:)|####", re.IGNORECASE)
-
 _YES_NO = re.compile(r"(yes|no)(?:[.,;:!]|$)", re.IGNORECASE)
-
 _LABELLED = re.compile(r"\(?([A-Z])(?:\)|[.:])\s*(\S.*)", re.DOTALL)
-
 _LETTER = re.compile(r"\(?[A-H]\)?(?:[.:)]\s.*)?", re.DOTALL)
-
 _CONCLUSION = re.compile(r"\b(?:so|therefore|thus|answer)\b", re.IGNORECASE)
-
 _VERB = re.compile(r"\b(?:is|are|was|were|has|have|had)\b", re.IGNORECASE)
 
 

@@ -14,9 +14,10 @@ from trl_vade.errors import ConfigurationError
 
 
 @pytest.fixture
-def launched(monkeypatch):
-    """What accelerate would launch; a list that goes on growing."""
+def launched(monkeypatch, tmp_path):
+    """What accelerate would launch from an empty folder; a list that goes on growing."""
     calls = []
+    monkeypatch.chdir(tmp_path)  # the clone may hold the run of the README's first command
     monkeypatch.setattr("accelerate.commands.launch.launch_command", calls.append)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     return calls

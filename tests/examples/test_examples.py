@@ -104,6 +104,7 @@ def gsm8k(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_text_math_trains_and_validates_on_the_number_behind_the_marks(run, text_model_path, gsm8k):
     trainer = run("text_math.py", "--model", text_model_path, "--dataset", gsm8k, max_steps=1)["trainer"]
     assert_learned(trainer, rows=64, batches=1)
@@ -133,6 +134,7 @@ def receipts(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_own_images_counts_no_trial_where_its_reward_gives_no_verdict(run, vision_model_path, receipts):
     names = run("own_images.py", "--model", vision_model_path, "--dataset", receipts, max_steps=1)
     trainer = names["trainer"]

@@ -25,6 +25,7 @@ def names(monkeypatch, tmp_path, vision_model_path):
     plt.close("all")
 
 
+@pytest.mark.slow
 def test_the_notebook_compares_two_runs_and_shows_the_rows_that_its_posterior_finds_hardest(names, tmp_path):
     curves, pictures = (plt.figure(number) for number in plt.get_fignums())
     for sampler in ("uniform", "thompson"):

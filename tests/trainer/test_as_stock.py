@@ -13,13 +13,13 @@ from tests.support.situations import SITUATIONS
 DEFAULT = (
     *("loss dapo", "loss cispo", "beta, synced", "two iterations", "steps per generation", "generation batch size"),
     *("accumulation that is no multiple", "adaptive entropy", "gradient checkpointing", "rows that do not divide"),
-    *("half an epoch", "two completions", "sampling", "a log of two steps", "completions logged", "a resume"),
+    *("two completions", "sampling", "completions logged", "a resume"),
     *("rows in their order", "unused columns removed", "no score for some", "async beside sync", "that log"),
-    *("by the state of the trainer", "a model", "two, normalised first", "always the same"),
-    *("prompts that are texts", "odd columns", "torch's format", "a transform", "a stream", "saved to disk"),
-    *("evaluation", "evaluation of several sets", "evaluation before", "evaluation inside an accumulation"),
+    *("by the state of the trainer", "a model", "always the same"),
+    *("prompts that are texts", "torch's format", "a transform", "a stream"),
+    *("evaluation", "evaluation of several sets", "evaluation inside an accumulation"),
     *("LoRA by its settings, with beta", "a temperature that a callback changes", "a callback that stops"),
-    *("tools, one call", "an environment with its reward", "several environments", "a rollout function"),
+    *("tools, one call", "an environment with its reward", "a rollout function"),
     *("a loss of the user's", "rewards of the user's", "a trainer with an argument more"),
     *("a configuration of the user's", "an image", "lists of images", "images in the content"),
 )

@@ -6,6 +6,7 @@ import pytest
 from transformers.trainer_utils import HPSearchBackend
 from trl import GRPOConfig, GRPOTrainer
 
+from tests.support.marks import slow_but
 from tests.support.refusals import refused
 from tests.support.rows import numbered_rows
 from tests.support.runs import assert_equal_weights, says_a_digit, weights
@@ -201,7 +202,7 @@ def try_seeds(begin, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "thompson"])
+@pytest.mark.parametrize("sampler", slow_but(["thompson"], ["uniform", "thompson"]))
 def test_the_trials_of_a_hyperparameter_search_can_be_compared(try_seeds, sampler):
     trainer, batches, ends = try_seeds(sampler, 3, 3, 5)
     assert batches[:6] == batches[6:12]

@@ -9,6 +9,7 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM
 from trl import GRPOTrainer
 
+from tests.support.marks import slow
 from tests.support.runs import (
     StopAfter,
     assert_equal_weights,
@@ -75,20 +76,20 @@ def a_second_reward(completions, **kwargs):
     [
         {"loss_type": "dapo"},
         {"loss_type": "cispo"},
-        {"loss_type": "vespo"},
+        slow({"loss_type": "vespo"}),
         {"loss_type": "grpo"},
-        {"loss_type": "dr_grpo"},
+        slow({"loss_type": "dr_grpo"}),
         {"loss_type": "luspo", "importance_sampling_level": "sequence"},
-        {"loss_type": "sapo"},
-        {"loss_type": "grpo", "importance_sampling_level": "sequence"},
+        slow({"loss_type": "sapo"}),
+        slow({"loss_type": "grpo", "importance_sampling_level": "sequence"}),
         {"num_iterations": 2},
         {"loss_type": "grpo", "num_iterations": 2},
         {"scale_rewards": "batch"},
-        {"scale_rewards": "none"},
+        slow({"scale_rewards": "none"}),
         {"mask_truncated_completions": True},
         {"loss_type": "grpo", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
         {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 8, "steps_per_generation": 4},
-        {"pad_to_multiple_of": 4},
+        slow({"pad_to_multiple_of": 4}),
         {"vade_sampler": "uniform"},
         {"vade_dynamic_sampling": True, "vade_max_refills": 1},
         {"reward": [says_a_digit, a_second_reward]},

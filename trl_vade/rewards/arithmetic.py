@@ -1,11 +1,9 @@
 r"""The value of a formula of roots, pi, powers, fractions and letters, in float arithmetic.
 
-Nothing is executed, and nothing takes long: the syntax tree holds numbers and five operations, on floats.
+Nothing is executed or compiled, and nothing takes long: a parser of five operations works on floats.
 """
 
-import ast
 import math
-import operator
 import re
 
 LONGEST = 200  # tokens
@@ -30,15 +28,6 @@ _SPELLINGS = [
 ]
 _TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+|sqrt|pi|[^\W\d_]|[-+*/^()])")
 _WORD = re.compile(r"[a-zA-Z]{3}|(?<![a-zA-Z])(?:ln|or|to|is|in|at|of|by)(?![a-zA-Z])")
-_OPERATIONS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-}
 
 
 def value_of(formula: str) -> tuple[float, bool] | None:
@@ -48,17 +37,20 @@ def value_of(formula: str) -> tuple[float, bool] | None:
     constants with the same value are equal.
     """
     tokens = _tokens(formula)
-    try:
-        value = _value(ast.parse(" ".join(tokens), mode="eval").body) if 0 < len(tokens) <= LONGEST else None
-    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
+    if not 0 < len(tokens) <= LONGEST:
         return None
-    if not isinstance(value, float) or not math.isfinite(value):
+    left = [*tokens, ""]
+    try:
+        value = _sum(left)
+    except (ValueError, ArithmeticError, RecursionError):
+        return None
+    if left != [""] or not isinstance(value, float) or not math.isfinite(value):  # a root may be a complex number
         return None
     return value, not any(token.isalpha() and token not in ("sqrt", "pi") for token in tokens)
 
 
 def _tokens(formula: str) -> list[str]:
-    """Return Python's tokens, with each product written out; [] for anything else than a formula."""
+    """Return the tokens, with each product written out; [] for anything else than a formula."""
     for _ in range(20):
         before = formula
         for pattern, replacement in _INNERMOST:
@@ -77,22 +69,47 @@ def _tokens(formula: str) -> list[str]:
                 return []  # two numbers, or an index
             if token.isalpha() or token == "(":
                 tokens.append("*")
-        tokens.append("**" if token == "^" else token)
+        tokens.append(token)
     return tokens
 
 
-def _value(node: ast.AST) -> float:
-    match node:
-        case ast.Constant(value=int() | float() as number):
-            return float(number)
-        case ast.Name(id="pi"):
-            return math.pi
-        case ast.Name(id=letter) if len(letter) == 1:
-            return 1.1 + ord(letter) * 0.6180339887 % 1.0
-        case ast.UnaryOp(op=sign, operand=operand):
-            return _OPERATIONS[type(sign)](_value(operand))
-        case ast.BinOp(left=left, op=operation, right=right):
-            return _OPERATIONS[type(operation)](_value(left), _value(right))
-        case ast.Call(func=ast.Name(id="sqrt"), args=[inner]):
-            return math.sqrt(_value(inner))
+def _sum(tokens: list[str]) -> float:
+    found = _product(tokens)
+    while tokens[0] in ("+", "-"):
+        found += (1.0 if tokens.pop(0) == "+" else -1.0) * _product(tokens)
+    return found
+
+
+def _product(tokens: list[str]) -> float:
+    found = _signed(tokens)
+    while tokens[0] in ("*", "/"):
+        found = found * _signed(tokens) if tokens.pop(0) == "*" else found / _signed(tokens)
+    return found
+
+
+def _signed(tokens: list[str]) -> float:
+    if tokens[0] in ("+", "-"):
+        return (1.0 if tokens.pop(0) == "+" else -1.0) * _signed(tokens)
+    base = _atom(tokens)
+    if tokens[0] != "^":
+        return base
+    tokens.pop(0)
+    power: float = base ** _signed(tokens)
+    return power
+
+
+def _atom(tokens: list[str]) -> float:
+    token = tokens.pop(0)
+    if token == "(":
+        found = _sum(tokens)
+        if tokens.pop(0) == ")":
+            return found
+    elif token == "sqrt" and tokens[0] == "(":
+        return math.sqrt(_atom(tokens))
+    elif token == "pi":
+        return math.pi
+    elif len(token) == 1 and token.isalpha():
+        return 1.1 + ord(token) * 0.6180339887 % 1.0
+    elif token[:1].isdigit() or token[:1] == ".":
+        return float(token)
     raise ValueError("no formula")

@@ -21,8 +21,7 @@ from .expressions import equal_expressions
 from .notation import plain
 from .quantities import Quantity, after_name, equal, read_closed, read_quantity, without_unit
 from .sentences import only_number
-from .words import normalised_text as normalised_text
-from .words import same_text
+from .words import normalised_text, same_text
 
 ANSWER_TYPES = ("choice", "number", "text", "expression")
 

@@ -96,6 +96,7 @@ def test_an_equal_run_gives_an_equal_picture_and_panels_without_data_are_left_ou
     assert drawn.keys() == PANELS.keys() - {"strata", "validation"}
 
 
+@pytest.mark.slow
 def test_a_picture_made_anew_loses_no_panel(tmp_path):
     picture = write_run(tmp_path) / REPORT_FILE
     picture.write_bytes(b"an earlier one")

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.support.finished_run import BATCHES, HISTORY, UNSCORED, write_run
+from tests.support.marks import slow
 from tests.support.refusals import refused
 from trl_vade import ThompsonSampler, UniformSampler
 from trl_vade.errors import SnapshotError, VADEError
@@ -160,7 +161,8 @@ def test_the_summary_file_is_strict_json(output_dir):
 
 
 @pytest.mark.parametrize(
-    "summary", ["", "[]", "{}", '{"strata": {"a": [99]}}', '{"strata": {"a": ["b"]}}', '{"strata": 3}']
+    "summary",
+    ["", '{"strata": {"a": ["b"]}}', *map(slow, ("[]", "{}", '{"strata": {"a": [99]}}', '{"strata": 3}'))],
 )
 def test_a_summary_without_readable_strata_is_one_without_strata(output_dir, summary):
     (output_dir / SUMMARY_FILE).write_text(summary)

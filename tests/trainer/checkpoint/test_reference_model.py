@@ -110,6 +110,7 @@ def test_old_checkpoints_are_deleted_with_their_reference_models(text_model_path
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-3"]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_reference_model_of_what_was_pushed(hub, text_model_path, tmp_path):
     pushing = {"push_to_hub": True, "hub_model_id": "you/run", "hub_strategy": "checkpoint", "max_steps": 4}
     pushed = train(text_model_path, make_text_rows(), settings(tmp_path / "pushed", **pushing))

@@ -196,6 +196,7 @@ def test_posteriors_are_in_their_own_repository_and_those_that_waited_go_in_one_
     assert newest.pass_rate.tolist() == posterior.posterior_mean[newest.index].tolist()
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_wholly_on_the_hub_after_the_next_start(hub, run, out, tmp_path):
     """Killed while pushing: the second start sends what is newer, fills gaps from checkpoints, and undoes nothing."""
     waiting, copy = Until(), tmp_path / "copy"
