@@ -115,6 +115,20 @@ class VADEGRPOConfig(GRPOConfig):
         vade_keep_tokens: Share of the completion tokens of a micro-batch, in (0, 1], that get a gradient with `"d3s"`:
             those with the largest product of |advantage| and entropy. One number or two, as `vade_keep_rollouts`.
             `None` uses 0.2 and 1.
+        vade_images_once: Whether each image of a generation batch is processed once and kept once, not once for each
+            of its completions. The training is the same, to the bit. With tools, environments, a rollout function, a
+            subclass with a loss of its own, or a processor of unknown fields, images go TRL's way. `False`: always
+            TRL's way.
+        vade_tower_once: Whether the vision tower encodes an image once in a forward pass and hands its features to
+            each completion. Gradients are equal to rounding. `None` does so where the tower has no dropout, but not
+            with `vade_sampler="uniform"`, which equals TRL to the bit. `True` with dropout is refused.
+        vade_group_images: Which completions of an image share a micro-batch, so that `vade_tower_once` saves more.
+            `"none"` leaves TRL's order. `"step"` sorts the completions within each optimiser step, which is the same
+            update to rounding. `"batch"` sorts those of the whole generation batch: with several steps a batch, the
+            completions of a row then share a step, which is another optimisation. `None` is `"step"` with
+            `vade_tower_once`, where that is exact, else `"none"`.
+        vade_pixels_on_device: Whether the processed images of a generation batch lie in GPU memory. `False` keeps
+            them in pinned memory of the host and copies those of each micro-batch.
         vade_success_reward: Name of the reward function that decides whether an answer is right, as it appears in the
             logs. `None` uses the only reward function, or the only one whose name says so: the name contains accura,
             correct, answer, exact, match, solve or verif, and no word of form such as format or length. If no name
@@ -183,6 +197,10 @@ class VADEGRPOConfig(GRPOConfig):
     vade_down_sampling: Literal["none", "lossless", "live", "rows", "d3s"] | None = None
     vade_keep_rollouts: list[float] | None = None
     vade_keep_tokens: list[float] | None = None
+    vade_images_once: bool = True
+    vade_tower_once: bool | None = None
+    vade_group_images: Literal["none", "step", "batch"] | None = None
+    vade_pixels_on_device: bool = False
     vade_success_reward: str | None = None
     vade_success_threshold: float | str | None = AUTO
     vade_success_bounds: list[float] | None = None
