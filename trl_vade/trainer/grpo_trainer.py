@@ -25,6 +25,7 @@ from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
 from .generation.logprobs import compare_first_logprobs
 from .generation.repeated_prompts import tokenize_once
+from .images.trainer import ImagesOnce, ImagesOnceTrainer
 from .initial_posterior import initialise_posterior
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead, of_tickets
 from .plain_config import saying_where_settings_go
@@ -41,7 +42,7 @@ from .step_timer import StepTimer
 from .thinning import Thinning, ThinningTrainer
 
 
-class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer):
+class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, ImagesOnceTrainer):
     """`trl.GRPOTrainer` that chooses the prompts of each generation batch by their posterior pass rates.
 
     It implements VADE (arXiv 2511.18902, Algorithm 1). The arguments are those of `GRPOTrainer`. `args` may be a
@@ -116,6 +117,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer):
             super().__init__(**arguments, **others)
         self._rows = self.train_dataset  # the rows of the selection; the user may replace `train_dataset`
         refuse_differing_weights(self)
+        self._images = ImagesOnce(self)
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)

@@ -29,6 +29,7 @@ from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_var
 
 from .batch_rows import Batch, cut_padding, ended, joined, loss_mask, row_advantages, taken
 from .down_sampling import down_sampling, refuse_lossless, schedule
+from .method_owners import owners
 from .trained_counts import TrainedCounts
 from .variants import own_advantages, replace_advantages
 
@@ -52,13 +53,13 @@ class Thinning:
         if trainer.aux_loss_enabled and self.mode == "lossless":
             refuse_lossless(trainer.args, "the router loss of this mixture-of-experts model acts on every row")
             self.mode = "none"
-        if trainer.args.vade_down_sampling is None and _owners(trainer, "_compute_loss") != [
+        if trainer.args.vade_down_sampling is None and owners(trainer, "_compute_loss") != [
             ThinningTrainer,
             GRPOTrainer,
         ]:
             self.mode = "none"  # the loss of a subclass or a mix-in may depend on every row
         # A subclass may replace the advantages afterwards. Then no row is known to have none while it is prepared.
-        batches_are_ours = _owners(trainer, "_generate_and_score_completions")[0].__module__.startswith("trl_vade.")
+        batches_are_ours = owners(trainer, "_generate_and_score_completions")[0].__module__.startswith("trl_vade.")
         self._scores_early = batches_are_ours and (self.mode != "none" or trainer.args.vade_advantage != "local")
         self._rows: list[Any] | None = None  # of the batch in preparation
         self._own: NDArray[np.float64] | None = None  # (K*G,) advantages in place of TRL's, of all processes
@@ -261,9 +262,3 @@ class ThinningTrainer(GRPOTrainer):
         with self._thinning.loss_of(inputs):
             loss = super()._compute_loss(model, inputs)
         return loss * inputs.get(ROW_SHARE, 1.0)
-
-
-def _owners(trainer: Any, method: str) -> list[type]:
-    """Return the classes of the trainer that define the method, outermost first, down to `GRPOTrainer`."""
-    kinds = type(trainer).__mro__
-    return [kind for kind in kinds[: kinds.index(GRPOTrainer) + 1] if method in vars(kind)]

@@ -14,7 +14,7 @@ def equal_neighbours(values: list[Any]) -> list[list[Any]]:
     """Split `values` into runs of equal neighbours."""
     found: list[list[Any]] = []
     for value in values:
-        if found and _equal(found[-1][0], value):
+        if found and same(found[-1][0], value):
             found[-1].append(value)
         else:
             found.append([value])
@@ -39,16 +39,16 @@ def _repeat(values: list[Any], counts: list[int]) -> list[Any]:
     return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
 
 
-def _equal(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
     """Return whether two prompts, or parts of them, are equal. An object of an unknown type equals only itself."""
     if a is b:
         return True
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_equal(a[name], b[name]) for name in a)
+        return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
     if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(_equal, a, b))
+        return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, np.ndarray | torch.Tensor):
         return a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
     return _same_pixels(a, b) if isinstance(a, Image) else isinstance(a, str | int | float) and a == b

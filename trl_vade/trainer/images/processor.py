@@ -1,0 +1,204 @@
+"""A stand-in for the processor, which sees each distinct row of a generation batch once.
+
+TRL 1.16 calls the processor with the rows of all completions, to tokenise the prompts and again for the pixels. The
+layouts LFM2-VL and InternVL have a third call, of the image processor alone, for their counts of tiles. The real
+processor runs whole, since some processors count image tokens from the shape of `pixel_values`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from accelerate.logging import get_logger
+from transformers import BatchFeature
+
+from ..generation.repeated_prompts import same
+from .store import PixelStore, Rows, distinct, expanded
+
+logger = get_logger(__name__)
+
+COUNTS = ("image_rows", "image_cols", "num_patches")
+"""What TRL reads from the image processor alone, an entry for each image."""
+
+
+class Pictures:
+    """The images of a generation batch, by identity. `Rows` of these are processed once; others are left to TRL.
+
+    The images are kept here, so that no other object gets the identity of one of them.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, Any] = {}
+
+    def note(self, prompts: list[Any]) -> None:
+        """Take the images in these prompts, lists of messages, for those of the batch."""
+        self._known |= {id(part["image"]): part["image"] for part in image_parts(prompts)}
+
+    def keys(self, images: list[Any] | None) -> list[int] | None:
+        """Return the identities of a row's images, or None if one is not of the batch."""
+        found = [id(image) for image in images or []]
+        return found if self._known.keys() >= set(found) else None
+
+
+def image_parts(prompts: list[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the parts with an image of these prompts' messages."""
+    for prompt in prompts:
+        for message in prompt if isinstance(prompt, list) else []:
+            if isinstance(message["content"], list):
+                yield from (part for part in message["content"] if part["type"] == "image" and "image" in part)
+
+
+def share_images(prompts: list[Any]) -> list[Any]:
+    """Return the prompts with one object for each distinct image, so that TRL's deep copy makes one copy of it.
+
+    Each completion has images of its own until here, since a reward function may change them.
+    """
+    seen: dict[Any, list[Any]] = {}
+
+    def one_of(image: Any) -> Any:
+        alike = seen.setdefault((type(image), getattr(image, "mode", None), getattr(image, "size", None)), [])
+        for other in reversed(alike):  # the same row's images are the latest
+            if same(other, image):
+                return other
+        alike.append(image)
+        return image
+
+    def shared(part: Any) -> Any:
+        is_image = part["type"] == "image" and "image" in part
+        return {**part, "image": one_of(part["image"])} if is_image else part
+
+    def of_message(message: dict[str, Any]) -> dict[str, Any]:
+        content = message["content"]
+        return {**message, "content": [*map(shared, content)]} if isinstance(content, list) else message
+
+    return [[*map(of_message, prompt)] if isinstance(prompt, list) else prompt for prompt in prompts]
+
+
+class Processed:
+    """What an image processor made of the images of a generation batch, in place of its `preprocess`.
+
+    A call with the same images and settings gets the same tensors. TRL's calls differ in `return_tensors` alone, so
+    tensors are made in each. Of images with a grid, an image that several rows have is processed once.
+    """
+
+    def __init__(self, image_processor: Any, pictures: Pictures):
+        self._preprocess, self._pictures = image_processor.preprocess, pictures
+        self._each = "image_grid_thw" in image_processor.model_input_names
+        self._thumbnail = getattr(image_processor, "use_thumbnail", False)
+        self._made: dict[Any, BatchFeature] = {}
+        self.last: BatchFeature | None = None  # the latest result, with the counts that processors drop
+
+    def __call__(self, images: Any, *positional: Any, **named: Any) -> BatchFeature:
+        flat = list(_flat(images))
+        keys = self._pictures.keys(flat)
+        if keys is None or positional:
+            return self._preprocess(images, *positional, **named)
+        named["return_tensors"] = "pt"
+        key = (*keys, repr(sorted(named.items())))
+        if key not in self._made:
+            self._made[key] = self._process(images, flat, keys, named)
+        self.last = self._made[key]
+        return BatchFeature(dict(self.last))
+
+    def _process(self, images: Any, flat: list[Any], keys: list[int], named: dict[str, Any]) -> BatchFeature:
+        at, inverse = distinct(keys)
+        if not self._each or len(at) == len(flat):
+            return self._preprocess(images, **named)
+        made = self._preprocess([flat[place] for place in at], **named)
+        parts = made["pixel_values"].split(made["image_grid_thw"].prod(-1).tolist())
+        pixels = torch.cat([parts[place] for place in inverse])
+        return BatchFeature({"pixel_values": pixels, "image_grid_thw": made["image_grid_thw"][inverse]})
+
+    def tiles(self, counts: list[int]) -> list[int] | None:
+        """Return the tiles of each row with so many images, as TRL 1.16 counts them. None if images have no tiles."""
+        made = self.last or {}
+        if "image_rows" in made:
+            each = torch.as_tensor(made["image_rows"]) * torch.as_tensor(made["image_cols"])
+            each = each + (each > 1) if self._thumbnail else each
+        elif "num_patches" in made:
+            each = torch.as_tensor(made["num_patches"])
+        else:
+            return None
+        return [int(part.sum()) for part in each.flatten().split(counts)]
+
+
+def _flat(images: Any) -> Iterator[Any]:
+    if isinstance(images, list | tuple):
+        for each in images:
+            yield from _flat(each)
+    else:
+        yield images
+
+
+@contextmanager
+def processed_once(trainer: Any, pictures: Pictures, store: PixelStore) -> Iterator[None]:
+    """Set `trainer.processing_class` to the stand-in, and let the image processor keep its results, in the block."""
+    real = trainer.processing_class
+    processed = Processed(real.image_processor, pictures)
+    real.image_processor.preprocess = processed
+    trainer.processing_class = _stand_in(real, processed, pictures, store)
+    try:
+        yield
+    finally:
+        trainer.processing_class = real
+        del real.image_processor.preprocess
+
+
+def _distinct(texts: list[str], images: list[Any], pictures: Pictures) -> tuple[list[int], Rows] | None:
+    """Return the places of the distinct rows, and the rows. None if an image is not of the batch."""
+    keys = [pictures.keys(row) for row in images]
+    if None in keys:
+        return None
+    at, inverse = distinct([*zip(texts, map(tuple, keys), strict=True)])
+    return at, Rows([keys[place] for place in at], inverse)
+
+
+def _stand_in(real: Any, processed: Processed, pictures: Pictures, store: PixelStore) -> Any:
+    """Return an object of `real`'s class, with its values, that runs `real` once for each distinct row."""
+    batch: list[Any] = []  # of the latest call: the places of its distinct rows, and the rows
+
+    class Once(type(real)):  # type: ignore[misc]  # isinstance(..., ProcessorMixin) stays true
+        image_processor = property(lambda self: _Counting(real.image_processor, batch))
+
+        def __call__(self, images: Any = None, text: Any = None, **named: Any) -> Any:
+            found = None
+            if images is not None and isinstance(text, list) and len(images) == len(text):
+                found = _distinct(text, images, pictures)
+            if found is None:
+                return real(images=images, text=text, **named)
+            (at, rows), batch[:] = found, found
+            output = real(images=[images[place] or [] for place in at], text=[text[place] for place in at], **named)
+            many = expanded(output, replace(rows, tiles=processed.tiles([*map(len, rows.images)])), store)
+            if many is None:
+                logger.warning_once(
+                    f"{type(real).__name__} returns {', '.join(output)}, and their layout is unknown. These images "
+                    "are processed and kept once for each completion, as in TRL. Set vade_images_once=False to leave "
+                    "this message out."
+                )
+                return real(images=images, text=text, **named)
+            return BatchFeature(many)
+
+    stand_in = object.__new__(Once)
+    stand_in.__dict__ = real.__dict__
+    return stand_in
+
+
+class _Counting:
+    """The image processor as TRL asks it for the tiles of each image: answered once a row, and repeated."""
+
+    def __init__(self, image_processor: Any, batch: list[Any]):
+        self._image_processor, self._batch = image_processor, batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._image_processor, name)
+
+    def __call__(self, images: Any, **named: Any) -> Any:
+        if not self._batch or len(images) != len(self._batch[1].inverse):
+            return self._image_processor(images, **named)
+        at, rows = self._batch
+        made = self._image_processor([images[place] or [] for place in at], **named)
+        counts = [len(row) for row in rows.images]
+        parts = {name: torch.as_tensor(made[name]).split(counts) for name in COUNTS if name in made}
+        return {name: torch.cat([split[place] for place in rows.inverse]) for name, split in parts.items()}

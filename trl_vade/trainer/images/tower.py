@@ -1,0 +1,110 @@
+"""The vision tower: pixels in place of the numbers of a pass, and each image encoded once.
+
+`get_image_features` of a model's inner module is the seam. Forward passes call it, and `generate` of transformers 5.23
+calls it before the first forward pass. It is replaced within a block alone: left there, a deep copy of the model would
+call the tower of the original.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import nn
+
+from .store import OF_IMAGES, OF_TILES, PixelStore, distinct
+
+OF_UNITS = (*OF_IMAGES, *OF_TILES)
+"""Arguments of `get_image_features` with an entry for each image or tile."""
+FEATURES = ("pooler_output", "deepstack_features")
+"""Its results with an entry for each image or tile; the second, of Qwen3-VL, is a list of these, one a layer."""
+
+
+def inner_of(model: nn.Module) -> nn.Module | None:
+    """Return the module that encodes images: the innermost with `get_image_features`. None for a text model."""
+    found = [module for module in model.modules() if hasattr(type(module), "get_image_features")]
+    return found[-1] if found else None
+
+
+def dropout_of_tower(model: nn.Module) -> str | None:
+    """Return the name of a part of the vision tower with dropout, or None. The tower is all but the text model."""
+    inner = inner_of(model)
+    if inner is None:
+        return None
+    text = {*inner.get_decoder().modules()}
+    for name, module in inner.named_modules():
+        if module in text:
+            continue
+        if isinstance(module, nn.Dropout) and module.p > 0:
+            return name
+        for rate in ("dropout", "attention_dropout", "attn_dropout", "hidden_dropout"):
+            if isinstance(value := getattr(module, rate, None), float) and value > 0:
+                return f"{name}.{rate}"
+    return None
+
+
+@contextmanager
+def pixels_in_place(
+    model: nn.Module, store: PixelStore, *, once: bool, move: Callable[[torch.Tensor], torch.Tensor]
+) -> Iterator[None]:
+    """Let `model` take the pixels of `store` where a pass has numbers, in the block.
+
+    Args:
+        model: the policy or the reference model, wrapped or not.
+        store: the pixels.
+        once: whether each image of a pass is encoded once; its gradients then add up in another order.
+        move: brings a tensor to the device, and to the type, that the model expects.
+    """
+    inner = inner_of(model)
+    if inner is None or not store.tensors:
+        yield
+        return
+    inner.get_image_features = _with_pixels(inner.get_image_features, store, once, move)
+    try:
+        yield
+    finally:
+        del inner.get_image_features
+
+
+def _with_pixels(original: Any, store: PixelStore, once: bool, move: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)  # transformers reads the signature
+    def features(*positional: Any, **named: Any) -> Any:
+        call = signature.bind(*positional, **named)
+        given = call.arguments
+        numbers = given["pixel_values"]
+        if numbers.is_floating_point():  # of a batch that went TRL's way
+            return original(*positional, **named)
+        grid = given.get("image_grid_thw")
+        lengths = [1] * len(numbers) if grid is None else grid.prod(-1).tolist()
+        ends = [0, *accumulate(lengths)]
+        firsts = numbers.flatten()[ends[:-1]].tolist()
+        spans = [(first, first + length) for first, length in zip(firsts, lengths, strict=True)]
+        at, inverse = distinct(spans) if once else ([*range(len(spans))], [])
+        for name in store.tensors:
+            given[name] = torch.cat([*map(move, store.rows(name, [spans[place] for place in at]))])
+        if len(at) == len(spans):
+            return original(*call.args, **call.kwargs)
+        for name in OF_UNITS:
+            if given.get(name) is not None:
+                given[name] = given[name][at]
+        found = original(*call.args, **call.kwargs)
+        for name in FEATURES:
+            if found.get(name) is not None:
+                found[name] = _repeated(found[name], inverse)
+        return found
+
+    return features
+
+
+def _repeated(value: Any, inverse: list[int]) -> Any:
+    """Return the entries of `value` for each image of the pass; a list of lists has these for each layer."""
+    if isinstance(value, torch.Tensor):
+        return value[inverse]
+    if isinstance(value[0], list | tuple):
+        return [_repeated(layer, inverse) for layer in value]
+    return [value[place] for place in inverse]

@@ -1,0 +1,142 @@
+"""`ImagesOnceTrainer`: the seams between TRL's trainer and `images`. Each override calls the parent's method."""
+
+import functools
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+import transformers
+from accelerate.logging import get_logger
+from trl import GRPOTrainer
+
+from trl_vade.errors import ConfigurationError
+
+from ..method_owners import owners
+from ..presets import is_adaptive
+from .processor import Pictures, processed_once, share_images
+from .store import PixelStore
+from .tower import dropout_of_tower, pixels_in_place
+
+logger = get_logger(__name__)
+
+USE_PIXELS = ("_compute_loss", "compute_loss", "_get_per_token_logps_and_entropies")
+"""Methods that may give the pixels of a batch to the model themselves."""
+
+
+class ImagesOnce:
+    """The images of one trainer's batches.
+
+    Attributes:
+        on: whether each image is processed and kept once.
+        tower_once: whether each image of a pass is encoded once.
+        stores: the pixels of the generation batch in use, by whether the trainer trains. An evaluation between the
+            steps of a generation batch has its own.
+    """
+
+    def __init__(self, trainer: Any):
+        self._trainer, args = trainer, trainer.args
+        self.on = args.vade_images_once and self._is_possible()
+        dropout = dropout_of_tower(trainer.model) if self.on else None
+        if dropout and args.vade_tower_once:
+            raise ConfigurationError(
+                f"vade_tower_once=True, but {dropout} of the vision tower has dropout. Each completion of a row then "
+                "trains on features with its own dropout. Set vade_tower_once=None, or the model's dropout to 0."
+            )
+        wanted = is_adaptive(args) if args.vade_tower_once is None else args.vade_tower_once
+        self.tower_once = self.on and wanted and dropout is None
+        self.stores = {True: self._store(), False: self._store()}
+        self._pictures = Pictures()
+
+    def _is_possible(self) -> bool:
+        """Return whether the batches have images that only TRL and this package use; log a notice if not."""
+        trainer = self._trainer
+        if not trainer._is_vlm:
+            return False
+        if trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None:
+            return False
+        strange = [each for name in USE_PIXELS for each in owners(trainer, name) if not _is_known(each)]
+        if strange:
+            logger.warning(
+                f"{strange[0].__name__} has a loss of its own, which may give pixels to the model. Images are "
+                "processed and kept once for each completion, as in TRL. Set vade_images_once=False to leave this "
+                "message out."
+            )
+        return not strange
+
+    def _store(self) -> PixelStore:
+        if not torch.cuda.is_available():
+            return PixelStore()
+        return PixelStore(self.move if self._trainer.args.vade_pixels_on_device else torch.Tensor.pin_memory)
+
+    def move(self, value: torch.Tensor) -> torch.Tensor:
+        """Bring pixels to the device, and to DeepSpeed's type, as the Trainer does with a batch."""
+        if value.is_pinned():
+            value = value.to(self._trainer.accelerator.device, non_blocking=True)
+        return self._trainer._prepare_input(value)
+
+    def store_bytes(self) -> int:
+        """Return the size of the training batch's pixels."""
+        return self.stores[True].bytes
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Process the images of the batch that the block prepares once each, into a new store."""
+        if not self.on:
+            yield
+            return
+        # The store of the last batch goes before the new one comes; nothing reads the last batch any more.
+        store = self.stores[self._trainer.model.training] = self._store()
+        self._pictures = Pictures()
+        with processed_once(self._trainer, self._pictures, store):
+            yield
+
+    def note(self, prompts: list[Any]) -> None:
+        """Take the images in the prompts of the batch in preparation for those to process once."""
+        self._pictures.note(prompts)
+
+    def in_passes(self, model: Any) -> Any:
+        """Return a block in which `model` takes the pixels of the present batch."""
+        store = self.stores[self._trainer.model.training]
+        if not self.on:
+            return nullcontext()
+        return pixels_in_place(model, store, once=self.tower_once, move=self.move)
+
+
+def _is_known(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in (__name__.partition(".")[0], "trl", transformers.__name__)
+
+
+class ImagesOnceTrainer(GRPOTrainer):
+    """Base of `VADEGRPOTrainer` for images. Each override calls the parent's method."""
+
+    _images: ImagesOnce | None = None  # None until the trainer is made
+
+    def _generate_and_score_completions(self, inputs):
+        """Process each image of the batch once."""
+        with self._images.preparing():
+            return super()._generate_and_score_completions(inputs)
+
+    def _generate(self, prompts):
+        """Give the completions of a row the same image objects."""
+        return super()._generate(share_images(prompts) if self._images.on else prompts)
+
+    def _tokenize_prompts(self, prompts):
+        """Note the images of the batch."""
+        self._images.note(prompts)
+        return super()._tokenize_prompts(prompts)
+
+    @functools.wraps(GRPOTrainer._generate_single_turn)
+    def _generate_single_turn(self, *positional: Any, **named: Any):
+        """Generate with the pixels of the store."""
+        with self._images.in_passes(self.model):
+            return super()._generate_single_turn(*positional, **named)
+
+    @functools.wraps(GRPOTrainer._get_per_token_logps_and_entropies)
+    def _get_per_token_logps_and_entropies(self, *positional: Any, **named: Any):
+        """Compute with the pixels of the store."""
+        signature = inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies)
+        model = signature.bind_partial(self, *positional, **named).arguments["model"]
+        with self._images.in_passes(model):
+            return super()._get_per_token_logps_and_entropies(*positional, **named)
