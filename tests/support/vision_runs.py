@@ -78,7 +78,9 @@ def gradients_kept():
     return Gradients()
 
 
-def play(model, folder, *, rows=None, reward=is_even, resume=None, prepare=lambda trainer: None, given=None, **settings):
+def play(
+    model, folder, *, rows=None, reward=is_even, resume=None, prepare=lambda trainer: None, given=None, **settings
+):
     """Train on pictures, and return the trainer, its gradients and the `Counts`. Four micro-batches are a step."""
     from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 

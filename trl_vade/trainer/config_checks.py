@@ -14,6 +14,7 @@ from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 
 from .credentials import refuse_secrets
 from .down_sampling import check_down_sampling
+from .images.order import check_images
 from .presets import CONSOLES, ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
 from .success_checks import check_success, is_number
 from .variant_checks import check_variants
@@ -94,6 +95,7 @@ def validate(args: Any) -> None:
             "group would be equal, and no group would have a gradient. Remove it; `seed` seeds the run."
         )
     check_down_sampling(args)
+    check_images(args)
     check_variants(args)
     if is_adaptive(args):
         _check_loader(args)

@@ -6,7 +6,7 @@ here a batch goes three ways that TRL's does not:
 1. The rewards are computed as soon as the completions are there. The passes before the loss (old and reference
    log-probabilities) then take the rows with a gradient alone.
 2. The micro-batches of the batch are made again from the kept rows. Their number stays, so they get smaller. Their
-   padding is cut to their longest prompt and completion.
+   padding is cut to their longest prompt and completion. Completions of one image may come side by side.
 3. In the loss, D3S detaches the tokens that it does not choose.
 
 The sampler's feedback and TRL's logs are of all rows.
@@ -29,6 +29,7 @@ from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_var
 
 from .batch_rows import Batch, cut_padding, ended, joined, loss_mask, row_advantages, taken
 from .down_sampling import down_sampling, refuse_lossless, schedule
+from .images.order import side_by_side
 from .method_owners import owners
 from .trained_counts import TrainedCounts
 from .variants import own_advantages, replace_advantages
@@ -123,12 +124,17 @@ class Thinning:
         kept = self._kept(advantages, len(micro_batches))
         self._log(advantages, kept)
         self._live = self._scored = self._advantages = None
-        if self.mode == "none":
+        grouping = self._trainer._images.grouping
+        if self.mode == "none" and grouping == "none":
             return [{name: value for name, value in each.items() if name != PLACE} for each in micro_batches]
         live, places = advantages[kept] != 0.0, order[kept]
         back = np.argsort(places)  # TRL's shuffled order
+        if grouping != "none":
+            steps = len(micro_batches) // self._trainer.args.gradient_accumulation_steps if grouping == "step" else 1
+            shuffled = taken(whole, places[back])
+            back = back[side_by_side(shuffled, len(back) // max(steps, 1))]
         batch = taken(whole, places[back])
-        if not live.all():
+        if self.mode != "none" and not live.all():
             # Rows that only fill up a micro-batch are attended to and not trained on.
             trained = torch.from_numpy(live[back]).to(batch["completion_mask"].device)[:, None]
             batch["tool_mask"] = batch.get("tool_mask", torch.ones_like(batch["completion_mask"])) * trained

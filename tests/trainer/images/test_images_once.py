@@ -89,3 +89,19 @@ def test_the_tower_once_changes_a_gradient_by_rounding_alone(plays, name, settin
     assert len(gradients) == len(before)
     assert apart(gradients, before) < 1e-5
     assert counts.encoded < others.encoded
+
+
+def test_completions_of_an_image_side_by_side_are_encoded_once_a_micro_batch(plays):
+    """16 completions of four images: each micro-batch of four has one image, in each of two steps."""
+    trainer, _, counts = plays("a step", **STEP)
+    generated = trainer.state.global_step * 4
+    assert counts.encoded == generated + trainer.state.global_step * 4
+
+
+def test_grouping_within_a_step_keeps_who_shares_it_and_over_the_batch_does_not(plays):
+    _, kept, _ = plays("two steps a batch", **STEP)
+    _, moved, counts = plays("two steps a batch", **STEP | {"vade_group_images": "batch"})
+    _, before, others = plays("two steps a batch", **BUFFER)
+    assert apart(kept, before) < 1e-5
+    assert apart(moved, before) > 1e-2
+    assert counts.encoded < others.encoded

@@ -15,6 +15,7 @@ from trl_vade.errors import ConfigurationError
 
 from ..method_owners import owners
 from ..presets import is_adaptive
+from .order import grouping
 from .processor import Pictures, processed_once, share_images
 from .store import PixelStore
 from .tower import dropout_of_tower, pixels_in_place
@@ -31,6 +32,7 @@ class ImagesOnce:
     Attributes:
         on: whether each image is processed and kept once.
         tower_once: whether each image of a pass is encoded once.
+        grouping: `none`, `step` or `batch`: which completions are put side by side.
         stores: the pixels of the generation batch in use, by whether the trainer trains. An evaluation between the
             steps of a generation batch has its own.
     """
@@ -46,6 +48,9 @@ class ImagesOnce:
             )
         wanted = is_adaptive(args) if args.vade_tower_once is None else args.vade_tower_once
         self.tower_once = self.on and wanted and dropout is None
+        self.grouping = "none"
+        if self.on:
+            self.grouping = grouping(args, tower_once=self.tower_once, router_loss=trainer.aux_loss_enabled)
         self.stores = {True: self._store(), False: self._store()}
         self._pictures = Pictures()
 
