@@ -89,7 +89,7 @@ def play(
     args = VADEGRPOConfig(**SMALL_RUN | base | settings)
     counts, gradients = Counts(), gradients_kept()
     with counts.processor():
-        trainer = VADEGRPOTrainer(model, reward, args, rows or picture_rows(), **(given or {}))
+        trainer = VADEGRPOTrainer(model, is_even, args, rows or picture_rows(), **(given or {}))
         trainer.add_callback(gradients)
         counts.watch_tower(trainer)
         prepare(trainer)

@@ -14,7 +14,6 @@ from trl import GRPOTrainer
 from trl_vade.selection.batch_metrics import log_metrics
 
 from .activity import UPDATING, doing
-from .checkpoint.generation_batch import ROW
 from .checkpoint.line import Line, claim_output_dir, resolve_checkpoint
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import ResumingTrainer
@@ -215,8 +214,8 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
             batch = prepare(inputs)
         else:
             batch = self._refill.complete(inputs, prepare)
-        if training and self.selection is not None and len(self.selection.loader.numbers) == len(batch["advantages"]):
-            batch[ROW] = torch.tensor(self.selection.loader.numbers)  # TRL shuffles and splits it with the batch
+        if training and self.selection is not None and not self.selection.loader.decoder.has_transform:
+            self._images.stores[True].of_rows = list(dict.fromkeys(self.selection.loader.numbers))
         if training and not self._logprobs_compared and "importance_sampling_ratio" in batch:
             self._logprobs_compared = True
             compare_first_logprobs(self, batch)

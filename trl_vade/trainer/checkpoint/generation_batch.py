@@ -4,9 +4,10 @@ TRL 1.16 keeps the completions of a generation batch in memory (`GRPOTrainer._bu
 run resumed there would generate other completions.
 
 Each process writes `vade_generation_batch_<process>.safetensors`. The tensors of micro-batch i are named `<i>/<name>`.
-The header's metadata holds the other values (lists of whole numbers, None) and the digests of the pictures as JSON.
-The pictures themselves are most of a batch (1.5 GiB for 8 rows x 8 completions with 1 megapixel, a copy for each
-completion). They follow from the rows and the processor, so a resume makes them again from the rows.
+The header's metadata holds the other values (lists of whole numbers, None) as JSON. A batch with numbers in place of
+pixels (`images.store`) needs the pixels, which follow from the rows and the processor. The file then holds the rows
+and the digests of the pixels, and a resume makes the pixels again. Pixels of a transform, which may be random, are in
+the file, as `pixels/<name>`.
 """
 
 import hashlib
@@ -23,29 +24,22 @@ from accelerate.utils import gather_object, send_to_device
 from safetensors import safe_open
 from safetensors.torch import save_file
 from trl.data_utils import prepare_multimodal_messages
-from trl.trainer.utils import split_pixel_values_by_grid
 
 from trl_vade.data.loading import with_image_lists
 
 from ..batch_rows import Batch
+from ..images.processor import share_images
+from ..images.store import PixelStore
 from ..loader import generate_every
 
 logger = get_logger(__name__)
-
-ROW = "vade_row"
-"""Entry of a batch: (B,) the number of each row in the training set."""
-
-PICTURES = ("pixel_values", "pixel_attention_mask")
-"""The large entries that `split_pixel_values_by_grid` of TRL splits by row, where a model has them in that form."""
-
-Pictures = dict[int, Batch]
-"""The entries `PICTURES` of a row by its number, empty for a row without pictures."""
 
 
 def layout(trainer: Any) -> dict[str, int]:
     """Return the sizes that a generation batch of this run is made for."""
     names = ("per_device_train_batch_size", "steps_per_generation", "num_iterations", "gradient_accumulation_steps")
-    return {"processes": PartialState().num_processes, **{name: getattr(trainer.args, name) for name in names}}
+    found = {"processes": PartialState().num_processes, **{name: getattr(trainer.args, name) for name in names}}
+    return found | {"images_once": int(trainer._images.on)}
 
 
 def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> str | None:
@@ -54,14 +48,13 @@ def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> str | 
         return None
     path = Path(directory) / file_name(trainer.accelerator.process_index)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A transform may be random, and an environment may bring its own pictures.
-    by_rows = not trainer.selection.loader.decoder.has_transform and trainer.environment_factories is None
-    return _first(save_generation_batch(path, trainer._buffered_inputs, by_rows=by_rows))
+    return _first(save_generation_batch(path, trainer._buffered_inputs, trainer._images.stores[True]))
 
 
 def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: dict[str, Any]) -> None:
     """Load the batch on all processes, or say why a new one is generated. `run` is of the checkpoint's posterior."""
-    here, there, batch, reason = layout(trainer), run["layout"], None, run["generation_batch"]
+    # A checkpoint of an earlier version has an image for each completion.
+    here, there, batch, reason = layout(trainer), {"images_once": 0} | run["layout"], None, run["generation_batch"]
     trainer._buffered_inputs, trainer._step = None, run["micro_step"] if here == there else 0  # TRL 1.16: always 0
     if not run["micro_step"] % (there["steps_per_generation"] * there["num_iterations"]):
         return
@@ -71,7 +64,11 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
     elif reason is None:
         path = Path(checkpoint) / file_name(trainer.accelerator.process_index)
         try:
-            batch = load_generation_batch(path, lambda rows: load_pictures(trainer, rows), trainer.accelerator.device)
+            batch, pixels, rows = load_generation_batch(path, lambda rows: process_again(trainer, rows))
+            batch = send_to_device(batch, trainer.accelerator.device)
+            store = trainer._images.stores[True]
+            store.put(pixels, source=path)
+            store.of_rows = rows
         except Exception as error:  # of the file, a row or the processor; the other processes wait below
             reason = f"{type(error).__name__}: {error}"
     reason = _first(reason)
@@ -95,115 +92,82 @@ def file_name(process_index: int) -> str:
     return f"vade_generation_batch_{process_index:05d}.safetensors"
 
 
-def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batch], *, by_rows: bool) -> str | None:
+def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batch], store: PixelStore) -> str | None:
     """Write the micro-batches to `path` and return None, or return the reason why the file cannot hold them.
 
-    `by_rows` says whether the pictures of a row can be loaded again. Else they are written.
+    `store` has the pixels that numbers in the micro-batches stand for, if they hold any.
     """
-    micro_batches, digests = set_pictures_aside(micro_batches) if by_rows else (micro_batches, {})
-    tensors, others = {}, []
+    tensors: Batch = (
+        {} if store.of_rows is not None else {f"pixels/{name}": each for name, each in store.tensors.items()}
+    )
+    others: list[Batch] = []
     for i, micro_batch in enumerate(micro_batches):
         others.append({})
         for name, value in micro_batch.items():
             if isinstance(value, torch.Tensor):
-                value = value.detach().cpu().contiguous()
-                # safetensors refuses tensors that share memory. Those of pictures do not, and are large.
-                tensors[f"{i}/{name}"] = value if name in PICTURES else value.clone()
+                tensors[f"{i}/{name}"] = value.detach().cpu().contiguous().clone()  # the file takes no shared memory
             elif _is_plain(value):
                 others[i][name] = value
             else:
                 return f"the file cannot hold {name} of TRL's generation batch, a {type(value).__name__}"
-    save_file(tensors, path, metadata={"others": json.dumps({"micro_batches": others, "pictures": digests})})
+    about = {"micro_batches": others, "rows": store.of_rows, "pixels": _digests(store.tensors)}
+    save_file(tensors, path, metadata={"others": json.dumps(about)})
     return None
 
 
 def load_generation_batch(
-    path: str | os.PathLike[str], pictures_of: Callable[[list[int]], Pictures], device: torch.device
-) -> list[Batch]:
-    """Return what `save_generation_batch` wrote to `path`, with the pictures that `pictures_of` loads for the rows.
+    path: str | os.PathLike[str], process: Callable[[list[int]], dict[str, torch.Tensor]]
+) -> tuple[list[Batch], dict[str, torch.Tensor], list[int] | None]:
+    """Return the micro-batches that `save_generation_batch` wrote to `path`, the pixels of the store, and its rows.
 
-    Raises an error of any kind if the file is missing or another program wrote it, and `ValueError` if a row has
-    changed.
+    Args:
+        path: the file.
+        process: makes the pixels of these rows of the training set again.
+
+    Raises:
+        ValueError: the pixels of the rows are others now. A file that is missing or that another program wrote is an
+            error of any kind.
     """
     with safe_open(path, framework="pt") as file:
         others = json.loads(file.metadata()["others"])
-        batches, digests = others["micro_batches"], {int(row): digest for row, digest in others["pictures"].items()}
-        if type(batches) is not list or not all(_is_plain(value) for each in batches for value in each.values()):
+        batches, rows, digests = others["micro_batches"], others["rows"], others["pixels"]
+        values = [rows, *(value for each in batches for value in each.values())]
+        if type(batches) is not list or not all(map(_is_plain, values)):
             raise ValueError(f"{path} holds values other than a list of tensors, whole numbers and None")
+        pixels = {}
         for key in file.keys():  # noqa: SIM118
-            number, _, name = key.partition("/")
-            batches[int(number)][name] = file.get_tensor(key)
-    if digests:
-        batches = with_pictures(batches, pictures_of(sorted(digests)), digests)
-    moved: list[Batch] = send_to_device(batches, device)
-    return moved
+            place, _, name = key.partition("/")
+            (pixels if place == "pixels" else batches[int(place)])[name] = file.get_tensor(key)
+    if rows is not None and digests:
+        pixels = process(rows)
+    if _digests(pixels) != digests:
+        raise ValueError(f"the pictures of the rows {rows} are others now, or the processor is another")
+    numbers = [(each[name], len(values)) for each in batches for name, values in pixels.items() if name in each]
+    if any(column.numel() and not 0 <= column.min() <= column.max() < size for column, size in numbers):
+        raise ValueError(f"{path} has numbers without a picture")
+    return batches, pixels, rows
 
 
 def _is_plain(value: Any) -> bool:
     return value is None or (isinstance(value, list) and all(type(number) is int for number in value))
 
 
-def set_pictures_aside(micro_batches: list[Batch]) -> tuple[list[Batch], dict[int, str]]:
-    """Return the micro-batches without their pictures, and the SHA-256 of the pictures of each row.
-
-    All stays as it is, without a digest, if rows are unknown or two completions of a row have different pictures, such
-    as those of tools.
-    """
-    first, split = Pictures(), [_by_completion(each) for each in micro_batches]
-    for micro_batch, parts in zip(micro_batches, split, strict=True):
-        for place, row in enumerate(micro_batch.get(ROW, [])):
-            pictures = {name: values[place] for name, values in parts.items() if len(values[place])}
-            known = first.setdefault(int(row), pictures)
-            if known.keys() != pictures.keys() or not all(known[name].equal(pictures[name]) for name in known):
-                return micro_batches, {}
-    digests = {row: _digest(pictures) for row, pictures in first.items() if pictures}
-    pairs = zip(micro_batches, split, strict=True)
-    return [each | {name: each[name][:0] for name in parts if digests} for each, parts in pairs], digests
-
-
-def with_pictures(micro_batches: list[Batch], pictures: Pictures, digests: dict[int, str]) -> list[Batch]:
-    """Return the micro-batches of `set_pictures_aside` with the pictures of their rows.
-
-    Raises:
-        ValueError: the pictures of a row do not have their digest.
-    """
-    # An entry that TRL does not split is in the file.
-    types = {name: each[name].dtype for each in micro_batches for name in PICTURES if not len(each.get(name, " "))}
-    for row, digest in digests.items():
-        pictures[row] = {name: value.to(types[name]) for name, value in pictures[row].items() if name in types}
-        if _digest(pictures[row]) != digest:
-            raise ValueError(f"the pictures of row {row} are others now, or the processor is another")
-    filled = []
-    for each in micro_batches:
-        rows = [row for row in each[ROW].tolist() if row in digests]
-        parts = {name: [each[name], *(pictures[row][name] for row in rows)] for name in types if name in each}
-        filled.append(each | {name: torch.cat(values) for name, values in parts.items()})
-    return filled
-
-
-def load_pictures(trainer: Any, rows: list[int]) -> Pictures:
-    """Return the pictures of rows of the training set, read and processed as TRL 1.16 does.
-
-    `_tokenize_prompts` processes them with the prompt, as the pass over a whole batch does.
-    """
-    pictures = {}
-    for number, row in zip(rows, with_image_lists(trainer.selection.loader.decoder.load(rows)), strict=True):
+def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
+    """Return the pixels of rows of the training set, read and processed as for their generation batch."""
+    prompts = []
+    for row in with_image_lists(trainer.selection.loader.decoder.load(rows)):
         images = row["images"] if "images" in row else [row["image"]] if "image" in row else []
-        prompt = prepare_multimodal_messages(row["prompt"], images=images) if images else row["prompt"]
-        _, _, fields = trainer._tokenize_prompts([prompt])
-        pictures[number] = {name: torch.as_tensor(fields[name]) for name in PICTURES if name in fields}
-    return pictures
+        prompts.append(prepare_multimodal_messages(row["prompt"], images=images) if images else row["prompt"])
+    with trainer._images.preparing(True):
+        trainer._tokenize_prompts(share_images(prompts))
+    return trainer._images.stores[True].tensors
 
 
-def _by_completion(micro_batch: Batch) -> dict[str, list[torch.Tensor]]:
-    split = split_pixel_values_by_grid(micro_batch)
-    return {name: split[name] for name in PICTURES if isinstance(split.get(name), list)}
-
-
-def _digest(pictures: Batch) -> str:
-    digest = hashlib.sha256()
-    for name, value in sorted(pictures.items()):
+def _digests(tensors: dict[str, torch.Tensor]) -> dict[str, str]:
+    found = {}
+    for name, value in tensors.items():
         plain = value.detach().cpu().contiguous()
-        digest.update(f"{name} {plain.dtype} {tuple(plain.shape)} ".encode())
+        digest = hashlib.sha256(f"{plain.dtype} {tuple(plain.shape)} ".encode())
         digest.update(plain.flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+        found[name] = digest.hexdigest()
+    return found

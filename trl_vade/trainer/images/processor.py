@@ -91,6 +91,7 @@ class Processed:
         self.last: BatchFeature | None = None  # the latest result, with the counts that processors drop
 
     def __call__(self, images: Any, *positional: Any, **named: Any) -> BatchFeature:
+        """Return what `preprocess` returns, of the real call or of an earlier one."""
         flat = list(_flat(images))
         keys = self._pictures.keys(flat)
         if keys is None or positional:

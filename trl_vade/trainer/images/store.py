@@ -34,10 +34,12 @@ class PixelStore:
     Attributes:
         tensors: by name (see `PIXELS`), with an entry in the first dimension for each number.
         place: moves a tensor to where the store lies.
+        of_rows: the rows of the training set that the pixels can be made of again; None if a transform made them.
     """
 
     place: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    of_rows: list[int] | None = None
     _source: Any = None  # of the tensors, to know them again
 
     def put(self, pixels: dict[str, torch.Tensor], source: Any) -> None:

@@ -86,13 +86,16 @@ class ImagesOnce:
         return self.stores[True].bytes
 
     @contextmanager
-    def preparing(self) -> Iterator[None]:
-        """Process the images of the batch that the block prepares once each, into a new store."""
+    def preparing(self, training: bool) -> Iterator[None]:
+        """Process the images of the batch that the block prepares once each, into a new store.
+
+        `training` tells whether it is a training batch or one of an evaluation.
+        """
         if not self.on:
             yield
             return
         # The store of the last batch goes before the new one comes; nothing reads the last batch any more.
-        store = self.stores[self._trainer.model.training] = self._store()
+        store = self.stores[training] = self._store()
         self._pictures = Pictures()
         with processed_once(self._trainer, self._pictures, store):
             yield
@@ -120,7 +123,7 @@ class ImagesOnceTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs):
         """Process each image of the batch once."""
-        with self._images.preparing():
+        with self._images.preparing(self.model.training):
             return super()._generate_and_score_completions(inputs)
 
     def _generate(self, prompts):
