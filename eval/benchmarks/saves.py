@@ -2,11 +2,11 @@
 
     python -m eval.benchmarks.saves --rows 8 --num_generations 8 --megapixels 1 --lines 5000 --mib 1024
 
-The generation batch is as TRL 1.16 buffers it: photographs through the image processor of Qwen2.5-VL with its
-patches, a copy for each completion; token ids and log-probabilities are random numbers. The testbed's model is not
-run. Measured are the posterior with the batch, and nothing else of a checkpoint. Memory is what the process takes
-above what it had before the call, the batch that a resume makes included. The selection log has `--lines` lines of
-512 rows. The marker of a checkpoint of `--mib` in three files is measured by itself, on other files; 0 leaves it out.
+The generation batch is as the trainer buffers it: photographs through the image processor of Qwen2.5-VL with its
+patches, each once; token ids and log-probabilities are random numbers. The testbed's model is not run. Measured are
+the posterior with the batch, and nothing else of a checkpoint. Memory is what the process takes above what it had
+before the call, the batch that a resume makes included. The selection log has `--lines` lines of 512 rows. The marker
+of a checkpoint of `--mib` in three files is measured by itself, on other files; 0 leaves it out.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from trl_vade.selection.outcomes import GroupOutcomes
 from trl_vade.testbed.model import build_model
 from trl_vade.testbed.processor import build_processor
 from trl_vade.trainer.checkpoint.posterior import resume_posterior, save_posterior
+from trl_vade.trainer.images.processor import share_images
 
 PARTS = {"model.safetensors": 1, "optimizer.pt": 2, "reference_model/weights.safetensors": 1}  # shares of the bytes
 ROWS_OF_A_LINE = 512
@@ -64,14 +65,15 @@ def buffered(trainer, tokens=1024):
     numbers = [row for row in range(len(trainer.train_dataset)) for _ in range(trainer.num_generations)]
     loaded = trainer.selection.loader.decoder.load(numbers)
     prompts = [prepare_multimodal_messages(row["prompt"], images=row["images"]) for row in loaded]
-    ids, images, fields = trainer._tokenize_prompts(prompts)
+    with trainer._images.preparing(True):
+        ids, images, fields = trainer._tokenize_prompts(share_images(prompts))
+    trainer._images.stores[True].of_rows = list(dict.fromkeys(numbers))
     batch = {
         "prompt_ids": torch.tensor(ids),
         "completion_ids": torch.randint(0, 1000, (len(ids), tokens)),
         "advantages": torch.rand(len(ids)),
         "old_per_token_logps": torch.rand(len(ids), tokens),
         "num_images": [len(each) for each in images],
-        "vade_row": torch.tensor(numbers),
         **{name: torch.as_tensor(fields[name]) for name in ("pixel_values", "image_grid_thw")},
     }
     return [unsplit(part) for part in split_tensor_dict(shuffle_sequence_dict(split_pixel_values_by_grid(batch)), 2)]
@@ -144,9 +146,8 @@ def main():
             measure_marker(folder / "marked", options.mib)
         trainer = make_trainer(options, folder)
         trainer._buffered_inputs, trainer._step = buffered(trainer), 1
-        pictures = sum(each["pixel_values"].nbytes for each in trainer._buffered_inputs)
         write_log(trainer.selection.feedback.log, options.lines)
-        print(f"a generation batch with {pictures / 2**20:,.0f} MiB of pictures")
+        print(f"a generation batch with {trainer._images.store_bytes() / 2**20:,.0f} MiB of pictures")
         with measured("save"):
             save_posterior(trainer, folder / "checkpoint", checkpoint=True)
         size = sum(path.stat().st_size for path in (folder / "checkpoint").iterdir())

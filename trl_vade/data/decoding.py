@@ -6,8 +6,9 @@ of `__getitems__`, pixel by pixel. Pillow releases the GIL while it decodes.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any
 
 import PIL.Image
@@ -33,11 +34,15 @@ class RowDecoder:
     images are read on the calling thread, too.
 
     Threads exist only while there is something to decode. An error of a row is raised when the row is loaded.
+
+    Attributes:
+        then: called with each row in the thread that decoded it, or None. Its errors are dropped.
     """
 
     def __init__(self, dataset: Dataset, workers: Workers | None = None):
         self.dataset = dataset
         self._begun: dict[int, Future[dict[str, Any]]] = {}
+        self.then: Callable[[dict[str, Any]], None] | None = None
         self._workers = None
         slow = not is_plain(dataset) or any(_decoders(dict(dataset.features)))
         if workers is not None and workers.number and slow and not self.in_threads:
@@ -126,9 +131,16 @@ class RowDecoder:
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="trl_vade-decode")
         begun = {}
         for row in dict.fromkeys(rows):
-            begun[row] = self._begun.get(row) or pool.submit(_decoded_row, self._table, row, features)
+            begun[row] = self._begun.get(row) or pool.submit(self._decoded, row, features)
         pool.shutdown(wait=False)  # the threads end with the last task
         return begun
+
+    def _decoded(self, number: int, features: dict[str, Any]) -> dict[str, Any]:
+        row = _decoded_row(self._table, number, features)
+        if self.then is not None:
+            with suppress(Exception):
+                self.then(row)
+        return row
 
 
 def is_plain(dataset: Dataset) -> bool:

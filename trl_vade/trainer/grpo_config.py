@@ -129,6 +129,9 @@ class VADEGRPOConfig(GRPOConfig):
             `vade_tower_once`, where that is exact, else `"none"`.
         vade_pixels_on_device: Whether the processed images of a generation batch lie in GPU memory. `False` keeps
             them in pinned memory of the host and copies those of each micro-batch.
+        vade_pixels_ahead: GiB of host memory, at least 0, that each process may use for images that are processed in
+            the decoding threads, before their generation batch is due. For processors with a grid of patches, such as
+            Qwen-VL's. 0 processes images when their batch is due.
         vade_success_reward: Name of the reward function that decides whether an answer is right, as it appears in the
             logs. `None` uses the only reward function, or the only one whose name says so: the name contains accura,
             correct, answer, exact, match, solve or verif, and no word of form such as format or length. If no name
@@ -201,6 +204,7 @@ class VADEGRPOConfig(GRPOConfig):
     vade_tower_once: bool | None = None
     vade_group_images: Literal["none", "step", "batch"] | None = None
     vade_pixels_on_device: bool = False
+    vade_pixels_ahead: float = 0.0
     vade_success_reward: str | None = None
     vade_success_threshold: float | str | None = AUTO
     vade_success_bounds: list[float] | None = None

@@ -145,4 +145,7 @@ def make_selection(trainer: Any) -> OnTimeSelection:
         persistent=args.dataloader_persistent_workers,
         seed=args.seed + accelerator.process_index,
     )
-    return OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=accelerator, workers=workers)
+    selection = OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=accelerator, workers=workers)
+    if trainer._images.ahead is not None:
+        selection.loader.decoder.then = trainer._images.ahead.process
+    return selection

@@ -132,7 +132,8 @@ class Thinning:
         if grouping != "none":
             steps = len(micro_batches) // self._trainer.args.gradient_accumulation_steps if grouping == "step" else 1
             shuffled = taken(whole, places[back])
-            back = back[side_by_side(shuffled, len(back) // max(steps, 1))]
+            alone = self._trainer.accelerator.num_processes == 1
+            back = back[side_by_side(shuffled, len(back) // max(steps, 1), alone=alone)]
         batch = taken(whole, places[back])
         if self.mode != "none" and not live.all():
             # Rows that only fill up a micro-batch are attended to and not trained on.

@@ -155,9 +155,11 @@ def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
     import torch
 
     from trl_vade.trainer.checkpoint.generation_batch import load_generation_batch, save_generation_batch
+    from trl_vade.trainer.images.store import PixelStore
 
     directory.mkdir(parents=True, exist_ok=True)
-    path, cpu, pool = directory / "vade_generation_batch_00000.safetensors", torch.device("cpu"), []
+    path, pool = directory / "vade_generation_batch_00000.safetensors", []
+    store = PixelStore(tensors={"pixel_values": torch.full((3, 4), 0.1, dtype=torch.bfloat16)})
     names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
     names |= {torch.int64: "I64", torch.int32: "I32", torch.uint64: "U64", torch.bool: "BOOL"}
     names |= {torch.float8_e4m3fn: "F8_E4M3", torch.float8_e8m0fnu: "F8_E8M0", torch.complex64: "C64"}
@@ -176,11 +178,15 @@ def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
             ]
         )
 
+    def load() -> list[Any]:
+        batches, pixels, _ = load_generation_batch(path, dict)
+        return [*batches, pixels]
+
     def what_it_says(content: bytes) -> str:
-        batch = json.loads(unpacked(content)[0]["__metadata__"]["others"])["micro_batches"]
+        batch = [*json.loads(unpacked(content)[0]["__metadata__"]["others"])["micro_batches"], {}]
         for key, (dtype, shape, data) in arrays_of(content).items():
-            number, _, name = key.partition("/")
-            batch[int(number)][name] = [dtype, shape, data.hex()]
+            place, _, name = key.partition("/")
+            batch[-1 if place == "pixels" else int(place)][name] = [dtype, shape, data.hex()]
         return canonical(batch)
 
     for number in range(20):
@@ -191,15 +197,15 @@ def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
             micro_batch = {
                 "prompt_ids": torch.randint(0, 9, (2, width)),
                 "advantages": torch.tensor([0.5, float("nan")]),
-                "pixel_values": torch.full((3, width), 0.1, dtype=torch.bfloat16),
+                "pixel_values": torch.arange(3, dtype=torch.int32)[:, None],
                 "mask": torch.tensor([True, False]),
                 "num_items_in_batch": torch.tensor(11),
                 "num_images": [1, 0],
                 "nothing": None,
             }
             batch.append({name: value for name, value in micro_batch.items() if throw.random() < 0.8})
-        check(save_generation_batch(path, batch, by_rows=False) is None, "a batch was not saved")
-        check(content_of(load_generation_batch(path, dict, cpu)) == content_of(batch), "another batch was loaded")
+        check(save_generation_batch(path, batch, store) is None, "a batch was not saved")
+        check(content_of(load()) == content_of([*batch, store.tensors]), "another batch was loaded")
         pool.append(path.read_bytes())
 
     def attempt(dice: random.Random, story: list[str]) -> str:
@@ -216,7 +222,7 @@ def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
         story.append(how)
         path.write_bytes(content)
         try:
-            loaded = load_generation_batch(path, dict, cpu)
+            loaded = load()
         except Exception as error:  # of any kind: the batch is then generated anew
             return type(error).__name__
         check(content_of(loaded) == what_it_says(content), "another batch was loaded")

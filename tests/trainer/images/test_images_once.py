@@ -1,10 +1,17 @@
 """Each image once: the same training as with an image for each completion, on a real Qwen2.5-VL."""
 
+import copy
+
 import pytest
+import torch
+from transformers import Qwen2_5_VLProcessor
 
 from tests.support.marks import slow
+from tests.support.refusals import refused
 from tests.support.runs import assert_equal_weights, logged, weights
 from tests.support.vision_runs import coloured, picture_rows, play
+from trl_vade import VADEGRPOTrainer
+from trl_vade.errors import ConfigurationError
 
 AS_TRL = {"vade_images_once": False}
 BUFFER = {"vade_tower_once": False}
@@ -105,3 +112,107 @@ def test_grouping_within_a_step_keeps_who_shares_it_and_over_the_batch_does_not(
     assert apart(kept, before) < 1e-5
     assert apart(moved, before) > 1e-2
     assert counts.encoded < others.encoded
+
+
+def test_two_rows_with_the_same_picture_share_it(vision_model_path, tmp_path):
+    """As a question and its hint do: four rows of a batch, two pictures."""
+    rows = picture_rows(lambda row: [coloured(0)] if row % 2 else [coloured(1)], count=4)
+    off, _, _ = play(vision_model_path, tmp_path / "off", rows=rows, vade_cooldown=0.0, **AS_TRL)
+    on, _, counts = play(vision_model_path, tmp_path / "on", rows=rows, vade_cooldown=0.0, **BUFFER)
+    assert_equal_weights(weights(on), weights(off))
+    assert counts.processed == 2 * 2  # in each of two generation batches
+    both = on.processing_class.image_processor([coloured(0), coloured(1)], return_tensors="pt")
+    assert on._images.store_bytes() == both["pixel_values"].nbytes
+
+
+@pytest.mark.parametrize("ahead", [1.0, 0.0001], ids=["all", "a part"])
+def test_images_processed_ahead_change_no_bit(vision_model_path, tmp_path, plays, ahead):
+    trainer, _, counts = play(vision_model_path, tmp_path, vade_pixels_ahead=ahead, max_steps=4, **BUFFER)
+    theirs, _, others = play(vision_model_path, tmp_path / "off", max_steps=4, **BUFFER)
+    assert_equal_weights(weights(trainer), weights(theirs))
+    assert counts.processed == others.processed
+    assert bool(trainer._images.ahead._made) is False  # the last batch's are gone
+
+
+def test_processing_ahead_happens_in_the_decoding_threads(vision_model_path, tmp_path, monkeypatch):
+    import threading
+
+    from trl_vade.trainer.images.ahead import Ahead
+
+    threads = set()
+    process = Ahead.process
+    monkeypatch.setattr(
+        Ahead, "process", lambda self, row: threads.add(threading.current_thread().name) or process(self, row)
+    )
+    play(vision_model_path, tmp_path, vade_pixels_ahead=1.0, **BUFFER)
+    assert threads
+    assert all(name.startswith("trl_vade-decode") for name in threads)
+
+
+def test_by_default_a_sampler_that_chooses_encodes_once_and_uniform_is_trl_to_the_bit(vision_model_path, make_args):
+    chosen, uniform = (
+        VADEGRPOTrainer(vision_model_path, first_word, make_args(vade_sampler=sampler), picture_rows())._images
+        for sampler in ("thompson", "uniform")
+    )
+    assert (chosen.on, chosen.tower_once, chosen.grouping) == (True, True, "step")
+    assert (uniform.on, uniform.tower_once, uniform.grouping) == (True, False, "none")
+
+
+def first_word(completions, **kwargs):
+    return [float(len(completion[0]["content"])) for completion in completions]
+
+
+def test_a_tower_with_dropout_is_encoded_for_each_completion(vision_model_path, make_args):
+    from peft import LoraConfig
+
+    adapter = LoraConfig(r=2, target_modules=["qkv", "q_proj"], lora_dropout=0.1)
+
+    def make(**changes):
+        args = make_args(**changes)
+        return VADEGRPOTrainer(vision_model_path, first_word, args, picture_rows(), peft_config=adapter)
+
+    assert make()._images.tower_once is False
+    assert make()._images.grouping == "none"
+    with refused(ConfigurationError, names=["vade_tower_once=True", "visual", "dropout"]):
+        make(vade_tower_once=True)
+
+
+class OwnLoss(VADEGRPOTrainer):
+    def _compute_loss(self, model, inputs):
+        self.seen = inputs["pixel_values"]
+        return super()._compute_loss(model, inputs)
+
+
+def test_a_subclass_with_its_own_loss_gets_pixels(vision_model_path, make_args, caplog):
+    trainer = OwnLoss(vision_model_path, first_word, make_args(max_steps=1), picture_rows())
+    trainer.train()
+    assert trainer.seen.is_floating_point()
+    assert "OwnLoss" in caplog.text
+
+
+def test_a_processor_used_by_a_reward_function_sees_its_images_as_ever(vision_model_path, make_args):
+    seen = []
+
+    def looks(completions, **kwargs):
+        made = holder[0].processing_class(images=[[coloured(1)]], text=["<|image_pad|>"], return_tensors="pt")
+        seen.append(made["pixel_values"])
+        return first_word(completions)
+
+    holder = []
+    holder.append(VADEGRPOTrainer(vision_model_path, looks, make_args(max_steps=1), picture_rows()))
+    holder[0].train()
+    assert seen[0].is_floating_point()
+
+
+def test_model_and_processor_are_left_as_they_were(plays):
+    trainer, _, _ = plays("a step", **STEP)
+    assert type(trainer.processing_class) is Qwen2_5_VLProcessor
+    assert "preprocess" not in vars(trainer.processing_class.image_processor)
+    assert [name for name, module in trainer.model.named_modules() if "get_image_features" in vars(module)] == []
+    copied = copy.deepcopy(trainer.model)
+    with torch.no_grad():
+        for weight in copied.model.visual.parameters():
+            weight.zero_()
+    made = trainer.processing_class(images=[[coloured(1)]], text=["<|image_pad|>"], return_tensors="pt")
+    pooled = copied.model.get_image_features(made["pixel_values"], made["image_grid_thw"]).pooler_output
+    assert not torch.cat(pooled).any()

@@ -7,8 +7,11 @@ import torch
 from trl_vade.errors import ConfigurationError, abbreviated
 
 from ..batch_rows import Batch
+from ..success_checks import is_number
 
 GROUPINGS = ("none", "step", "batch")
+MOST_AHEAD = 4096
+"""GiB. A larger number is a slip."""
 
 
 def reason_against_grouping(args: Any) -> str | None:
@@ -44,11 +47,17 @@ def check_images(args: Any) -> None:
         raise ConfigurationError(
             f"vade_group_images={abbreviated(wanted)} is not known. Set it to one of {', '.join(GROUPINGS)}, or None."
         )
-    grouped = wanted in ("step", "batch")
-    if not args.vade_images_once and (args.vade_tower_once or grouped or args.vade_pixels_on_device):
+    ahead = args.vade_pixels_ahead
+    if not is_number(ahead) or not 0 <= ahead < MOST_AHEAD:
         raise ConfigurationError(
-            "vade_images_once=False with vade_tower_once, vade_group_images or vade_pixels_on_device: these need "
-            "images that are kept once. Leave them out, or set vade_images_once=True."
+            f"vade_pixels_ahead={abbreviated(ahead)} is not a number of GiB from 0 to {MOST_AHEAD}. Set 0 to process "
+            "images when their generation batch is due."
+        )
+    grouped = wanted in ("step", "batch")
+    if not args.vade_images_once and (args.vade_tower_once or grouped or args.vade_pixels_on_device or ahead):
+        raise ConfigurationError(
+            "vade_images_once=False with vade_tower_once, vade_group_images, vade_pixels_on_device or "
+            "vade_pixels_ahead: these need images that are kept once. Leave them out, or set vade_images_once=True."
         )
     if grouped and (reason := reason_against_grouping(args)):
         refuse_grouping(args, reason)
@@ -75,12 +84,14 @@ def grouping(args: Any, *, tower_once: bool, router_loss: bool) -> str:
     return str(wanted or ("step" if tower_once and exact else "none"))
 
 
-def side_by_side(batch: Batch, window: int) -> list[int]:
+def side_by_side(batch: Batch, window: int, *, alone: bool) -> list[int]:
     """Return the places of the completions in an order with those of one image together.
 
     Args:
         batch: split by completion, with numbers in place of pixels.
         window: completions are moved within windows of so many, such as those of an optimiser step.
+        alone: whether this process trains alone. Several processes would wait for the gradients of a vision tower that
+            a micro-batch without images does not use, so rows without images stay where TRL put them.
 
     Returns:
         The places, (B,). Images come in the order of their first completion in the window. Without numbers, nothing
@@ -91,6 +102,8 @@ def side_by_side(batch: Batch, window: int) -> list[int]:
     if pixels is None or not len(pixels) or torch.is_floating_point(pixels[0]):
         return list(range(size))
     firsts = [tuple(numbers.flatten()[:1].tolist()) for numbers in pixels]
+    if not alone and () in firsts:
+        return list(range(size))
     order = []
     for start in range(0, size, window):
         places = range(start, min(start + window, size))

@@ -5,7 +5,7 @@ layouts LFM2-VL and InternVL have a third call, of the image processor alone, fo
 processor runs whole, since some processors count image tokens from the shape of `pixel_values`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -76,16 +76,26 @@ def share_images(prompts: list[Any]) -> list[Any]:
     return [[*map(of_message, prompt)] if isinstance(prompt, list) else prompt for prompt in prompts]
 
 
+def has_grid(image_processor: Any) -> bool:
+    """Return whether images become patches with a grid, which are the same alone as among other images."""
+    return "image_grid_thw" in image_processor.model_input_names
+
+
+def settings_of(named: dict[str, Any]) -> str:
+    """Return the arguments of an image processor as a key. TRL's calls differ in `return_tensors` alone."""
+    return repr(sorted((named | {"return_tensors": "pt"}).items()))
+
+
 class Processed:
     """What an image processor made of the images of a generation batch, in place of its `preprocess`.
 
-    A call with the same images and settings gets the same tensors. TRL's calls differ in `return_tensors` alone, so
-    tensors are made in each. Of images with a grid, an image that several rows have is processed once.
+    A call with the same images and settings gets the same tensors. Of images with a grid, an image that several rows
+    have is processed once, and `find` may know it from before: it takes an image and the settings' key.
     """
 
-    def __init__(self, image_processor: Any, pictures: Pictures):
-        self._preprocess, self._pictures = image_processor.preprocess, pictures
-        self._each = "image_grid_thw" in image_processor.model_input_names
+    def __init__(self, image_processor: Any, pictures: Pictures, find: Callable[[Any, str], BatchFeature | None]):
+        self._preprocess, self._pictures, self._find = image_processor.preprocess, pictures, find
+        self._each = has_grid(image_processor)
         self._thumbnail = getattr(image_processor, "use_thumbnail", False)
         self._made: dict[Any, BatchFeature] = {}
         self.last: BatchFeature | None = None  # the latest result, with the counts that processors drop
@@ -96,21 +106,32 @@ class Processed:
         keys = self._pictures.keys(flat)
         if keys is None or positional:
             return self._preprocess(images, *positional, **named)
-        named["return_tensors"] = "pt"
-        key = (*keys, repr(sorted(named.items())))
+        key = (*keys, settings_of(named))
         if key not in self._made:
-            self._made[key] = self._process(images, flat, keys, named)
+            named["return_tensors"] = "pt"
+            make = self._process_each if self._each else self._preprocess
+            self._made[key] = make(images, **named)
         self.last = self._made[key]
         return BatchFeature(dict(self.last))
 
-    def _process(self, images: Any, flat: list[Any], keys: list[int], named: dict[str, Any]) -> BatchFeature:
-        at, inverse = distinct(keys)
-        if not self._each or len(at) == len(flat):
+    def _process_each(self, images: Any, **named: Any) -> BatchFeature:
+        """Process the distinct images that are not known, and join the results of all."""
+        flat = list(_flat(images))
+        at, inverse = distinct([*map(id, flat)])
+        made = {place: found for place in at if (found := self._find(flat[place], settings_of(named))) is not None}
+        rest = [place for place in at if place not in made]
+        if len(rest) == len(flat):
             return self._preprocess(images, **named)
-        made = self._preprocess([flat[place] for place in at], **named)
-        parts = made["pixel_values"].split(made["image_grid_thw"].prod(-1).tolist())
-        pixels = torch.cat([parts[place] for place in inverse])
-        return BatchFeature({"pixel_values": pixels, "image_grid_thw": made["image_grid_thw"][inverse]})
+        if rest:
+            many = self._preprocess([flat[place] for place in rest], **named)
+            grids = many["image_grid_thw"]
+            parts = many["pixel_values"].split(grids.prod(-1).tolist())
+            made |= {
+                place: BatchFeature({"pixel_values": pixels, "image_grid_thw": grid})
+                for place, pixels, grid in zip(rest, parts, grids.split(1), strict=True)
+            }
+        each = [made[at[position]] for position in inverse]
+        return BatchFeature({name: torch.cat([one[name] for one in each]) for name in each[0]})
 
     def tiles(self, counts: list[int]) -> list[int] | None:
         """Return the tiles of each row with so many images, as TRL 1.16 counts them. None if images have no tiles."""
@@ -134,10 +155,12 @@ def _flat(images: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def processed_once(trainer: Any, pictures: Pictures, store: PixelStore) -> Iterator[None]:
+def processed_once(
+    trainer: Any, pictures: Pictures, store: PixelStore, find: Callable[[Any, str], BatchFeature | None]
+) -> Iterator[None]:
     """Set `trainer.processing_class` to the stand-in, and let the image processor keep its results, in the block."""
     real = trainer.processing_class
-    processed = Processed(real.image_processor, pictures)
+    processed = Processed(real.image_processor, pictures, find)
     real.image_processor.preprocess = processed
     trainer.processing_class = _stand_in(real, processed, pictures, store)
     try:

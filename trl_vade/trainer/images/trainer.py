@@ -15,6 +15,7 @@ from trl_vade.errors import ConfigurationError
 
 from ..method_owners import owners
 from ..presets import is_adaptive
+from .ahead import Ahead
 from .order import grouping
 from .processor import Pictures, processed_once, share_images
 from .store import PixelStore
@@ -33,6 +34,7 @@ class ImagesOnce:
         on: whether each image is processed and kept once.
         tower_once: whether each image of a pass is encoded once.
         grouping: `none`, `step` or `batch`: which completions are put side by side.
+        ahead: the images that are processed before their batch is due; None if not `on`.
         stores: the pixels of the generation batch in use, by whether the trainer trains. An evaluation between the
             steps of a generation batch has its own.
     """
@@ -53,6 +55,9 @@ class ImagesOnce:
             self.grouping = grouping(args, tower_once=self.tower_once, router_loss=trainer.aux_loss_enabled)
         self.stores = {True: self._store(), False: self._store()}
         self._pictures = Pictures()
+        self.ahead = (
+            Ahead(trainer.processing_class.image_processor, args.vade_pixels_ahead * 2**30) if self.on else None
+        )
 
     def _is_possible(self) -> bool:
         """Return whether the batches have images that only TRL and this package use; log a notice if not."""
@@ -97,7 +102,7 @@ class ImagesOnce:
         # The store of the last batch goes before the new one comes; nothing reads the last batch any more.
         store = self.stores[training] = self._store()
         self._pictures = Pictures()
-        with processed_once(self._trainer, self._pictures, store):
+        with processed_once(self._trainer, self._pictures, store, self.ahead.find):
             yield
 
     def note(self, prompts: list[Any]) -> None:
