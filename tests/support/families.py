@@ -272,9 +272,7 @@ def _lfm2_vl() -> tuple[Any, Any]:
     )
     return Lfm2VlConfig(
         text_config=_text(tokenizer, layer_types=["full_attention"], num_key_value_heads=2),
-        vision_config=_vision(
-            model_type="siglip2_vision_model", patch_size=8, num_patches=16, vision_use_head=False
-        ),
+        vision_config=_vision(model_type="siglip2_vision_model", patch_size=8, num_patches=16, vision_use_head=False),
         projector_hidden_size=32,
         image_token_id=tokenizer.image_token_id,
         dtype="float32",
