@@ -132,6 +132,43 @@ def _qwen3_vl() -> tuple[Any, Any]:
     ), processor
 
 
+def _glm4v() -> tuple[Any, Any]:
+    from transformers import Glm4vConfig, Glm4vImageProcessor, Glm4vProcessor, Glm4vVideoProcessor
+
+    tokens = [f"<|{name}|>" for name in ("image", "video")]
+    around = [f"<|{end}_of_{kind}|>" for kind in ("image", "video") for end in ("begin", "end")]
+    tokenizer = _tokenizer(*tokens, *around)
+    images: dict[str, Any] = {
+        "size": {"shortest_edge": 32 * 32, "longest_edge": 2 * 48 * 48},
+        "patch_size": 8,
+        "merge_size": 2,
+        "temporal_patch_size": 2,
+    }
+    processor = Glm4vProcessor(
+        image_processor=Glm4vImageProcessor(**images),
+        tokenizer=tokenizer,
+        video_processor=Glm4vVideoProcessor(**images),
+        chat_template=CHAT_TEMPLATE.format(image="<|begin_of_image|><|image|><|end_of_image|>"),
+    )
+    vision = {
+        "depth": 1,
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_heads": 2,
+        "image_size": 32,
+        "patch_size": 8,
+        "out_hidden_size": 16,
+        "initializer_range": 0.1,
+    }
+    names = ("image_token_id", "video_token_id", "image_start_token_id", "image_end_token_id")
+    names += ("video_start_token_id", "video_end_token_id")
+    ids = dict(zip(names, tokenizer.convert_tokens_to_ids([*tokens, *around]), strict=True))
+    rope = {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [2, 1, 1]}
+    return Glm4vConfig(
+        text_config=_text(tokenizer, rope_parameters=rope), vision_config=vision, **ids, dtype="float32"
+    ), processor
+
+
 def _gemma3() -> tuple[Any, Any]:
     from transformers import Gemma3Config, Gemma3ImageProcessor, Gemma3Processor
 
@@ -150,6 +187,50 @@ def _gemma3() -> tuple[Any, Any]:
         boi_token_index=tokenizer.boi_token_id,
         eoi_token_index=tokenizer.eoi_token_id,
         image_token_index=tokenizer.image_token_id,
+        initializer_range=0.1,
+        dtype="float32",
+    ), processor
+
+
+def _gemma4() -> tuple[Any, Any]:
+    from transformers import (
+        Gemma4AudioFeatureExtractor,
+        Gemma4Config,
+        Gemma4ImageProcessor,
+        Gemma4Processor,
+        Gemma4VideoProcessor,
+    )
+
+    named = {"boi_token": "<|image>", "eoi_token": "<image|>", "image_token": "<|image|>"}
+    named |= {"boa_token": "<|audio>", "eoa_token": "<audio|>", "audio_token": "<|audio|>"}
+    tokenizer = _tokenizer("<|image|>", "<|video|>", **named)
+    sizes = {"patch_size": 4, "pooling_kernel_size": 2, "max_soft_tokens": 70}
+    processor = Gemma4Processor(
+        feature_extractor=Gemma4AudioFeatureExtractor(),
+        image_processor=Gemma4ImageProcessor(**sizes),
+        tokenizer=tokenizer,
+        video_processor=Gemma4VideoProcessor(**sizes),
+        image_seq_length=70,
+        chat_template=CHAT_TEMPLATE.format(image="<|image|>"),
+    )
+    heads = {"head_dim": 8, "num_key_value_heads": 2}
+    return Gemma4Config(
+        text_config=_text(
+            tokenizer,
+            layer_types=["full_attention"],
+            global_head_dim=8,
+            vocab_size_per_layer_input=len(tokenizer),
+            hidden_size_per_layer_input=8,
+            **heads,
+        ),
+        vision_config=_vision(patch_size=4, pooling_kernel_size=2, position_embedding_size=128, **heads),
+        boi_token_id=tokenizer.boi_token_id,
+        eoi_token_id=tokenizer.eoi_token_id,
+        image_token_id=tokenizer.image_token_id,
+        video_token_id=processor.video_token_id,
+        boa_token_id=tokenizer.boa_token_id,
+        eoa_token_index=tokenizer.eoa_token_id,
+        audio_token_id=tokenizer.audio_token_id,
         initializer_range=0.1,
         dtype="float32",
     ), processor
@@ -281,6 +362,17 @@ def _lfm2_vl() -> tuple[Any, Any]:
 
 FAMILIES: dict[str, Callable[[], tuple[Any, Any]]] = {
     build.__name__[1:]: build
-    for build in (_qwen2_5_vl, _qwen3_vl, _gemma3, _llava, _llava_next, _idefics3, _internvl, _lfm2_vl)
+    for build in (
+        _qwen2_5_vl,
+        _qwen3_vl,
+        _glm4v,
+        _gemma3,
+        _gemma4,
+        _llava,
+        _llava_next,
+        _idefics3,
+        _internvl,
+        _lfm2_vl,
+    )
 }
 """Of each family a function that returns the configuration of its model, and its processor."""
