@@ -133,7 +133,6 @@ def test_it_is_stock_trl_to_the_bit(run, family, settings):
 
 
 @each_family
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="layer A not merged")
 def test_each_picture_is_processed_once(run, family):
     stock, ours = run(family, stock=True), run(family, **EACH_FOR_ITSELF)
     assert len(stock.seen.processed) >= 2 * 4 * len(set(stock.seen.processed))  # twice for each completion
@@ -152,7 +151,6 @@ def test_the_tower_run_once_for_a_picture_gives_the_same_gradients_but_for_round
 
 
 @each_family
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="layer B not merged")
 def test_the_tower_runs_once_for_a_picture_of_a_pass(run, family):
     whole, once = run(family, **EACH_FOR_ITSELF).seen.passes, tower_once(run, family).seen.passes
     assert [sorted(units) for units in once] == [sorted(set(units)) for units in whole[: len(once)]]
