@@ -1,7 +1,7 @@
 """Rows of TRL's prepared batches (1.16): taken, joined, masked and cut to their longest.
 
-A batch is a dictionary. Its tensors and lists have one entry a row once `split_pixel_values_by_grid` of TRL has split
-the images; a tensor without dimensions is of the whole batch.
+A batch is a dictionary. Its tensors and lists have one entry a row once `split_by_row` has split the images; a tensor
+without dimensions is of the whole batch.
 """
 
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from trl.trainer.utils import split_pixel_values_by_grid
 
 Batch = dict[str, Any]
 
@@ -19,6 +20,17 @@ OF_COMPLETIONS = (
 )
 OF_BOTH = ("token_type_ids", "mm_token_type_ids")
 """Entries with a column for each token of the prompt, of the completion, or of both."""
+
+
+def split_by_row(batch: Batch) -> Batch:
+    """Return the batch with its images split by row, as a new dictionary or as it was.
+
+    Idefics3 has one row of pixels a sample, which need no splitting. If a micro-batch has as many images as samples,
+    TRL 1.16 takes the pixels for those of one image each, and its micro-batches would no longer be alike.
+    """
+    split = split_pixel_values_by_grid(batch)
+    whole = batch.get("pixel_attention_mask") is not None and batch.get("spatial_shapes") is None
+    return split | {"pixel_values": batch["pixel_values"]} if whole else split
 
 
 def loss_mask(batch: Batch) -> torch.Tensor:

@@ -74,8 +74,7 @@ def _with_pixels(original: Any, store: PixelStore, once: bool, move: Callable[[t
 
     @functools.wraps(original)  # transformers reads the signature
     def features(*positional: Any, **named: Any) -> Any:
-        call = signature.bind(*positional, **named)
-        given = call.arguments
+        given = signature.bind(*positional, **named).arguments
         numbers = given["pixel_values"]
         if numbers.is_floating_point():  # of a batch that went TRL's way
             return original(*positional, **named)
@@ -88,17 +87,25 @@ def _with_pixels(original: Any, store: PixelStore, once: bool, move: Callable[[t
         for name in store.tensors:
             given[name] = torch.cat([*map(move, store.rows(name, [spans[place] for place in at]))])
         if len(at) == len(spans):
-            return original(*call.args, **call.kwargs)
+            return original(**_by_name(given))
         for name in OF_UNITS:
             if given.get(name) is not None:
                 given[name] = given[name][at]
-        found = original(*call.args, **call.kwargs)
+        found = original(**_by_name(given))
         for name in FEATURES:
             if found.get(name) is not None:
                 found[name] = _repeated(found[name], inverse)
         return found
 
     return features
+
+
+def _by_name(given: dict[str, Any]) -> dict[str, Any]:
+    """Return bound arguments by name. By position, LLaVA's and InternVL's `vision_feature_layer` would come twice.
+
+    A decorator of transformers 5.24 (`merge_with_config_defaults`) adds it by name.
+    """
+    return {name: value for name, value in given.items() if name != "kwargs"} | given.get("kwargs", {})
 
 
 def _repeated(value: Any, inverse: list[int]) -> Any:
