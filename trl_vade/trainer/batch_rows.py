@@ -1,7 +1,7 @@
 """Rows of TRL's prepared batches (1.16): taken, joined, masked and cut to their longest.
 
-A batch is a dictionary. Its tensors and lists have one entry a row once `split_by_row` has split the images; a tensor
-without dimensions is of the whole batch.
+A batch is a dictionary. Its tensors and lists have one entry a row once `split_pixel_values_by_grid` of TRL has split
+the images; a tensor without dimensions is of the whole batch.
 """
 
 from typing import Any
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from trl.trainer.utils import split_pixel_values_by_grid
 
 Batch = dict[str, Any]
 
@@ -22,15 +21,20 @@ OF_BOTH = ("token_type_ids", "mm_token_type_ids")
 """Entries with a column for each token of the prompt, of the completion, or of both."""
 
 
-def split_by_row(batch: Batch) -> Batch:
-    """Return the batch with its images split by row, as a new dictionary or as it was.
+def has_pixels_by_row(batch: Batch) -> bool:
+    """Return whether an entry of `pixel_values` holds all images of a row, as in Idefics3."""
+    return batch.get("pixel_attention_mask") is not None and batch.get("spatial_shapes") is None
 
-    Idefics3 has one row of pixels a sample, which need no splitting. If a micro-batch has as many images as samples,
-    TRL 1.16 takes the pixels for those of one image each, and its micro-batches would no longer be alike.
+
+def with_pixels_counted(batch: Batch) -> Batch:
+    """Return the batch with one image a row in `num_images` if an entry of `pixel_values` holds all images of a row.
+
+    TRL 1.16 tells such pixels by their number, which differs from that of the images. Rows of 2, 1, 0 and 1 images
+    have as many images as entries, and TRL would take each entry for an image.
     """
-    split = split_pixel_values_by_grid(batch)
-    whole = batch.get("pixel_attention_mask") is not None and batch.get("spatial_shapes") is None
-    return split | {"pixel_values": batch["pixel_values"]} if whole else split
+    if not has_pixels_by_row(batch):
+        return batch
+    return batch | {"num_images": [1] * len(batch["pixel_attention_mask"])}
 
 
 def loss_mask(batch: Batch) -> torch.Tensor:

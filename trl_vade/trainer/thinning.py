@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from trl import GRPOTrainer
-from trl.trainer.utils import split_tensor_dict, unsplit_pixel_values_by_grid
+from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
 
 from trl_vade.selection.outcomes import rows_with_gradient
 from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_varied, scheduled
 
-from .batch_rows import Batch, cut_padding, ended, joined, loss_mask, row_advantages, split_by_row, taken
+from .batch_rows import Batch, cut_padding, ended, joined, loss_mask, row_advantages, taken, with_pixels_counted
 from .down_sampling import down_sampling, refuse_lossless, schedule
 from .images.order import side_by_side
 from .method_owners import owners
@@ -114,7 +114,7 @@ class Thinning:
 
     def thin(self, micro_batches: list[Batch]) -> list[Batch]:
         """Return micro-batches of the rows to train on, and log what was kept."""
-        whole = joined([split_by_row(each) for each in micro_batches])
+        whole = joined([split_pixel_values_by_grid(each) for each in micro_batches])
         order = torch.argsort(whole.pop(PLACE)).numpy()  # the shuffled place of each row
         advantages = row_advantages(whole)[order]
         if self._live is None or not torch.equal(whole["advantages"].cpu()[order], self._advantages):
@@ -158,7 +158,7 @@ class Thinning:
             signature = inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies)
             call = signature.bind(self._trainer, *positional, **named).arguments
             del call["self"]
-            rows = taken(split_by_row(call), self._scored)
+            rows = taken(split_pixel_values_by_grid(with_pixels_counted(call)), self._scored)
             logps, *others = forward(**unsplit_pixel_values_by_grid(rows))
             every = logps.new_full((len(call["input_ids"]), logps.shape[1]), torch.nan)
             every[torch.from_numpy(self._scored).to(logps.device)] = logps

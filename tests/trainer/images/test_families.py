@@ -4,7 +4,7 @@ SmolVLM is left out: its processor needs the package num2words. It gives out wha
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import datasets
@@ -39,13 +39,15 @@ def picture(number):
     return Image.fromarray(np.random.default_rng(number).integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
-def picture_rows(count=12, first=0):
-    """Rows with a picture each, and every third with two; the numbers of their pictures begin at `first`."""
+def picture_rows(count=12, first=0, pictures=(2, 1, 1)):
+    """Rows with as many pictures as `pictures` says, over and over; the pictures' numbers begin at `first`."""
     rows = [
         {
             "prompt": [{"role": "user", "content": f"say a digit above {number % 10}"}],
             "limit": number % 10,
-            "images": [picture(first + place) for place in (number, count + number)[: 2 if number % 3 == 0 else 1]],
+            "images": [
+                picture(first + place) for place in (number, count + number)[: pictures[number % len(pictures)]]
+            ],
         }
         for number in range(count)
     ]
@@ -82,7 +84,7 @@ def run(tmp_path_factory):
         return write_family(family, tmp_path_factory.mktemp(family))
 
     @cache
-    def once(family, stock, settings):
+    def once(family, stock, pictures, settings):
         first, all_seen = FirstGradients(), []
 
         def drive(make, side):
@@ -103,12 +105,14 @@ def run(tmp_path_factory):
         model = path(family)
         # Ours suppresses the video token too.
         suppressed = {"generation_kwargs": {"suppress_tokens": vision_token_ids(AutoConfig.from_pretrained(model))}}
-        situation = Situation(FOUR_ROWS | suppressed, given, picture_rows, drive=drive)
+        situation = Situation(FOUR_ROWS | suppressed, given, partial(picture_rows, pictures=pictures), drive=drive)
         folder = tmp_path_factory.mktemp("run")
         trainer, completions = play(situation, model, folder, stock=stock, **dict(settings))
         return Run(trainer, completions, *all_seen, first.gradients)
 
-    return lambda family, stock=False, **settings: once(family, stock, tuple(settings.items()))
+    return lambda family, stock=False, pictures=(2, 1, 1), **settings: once(
+        family, stock, pictures, tuple(settings.items())
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,6 +158,15 @@ def test_the_tower_run_once_for_a_picture_gives_the_same_gradients_but_for_round
 def test_the_tower_runs_once_for_a_picture_of_a_pass(run, family):
     whole, once = run(family, **EACH_FOR_ITSELF).seen.passes, tower_once(run, family).seen.passes
     assert [sorted(units) for units in once] == [sorted(set(units)) for units in whole[: len(once)]]
+
+
+@pytest.mark.parametrize("family", slow_but(["idefics3"], FAMILIES))
+def test_rows_without_a_picture_train_as_with_each_image_processed_for_each_completion(run, family):
+    """Stock TRL refuses them. Some generation batches have as many pictures as prompts, some micro-batches none."""
+    mixed = {"pictures": (2, 1, 0, 1), "per_device_train_batch_size": 2, "gradient_accumulation_steps": 8}
+    ours, each = run(family, **EACH_FOR_ITSELF, **mixed), run(family, vade_images_once=False, **mixed)
+    assert_as_stock((ours.trainer, ours.completions), (each.trainer, each.completions))
+    assert ours.seen.passes == each.seen.passes
 
 
 def tower_once(run, family):

@@ -10,6 +10,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from trl_vade.errors import EngineError
 
+from ..batch_rows import has_pixels_by_row
 from .colocated import correct_colocated_requests, image_token_of_qwen
 from .engine_processor import refuse_other_processor_of_server
 from .logprobs import scaled_ratios_notice
@@ -149,10 +150,13 @@ def without_empty_images(model: Any, positional: Any, named: dict[str, Any]) -> 
     """Leave out the images of a forward pass that has none, as a hook before it.
 
     TRL 1.16 gives a micro-batch of rows without an image empty `pixel_values` if other rows of its generation batch
-    have images. Qwen2.5-VL (transformers 5.23) then fails with "expected a non-empty list of Tensors".
+    have images. Qwen2.5-VL (transformers 5.23) then fails with "expected a non-empty list of Tensors". Idefics3 gets
+    blank pixels, and fails with "cannot reshape tensor of 0 elements".
     """
     pixels = named.get("pixel_values")
-    if pixels is None or len(pixels):
+    if pixels is None:
+        return positional, named
+    if len(pixels) and not (has_pixels_by_row(named) and not named["input_ids"].eq(model.config.image_token_id).any()):
         return positional, named
     return positional, {name: value for name, value in named.items() if not name.startswith(("pixel_", "image_"))}
 

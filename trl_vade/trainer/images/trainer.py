@@ -13,6 +13,7 @@ from trl import GRPOTrainer
 
 from trl_vade.errors import ConfigurationError
 
+from ..batch_rows import with_pixels_counted
 from ..method_owners import owners
 from ..presets import is_adaptive
 from .ahead import Ahead
@@ -129,7 +130,7 @@ class ImagesOnceTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs):
         """Process each image of the batch once."""
         with self._images.preparing(self.model.training):
-            return super()._generate_and_score_completions(inputs)
+            return with_pixels_counted(super()._generate_and_score_completions(inputs))
 
     def _generate(self, prompts):
         """Give the completions of a row the same image objects."""
@@ -152,4 +153,4 @@ class ImagesOnceTrainer(GRPOTrainer):
         signature = inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies)
         model = signature.bind_partial(self, *positional, **named).arguments["model"]
         with self._images.in_passes(model):
-            return super()._get_per_token_logps_and_entropies(*positional, **named)
+            return super()._get_per_token_logps_and_entropies(*positional, **with_pixels_counted(named))
