@@ -160,7 +160,6 @@ def test_a_short_run_counts_what_both_trainers_do(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="nothing stands behind the settings of images once yet")
 def test_each_image_is_processed_and_kept_once_a_row_and_encoded_once_a_pass():
     options = options_of(*TINY, "--micro_batch", "4")
     counts = {}
