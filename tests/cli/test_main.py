@@ -166,6 +166,7 @@ def test_a_plan_for_other_programs_is_json_alone(recipe, tmp_path):
     assert {*memory["bytes"]} == {"training", "scoring", "generation"}
     assert memory["fits"] is True
     assert sum(memory["bytes"]["training"].values()) < memory["bytes_of_a_gpu"] == 139 * 2**30
+    assert memory["host_bytes"] == 128 * 1024 * 4 * 1176 * 4  # rows, image tokens, patches, values of 4 bytes
 
 
 def test_a_plan_that_cannot_work_says_so(recipe):

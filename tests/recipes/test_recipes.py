@@ -167,13 +167,13 @@ def test_by_the_estimate_it_fits_four_h200(name, launch, parsed):
     assert max(map(estimate.total, estimate.phases)) < 0.85 * estimate.gpu  # what the estimate leaves out has room
 
 
-def test_sixteen_rows_a_gpu_as_in_the_paper_fit_the_small_model_and_not_the_large(parsed):
+def test_sixteen_rows_a_gpu_as_in_the_paper_leave_room_with_the_small_model_and_not_with_the_large(parsed):
     """What the recipes say of their micro-batch of 4."""
-    fits = {}
+    spare = {}
     for size in SIZES:
         _, args, model_args = parsed(f"qwen2_5_vl_{size}_grpo_vade")
         args.per_device_train_batch_size, args.gradient_accumulation_steps, args.steps_per_generation = 16, 16, 64
-        fits[size] = estimate_memory(
+        estimate = estimate_memory(
             args,
             model_shape(qwen2_5_vl_config(size)),
             read_launch("fsdp2"),
@@ -181,5 +181,6 @@ def test_sixteen_rows_a_gpu_as_in_the_paper_fit_the_small_model_and_not_the_larg
             gpu=139 * GIB,
             dtype=model_args.dtype,
             flash=False,
-        ).fits
-    assert fits == {"3b": True, "7b": False}
+        )
+        spare[size] = estimate.gpu / GIB - max(map(estimate.total, estimate.phases)) / GIB
+    assert spare == pytest.approx({"3b": 56.2, "7b": 1.8}, abs=0.05)

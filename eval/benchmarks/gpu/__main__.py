@@ -1,4 +1,4 @@
-"""What a GPU of 80 GB says: memory against the plan's estimate, the update at live shares, pictures, selection.
+"""What a GPU of 80 GB says: memory against the plan, images once, the update at live shares, pictures, selection.
 
     python -m eval.benchmarks.gpu --output gpu.json        # one H100 or H200, 8 minutes
     python -m eval.benchmarks.gpu --tiny                   # the same program with the testbed's widths, for a CPU
@@ -12,7 +12,9 @@ hold 60 GB of them. Nothing is generated: completions and rewards are given (see
 2. Selection: seconds of a draw and of its outcomes.
 3. Memory: two updates with the recipe's KL term, so with passes for old and reference log-probabilities. Prompts and
    completions are all long. The parts are those of `trl-vade plan` for the same settings.
-4. Update: at each live share, stock TRL, ours without thinning and ours with it, in turn, without a KL term.
+4. Images: a generation batch by stock TRL and by ours, with images TRL's way, once in the processor and the buffer, in
+   the vision tower as well, and with the completions of a row side by side, in turn.
+5. Update: at each live share, stock TRL, ours without thinning and ours with it, in turn, without a KL term.
 
 A part that would end after `--minutes`, going by the longest one of its kind, is left out, and the report names it. It
 also names a part that failed. If the estimate does not fit the GPU, the model gets fewer decoder layers.
@@ -37,6 +39,7 @@ from .schedule import Schedule
 
 SHARES = (0.1, 0.25, 0.5, 1.0)
 TRAINERS = ("stock", "vade", "lossless")
+IMAGES = ("stock", "repeated", "once", "tower", "grouped")
 
 
 def measure(options: argparse.Namespace, schedule: Schedule) -> None:
@@ -52,11 +55,18 @@ def measure(options: argparse.Namespace, schedule: Schedule) -> None:
     for name in ("stock", "live"):
         schedule.run("memory", f"memory, {name}", bench.memory, name)
     for repeat in range(sizes.repeats):
+        for name in in_turn(IMAGES, repeat):
+            schedule.run("images", f"images, {name}, repeat {repeat + 1}", bench.update, repeat, 1.0, name)
+    for repeat in range(sizes.repeats):
         for share in SHARES:
-            for place in range(len(TRAINERS)):
-                name = TRAINERS[(place + repeat) % len(TRAINERS)]
+            for name in in_turn(TRAINERS, repeat):
                 part = f"update, {share:.0%} live, {name}, repeat {repeat + 1}"
                 schedule.run("update", part, bench.update, repeat, share, name)
+
+
+def in_turn(trainers: tuple[str, ...], repeat: int) -> list[str]:
+    """Return `trainers` in the order of this repeat, which begins with another one than the repeat before."""
+    return [trainers[(place + repeat) % len(trainers)] for place in range(len(trainers))]
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

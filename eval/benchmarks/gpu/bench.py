@@ -16,6 +16,7 @@ from ..step.given import Given
 from ..step.live_shares import one_batch
 from ..step.models import processor_and_config, random_model, random_rows
 from ..step.one_run import trainer_settings
+from ..step.tables import SETTINGS
 from .parts import MeasuredParts, estimated, reference_in_memory
 
 RECIPE = Path(__file__).resolve().parents[3] / "trl_vade/recipes/qwen2_5_vl_3b_grpo_vade.yaml"
@@ -91,10 +92,12 @@ class Bench:
         del settings["model_init_kwargs"]
         return settings
 
-    def estimate(self, lengths: Lengths) -> MemoryEstimate:
-        """Return the plan's estimate for the generation batch whose memory is measured."""
+    def estimate(self, lengths: Lengths, name: str = "stock") -> MemoryEstimate:
+        """Return the plan's estimate for the generation batch whose memory is measured, of the trainer `name`."""
+        images = {"vade_images_once": name != "stock"}
         with tempfile.TemporaryDirectory() as folder:
-            args = VADEGRPOConfig(**self.settings(**MEMORY, updates=2) | {"output_dir": folder})
+            settings = self.settings(**MEMORY, updates=2) | images | SETTINGS.get(name, {})
+            args = VADEGRPOConfig(**settings | {"output_dir": folder})
             return estimated(args, self.shape, lengths, self.gpu)
 
     def given(self, rows: int, generations: int, share: float, **named: Any) -> Given:
@@ -110,7 +113,7 @@ class Bench:
                 batch = one_batch(name, given, self.model, self.long_rows, settings, self.processor, **more)
         finally:
             parts.leave()
-        lines = parts.table(batch["memory"], self.estimate(parts.lengths))
+        lines = parts.table(batch["memory"], self.estimate(parts.lengths, name))
         return {"trainer": name, "lengths": asdict(parts.lengths), "lines": lines}
 
     def update(self, repeat: int, share: float, name: str) -> dict[str, Any]:

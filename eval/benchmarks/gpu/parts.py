@@ -15,7 +15,7 @@ from trl_vade.cli.plan.memory_formulas import Lengths
 from trl_vade.cli.plan.model_shape import ModelShape
 from trl_vade.cli.recipes import Launch
 
-from ..step.meters import Meter
+from ..step.meters import Meter, pixels_buffered
 
 HELD = ("weights", "optimiser state", "reference model", "gradients", "images of the generation batch")
 """Parts of the estimate that are tensors between two micro-batches."""
@@ -86,7 +86,7 @@ class MeasuredParts:
         def before_scoring(*args: Any, pixel_values: Any = None, **kwargs: Any) -> None:
             if not torch.is_grad_enabled():
                 self._before_scoring = memory.allocated()
-                pixels = [*pixels_held(trainer), pixel_values]
+                pixels = [*pixels_buffered(trainer), pixel_values]
                 self.held[IMAGES_SCORED] = max(self.held[IMAGES_SCORED], size(pixels))
 
         decoder = trainer.model.base_model
@@ -103,7 +103,7 @@ class MeasuredParts:
         states = [value for state in trainer.optimizer.state.values() for value in state.values()]
         weights = list(trainer.model.parameters())
         reference = [] if trainer.ref_model is None else trainer.ref_model.parameters()
-        found = (weights, states, reference, [weight.grad for weight in weights], pixels_held(trainer))
+        found = (weights, states, reference, [weight.grad for weight in weights], pixels_buffered(trainer))
         for name, tensors in zip(HELD, found, strict=True):
             self.held[name] = max(self.held[name], size(tensors))
         grids = [grid for batch in trainer._buffered_inputs for grid in batch["image_grid_thw"]]
@@ -146,11 +146,6 @@ class MeasuredParts:
                 found = (measured | {WHOLE: total}).get(name)
                 lines.append({"phase": phase, "part": name, "estimated": number, "measured": found})
         return lines
-
-
-def pixels_held(trainer: Any) -> list[Tensor]:
-    """The pixels of the generation batch that the trainer holds, if there is one."""
-    return [batch["pixel_values"] for batch in trainer._buffered_inputs or []]
 
 
 def size(tensors: Iterable[Any]) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..step.tables import live_table, spread
+from ..step.tables import live_table, spread, table
 
 
 def report(found: dict[str, Any]) -> str:
@@ -14,6 +14,8 @@ def report(found: dict[str, Any]) -> str:
     ]
     if "update" in found:
         parts.insert(1, live_table(found["update"]))
+    if "images" in found:
+        parts.insert(1, table([{"trainer": each["trainer"], "batches": [each]} for each in found["images"]]))
     parts.append(
         f"Decoder layers: {found['layers']}. Parameters: {found['parameters']:,}. Seconds in all: "
         f"{found['seconds']:.0f}, of which {found['seconds to make the model']:.0f} to make the model."
@@ -25,24 +27,22 @@ def report(found: dict[str, Any]) -> str:
 
 
 def memory(runs: list[dict[str, Any]]) -> str:
-    """A line for each part of the estimate: of the first run its measure and ratio, of the others the totals."""
+    """A line for each part of the estimates: of each run the estimate, the measure and their ratio."""
     if not runs:
         return ""
-    first, *others = runs
-    head = [
-        "phase",
-        "part",
-        "`--plan`, MiB",
-        f"{first['trainer']}, MiB",
-        "ratio",
-        *(f"{o['trainer']}, MiB" for o in others),
-    ]
+    head = ["phase", "part"]
+    for each in runs:
+        head += [f"{each['trainer']}: `--plan`, MiB", "measured, MiB", "ratio"]
+    found = [{(line["phase"], line["part"]): line for line in each["lines"]} for each in runs]
     lines = [f"| {' | '.join(head)} |", f"| --- | --- |{' ---: |' * (len(head) - 2)}"]
-    for place, line in enumerate(first["lines"]):
-        cells = [line["phase"], line["part"], mib(line["estimated"]), mib(line["measured"])]
-        cells.append("-" if not line["measured"] else f"{line['measured'] / line['estimated']:.2f}")
-        cells += [mib(other["lines"][place]["measured"]) for other in others]
+    for place in max(found, key=len):  # images once are a part more
+        cells = [*place]
+        for each in found:
+            line = each.get(place, {"estimated": None, "measured": None})
+            ratio = f"{line['measured'] / line['estimated']:.2f}" if line["measured"] else "-"
+            cells += [mib(line["estimated"]), mib(line["measured"]), ratio]
         lines.append(f"| {' | '.join(cells)} |")
+    first = runs[0]
     lengths = ", ".join(f"{name} {number:,}" for name, number in first["lengths"].items())
     return "\n".join(lines) + f"\n\nTokens of a row of the memory's batch, at most: {lengths}."
 

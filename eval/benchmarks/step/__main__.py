@@ -4,12 +4,16 @@
     python -m eval.benchmarks.step --engine colocate --shape small  # vLLM
     python -m eval.benchmarks.step --engine colocate --shape 3b     # a GPU of 140 GB: its share of the recipe for 3B
     python -m eval.benchmarks.step --live_shares 0.1 0.25 0.5 1.0   # the update, where groups have no gradient
+    python -m eval.benchmarks.step --shape small --rows 8 --image_tokens 1280 --micro_batch 4 \
+        --trainers stock repeated once tower grouped --settings '{"vade_sampler": "uniform"}'  # images of 1 megapixel
 
 Each (trainer, repeat) is a process of its own, since two colocated engines do not fit on a GPU; the trainers take
 turns, and the turn of each repeat begins with another one. All completions have the same length. The rewards are a
 stand-in that costs nothing. `vade` trains on every row, `lossless` and `live` are the values of `vade_down_sampling`,
-and `unseeded` is `vade` without the seeds that its requests to vLLM have. `small`, `3b` and `7b` have random weights
-and photographs of `--image_tokens`. What a server encodes cannot be counted from here.
+and `unseeded` is `vade` without the seeds that its requests to vLLM have. `repeated` processes and keeps images TRL's
+way, `once` does it once a row, `tower` also encodes them once a pass, and `grouped` also sorts the completions of an
+optimiser step by row. With `vade_sampler="uniform"` all take the same rows as stock. `small`, `3b` and `7b` have
+random weights and photographs of `--image_tokens`. What a server encodes cannot be counted from here.
 
 Without CUDA, vLLM is its CPU build, run as for the tests (`tests/engines`). That cannot split a prompt with a seed, as
 ours have ("CPU Generator does not use offset"): a generation batch may have about 4,096 prompt tokens there, and 2,048

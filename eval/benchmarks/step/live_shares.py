@@ -13,7 +13,7 @@ from transformers.utils import logging as transformers_logging
 
 from .given import Given
 from .memory import TensorMemory
-from .meters import Meter
+from .meters import Meter, images_counted
 from .one_run import model_and_rows, train, trainer_settings
 
 
@@ -43,6 +43,7 @@ def one_batch(
         stack.enter_context(given.in_place_of_generation())
         flops = stack.enter_context(FlopCounterMode(display=False)).get_total_flops if counting == "flops" else int
         meter = stack.enter_context(Meter(memory, flops))
+        stack.enter_context(images_counted(meter))
 
         def watch_all(trainer: Any, meter: Meter) -> None:
             meter.tally(trainer, "_get_per_token_logps_and_entropies", lambda *call, **named: _note(meter, *call))

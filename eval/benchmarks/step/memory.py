@@ -1,4 +1,4 @@
-"""Bytes of tensors: what torch allocated on a GPU, or the storages that operations touch on a CPU."""
+"""Bytes: what torch allocated on a GPU, of a process, or of the storages that operations touch on a CPU."""
 
 import threading
 import weakref
@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from ..selection.workers import peak, reset_peak, resident
 
 
 def memory_of(device: str) -> "GpuMemory | TensorMemory":
@@ -51,6 +53,28 @@ class GpuMemory:
     def _watch(self) -> None:
         while not self._stopped.wait(0.02):
             self._most_in_use = max(self._most_in_use, self._in_use())
+
+
+class ProcessMemory:
+    """What a process has in memory above what it had at `begin`, as Linux counts it; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._before = 0
+
+    def __enter__(self) -> "ProcessMemory":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def begin(self) -> None:
+        self._before = resident() or 0
+
+    def peaks(self) -> dict[str, int]:
+        """Peaks in bytes since the last call."""
+        found = {"resident": max((peak() or 0) - self._before, 0)}
+        reset_peak()
+        return found
 
 
 class TensorMemory(TorchDispatchMode):

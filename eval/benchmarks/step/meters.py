@@ -12,8 +12,9 @@ import datasets
 import torch
 from transformers import Qwen2VLImageProcessor, TrainerCallback
 from transformers.image_utils import make_flat_list_of_images
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
 
-from .memory import GpuMemory, TensorMemory
+from .memory import GpuMemory, ProcessMemory, TensorMemory
 
 
 class Meter:
@@ -31,7 +32,7 @@ class Meter:
 
     def __init__(
         self,
-        memory: GpuMemory | TensorMemory | None = None,
+        memory: GpuMemory | ProcessMemory | TensorMemory | None = None,
         flops: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.perf_counter,
     ):
@@ -137,7 +138,7 @@ class EachBatch(TrainerCallback):
 
 
 def watch(trainer: Any, meter: Meter) -> None:
-    """Let `meter` follow the phases of `trainer`, stock or ours."""
+    """Let `meter` follow the phases of `trainer`, stock or ours, and note the bytes of the images that it keeps."""
     meter.wrap(trainer, "get_batch_samples", "rows")
     if (selection := getattr(trainer, "selection", None)) is not None:
         meter.wrap(selection, "choose", "rows")
@@ -152,24 +153,21 @@ def watch(trainer: Any, meter: Meter) -> None:
     if trainer.use_vllm:
         meter.wrap(trainer.vllm_generation, "sync_weights", "sync")
 
+    def note_kept(*args: Any, **kwargs: Any) -> None:
+        store = getattr(trainer, "_images", None)
+        meter.counts["buffered"] = sum(pixels.nbytes for pixels in pixels_buffered(trainer))
+        meter.counts["stored"] = store.store_bytes() if store is not None else 0
+
+    meter.tally(trainer, "compute_loss", note_kept)
+
+
+def pixels_buffered(trainer: Any) -> list[torch.Tensor]:
+    """The pixels of the generation batch that TRL keeps, or our numbers in their place; none where there is none."""
+    return [batch["pixel_values"] for batch in trainer._buffered_inputs or []]
+
 
 def count(trainer: Any, meter: Meter) -> None:
-    """Let `meter` count requests and encoded images, whichever engine `trainer` generates with."""
-    _count_requests(trainer, meter)
-
-    def encodes(module, args, kwargs, *, engine=False):
-        grid = kwargs.get("grid_thw", args[1] if len(args) > 1 else None)
-        by_engine = engine or "generate" in meter.phases
-        meter.count("encoded by the engine" if by_engine else "encoded by the trainer", len(grid))
-
-    trainer.model.model.visual.register_forward_pre_hook(encodes, with_kwargs=True)
-    if trainer.use_vllm and trainer.vllm_mode == "colocate":
-        worker = trainer.vllm_generation.llm.llm_engine.model_executor.driver_worker
-        note = functools.partial(encodes, engine=True)
-        worker.model_runner.get_model().visual.register_forward_pre_hook(note, with_kwargs=True)
-
-
-def _count_requests(trainer: Any, meter: Meter) -> None:
+    """Let `meter` count requests, whichever engine `trainer` generates with, and the images that vLLM encodes here."""
     if not trainer.use_vllm:
         meter.tally(trainer.model, "generate", lambda *args, **kwargs: meter.count("requests"))
         return
@@ -177,7 +175,13 @@ def _count_requests(trainer: Any, meter: Meter) -> None:
         client = trainer.vllm_generation.vllm_client
         meter.tally(client.session, "post", lambda url, **kw: meter.count(f"POST {url.removeprefix(client.base_url)}"))
         return
+
+    def encodes(module, args, kwargs):
+        meter.count("encoded by the engine", len(kwargs.get("grid_thw", args[1] if len(args) > 1 else None)))
+
     llm = trainer.vllm_generation.llm
+    worker = llm.llm_engine.model_executor.driver_worker
+    worker.model_runner.get_model().visual.register_forward_pre_hook(encodes, with_kwargs=True)
     meter.tally(llm.llm_engine, "add_request", lambda *args, **kwargs: meter.count("requests"))
     generate = llm.generate
 
@@ -192,15 +196,25 @@ def _count_requests(trainer: Any, meter: Meter) -> None:
 
 @contextmanager
 def images_counted(meter: Meter) -> Iterator[None]:
-    """Count the images that are decoded and those that go through an image processor, wherever in this process."""
-    decode, process = datasets.Image.decode_example, Qwen2VLImageProcessor.preprocess
-    meter.tally(datasets.Image, "decode_example", lambda *args, **kwargs: meter.count("decoded"))
-    meter.tally(
-        Qwen2VLImageProcessor,
-        "preprocess",
-        lambda self, images, *args, **kwargs: meter.count("processed", len(make_flat_list_of_images(images))),
-    )
+    """Count images decoded, put through an image processor, and encoded by transformers, wherever in this process."""
+
+    def encodes(tower: Any, pixels: torch.Tensor, grid_thw: torch.Tensor, **kwargs: Any) -> None:
+        meter.count("encoded by the engine" if "generate" in meter.phases else "encoded by the trainer", len(grid_thw))
+
+    notes = [
+        (datasets.Image, "decode_example", lambda *args, **kwargs: meter.count("decoded")),
+        (
+            Qwen2VLImageProcessor,
+            "preprocess",
+            lambda self, images, *args, **kwargs: meter.count("processed", len(make_flat_list_of_images(images))),
+        ),
+        (Qwen2_5_VisionTransformerPretrainedModel, "forward", encodes),
+    ]
+    originals = [getattr(owner, name) for owner, name, _ in notes]
+    for each in notes:
+        meter.tally(*each)
     try:
         yield
     finally:
-        datasets.Image.decode_example, Qwen2VLImageProcessor.preprocess = decode, process
+        for (owner, name, _), original in zip(notes, originals, strict=True):
+            setattr(owner, name, original)

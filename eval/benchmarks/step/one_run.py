@@ -22,8 +22,9 @@ from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
 from trl_vade.trainer.generation import colocated, request_seeds
 
+from .memory import ProcessMemory
 from .meters import EachBatch, Meter, count, images_counted, watch
-from .tables import THINNING
+from .tables import SETTINGS
 
 # Not about the cost of a step, or said by the options: the rewards are a stand-in.
 LEFT_OUT = ("save_", "logging_", "eval_", "vllm_tensor_parallel_size", "reward_weights", "vade_success_reward")
@@ -46,8 +47,16 @@ def measure(options: dict[str, Any]) -> dict[str, Any]:
         return [float(sum(ids) % 2) for ids in completion_ids]
 
     settings = trainer_settings(options, model)
-    with Meter() as meter, images_counted(meter):
-        train(options["trainer"], model, rows, parity, settings, meter, options["warmup"] + options["batches"], count)
+    memory = None if torch.cuda.is_available() else ProcessMemory()
+
+    def watch_more(trainer, meter):
+        count(trainer, meter)
+        if memory is not None:
+            memory.begin()
+
+    batches = options["warmup"] + options["batches"]
+    with Meter(memory) as meter, images_counted(meter):
+        train(options["trainer"], model, rows, parity, settings, meter, batches, watch_more)
     return {"trainer": options["trainer"], "batches": meter.batches[options["warmup"] :], "versions": versions()}
 
 
@@ -75,9 +84,8 @@ def train(
     updates = settings["steps_per_generation"] // settings["gradient_accumulation_steps"]
     with tempfile.TemporaryDirectory() as output_dir:
         settings = settings | {"output_dir": output_dir, "max_steps": (batches + 1) * updates}
+        settings |= {"vade_down_sampling": "none"} | SETTINGS.get(name, {})
         settings = {key: value for key, value in settings.items() if ours or not key.startswith("vade_")}
-        if ours:
-            settings["vade_down_sampling"] = THINNING.get(name, "none")
         args = (VADEGRPOConfig if ours else GRPOConfig)(**settings)
         trainer = (VADEGRPOTrainer if ours else GRPOTrainer)(
             model, reward, args, rows, processing_class=processor, callbacks=[EachBatch(meter, updates, batches)]

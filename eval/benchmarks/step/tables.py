@@ -9,9 +9,20 @@ NAMES = {
     "lossless": "trl_vade lossless",
     "live": "trl_vade live",
     "unseeded": "trl_vade without seeds",
+    "repeated": "trl_vade, images TRL's way",
+    "once": "trl_vade, images once: processor, buffer",
+    "tower": "trl_vade, images once: and tower",
+    "grouped": "trl_vade, images once: and side by side",
 }
-THINNING = {"lossless": "lossless", "live": "live"}
-"""`vade_down_sampling` of those that have any."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "lossless": {"vade_down_sampling": "lossless"},
+    "live": {"vade_down_sampling": "live"},
+    "repeated": {"vade_images_once": False},
+    "once": {"vade_tower_once": False, "vade_group_images": "none"},
+    "tower": {"vade_tower_once": True, "vade_group_images": "none"},
+    "grouped": {"vade_tower_once": True, "vade_group_images": "step"},
+}
+"""Of those of our trainers that have any of their own."""
 SECONDS = {
     "rows": "choose and load rows",
     "tokenise": "tokenise prompts",
@@ -32,6 +43,8 @@ COUNTS = {
     "encoded by the trainer": "images encoded by the trainer's passes",
     "processed": "images through an image processor, in this process",
     "decoded": "images decoded",
+    "buffered": "bytes of images in the buffered generation batch",
+    "stored": "bytes of images in the store beside it",
     "prompt tokens in the engine": "prompt tokens in the engine, over all completions",
 }
 
@@ -60,6 +73,8 @@ def table(runs: list[dict[str, Any]]) -> str:
     every = {count for each in batches.values() for batch in each for count in batch["counts"]}
     for count in [*COUNTS, *sorted(every - COUNTS.keys())]:
         line(COUNTS.get(count, count), lambda batch, count=count: batch["counts"].get(count, 0), 0)
+    resident = "peak memory of the process above that before the training, MiB"
+    line(resident, lambda batch: most(batch, "resident") / 2**20, 0)
     for kind in ("allocated", "reserved", "in use"):
         for phase, what in SECONDS.items():
             peak = f"peak GPU memory, GiB, {kind}: {what}"
@@ -107,6 +122,6 @@ def live_table(figures: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def most(batch: dict[str, Any]) -> int:
+def most(batch: dict[str, Any], kind: str = "allocated") -> int:
     """Bytes: the highest peak of all phases, or 0 where memory was not measured."""
-    return max((peaks.get("allocated", 0) for peaks in batch["memory"].values()), default=0)
+    return max((peaks.get(kind, 0) for peaks in batch["memory"].values()), default=0)

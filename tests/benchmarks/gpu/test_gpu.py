@@ -63,7 +63,8 @@ def test_the_whole_program_runs_with_the_tiny_model(tmp_path, capsys):
     assert pictures["TRL"]["bytes"] == pictures["generations"] * pictures["once"]["bytes"] > 0
 
     stock, live = ({(line["phase"], line["part"]): line for line in run["lines"]} for run in found["memory"])
-    assert stock.keys() == live.keys()
+    assert live.keys() - stock.keys() == {(phase, "images of a micro-batch") for phase in ("training", "scoring")}
+    assert not stock.keys() - live.keys()
     for line in stock.values():
         assert line["measured"] is not None
     for part in HELD:  # these are counts of numbers, and the estimate is certain of them
@@ -81,6 +82,13 @@ def test_the_whole_program_runs_with_the_tiny_model(tmp_path, capsys):
     passes = completions // found["sizes"]["micro_batch"]  # a pass has one completion at least
     for share in benchmark.SHARES:
         assert trained[share, "lossless"] == max(round(share * completions), passes)
+
+    assert [each["trainer"] for each in found["images"]] == [*benchmark.IMAGES]
+    for each in found["images"]:
+        assert each["counts"]["completions"] == completions
+    ways = {each["trainer"]: each["counts"] for each in found["images"]}
+    same = ("processed", "encoded by the trainer", "buffered")
+    assert [ways["stock"][count] for count in same] == [ways["repeated"][count] for count in same]
 
     printed = capsys.readouterr().out
     for name in ("stock TRL", "trl_vade lossless", "log-probabilities", "1,000,000", "each 2 times"):

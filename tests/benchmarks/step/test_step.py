@@ -14,6 +14,7 @@ from eval.benchmarks.step.meters import Meter
 
 ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "trl_vade" / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml"
+PIXELS = 16 * 1176 * 4  # bytes of an image of the testbed
 TINY = ["--rows", "4", "--generations", "4", "--repeats", "1", "--batches", "1"]
 
 
@@ -140,20 +141,38 @@ def test_photographs_become_about_as_many_tokens_as_asked_for():
 @pytest.mark.slow
 def test_a_short_run_counts_what_both_trainers_do(capsys):
     options = options_of(*TINY)
-    runs = [one_run.measure({**options, "trainer": trainer}) for trainer in ("stock", "vade")]
+    runs = [one_run.measure({**options, "trainer": trainer}) for trainer in ("stock", "repeated")]
     stock, ours = (run["batches"][0]["counts"] for run in runs)
     # One call of `generate` for 16 completions, whose images go through the processor for it and for the training.
     same = {"requests": 1, "encoded by the engine": 16, "encoded by the trainer": 16, "processed": 32}
+    same |= {"buffered": 16 * PIXELS, "stored": 0}
     assert stock == same | {"decoded": 32}  # the stock loader decodes the first of a list of images twice (datasets)
     assert ours == same | {"decoded": 4}
     for run in runs:
         [batch] = run["batches"]
         assert batch["seconds"].keys() <= tables.SECONDS.keys()
         assert min(batch["seconds"][name] for name in ("rows", "tokenise", "generate", "inputs", "update")) > 0
+        assert tables.most(batch, "resident") > 0
     table = tables.table(runs)
     assert "| images decoded | 32 | 4 |" in table
     assert "weight sync" not in table  # no engine of its own has any
     assert "- scores to the posterior | - |" in table
+
+
+@pytest.mark.slow
+def test_each_image_is_processed_and_kept_once_a_row_and_encoded_once_a_pass():
+    options = options_of(*TINY, "--micro_batch", "4")
+    counts = {}
+    for trainer in ("once", "tower", "grouped"):
+        counts[trainer] = one_run.measure({**options, "trainer": trainer})["batches"][0]["counts"]
+    for each in counts.values():
+        assert (each["processed"], each["stored"]) == (4, 4 * PIXELS)
+        assert 0 < each["buffered"] < PIXELS
+    encoded = {name: (each["encoded by the engine"], each["encoded by the trainer"]) for name, each in counts.items()}
+    assert encoded["once"] == (16, 16)
+    assert encoded["grouped"] == (4, 4)
+    assert encoded["tower"][0] == 4
+    assert 4 < encoded["tower"][1] < 16
 
 
 @pytest.mark.slow

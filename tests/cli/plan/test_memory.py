@@ -287,10 +287,42 @@ def test_a_small_vocabulary_takes_a_whole_tile(make_args):
     assert estimate == pytest.approx(taken, rel=0.2)
 
 
-def test_images_of_a_generation_batch_are_counted_once_for_each_completion(make_args):
-    args = make_args(steps_per_generation=8, num_generations=4)
-    assert parts.images(args, SHAPE, LENGTHS) == 2 * 8 * 10 * 4 * 1176 * 4
-    assert parts.images(args, SHAPE, Lengths(60, 0, 40)) == 0
+PIXELS = 10 * 4 * 1176 * 4  # bytes of a row's image
+
+
+def test_images_are_counted_once_a_row_and_their_numbers_once_a_completion(make_args):
+    settings = {"steps_per_generation": 8, "num_generations": 4}
+    found = parts.images(make_args(**settings), SHAPE, LENGTHS)
+    assert found == parts.Images(buffered=16 * 10 * 4 * 4, store=4 * PIXELS, taken=2 * PIXELS)
+    assert parts.images(make_args(**settings, vade_images_once=False), SHAPE, LENGTHS) == parts.Images(16 * PIXELS)
+    assert parts.images(make_args(**settings), SHAPE, Lengths(60, 0, 40)) == parts.Images(0)
+
+
+@pytest.mark.parametrize("changes", [{}, {"vade_pixels_on_device": True}, {"vade_images_once": False}])
+def test_the_store_of_images_lies_in_one_place_and_in_every_phase(make_args, changes):
+    """2 x 4 completions: 8 rows' pixels in TRL's way, and 4 rows' pixels in the store."""
+    found = estimate(make_args(use_vllm=True, **changes))
+    numbers, once, on_gpu = 8 * 10 * 4 * 4, changes.get("vade_images_once", True), "vade_pixels_on_device" in changes
+    assert found.host_bytes == (4 * PIXELS if once and not on_gpu else 0)
+    phases = {
+        phase: sum(size for name, size in bytes_by_name(listed).items() if name.startswith("images"))
+        for phase, listed in found.phases.items()
+    }
+    if once:
+        kept = 4 * PIXELS if on_gpu else 0
+        taken = 2 * PIXELS  # of a micro-batch
+        assert phases == {
+            "training": numbers + kept + taken,
+            "scoring": 2 * numbers + kept + taken,
+            "generation": numbers + kept,
+        }
+    else:
+        assert phases == {"training": 8 * PIXELS, "scoring": 16 * PIXELS, "generation": 8 * PIXELS}
+
+
+def test_without_vllm_the_tower_takes_the_images_of_every_row_to_generate(make_args):
+    found = bytes_by_name(estimate(make_args()).phases["generation"])
+    assert found["images to generate for"] == 4 * PIXELS
 
 
 def test_without_vllm_generation_has_a_cache_of_transformers(make_args):

@@ -117,7 +117,8 @@ class _Memory:
         if self.estimate is None:
             return {"no_estimate": self.reason}
         phases = {phase: {part.name: part.bytes for part in parts} for phase, parts in self.estimate.phases.items()}
-        more = {name: getattr(self.estimate, name) for name in ("kv_cache_tokens", "parallel_sequences", "fits")}
+        names = ("kv_cache_tokens", "parallel_sequences", "host_bytes", "fits")
+        more = {name: getattr(self.estimate, name) for name in names}
         return {"bytes_of_a_gpu": self.estimate.gpu, "bytes": phases, "parameters": self.parameters, **more}
 
     def print(self, args: Any) -> None:
@@ -133,6 +134,8 @@ class _Memory:
             "* certain; the rest is an estimate. It was not yet compared with a measurement on a GPU.\n"
             "Left out: fragmentation, the CUDA context, communication buffers."
         )
+        if estimate.host_bytes:
+            print(f"Host memory, per process: {gib(estimate.host_bytes)} for images of a generation batch, pinned.")
         if estimate.kv_cache_tokens is not None:
             print(
                 f"vLLM's share: at most {estimate.kv_cache_tokens:,} tokens of KV cache in each engine, or "

@@ -25,6 +25,7 @@ class MemoryEstimate:
     gpu: int  # bytes of one GPU
     kv_cache_tokens: int | None = None  # of one colocated engine; None without one
     parallel_sequences: int | None = None  # of a longest prompt and completion each, that these hold at a time
+    host_bytes: int = 0  # of pinned host memory for each process: the images of its generation batch
 
     def total(self, phase: str, *, certain: bool = False) -> int:
         """Bytes of a phase: of all its parts, or only of the certain ones."""
@@ -73,21 +74,26 @@ def estimate_memory(
     held = parts.held(args, shape, launch, size)
     engine, kv_tokens = parts.engine(args, shape, gpu)
     awake = [] if args.vllm_enable_sleep_mode else engine  # asleep it has neither weights nor KV cache (level 2)
-    pixels = parts.images(args, shape, lengths)
+    images = parts.images(args, shape, lengths)
+    on_gpu, on_host = (images.store, 0) if args.vade_pixels_on_device else (0, images.store)
+    taken = Part("images of a micro-batch", images.taken)
     gathered = parts.gathered(shape, launch, size)
     phases = {
         "training": [
             *held,
             parts.gradients(args, shape, launch, size),
             *awake,
-            Part("images of the generation batch", pixels),
+            Part("images of the generation batch", images.buffered + on_gpu),
+            taken,
             gathered,
             *parts.activations(args, shape, launch, lengths, size, flash=flash),
         ],
         "scoring": [
             *held,
             *awake,
-            Part("images of this and the last generation batch", 2 * pixels),
+            # The last one's numbers are still there, and its store is not.
+            Part("images of this and the last generation batch", 2 * images.buffered + on_gpu),
+            taken,
             gathered,
             parts.gathered_reference(args, shape, launch, size),
             parts.forward_only(args, shape, lengths, size),
@@ -95,13 +101,15 @@ def estimate_memory(
         "generation": [
             *held,
             *engine,
-            Part("images of the last generation batch", pixels),
+            Part("images of the last generation batch", images.buffered + on_gpu),
+            # The tower of transformers takes those of all rows at once.
+            Part("images to generate for", 0 if args.use_vllm else images.store),
             *parts.generation(args, shape, launch, lengths, size),
         ],
     }
     phases = {name: [part for part in listed if part.bytes] for name, listed in phases.items()}
     sequences = None if kv_tokens is None else kv_tokens // (lengths.prompt + lengths.completion)
-    return MemoryEstimate(phases, gpu, kv_tokens, sequences)
+    return MemoryEstimate(phases, gpu, kv_tokens, sequences, on_host)
 
 
 def why_no_estimate(args: Any, model_args: Any) -> str | None:

@@ -56,6 +56,15 @@ class Lengths:
 
 
 @dataclass(frozen=True)
+class Images:
+    """Bytes of the images of a process's generation batch."""
+
+    buffered: int  # on the GPU: the pixels of every completion; with `vade_images_once` int32 numbers of its patches
+    store: int = 0  # with `vade_images_once`: the pixels of every row, on the GPU or in host memory
+    taken: int = 0  # from there to the GPU for a micro-batch whose completions are all of different rows
+
+
+@dataclass(frozen=True)
 class NumberSizes:
     """Bytes of one number: of weights as they are loaded, of what is computed in, and of the optimiser's weights."""
 
@@ -125,13 +134,22 @@ def kv_bytes(shape: ModelShape, heads: int, number: int) -> int:
     return 2 * shape.text.layers * heads * shape.head_dim * number
 
 
-def images(args: Any, shape: ModelShape, lengths: Lengths) -> int:
-    """Bytes of a process's `pixel_values` of a generation batch, in float32, once for each completion.
+def images(args: Any, shape: ModelShape, lengths: Lengths) -> Images:
+    """Count the images of a process's generation batch; pixels are in float32.
 
     TRL 1.16 keeps them on the GPU until the next generation batch (`GRPOTrainer._buffered_inputs`).
     """
-    rows = args.per_device_train_batch_size * args.steps_per_generation
-    return rows * lengths.image * shape.patches_per_token * shape.patch_values * 4
+    completions = args.per_device_train_batch_size * args.steps_per_generation
+    patches_of_row = lengths.image * shape.patches_per_token
+    pixels_of_row = patches_of_row * shape.patch_values * 4
+    if not args.vade_images_once:
+        return Images(completions * pixels_of_row)
+    rows = -(-completions // args.num_generations)
+    return Images(
+        buffered=completions * patches_of_row * 4,
+        store=rows * pixels_of_row,
+        taken=args.per_device_train_batch_size * pixels_of_row,
+    )
 
 
 def gathered(shape: ModelShape, launch: Launch, size: NumberSizes) -> Part:
