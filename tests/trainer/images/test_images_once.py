@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from transformers import Qwen2_5_VLProcessor
+from transformers import Qwen2_5_VLProcessor, Qwen2VLImageProcessor
 
 from tests.support.marks import slow
 from tests.support.refusals import refused
@@ -196,10 +196,12 @@ def test_a_processor_used_by_a_reward_function_sees_its_images_as_ever(vision_mo
     def looks(completions, **kwargs):
         made = holder[0].processing_class(images=[[coloured(1)]], text=["<|image_pad|>"], return_tensors="pt")
         seen.append(made["pixel_values"])
+        assert holder[0].processing_class.image_processor.to_dict() == before
         return first_word(completions)
 
     holder = []
     holder.append(VADEGRPOTrainer(vision_model_path, looks, make_args(max_steps=1), picture_rows()))
+    before = holder[0].processing_class.image_processor.to_dict()
     holder[0].train()
     assert seen[0].is_floating_point()
 
@@ -207,7 +209,7 @@ def test_a_processor_used_by_a_reward_function_sees_its_images_as_ever(vision_mo
 def test_model_and_processor_are_left_as_they_were(plays):
     trainer, _, _ = plays("a step", **STEP)
     assert type(trainer.processing_class) is Qwen2_5_VLProcessor
-    assert "preprocess" not in vars(trainer.processing_class.image_processor)
+    assert type(trainer.processing_class.image_processor) is Qwen2VLImageProcessor
     assert [name for name, module in trainer.model.named_modules() if "get_image_features" in vars(module)] == []
     copied = copy.deepcopy(trainer.model)
     with torch.no_grad():

@@ -160,14 +160,16 @@ def processed_once(
 ) -> Iterator[None]:
     """Set `trainer.processing_class` to the stand-in, and let the image processor keep its results, in the block."""
     real = trainer.processing_class
-    processed = Processed(real.image_processor, pictures, find)
-    real.image_processor.preprocess = processed
+    image_processor, kind = real.image_processor, type(real.image_processor)
+    processed = Processed(image_processor, pictures, find)
+    # Not an attribute of the object: `to_dict` would copy it.
+    image_processor.__class__ = type(kind.__name__, (kind,), {"preprocess": staticmethod(processed)})
     trainer.processing_class = _stand_in(real, processed, pictures, store)
     try:
         yield
     finally:
         trainer.processing_class = real
-        del real.image_processor.preprocess
+        image_processor.__class__ = kind
 
 
 def _distinct(texts: list[str], images: list[Any], pictures: Pictures) -> tuple[list[int], Rows] | None:
