@@ -50,8 +50,8 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
     Each call of `train` is a run of its own with a new posterior, unless it resumes. If `train_dataset` was replaced
     since the last call, the posterior keeps the counts of the rows that stayed.
 
-    Overrides, each of which calls the parent's method (see also `ResumingTrainer`, `PublishingTrainer`
-    and `ThinningTrainer`):
+    Overrides, each of which calls the parent's method (see also `ResumingTrainer`, `PublishingTrainer`,
+    `ThinningTrainer` and `ImagesOnceTrainer`):
 
     * `__init__`: checks settings and data before a model is loaded, and corrects TRL's generation engines.
     * `train`: resolves the checkpoint, protects another run in `output_dir`, and saves a last checkpoint on a signal.
@@ -61,8 +61,8 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
     * `get_train_dataloader`, `_get_train_sampler`: the loader carries tickets in place of rows. Loaders read ahead, so
       rows chosen there would be chosen before the batch before them is scored.
     * `_prepare_inputs`: chooses and loads the rows in place of the tickets when a generation batch is due.
-    * `_generate_and_score_completions`: refills the batch with dynamic sampling, notes its rows, and checks vLLM's first
-      log-probabilities.
+    * `_generate_and_score_completions`: refills the batch with dynamic sampling, notes the rows of its images, and
+      checks vLLM's first log-probabilities.
     * `_generate`, `_generate_single_turn`: end a round of dynamic sampling, and reuse the completions of the rounds.
       Score the completions before the passes over them, so that rows without a gradient are left out.
     * `_tokenize_prompts`: tokenises each prompt once with vLLM, not once for each of its completions.
