@@ -14,7 +14,7 @@ from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 
 from .credentials import refuse_secrets
 from .down_sampling import check_down_sampling
-from .images.order import check_images
+from .images.settings import check_images
 from .presets import CONSOLES, ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
 from .success_checks import check_success, is_number
 from .variant_checks import check_variants

@@ -17,8 +17,8 @@ from ..batch_rows import with_pixels_counted
 from ..method_owners import owners
 from ..presets import is_adaptive
 from .ahead import Ahead
-from .order import grouping
 from .processor import Pictures, processed_once, share_images
+from .settings import grouping
 from .store import PixelStore
 from .tower import dropout_of_tower, pixels_in_place
 
