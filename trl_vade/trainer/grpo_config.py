@@ -129,9 +129,9 @@ class VADEGRPOConfig(GRPOConfig):
             `vade_tower_once`, where that is exact, else `"none"`.
         vade_pixels_on_device: Whether the processed images of a generation batch lie in GPU memory. `False` keeps
             them in pinned memory of the host and copies those of each micro-batch.
-        vade_pixels_ahead: GiB of host memory, at least 0, that each process may use for images that are processed in
-            the decoding threads, before their generation batch is due. For processors with a grid of patches, such as
-            Qwen-VL's. 0 processes images when their batch is due.
+        vade_pixels_ahead: GiB of host memory, from 0 to 4096, that each process may use for images that are processed
+            in the decoding threads, before their generation batch is due. For processors with a grid of patches, such
+            as Qwen-VL's. 0 processes images when their batch is due.
         vade_success_reward: Name of the reward function that decides whether an answer is right, as it appears in the
             logs. `None` uses the only reward function, or the only one whose name says so: the name contains accura,
             correct, answer, exact, match, solve or verif, and no word of form such as format or length. If no name

@@ -102,6 +102,7 @@ CHOICES = {
     "vade_posterior_init": ["prior", "rollout"],  # or a source
     "vade_on_mismatch": ["error", "join", "reset"],
     "vade_console": ["auto", "panel", "lines", "stock"],
+    "vade_group_images": ["none", "step", "batch", None],
     "vade_down_sampling": ["none", "lossless", "live", "rows", "d3s", None],
 }
 OF_VARIANTS = {
@@ -112,6 +113,10 @@ OF_VARIANTS = {
     "vade_max_reward": 1.0,
 }
 PROBLEM = (1,)  # groups of a problem that divide the one group of the default generation batch
+SWITCHES = (
+    *("vade_outage_guard", "vade_dynamic_sampling", "vade_overwrite_output_dir", "vade_report"),
+    *("vade_images_once", "vade_pixels_on_device"),
+)
 KEPT = {"vade_keep_rollouts": ("rows", "d3s"), "vade_keep_tokens": ("d3s",)}
 BOUNDS = [None, [0, 1], (0.5, 1.0), [1, 0], [0, 1, 2], [0.0, float("nan")], [-1e39, 1]]
 
@@ -122,9 +127,9 @@ def _allowed(name: str, value: Any) -> bool:
         return isinstance(value, str) and (value in CHOICES[name] or "/" in value or os.path.exists(value))
     if name in CHOICES:
         return (value is None or isinstance(value, str)) and value in CHOICES[name]
-    if name in ("vade_outage_guard", "vade_dynamic_sampling", "vade_overwrite_output_dir", "vade_report"):
+    if name in SWITCHES:
         return value is True or value is False
-    if name == "vade_signal_aware_decay":
+    if name in ("vade_signal_aware_decay", "vade_tower_once"):
         return value is True or value is False or value is None
     if name in ("vade_success_reward", "vade_strata", "vade_stratify_by", "vade_variants"):
         return value is None or (isinstance(value, str) and value != "")
@@ -137,6 +142,8 @@ def _allowed(name: str, value: Any) -> bool:
         return number and isinstance(value, int) and 0 <= value <= 100
     if name in ("vade_difficulty_weight", "vade_max_reward"):
         return number and 0 <= value <= 1e6 and (value > 0 or name == "vade_difficulty_weight")
+    if name == "vade_pixels_ahead":
+        return number and 0 <= value <= 4096
     if name == "vade_max_refills":
         return number and isinstance(value, int) and 1 <= value <= 1000
     if name == "vade_max_prompt_length":
@@ -185,7 +192,17 @@ def _go_together(settings: dict[str, Any]) -> bool:
         and (settings["vade_stratify_by"] is None or sampler in ("thompson", "greedy"))
         and (settings["vade_strata_shares"] is None or settings["vade_stratify_by"] is not None)
         and all(settings[name] is None or settings["vade_down_sampling"] in modes for name, modes in KEPT.items())
+        and _images_go_together(settings)
         and _variants_go_together(settings)
+    )
+
+
+def _images_go_together(settings: dict[str, Any]) -> bool:
+    """Say whether the settings of images do so."""
+    grouped = settings["vade_group_images"] in ("step", "batch")
+    of_once = (settings["vade_tower_once"], grouped, settings["vade_pixels_on_device"], settings["vade_pixels_ahead"])
+    return (settings["vade_images_once"] or not any(of_once)) and not (
+        grouped and settings["vade_down_sampling"] == "d3s"
     )
 
 

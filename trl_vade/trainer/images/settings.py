@@ -45,7 +45,7 @@ def check_images(args: Any) -> None:
             f"vade_group_images={abbreviated(wanted)} is not known. Set it to one of {', '.join(GROUPINGS)}, or None."
         )
     ahead = args.vade_pixels_ahead
-    if not is_number(ahead) or not 0 <= ahead < MOST_AHEAD:
+    if not is_number(ahead) or not 0 <= ahead <= MOST_AHEAD:
         raise ConfigurationError(
             f"vade_pixels_ahead={abbreviated(ahead)} is not a number of GiB from 0 to {MOST_AHEAD}. Set 0 to process "
             "images when their generation batch is due."
