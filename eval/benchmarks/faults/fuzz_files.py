@@ -183,11 +183,11 @@ def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
         return [*batches, pixels]
 
     def what_it_says(content: bytes) -> str:
-        batch = [*json.loads(unpacked(content)[0]["__metadata__"]["others"])["micro_batches"], {}]
+        batch, pixels = json.loads(unpacked(content)[0]["__metadata__"]["others"])["micro_batches"], {}
         for key, (dtype, shape, data) in arrays_of(content).items():
             place, _, name = key.partition("/")
-            batch[-1 if place == "pixels" else int(place)][name] = [dtype, shape, data.hex()]
-        return canonical(batch)
+            (pixels if place == "pixels" else batch[int(place)])[name] = [dtype, shape, data.hex()]
+        return canonical([*batch, pixels])
 
     for number in range(20):
         throw = dice(seed, "a generation batch", number)
