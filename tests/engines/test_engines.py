@@ -22,7 +22,7 @@ pytestmark = [
     ),
 ]
 
-SAME = 1e-4  # mean difference of log-probabilities in float32 that is none: measured 1e-6 to 3e-6, 2e-5 in a step
+SAME = 1e-5  # mean difference of log-probabilities in float32 that is none: measured 1e-6 to 3e-6
 DIFFERENT = 1e-3  # what every fault exceeds by far: measured 7e-3 and more
 
 
@@ -112,7 +112,7 @@ def test_a_correction_that_is_put_back_is_all_it_takes(colocated):
 def test_a_colocated_engine_sees_images_in_the_size_of_the_trainers_processor(tmp_path, pixels):
     """The model folder's processor makes 4 tokens of an image, the trainer's 16 or 1."""
     noted = start(tmp_path, "colocate", "--mixed", "--steps", 2, "--pixels", pixels)[0]
-    assert max(differences(noted.steps)) <= SAME  # measured 1.7e-5 with 16, for which the weights were not made
+    assert max(differences(noted.steps)) <= 10 * SAME  # measured 1.7e-5 with 16, for which the weights were not made
 
 
 def test_a_server_with_another_picture_size_is_refused_and_lives_on(tmp_path, server):
