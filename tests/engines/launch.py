@@ -14,7 +14,13 @@ FSDP2 = REPOSITORY / "trl_vade" / "recipes" / "accelerate" / "fsdp2.yaml"
 
 
 def start(
-    folder: Path, engine: str, *options, processes: int = 1, sharded: bool = False, **settings
+    folder: Path,
+    engine: str,
+    *options,
+    processes: int = 1,
+    sharded: bool = False,
+    placeholders_excluded: bool = True,
+    **settings,
 ) -> list[SimpleNamespace]:
     """Train in `folder`; return what each process noted.
 
@@ -24,6 +30,7 @@ def start(
         options: of the command `tests.engines.run`.
         processes: over gloo.
         sharded: whether they share the weights (FSDP2, the project's own configuration, in float32).
+        placeholders_excluded: by the trainer's head, too, and not by the engine alone (not where `sharded`).
         settings: of the trainer.
     """
     launcher, run = [sys.executable], ["-m", "tests.engines.on_cpu", "tests.engines.run"]
@@ -39,6 +46,7 @@ def start(
     for leftover in Path("/dev/shm").glob("-tp:0-*-cpushm_*"):
         leftover.unlink()
     run += [str(folder), "--engine", engine, *map(str, options)]
+    run += ["--placeholders-excluded"] if placeholders_excluded and not sharded else []
     done = subprocess.run(
         [*launcher, *run, "--settings", json.dumps(settings)],
         cwd=REPOSITORY,

@@ -132,6 +132,19 @@ def take_out(correction: str, trainer: VADEGRPOTrainer) -> Callable[[], None]:
     return lambda: setattr(place, name, corrected)
 
 
+def exclude_from_the_head(model: torch.nn.Module, tokens: list[int]) -> None:
+    """Give `tokens` no probability in the trainer's head, as in the engine: the rest of both is then comparable.
+
+    The head is biased by a buffer that is neither saved nor synchronised. Without this, the log-probabilities differ
+    by log(1 - p), p being the probability of the placeholders: up to 1e-3 where the policy sampled a rare token.
+    """
+    head = model.get_output_embeddings()
+    bias = torch.zeros(len(head.weight), dtype=head.weight.dtype)
+    bias[tokens] = -1e4
+    del head.bias
+    head.register_buffer("bias", bias, persistent=False)
+
+
 def compare_with_transformers(trainer: GRPOTrainer, watch: Watch) -> None:
     """Note what TRL notes with vLLM: the difference of the log-probabilities that sampled and those trained on."""
     generate, prepare = trainer.model.generate, trainer._generate_and_score_completions
@@ -194,6 +207,7 @@ def main() -> None:
     parser.add_argument("--pixels", type=int, help="of each image, by a processor that the trainer is given")
     parser.add_argument("--folders-processor", action="store_true", help="leave the engine the model folder's own")
     parser.add_argument("--ask-for-placeholders", action="store_true", help="give them a bias of 100")
+    parser.add_argument("--placeholders-excluded", action="store_true", help="by the trainer's head, too")
     parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON")
     options = parser.parse_args()
     without = []
@@ -233,6 +247,8 @@ def main() -> None:
         processing_class=processor,
         callbacks=[watch],
     )
+    if options.placeholders_excluded:
+        exclude_from_the_head(trainer.model, placeholders)
     if options.engine == "hf":
         compare_with_transformers(trainer, watch)
     error = None

@@ -30,7 +30,7 @@ ENGINES = {  # name: engine, processes, settings
 
 def cells(engine: str, processes: int, trainer: str, steps: int, url: str, settings: dict) -> Iterator[str]:
     """What the table says of an engine under a trainer."""
-    share = {"processes": processes, "per_device_train_batch_size": 32 // processes}
+    share = {"processes": processes, "per_device_train_batch_size": 32 // processes, "placeholders_excluded": False}
     options = ["--trainer", trainer, "--steps", steps, *(["--server", url] if engine == "server" else [])]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
