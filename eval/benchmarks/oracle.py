@@ -37,7 +37,8 @@ class OracleSampler(PeerSampler):
         ratio        1 - p^G - (1 - p)^G    the probability that a group of G completions has a gradient
         symmetric    p (1 - p)              asymmetric   p (1 - p)^2, as VADE
 
-    Rows of equal gain are chosen at random, and observations change no choice. `Draw` has the true rates and the gain.
+    Rows of equal gain are chosen at random. `Draw` has the true rates and the gain. Observations change no choice, but
+    for the cooldown.
 
     Args:
         num_samples: N, at least 1.
@@ -45,6 +46,7 @@ class OracleSampler(PeerSampler):
         pass_rate: (N,) in [0, 1], or None: then `set_pass_rates` comes before the first draw.
         seed: in [0, 2**63).
         gain: "ratio", "symmetric" or "asymmetric".
+        cooldown: steps for which a scored row rests, as in `ThompsonSampler`.
 
     Raises:
         ConfigurationError, ObservationError: an argument is outside its range; the latter for `pass_rate`.
@@ -60,25 +62,36 @@ class OracleSampler(PeerSampler):
         pass_rate: ArrayLike | None = None,
         seed: int = 0,
         gain: str = "ratio",
+        cooldown: int = 0,
     ) -> None:
         if gain not in ("ratio", "symmetric", "asymmetric"):
             raise ConfigurationError(f"gain is {gain!r}; it must be 'ratio', 'symmetric' or 'asymmetric'. Set one.")
         generations = check_whole_number("num_generations", num_generations, minimum=2, advice="The paper has 8.")
         super().__init__(BetaPosterior(num_samples), seed, {"num_generations": generations, "gain": gain})
+        self._cooldown = cooldown
         self._pass_rate: FloatArray | None = None  # (N,)
+        self._mixed: FloatArray | None = None  # (N,)
         if pass_rate is not None:
             self.set_pass_rates(pass_rate)
 
-    def set_pass_rates(self, pass_rate: ArrayLike) -> None:
-        """Tell the true pass rates, (N,) in [0, 1]; the draws that follow rest on them."""
+    def set_pass_rates(self, pass_rate: ArrayLike, mixed: ArrayLike | None = None) -> None:
+        """Tell the true pass rates, (N,) in [0, 1]; the draws that follow rest on them.
+
+        `mixed`, (N,) in [0, 1], is how likely a group has a gradient where that does not follow from the pass rates.
+        """
         self._pass_rate = check_pass_rates(pass_rate, self.posterior.num_samples)
+        self._mixed = None if mixed is None else check_pass_rates(mixed, self.posterior.num_samples)
 
     def _choose(self, k: int, free: BoolArray, generator: np.random.Generator) -> tuple[IntArray, FloatArray]:
         if self._pass_rate is None:
             raise ConfigurationError("The oracle has no pass rates to choose by; call set_pass_rates before draw.")
         # `largest` takes the first of equals: they are shuffled, and rounded, or p and 1 - p would not be equals.
         order = generator.permutation(np.flatnonzero(free))
-        rows = order[largest(np.round(self._gain(self._pass_rate[order]), 12), k)]
+        gain = self._gain(self._pass_rate[order]) if self._mixed is None else self._mixed[order]
+        if self._cooldown:
+            last = self.posterior.last_update_of(order)
+            gain = gain - np.where(last > 0, np.maximum(last + self._cooldown - self.posterior.step, 0), 0)
+        rows = order[largest(np.round(gain, 12), k)]
         return rows, self._pass_rate[rows]
 
     def _gain(self, pass_rate: FloatArray) -> FloatArray:

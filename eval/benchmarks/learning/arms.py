@@ -1,52 +1,74 @@
 """The arms of the learning benchmark: who chooses the rows, as settings of `VADEGRPOConfig`."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trl_vade.samplers.variants import VariantRows
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS
-from trl_vade.trainer.selection_choice import make_sampler
+from trl_vade.trainer.presets import setting
+from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 from ..oracle import OracleSampler
+from .challengers import Calibrated, GrowingRest, MovedRates, RisingBlindShare, SECWithoutReplacement, WholeBOTS
 from .thinning import Thinning
 
 PAPER, FRONTIER = {"vade_preset": "paper"}, {"vade_preset": "frontier"}
+REFILLED = {"vade_dynamic_sampling": True}
 
 MAIN: dict[str, dict[str, Any]] = {
     "uniform": {"vade_sampler": "uniform"},
-    "dapo": {"vade_sampler": "uniform", "vade_dynamic_sampling": True},
-    "paper": PAPER,
+    # As DAPO's own code: whole generation batches are drawn until one is full of groups with a gradient.
+    "dapo": {"vade_sampler": "uniform", "whole_batches": True} | REFILLED,
+    "paper": PAPER | {"vade_posterior_init": "rollout"},  # Algorithm 1, with its initial pass
     "robust": {"vade_preset": "robust"},
     "frontier": FRONTIER,
+    "oracle": {},  # it knows every pass rate, and rests as `frontier` does
 }
-MORE: dict[str, dict[str, Any]] = {
-    "oracle": {},
-    "frontier + dapo": FRONTIER | {"vade_dynamic_sampling": True},
-    "paper + initial pass": PAPER | {"vade_posterior_init": "rollout"},
-    # The paper's ablations (Table 2).
-    "paper, symmetric": PAPER | {"vade_information_gain": "symmetric"},
-    "paper, greedy": PAPER | {"vade_sampler": "greedy"},
-    "paper, last update": PAPER | {"vade_decay_sampled": 0.0, "vade_decay_unsampled": 1.0},
-    # The frontier preset less one of its changes (with the other gain it is the robust preset), or with one more.
-    "frontier, lambda_1 always": FRONTIER | {"vade_signal_aware_decay": False},
-    "frontier, no cooldown": FRONTIER | {"vade_cooldown": 0.0},
-    "frontier, lambda_2 0.99": FRONTIER | {"vade_decay_unsampled": 0.99},
-    "frontier, learned prior": FRONTIER | {"vade_prior": "learned"},
-    "frontier, prior by level": FRONTIER | {"vade_prior": "learned", "vade_strata": "level"},
-    "frontier, share 0.25": FRONTIER | {"vade_uniform_share": 0.25},
+PEERS: dict[str, dict[str, Any]] = {
+    "dapo, thrifty": {"vade_sampler": "uniform"} | REFILLED,  # a refill is as large as what is missing
+    "mopps": {"vade_sampler": "mopps"},
+    "bots": {},  # lambda = rho = 0.1, the base policy and a stronger one as its references
+    "sec 0.4": {"vade_sampler": "sec", "vade_strata": "level", "vade_sampler_kwargs": {"temperature": 0.4}},
+    "sec 0.2": {"vade_sampler": "sec", "vade_strata": "level", "vade_sampler_kwargs": {"temperature": 0.2}},
+    "sec 0.4, without replacement": {"vade_strata": "level"},
+    "greso": {"vade_sampler": "greso"} | REFILLED,
+    "difficulty pools": {"vade_sampler": "difficulty_pools"} | REFILLED,  # prime-rl's gate drops dead groups
+}
+CHALLENGERS: dict[str, dict[str, Any]] = {
+    **{f"rest {share}": FRONTIER | {"vade_cooldown": share} for share in (0.3, 0.5, 0.8)},
+    "calibrated": FRONTIER,
+    "growing rest": FRONTIER,
+    "rising blind share": FRONTIER,
+    "moved rates": FRONTIER,
+    # Predictions: staged -0.02 and wide 0 with one prior; wide +0.03 with one a level, which a cheap look at the
+    # prompt would give.
+    "learned prior": FRONTIER | {"vade_prior": "learned"},
+    "prior by level": FRONTIER | {"vade_prior": "learned", "vade_strata": "level"},
+}
+ABLATIONS: dict[str, dict[str, Any]] = {
+    # The paper's own (Table 2), and its rule without the rollouts of the initial pass; at the rate of `paper`.
+    "paper, no initial pass": PAPER,
+    "paper, symmetric": MAIN["paper"] | {"vade_information_gain": "symmetric"},
+    "paper, greedy": MAIN["paper"] | {"vade_sampler": "greedy"},
+    "paper, last update": MAIN["paper"] | {"vade_decay_sampled": 0.0, "vade_decay_unsampled": 1.0},
+}
+SIGNALS: dict[str, dict[str, Any]] = {
     # What the sampler is told of the rewards. By default it is the success of two values, and else the spread.
     "spread": FRONTIER | {"vade_success_threshold": "spread"},
     "fractions": FRONTIER | {"vade_success_threshold": None},
     "threshold 0.5": FRONTIER | {"vade_success_threshold": 0.5},
     "threshold 1": FRONTIER | {"vade_success_threshold": 1.0},
-    # Other published rules.
-    "mopps": {"vade_sampler": "mopps"},
-    "bots": {"vade_sampler": "bots"},
-    "sec": {"vade_sampler": "sec", "vade_strata": "level"},
-    "difficulty pools": {"vade_sampler": "difficulty_pools"},
-    "greso": {"vade_sampler": "greso"},
+}
+DEFAULT = "frontier"
+CLASSES = {
+    "calibrated": Calibrated,
+    "growing rest": GrowingRest,
+    "rising blind share": RisingBlindShare,
+    "moved rates": MovedRates,
 }
 TRAINING = {
     # What is trained on. Without a choice, rollouts with an advantage of 0 have no gradient: the same run with every
@@ -95,15 +117,21 @@ HINTED |= {
 HINTED["frontier + variants of the hopeless"] = FRONTIER | AS_ROWS | {"only_hopeless": 0.1}
 HINTED_TUNED = [f"{sampler} + {name}" for sampler in SAMPLERS for name in ("none", "pairs")]
 ALL_THINNED = THINNED | THINNED_KL | THINNED_SHARES
-ARMS = MAIN | MORE | HINTED | {arm: MAIN[arm.split(" + ")[0]] for arm in ALL_THINNED}
+ARMS = MAIN | PEERS | CHALLENGERS | ABLATIONS | SIGNALS | HINTED
+ARMS |= {arm: MAIN[arm.split(" + ")[0]] for arm in ALL_THINNED}
 
 
-OF_THE_BENCHMARK = {"num_generations": 8, "only_hopeless": None, "kinds_by_steps_left": False}
+OF_THE_BENCHMARK = {
+    "num_generations": 8,
+    "whole_batches": False,
+    "only_hopeless": None,
+    "kinds_by_steps_left": False,
+}
 
 
-def settings(arm: str, seed: int) -> SimpleNamespace:
-    """All settings of VADE under `arm`, as the trainer has them, and the number of generations."""
-    return SimpleNamespace(**{**VADE_DEFAULTS, **OF_THE_BENCHMARK, **ARMS[arm], "seed": seed})
+def settings(arm: str, seed: int, of_the_regime: Mapping[str, Any] | None = None) -> SimpleNamespace:
+    """All settings of VADE under `arm`, as the trainer has them, and those of the benchmark."""
+    return SimpleNamespace(**{**VADE_DEFAULTS, **OF_THE_BENCHMARK, **(of_the_regime or {}), **ARMS[arm], "seed": seed})
 
 
 class OnlyHopeless:
@@ -128,13 +156,24 @@ def sampler_of(
     seed: int,
     labels: list[str],
     variants: VariantRows | None = None,
+    anchors: NDArray[np.float64] | None = None,
 ) -> Any:
-    """A fresh sampler; the one that a trainer with these settings would make."""
+    """A fresh sampler; the one that a trainer with these settings would make, or that of the arm.
+
+    `anchors`, (N, 2), are the pass rates of BOTS's reference policies.
+    """
+    args = settings(arm, seed)
+    cooldown = cooldown_steps(setting(args, "cooldown"), num_samples, num_groups)
     if arm == "oracle":
-        sampler = OracleSampler(num_samples, num_generations=num_generations, seed=seed)
+        sampler = OracleSampler(num_samples, num_generations=num_generations, seed=seed, cooldown=cooldown)
         sampler.sees_pass_rates = True  # the loop tells it
         return sampler
-    args = settings(arm, seed)
+    if arm == "bots":
+        return WholeBOTS(anchors, seed=seed)
+    if arm == "sec 0.4, without replacement":
+        return SECWithoutReplacement(num_samples, task=labels, seed=seed, temperature=0.4)
+    if arm in CLASSES:
+        return CLASSES[arm](num_samples, seed=seed, signal_aware_decay=True, cooldown=cooldown)
     strata = labels if args.vade_strata else None
     kinds = [variants.kinds[kind] for kind in variants.kind] if variants and args.vade_stratify_by else None
     sampler = make_sampler(args, num_samples, num_groups=num_groups, strata=strata, stratify=kinds, variants=variants)

@@ -2,8 +2,8 @@
 
 The sampler is passed in. It needs `draw(k, exclude=None)`, whose result has `sample_index` and `posterior_mean`, both
 (K,), and `observe(sample_index, successes, trials)`, with `mixed` where a `signal` is given. A sampler with a true
-attribute `sees_pass_rates` is an oracle: its `set_pass_rates(p)` gets the exact pass rates of the pool, (N,), every
-few steps.
+attribute `sees_pass_rates` is an oracle: every few steps its `set_pass_rates(p, mixed)` gets the exact pass rates of the
+pool and how likely a group of each row has a gradient, (N,) each.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def train(
     evaluate_every: int,
     max_rollouts: int | None = None,
     initial_pass: bool = False,
-    dynamic_sampling: bool = False,
+    dynamic_sampling: str = "",
     max_refills: int = 10,
     oracle_every: int = 5,
     max_grad_norm: float = 1.0,
@@ -81,10 +81,11 @@ def train(
             before the first and one after the last step too.
         max_rollouts: After the step that reaches it, training ends.
         initial_pass: Begin with G completions of every row, observed as one step (VADE, Algorithm 1, lines 1-4); they
-            count as rollouts.
+            count as rollouts. The sampler takes the counts over, since nothing was trained on.
         dynamic_sampling: As DAPO (arXiv 2503.14476): groups without a spread are dropped and others drawn for them,
-            never a row that this batch has had. What is still missing after `max_refills`, or when no row is left, is
-            filled up with the groups dropped first.
+            never a row that this batch has had. "batches": each draw has `num_groups` rows, as DAPO's own code does,
+            and groups beyond a full batch are dropped. "missing": each draw has as many rows as are missing. What is
+            still missing after `max_refills`, or when no row is left, is filled up with the groups dropped first.
         max_refills: Further draws for one batch at most.
         oracle_every: Steps between two looks of an oracle.
         max_grad_norm: The gradients are scaled down to it.
@@ -127,12 +128,10 @@ def train(
         reference = policy.frozen() if thinning and thinning.beta else None
         rollouts = due = 0
         for step in range(steps + 1):
-            pool_rates = None
             last = step == steps or (max_rollouts is not None and rollouts >= max_rollouts)
             if rollouts >= due or last:
                 due = rollouts + evaluate_every * num_groups * num_generations
                 figures = _evaluate(policy, validation, num_generations, reference, watched)
-                pool_rates = figures["pool_pass_rates"] if watched is None else None
                 _append(history["evaluations"], {"step": step, "rollouts": rollouts, **figures})
             if last:
                 break
@@ -140,10 +139,11 @@ def train(
                 rollouts += _pass_over_all(policy, sampler, num_generations, generator)
                 _append(history["evaluations"], {"step": 0, "rollouts": rollouts, **figures})  # nothing has changed
             if getattr(sampler, "sees_pass_rates", False) and step % oracle_every == 0:
-                sampler.set_pass_rates(policy.pass_rates() if pool_rates is None else pool_rates.copy())
+                sampler.set_pass_rates(*policy.chances(num_generations))
             refills = max_refills if dynamic_sampling else 0
+            whole = dynamic_sampling == "batches"
             batch, generated, told, posterior_mean = _generation_batch(
-                policy, sampler, num_groups, num_generations, refills, generator, signal
+                policy, sampler, num_groups, num_generations, refills, whole, generator, signal
             )
             if advantages is None:
                 chosen = choose(batch, thinning, step / steps)
@@ -198,11 +198,11 @@ def _evaluate(
 
 
 def _pass_over_all(policy: FastPolicy, sampler: Any, num_generations: int, generator: torch.Generator) -> int:
-    """Sample and observe every row in one step; return the number of completions."""
+    """Sample every row, and tell the sampler in one step; return the number of completions."""
     every_row = np.arange(len(policy))
     batches = np.array_split(every_row, -(-len(policy) // 64))
     successes = np.concatenate([policy.sample(rows, num_generations, generator).successes for rows in batches])
-    sampler.observe(every_row, successes, np.full(len(policy), float(num_generations)))
+    sampler.take_over(every_row, successes, np.full(len(policy), float(num_generations)))
     return len(policy) * num_generations
 
 
@@ -212,6 +212,7 @@ def _generation_batch(
     num_groups: int,
     num_generations: int,
     max_refills: int,
+    whole: bool,
     generator: torch.Generator,
     signal: RewardSignal | None,
 ) -> tuple[Rollouts, list[Rollouts], NDArray[np.float64], NDArray[np.float64]]:
@@ -228,7 +229,7 @@ def _generation_batch(
         if rounds:
             drawn = np.concatenate([part.sample_index for part in rounds])
             # Late in a long run the rows may run out before the batch is full.
-            draw = sampler.draw(min(missing, len(policy) - len(drawn)), exclude=drawn)
+            draw = sampler.draw(min(num_groups if whole else missing, len(policy) - len(drawn)), exclude=drawn)
         else:
             draw = sampler.draw(missing)
         part = policy.sample(draw.sample_index, num_generations, generator)
@@ -237,7 +238,7 @@ def _generation_batch(
         means.append(np.array(draw.posterior_mean, dtype=np.float64))
         missing -= int(part.has_spread.sum())
         generated = sum(len(part.sample_index) for part in rounds)
-        if missing == 0 or len(rounds) > max_refills or generated == len(policy):
+        if missing <= 0 or len(rounds) > max_refills or generated == len(policy):
             break
     everything = Rollouts.concatenate(rounds)
     spread = everything.has_spread

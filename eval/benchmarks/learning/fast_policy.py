@@ -126,7 +126,20 @@ class FastPolicy:
         """Return whether the likeliest token is the answer's at every place, (M,); see `score`."""
         return self.score(sample_index)[1]
 
-    @torch.no_grad()
+    def chances(self, num_generations: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the pass rate of each row, and how likely G rewards of it differ, (N,) each; see `score`.
+
+        A reward other than `exact_answer_reward` is taken for one that counts the right tokens before the first slip.
+        """
+        right = self._right_so_far(torch.arange(len(self)))[0]  # (N, W)
+        passed = right[:, -1]
+        values = [1 - passed, passed]
+        if self._reward is not exact_answer_reward:  # the two tokens of `<answer>` earn nothing
+            until = np.concatenate([np.ones((len(right), 1)), right[:, 2:]], axis=1)
+            values = [*(until[:, :-1] - until[:, 1:]).T, passed]
+        alike = np.sum([value**num_generations for value in values], axis=0)
+        return passed, np.clip(1 - alike, 0, 1)
+
     def score(self, sample_index: ArrayLike | None = None) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return exact pass rates and greedy successes of M rows, of all N by default, without sampling.
 
@@ -136,7 +149,14 @@ class FastPolicy:
         reward too and are left out: it is a lower bound, and a tight one for a model that was taught one way.
         """
         rows = torch.arange(len(self)) if sample_index is None else torch.from_numpy(np.array(sample_index, np.int64))
-        rates, greedy = np.empty(len(rows)), np.empty(len(rows), dtype=bool)
+        right, greedy = self._right_so_far(rows)
+        return right[:, -1].copy(), greedy
+
+    @torch.no_grad()
+    def _right_so_far(self, rows: torch.Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the probability that the first w + 1 tokens of the answers are right, (M, W), and greedy successes."""
+        rates = np.empty((len(rows), self.rows.targets.shape[1]))
+        greedy = np.empty(len(rows), dtype=bool)
         # Neighbours in length need the least padding.
         for places in torch.argsort(self.rows.lengths[rows], stable=True).split(CHUNK):
             chunk = rows[places]
@@ -148,7 +168,8 @@ class FastPolicy:
             logits = self._logits(self._packed(chunk, targets[:, :-1], depth, causal), suppress=True)  # (M, W, V)
             logps = logits.log_softmax(-1).gather(2, targets[..., None])[..., 0].double()
             fits = present.sum(1) <= self.max_completion_length
-            rates[places] = (logps.masked_fill(~present, 0.0).sum(1).exp() * fits).numpy()
+            right = logps.masked_fill(~present, 0.0).cumsum(1).exp() * fits[:, None]
+            rates[places, :width], rates[places, width:] = right.numpy(), right[:, -1:].numpy()
             greedy[places] = (((logits.argmax(-1) == targets) | ~present).all(1) & fits).numpy()
         return rates, greedy
 

@@ -15,8 +15,9 @@ from .fast_grpo import train
 from .fast_policy import FastPolicy
 from .hints import by_steps_left, pair_advantages, variants_of, with_hints
 from .hints import figures as hinted_figures
-from .pools import load_regime
-from .regimes import REGIMES
+from .machine import machine
+from .pools import load_regime, load_stronger
+from .regimes import REGIMES, Regime
 
 NUM_GROUPS, NUM_GENERATIONS = 32, 8
 ROLLOUTS_A_BATCH = NUM_GROUPS * NUM_GENERATIONS
@@ -33,24 +34,20 @@ def run(
     """
     start = time.perf_counter()
     torch.set_num_threads(1)
+    described = REGIMES[regime]
     directory, originals, validation = load_regime(regime, seed, progress=False)
-    args = settings(arm, seed)
+    args = settings(arm, seed, described.settings)
     pool = with_hints(originals) if args.vade_variants else originals
     variants = variants_of(pool) if args.vade_variants else None
     num_generations, num_groups = args.num_generations, ROLLOUTS_A_BATCH // args.num_generations
     model = AutoModelForImageTextToText.from_pretrained(directory).eval()
     processor = AutoProcessor.from_pretrained(directory)
-    policy, judge = (
-        FastPolicy(
-            model,
-            processor,
-            rows,
-            temperature=REGIMES[regime].temperature,
-            max_completion_length=REGIMES[regime].max_completion_length,
-            reward=REGIMES[regime].reward,
-        )
-        for rows in (pool, validation)
-    )
+    policy, judge = (fast_policy(described, model, processor, rows) for rows in (pool, validation))
+    anchors = None
+    if arm == "bots":
+        stronger = AutoModelForImageTextToText.from_pretrained(load_stronger(described, seed, progress=False)).eval()
+        references = (policy, fast_policy(described, stronger, processor, pool))
+        anchors = np.stack([each.pass_rates() for each in references], axis=1)
     sampler = sampler_of(
         arm,
         len(pool),
@@ -59,7 +56,10 @@ def run(
         seed=seed,
         labels=labels(pool),
         variants=by_steps_left(variants) if variants and args.kinds_by_steps_left else variants,
+        anchors=anchors,
     )
+    # Of a large pool every eighth row is looked at. All rows would take longer than the training.
+    watched = np.arange(len(originals)) if variants else np.arange(0, len(pool), 8) if len(pool) > 1024 else None
     beside = args.vade_variant_groups if variants else 0
     history = train(
         policy,
@@ -73,19 +73,19 @@ def run(
         validation=judge,
         evaluate_every=evaluate_every,
         initial_pass=args.vade_posterior_init == "rollout",
-        dynamic_sampling=args.vade_dynamic_sampling,
+        dynamic_sampling=("batches" if args.whole_batches else "missing") if args.vade_dynamic_sampling else "",
         max_refills=args.vade_max_refills,
         signal=None if arm == "oracle" else make_signal(args, ["reward"], say=lambda message: None),
         thinning=ALL_THINNED.get(arm),
         advantages=partial(pair_advantages, args.vade_advantage, variant_groups=beside) if beside else None,
-        watched=np.arange(len(originals)) if variants else None,
+        watched=watched,
     )
     seconds = time.perf_counter() - start
     if arm in HINTED:
         kinds = variants.kind if variants else np.zeros(len(pool), dtype=np.int64)
         kept = hinted_figures(history, kinds, num_generations, 1 + beside)
     else:
-        kept = figures(history)
+        kept = figures(history, len(pool), every_row=watched is None)
     if arm in ALL_THINNED:
         kept = {name: kept[name] for name in ("rollouts", "score", "ratio")} | trained(history)
     return {
@@ -95,8 +95,15 @@ def run(
         "seed": seed,
         "batches": batches,
         "seconds": round(seconds, 1),
+        **machine(),
         **kept,
     }
+
+
+def fast_policy(regime: Regime, model: Any, processor: Any, rows: Any) -> FastPolicy:
+    """`model` as the policy over `rows` that `regime` asks for."""
+    limits = {"temperature": regime.temperature, "max_completion_length": regime.max_completion_length}
+    return FastPolicy(model, processor, rows, **limits, reward=regime.reward)
 
 
 def labels(rows: Any) -> list[str]:
@@ -104,43 +111,42 @@ def labels(rows: Any) -> list[str]:
     return [f"{task} {level}" for task, level in zip(rows["task"], rows["level"], strict=True)]
 
 
-def figures(history: dict[str, dict[str, list[Any]]]) -> dict[str, Any]:
-    """What is kept of a run: curves at its evaluations, means over the steps between two of them."""
+def figures(history: dict[str, dict[str, list[Any]]], num_rows: int, *, every_row: bool) -> dict[str, Any]:
+    """What is kept of a run: curves at its evaluations, means over the steps between two of them.
+
+    `every_row` says whether the evaluations hold the pass rates of all `num_rows` rows, or of some of them.
+    """
     steps, at = history["steps"], history["evaluations"]
     pool = np.array(at["pool_pass_rates"])  # (evaluations, N)
-    mixed = 1 - pool**NUM_GENERATIONS - (1 - pool) ** NUM_GENERATIONS
+    uniform = np.array(at["uniform_ratio"])
     # An initial pass lies between two evaluations without a step.
     windows = [n for n, (first, last) in enumerate(zip(at["step"], at["step"][1:], strict=False)) if first < last]
-    before, after = pool[0], pool[-1]
-    bands = {
-        "impossible": before < IMPOSSIBLE,
-        "frontier": (before >= IMPOSSIBLE) & (before <= MASTERED),
-        "mastered": before > MASTERED,
-    }
     record: dict[str, Any] = {
         "rollouts": at["rollouts"],
         "score": rounded(at["score"]),
-        "greedy": rounded(at["greedy"]),
-        "uniform_ratio": rounded(mixed.mean(axis=1)),
-        "window": [],
-        "ratio": [], "lift": [], "grad_norm": [], "updates": at["step"], "refills": sum(steps["refills"]),
-        "chosen_impossible": [], "chosen_mastered": [],
-        "band_share": {name: round(float(rows.mean()), 4) for name, rows in bands.items()},
-        "band_before": {name: mean(before[rows]) for name, rows in bands.items()},
-        "band_after": {name: mean(after[rows]) for name, rows in bands.items()},
-    }  # fmt: skip
+        "greedy": round(at["greedy"][-1], 4),
+        "updates": len(steps["refills"]),
+        "refills": sum(steps["refills"]),
+        "window": [(at["rollouts"][number] + at["rollouts"][number + 1]) / 2 for number in windows],
+        "ratio": [],
+        "lift": [],
+    }
+    impossible, mastered = [], []
     for number in windows:
         inside = slice(at["step"][number], at["step"][number + 1])
-        record["window"].append((at["rollouts"][number] + at["rollouts"][number + 1]) / 2)
-        chosen = np.concatenate(steps["sample_index"][inside])
         ratio = np.mean(np.concatenate(steps["has_spread"][inside]))
-        rates = (pool[number] + pool[number + 1])[chosen] / 2
         record["ratio"].append(round(float(ratio), 4))
-        record["lift"].append(round(float(ratio / mixed[number : number + 2].mean()), 4))
-        record["grad_norm"].append(round(float(np.mean(steps["grad_norm"][inside])), 4))
-        record["chosen_impossible"].append(round(float(np.mean(rates < IMPOSSIBLE)), 4))
-        record["chosen_mastered"].append(round(float(np.mean(rates > MASTERED)), 4))
-    return record | visits(steps["sample_index"], pool.shape[1]) | calibration(steps)
+        record["lift"].append(round(float(ratio / uniform[number : number + 2].mean()), 4))
+        if every_row:
+            rates = (pool[number] + pool[number + 1])[np.concatenate(steps["sample_index"][inside])] / 2
+            impossible.append(np.mean(rates < IMPOSSIBLE))
+            mastered.append(np.mean(rates > MASTERED))
+    if every_row and windows:
+        record["chosen_impossible"] = round(float(np.mean(impossible[-4:])), 4)  # late in the run
+        record["chosen_mastered"] = round(float(np.mean(mastered[-4:])), 4)
+    if not windows:  # the initial pass took all rollouts
+        return record
+    return record | visits(steps["sample_index"], num_rows) | calibration(steps)
 
 
 def trained(history: dict[str, dict[str, list[Any]]]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def load_regime(
         raise ValueError(f"regime {name!r}, seed {seed}: there are {', '.join(REGIMES)}, and seeds from 0 on")
     model_directory = _load_model(regime, seed, cache_dir, progress)
     sizes = {"train": regime.num_train, "validation": regime.num_validation}
-    key = _key(regime, seed)
+    key = regime_key(regime, seed)
 
     def build(directory: Path) -> None:
         model = AutoModelForImageTextToText.from_pretrained(model_directory)
@@ -122,7 +122,17 @@ def _load_model(regime: Regime, seed: int, cache_dir: str | os.PathLike[str] | N
     return load_testbed_model(seed, cache_dir, settings=regime.recipe, progress=progress)
 
 
-def _key(regime: Regime, seed: int) -> dict[str, Any]:
+def load_stronger(
+    regime: Regime, seed: int, cache_dir: str | os.PathLike[str] | None = None, *, progress: bool = True
+) -> Path:
+    """Return the directory of a policy that was taught more than the base policy of `regime`, with the same seed."""
+    if isinstance(regime.recipe, ChainSFTSettings):
+        stronger = replace(regime.recipe, until_loss=0.02, shares=(1.0,) * len(regime.recipe.lengths))
+        return load_chain_model(seed, cache_dir, stronger, progress=progress)
+    return load_testbed_model(seed, cache_dir, settings=replace(regime.recipe, steps=1350), progress=progress)
+
+
+def regime_key(regime: Regime, seed: int) -> dict[str, Any]:
     """Return all that the rows depend on. The text that describes the regime is not part of it."""
     return {
         "format": FORMAT_VERSION,
