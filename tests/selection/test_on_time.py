@@ -186,6 +186,15 @@ def test_initialisation_covers_every_row_once_and_is_one_step(make_selection):
     assert selection.feedback.rollouts == 20
 
 
+def test_rows_of_the_initial_pass_need_not_rest_and_every_stratum_gets_its_share(make_selection):
+    rows, strata = numbered_rows(64), np.arange(64) % 4
+    sampler = ThompsonSampler(64, cooldown=3, stratify=strata)
+    selection = make_selection(rows, sampler, num_groups=32)
+    initialise(selection, lambda row: [1.0, 1.0, 0.0, 0.0])
+    chosen = sampler.peek(32).sample_index
+    assert np.bincount(strata[chosen]).tolist() == [8, 8, 8, 8]
+
+
 def test_initialisation_counts_completions_without_a_score_as_no_trials(make_selection):
     selection = make_selection(numbered_rows(3), num_groups=2)
     initialise(selection, lambda row: [[1, NAN, NAN, 0], [NAN] * 4, [1, 1, 1, 1]][row])

@@ -110,7 +110,10 @@ class Feedback:
         return of_rows | totals
 
     def finish_initialisation(self) -> None:
-        """Observe the outcomes of all initial rounds as one step: alpha = r, beta = G - r for every row."""
+        """Take over the outcomes of all initial rounds as one step: alpha = r, beta = G - r for every row.
+
+        Nothing was trained on, so no row need rest.
+        """
         num_rows = self.sampler.posterior.num_samples
         (successes, trials), (has_gradient, mixed) = np.zeros((2, num_rows)), np.zeros((2, num_rows), bool)
         for outcomes in self._initial:
@@ -121,7 +124,8 @@ class Feedback:
         self._initial = []
         every_row = np.arange(num_rows, dtype=np.int64)
         predicted = self.in_flight(every_row).predicted_gradient.mean()
-        self._observe(GroupOutcomes(every_row, successes, trials, has_gradient, mixed), 0, float(predicted))
+        outcomes = GroupOutcomes(every_row, successes, trials, has_gradient, mixed)
+        self._observe(outcomes, 0, float(predicted), initial=True)
 
     def warm_start(self, evidence: GroupOutcomes, source: str) -> None:
         """Observe the evidence of another run as one step, before the first draw; without rows do nothing.
@@ -160,7 +164,9 @@ class Feedback:
         if self._writes:
             self._say(self.log.resume(state["log"]))
 
-    def _observe(self, outcomes: GroupOutcomes, global_step: int, predicted: float, refill: int = 0) -> None:
+    def _observe(
+        self, outcomes: GroupOutcomes, global_step: int, predicted: float, refill: int = 0, initial: bool = False
+    ) -> None:
         more = {"refill": refill} if refill else {}
         self._watch.of_spreads = self.signal.is_spread
         if not refill or outcomes.has_gradient.any():  # the watch counts generation batches
@@ -170,7 +176,10 @@ class Feedback:
             self._say(self._guard.before_observing(*groups))
             if self._guard.restored_to is not None:
                 more["restored_to"] = self._guard.restored_to
-        self.sampler.observe(*groups, outcomes.is_mixed)
+        if initial:
+            self.sampler.take_over(*groups)
+        else:
+            self.sampler.observe(*groups, outcomes.is_mixed)
         self._write(outcomes, global_step, predicted, **more)
 
     def _write(self, outcomes: GroupOutcomes, global_step: int, predicted: float | None, **more: Any) -> None:

@@ -4,8 +4,8 @@
     python -m eval.benchmarks.learning --results eval/learning.jsonl --only report    # tables and pictures
 
 The policy is a tiny, real Qwen2.5-VL (0.3 M parameters), trained by GRPO in the fast loop of `fast_grpo.py`. The
-regimes are in `regimes.py`, the arms in `arms.py`, and all that is fixed beforehand in `protocol.py`. Every arm has the
-same rollouts to spend, initial passes and refills included. Stages:
+regimes are in `regimes.py`, the arms in `arms.py`, and all that is fixed beforehand in `protocol.py`. Every arm has
+the same rollouts to spend, initial passes and refills included. Stages:
 
     tune     each arm at several learning rates, on seeds of its own, until the best one is inside the grid
     runs     main arms on 32 fresh seeds, all others on 16 of them, each at its own learning rate

@@ -1,7 +1,8 @@
 """Rules that try to beat the package's, and peers that the package does not have as their authors run them.
 
 Each challenger is the `frontier` preset with one change. Its prediction was written on 2026-11-25, before any run, as
-a difference to `frontier`. A rule enters the package only if it wins; `docs/results/learning.md` has what came of each.
+a difference to `frontier`. A rule enters the package only if it wins; `docs/results/learning.md` has what came of
+each.
 
 Axis letters: N rows, K rows of a draw.
 """

@@ -2,8 +2,8 @@
 
 The sampler is passed in. It needs `draw(k, exclude=None)`, whose result has `sample_index` and `posterior_mean`, both
 (K,), and `observe(sample_index, successes, trials)`, with `mixed` where a `signal` is given. A sampler with a true
-attribute `sees_pass_rates` is an oracle: every few steps its `set_pass_rates(p, mixed)` gets the exact pass rates of the
-pool and how likely a group of each row has a gradient, (N,) each.
+attribute `sees_pass_rates` is an oracle: every few steps its `set_pass_rates(p, mixed)` gets the exact pass rates of
+the pool and how likely a group of each row has a gradient, (N,) each.
 """
 
 from collections.abc import Callable

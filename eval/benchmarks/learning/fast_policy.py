@@ -154,7 +154,7 @@ class FastPolicy:
 
     @torch.no_grad()
     def _right_so_far(self, rows: torch.Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return the probability that the first w + 1 tokens of the answers are right, (M, W), and greedy successes."""
+        """Return how likely the first w + 1 tokens of the answers are right, (M, W), and greedy successes."""
         rates = np.empty((len(rows), self.rows.targets.shape[1]))
         greedy = np.empty(len(rows), dtype=bool)
         # Neighbours in length need the least padding.

@@ -12,11 +12,10 @@ import transformers
 
 @functools.cache
 def machine() -> dict[str, str]:
-    """Return the processor, the versions that decide the numbers, and the commit, marked where files have changed."""
+    """Return the processor, the versions that decide the numbers, and the commit, with a + if changed."""
     facts = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    names = [
-        re.findall(rf"^{key}\s*: (.*)$", facts, re.MULTILINE)[:1] for key in ("model name", "cpu family", "model")
-    ]
+    keys = ("model name", "cpu family", "model")
+    names = [re.findall(rf"^{key}\s*: (.*)$", facts, re.MULTILINE)[:1] for key in keys]
     git = ["git", "-C", str(Path(__file__).parent)]
     commit, changed = (
         subprocess.run([*git, *command], capture_output=True, text=True).stdout.strip()

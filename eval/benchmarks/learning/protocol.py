@@ -74,7 +74,7 @@ def check_frozen(regimes: Iterable[str]) -> None:
     if changed:
         raise ValueError(
             f"{', '.join(changed)} changed since {frozen['date']}, when the regimes were frozen: their records could "
-            f"not be compared. Undo the change, or give the new regime a name of its own and an entry in {FROZEN.name}."
+            f"not be compared. Undo the change, or give the new regime a name and an entry in {FROZEN.name}."
         )
 
 
