@@ -21,7 +21,7 @@ from .regimes import REGIMES, Regime
 
 NUM_GROUPS, NUM_GENERATIONS = 32, 8
 ROLLOUTS_A_BATCH = NUM_GROUPS * NUM_GENERATIONS
-IMPOSSIBLE, MASTERED = 0.02, 0.98
+WATCHED = 128
 BINS = 10
 
 
@@ -58,8 +58,8 @@ def run(
         variants=by_steps_left(variants) if variants and args.kinds_by_steps_left else variants,
         anchors=anchors,
     )
-    # Of a large pool every eighth row is looked at. All rows would take longer than the training.
-    watched = np.arange(len(originals)) if variants else np.arange(0, len(pool), 8) if len(pool) > 1024 else None
+    # Only some rows are looked at: all of them would take a fifth of the time of the training.
+    watched = np.arange(len(originals)) if variants else np.arange(0, len(pool), len(pool) // WATCHED)
     beside = args.vade_variant_groups if variants else 0
     history = train(
         policy,
@@ -85,7 +85,7 @@ def run(
         kinds = variants.kind if variants else np.zeros(len(pool), dtype=np.int64)
         kept = hinted_figures(history, kinds, num_generations, 1 + beside)
     else:
-        kept = figures(history, len(pool), every_row=watched is None)
+        kept = figures(history, len(pool))
     if arm in ALL_THINNED:
         kept = {name: kept[name] for name in ("rollouts", "score", "ratio")} | trained(history)
     return {
@@ -111,41 +111,30 @@ def labels(rows: Any) -> list[str]:
     return [f"{task} {level}" for task, level in zip(rows["task"], rows["level"], strict=True)]
 
 
-def figures(history: dict[str, dict[str, list[Any]]], num_rows: int, *, every_row: bool) -> dict[str, Any]:
-    """What is kept of a run: curves at its evaluations, means over the steps between two of them.
-
-    `every_row` says whether the evaluations hold the pass rates of all `num_rows` rows, or of some of them.
-    """
+def figures(history: dict[str, dict[str, list[Any]]], num_rows: int) -> dict[str, Any]:
+    """What is kept of a run: curves at its evaluations, means over the steps between two of them."""
     steps, at = history["steps"], history["evaluations"]
-    pool = np.array(at["pool_pass_rates"])  # (evaluations, N)
     uniform = np.array(at["uniform_ratio"])
     # An initial pass lies between two evaluations without a step.
     windows = [n for n, (first, last) in enumerate(zip(at["step"], at["step"][1:], strict=False)) if first < last]
+    spread = [np.mean(np.concatenate(steps["has_spread"][at["step"][n] : at["step"][n + 1]])) for n in windows]
     record: dict[str, Any] = {
         "rollouts": at["rollouts"],
         "score": rounded(at["score"]),
         "greedy": round(at["greedy"][-1], 4),
         "updates": len(steps["refills"]),
         "refills": sum(steps["refills"]),
-        "window": [(at["rollouts"][number] + at["rollouts"][number + 1]) / 2 for number in windows],
-        "ratio": [],
-        "lift": [],
+        "window": [(at["rollouts"][n] + at["rollouts"][n + 1]) / 2 for n in windows],
+        "ratio": rounded(spread),
+        "lift": rounded(ratio / uniform[n : n + 2].mean() for n, ratio in zip(windows, spread, strict=True)),
     }
-    impossible, mastered = [], []
-    for number in windows:
-        inside = slice(at["step"][number], at["step"][number + 1])
-        ratio = np.mean(np.concatenate(steps["has_spread"][inside]))
-        record["ratio"].append(round(float(ratio), 4))
-        record["lift"].append(round(float(ratio / uniform[number : number + 2].mean()), 4))
-        if every_row:
-            rates = (pool[number] + pool[number + 1])[np.concatenate(steps["sample_index"][inside])] / 2
-            impossible.append(np.mean(rates < IMPOSSIBLE))
-            mastered.append(np.mean(rates > MASTERED))
-    if every_row and windows:
-        record["chosen_impossible"] = round(float(np.mean(impossible[-4:])), 4)  # late in the run
-        record["chosen_mastered"] = round(float(np.mean(mastered[-4:])), 4)
-    if not windows:  # the initial pass took all rollouts
+    if not steps["refills"]:  # the initial pass took all rollouts
         return record
+    late = np.concatenate(steps["successes"][-len(steps["successes"]) // 3 :])
+    record |= {
+        "all_wrong_late": round(float(np.mean(late == 0)), 4),
+        "all_right_late": round(float(np.mean(late == NUM_GENERATIONS)), 4),
+    }
     return record | visits(steps["sample_index"], num_rows) | calibration(steps)
 
 
