@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 Record = dict[str, Any]
 TUNING = ("tune", "thin_tune", "hinted_tune")
@@ -40,11 +41,6 @@ def curve(record: Record, what: str = "score") -> np.ndarray:
     return np.interp(grid(record), record["rollouts"], record[what])
 
 
-def window_curve(record: Record, what: str) -> np.ndarray:
-    """(POINTS,) a figure taken between evaluations, over rollouts."""
-    return np.interp(grid(record), record["window"], record[what])
-
-
 def area(record: Record, what: str = "score") -> float:
     """Mean height of the curve: the area under it over the rollouts spent."""
     return float(np.trapezoid(curve(record, what), dx=1 / (POINTS - 1)))
@@ -63,20 +59,51 @@ def mean_and_error(values: list[float]) -> tuple[float, float]:
 
 
 def paired(ours: list[Record], theirs: list[Record], figure: Any) -> tuple[float, float]:
-    """Mean and standard error of the difference between two arms over the seeds that both have.
+    """Mean and standard error of the difference between two arms over the pairs that both have; see `differences`."""
+    return mean_and_error(differences(ours, theirs, figure))
 
-    A seed is a pool and a base policy, which both arms share: differences vary less than the figures themselves.
+
+def differences(ours: list[Record], theirs: list[Record], figure: Any) -> list[float]:
+    """The difference between two arms in each pair: a seed on one machine.
+
+    A pair has one base policy and one pool, so differences vary less than the figures themselves.
     """
-    other = {record["seed"]: figure(record) for record in theirs}
-    return mean_and_error([figure(record) - other[record["seed"]] for record in ours if record["seed"] in other])
+    other = {pair(record): figure(record) for record in theirs}
+    return [figure(record) - other[pair(record)] for record in ours if pair(record) in other]
 
 
-def rollouts_to(records: list[Record], level: float) -> float | None:
-    """Share of the budget at which the mean curve first reaches `level`; None: never."""
-    heights = np.mean([curve(record) for record in records], axis=0)
+def pair(record: Record) -> tuple[Any, ...]:
+    """What two runs share that may be compared."""
+    return record["seed"], record.get("machine"), record.get("versions")
+
+
+def interval(values: list[float]) -> tuple[float, float, float]:
+    """Mean, and the ends of its 95 % interval by Student's t; infinite for fewer than two values."""
+    mean, error = mean_and_error(values)
+    reach = float(stats.t.ppf(0.975, len(values) - 1)) * error if len(values) > 1 else float("inf")
+    return mean, mean - reach, mean + reach
+
+
+def share_interval(ours: list[Record], theirs: list[Record], resamples: int = 1000) -> tuple[float, float, float]:
+    """Share of the rollouts with which the mean of `ours` reaches the mean final score of `theirs`.
+
+    With the ends of its 95 % interval, by a bootstrap over the pairs; infinite where it never does.
+    """
+    other = {pair(record): record for record in theirs}
+    pairs = [(record, other[pair(record)]) for record in ours if pair(record) in other]
+    heights, finals = np.array([curve(record) for record, _ in pairs]), np.array([score_at(r, 1.0) for _, r in pairs])
+    chance = np.random.default_rng(0)
+    drawn = [np.arange(len(pairs)), *chance.integers(0, len(pairs), (resamples, len(pairs)))]
+    shares = [crossing(heights[rows].mean(axis=0), finals[rows].mean()) for rows in drawn]
+    low, high = np.quantile(shares[1:], [0.025, 0.975], method="nearest")
+    return shares[0], float(low), float(high)
+
+
+def crossing(heights: np.ndarray, level: float) -> float:
+    """Share of the budget at which a curve, (POINTS,), first reaches `level`; infinite: never."""
     reached = np.flatnonzero(heights >= level)
     if not reached.size:
-        return None
+        return float("inf")
     first = int(reached[0])
     if first == 0:
         return 0.0

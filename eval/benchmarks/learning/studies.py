@@ -24,7 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from .__main__ import run_all
-from .arms import ALL_THINNED, ARMS, HINTED, HINTED_TUNED, MAIN, THINNED, THINNED_KL, THINNED_SHARES, THINNED_TUNED
+from .arms import ARMS, HINTED, HINTED_TUNED, MAIN, THINNED, THINNED_KL, THINNED_SHARES, THINNED_TUNED
 from .curves import TUNING, at_best_rates, best_rates, read, shared_rate, tuning
 from .protocol import KEY
 
@@ -63,7 +63,7 @@ def tasks_of(stage, options, done):
             else:  # the learning rate of the arm where it was tuned, else that of its sampler
                 sampler = arm.split(" + ")[0]
                 rates = [best.get(arm if arm in best or arm in MAIN else sampler)]
-            if not best and stage not in TUNING or None in rates:
+            if (not best and stage not in TUNING) or None in rates:
                 raise SystemExit(f"No learning rate is known for {arm} in {regime}: run the tuning stage, or --tuned.")
             tasks += [
                 dict(zip(KEY, (stage, regime, arm, rate, seed, batches), strict=True))

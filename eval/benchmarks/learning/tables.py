@@ -1,41 +1,201 @@
 """The benchmark's tables, in Markdown."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from . import hint_tables as hinted
 from . import thinning_tables as thinned
-from .arms import ARMS, MAIN, MORE
-from .curves import Record, area, best_rates, by_arm, mean_and_error, paired, rollouts_to, score_at, table
+from .arms import ABLATIONS, ARMS, CHALLENGERS, DEFAULT, MAIN, PEERS
+from .curves import (
+    Record,
+    area,
+    best_rates,
+    by_arm,
+    differences,
+    interval,
+    mean_and_error,
+    paired,
+    score_at,
+    share_interval,
+    table,
+)
+from .protocol import BEST, PLANS, VANILLA, best_rate, tuned_as, tuned_rates
+
+PLACES = (*MAIN, *PEERS, *CHALLENGERS, *ABLATIONS)
 
 
 def tables(records: list[Record]) -> str:
-    """All tables of the records that are there."""
+    """All tables of the main comparison that there are records for."""
     parts = []
-    regimes = list(dict.fromkeys(record["regime"] for record in records))
-    for regime in regimes:
+    for title, build in (
+        ("Learning rates: mean area of the tuning seeds", tuning),
+        ("All arms: difference to vanilla GRPO, paired, with 95 % intervals", scores),
+        ("Share of the oracle's gain, and the rule for the default", ranking),
+        ("Challengers: difference of the area to frontier, paired, with 95 % intervals", challenge),
+        ("Where the rollouts went", where),
+        ("Belief against outcome", calibration),
+        ("Confirmation: difference to vanilla GRPO, paired, with 95 % intervals", confirmation),
+        ("Through VADEGRPOTrainer, beside the fast loop", agreement),
+    ):
+        if text := build(records):
+            parts.append(f"## {title}\n\n{text}")
+    runs = [record["seconds"] for record in records]
+    parts.append(f"{len(runs):,} runs, {sum(runs) / 3600:.1f} hours of one core.")
+    return "\n\n".join(parts)
+
+
+def tuning(records: list[Record]) -> str:
+    lines = []
+    for regime in PLANS:
+        for arm in PLACES:
+            found = tuned_rates(records, regime, arm) if tuned_as(arm) == arm else {}
+            best = best_rate(records, regime, arm) if found else None
+            cells = [f"{rate:g}: {value:.4f}" for rate, value in found.items()]
+            if found:
+                lines.append([regime, arm, ", ".join(cells), "open" if best is None else f"{best:g}"])
+    return table(["regime", "arm", "rate: mean area", "best"], lines) if lines else ""
+
+
+def scores(records: list[Record], stage: str = "runs") -> str:
+    """All arms in one table; the number of its comparisons is below it."""
+    lines = []
+    for regime in PLANS:
+        arms = of(records, stage, regime)
+        vanilla, best = arms.get(VANILLA, []), arms.get(BEST, [])
+        for arm in [name for name in PLACES if name in arms and vanilla]:
+            runs = arms[arm]
+            rate = f"{runs[0]['learning_rate']:g}"
+            if arm == VANILLA:
+                heights = [f"{np.mean([figure(run) for run in runs]):.3f}" for figure in (area, final)]
+                lines.append([regime, arm, rate, len(runs), *heights, "-", "1"])
+                continue
+            gains = differences(runs, vanilla, area)
+            ours, theirs = np.mean(gains), differences(best, vanilla, area)
+            share = f"{ours / np.mean(theirs):.0%}" if theirs and interval(theirs)[1] > 0 else "-"
+            cells = [between(gains), between(differences(runs, vanilla, final))]
+            lines.append([regime, arm, rate, len(gains), *cells, share, shown(*share_interval(runs, vanilla))])
+    if not lines:
+        return ""
+    head = ["regime", "arm", "lr", "pairs", "area: vanilla, or difference (95 %)", "final: the same"]
+    head += ["share of the oracle's gain", "rollouts to vanilla's final score, share (95 %)"]
+    compared = sum(line[1] != VANILLA for line in lines)
+    at_chance = f"of {compared} comparisons about {compared * 0.05:.0f} are outside their interval by chance"
+    return f"{table(head, lines)}\n\nA number of comparisons: {at_chance}."
+
+
+def confirmation(records: list[Record]) -> str:
+    return scores(records, "confirm")
+
+
+def ranking(records: list[Record]) -> str:
+    """The rule: largest mean share of the oracle's gain, where it has one, of those never below vanilla's interval."""
+    shares: dict[str, dict[str, float]] = {}
+    below: dict[str, list[str]] = {}
+    for regime in PLANS:
+        arms = of(records, "runs", regime)
+        best = differences(arms.get(BEST, []), arms.get(VANILLA, []), area)
+        for arm in [name for name in (*MAIN, *PEERS, *CHALLENGERS) if name in arms and name not in (VANILLA, BEST)]:
+            mean, _, high = interval(differences(arms[arm], arms.get(VANILLA, []), area))
+            below.setdefault(arm, []).extend([regime] if high < 0 else [])
+            if len(best) > 1 and interval(best)[1] > 0:
+                shares.setdefault(arm, {})[regime] = mean / float(np.mean(best))
+    order = sorted(shares, key=lambda arm: (bool(below[arm]), -np.mean(list(shares[arm].values()))))
+    lines = [
+        [arm, f"{np.mean(list(shares[arm].values())):.0%}", ", ".join(below[arm]) or "nowhere",
+         ", ".join(f"{regime} {share:.0%}" for regime, share in shares[arm].items())]
+        for arm in order
+    ]  # fmt: skip
+    head = ["arm", "mean share of the oracle's gain", "interval below vanilla in", "by regime"]
+    return table(head, lines) if lines else ""
+
+
+def challenge(records: list[Record]) -> str:
+    lines = []
+    for arm in CHALLENGERS:
+        cells = []
+        for regime in PLANS:
+            arms = of(records, "runs", regime)
+            gains = differences(arms.get(arm, []), arms.get(DEFAULT, []), area)
+            cells.append(between(gains) if len(gains) > 1 else "-")
+        if any(cell != "-" for cell in cells):
+            lines.append([arm, *cells])
+    return table(["arm", *PLANS], lines) if lines else ""
+
+
+def where(records: list[Record]) -> str:
+    """What was chosen, and what it gave."""
+    figures = ("ratio", "lift", "all_wrong_late", "all_right_late", "coverage", "top_tenth", "updates", "refills")
+    lines = []
+    for regime in PLANS:
+        arms = of(records, "runs", regime)
+        for arm in [name for name in PLACES if name in arms]:
+            found = [run for run in arms[arm] if "coverage" in run]
+            cells = [f"{np.mean([np.mean(run[name]) for run in found]):.3g}" if found else "-" for name in figures]
+            lines.append([regime, arm, *cells])
+    head = ["groups with a gradient", "over an even draw", "all wrong, late", "all right, late", "rows seen"]
+    head += ["places of the top tenth", "updates", "refills"]
+    return table(["regime", "arm", *head], lines) if lines else ""
+
+
+def calibration(records: list[Record]) -> str:
+    """Mean squared error of the believed rate, and that of the mean of all that came before."""
+    lines = []
+    for regime in PLANS:
+        for arm, runs in of(records, "runs", regime).items():
+            found = [run for run in runs if "brier" in run]
+            if arm in MAIN and arm != BEST and found:
+                cells = [f"{np.mean([run[name] for run in found]):.4f}" for name in ("brier", "brier_of_the_mean")]
+                lines.append([regime, arm, *cells])
+    return table(["regime", "arm", "Brier score of the belief", "of the mean so far"], lines) if lines else ""
+
+
+def agreement(records: list[Record]) -> str:
+    """Same arm, rate and seeds in the trainer and in the fast loop; only the sampled completions differ."""
+    lines = []
+    for regime in PLANS:
+        fast = of(records, "runs", regime)
+        for arm, runs in of(records, "trainer", regime).items():
+            gains = differences(runs, fast.get(arm, []), area)
+            if len(gains) > 1:
+                means = [f"{np.mean([figure(run) for run in runs]):.3f}" for figure in (area, final)]
+                seconds = f"{np.mean([run['seconds'] for run in runs]):.0f}"
+                lines.append([regime, arm, len(gains), *means, between(gains), seconds])
+    head = ["regime", "arm", "seeds", "area, trainer", "final, trainer", "area, trainer - fast loop (95 %)", "seconds"]
+    return table(head, lines) if lines else ""
+
+
+def of(records: list[Record], stage: str, regime: str) -> dict[str, list[Record]]:
+    return by_arm([record for record in records if record["stage"] == stage], regime)
+
+
+def final(record: Record) -> float:
+    return score_at(record, 1.0)
+
+
+def between(values: list[float]) -> str:
+    mean, low, high = interval(values)
+    return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+
+
+def shown(share: float, low: float, high: float) -> str:
+    ends = ["never" if np.isinf(end) else f"{end:.2f}" for end in (share, low, high)]
+    return f"{ends[0]} ({ends[1]} to {ends[2]})"
+
+
+def studies(records: list[Record]) -> str:
+    """The tables of the studies beside the main comparison."""
+    parts = []
+    for regime in dict.fromkeys(record["regime"] for record in records):
         here = [record for record in records if record["regime"] == regime]
-        for stage, title, build in (
-            ("tune", "tuning: mean area (seeds apart from those below)", tuning),
-            ("main", "main arms, each at its best learning rate", scores),
-            ("more", "ablations, other rules", scores),
-            ("main", "where the rollouts went", where),
-            ("more", "where the rollouts went", where),
-            ("trainer", "through VADEGRPOTrainer, beside the fast loop", agreement),
-            ("kl", "a KL term on all rollouts or on live ones", thinned.divergence),
-            ("shares", "shares to train on (seeds apart from those below)", thinned.shares),
-            ("hinted_tune", "variants, tuning: mean area", tuning),
-            ("hinted", "do variants pay?", hinted.payoff),
-            ("hinted", "variants, where the rollouts went", hinted.liveness),
-            ("thin_tune", "training on fewer rollouts, tuning: mean area", tuning),
+        for stages, title, build in (
+            (("main", "more"), "arms, beside vanilla GRPO", areas),
+            (("kl",), "a KL term on all rollouts or on live ones", thinned.divergence),
+            (("shares",), "shares to train on (seeds apart from those below)", thinned.shares),
+            (("hinted_tune",), "variants, tuning: mean area", areas_by_rate),
+            (("hinted",), "do variants pay?", hinted.payoff),
+            (("hinted",), "variants, where the rollouts went", hinted.liveness),
+            (("thin_tune",), "training on fewer rollouts, tuning: mean area", areas_by_rate),
         ):
-            # The oracle has the seeds of the main arms, and stands beside them.
-            chosen = [r for r in here if (r["stage"] == stage) != (r["arm"] == "oracle" and stage in ("main", "more"))]
-            if stage == "more":  # beside what they vary, on the same seeds
-                seeds = {record["seed"] for record in chosen}
-                chosen += [r for r in here if r["stage"] == "main" and r["arm"] != "dapo" and r["seed"] in seeds]
-            if chosen:
+            if chosen := [record for record in here if record["stage"] in stages]:
                 parts.append(f"## {regime}: {title}\n\n" + build(chosen, here))
     if variants := [record for record in records if record["stage"] == "hinted"]:
         parts += hinted.over_regimes(variants)
@@ -43,7 +203,18 @@ def tables(records: list[Record]) -> str:
     return "\n\n".join(parts + thinned.overview(thin) if thin else parts)
 
 
-def tuning(chosen: list[Record], here: list[Record]) -> str:
+def areas(chosen: list[Record], here: list[Record]) -> str:
+    arms = by_arm(chosen, chosen[0]["regime"])
+    lines = []
+    for arm, runs in arms.items():
+        cells = ["{:.4f} ± {:.4f}".format(*mean_and_error([area(run) for run in runs]))]
+        if arm != VANILLA and VANILLA in arms:
+            cells.append("{:+.4f} ± {:.4f}".format(*paired(runs, arms[VANILLA], area)))
+        lines.append([arm, len(runs), *cells, *["-"] * (2 - len(cells))])
+    return table(["arm", "seeds", "area, mean ± standard error", "- vanilla GRPO, paired"], lines)
+
+
+def areas_by_rate(chosen: list[Record], here: list[Record]) -> str:
     rates = sorted({record["learning_rate"] for record in chosen})
     best = best_rates(chosen, chosen[0]["regime"])
     rows = []
@@ -55,111 +226,3 @@ def tuning(chosen: list[Record], here: list[Record]) -> str:
             cells.append(f"**{text}**" if best.get(arm) == rate else text)
         rows.append([arm, *cells])
     return table(["arm", *(f"{rate:g}" for rate in rates)], rows)
-
-
-def scores(chosen: list[Record], here: list[Record]) -> str:
-    """Scores by rollouts; differences are paired by seed, over the seeds that the arm has."""
-    arms = by_arm(chosen, chosen[0]["regime"])
-    main = by_arm([r for r in here if r["stage"] == "main"], chosen[0]["regime"])
-    uniform, dapo = main.get("uniform", []), main.get("dapo", [])
-    rows = []
-    for arm in [name for name in (*MAIN, *MORE) if name in arms]:
-        runs = arms[arm]
-        same = [r for r in uniform if r["seed"] in {run["seed"] for run in runs}]
-        level = float(np.mean([score_at(r, 1.0) for r in same])) if same else np.nan
-        share = rollouts_to(runs, level)
-        rows.append(
-            [
-                arm,
-                f"{runs[0]['learning_rate']:g}",
-                str(len(runs)),
-                spread(runs, area, 4),
-                difference(runs, uniform, area),
-                difference(runs, dapo, area),
-                *(f"{np.mean([score_at(r, s) for r in runs]):.3f}" for s in (0.25, 0.5)),
-                spread(runs, lambda r: score_at(r, 1.0), 3),
-                f"{np.mean([score_at(r, 1.0, 'greedy') for r in runs]):.3f}",
-                "never" if share is None else f"{share:.2f}",
-            ]
-        )
-    head = ["arm", "lr", "seeds", "area", "- uniform", "- dapo", "at 25 %", "at 50 %", "final", "greedy"]
-    return table([*head, "rollouts to uniform's final"], rows)
-
-
-def where(chosen: list[Record], here: list[Record]) -> str:
-    """What was chosen, what it gave, and how well it was known."""
-    arms = by_arm(chosen, chosen[0]["regime"])
-    late: Callable[[Record, str], float] = lambda record, what: float(np.mean(record[what][-4:]))  # noqa: E731
-    rows = []
-    for arm in [name for name in (*MAIN, *MORE) if name in arms]:
-        runs = arms[arm]
-
-        def average(figure: Callable[[Record], float], digits: int = 3, runs: list[Record] = runs) -> str:
-            return f"{np.mean([figure(run) for run in runs]):.{digits}f}"
-
-        bands = [
-            f"{np.mean(before):.2f} > {np.mean(after):.2f}" if before else "-"
-            for name in ("frontier", "mastered")
-            for before, after in [band(runs, name)]
-        ]
-        rows.append(
-            [
-                arm,
-                average(lambda r: float(np.mean(r["ratio"]))),
-                average(lambda r: late(r, "ratio")),
-                average(lambda r: float(np.mean(r["lift"])), 2),
-                average(lambda r: late(r, "chosen_impossible"), 2),
-                average(lambda r: late(r, "chosen_mastered"), 2),
-                average(lambda r: r["coverage"], 2),
-                average(lambda r: r["top_tenth"], 2),
-                *bands,
-                average(lambda r: float(np.mean(r["grad_norm"])), 2),
-                average(lambda r: r["updates"][-1], 0),
-                average(lambda r: r["brier"], 4),
-                average(lambda r: r["brier_of_the_mean"], 4),
-            ]
-        )
-    head = ["arm", "ratio", "late", "lift", "impossible, late", "mastered, late", "coverage", "top tenth"]
-    head += ["frontier rows", "mastered rows", "gradient norm", "updates", "Brier", "of the mean"]
-    return table(head, rows)
-
-
-def band(runs: list[Record], name: str) -> tuple[list[float], list[float]]:
-    """Pass rate of the pool's rows of a band before and after, of the runs whose pool has such rows."""
-    pairs = [(r["band_before"][name], r["band_after"][name]) for r in runs if r["band_before"][name] is not None]
-    return [before for before, _ in pairs], [after for _, after in pairs]
-
-
-def agreement(chosen: list[Record], here: list[Record]) -> str:
-    """Same arm, rate and seeds in the trainer and in the fast loop; only the sampled completions differ."""
-    fast = {(r["arm"], r["learning_rate"], r["seed"]): r for r in here if r["stage"] == "main"}
-    rows = []
-    for arm, runs in by_arm(chosen, chosen[0]["regime"]).items():
-        pairs = [(r, fast[key]) for r in runs if (key := (arm, r["learning_rate"], r["seed"])) in fast]
-        if not pairs:
-            continue
-        rows.append(
-            [
-                arm,
-                str(len(pairs)),
-                *(spread([pair[i] for pair in pairs], area, 4) for i in (0, 1)),
-                *(f"{np.mean([score_at(pair[i], 1.0) for pair in pairs]):.3f}" for i in (0, 1)),
-                f"{np.mean([pair[0]['mean_ratio'] for pair in pairs]):.3f}",
-                f"{np.mean([np.mean(pair[1]['ratio']) for pair in pairs]):.3f}",
-                *(f"{np.mean([pair[i]['seconds'] for pair in pairs]):.0f}" for i in (0, 1)),
-            ]
-        )
-    head = ["arm", "seeds", "area, trainer", "fast", "final, trainer", "fast", "ratio, trainer", "fast"]
-    return table([*head, "seconds, trainer", "fast"], rows)
-
-
-def spread(runs: list[Record], figure: Callable[[Record], float], digits: int) -> str:
-    mean, error = mean_and_error([figure(run) for run in runs])
-    return f"{mean:.{digits}f} ± {error:.{digits}f}"
-
-
-def difference(ours: list[Record], theirs: list[Record], figure: Callable[[Record], float]) -> str:
-    if not theirs or ours[0]["arm"] == theirs[0]["arm"]:
-        return "-"
-    mean, error = paired(ours, theirs, figure)
-    return f"{mean:+.4f} ± {error:.4f}"

@@ -12,9 +12,10 @@ from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
 from trl_vade.testbed import exact_answer_reward
 
-from .arms import ARMS
+from .arms import ARMS, OF_THE_BENCHMARK
 from .fast_policy import FastPolicy
-from .one_run import NUM_GENERATIONS, NUM_GROUPS, ROLLOUTS_A_BATCH, rounded
+from .machine import machine
+from .one_run import NUM_GENERATIONS, ROLLOUTS_A_BATCH, fast_policy, rounded
 from .pools import load_regime
 from .regimes import REGIMES
 
@@ -54,12 +55,9 @@ def run(
     directory, pool, validation = load_regime(regime, seed, progress=False)
     model = AutoModelForImageTextToText.from_pretrained(directory)
     processor = AutoProcessor.from_pretrained(directory)
-    limits = {
-        "temperature": REGIMES[regime].temperature,
-        "max_completion_length": REGIMES[regime].max_completion_length,
-    }
+    described = REGIMES[regime]
     judge = Judge(
-        FastPolicy(model, processor, validation, **limits),
+        fast_policy(described, model, processor, validation),
         batches * ROLLOUTS_A_BATCH,
         evaluate_every * ROLLOUTS_A_BATCH,
     )
@@ -81,8 +79,9 @@ def run(
             report_to="none",
             disable_tqdm=True,
             logging_steps=1000,
-            **limits,
-            **ARMS[arm],
+            temperature=described.temperature,
+            max_completion_length=described.max_completion_length,
+            **{name: value for name, value in ARMS[arm].items() if name not in OF_THE_BENCHMARK},
         )
         trainer = VADEGRPOTrainer(
             model, exact_answer_reward, args, pool, processing_class=processor, callbacks=[judge]
@@ -90,9 +89,8 @@ def run(
         judge.trainer = trainer
         trainer.train()
         lines = SelectionLog(output_dir).read()
-    mixed = np.concatenate(
-        [(np.array(line["successes"]) > 0) & (np.array(line["successes"]) < NUM_GENERATIONS) for line in lines]
-    )
+    groups = [len(line["successes"]) for line in lines]
+    ratio = np.average([line["effective_gradient_ratio"] for line in lines], weights=groups)
     return {
         "regime": regime,
         "arm": arm,
@@ -100,8 +98,8 @@ def run(
         "seed": seed,
         "batches": batches,
         "seconds": round(time.perf_counter() - start, 1),
+        **machine(),
         "rollouts": judge.rollouts,
         "score": rounded(judge.score),
-        "mean_ratio": round(float(mixed.mean()), 4),
-        "num_groups": NUM_GROUPS,
+        "mean_ratio": round(float(ratio), 4),
     }
