@@ -2,6 +2,9 @@
 
 A seed is a base policy, a pool, the sampler's draws and the sampled completions. Its base policy differs between
 machines, so an arm counts only beside the vanilla run of the same seed on the same machine.
+
+Main arms are tuned on three seeds, peers and the longer rest on two. A variant of one of them has its learning rate:
+to tune each challenger by itself would take as long as half of the runs.
 """
 
 import hashlib
@@ -42,8 +45,10 @@ PLANS = {
     "hard_pictures": Plan((5e-5, 1e-4, 2e-4)),
     "no_headroom": Plan((1e-4, 2e-4, 4e-4)),
 }
-TUNING_SEEDS = {arm: range(100, 103 if arm in MAIN else 102) for arm in (*MAIN, *PEERS, *CHALLENGERS)}
-SEEDS = {arm: range(300, 332 if arm in MAIN else 316) for arm in (*MAIN, *PEERS, *CHALLENGERS, *ABLATIONS)}
+TUNED = (*MAIN, "mopps", "bots", "sec 0.4", "greso", "difficulty pools", "rest 0.5")
+TUNING_SEEDS = {arm: range(100, 103 if arm in MAIN else 102) for arm in TUNED}
+SEEDS = {arm: range(300, 332 if arm in MAIN else 316) for arm in (*MAIN, *PEERS, *CHALLENGERS)}
+SEEDS |= {arm: range(300, 308) for arm in ABLATIONS}
 CONFIRMING_SEEDS = range(400, 416)
 TRAINER_SEEDS, TRAINER_REGIMES = range(300, 304), ("staged", "no_headroom")
 STAGES = ("tune", "runs", "confirm", "trainer")
@@ -100,8 +105,12 @@ def best_rate(records: list[Record], regime: str, arm: str) -> float | None:
 
 
 def tuned_as(arm: str) -> str:
-    """Return the arm whose learning rate `arm` has: its own, and of an ablation that of the paper's rule."""
-    return arm if arm in TUNING_SEEDS else "paper"
+    """Return the arm whose learning rate `arm` has: its own, or that of the arm it varies."""
+    if arm in TUNED:
+        return arm
+    return {"dapo, thrifty": "dapo", "sec 0.2, without replacement": "sec 0.4"}.get(
+        arm, "paper" if arm in ABLATIONS else "frontier"
+    )
 
 
 def tuning(records: list[Record], regime: str, arm: str) -> Iterator[Task]:
