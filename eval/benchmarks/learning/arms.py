@@ -44,7 +44,7 @@ CHALLENGERS: dict[str, dict[str, Any]] = {
     "growing rest": FRONTIER,
     "rising blind share": FRONTIER,
     "moved rates": FRONTIER,
-    # What rows of a level have in common, which a cheap look at the prompt would give. Prediction: wide +0.03, staged 0.
+    # What rows of a level have in common, as a cheap look at the prompt would tell. Prediction: wide +0.03, staged 0.
     "prior by level": FRONTIER | {"vade_prior": "learned", "vade_strata": "level"},
 }
 ABLATIONS: dict[str, dict[str, Any]] = {
