@@ -100,3 +100,19 @@ def test_no_other_batch_has_a_larger_ratio(pass_rate, generations, data):
     draw = OracleSampler(len(pass_rate), num_generations=generations, pass_rate=pass_rate).draw(k)
     best = sorted((1 - p**generations - (1 - p) ** generations for p in pass_rate), reverse=True)[:k]
     assert draw.information_gain.sum() == pytest.approx(sum(best), abs=1e-9)
+
+
+def test_the_oracle_takes_the_chance_of_a_gradient_where_it_is_told():
+    sampler = OracleSampler(3, num_generations=4)
+    sampler.set_pass_rates([0.5, 0.0, 0.1], mixed=[0.2, 0.9, 0.1])
+    assert sampler.draw(2).sample_index.tolist() == [1, 0]
+
+
+def test_a_scored_row_rests_for_the_cooldown():
+    sampler = OracleSampler(4, num_generations=4, pass_rate=[0.5, 0.4, 0.3, 0.2], cooldown=2)
+    chosen = []
+    for _ in range(4):
+        rows = sampler.draw(1).sample_index
+        sampler.observe(rows, [2], [4])
+        chosen.append(int(rows[0]))
+    assert chosen == [0, 1, 2, 0]

@@ -29,9 +29,8 @@ def panels(folder):
 
 
 def of_learning(folder):
-    lines = (EVAL / "learning.jsonl").read_text(encoding="utf-8").splitlines()
-    (folder / "few.jsonl").write_text("\n".join(line for line in lines if '"stage": "main"' in line))
-    assert len(learning.draw(read(folder / "few.jsonl"), folder)) == 2
+    runs = [record | {"stage": "runs"} for record in read(EVAL / "learning_first.jsonl") if record["stage"] == "main"]
+    assert len(learning.draw(runs, folder)) == 2
 
 
 def of_selection(folder):

@@ -65,6 +65,10 @@ class InTurn:
     def observe(self, sample_index, successes, trials):
         self.seen.append((sample_index.tolist(), successes.tolist(), trials.tolist()))
 
+    def take_over(self, *outcomes):
+        self.taken_over = len(self.seen)
+        self.observe(*outcomes)
+
 
 def run(policies, sampler=None, **changes):
     policy, validation = policies
@@ -125,14 +129,14 @@ def test_evaluations_stand_at_the_start_at_every_so_many_steps_and_at_the_end(ma
 
 
 def test_the_same_arguments_give_the_same_history_and_another_seed_another(make):
-    first, again, other = (run(make(), seed=seed, steps=2, dynamic_sampling=True) for seed in (0, 0, 1))
+    first, again, other = (run(make(), seed=seed, steps=2, dynamic_sampling="missing") for seed in (0, 0, 1))
     assert_same(first, again)
     assert first["steps"]["loss"] != other["steps"]["loss"]
 
 
 def test_dynamic_sampling_fills_the_batch_with_groups_that_have_a_gradient(make, batches):
     sampler = InTurn(24)
-    steps = run(make(), sampler, dynamic_sampling=True, num_groups=3, num_generations=8)["steps"]
+    steps = run(make(), sampler, dynamic_sampling="missing", num_groups=3, num_generations=8)["steps"]
     assert max(steps["refills"]) > 0
     draws = iter(zip(sampler.draws, sampler.seen, strict=True))
     total = 0
@@ -157,12 +161,21 @@ def test_dynamic_sampling_fills_the_batch_with_groups_that_have_a_gradient(make,
         assert len(steps["posterior_mean"][i]) == len(steps["successes"][i]) == len(drawn)
 
 
+def test_dapos_own_way_draws_whole_batches_and_drops_what_is_beyond_a_full_one(make, batches):
+    sampler = InTurn(24)
+    run(make(), sampler, dynamic_sampling="batches", num_groups=3, num_generations=8)
+    assert {len(rows) for rows, _ in sampler.draws} == {3}
+    assert all(len(batch.sample_index) == 3 and batch.has_spread.all() for batch in batches)
+    live = sum(0 < count < 8 for _, successes, _ in sampler.seen for count in successes)
+    assert live > 3 * len(batches)  # some were dropped, and the sampler was told of them all the same
+
+
 @pytest.mark.parametrize("max_refills", [0, 2])
 def test_what_is_missing_after_the_last_refill_is_filled_up_with_dropped_groups(make, batches, max_refills):
     # No answer fits into four tokens: no group ever has a spread.
-    steps = run(make(max_completion_length=4), dynamic_sampling=True, num_groups=5, max_refills=max_refills, steps=2)[
-        "steps"
-    ]
+    steps = run(
+        make(max_completion_length=4), dynamic_sampling="missing", num_groups=5, max_refills=max_refills, steps=2
+    )["steps"]
     assert steps["refills"] == [max_refills] * 2
     assert steps["rollouts"] == [20 * (max_refills + 1), 40 * (max_refills + 1)]
     assert steps["gradient_ratio"] == [0.0, 0.0]
@@ -171,7 +184,7 @@ def test_what_is_missing_after_the_last_refill_is_filled_up_with_dropped_groups(
 
 
 def test_dynamic_sampling_stops_when_the_pool_is_used_up(make, batches):
-    steps = run(make(8, max_completion_length=4), dynamic_sampling=True, num_groups=5, steps=1)["steps"]
+    steps = run(make(8, max_completion_length=4), dynamic_sampling="missing", num_groups=5, steps=1)["steps"]
     assert sorted(steps["sample_index"][0]) == list(range(8))
     assert steps["refills"] == [1]
     assert batches[0].sample_index.tolist() == [0, 1, 2, 3, 4]
@@ -184,8 +197,9 @@ def test_an_oracle_is_shown_the_exact_pass_rates_of_the_moment(make):
     class Oracle(InTurn):
         sees_pass_rates = True
 
-        def set_pass_rates(self, pass_rates):
+        def set_pass_rates(self, pass_rates, mixed):
             shown.append((len(self.draws), pass_rates, policies[0].pass_rates()))
+            assert mixed == pytest.approx(1 - pass_rates**4 - (1 - pass_rates) ** 4)
 
     history = run(policies, Oracle(24), steps=5, oracle_every=2, evaluate_every=4)
     assert [draws for draws, _, _ in shown] == [0, 2, 4]
@@ -211,7 +225,7 @@ def test_training_raises_the_pass_rates_of_the_pool(make):
 
 
 def test_training_ends_when_the_rollouts_are_spent_and_evaluations_keep_to_the_rollouts(make):
-    history = run(make(), steps=50, max_rollouts=5 * 24, dynamic_sampling=True, max_refills=1, evaluate_every=1)
+    history = run(make(), steps=50, max_rollouts=5 * 24, dynamic_sampling="missing", max_refills=1, evaluate_every=1)
     rollouts = history["steps"]["rollouts"]
     assert rollouts[-2] < 5 * 24 <= rollouts[-1]
     assert history["evaluations"]["rollouts"][-1] == rollouts[-1]
@@ -220,10 +234,11 @@ def test_training_ends_when_the_rollouts_are_spent_and_evaluations_keep_to_the_r
     assert (gaps <= 2 * 24).all()
 
 
-def test_an_initial_pass_is_one_observation_of_every_row_and_is_counted(make):
+def test_an_initial_pass_is_taken_over_in_one_step_and_is_counted(make):
     sampler = InTurn(24)
     history = run(make(), sampler, initial_pass=True)
-    rows, successes, trials = sampler.seen[0]
+    rows, successes, trials = sampler.seen[sampler.taken_over]
+    assert sampler.taken_over == 0
     assert rows == list(range(24))
     assert trials == [4.0] * 24
     assert 0 < sum(successes) < 24 * 4

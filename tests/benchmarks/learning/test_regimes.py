@@ -26,6 +26,7 @@ from eval.benchmarks.learning.chains import (
     iter_lessons,
 )
 from eval.benchmarks.learning.fast_policy import FastPolicy
+from eval.benchmarks.learning.one_run import fast_policy
 from eval.benchmarks.learning.pools import load_regime
 from eval.benchmarks.learning.regimes import REGIMES
 from trl_vade.testbed.dataset import FEATURES
@@ -236,6 +237,12 @@ def test_a_filter_takes_only_rows_in_its_range_and_asks_about_no_other(monkeypat
     }
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """One cache for all regimes: some share a base policy."""
+    return tmp_path_factory.mktemp("regimes")
+
+
 @pytest.mark.parametrize(
     ("completion", "reward"),
     [("343", 1), ("340", 2 / 3), ("043", 0), ("3", 1 / 3), ("34300", 3 / 5), ("", 0)],
@@ -245,20 +252,27 @@ def test_a_graded_reward_is_the_share_of_steps_before_the_first_slip(completion,
     assert graded_reward([completion], ["343"]) == [0]  # no answer is marked
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "off"), [("staged", 0.02), ("graded", 0.08)])
+def test_the_exact_chances_of_a_gradient_are_those_of_sampled_groups(name, off, built):
+    """For graded rewards they are a lower bound: answers of another length earn other shares."""
+    directory, train, _ = load_regime(name, 10, built, progress=False)
+    model, processor = AutoModelForImageTextToText.from_pretrained(directory), AutoProcessor.from_pretrained(directory)
+    policy = fast_policy(REGIMES[name], model, processor, train.select(range(128)))
+    rates, mixed = policy.chances(8)
+    assert rates.tolist() == policy.pass_rates().tolist()
+    chance, every = torch.Generator().manual_seed(0), np.arange(128)
+    came = np.mean([policy.sample(every, 8, chance).has_spread for _ in range(20)], axis=0)
+    assert -0.02 < came.mean() - mixed.mean() < off
+    assert np.corrcoef(came, mixed)[0, 1] > 0.9
+
+
 def test_what_does_not_exist_is_an_error(tmp_path):
-    with pytest.raises(
-        ValueError,
-        match="there are paper_like, staged, graded, hinted, hinted_long, many_impossible, hard_pictures, no_headroom",
-    ):
+    names = "paper_like, staged, graded, wide, hinted, hinted_long, many_impossible, hard_pictures, no_headroom"
+    with pytest.raises(ValueError, match=f"there are {names}"):
         load_regime("other", 0, tmp_path)
     with pytest.raises(ValueError, match="seeds from 0 on"):
         load_regime("staged", -1, tmp_path)
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """One cache for all regimes: some share a base policy."""
-    return tmp_path_factory.mktemp("regimes")
 
 
 @pytest.mark.slow
@@ -268,13 +282,7 @@ def test_the_base_policies_stand_where_their_regimes_say(name, built):
     regime = REGIMES[name]
     directory, train, _ = load_regime(name, 10, built, progress=False)
     model = AutoModelForImageTextToText.from_pretrained(directory)
-    policy = FastPolicy(
-        model,
-        AutoProcessor.from_pretrained(directory),
-        train,
-        temperature=regime.temperature,
-        max_completion_length=regime.max_completion_length,
-    )
+    policy = fast_policy(regime, model, AutoProcessor.from_pretrained(directory), train)
     rates, levels = policy.pass_rates(), np.array(train["level"])
     ratio = np.mean(1 - rates**8 - (1 - rates) ** 8)
     impossible, mastered = np.mean(rates < 0.02), np.mean(rates > 0.98)
@@ -282,7 +290,7 @@ def test_the_base_policies_stand_where_their_regimes_say(name, built):
         assert 0.05 < ratio < 0.25
         assert mastered > 0.5
         assert impossible < 0.2
-    elif name in ("staged", "graded"):
+    elif name in ("staged", "graded", "wide"):
         assert rates[levels == 1].mean() > 0.95
         assert 0.1 < rates[levels == 3].mean() < 0.7
         assert rates[levels >= 6].mean() < 0.05
