@@ -129,8 +129,8 @@ class FastPolicy:
     def chances(self, num_generations: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the pass rate of each row, and how likely G rewards of it differ, (N,) each; see `score`.
 
-        A reward other than `exact_answer_reward` is taken for one that counts the right tokens before the first slip. The
-        chance is then a lower bound: answers of another length earn other shares.
+        A reward other than `exact_answer_reward` is taken for one that counts the right tokens before the first slip.
+        The chance is then a lower bound: answers of another length earn other shares.
         """
         right = self._right_so_far(torch.arange(len(self)))[0]  # (N, W)
         passed = right[:, -1]
