@@ -8,7 +8,7 @@ regimes are in `regimes.py`, the arms in `arms.py`, and all that is fixed before
 the same rollouts to spend, initial passes and refills included. Stages:
 
     tune     each arm at several learning rates, on seeds of its own, until the best one is inside the grid
-    runs     main arms on 32 fresh seeds, all others on 16 of them, each at its own learning rate
+    runs     main arms on 32 fresh seeds, peers on 16 of them, challengers and ablations on 8
     confirm  the chosen default, vanilla GRPO and the oracle on 16 seeds that nothing else used
     trainer  vanilla GRPO and the default through `VADEGRPOTrainer` itself
     report   tables on the standard output, pictures beside the results

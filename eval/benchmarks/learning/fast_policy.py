@@ -33,7 +33,7 @@ class FastPolicy:
     Args:
         model: `Qwen2_5_VLForConditionalGeneration`, float32 on the CPU; several policies may share it.
         processor: Its processor, padding on the left.
-        rows: `prompt` (messages with text), `answer`, and optionally `images`, which may be empty.
+        rows: `prompt` (messages with text), `answer`, and optionally `images`, which may be empty; or these encoded.
         temperature: of sampling and of the update, > 0.
         max_completion_length: T, tokens.
         reward: texts and right answers -> rewards.
@@ -43,7 +43,7 @@ class FastPolicy:
         self,
         model: Any,
         processor: Any,
-        rows: datasets.Dataset,
+        rows: datasets.Dataset | EncodedRows,
         *,
         temperature: float = 1.0,
         max_completion_length: int = 12,
@@ -53,7 +53,7 @@ class FastPolicy:
         self._reward = reward
         self.temperature = temperature
         self.max_completion_length = max_completion_length
-        self.rows = EncodedRows(model, processor, rows)
+        self.rows = rows if isinstance(rows, EncodedRows) else EncodedRows(model, processor, rows)
         self._tokenizer = processor.tokenizer
         self._texts: dict[tuple[int, ...], str] = {}  # of completions; most of them come again and again
         eos = model.generation_config.eos_token_id

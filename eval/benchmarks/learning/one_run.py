@@ -1,9 +1,12 @@
 """One run of the learning benchmark: an arm on a regime, and the figures that are kept of it."""
 
+import functools
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
@@ -11,6 +14,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from trl_vade.trainer.selection_choice import make_signal
 
 from .arms import ALL_THINNED, HINTED, sampler_of, settings
+from .encoded_rows import EncodedRows
 from .fast_grpo import train
 from .fast_policy import FastPolicy
 from .hints import by_steps_left, pair_advantages, variants_of, with_hints
@@ -35,18 +39,19 @@ def run(
     start = time.perf_counter()
     torch.set_num_threads(1)
     described = REGIMES[regime]
-    directory, originals, validation = load_regime(regime, seed, progress=False)
+    directory, originals, encoded = regime_of(regime, seed)
     args = settings(arm, seed, described.settings)
     pool = with_hints(originals) if args.vade_variants else originals
     variants = variants_of(pool) if args.vade_variants else None
     num_generations, num_groups = args.num_generations, ROLLOUTS_A_BATCH // args.num_generations
     model = AutoModelForImageTextToText.from_pretrained(directory).eval()
     processor = AutoProcessor.from_pretrained(directory)
-    policy, judge = (fast_policy(described, model, processor, rows) for rows in (pool, validation))
+    rows = [pool if pool is not originals else encoded[0], encoded[1]]
+    policy, judge = (fast_policy(described, model, processor, each) for each in rows)
     anchors = None
     if arm == "bots":
         stronger = AutoModelForImageTextToText.from_pretrained(load_stronger(described, seed, progress=False)).eval()
-        references = (policy, fast_policy(described, stronger, processor, pool))
+        references = (policy, fast_policy(described, stronger, processor, encoded[0]))
         anchors = np.stack([each.pass_rates() for each in references], axis=1)
     sampler = sampler_of(
         arm,
@@ -98,6 +103,14 @@ def run(
         **machine(),
         **kept,
     }
+
+
+@functools.lru_cache(maxsize=2)
+def regime_of(regime: str, seed: int) -> tuple[Path, datasets.Dataset, list[EncodedRows]]:
+    """A regime's base policy, its pool, and pool and validation rows encoded, which takes seconds: arms follow."""
+    directory, pool, validation = load_regime(regime, seed, progress=False)
+    model, processor = AutoModelForImageTextToText.from_pretrained(directory), AutoProcessor.from_pretrained(directory)
+    return directory, pool, [EncodedRows(model, processor, rows) for rows in (pool, validation)]
 
 
 def fast_policy(regime: Regime, model: Any, processor: Any, rows: Any) -> FastPolicy:

@@ -5,6 +5,9 @@ machines, so an arm counts only beside the vanilla run of the same seed on the s
 
 Main arms are tuned on three seeds, peers and the longer rest on two. A variant of one of them has its learning rate:
 to tune each challenger by itself would take as long as half of the runs.
+
+Challengers run on eight seeds first. Those whose mean share of the oracle's gain is then at least that of `frontier` go
+on to sixteen; `CONTINUED` names them.
 """
 
 import hashlib
@@ -47,8 +50,9 @@ PLANS = {
 }
 TUNED = (*MAIN, "mopps", "bots", "sec 0.4", "greso", "difficulty pools", "rest 0.5")
 TUNING_SEEDS = {arm: range(100, 103 if arm in MAIN else 102) for arm in TUNED}
-SEEDS = {arm: range(300, 332 if arm in MAIN else 316) for arm in (*MAIN, *PEERS, *CHALLENGERS)}
-SEEDS |= {arm: range(300, 308) for arm in ABLATIONS}
+CONTINUED: tuple[str, ...] = ()
+SEEDS = {arm: range(300, 332 if arm in MAIN else 316) for arm in (*MAIN, *PEERS, *CONTINUED)}
+SEEDS |= {arm: range(300, 308) for arm in (*CHALLENGERS, *ABLATIONS) if arm not in CONTINUED}
 CONFIRMING_SEEDS = range(400, 416)
 TRAINER_SEEDS, TRAINER_REGIMES = range(300, 304), ("staged", "no_headroom")
 STAGES = ("tune", "runs", "confirm", "trainer")
