@@ -6,8 +6,8 @@ machines, so an arm counts only beside the vanilla run of the same seed on the s
 Main arms are tuned on three seeds, peers and the longer rest on two. A variant of one of them has its learning rate:
 to tune each challenger by itself would take as long as half of the runs.
 
-Challengers run on eight seeds first. Those whose mean share of the oracle's gain is then at least that of `frontier` go
-on to sixteen; `CONTINUED` names them.
+Challengers run on eight seeds first. Those whose mean share of the oracle's gain is then at least that of `frontier`
+go on to sixteen; `CONTINUED` names them.
 """
 
 import hashlib
