@@ -12,8 +12,8 @@ from trl_vade.selection.outcomes import group_outcomes
 
 @pytest.fixture
 def make(tmp_path):
-    def feedback(**more):
-        return Feedback(ThompsonSampler(9, seed=5), num_generations=4, log=SelectionLog(tmp_path), **more)
+    def feedback(sampler=None, **more):
+        return Feedback(sampler or ThompsonSampler(9, seed=5), num_generations=4, log=SelectionLog(tmp_path), **more)
 
     return feedback
 
@@ -36,6 +36,18 @@ def test_outcomes_reach_the_sampler_the_log_and_the_figures(make):
     assert (feedback.sampler.posterior.step, feedback.rollouts) == (1, 8)
     (line,) = feedback.log.read()
     assert sorted(line["successes"]) == [1, 4]
+
+
+def test_a_group_that_trained_by_another_reward_forgets_as_a_group_that_trained(make):
+    """All answers are wrong, and their formats differ: the group has a gradient."""
+    sampler = ThompsonSampler(4, signal_aware_decay=True, decay_sampled=0.2, decay_unsampled=1.0)
+    feedback = make(sampler)
+    for _ in range(2):
+        rows = np.array([0, 1])
+        wrong = group_outcomes(np.zeros(8), rows, threshold=0.5, has_gradient=np.array([True, False]))
+        feedback.observe(feedback.in_flight(rows), wrong, 0)
+    assert sampler.posterior.beta.tolist() == pytest.approx([0.2 * 4 + 4, 4 + 4, 0, 0])
+    assert [line["mixed"] for line in feedback.log.read()] == [[True, False]] * 2
 
 
 def test_a_round_that_was_drawn_before_the_last_one_was_scored_is_stale(make):

@@ -84,7 +84,7 @@ class BetaPosterior:
             sample_index: (K,) integers, distinct rows in [0, N).
             successes: (K,) successful completions in [0, trials]; fractions are allowed.
             trials: (K,) scored completions, in [0, 2**53].
-            mixed: (K,) bool, the groups with different outcomes. None stands for 0 < successes < trials.
+            mixed: (K,) bool, the groups with different rewards, and so a gradient. None: 0 < successes < trials.
 
         Raises:
             ObservationError: an argument breaks these rules. The posterior is then unchanged.

@@ -115,16 +115,15 @@ class Feedback:
         Nothing was trained on, so no row need rest.
         """
         num_rows = self.sampler.posterior.num_samples
-        (successes, trials), (has_gradient, mixed) = np.zeros((2, num_rows)), np.zeros((2, num_rows), bool)
+        (successes, trials), has_gradient = np.zeros((2, num_rows)), np.zeros(num_rows, bool)
         for outcomes in self._initial:
             np.add.at(successes, outcomes.sample_index, outcomes.successes)
             np.add.at(trials, outcomes.sample_index, outcomes.trials)
             has_gradient[outcomes.sample_index[outcomes.has_gradient]] = True
-            mixed[outcomes.sample_index[outcomes.is_mixed]] = True
         self._initial = []
         every_row = np.arange(num_rows, dtype=np.int64)
         predicted = self.in_flight(every_row).predicted_gradient.mean()
-        outcomes = GroupOutcomes(every_row, successes, trials, has_gradient, mixed)
+        outcomes = GroupOutcomes(every_row, successes, trials, has_gradient)
         self._observe(outcomes, 0, float(predicted), initial=True)
 
     def warm_start(self, evidence: GroupOutcomes, source: str) -> None:
@@ -179,7 +178,7 @@ class Feedback:
         if initial:
             self.sampler.take_over(*groups)
         else:
-            self.sampler.observe(*groups, outcomes.is_mixed)
+            self.sampler.observe(*groups, outcomes.has_gradient)
         self._write(outcomes, global_step, predicted, **more)
 
     def _write(self, outcomes: GroupOutcomes, global_step: int, predicted: float | None, **more: Any) -> None:

@@ -75,8 +75,8 @@ class SelectionLog:
             "successes": outcomes.successes.tolist(),
             "trials": outcomes.trials.tolist(),
         }
-        if (outcomes.is_mixed != ((outcomes.successes > 0) & (outcomes.successes < outcomes.trials))).any():
-            line["mixed"] = outcomes.is_mixed.tolist()
+        if (outcomes.has_gradient != ((outcomes.successes > 0) & (outcomes.successes < outcomes.trials))).any():
+            line["mixed"] = outcomes.has_gradient.tolist()
         position, text = self.position.after(json.dumps(line).encode()[:-1])
         try:
             if not self.position.bytes:

@@ -40,8 +40,8 @@ class VADEGRPOConfig(GRPOConfig):
         vade_information_gain: How much a row with pass rate p is expected to teach. `"asymmetric"` is p(1-p)^2 (eq. 4
             of the paper), largest at p = 1/3: it prefers hard rows to easy rows. `"symmetric"` is p(1-p), largest at
             p = 1/2: it avoids impossible and mastered rows alike. `None` uses the preset's gain.
-        vade_signal_aware_decay: Whether a chosen row forgets by `vade_decay_sampled` only if its group had right and
-            wrong answers. Any other group has no gradient and trains nothing, so its row forgets by
+        vade_signal_aware_decay: Whether a chosen row forgets by `vade_decay_sampled` only if its group had a gradient:
+            different rewards, by any reward function. Any other group trains nothing, so its row forgets by
             `vade_decay_unsampled` and the evidence adds up. `None` uses the preset's value.
         vade_cooldown: Share of an epoch, in [0, 1), for which a chosen row rests. The row is not chosen again for
             `vade_cooldown` x rows / rows of a generation batch (rounded) generation batches. Raise it if the same rows

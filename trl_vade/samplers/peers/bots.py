@@ -16,8 +16,9 @@ class BOTSSampler(PeerSampler):
         a <- (1 - decay) a + decay + successes,    b likewise with the failures    for all N rows in every step
 
     Source: BOTS, arXiv 2510.26374; Trinity-RFT, `trinity/buffer/selector`. Its `lamb`, 0.1 in its configuration, is
-    `decay` here. Differences: there is no implicit evidence (its `rho` is 0), which needs the pass rates of two
-    reference models as columns. The best K are always chosen (its `tau` is 0). The generator is seeded.
+    `decay` here. **This is BOTS with explicit evidence only.** Its implicit evidence needs the pass rates of two
+    reference models, and its `lamb` was chosen with it. The best K are always chosen (its `tau` is 0). The generator
+    is seeded.
 
     Args:
         num_samples: N, at least 1.

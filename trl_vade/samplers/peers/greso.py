@@ -22,8 +22,9 @@ class GRESOSampler(PeerSampler):
     likewise, with a mean <= 0.11 and two thirds. As in the code, one success in ten or more completions is hard.
 
     Source: GRESO, arXiv 2506.02177; github.com/Infini-AI-Lab/GRESO, strategy `all_probabilistic`. Differences: K is
-    fixed; the code samples until enough groups have a gradient. A draw that ends an epoch continues in the next one,
-    without the rows it has.
+    fixed; the code samples until enough groups have a gradient, as `vade_dynamic_sampling` does. With that, both p
+    move once a round here, and once an update there. A draw that ends an epoch continues in the next one, without the
+    rows it has.
 
     Args:
         num_samples: N, at least 1.

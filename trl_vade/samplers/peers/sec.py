@@ -22,7 +22,8 @@ class SECSampler(PeerSampler):
     The rows of one draw are distinct. A kind without rows left is no longer drawn.
 
     Source: SEC, arXiv 2505.14970 and its code, with temperature 1.0 (Countdown), 0.4 (mathematics) or 0.2 (puzzles).
-    Difference: the advantages are those of TRL for rewards of 0 and 1, for any reward of the trainer.
+    Differences: the advantages are those of TRL for rewards of 0 and 1, for any reward of the trainer. The rows of a
+    kind are drawn anew each time; the code draws all of them before one comes again.
 
     Args:
         num_samples: N, at least 1.
