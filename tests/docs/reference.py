@@ -60,7 +60,8 @@ def settings_page() -> str:
             [[f"[`{field.name}`](#{field.name})", split(_help(field))[0], _default(field)] for field in ours],
         ),
         "## Presets",
-        "`vade_preset` chooses the values of the settings that are `None`.",
+        "`vade_preset` chooses the values of the settings that are `None`. "
+        "`paper_greedy` is `paper` with the sampler `greedy`.",
         table(
             ["preset", *(f"`vade_{name}`" for name in names)],
             [[f"`{preset}`", *(_value(PRESETS[preset][name]) for name in names)] for preset in PRESETS],

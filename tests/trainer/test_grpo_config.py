@@ -50,11 +50,11 @@ def test_the_defaults_are_the_frontier_preset(make_args):
     assert setting(args, "information_gain") == "asymmetric"
     assert setting(args, "signal_aware_decay") is True
     assert setting(args, "cooldown") == 0.2
-    assert args.vade_decay_sampled == 0.2  # lambda_1
-    assert args.vade_decay_unsampled == 0.999  # lambda_2
+    assert setting(args, "decay_sampled") == 0.2  # lambda_1
+    assert setting(args, "decay_unsampled") == 0.999  # lambda_2
     assert (setting(args, "prior"), args.vade_strata, args.vade_uniform_share) == ("flat", None, 0.0)
     assert args.vade_stratify_by is None
-    assert args.vade_posterior_init == "prior"
+    assert setting(args, "posterior_init") == "prior"
     assert (args.vade_warm_start_discount, args.vade_warm_start_min_match) == (0.2, 0.5)
     assert args.vade_posterior_hub_id is None
     assert (args.vade_dynamic_sampling, args.vade_max_refills) == (False, 10)
@@ -65,18 +65,24 @@ def test_the_defaults_are_the_frontier_preset(make_args):
 
 
 def test_the_presets_are_what_their_names_promise(make_args):
-    figures = {
-        name: tuple(
-            setting(make_args(vade_preset=name), part)
-            for part in ("information_gain", "signal_aware_decay", "cooldown")
-        )
-        for name in PRESETS
+    parts = ("sampler", "information_gain", "signal_aware_decay", "cooldown", "posterior_init")
+    found = {name: tuple(setting(make_args(vade_preset=name), part) for part in parts) for name in PRESETS}
+    assert found == {
+        "frontier": ("thompson", "asymmetric", True, 0.2, "prior"),
+        "robust": ("thompson", "symmetric", True, 0.2, "prior"),
+        "paper": ("thompson", "asymmetric", False, 0.0, "rollout"),
+        "paper_symmetric": ("thompson", "symmetric", False, 0.0, "rollout"),
+        "paper_greedy": ("greedy", "asymmetric", False, 0.0, "rollout"),
+        "paper_last_update": ("thompson", "asymmetric", False, 0.0, "rollout"),
     }
-    assert figures == {
-        "paper": ("asymmetric", False, 0.0),
-        "robust": ("symmetric", True, 0.2),
-        "frontier": ("asymmetric", True, 0.2),
-    }
+    decays = {name: (preset["decay_sampled"], preset["decay_unsampled"]) for name, preset in PRESETS.items()}
+    assert decays == dict.fromkeys(PRESETS, (0.2, 0.999)) | {"paper_last_update": (0.0, 1.0)}
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "mopps"])
+def test_the_papers_initial_pass_is_for_the_papers_samplers(make_args, sampler):
+    args = make_args(vade_preset="paper", vade_sampler=sampler)
+    assert setting(args, "posterior_init") == "prior"
 
 
 def test_one_word_gives_the_papers_rule(make_args):
@@ -164,15 +170,15 @@ NO_NAME = ["", 3, ["task"]], ["None"]
 REFUSED = {
     "vade_sampler": (["thomson", None], ["thompson", "greedy", "uniform", *PEER_SAMPLERS]),
     "vade_information_gain": (["entropy"], ["asymmetric", "symmetric"]),
-    "vade_preset": (["paranoid", None], ["paper", "robust", "frontier"]),
+    "vade_preset": (["paranoid", None], [*PRESETS]),
     "vade_prior": (["beta"], ["flat", "learned"]),
     "vade_posterior_init": (["warm", "rolout", "", "Prior", "\0"], ["prior", "rollout", "'user/repo'"]),
     "vade_on_mismatch": (["ignore", ["join"]], ["error", "join", "reset"]),
     "vade_decay_sampled": (
-        [-0.1, 1.001, 20, NAN, INFINITY, "0.2", True, None, np.float32(0.5)],
+        [-0.1, 1.001, 20, NAN, INFINITY, "0.2", True, np.float32(0.5)],
         ["[0, 1]", "0.2", "0.999"],
     ),
-    "vade_decay_unsampled": ([-0.1, 1.001, None], ["[0, 1]", "0.2", "0.999"]),
+    "vade_decay_unsampled": ([-0.1, 1.001], ["[0, 1]", "0.2", "0.999"]),
     "vade_outage_guard": NO_SWITCH,
     "vade_dynamic_sampling": NO_SWITCH,
     "vade_overwrite_output_dir": NO_SWITCH,
@@ -468,7 +474,8 @@ def test_a_plain_config_gets_the_defaults_and_is_otherwise_as_it_was(make_args):
     ours = with_vade_defaults(plain)
     assert ours is plain
     assert type(ours) is GRPOConfig
-    assert (ours.vade_sampler, ours.vade_decay_sampled, ours.vade_success_threshold) == ("thompson", 0.2, "auto")
+    assert (ours.vade_sampler, ours.vade_max_refills, ours.vade_success_threshold) == ("thompson", 10, "auto")
+    assert setting(ours, "decay_sampled") == 0.2
     assert {name: value for name, value in vars(ours).items() if not name.startswith("vade_")} == before
 
 
@@ -490,7 +497,7 @@ def test_a_users_own_config_class_may_bring_some_of_the_fields(make_args):
 
     ours = with_vade_defaults(make_args(MyConfig, shuffle_dataset=False))
     assert ours.vade_sampler == "uniform"
-    assert ours.vade_decay_unsampled == 0.999
+    assert setting(ours, "decay_unsampled") == 0.999
 
 
 def test_a_config_that_has_the_fields_is_handed_back_itself(make_args):

@@ -13,6 +13,7 @@ from trl_vade.errors import ConfigurationError
 from trl_vade.hub.uploading import is_hub_id
 from trl_vade.trainer.checkpoint.folders import another_run, find_checkpoint, refuse_run
 from trl_vade.trainer.config_checks import check_values
+from trl_vade.trainer.presets import setting
 from trl_vade.trainer.success_checks import threshold_of
 
 from .data_sets import TESTBED
@@ -102,7 +103,7 @@ def asked_checkpoint(args: Any) -> str | bool | None:
 
 def run_folder(args: Any) -> str:
     """Return `output_dir` with the sampler's name in it."""
-    return str(args.output_dir).replace("{vade_sampler}", args.vade_sampler)
+    return str(args.output_dir).replace("{vade_sampler}", setting(args, "sampler"))
 
 
 def _check_folder(args: Any) -> None:

@@ -21,19 +21,20 @@ class VADEGRPOConfig(GRPOConfig):
     `generation_batch_size / num_generations` rows with `num_generations` completions each.
 
     Args:
-        vade_preset: Chooses the values of `vade_information_gain`, `vade_signal_aware_decay` and `vade_cooldown` where
-            these are `None`. `"paper"` is the paper's rule: `"asymmetric"`, `False`, 0. `"frontier"` is
-            `"asymmetric"`, `True`, 0.2: it chooses rows that are never solved less often than the paper's rule, and
-            rests rows that were just chosen. `"robust"` is `"symmetric"`, `True`, 0.2: try it where many rows cannot
-            be learned.
+        vade_preset: Chooses the values of settings that are `None`. `"frontier"` changes the paper's rule in three
+            ways: rows that are never solved are chosen less often, rows that were just chosen rest, and there is no
+            initial pass. `"robust"` also avoids hard rows: try it where many rows cannot be learned. `"paper"` is
+            Algorithm 1 of the paper, with its initial pass: `num_generations` rollouts of every row before the first
+            update. `"paper_symmetric"`, `"paper_greedy"` and `"paper_last_update"` are the paper's ablations.
         vade_sampler: Chooses the rows of each generation batch. `"thompson"` draws a pass rate from each row's
             posterior and takes the rows with the largest information gain (Algorithm 1 of the paper). `"greedy"` uses
-            the posterior mean instead of a draw (an ablation of the paper). `"uniform"` takes every row once an epoch.
-            It equals vanilla GRPO bit for bit, with five exceptions. Vision placeholders cannot be sampled. A
-            transform of the data set runs once for each chosen row and not for each completion. An infinite reward is
-            refused. A resumed run continues inside its epoch even with `ignore_data_skip`. Generation with vLLM is
-            corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` and `"greso"` are other published rules, see
-            `trl_vade.samplers.peers`. Only `vade_sampler_kwargs` and, for `"sec"`, `vade_strata` set them.
+            the posterior mean instead of a draw, and is what `"thompson"` means with `vade_preset="paper_greedy"`.
+            `"uniform"` takes every row once an epoch. It equals vanilla GRPO bit for bit, with five exceptions. Vision
+            placeholders cannot be sampled. A transform of the data set runs once for each chosen row and not for each
+            completion. An infinite reward is refused. A resumed run continues inside its epoch even with
+            `ignore_data_skip`. Generation with vLLM is corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"`
+            and `"greso"` are other published rules, see `trl_vade.samplers.peers`. Only `vade_sampler_kwargs` and, for
+            `"sec"`, `vade_strata` set them.
         vade_sampler_kwargs: Arguments for the constructor of `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` or
             `"greso"`, as a dictionary, or as JSON on the command line: `{"decay": 0.5}`. `None` uses the rule's own
             defaults.
@@ -47,9 +48,10 @@ class VADEGRPOConfig(GRPOConfig):
             `vade_cooldown` x rows / rows of a generation batch (rounded) generation batches. Raise it if the same rows
             come back too often. 0 turns it off, as in the paper. `None` uses the preset's value.
         vade_decay_sampled: Share of its earlier counts, in [0, 1], that a chosen row keeps in one generation batch
-            (lambda_1 of the paper's eq. 5). 1 forgets nothing, 0 forgets everything. The default is the paper's value.
+            (lambda_1 of the paper's eq. 5). 1 forgets nothing, 0 forgets everything. `None` uses the preset's value.
         vade_decay_unsampled: Share of its counts, in [0, 1], that any other row keeps in one generation batch
-            (lambda_2 of the paper's eq. 6). The default is the paper's value, a half-life of 693 generation batches.
+            (lambda_2 of the paper's eq. 6). 0.999 is a half-life of 693 generation batches. `None` uses the preset's
+            value.
         vade_prior: The belief about a row without evidence. `"flat"` is Beta(1, 1), as in the paper. `"learned"` is a
             Beta distribution fitted to the rows seen so far, within bounds: its predictions are sharper, and no gain
             in score was measured. `"variants"` starts a variant from the pass rate of its original, shifted by what
@@ -91,6 +93,7 @@ class VADEGRPOConfig(GRPOConfig):
             these rollouts are counted. Anything else names the posterior of another run, which costs no rollouts: a
             data-set repository on the Hub (`user/repo` or `user/repo@revision`), or a folder (a checkpoint, an output
             directory, a copy of such a repository). Rows are matched by their `id`, or by their content without one.
+            `None` uses the preset's value.
         vade_warm_start_discount: Share, in (0, 1], of the other run's counts that `vade_posterior_init` takes over.
             Those counts describe another policy. The default is lambda_1, as if every row had been trained on once
             since. Raise it for a posterior of the same policy.
@@ -171,7 +174,9 @@ class VADEGRPOConfig(GRPOConfig):
         ConfigurationError: A setting cannot work. Settings are checked when the configuration is made.
     """
 
-    vade_preset: Literal["paper", "robust", "frontier"] = "frontier"
+    vade_preset: Literal["frontier", "robust", "paper", "paper_symmetric", "paper_greedy", "paper_last_update"] = (
+        "frontier"
+    )
     vade_sampler: Literal["thompson", "greedy", "uniform", "mopps", "bots", "sec", "difficulty_pools", "greso"] = (
         "thompson"
     )
@@ -179,8 +184,8 @@ class VADEGRPOConfig(GRPOConfig):
     vade_information_gain: Literal["asymmetric", "symmetric"] | None = None
     vade_signal_aware_decay: bool | None = None
     vade_cooldown: float | None = None
-    vade_decay_sampled: float = 0.2
-    vade_decay_unsampled: float = 0.999
+    vade_decay_sampled: float | None = None
+    vade_decay_unsampled: float | None = None
     vade_prior: Literal["flat", "learned", "variants"] | None = None
     vade_strata: str | None = None
     vade_stratify_by: str | None = None
@@ -192,7 +197,7 @@ class VADEGRPOConfig(GRPOConfig):
     vade_advantage: Literal["local", "global", "local+global", "diva"] = "local"
     vade_difficulty_weight: float = 0.1
     vade_max_reward: float = 1.0
-    vade_posterior_init: str = "prior"
+    vade_posterior_init: str | None = None
     vade_warm_start_discount: float = 0.2
     vade_warm_start_min_match: float = 0.5
     vade_dynamic_sampling: bool = False

@@ -29,7 +29,7 @@ from .initial_posterior import initialise_posterior
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead, of_tickets
 from .plain_config import saying_where_settings_go
 from .preflight import look_over
-from .presets import is_adaptive
+from .presets import is_adaptive, setting
 from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
@@ -185,7 +185,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
             due = not training or self._generation_is_due()
             with doing(self, ("generating" if training else "validating") if due else self.activity):
                 return super()._prepare_inputs(generation_batch)
-        if self.args.vade_posterior_init != "prior" and self.selection.sampler.posterior.step == 0:
+        if setting(self.args, "posterior_init") != "prior" and self.selection.sampler.posterior.step == 0:
             initialise_posterior(self)
         with doing(self, "choosing rows"):
             rows = self.selection.choose()

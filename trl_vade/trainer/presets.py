@@ -7,10 +7,18 @@ from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 CONSOLES = ("auto", "panel", "lines", "stock")
 ON_MISMATCH = ("error", "join", "reset")
 
+_PAPER: dict[str, Any] = {
+    **{"information_gain": "asymmetric", "signal_aware_decay": False, "cooldown": 0.0},
+    **{"decay_sampled": 0.2, "decay_unsampled": 0.999, "posterior_init": "rollout"},
+}
+_OURS = _PAPER | {"signal_aware_decay": True, "cooldown": 0.2, "posterior_init": "prior"}
 PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {"information_gain": "asymmetric", "signal_aware_decay": False, "cooldown": 0.0},
-    "robust": {"information_gain": "symmetric", "signal_aware_decay": True, "cooldown": 0.2},
-    "frontier": {"information_gain": "asymmetric", "signal_aware_decay": True, "cooldown": 0.2},
+    "frontier": _OURS,
+    "robust": _OURS | {"information_gain": "symmetric"},
+    "paper": _PAPER,
+    "paper_symmetric": _PAPER | {"information_gain": "symmetric"},
+    "paper_greedy": _PAPER,  # with the sampler `greedy`
+    "paper_last_update": _PAPER | {"decay_sampled": 0.0, "decay_unsampled": 1.0},
 }
 """By preset, the value of each setting `vade_<name>` that is None. `VADEGRPOConfig` describes the presets."""
 
@@ -23,8 +31,13 @@ def setting(args: Any, name: str) -> Any:
     value = getattr(args, f"vade_{name}")
     if value is None and name == "prior":
         return "flat" if args.vade_variants is None else "variants"
+    texts = [each for each in (value, args.vade_preset) if isinstance(each, str)]  # either may be of any type
+    if name == "sampler" and texts == ["thompson", "paper_greedy"]:
+        return "greedy"
     if value is None and name != "preset":
         value = PRESETS[args.vade_preset].get(name)
+        if name == "posterior_init" and setting(args, "sampler") not in ("thompson", "greedy"):
+            return "prior"  # no other sampler is one of the paper's
     return value
 
 
@@ -36,4 +49,4 @@ def warm_start_source(args: Any) -> str | None:
 
 def is_adaptive(args: Any) -> bool:
     """Return whether the sampler chooses rows by their posterior. Only `"uniform"` does not."""
-    return bool(args.vade_sampler != "uniform")
+    return bool(setting(args, "sampler") != "uniform")

@@ -94,8 +94,8 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
     name, threshold = success_name(reward_names, args.vade_success_reward), args.vade_success_threshold
     of_pass_rates = {f"vade_{each}": getattr(args, f"vade_{each}") for each in ("information_gain", "success_bounds")}
     of_pass_rates = {each: value for each, value in of_pass_rates.items() if value is not None}
-    if args.vade_sampler in PEER_SAMPLERS:
-        of_pass_rates["vade_sampler"] = args.vade_sampler
+    if (sampler := setting(args, "sampler")) in PEER_SAMPLERS:
+        of_pass_rates["vade_sampler"] = sampler
     if args.vade_variant_match == "difficulty":
         of_pass_rates["vade_variant_match"] = "difficulty"
     if args.vade_advantage == "diva":

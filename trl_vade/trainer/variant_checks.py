@@ -84,9 +84,9 @@ def _check_pairs(args: Any) -> None:
             f"vade_dynamic_sampling=True with {pairs}: a refill replaces single groups, and would part variants from "
             "their original. Set vade_dynamic_sampling=False, or vade_variant_groups=0."
         )
-    if args.vade_sampler in PEER_SAMPLERS:
+    if (sampler := setting(args, "sampler")) in PEER_SAMPLERS:
         raise ConfigurationError(
-            f"vade_sampler={args.vade_sampler!r} with {pairs}: its rule chooses single rows. Set vade_variant_groups="
+            f"vade_sampler={sampler!r} with {pairs}: its rule chooses single rows. Set vade_variant_groups="
             "0, or vade_sampler to 'thompson', 'greedy' or 'uniform'."
         )
     if args.vade_advantage == "local":

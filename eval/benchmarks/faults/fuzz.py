@@ -93,13 +93,13 @@ def fuzz_config(tries: int, seed: int) -> Result:
 
 PEERS = ("mopps", "bots", "sec", "difficulty_pools", "greso")
 CHOICES = {
-    "vade_preset": ["paper", "robust", "frontier"],
+    "vade_preset": ["frontier", "robust", "paper", "paper_symmetric", "paper_greedy", "paper_last_update"],
     "vade_sampler": ["thompson", "greedy", "uniform", *PEERS],
     "vade_information_gain": ["asymmetric", "symmetric", None],
     "vade_prior": ["flat", "learned", "variants", None],
     "vade_variant_match": ["posterior", "difficulty", "random"],
     "vade_advantage": ["local", "global", "local+global", "diva"],
-    "vade_posterior_init": ["prior", "rollout"],  # or a source
+    "vade_posterior_init": ["prior", "rollout", None],  # or a source
     "vade_on_mismatch": ["error", "join", "reset"],
     "vade_console": ["auto", "panel", "lines", "stock"],
     "vade_group_images": ["none", "step", "batch", None],
@@ -124,7 +124,8 @@ BOUNDS = [None, [0, 1], (0.5, 1.0), [1, 0], [0, 1, 2], [0.0, float("nan")], [-1e
 def _allowed(name: str, value: Any) -> bool:
     """Say whether docs/reference/settings.md allows `value`."""
     if name == "vade_posterior_init":
-        return isinstance(value, str) and (value in CHOICES[name] or "/" in value or os.path.exists(value))
+        of_a_run = isinstance(value, str) and ("/" in value or os.path.exists(value))
+        return of_a_run or ((value is None or isinstance(value, str)) and value in CHOICES[name])
     if name in CHOICES:
         return (value is None or isinstance(value, str)) and value in CHOICES[name]
     if name in SWITCHES:
@@ -165,6 +166,8 @@ def _allowed(name: str, value: Any) -> bool:
         return number and 0 < value <= 1
     if name == "vade_cooldown":
         return value is None or (number and 0 <= value < 1)
+    if name in ("vade_decay_sampled", "vade_decay_unsampled"):
+        return value is None or (number and 0 <= value <= 1)
     return number and 0 <= value <= 1
 
 

@@ -24,7 +24,7 @@ from trl_vade.selection.warm_start import evidence
 
 from ..initial_posterior import initial_posterior_facts
 from ..loader import generate_every
-from ..presets import is_adaptive
+from ..presets import is_adaptive, setting
 from ..selection_choice import make_selection
 from ..trained_counts import TrainedCounts
 from .generation_batch import layout, resume_batch_in_use, save_batch_in_use
@@ -199,10 +199,11 @@ def resume_stock(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
 def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: SnapshotError) -> None:
     """Resume with the weights of the checkpoint and a new posterior."""
     begin_anew(trainer, make_selection(trainer))
+    init = setting(trainer.args, "posterior_init")
     logger.warning(
-        f"vade_on_mismatch='reset': {reason} A new posterior starts with "
-        f"vade_posterior_init={trainer.args.vade_posterior_init!r} for all {len(trainer.train_dataset)} rows, and "
-        f"rollouts are counted from 0. The saved posterior stays in {checkpoint}."
+        f"vade_on_mismatch='reset': {reason} A new posterior starts with vade_posterior_init={init!r} for all "
+        f"{len(trainer.train_dataset)} rows, and rollouts are counted from 0. The saved posterior stays in "
+        f"{checkpoint}."
     )
 
 

@@ -56,4 +56,4 @@ def _facts(trainer: Any) -> Iterator[str]:
 def _knows_rows(trainer: Any) -> bool:
     """Return whether the posterior does not begin at the prior: a warm start, initial rollouts, an earlier `train`."""
     inherited = trainer.selection.sampler.posterior.step > 0 and trainer.state.global_step == 0
-    return inherited or trainer.args.vade_posterior_init != "prior"
+    return inherited or setting(trainer.args, "posterior_init") != "prior"
