@@ -141,7 +141,8 @@ def test_the_posterior_is_what_eqs_5_and_6_make_of_the_rewards(text_model_path, 
         seen.append((kwargs["id"], rewards))
         return rewards
 
-    trainer = train(text_model_path, text_rows, make_args(vade_preset="paper"), reward=recording)
+    args = make_args(vade_preset="paper", vade_posterior_init="prior")
+    trainer = train(text_model_path, text_rows, args, reward=recording)
     oracle = BetaPosterior(24)
     for identities, rewards in seen:
         rows = [int(name.removeprefix("row-")) for name in identities[::4]]
