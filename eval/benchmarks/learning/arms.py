@@ -16,14 +16,14 @@ from ..oracle import OracleSampler
 from .challengers import Calibrated, GrowingRest, MovedRates, RisingBlindShare, SECWithoutReplacement, WholeBOTS
 from .thinning import Thinning
 
-PAPER, FRONTIER = {"vade_preset": "paper"}, {"vade_preset": "frontier"}
+FRONTIER = {"vade_preset": "frontier"}
 REFILLED = {"vade_dynamic_sampling": True}
 
 MAIN: dict[str, dict[str, Any]] = {
     "uniform": {"vade_sampler": "uniform"},
     # As DAPO's own code: whole generation batches are drawn until one is full of groups with a gradient.
     "dapo": {"vade_sampler": "uniform", "whole_batches": True} | REFILLED,
-    "paper": PAPER | {"vade_posterior_init": "rollout"},  # Algorithm 1, with its initial pass
+    "paper": {"vade_preset": "paper"},  # Algorithm 1, with its initial pass
     "robust": {"vade_preset": "robust"},
     "frontier": FRONTIER,
     "oracle": {},  # it knows every pass rate, and rests as `frontier` does
@@ -49,10 +49,10 @@ CHALLENGERS: dict[str, dict[str, Any]] = {
 }
 ABLATIONS: dict[str, dict[str, Any]] = {
     # The paper's own (Table 2), and its rule without the rollouts of the initial pass; at the rate of `paper`.
-    "paper, no initial pass": PAPER,
-    "paper, symmetric": MAIN["paper"] | {"vade_information_gain": "symmetric"},
-    "paper, greedy": MAIN["paper"] | {"vade_sampler": "greedy"},
-    "paper, last update": MAIN["paper"] | {"vade_decay_sampled": 0.0, "vade_decay_unsampled": 1.0},
+    "paper, no initial pass": {"vade_preset": "paper", "vade_posterior_init": "prior"},
+    "paper, symmetric": {"vade_preset": "paper_symmetric"},
+    "paper, greedy": {"vade_preset": "paper_greedy"},
+    "paper, last update": {"vade_preset": "paper_last_update"},
 }
 SIGNALS: dict[str, dict[str, Any]] = {
     # What the sampler is told of the rewards. By default it is the success of two values, and else the spread.

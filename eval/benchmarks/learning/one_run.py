@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import make_signal
 
 from .arms import ALL_THINNED, HINTED, sampler_of, settings
@@ -77,7 +78,7 @@ def run(
         seed=seed,
         validation=judge,
         evaluate_every=evaluate_every,
-        initial_pass=args.vade_posterior_init == "rollout",
+        initial_pass=setting(args, "posterior_init") == "rollout",
         dynamic_sampling=("batches" if args.whole_batches else "missing") if args.vade_dynamic_sampling else "",
         max_refills=args.vade_max_refills,
         signal=None if arm == "oracle" else make_signal(args, ["reward"], say=lambda message: None),
