@@ -13,7 +13,16 @@ from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 from ..oracle import OracleSampler
-from .challengers import Calibrated, GrowingRest, MovedRates, RisingBlindShare, SECWithoutReplacement, WholeBOTS
+from .challengers import (
+    Calibrated,
+    ExpectedGain,
+    GrowingRest,
+    MovedRates,
+    PromptPrior,
+    RisingBlindShare,
+    SECWithoutReplacement,
+    WholeBOTS,
+)
 from .thinning import Thinning
 
 FRONTIER = {"vade_preset": "frontier"}
@@ -46,6 +55,9 @@ CHALLENGERS: dict[str, dict[str, Any]] = {
     "moved rates": FRONTIER,
     # What rows of a level have in common, as a cheap look at the prompt would tell. Prediction: wide +0.03, staged 0.
     "prior by level": FRONTIER | {"vade_prior": "learned", "vade_strata": "level"},
+    "expected gain": FRONTIER,
+    "expected gain by level": FRONTIER,
+    "expected gain by prompt": FRONTIER,
 }
 ABLATIONS: dict[str, dict[str, Any]] = {
     # The paper's own (Table 2), and its rule without the rollouts of the initial pass; at the rate of `paper`.
@@ -67,6 +79,9 @@ CLASSES = {
     "growing rest": GrowingRest,
     "rising blind share": RisingBlindShare,
     "moved rates": MovedRates,
+    "expected gain": ExpectedGain,
+    "expected gain by level": ExpectedGain,
+    "expected gain by prompt": PromptPrior,
 }
 TRAINING = {
     # What is trained on. Without a choice, rollouts with an advantage of 0 have no gradient: the same run with every
@@ -155,6 +170,7 @@ def sampler_of(
     labels: list[str],
     variants: VariantRows | None = None,
     anchors: NDArray[np.float64] | None = None,
+    prompts: list[str] | None = None,
 ) -> Any:
     """A fresh sampler; the one that a trainer with these settings would make, or that of the arm.
 
@@ -171,7 +187,9 @@ def sampler_of(
     if arm == "sec 0.2, without replacement":
         return SECWithoutReplacement(num_samples, task=labels, seed=seed, temperature=0.2)
     if arm in CLASSES:
-        return CLASSES[arm](num_samples, seed=seed, signal_aware_decay=True, cooldown=cooldown)
+        more = {"prior": "learned", "strata": labels} if arm.endswith("by level") else {}
+        more |= {"prompts": prompts} if arm.endswith("by prompt") else {}
+        return CLASSES[arm](num_samples, seed=seed, signal_aware_decay=True, cooldown=cooldown, **more)
     strata = labels if args.vade_strata else None
     kinds = [variants.kinds[kind] for kind in variants.kind] if variants and args.vade_stratify_by else None
     sampler = make_sampler(args, num_samples, num_groups=num_groups, strata=strata, stratify=kinds, variants=variants)

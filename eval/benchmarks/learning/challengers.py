@@ -7,6 +7,8 @@ each.
 Axis letters: N rows, K rows of a draw.
 """
 
+import re
+import zlib
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from trl_vade.samplers.information import gain_of, mixed_group_probability
 from trl_vade.samplers.peers.base import PeerSampler
 from trl_vade.samplers.peers.sec import SECSampler
 from trl_vade.samplers.posterior import BetaPosterior
+from trl_vade.samplers.prior import FEWEST_ROWS, HIGHEST_MEAN, HIGHEST_STRENGTH, LOWEST_MEAN, LOWEST_STRENGTH, Prior
 from trl_vade.samplers.top_k import largest
 
 
@@ -119,6 +122,64 @@ class MovedRates(Challenger):
 
     def value(self, pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
         return super().value(pass_rate) * (0.5 + self._moved)
+
+
+class ExpectedGain(Challenger):
+    """A row is worth the mean of p(1 - p)^2 over its belief, and not its value at one draw; equals come by chance.
+
+    A draw for a row that was never seen is noise: among thousands of them the best draws say nothing of the rows. The
+    mean makes use of a prior that tells such rows apart, `prior="learned"` with `strata` or that of `PromptPrior`.
+
+    Predictions, written before a run of either: with a prior by level wide +0.06 and staged +0.01, with the flat prior
+    wide 0 and staged -0.01.
+    """
+
+    def value(self, pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
+        a, b = self.belief()
+        n = a + b
+        return a * b * (b + 1) / (n * (n + 1) * (n + 2)) + 1e-9 * pass_rate
+
+
+class PromptPrior(ExpectedGain):
+    """The expected gain, with a prior from the words of the prompts: a logistic regression on all counts so far.
+
+    The words are hashed into `WIDTH` features. Each draw takes a step of Newton's method with a ridge of 1, on the
+    decayed counts, so that the regression follows the policy. How far rows of equal prediction differ gives the strength
+    of the prior, as in `trl_vade.samplers.prior.fit_prior`.
+
+    Prediction: wide +0.05, nearly that of the prior by level; staged +0.01; pictures 0.
+    """
+
+    WIDTH = 128
+
+    def __init__(self, *args: Any, prompts: list[str], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._words = np.zeros((len(prompts), self.WIDTH + 1))
+        self._words[:, -1] = 1.0
+        for row, prompt in enumerate(prompts):
+            for word in re.findall(r"\w+", prompt.lower()):
+                self._words[row, zlib.crc32(word.encode()) % self.WIDTH] = 1.0
+        self._weights = np.zeros(self.WIDTH + 1)
+
+    def prior(self) -> Prior:
+        rows = self.posterior.visited
+        if rows.size < FEWEST_ROWS:
+            return super().prior()
+        (alpha, beta), words = self.posterior.counts(rows), self._words[rows]
+        n = alpha + beta
+        predicted = 1 / (1 + np.exp(-words @ self._weights))
+        slope = words.T @ (alpha - n * predicted) - self._weights
+        curvature = (words.T * (n * predicted * (1 - predicted))) @ words + np.eye(self.WIDTH + 1)
+        self._weights += np.linalg.solve(curvature, slope)
+        mean = np.clip(1 / (1 + np.exp(-self._words @ self._weights)), LOWEST_MEAN, HIGHEST_MEAN)
+        expected, evident = mean[rows], n >= 1
+        squares = n * (alpha / np.maximum(n, 1e-9) - expected) ** 2 / (expected * (1 - expected))
+        room = max(float((n[evident] - 1).sum()), 1e-9)
+        rho = float(
+            np.clip((squares[evident] - 1).sum() / room, 1 / (1 + HIGHEST_STRENGTH), 1 / (1 + LOWEST_STRENGTH))
+        )
+        strength = 1 / rho - 1
+        return Prior(np.stack([mean, 1 - mean], axis=1) * strength, np.arange(len(mean)))
 
 
 class Calibrated(Challenger):

@@ -63,6 +63,7 @@ def run(
         labels=labels(pool),
         variants=by_steps_left(variants) if variants and args.kinds_by_steps_left else variants,
         anchors=anchors,
+        prompts=[messages[-1]["content"] for messages in pool["prompt"]],
     )
     # Only some rows are looked at: all of them would take a fifth of the time of the training.
     watched = np.arange(len(originals)) if variants else np.arange(0, len(pool), len(pool) // WATCHED)
