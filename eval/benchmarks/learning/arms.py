@@ -15,7 +15,6 @@ from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 from ..oracle import OracleSampler
 from .challengers import (
     Calibrated,
-    ExpectedGain,
     GrowingRest,
     MovedRates,
     PromptPrior,
@@ -55,9 +54,8 @@ CHALLENGERS: dict[str, dict[str, Any]] = {
     "moved rates": FRONTIER,
     # What rows of a level have in common, as a cheap look at the prompt would tell. Prediction: wide +0.03, staged 0.
     "prior by level": FRONTIER | {"vade_prior": "learned", "vade_strata": "level"},
-    "expected gain": FRONTIER,
-    "expected gain by level": FRONTIER,
-    "expected gain by prompt": FRONTIER,
+    "prior by prompt": FRONTIER,
+    "prior by prompt, rest 0.5": FRONTIER | {"vade_cooldown": 0.5},  # prediction: no_headroom +0.01 to the arm above
 }
 ABLATIONS: dict[str, dict[str, Any]] = {
     # The paper's own (Table 2), and its rule without the rollouts of the initial pass; at the rate of `paper`.
@@ -79,9 +77,8 @@ CLASSES = {
     "growing rest": GrowingRest,
     "rising blind share": RisingBlindShare,
     "moved rates": MovedRates,
-    "expected gain": ExpectedGain,
-    "expected gain by level": ExpectedGain,
-    "expected gain by prompt": PromptPrior,
+    "prior by prompt": PromptPrior,
+    "prior by prompt, rest 0.5": PromptPrior,
 }
 TRAINING = {
     # What is trained on. Without a choice, rollouts with an advantage of 0 have no gradient: the same run with every
@@ -187,8 +184,7 @@ def sampler_of(
     if arm == "sec 0.2, without replacement":
         return SECWithoutReplacement(num_samples, task=labels, seed=seed, temperature=0.2)
     if arm in CLASSES:
-        more = {"prior": "learned", "strata": labels} if arm.endswith("by level") else {}
-        more |= {"prompts": prompts} if arm.endswith("by prompt") else {}
+        more = {"prompts": prompts} if CLASSES[arm] is PromptPrior else {}
         return CLASSES[arm](num_samples, seed=seed, signal_aware_decay=True, cooldown=cooldown, **more)
     strata = labels if args.vade_strata else None
     kinds = [variants.kinds[kind] for kind in variants.kind] if variants and args.vade_stratify_by else None

@@ -124,30 +124,14 @@ class MovedRates(Challenger):
         return super().value(pass_rate) * (0.5 + self._moved)
 
 
-class ExpectedGain(Challenger):
-    """A row is worth the mean of p(1 - p)^2 over its belief, and not its value at one draw; equals come by chance.
-
-    A draw for a row that was never seen is noise: among thousands of them the best draws say nothing of the rows. The
-    mean makes use of a prior that tells such rows apart, `prior="learned"` with `strata` or that of `PromptPrior`.
-
-    Predictions, written before a run of either: with a prior by level wide +0.06 and staged +0.01, with the flat prior
-    wide 0 and staged -0.01.
-    """
-
-    def value(self, pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
-        a, b = self.belief()
-        n = a + b
-        return a * b * (b + 1) / (n * (n + 1) * (n + 2)) + 1e-9 * pass_rate
-
-
-class PromptPrior(ExpectedGain):
-    """The expected gain, with a prior from the words of the prompts: a logistic regression on all counts so far.
+class PromptPrior(Challenger):
+    """A prior from the words of the prompts: a logistic regression on the counts of all rows seen so far.
 
     The words are hashed into `WIDTH` features. Each draw takes a step of Newton's method with a ridge of 1, on the
-    decayed counts, so that the regression follows the policy. How far rows of equal prediction differ gives the strength
-    of the prior, as in `trl_vade.samplers.prior.fit_prior`.
+    decayed counts, so that the regression follows the policy. How far rows of equal prediction differ gives the
+    strength of the prior, as in `trl_vade.samplers.prior.fit_prior`.
 
-    Prediction: wide +0.05, nearly that of the prior by level; staged +0.01; pictures 0.
+    Prediction: in all situations within 0.01 of the prior by level, without a column of levels.
     """
 
     WIDTH = 128

@@ -7,6 +7,7 @@ from eval.benchmarks.learning.challengers import (
     Calibrated,
     GrowingRest,
     MovedRates,
+    PromptPrior,
     RisingBlindShare,
     SECWithoutReplacement,
     WholeBOTS,
@@ -50,6 +51,19 @@ def test_a_rate_that_moved_raises_the_value():
     sampler = told(MovedRates(2, **FRONTIER), ([0, 1], [2, 2]), ([0, 1], [8, 2]))
     same = np.array([0.5, 0.5])
     assert (sampler.value(same) / same**3).tolist() == pytest.approx([0.5 + 0.25 + 0.375, 0.5 + 0.25])
+
+
+def test_a_prior_from_the_prompts_tells_rows_apart_that_were_never_seen():
+    prompts = [f"a {'short' if row % 2 else 'long'} question, number {row}" for row in range(120)]
+    sampler = PromptPrior(120, prompts=prompts, **FRONTIER)
+    flat = sampler.belief([100, 101])
+    assert [belief.tolist() for belief in flat] == [[1.0, 1.0], [1.0, 1.0]]
+    for first in range(0, 80, 8):
+        told(sampler, (range(first, first + 8), [1, 7] * 4))
+    for _ in range(8):
+        a, b = sampler.belief([100, 101])  # each look takes a step of Newton's method
+    assert (a / (a + b)).tolist() == pytest.approx([1 / 8, 7 / 8], abs=0.08)
+    assert (a + b).max() > 2.0  # rows of one kind are alike
 
 
 def test_the_factors_of_the_calibrated_rule_are_those_of_its_specification():

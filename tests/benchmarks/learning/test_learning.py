@@ -172,6 +172,7 @@ def test_every_arm_makes_a_sampler(arm):
         labels=["a", "b"] * 20,
         variants=variants if arms.settings(arm, 1).vade_variants else None,
         anchors=np.tile([0.2, 0.8], (40, 1)),
+        prompts=["What is this?"] * 40,
     )
     if arm == "oracle":
         sampler.set_pass_rates(np.linspace(0, 1, 40))
