@@ -154,7 +154,8 @@ class PromptPrior(Challenger):
         predicted = 1 / (1 + np.exp(-words @ self._weights))
         slope = words.T @ (alpha - n * predicted) - self._weights
         curvature = (words.T * (n * predicted * (1 - predicted))) @ words + np.eye(self.WIDTH + 1)
-        self._weights += np.linalg.solve(curvature, slope)
+        step = np.linalg.solve(curvature, slope)
+        self._weights += step / max(1.0, float(np.abs(words @ step).max()))  # far from the optimum it would overshoot
         mean = np.clip(1 / (1 + np.exp(-self._words @ self._weights)), LOWEST_MEAN, HIGHEST_MEAN)
         expected, evident = mean[rows], n >= 1
         squares = n * (alpha / np.maximum(n, 1e-9) - expected) ** 2 / (expected * (1 - expected))
