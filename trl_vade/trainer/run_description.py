@@ -20,6 +20,7 @@ from trl.trainer.utils import get_config_model_id
 from trl_vade.hub.posteriors.facts import named_dataset
 
 from .credentials import without_secrets
+from .presets import PRESETS, setting
 from .typed_command import typed_words
 
 PACKAGES = ("trl-vade", "trl", "transformers", "torch", "accelerate", "datasets", "vllm", "peft", "numpy")
@@ -50,7 +51,7 @@ def describe_run(trainer: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
         "machine": _machine(trainer.accelerator),
         "versions": {"python": platform.python_version()} | _versions(),
         "changed_settings": _changed(args),
-        "settings": args.to_dict(),
+        "settings": args.to_dict() | {f"vade_{name}": setting(args, name) for name in PRESETS[args.vade_preset]},
     }
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from eval.benchmarks.learning import thinning_tables as thinned
 from eval.benchmarks.learning.one_run import trained
-from eval.benchmarks.learning.tables import tables
+from eval.benchmarks.learning.tables import studies as tables
 
 
 def record(arm, score, completions, seed=0, stage="thin"):
