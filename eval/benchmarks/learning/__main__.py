@@ -35,7 +35,8 @@ OF_TUNING = ("seconds", "machine", "versions", "commit", "rollouts", "score")  #
 
 def run_stage(stage, options, pool):
     """Make the runs that the stage lacks; return whether all were made before the time was up."""
-    arms = options.arms or {"confirm": (VANILLA, BEST, DEFAULT), "trainer": (VANILLA, DEFAULT)}.get(stage, [*SEEDS])
+    arms = {"confirm": (VANILLA, BEST, DEFAULT), "trainer": (VANILLA, DEFAULT)}.get(stage, tuple(SEEDS))
+    arms = [arm for arm in arms if arm in (options.arms or SEEDS)]
     while True:
         left = tasks(stage, read(options.results), machine()["machine"], regimes=options.regimes, arms=arms)
         left = [task for task in left if not options.seeds or task["seed"] in options.seeds]
