@@ -2,8 +2,6 @@
 
 import os
 import platform
-import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,23 +10,20 @@ import datasets
 import numpy as np
 import torch
 
+from ..machine import commit, processor
 from ..selection.contenders import CONTENDERS
 from ..selection.evidence import COMPLETIONS
 from ..step.one_run import versions
 
 
 def machine() -> dict[str, Any]:
-    found = {"processors": os.cpu_count(), "processor": platform.processor() or platform.machine(), **versions()}
+    found = {"processors": os.cpu_count(), "processor": processor() or platform.machine(), **versions()}
     if torch.cuda.is_available():
         found |= {
             "GPU memory, GiB": round(torch.cuda.get_device_properties(0).total_memory / 2**30, 1),
             "CUDA": torch.version.cuda,
         }
-    if shutil.which("git"):
-        command = ["git", "-C", os.path.dirname(__file__), "rev-parse", "HEAD"]
-        commit = subprocess.run(command, capture_output=True, text=True)
-        found |= {"commit": commit.stdout.strip()} if commit.returncode == 0 else {}
-    return found
+    return found | ({"commit": name} if (name := commit()) else {})
 
 
 def pictures(rows: datasets.Dataset, processor: Any, generations: int, repeats: int) -> dict[str, Any]:

@@ -24,9 +24,9 @@ import time
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
 
+from ..machine import machine
 from .arms import DEFAULT
 from .curves import read
-from .machine import machine
 from .protocol import BEST, KEY, PLANS, SEEDS, STAGES, VANILLA, check_frozen, tasks
 from .worker import build, work
 

@@ -249,12 +249,7 @@ class SECWithoutReplacement(SECSampler):
         self._left = np.ones(self.posterior.num_samples, dtype=np.bool_)
 
     def _choose(self, k: int, free: Any, generator: np.random.Generator) -> Any:
-        left = np.bincount(self._arm[free], minlength=self._q.size)
-        taken = np.zeros_like(left)
-        while (missing := k - taken.sum()) > 0:
-            q = np.where(left > taken, self._q, -np.inf)
-            chance = np.exp((q - q.max()) / self._settings["temperature"])
-            taken = np.minimum(taken + generator.multinomial(missing, chance / chance.sum()), left)
+        taken = self._places(k, free, generator)
         chosen = []
         for kind in np.flatnonzero(taken):
             of_kind, wanted = free & (self._arm == kind), taken[kind]

@@ -14,13 +14,13 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import make_signal
 
+from ..machine import machine
 from .arms import ALL_THINNED, HINTED, sampler_of, settings
 from .encoded_rows import EncodedRows
 from .fast_grpo import train
 from .fast_policy import FastPolicy
 from .hints import by_steps_left, pair_advantages, variants_of, with_hints
 from .hints import figures as hinted_figures
-from .machine import machine
 from .pools import load_regime, load_stronger
 from .regimes import REGIMES, Regime
 

@@ -26,7 +26,8 @@ from .pools import regime_key
 from .regimes import REGIMES
 
 VANILLA, BEST = "uniform", "oracle"
-BESIDE = (VANILLA, "frontier")  # an arm that is run alone on a machine has these beside it
+VARIED = "frontier"  # what the challengers vary
+BESIDE = (VANILLA, VARIED)  # an arm that is run alone on a machine has these beside it
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def tuned_as(arm: str) -> str:
     if arm in TUNED:
         return arm
     return {"dapo, thrifty": "dapo", "sec 0.2, without replacement": "sec 0.4"}.get(
-        arm, "paper" if arm in ABLATIONS else "frontier"
+        arm, "paper" if arm in ABLATIONS else VARIED
     )
 
 
@@ -160,7 +161,8 @@ def tasks(
             missing = [tuned_task(stage, records, regime, arm, seed) for arm in of_seed]
             missing = [t for t in missing if key(t) not in paired]
             if missing:
-                also = [tuned_task(stage, records, regime, arm, seed) for arm in BESIDE]
+                beside_them = BESIDE if stage == "runs" else (VANILLA,)
+                also = [tuned_task(stage, records, regime, arm, seed) for arm in beside_them]
                 ran = {t["arm"] for t in missing}
                 missing += [t for t in also if t["arm"] not in ran]
             lacking += [t for t in missing if key(t) not in here]

@@ -4,7 +4,7 @@ import numpy as np
 
 from . import hint_tables as hinted
 from . import thinning_tables as thinned
-from .arms import ABLATIONS, ARMS, CHALLENGERS, DEFAULT, MAIN, PEERS
+from .arms import ABLATIONS, ARMS, CHALLENGERS, MAIN, PEERS
 from .curves import (
     Record,
     area,
@@ -18,7 +18,7 @@ from .curves import (
     share_interval,
     table,
 )
-from .protocol import BEST, PLANS, VANILLA, best_rate, tuned_as, tuned_rates
+from .protocol import BEST, PLANS, VANILLA, VARIED, best_rate, tuned_as, tuned_rates
 
 PLACES = (*MAIN, *PEERS, *CHALLENGERS, *ABLATIONS)
 
@@ -69,6 +69,8 @@ def scores(records: list[Record], stage: str = "runs") -> str:
                 lines.append([regime, arm, rate, len(runs), *heights, "-", "1"])
                 continue
             gains = differences(runs, vanilla, area)
+            if not gains:  # the benchmark was stopped before the vanilla run of its first seed
+                continue
             ours, theirs = np.mean(gains), differences(best, vanilla, area)
             share = f"{ours / np.mean(theirs):.0%}" if theirs and interval(theirs)[1] > 0 else "-"
             cells = [between(gains), between(differences(runs, vanilla, final))]
@@ -94,7 +96,10 @@ def ranking(records: list[Record]) -> str:
         arms = of(records, "runs", regime)
         best = differences(arms.get(BEST, []), arms.get(VANILLA, []), area)
         for arm in [name for name in (*MAIN, *PEERS, *CHALLENGERS) if name in arms and name not in (VANILLA, BEST)]:
-            mean, _, high = interval(differences(arms[arm], arms.get(VANILLA, []), area))
+            gains = differences(arms[arm], arms.get(VANILLA, []), area)
+            if not gains:
+                continue
+            mean, _, high = interval(gains)
             below.setdefault(arm, []).extend([regime] if high < 0 else [])
             if len(best) > 1 and interval(best)[1] > 0:
                 shares.setdefault(arm, {})[regime] = mean / float(np.mean(best))
@@ -114,7 +119,7 @@ def challenge(records: list[Record]) -> str:
         cells = []
         for regime in PLANS:
             arms = of(records, "runs", regime)
-            gains = differences(arms.get(arm, []), arms.get(DEFAULT, []), area)
+            gains = differences(arms.get(arm, []), arms.get(VARIED, []), area)
             cells.append(between(gains) if len(gains) > 1 else "-")
         if any(cell != "-" for cell in cells):
             lines.append([arm, *cells])

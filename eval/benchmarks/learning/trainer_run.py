@@ -12,9 +12,9 @@ from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
 from trl_vade.testbed import exact_answer_reward
 
+from ..machine import machine
 from .arms import ARMS, OF_THE_BENCHMARK
 from .fast_policy import FastPolicy
-from .machine import machine
 from .one_run import NUM_GENERATIONS, ROLLOUTS_A_BATCH, fast_policy, rounded
 from .pools import load_regime
 from .regimes import REGIMES

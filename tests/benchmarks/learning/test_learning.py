@@ -108,6 +108,13 @@ def test_the_table_shows_each_arm_beside_vanilla_with_its_share_of_the_oracles_g
     assert "| frontier | 50% | nowhere | staged 50% |" in text
 
 
+def test_an_arm_whose_vanilla_run_is_still_to_come_is_left_out_of_the_tables():
+    records = [record([0.2, 0.3, 0.4], seed=1), record([0.2, 0.4, 0.5], "frontier", 2)]
+    text = tables.tables(records)
+    assert "| staged | uniform |" in text
+    assert "| staged | frontier | 0.0001 |" not in text
+
+
 def test_the_rule_for_the_default_puts_an_arm_that_loses_anywhere_last():
     records = []
     for seed, noise in enumerate((0.01, -0.01, 0.0)):

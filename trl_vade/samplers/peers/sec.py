@@ -63,16 +63,21 @@ class SECSampler(PeerSampler):
         self._q += self._settings["learning_rate"] * (reward - self._q)
 
     def _choose(self, k: int, free: BoolArray, generator: np.random.Generator) -> tuple[IntArray, FloatArray]:
+        taken = self._places(k, free, generator)
+        kinds = np.flatnonzero(taken)
+        rows = [generator.choice(np.flatnonzero(free & (self._arm == c)), taken[c], replace=False) for c in kinds]
+        chosen = generator.permutation(np.concatenate(rows))
+        return chosen, self._expected(chosen)
+
+    def _places(self, k: int, free: BoolArray, generator: np.random.Generator) -> IntArray:
+        """Draw how many of the K places each kind gets, (number of kinds,)."""
         left = np.bincount(self._arm[free], minlength=self._q.size)
         taken = np.zeros_like(left)
         while (missing := k - taken.sum()) > 0:  # each round is the last or uses up a kind
             q = np.where(left > taken, self._q, -np.inf)
             chance = np.exp((q - q.max()) / self._settings["temperature"])
             taken = np.minimum(taken + generator.multinomial(missing, chance / chance.sum()), left)
-        kinds = np.flatnonzero(taken)
-        rows = [generator.choice(np.flatnonzero(free & (self._arm == c)), taken[c], replace=False) for c in kinds]
-        chosen = generator.permutation(np.concatenate(rows))
-        return chosen, self._expected(chosen)
+        return taken
 
     def _recall(self) -> dict[str, Any]:
         return {"q": self._q.tolist()}
