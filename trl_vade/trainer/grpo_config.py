@@ -50,7 +50,7 @@ class VADEGRPOConfig(GRPOConfig):
         vade_decay_sampled: Share of its earlier counts, in [0, 1], that a chosen row keeps in one generation batch
             (lambda_1 of the paper's eq. 5). 1 forgets nothing, 0 forgets everything. `None` uses the preset's value.
         vade_decay_unsampled: Share of its counts, in [0, 1], that any other row keeps in one generation batch
-            (lambda_2 of the paper's eq. 6). 0.999 halves them in 693 batches. `None` uses the preset's value.
+            (lambda_2 of the paper's eq. 6). 0.999 is a half-life of 693 batches. `None` uses the preset's value.
         vade_prior: The belief about a row without evidence. `"flat"` is Beta(1, 1), as in the paper. `"learned"` is a
             Beta distribution fitted to the rows seen so far, within bounds: its predictions are sharper, and no gain
             in score was measured. `"variants"` starts a variant from the pass rate of its original, shifted by what
