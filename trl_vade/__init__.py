@@ -49,7 +49,10 @@ __all__ = [*_EXPORTS, *(name for name in vars(errors) if name.endswith("Error"))
 def __getattr__(name: str) -> Any:
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_EXPORTS[name]}", __name__), name)
+    try:
+        return getattr(import_module(f".{_EXPORTS[name]}", __name__), name)
+    except ImportError as error:
+        raise errors.naming_library(error) from error
 
 
 def __dir__() -> list[str]:

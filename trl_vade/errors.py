@@ -4,7 +4,10 @@ All derive from `VADEError`. Most also derive from a built-in exception, so that
 can catch them. A message states the received value, the rule, the reason, and the remedy.
 """
 
+from importlib import metadata, util
 from typing import Any
+
+from .version import TESTED_TRL, __version__
 
 
 class VADEError(Exception):
@@ -45,6 +48,10 @@ class CheckpointSaveError(VADEError, OSError):
 
 class EngineError(VADEError, RuntimeError):
     """A generation engine (a vLLM server) lacks something that training needs."""
+
+
+class LibraryError(VADEError, ImportError):
+    """TRL or transformers lacks a name that trl_vade imports from it."""
 
 
 class EvaluationError(VADEError, RuntimeError):
@@ -93,6 +100,18 @@ class SourceShortageError(VADEError, ValueError):
 
 class ReplicaDivergenceError(VADEError, RuntimeError):
     """The sampler replicas of several ranks differ, although they see the same rewards."""
+
+
+def naming_library(error: ImportError) -> ImportError:
+    """Return a `LibraryError` for a name that TRL or transformers lacks, and any other error as it is."""
+    library = (error.name or "").partition(".")[0]
+    if library not in ("transformers", "trl") or not util.find_spec(library):
+        return error
+    return LibraryError(
+        f"trl_vade {__version__} does not work with {library} {metadata.version(library)}: {error}. Install "
+        f"'trl{TESTED_TRL}' with a transformers of its time, or a newer trl_vade.",
+        name=error.name,
+    )
 
 
 def abbreviated(value: Any) -> str:

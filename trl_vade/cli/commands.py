@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from trl_vade.errors import SnapshotCorruptError, VADEError
+from trl_vade.errors import SnapshotCorruptError, VADEError, naming_library
 
 WRONG_INPUT, FAILED = 2, 1
 """Exit codes: what was given cannot be used (an argument, a setting, a name), or something failed (network, disk)."""
@@ -37,6 +37,10 @@ def plain_errors() -> Iterator[None]:
         raise
     except VADEError as error:
         message, code = str(error), exit_code(error)
+    except ImportError as error:
+        if (named := naming_library(error)) is error:
+            raise
+        message, code = str(named), FAILED
     except OSError as error:  # those of transformers have several lines
         message, code = " ".join(str(error).split()), exit_code(error)
     except _WRONG_USE as error:

@@ -119,6 +119,15 @@ class PosteriorSampler:
         """Take one step of the posterior from evidence of another run; the arguments are those of `observe`."""
         self.observe(sample_index, successes, trials)
 
+    @property
+    def progress(self) -> dict[str, int]:
+        """The counters of the random stream. With the posterior they determine the next draw."""
+        return dict(self._progress)
+
+    @progress.setter
+    def progress(self, counters: Mapping[str, int]) -> None:
+        self._progress = dict(counters)
+
     def use_spreads(self) -> None:
         """Treat later outcomes as spreads: the share of pairs of completions with different rewards."""
 

@@ -59,7 +59,7 @@ class Feedback:
         self.rollouts = 0  # completions scored so far
         self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}  # wall time so far
         self.rounds: list[tuple[InFlight, GroupOutcomes]] = []  # of the last batch; a refill is a round of its own
-        self._writes = writes
+        self.writes = writes
         self._guard = OutageGuard(sampler.posterior) if outage_guard else None
         self._watch = GradientWatch()
         self._num_scored = 0
@@ -160,7 +160,7 @@ class Feedback:
 
     def resume_log(self, state: dict[str, Any]) -> None:
         """Continue the log at the place of `state`, or say why that cannot be; see `SelectionLog.resume`."""
-        if self._writes:
+        if self.writes:
             self._say(self.log.resume(state["log"]))
 
     def _observe(
@@ -183,7 +183,7 @@ class Feedback:
 
     def _write(self, outcomes: GroupOutcomes, global_step: int, predicted: float | None, **more: Any) -> None:
         self._num_scored += 1
-        if self._writes:
+        if self.writes:
             self.log.append(
                 outcomes,
                 step=self.sampler.posterior.step,
@@ -194,5 +194,5 @@ class Feedback:
             )
 
     def _say(self, notice: str | None) -> None:
-        if notice and self._writes:
+        if notice and self.writes:
             logger.warning(notice)

@@ -44,6 +44,10 @@ def success_name(reward_names: Sequence[str], declared: str | None) -> str | Non
     return declared
 
 
+def _say_nothing(message: str) -> None:  # no lambda: a signal may go to another process
+    pass
+
+
 class RewardSignal:
     """A converter from the rewards of generation batches to successes and trials of their rows.
 
@@ -63,10 +67,10 @@ class RewardSignal:
         *,
         threshold: Threshold = AUTO,
         bounds: Sequence[float] | None = None,
-        say: Callable[[str], Any] = lambda message: None,
+        say: Callable[[str], Any] = _say_nothing,
     ):
         self._given = None if bounds is None else (float(bounds[0]), float(bounds[1]))
-        self._name, self._names, self._say = name, list(names), say
+        self._name, self._names, self.say = name, list(names), say
         self._threshold = SPREAD if name is None else threshold
         self._values: set[float] = set()  # the reward values while the threshold is open; three are enough
         self._seen: tuple[float, float] | None = None  # the lowest and highest reward while bounds are learned
@@ -230,4 +234,4 @@ class RewardSignal:
     def _once(self, topic: str, message: str) -> None:
         if topic not in self._said:
             self._said.add(topic)
-            self._say(message)
+            self.say(message)

@@ -10,6 +10,7 @@ the last round, the whole method runs once on the accepted rows and reuses the c
 Images, masks, log-probabilities, advantages and logs are therefore TRL's own, and each completion is scored once.
 """
 
+import copy
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import torch
 from accelerate.logging import get_logger
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
+from trl import GRPOTrainer
 
 from trl_vade.data.decoding import Rows
 from trl_vade.data.own_values import own_values_or_same
@@ -27,18 +29,24 @@ from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
 
 from .activity import doing
 from .batch_rows import ended
+from .seams import by_name
 
 logger = get_logger(__name__)
+
+
+ON_ITS_OWN = (
+    "A subclass or a patch of the trainer generates on its own. Let _generate and _generate_single_turn call super(), "
+    "or set vade_dynamic_sampling=False."
+)
 
 
 @dataclass(frozen=True)
 class Rollout:
     """One completion of this process."""
 
-    completion_ids: list[int]
-    logprobs: list[float | None] | None  # from the engine; None with transformers
+    turn: dict[str, Any]  # what `_generate_single_turn` returned for it, by name; None for what the engine lacks
     extra: dict[str, Any]  # values that reward functions logged for it (`log_extra`)
-    row: dict[str, Any] | None = None  # the row that a transform made for this completion
+    row: dict[str, Any] | None  # the row that a transform made for this completion
 
 
 @dataclass(frozen=True)
@@ -58,18 +66,17 @@ class Replay:
     rollouts: list[Rollout]  # of this process
     rewards: torch.Tensor  # (K*G, F), of all processes
 
-    def completions(self) -> tuple[list[list[int]], list[list[float | None]] | None]:
-        """Return the completions as `_generate_single_turn` of TRL 1.16 does."""
-        logprobs = [rollout.logprobs for rollout in self.rollouts]
-        return [[*rollout.completion_ids] for rollout in self.rollouts], None if None in logprobs else logprobs
+    def turn(self) -> tuple[list[Any] | None, ...]:
+        """Return the completions as `_generate_single_turn` does."""
+        values = zip(*(rollout.turn.values() for rollout in self.rollouts), strict=True)
+        return tuple(None if None in each else [*map(copy.copy, each)] for each in values)
 
     def rewards_of(self, completion_ids: list[list[int]]) -> torch.Tensor:
-        """Return the rewards as `_calculate_rewards` of TRL 1.16 does; raise unless `completion_ids` were scored."""
-        if completion_ids != [rollout.completion_ids for rollout in self.rollouts]:
+        """Return the rewards as `_calculate_rewards` does; raise unless `completion_ids` were scored."""
+        if completion_ids != [rollout.turn["completion_ids"] for rollout in self.rollouts]:
             raise RuntimeError(
                 "vade_dynamic_sampling=True trains on completions that were scored before, but the batch holds "
-                "others. A subclass or a patch of the trainer generates on its own. Let _generate and "
-                "_generate_single_turn call super(), or set vade_dynamic_sampling=False."
+                f"others. {ON_ITS_OWN}"
             )
         return self.rewards
 
@@ -94,6 +101,7 @@ class Refill:
         self._unfilled = 0  # generation batches that could not be filled
         self._rows: Rows | None = None  # of the present round
         self._metrics: dict[str, list[float]] = {}  # the batch's metrics, kept aside during a round
+        self._turn: dict[str, Any] = {}  # what `_generate_single_turn` returned in the present round
         self.replay: Replay | None = None
 
     @property
@@ -129,21 +137,32 @@ class Refill:
             trainer.log_multimodal = trainer.args.log_multimodal and selection.loader.images_on_all_processes
         return self._prepare(rows, replay, prepare)
 
-    def finish_round(self, prompts: list[Any], output: tuple[Any, ...]) -> None:
+    def turn(self, generate: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Return the completions to reuse now, or else what `generate`, TRL's `_generate_single_turn`, returns."""
+        if self.replay is not None:
+            return self.replay.turn()
+        output = generate()
+        self._turn = by_name(GRPOTrainer._generate_single_turn, output)
+        return output
+
+    def finish_round(self, prompts: list[Any], output: dict[str, Any]) -> None:
         """Score the completions of a round, and leave TRL's method by an exception.
 
         Args:
             prompts: the prompts, as TRL passes them to reward functions.
-            output: of `_generate` (TRL 1.16): prompt ids, completion ids, tool mask, completions, logprobs, ...
+            output: of `_generate`, by name.
 
         Raises:
-            _Scored: always, with the round.
+            _Scored: with the round.
+            RuntimeError: the completions did not pass `turn`.
         """
         trainer = self._trainer
+        completion_ids, turn = output["completion_ids"], self._turn
+        if completion_ids != turn.get("completion_ids"):
+            raise RuntimeError(f"vade_dynamic_sampling=True, but the completions of a round are others. {ON_ITS_OWN}")
         trainer._metrics["train"] = self._metrics  # scoring logs into the batch's metrics again
-        _, completion_ids, _, completions, logprobs, *_ = output
         sample_index = trainer.selection.in_flight.sample_index
-        rewards = trainer._calculate_rewards(self._rows, prompts, completions, completion_ids)
+        rewards = trainer._calculate_rewards(self._rows, prompts, output["completions"], completion_ids)
         num_groups, trained = len(sample_index), None
         if trainer.mask_truncated_completions:
             mine = torch.from_numpy(ended(trainer, completion_ids)).to(trainer.accelerator.device)
@@ -157,15 +176,15 @@ class Refill:
         columns, number = trainer._pending_extra_logs, len(completion_ids)
         extra = [{name: values[i] for name, values in columns.items() if i < len(values)} for i in range(number)]
         columns.clear()  # `_prepare` restores those of the accepted groups
-        logprobs = [None] * number if logprobs is None else logprobs
+        turns = [{name: each and each[i] for name, each in turn.items()} for i in range(number)]
         made = trainer.selection.loader.made or [None] * number
-        rollouts = [Rollout(*each) for each in zip(completion_ids, logprobs, extra, made, strict=True)]
+        rollouts = [Rollout(*each) for each in zip(turns, extra, made, strict=True)]
         raise _Scored(Round(sample_index, has_gradient, trainer._raw_rewards, rollouts))
 
     def _score(self, rows: Rows, prepare: Callable[[Rows], dict[str, Any]]) -> Round:
         rows = [own_values_or_same(row) for row in rows]  # a reward function may change them before training
         # TRL logs the lengths of completions as it generates. They are logged for the whole batch, in `_prepare`.
-        self._rows, self._metrics = rows, self._trainer._metrics["train"]
+        self._rows, self._metrics, self._turn = rows, self._trainer._metrics["train"], {}
         self._trainer._metrics["train"] = defaultdict(list)
         try:
             prepare(rows)
@@ -174,9 +193,8 @@ class Refill:
         finally:
             self._rows, self._trainer._metrics["train"] = None, self._metrics
         raise RuntimeError(
-            "vade_dynamic_sampling=True, but the completions of a round did not pass VADEGRPOTrainer._generate. A "
-            "subclass or a patch of the trainer generates on its own. Let its _generate call super(), or set "
-            "vade_dynamic_sampling=False."
+            "vade_dynamic_sampling=True, but the completions of a round did not pass VADEGRPOTrainer._generate. "
+            f"{ON_ITS_OWN}"
         )
 
     def _deal(self, rounds: list[Round], accepted: NDArray[np.int64]) -> Replay:

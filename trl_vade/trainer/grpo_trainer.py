@@ -36,6 +36,7 @@ from .publishing.publishing_trainer import PublishingTrainer
 from .publishing.run_facts import RunFacts, live_run
 from .report import ReportFiles
 from .run_start import start_run
+from .seams import by_name
 from .selection_choice import make_selection
 from .step_timer import StepTimer
 from .thinning import Thinning, ThinningTrainer
@@ -205,7 +206,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
             self.log_multimodal = self.args.log_multimodal
 
     def _generation_is_due(self) -> bool:
-        """Return whether TRL generates in this micro-batch (TRL 1.16, `GRPOTrainer._prepare_inputs`)."""
+        """Return whether TRL generates in this micro-batch; a seam holds this against `GRPOTrainer._prepare_inputs`."""
         return self._step % generate_every(self) == 0 or self._buffered_inputs is None
 
     def _generate_and_score_completions(self, inputs):
@@ -222,12 +223,13 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         return batch
 
     def _generate(self, prompts):
-        *output, images, tool_images = super()._generate(prompts)
+        output = by_name(GRPOTrainer._generate, super()._generate(prompts))
         if self._refill is not None and self._refill.in_round:
             self._refill.finish_round(prompts, output)
         if self._thinning is not None:
             self._thinning.score(prompts, output)
-        return (*output, without_missing_images(images), tool_images)
+        output["images"] = without_missing_images(output["images"])
+        return (*output.values(),)
 
     def _tokenize_prompts(self, prompts):
         tokenize = super()._tokenize_prompts
@@ -236,9 +238,10 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
 
     @functools.wraps(GRPOTrainer._generate_single_turn)
     def _generate_single_turn(self, *positional: Any, **named: Any):
-        if self._refill is not None and self._refill.replay:
-            return self._refill.replay.completions()
-        return super()._generate_single_turn(*positional, **named)
+        turn = super()._generate_single_turn
+        if self._refill is None:
+            return turn(*positional, **named)
+        return self._refill.turn(lambda: turn(*positional, **named))
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         if self._thinning is not None and self._thinning.rewards is not None:

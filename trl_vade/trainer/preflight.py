@@ -21,6 +21,7 @@ from .initial_posterior import read_warm_start
 from .overlong import drop_overlong
 from .presets import is_adaptive, setting
 from .row_types import refuse_unnumbered
+from .seams import check_seams
 from .selection_choice import make_signal
 from .settings_in_use import warn_of_unread
 from .variants import lay_out_variants, variant_rows
@@ -48,10 +49,11 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
         trainer_class: the class of the trainer, which may be a user's subclass.
 
     Raises:
-        ConfigurationError: settings, data or reward names cannot work.
+        ConfigurationError: settings, data, reward names, or the installed TRL cannot work.
         SnapshotError: the posterior to start with is missing, damaged or of other rows.
         HubError: the posterior to start with cannot be downloaded.
     """
+    check_seams()
     arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
     refuse_reference_sync(args, arguments)
     names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))

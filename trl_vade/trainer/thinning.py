@@ -31,6 +31,7 @@ from .batch_rows import Batch, cut_padding, ended, joined, loss_mask, row_advant
 from .down_sampling import down_sampling, refuse_lossless, schedule
 from .images.order import side_by_side
 from .method_owners import owners
+from .seams import by_name
 from .trained_counts import TrainedCounts
 from .variants import own_advantages, replace_advantages
 
@@ -83,19 +84,18 @@ class Thinning:
         self._advantages = batch["advantages"].cpu()
         return batch | {PLACE: torch.arange(len(rows))}
 
-    def score(self, prompts: list[Any], output: list[Any]) -> None:
+    def score(self, prompts: list[Any], output: dict[str, Any]) -> None:
         """Compute the rewards of a batch in preparation, and note which of its rows have a gradient.
 
         Args:
             prompts: as TRL passes them to reward functions.
-            output: of `_generate` (TRL 1.16): prompt ids, completion ids, tool mask, completions, logprobs, fields of
-                a rollout function. With such fields TRL changes the rows first, so nothing is done.
+            output: of `_generate`, by name. With fields of a rollout function TRL changes the rows first, so nothing
+                is done.
         """
-        _, completion_ids, _, completions, _, fields = output
-        if self._rows is None or not self._scores_early or fields:
+        if self._rows is None or not self._scores_early or output["extra_fields"]:
             return
-        trainer = self._trainer
-        rewards = trainer._calculate_rewards(self._rows, prompts, completions, completion_ids)
+        trainer, completion_ids = self._trainer, output["completion_ids"]
+        rewards = trainer._calculate_rewards(self._rows, prompts, output["completions"], completion_ids)
         self.rewards = trainer._raw_rewards
         self._own = own_advantages(trainer, rewards)
         if self._own is not None:
@@ -153,20 +153,21 @@ class Thinning:
 
         Before the loss, rows without a gradient get NaN. In the loss, D3S's unchosen tokens get no gradient.
         """
+        stock = GRPOTrainer._get_per_token_logps_and_entropies
         if self._rows is not None and self._scored is not None and len(self._scored) < len(self._rows):
             # Of the stock method: a mix-in between may take its arguments as they come.
-            signature = inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies)
-            call = signature.bind(self._trainer, *positional, **named).arguments
+            call = inspect.signature(stock).bind(self._trainer, *positional, **named).arguments
             del call["self"]
             rows = taken(split_pixel_values_by_grid(with_pixels_counted(call)), self._scored)
-            logps, *others = forward(**unsplit_pixel_values_by_grid(rows))
-            every = logps.new_full((len(call["input_ids"]), logps.shape[1]), torch.nan)
-            every[torch.from_numpy(self._scored).to(logps.device)] = logps
-            return every, *others
-        logps, entropies, *others = forward(*positional, **named)
+            output = by_name(stock, forward(**unsplit_pixel_values_by_grid(rows)))
+            logps = output["logps"]
+            output["logps"] = logps.new_full((len(call["input_ids"]), logps.shape[1]), torch.nan)
+            output["logps"][torch.from_numpy(self._scored).to(logps.device)] = logps
+            return (*output.values(),)
+        output = by_name(stock, forward(*positional, **named))
         if self.mode == "d3s" and self._micro_batch is not None:
-            logps = self._choose_tokens(logps, entropies)
-        return logps, entropies, *others
+            output["logps"] = self._choose_tokens(output["logps"], output["entropies"])
+        return (*output.values(),)
 
     @contextmanager
     def loss_of(self, micro_batch: Batch) -> Iterator[None]:

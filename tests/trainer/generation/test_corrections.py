@@ -11,7 +11,6 @@ from tests.support.runs import says_a_digit
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import EngineError
 from trl_vade.trainer.generation.corrections import (
-    SEEN_IN,
     VLLM_BIAS_FLOOR,
     reset_vision_embeddings,
     suppress_vision_tokens,
@@ -19,6 +18,7 @@ from trl_vade.trainer.generation.corrections import (
     vision_token_ids,
     without_missing_images,
 )
+from trl_vade.version import TESTED_TRL
 
 # ---------------------------------------------------------------------------------------- which tokens are meant
 
@@ -211,5 +211,5 @@ def test_nothing_is_said_of_the_installed_trl():
 def test_a_newer_trl_is_told_that_corrections_may_no_longer_be_needed(version):
     notice = version_notice(version)
     assert f"TRL {version}" in notice
-    assert SEEN_IN in notice
+    assert TESTED_TRL in notice
     assert "pytest -m vllm" in notice

@@ -23,6 +23,7 @@ from trl_vade.files import save_whole
 from trl_vade.selection.on_time import OnTimeSelection
 
 from ..activity import doing
+from ..seams import by_name
 from .folders import MARKER_FILE, complete_checkpoints
 from .line import Line
 from .posterior import resume_posterior, save_posterior
@@ -153,8 +154,10 @@ class ResumingTrainer(GRPOTrainer):
     @functools.wraps(GRPOTrainer._init_training_state)
     def _init_training_state(self, *positional: Any, **named: Any):
         """Note the number of batches that the parent will skip."""
-        epochs, self._batches_to_skip = super()._init_training_state(*positional, **named)
-        return epochs, self._batches_to_skip
+        output = super()._init_training_state(*positional, **named)
+        named_output = by_name(GRPOTrainer._init_training_state, output)
+        self._batches_to_skip = named_output["steps_trained_in_current_epoch"]
+        return output
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         """Load the reference model and the posterior, too. All processes call this method, with every backend."""

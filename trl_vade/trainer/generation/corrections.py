@@ -9,6 +9,7 @@ from packaging.specifiers import SpecifierSet
 from torch.distributed.fsdp import FSDPModule
 
 from trl_vade.errors import EngineError
+from trl_vade.version import TESTED_TRL
 
 from ..batch_rows import has_pixels_by_row
 from .colocated import correct_colocated_requests, image_token_of_qwen
@@ -21,9 +22,6 @@ logger = get_logger(__name__)
 
 VLLM_BIAS_FLOOR = -100.0
 """The lowest logit bias that vLLM accepts. A token with this bias is practically never sampled."""
-
-
-SEEN_IN = ">=1.16,<1.17"  # the TRL versions in which a test has shown each fault that this module corrects
 
 
 def correct_generation(trainer: Any) -> None:
@@ -55,10 +53,10 @@ def version_notice(trl_version: str) -> str | None:
 
     `docs/guides/vllm.md` lists the corrected faults.
     """
-    if SpecifierSet(SEEN_IN).contains(trl_version, prereleases=True):
+    if SpecifierSet(TESTED_TRL).contains(trl_version, prereleases=True):
         return None
     return (
-        f"trl_vade has not been tested with TRL {trl_version}. Its corrections of generation are for TRL {SEEN_IN}. "
+        f"trl_vade was not tested with TRL {trl_version}. Its corrections of generation are for TRL {TESTED_TRL}. "
         "They stay on, and change nothing where TRL no longer needs them. `pytest -m vllm` in trl_vade's repository "
         "has a test for each, which fails when the correction is no longer needed."
     )

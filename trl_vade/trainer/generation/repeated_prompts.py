@@ -8,6 +8,9 @@ import numpy as np
 import pyarrow as pa
 import torch
 from PIL.Image import Image
+from trl import GRPOTrainer
+
+from ..seams import by_name
 
 
 def equal_neighbours(values: list[Any]) -> list[list[Any]]:
@@ -21,18 +24,18 @@ def equal_neighbours(values: list[Any]) -> list[list[Any]]:
     return found
 
 
-def tokenize_once(
-    prompts: list[Any], tokenize: Callable[[list[Any]], tuple[list[list[int]], list[Any] | None, dict[str, Any]]]
-) -> tuple[list[list[int]], list[Any] | None, dict[str, Any]]:
+def tokenize_once(prompts: list[Any], tokenize: Callable[[list[Any]], tuple[Any, ...]]) -> tuple[Any, ...]:
     """Tokenise each run of equal prompts once. TRL 1.16 processes every image once for each completion.
 
     Arguments and result are those of TRL's `_tokenize_prompts`, which is `tokenize`. Only for an engine that encodes
     images itself: the dictionary of the processor's tensors for the model is empty.
     """
     equal = equal_neighbours(prompts)
-    ids, images, _ = tokenize([run[0] for run in equal])
+    output = by_name(GRPOTrainer._tokenize_prompts, tokenize([run[0] for run in equal]))
     counts = [len(run) for run in equal]
-    return _repeat(ids, counts), None if images is None else _repeat(images, counts), {}
+    for name, values in output.items():
+        output[name] = _repeat(values, counts) if isinstance(values, list) else values
+    return (*(output | {"multimodal_fields": {}}).values(),)
 
 
 def _repeat(values: list[Any], counts: list[int]) -> list[Any]:
