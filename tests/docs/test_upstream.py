@@ -1,0 +1,61 @@
+"""The faults of other libraries: each script prints what its page says, until the library has mended the fault."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.commands import fences
+from tests.docs.prose import ROOT
+
+FOLDER = ROOT / "docs" / "upstream"
+PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "index")
+FACTS = ("Library", "Reported", "Corrected here by", "Switched off")
+
+
+def facts(name):
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", (FOLDER / f"{name}.md").read_text(encoding="utf-8"), re.MULTILINE)
+    return dict(rows[1:])
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_can_be_filed_as_it_is(name):
+    path = FOLDER / f"{name}.md"
+    (script,), (expected, actual) = fences(path, "py"), fences(path, "text")
+    compile(script, name, "exec")
+    assert "trl_vade" not in script
+    assert expected != actual
+    assert tuple(facts(name)) == FACTS
+    assert f"]({name}.md)" in (FOLDER / "index.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_code_that_corrects_it_is_where_the_page_says(name):
+    words = re.findall(r"`([\w/.]+)`", facts(name)["Corrected here by"])
+    source = (ROOT / "trl_vade" / words[-1]).read_text(encoding="utf-8")
+    assert all(re.search(rf"(def|class) {part}\b", source) for word in words[:-1] for part in word.split("."))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_the_stock_library_still_has_the_fault(name, vision_model_path, tmp_path):
+    (script,), (_, actual) = fences(FOLDER / f"{name}.md", "py"), fences(FOLDER / f"{name}.md", "text")
+    Path(tmp_path / "script.py").write_text(script, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={
+            "PATH": "",
+            "HF_HUB_OFFLINE": "1",
+            "HOME": str(tmp_path),
+            "OMP_NUM_THREADS": "1",
+            "MODEL": vision_model_path,
+        },
+    )
+    printed = "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith("{'train_"))
+    printed = re.sub(r"^\{'(?!image_token_id).*\n", "", printed, flags=re.MULTILINE)  # what the Trainer logs
+    assert printed == actual, done.stderr[-2000:]
