@@ -27,7 +27,7 @@ def engine_with_trainers_processor(trainer: Any, args: Any) -> Iterator[None]:
 
     def make_with_settings(model: str, **options: Any) -> Any:
         settings = image_settings(trainer.processing_class, model, trust_remote_code=args.trust_remote_code)
-        return make(model=model, **({"mm_processor_kwargs": settings} if settings else {}), **options)
+        return make(model=model, **({"mm_processor_kwargs": settings} if settings else {}) | options)
 
     vllm_generation.LLM = make_with_settings
     try:
