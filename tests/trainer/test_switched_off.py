@@ -35,6 +35,11 @@ TRIED = {  # by page of docs/upstream: the tests here or elsewhere that drive bo
     "skipped_pushes": "tests/trainer/publishing/test_publication.py",
     "gradient_checkpointing": "tests/lmms/test_eval_callback.py",
     "card_licence": "test_licence",
+    "colocated_requests": "test_image_tokens_that_trl_sends_alone_stay",
+    "engine_processor": "test_image_settings_that_trl_hands_to_the_engine_stay",
+    "vision_embeddings": "tests/engines/test_engines.py",
+    "other_safetensors": "tests/trainer/checkpoint/test_weights_index.py",
+    "fsdp2_weights": "tests/engines/test_engines.py",
 }
 
 
