@@ -1,6 +1,7 @@
 """What the trainer needs of TRL's private methods: found by name, and refused in one message where it is gone."""
 
 import inspect
+import subprocess
 import sys
 import textwrap
 
@@ -9,8 +10,8 @@ import torch
 import trl
 from trl import GRPOTrainer
 
-import trl_vade
-from tests.support.refusals import refused
+from tests.docs.prose import ROOT
+from tests.support.refusals import refused, says
 from tests.support.runs import assert_same_end, says_a_digit, train
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import LibraryError
@@ -158,12 +159,14 @@ def test_a_method_without_source_is_named():
     assert [*Seam(dict, "get", "1.0").lacks()] == ["dict.get has no source that can be read"]
 
 
-def test_a_name_that_trl_no_longer_has_is_named_with_its_version(monkeypatch):
-    monkeypatch.delattr(trl.trainer.utils, "split_pixel_values_by_grid")
-    for name in [name for name in sys.modules if name.startswith("trl_vade.trainer")]:
-        monkeypatch.delitem(sys.modules, name)
-    with refused(LibraryError, [trl.__version__, "'split_pixel_values_by_grid'"], ["trl>=1.15"]):
-        _ = trl_vade.VADEGRPOTrainer
+def test_a_name_that_trl_no_longer_has_is_named_with_its_version():
+    code = (
+        "import trl.trainer.grpo_trainer, trl.trainer.utils as utils; del utils.split_pixel_values_by_grid\n"
+        "import trl_vade\n"
+        "try:\n    trl_vade.VADEGRPOTrainer\nexcept trl_vade.LibraryError as error:\n    print(error)"
+    )
+    message = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    assert all(says(message, word) for word in (trl.__version__, "'split_pixel_values_by_grid'", "trl>=1.15")), message
 
 
 # ------------------------------------------------------------------------------------------------ names of what comes

@@ -322,7 +322,7 @@ def test_the_tokens_chosen_are_the_golden_ones(text_model_path, text_rows, make_
     logps = torch.zeros(4, 4, requires_grad=True)
     batch = {"advantages": A, "completion_mask": MASK, "completion_ids": MASK}
     with trainer._thinning.loss_of(batch):
-        selected, entropies = trainer._thinning.logps(lambda: (logps, H))
+        selected, entropies, _ = trainer._thinning.logps(lambda: (logps, H, None))
     (selected * MASK).sum().backward()
     assert {tuple(place) for place in logps.grad.nonzero().tolist()} == chosen
     assert entropies is H
