@@ -29,7 +29,7 @@ from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
 
 from .activity import doing
 from .batch_rows import ended
-from .seams import by_name
+from .seams import by_name, returned_names
 
 logger = get_logger(__name__)
 
@@ -153,13 +153,12 @@ class Refill:
             output: of `_generate`, by name.
 
         Raises:
-            _Scored: with the round.
-            RuntimeError: the completions did not pass `turn`.
+            _Scored: always, with the round.
         """
         trainer = self._trainer
         completion_ids, turn = output["completion_ids"], self._turn
-        if completion_ids != turn.get("completion_ids"):
-            raise RuntimeError(f"vade_dynamic_sampling=True, but the completions of a round are others. {ON_ITS_OWN}")
+        if completion_ids != turn.get("completion_ids"):  # of a subclass, which must then repeat them
+            turn = {name: output.get(name) for name in returned_names(GRPOTrainer._generate_single_turn)}
         trainer._metrics["train"] = self._metrics  # scoring logs into the batch's metrics again
         sample_index = trainer.selection.in_flight.sample_index
         rewards = trainer._calculate_rewards(self._rows, prompts, output["completions"], completion_ids)
