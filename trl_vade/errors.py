@@ -51,7 +51,7 @@ class EngineError(VADEError, RuntimeError):
 
 
 class LibraryError(VADEError, ImportError):
-    """TRL or transformers lacks a name that trl_vade imports from it."""
+    """TRL or transformers lacks something that trl_vade needs of it."""
 
 
 class EvaluationError(VADEError, RuntimeError):

@@ -1,8 +1,8 @@
 """Experimental: prompts chosen on time in TRL's asynchronous GRPO.
 
 TRL's rollout loop, a process of its own, generates groups one by one while the trainer trains. Here it draws the row
-of each group when a slot is free, and every scored group goes back to the sampler. So a draw knows every group that is
-scored, and nothing of those in flight: their rows are not drawn again. `vade/lag_groups` says how many groups were
+of each group when a slot is free. K scored groups are observed as one step of the posterior. A draw knows every step,
+and neither the groups in flight nor those that wait for their step: their rows are not drawn again. `vade/lag_groups` says how many groups were
 scored between the draw of a group and its score. A slow completion is overtaken by any number of groups.
 
 Limits:

@@ -49,7 +49,8 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
         trainer_class: the class of the trainer, which may be a user's subclass.
 
     Raises:
-        ConfigurationError: settings, data, reward names, or the installed TRL cannot work.
+        LibraryError: the installed TRL or transformers lacks something that is needed.
+        ConfigurationError: settings, data or reward names cannot work.
         SnapshotError: the posterior to start with is missing, damaged or of other rows.
         HubError: the posterior to start with cannot be downloaded.
     """
