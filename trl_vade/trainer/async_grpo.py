@@ -2,8 +2,9 @@
 
 TRL's rollout loop, a process of its own, generates groups one by one while the trainer trains. Here it draws the row
 of each group when a slot is free. K scored groups are observed as one step of the posterior. A draw knows every step,
-and neither the groups in flight nor those that wait for their step: their rows are not drawn again. `vade/lag_groups` says how many groups were
-scored between the draw of a group and its score. A slow completion is overtaken by any number of groups.
+and neither the groups in flight nor those that wait for their step: their rows are not drawn again. `vade/lag_groups`
+says how many groups were scored between the draw of a group and its score. A slow completion is overtaken by any
+number of groups.
 
 Limits:
 
