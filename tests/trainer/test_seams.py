@@ -155,8 +155,16 @@ def test_a_method_that_is_gone_is_refused(monkeypatch):
         check_seams()
 
 
-def test_a_method_without_source_is_named():
-    assert [*Seam(dict, "get", "1.0").lacks()] == ["dict.get has no source that can be read"]
+def test_the_module_that_patched_a_method_is_named(monkeypatch):
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", two_ways)
+    with refused(LibraryError, [f"GRPOTrainer._generate_single_turn, which {__name__} has patched", "completion_ids"]):
+        check_seams()
+
+
+def test_a_method_without_source_is_named(monkeypatch):
+    monkeypatch.setattr(GRPOTrainer, "_generate", eval)
+    lacking = [*Seam(GRPOTrainer, "_generate", "1.0").lacks()]
+    assert lacking == ["GRPOTrainer._generate, which builtins has patched, has no source that can be read"]
 
 
 def test_a_name_that_trl_no_longer_has_is_named_with_its_version():

@@ -53,6 +53,8 @@ class Seam:
         if function is None:
             yield f"{name} does not exist"
             return
+        if function.__module__.partition(".")[0] not in ("trl", "transformers"):
+            name += f", which {function.__module__} has patched,"
         try:
             parts = [*ast.walk(_parsed(function))]
         except (OSError, SyntaxError, TypeError):

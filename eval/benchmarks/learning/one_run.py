@@ -66,7 +66,7 @@ def run(
         prompts=[messages[-1]["content"] for messages in pool["prompt"]],
     )
     # Only some rows are looked at: all of them would take a fifth of the time of the training.
-    watched = np.arange(len(originals)) if variants else np.arange(0, len(pool), len(pool) // WATCHED)
+    watched = np.arange(len(originals)) if variants else np.arange(0, len(pool), max(len(pool) // WATCHED, 1))
     beside = args.vade_variant_groups if variants else 0
     history = train(
         policy,

@@ -136,7 +136,7 @@ def test_the_tables_pair_each_arm_with_its_control():
 
     records = [record("uniform + none", seed, 0.2 + seed) for seed in (1, 2)]
     records += [record("uniform + pairs", seed, 0.3 + seed) for seed in (1, 2)]
-    lines = tables.tables(records).splitlines()
+    lines = tables.studies(records).splitlines()
     payoff, live, _ = [line for line in lines if line.startswith("| uniform + pairs |")]
     assert "| +0.100 ± 0.000 | +0.050 ± 0.000 |" in payoff
     assert "| uniform | pairs pay | 2 | +0.100 ± 0.000 |" in "\n".join(lines)
