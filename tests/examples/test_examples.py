@@ -169,7 +169,7 @@ def questions(tmp_path):
 
 
 def test_warm_start_shows_takes_over_and_publishes_a_posterior(
-    hub, run, text_model_path, questions, make_args, plain_pictures, capsys
+    hub, run, text_model_path, questions, make_args, capsys
 ):
     rows = load_dataset(str(questions), split="train")
     first = make_args(max_steps=2, save_strategy="steps", vade_posterior_hub_id="acme/rates", num_generations=8)

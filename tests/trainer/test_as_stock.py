@@ -1,5 +1,6 @@
 """With the uniform sampler the trainer is stock TRL, to the bit, in whatever situation users bring it into."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -11,21 +12,16 @@ from tests.support.situations import SITUATIONS
 
 # One for each seam of the trainer; `-m slow` has the others.
 DEFAULT = (
-    *("loss dapo", "loss cispo", "beta, synced", "two iterations", "steps per generation", "generation batch size"),
-    *("accumulation that is no multiple", "adaptive entropy", "gradient checkpointing", "rows that do not divide"),
-    *("two completions", "sampling", "completions logged", "a resume"),
-    *("rows in their order", "unused columns removed", "no score for some", "async beside sync", "that log"),
-    *("by the state of the trainer", "a model", "always the same"),
-    *("prompts that are texts", "torch's format", "a transform", "a stream"),
-    *("evaluation", "evaluation of several sets", "evaluation inside an accumulation"),
-    *("LoRA by its settings, with beta", "a temperature that a callback changes", "a callback that stops"),
-    *("tools, one call", "an environment with its reward", "a rollout function"),
-    *("a loss of the user's", "rewards of the user's", "a trainer with an argument more"),
-    *("a configuration of the user's", "an image", "lists of images", "images in the content"),
+    *("beta, synced", "two iterations", "accumulation that is no multiple", "completions logged", "a resume"),
+    *(
+        "sampling",
+        "no score for some",
+        "a transform",
+        "evaluation inside an accumulation",
+        "LoRA by its settings, with beta",
+    ),
+    *("tools, one call", "a rollout function", "a loss of the user's", "an image"),
 )
-
-
-pytestmark = pytest.mark.usefixtures("plain_pictures")  # each run leaves its report
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +125,16 @@ def an_entry_less_in_the_log(trainer):
 CHANGES = [one_bit_more_in_a_weight, one_bit_more_in_the_log, a_key_less_in_the_log, an_entry_less_in_the_log]
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_the_least_difference_is_seen(text_model_path, tmp_path, base, change):
+def test_the_least_difference_is_seen(text_model_path, tmp_path, base):
     ours = play(Situation(), text_model_path, tmp_path)
-    assert_as_stock(ours, base)
-    change(ours[0])
-    with pytest.raises(AssertionError):
+    for change in CHANGES:
+        before = copy.deepcopy((ours[0].state.log_history, ours[0].model.state_dict()))
         assert_as_stock(ours, base)
+        change(ours[0])
+        with pytest.raises(AssertionError):
+            assert_as_stock(ours, base)
+        ours[0].state.log_history = before[0]
+        ours[0].model.load_state_dict(before[1])
 
 
 def test_another_seed_is_seen(text_model_path, tmp_path, base):

@@ -113,7 +113,7 @@ SITUATIONS = {  # with the number that each completion sees if its values are it
     f"a reward draws by {name}": (Situation({}, with_drawing(draw), rows_with_one_image, "vision_model_path"), 1)
     for name, draw in DRAWINGS.items()
 }  # fmt: skip
-QUICK = [name for name in SITUATIONS if "draws" not in name or "load" in name]
+QUICK = ["an environment keeps the row's list", "a reward draws by load"]
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_whoever_changes_a_value_in_place_sees_and_trains_what_stock_does(played
     assert_as_stock(played(name), stock)
 
 
-@pytest.mark.parametrize("name", slow_but(QUICK[:2], SITUATIONS))
+@pytest.mark.parametrize("name", slow_but(["a rollout function appends to the prompts"], SITUATIONS))
 def test_a_sampler_that_chooses_gives_each_completion_its_own_values_too(played, name):
     seen = played(name, vade_sampler="thompson")[1]
     assert len(seen) == 2

@@ -18,7 +18,7 @@ from trl_vade.trainer.report import MOST_STRATA
 
 
 @pytest.fixture
-def reporting(make_args, plain_pictures):
+def reporting(make_args):
     def make(**changes):
         return make_args(vade_report=True, max_steps=2, **changes)
 
@@ -41,6 +41,7 @@ def page_of(args):
     return (Path(args.output_dir) / PAGE_FILE).read_text()
 
 
+@pytest.mark.usefixtures("drawn_pictures")
 def test_a_run_leaves_its_summary_its_picture_and_its_page_by_itself(text_model_path, text_rows, make_args):
     args = make_args(vade_report=True, max_steps=2)
     train(text_model_path, text_rows, args)

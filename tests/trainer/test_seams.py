@@ -167,6 +167,7 @@ def test_a_method_without_source_is_named(monkeypatch):
     assert lacking == ["GRPOTrainer._generate, which builtins has patched, has no source that can be read"]
 
 
+@pytest.mark.slow
 def test_a_name_that_trl_no_longer_has_is_named_with_its_version():
     code = (
         "import trl.trainer.grpo_trainer, trl.trainer.utils as utils; del utils.split_pixel_values_by_grid\n"

@@ -47,6 +47,19 @@ TRIED = {  # by page of docs/upstream: the tests here or elsewhere that drive bo
     "mathvista_answers": "tests/lmms/test_guard.py",
     "missing_weights": "tests/lmms/test_guard.py",
     "model_deleted": "tests/lmms/test_evaluate.py",
+    "answer_tags": "tests/evaluation/lmms/test_scoring.py",
+    "appended": "tests/evaluation/test_run.py",
+    "code_executed": "tests/evaluation/test_models.py",
+    "dead_judge": "tests/evaluation/lmms/test_judge_guard.py",
+    "failed_request": "tests/evaluation/results/test_runs.py",
+    "generation_config": "tests/lmms/test_guard.py",
+    "image_bounds": "tests/evaluation/test_models.py",
+    "own_task_ignored": "tests/evaluation/lmms/test_tasks.py",
+    "repeats": "tests/lmms/test_evaluate.py",
+    "requirements": "tests/evaluation/lmms/test_tasks.py",
+    "system_prompt": "tests/lmms/test_evaluate.py",
+    "token_in_log": "tests/evaluation/lmms/test_process.py",
+    "zero_accuracy": "tests/evaluation/lmms/test_scoring.py",
 }
 
 

@@ -196,7 +196,7 @@ def test_outages_and_cut_answers_are_said_in_words(tmp_path):
     assert "90.0 %" in texts
 
 
-def test_a_report_made_anew_keeps_the_other_run_and_says_when_that_is_gone(tmp_path, plain_pictures, caplog):
+def test_a_report_made_anew_keeps_the_other_run_and_says_when_that_is_gone(tmp_path, caplog):
     for name in ("mine", "other"):
         (tmp_path / name).mkdir()
         run_of(tmp_path / name)

@@ -135,6 +135,7 @@ def test_of_many_strata_the_rarest_are_one_band(tmp_path):
         slow(BATCHES * 8, [{"step": 1, "reward": 1.0}]),
     ],
 )
+@pytest.mark.usefixtures("drawn_pictures")
 def test_short_long_and_unscored_runs_are_drawn_without_a_warning(tmp_path, batches, history):
     directory = write_run(tmp_path, batches=batches, history=history)
     write_report(directory, STRATA)

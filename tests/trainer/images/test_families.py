@@ -30,7 +30,6 @@ EACH_FOR_ITSELF = {"vade_tower_once": False, "vade_group_images": "none"}  # wha
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4, "num_iterations": 2}
 
 each_family = pytest.mark.parametrize("family", slow_but(DEFAULT, FAMILIES))
-pytestmark = pytest.mark.usefixtures("plain_pictures")  # each run leaves its report
 
 
 def picture(number):

@@ -30,8 +30,6 @@ COMMIT, COMMIT_OF_BELIEFS = "POST /api/models/you/run/commit", "POST /api/datase
 PUSHING = {"push_to_hub": True, "hub_model_id": RUN, "save_strategy": "steps", "save_steps": 2, "max_steps": 4}
 BOTH = {"hub_strategy": "checkpoint", "vade_posterior_hub_id": "you/beliefs"}
 
-pytestmark = pytest.mark.usefixtures("plain_pictures")
-
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
