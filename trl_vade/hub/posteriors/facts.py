@@ -19,7 +19,6 @@ HUB = "https://huggingface.co"
 
 NUM_BINS = 10
 EDGES = np.arange(NUM_BINS + 1) / NUM_BINS  # linspace would give 0.30000000000000004, above a rate of 0.3
-MOST_TASKS = 8  # Tasks in the picture. The rarest further tasks are one entry.
 
 
 def fact_rows(table: PosteriorTable) -> list[list[str]]:
