@@ -447,6 +447,7 @@ def test_before_training_the_card_is_trls_and_what_is_known(text_model_path, tex
     assert not Path(trainer.args.output_dir, CURVES_FILE).exists()
 
 
+@pytest.mark.usefixtures("drawn_pictures")
 def test_after_training_the_card_shows_what_was_measured(trained):
     trained.create_model_card(model_name="out")
     write_card(trained)  # the trainer draws only where the card goes to the Hub
