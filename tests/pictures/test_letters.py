@@ -11,6 +11,7 @@ from eval.benchmarks.learning import pictures as learning
 from eval.benchmarks.learning.curves import read
 from eval.benchmarks.selection import pictures as selection
 from tests.support.finished_run import write_run
+from tests.support.marks import slow
 from trl_vade.pictures.style import PAGE_INCHES
 from trl_vade.selection.report.picture import draw_report, svg_panels
 from trl_vade.selection.report.record import read_run
@@ -49,7 +50,7 @@ def comparison(folder):
     compare.draw({"rows": rows, "evaluations": named, "reference": 1}, folder / "p.png")
 
 
-@pytest.mark.parametrize("draw", [report, panels, of_learning, of_selection, comparison])
+@pytest.mark.parametrize("draw", [report, of_learning, *map(slow, (panels, of_selection, comparison))])
 def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(draw, tmp_path, monkeypatch):
     saved, save = [], Figure.savefig
 

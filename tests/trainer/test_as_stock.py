@@ -13,14 +13,7 @@ from tests.support.situations import SITUATIONS
 # One for each seam of the trainer; `-m slow` has the others.
 DEFAULT = (
     *("beta, synced", "two iterations", "accumulation that is no multiple", "completions logged", "a resume"),
-    *(
-        "sampling",
-        "no score for some",
-        "a transform",
-        "evaluation inside an accumulation",
-        "LoRA by its settings, with beta",
-    ),
-    *("tools, one call", "a rollout function", "a loss of the user's", "an image"),
+    *("evaluation inside an accumulation", "LoRA by its settings, with beta", "tools, one call", "an image"),
 )
 
 

@@ -5,6 +5,7 @@ import shutil
 import pytest
 from trl import GRPOConfig, GRPOTrainer
 
+from tests.support.marks import slow
 from tests.support.refusals import refused
 from tests.support.runs import assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
@@ -37,14 +38,12 @@ def run(text_model_path, text_rows, make_args, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "saved"),
     [
-        ({"max_steps": 8}, 2),
+        slow({"max_steps": 8}, 2),
         ({"max_steps": 14}, 8),  # in the second epoch, of which the stock trainer has the order of the first
-        ({"max_steps": 13}, 6),  # between two epochs
+        slow({"max_steps": 13}, 6),  # between two epochs
         ({"max_steps": 9, "num_iterations": 2}, 5),  # inside a generation batch
-        (
-            {"max_steps": 7, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4},
-            2,
-        ),  # two batches a step
+        # Two batches a step.
+        slow({"max_steps": 7, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}, 2),
     ],
     ids=["in an epoch", "in the second epoch", "between epochs", "inside a batch", "accumulation"],
 )

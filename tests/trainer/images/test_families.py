@@ -21,7 +21,7 @@ from tests.support.seen_pictures import SeenPictures, seen_pictures
 from trl_vade.trainer.generation.corrections import vision_token_ids
 
 SIZES = ((40, 40), (90, 50), (30, 60), (70, 70))  # width, height
-DEFAULT = ("qwen2_5_vl", "gemma3", "idefics3")
+DEFAULT = ("qwen2_5_vl", "idefics3")
 FOUR_ROWS = {
     "per_device_train_batch_size": 4,
     "gradient_accumulation_steps": 4,
@@ -118,12 +118,12 @@ def run(tmp_path_factory):
     ("family", "settings"),
     [
         *((name, {}) if name in DEFAULT else slow(name, {}) for name in FAMILIES),
-        ("qwen2_5_vl", {"beta": 0.05}),
+        slow("qwen2_5_vl", {"beta": 0.05}),
         slow("idefics3", {"beta": 0.05}),
         slow("internvl", {"beta": 0.05}),
         # Some micro-batches have as many pictures as prompts.
         ("idefics3", {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 8}),
-        ("gemma3", EVALUATED),
+        slow("gemma3", EVALUATED),
         slow("lfm2_vl", EVALUATED),
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value), "plain"),

@@ -48,7 +48,7 @@ CASES = {
     "dynamic sampling": {"vade_dynamic_sampling": True},
     "rows left out": {"vade_down_sampling": "lossless"},
 }
-DEFAULT = ("a reference model", "two steps a batch", "some rows without a picture", "an evaluation between")
+DEFAULT = ("a reference model", "some rows without a picture")
 
 
 @pytest.fixture(scope="module")

@@ -136,6 +136,7 @@ def test_with_the_strategy_end_nothing_is_pushed_before_it_is_asked_for(hub, run
     assert_equal_weights(AutoModelForCausalLM.from_pretrained(RUN).state_dict(), weights(trainer))
 
 
+@pytest.mark.slow
 def test_a_model_is_pushed_with_the_arguments_of_the_call_though_the_settings_did_not_say_so(hub, run, out):
     trainer = run(push_to_hub=False, save_strategy="no", vade_report=True)
     assert hub.repos == {}
@@ -266,6 +267,7 @@ def test_a_look_at_the_run_that_fails_is_a_push_that_failed_and_ends_no_save(hub
     assert_whole(hub.repos[RUN].files(), "last-checkpoint", out / "checkpoint-4")
 
 
+@pytest.mark.slow
 def test_a_last_state_that_is_not_on_the_hub_is_an_error_until_it_is_pushed_again(hub, run, out):
     waiting, fault = Until(), hub.fault(COMMIT, status=507, body="No room left", times=1000)
     with refused(HubError, names=[out / "_hub", "No room left"], offers=["trainer.push_to_hub()"]) as raised:
