@@ -84,7 +84,7 @@ def train(
     updates = settings["steps_per_generation"] // settings["gradient_accumulation_steps"]
     with tempfile.TemporaryDirectory() as output_dir:
         settings = settings | {"output_dir": output_dir, "max_steps": (batches + 1) * updates}
-        settings |= {"vade_down_sampling": "none"} | SETTINGS.get(name, {})
+        settings |= {"vade_down_sampling": "none", "vade_report": False} | SETTINGS.get(name, {})
         settings = {key: value for key, value in settings.items() if ours or not key.startswith("vade_")}
         args = (VADEGRPOConfig if ours else GRPOConfig)(**settings)
         trainer = (VADEGRPOTrainer if ours else GRPOTrainer)(
