@@ -29,7 +29,7 @@ from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
 
 from .activity import doing
 from .batch_rows import ended
-from .seams import by_name, returned_names
+from .seams import by_name, definition, returned_names
 
 logger = get_logger(__name__)
 
@@ -142,7 +142,7 @@ class Refill:
         if self.replay is not None:
             return self.replay.turn()
         output = generate()
-        self._turn = by_name(GRPOTrainer._generate_single_turn, output)
+        self._turn = by_name(GRPOTrainer, "_generate_single_turn", output)
         return output
 
     def finish_round(self, prompts: list[Any], output: dict[str, Any]) -> None:
@@ -158,7 +158,8 @@ class Refill:
         trainer = self._trainer
         completion_ids, turn = output["completion_ids"], self._turn
         if completion_ids != turn.get("completion_ids"):  # of a subclass, which must then repeat them
-            turn = {name: output.get(name) for name in returned_names(GRPOTrainer._generate_single_turn)}
+            names = returned_names(definition(GRPOTrainer, "_generate_single_turn"))
+            turn = {name: output.get(name) for name in names}
         trainer._metrics["train"] = self._metrics  # scoring logs into the batch's metrics again
         sample_index = trainer.selection.in_flight.sample_index
         rewards = trainer._calculate_rewards(self._rows, prompts, output["completions"], completion_ids)

@@ -36,7 +36,7 @@ from .publishing.publishing_trainer import PublishingTrainer
 from .publishing.run_facts import RunFacts, live_run
 from .report import ReportFiles
 from .run_start import start_run
-from .seams import by_name
+from .seams import arguments_of, by_name
 from .selection_choice import make_selection
 from .step_timer import StepTimer
 from .thinning import Thinning, ThinningTrainer
@@ -149,7 +149,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
 
     @functools.wraps(GRPOTrainer._inner_training_loop)
     def _inner_training_loop(self, *positional: Any, **named: Any):
-        call = inspect.signature(GRPOTrainer._inner_training_loop).bind(self, *positional, **named).arguments
+        call = arguments_of(GRPOTrainer, "_inner_training_loop", positional, named)
         start_run(self, resumed=call.get("resume_from_checkpoint") is not None, trial=call.get("trial"))
         output = super()._inner_training_loop(*positional, **named)
         self._report.finish()
@@ -223,7 +223,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         return batch
 
     def _generate(self, prompts):
-        output = by_name(GRPOTrainer._generate, super()._generate(prompts))
+        output = by_name(GRPOTrainer, "_generate", super()._generate(prompts))
         if self._refill is not None and self._refill.in_round:
             self._refill.finish_round(prompts, output)
         if self._thinning is not None:

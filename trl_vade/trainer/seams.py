@@ -8,7 +8,7 @@ import ast
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,21 +49,20 @@ class Seam:
 
     def lacks(self) -> Iterator[str]:
         """Yield what the installed library lacks of it."""
-        name, function = f"{self.owner.__name__}.{self.method}", getattr(self.owner, self.method, None)
-        if function is None:
+        name = f"{self.owner.__name__}.{self.method}"
+        if not hasattr(self.owner, self.method):
             yield f"{name} does not exist"
             return
-        if function.__module__.partition(".")[0] not in ("trl", "transformers"):
-            name += f", which {function.__module__} has patched,"
         try:
-            parts = [*ast.walk(_parsed(function))]
+            defined = definition(self.owner, self.method)
         except (OSError, SyntaxError, TypeError):
             yield f"{name} has no source that can be read"
             return
+        parts = [*ast.walk(defined)]
         stored = [each for each in parts if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store)]
         for verb, needed, found in (
-            ("take", self.takes, [*inspect.signature(function).parameters]),
-            ("return", self.returns, returned_names(function)),
+            ("take", self.takes, parameters_of(defined)),
+            ("return", self.returns, returned_names(defined)),
             ("set", self.sets, [each.attr for each in stored]),
             ("decide by", self.decides, [ast.unparse(each.test) for each in parts if isinstance(each, ast.If)]),
         ):
@@ -71,15 +70,33 @@ class Seam:
                 yield f"{name} does not {verb} {', '.join(missing)}"
 
 
-@functools.cache
-def _parsed(function: Callable[..., Any]) -> ast.Module:
-    return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+def definition(owner: type[Any], method: str) -> ast.FunctionDef:
+    """Return the library's source of a method, parsed. A user may have put a function of another module in its place.
+
+    Raises:
+        OSError, TypeError: there is no source.
+    """
+    within = next(each for each in owner.__mro__ if method in vars(each))
+    function = inspect.unwrap(vars(within)[method])
+    theirs = within.__module__.partition(".")[0]
+    own = (getattr(function, "__module__", None) or theirs).partition(".")[0] == theirs
+    return next(each for each in _functions(function if own else within) if each.name == method)
 
 
 @functools.cache
-def returned_names(function: Callable[..., Any]) -> tuple[str, ...]:
+def _functions(source: Any) -> list[ast.FunctionDef]:
+    parsed = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(source))))
+    return [each for each in parsed if isinstance(each, ast.FunctionDef)]
+
+
+def parameters_of(defined: ast.FunctionDef) -> list[str]:
+    """Return the names of a function's parameters, those by keyword alone last."""
+    return [each.arg for each in (*defined.args.posonlyargs, *defined.args.args, *defined.args.kwonlyargs)]
+
+
+def returned_names(defined: ast.FunctionDef) -> tuple[str, ...]:
     """Return the names of the values that a function returns, in order. Empty if its returns differ or have none."""
-    todo, found = [*_parsed(function).body[0].body], set()
+    todo, found = [*defined.body], set()
     while todo:
         node = todo.pop()
         if isinstance(node, ast.Return) and node.value is not None:
@@ -90,9 +107,14 @@ def returned_names(function: Callable[..., Any]) -> tuple[str, ...]:
     return found.pop() if len(found) == 1 else ()
 
 
-def by_name(function: Callable[..., Any], values: Iterable[Any]) -> dict[str, Any]:
-    """Return the `values` that `function`, a method of a library, returned, by their names and in their order."""
-    return dict(zip(returned_names(function), values, strict=True))
+def arguments_of(owner: type[Any], method: str, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call of a library's method by their names, without `self`."""
+    return dict(zip(parameters_of(definition(owner, method))[1:], positional, strict=False)) | dict(named)
+
+
+def by_name(owner: type[Any], method: str, values: Iterable[Any]) -> dict[str, Any]:
+    """Return the `values` that a library's method returned, by their names and in their order."""
+    return dict(zip(returned_names(definition(owner, method)), values, strict=True))
 
 
 CHOOSE, SCORE_FIRST = "#3474", "#3708"

@@ -13,7 +13,6 @@ The sampler's feedback and TRL's logs are of all rows.
 """
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,7 +30,7 @@ from .batch_rows import Batch, cut_padding, ended, joined, loss_mask, row_advant
 from .down_sampling import down_sampling, refuse_lossless, schedule
 from .images.order import side_by_side
 from .method_owners import owners
-from .seams import by_name
+from .seams import arguments_of, by_name
 from .trained_counts import TrainedCounts
 from .variants import own_advantages, replace_advantages
 
@@ -153,18 +152,17 @@ class Thinning:
 
         Before the loss, rows without a gradient get NaN. In the loss, D3S's unchosen tokens get no gradient.
         """
-        stock = GRPOTrainer._get_per_token_logps_and_entropies
+        stock = (GRPOTrainer, "_get_per_token_logps_and_entropies")
         if self._rows is not None and self._scored is not None and len(self._scored) < len(self._rows):
-            # Of the stock method: a mix-in between may take its arguments as they come.
-            call = inspect.signature(stock).bind(self._trainer, *positional, **named).arguments
-            del call["self"]
+            # By the stock method's names: a mix-in between may take its arguments as they come.
+            call = arguments_of(*stock, positional, named)
             rows = taken(split_pixel_values_by_grid(with_pixels_counted(call)), self._scored)
-            output = by_name(stock, forward(**unsplit_pixel_values_by_grid(rows)))
+            output = by_name(*stock, forward(**unsplit_pixel_values_by_grid(rows)))
             logps = output["logps"]
             output["logps"] = logps.new_full((len(call["input_ids"]), logps.shape[1]), torch.nan)
             output["logps"][torch.from_numpy(self._scored).to(logps.device)] = logps
             return (*output.values(),)
-        output = by_name(stock, forward(*positional, **named))
+        output = by_name(*stock, forward(*positional, **named))
         if self.mode == "d3s" and self._micro_batch is not None:
             output["logps"] = self._choose_tokens(output["logps"], output["entropies"])
         return (*output.values(),)

@@ -85,8 +85,7 @@ class Given:
         def generate(trainer: Any, prompt_ids: list, *others: Any, **named: Any) -> tuple[list[list[int]], None]:
             if len(prompt_ids) != self.rows * self.generations:
                 raise RuntimeError(f"{len(prompt_ids)} prompts, and not {self.rows} x {self.generations}")
-            completion_ids, logprobs = self.completions(), None  # by the names that seams are found by
-            return completion_ids, logprobs
+            return self.completions(), None
 
         def decode_once(feature: Any, value: dict[str, Any], *others: Any, **named: Any) -> Any:
             if value["bytes"] not in decoded:

@@ -155,7 +155,7 @@ class ResumingTrainer(GRPOTrainer):
     def _init_training_state(self, *positional: Any, **named: Any):
         """Note the number of batches that the parent will skip."""
         output = super()._init_training_state(*positional, **named)
-        named_output = by_name(GRPOTrainer._init_training_state, output)
+        named_output = by_name(GRPOTrainer, "_init_training_state", output)
         self._batches_to_skip = named_output["steps_trained_in_current_epoch"]
         return output
 

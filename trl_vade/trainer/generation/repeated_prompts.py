@@ -31,7 +31,7 @@ def tokenize_once(prompts: list[Any], tokenize: Callable[[list[Any]], tuple[Any,
     images itself: the dictionary of the processor's tensors for the model is empty.
     """
     equal = equal_neighbours(prompts)
-    output = by_name(GRPOTrainer._tokenize_prompts, tokenize([run[0] for run in equal]))
+    output = by_name(GRPOTrainer, "_tokenize_prompts", tokenize([run[0] for run in equal]))
     counts = [len(run) for run in equal]
     for name, values in output.items():
         output[name] = _repeat(values, counts) if isinstance(values, list) else values

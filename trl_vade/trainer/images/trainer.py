@@ -1,7 +1,6 @@
 """`ImagesOnceTrainer`: the seams between TRL's trainer and `images`. Each override calls the parent's method."""
 
 import functools
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -16,6 +15,7 @@ from trl_vade.errors import ConfigurationError
 from ..batch_rows import with_pixels_counted
 from ..method_owners import owners
 from ..presets import is_adaptive
+from ..seams import arguments_of
 from .ahead import Ahead
 from .processor import Pictures, processed_once, share_images
 from .settings import grouping
@@ -150,7 +150,6 @@ class ImagesOnceTrainer(GRPOTrainer):
     @functools.wraps(GRPOTrainer._get_per_token_logps_and_entropies)
     def _get_per_token_logps_and_entropies(self, *positional: Any, **named: Any):
         """Compute with the pixels of the store."""
-        signature = inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies)
-        model = signature.bind_partial(self, *positional, **named).arguments["model"]
+        model = arguments_of(GRPOTrainer, "_get_per_token_logps_and_entropies", positional, named)["model"]
         with self._images.in_passes(model):
             return super()._get_per_token_logps_and_entropies(*positional, **with_pixels_counted(named))
