@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import trl
+from packaging.version import Version
 
 from eval.benchmarks.async_grpo import stub
 from eval.benchmarks.async_grpo.__main__ import Recorded, stream
@@ -15,9 +17,12 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, LibraryError, SnapshotMismatchError
 from trl_vade.samplers import load_snapshot
 from trl_vade.selection.log import SelectionLog
-from trl_vade.trainer.async_grpo import AsyncSelection, RolloutLoop, Stream, VADERolloutLoop
+from trl_vade.trainer.async_grpo import OLDEST_TRL, AsyncSelection, RolloutLoop, Stream, VADERolloutLoop
 from trl_vade.trainer.seams import check_seams
 
+pytestmark = pytest.mark.skipif(
+    Version(trl.__version__) < Version(OLDEST_TRL), reason=f"asynchronous GRPO needs TRL {OLDEST_TRL}"
+)
 ROWS, G = 60, 8
 SMALL = {"groups_per_step": 4, "score_queue": 2}
 
@@ -179,6 +184,12 @@ def test_too_few_rows_are_refused(monkeypatch, model, address, tmp_path):
 def test_an_unknown_preset_is_refused():
     with refused(ConfigurationError, ["'best'"], ["frontier", "'uniform'"]):
         AsyncSelection("best").sampler(10, 0)
+
+
+def test_a_trl_whose_loop_was_never_tried_is_refused(monkeypatch, model, address, tmp_path):
+    monkeypatch.setattr(trl, "__version__", "1.15.3")
+    with refused(LibraryError, ["1.15.3"], ["trl>=1.16", "VADEGRPOTrainer"]):
+        make_trainer(monkeypatch, model, address, tmp_path / "out")
 
 
 def test_a_loop_that_trl_has_changed_is_refused(monkeypatch, model, address, tmp_path):

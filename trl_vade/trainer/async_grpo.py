@@ -28,13 +28,15 @@ from queue import Empty
 from typing import Any
 
 import numpy as np
+import trl
 from accelerate.logging import get_logger
 from numpy.typing import NDArray
+from packaging.version import Version
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.utils import get_config_model_id
 
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
-from trl_vade.errors import ConfigurationError, SnapshotMismatchError
+from trl_vade.errors import ConfigurationError, LibraryError, SnapshotMismatchError
 from trl_vade.hub.uploading import hub_id
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
@@ -59,6 +61,7 @@ RolloutLoop = AsyncRolloutWorker._loop_cls
 
 logger = get_logger(__name__)
 
+OLDEST_TRL = "1.16"
 SEAMS = (
     Seam(RolloutLoop, "__init__", "1.16", takes=("dataset", "num_generations", "score_queue_maxsize")),
     Seam(RolloutLoop, "_repeat_iterator", "1.16"),
@@ -224,10 +227,15 @@ class VADEAsyncGRPOTrainer(trl_async.AsyncGRPOTrainer):  # type: ignore[misc]
 
     Raises:
         ConfigurationError: the rows are too few, or streamed, or the names of the rewards leave success open.
-        LibraryError: the installed TRL has another rollout loop.
+        LibraryError: the installed TRL is older than 1.16, or has another rollout loop.
     """
 
     def __init__(self, *positional: Any, selection: AsyncSelection | None = None, **named: Any):
+        if Version(trl.__version__) < Version(OLDEST_TRL):
+            raise LibraryError(
+                f"TRL {trl.__version__} is installed, and the asynchronous trainer was not run with a TRL before "
+                f"{OLDEST_TRL}. Install 'trl>={OLDEST_TRL}', or take VADEGRPOTrainer."
+            )
         check_seams(SEAMS)
         super().__init__(*positional, **named)
         self._settings = selection or AsyncSelection()

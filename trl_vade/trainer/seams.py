@@ -22,6 +22,8 @@ from trl.generation.vllm_generation import VLLMGeneration
 from trl_vade.errors import LibraryError
 from trl_vade.version import TESTED_TRL, __version__
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
 
 @dataclass(frozen=True)
 class Seam:
@@ -70,7 +72,7 @@ class Seam:
                 yield f"{name} does not {verb} {', '.join(missing)}"
 
 
-def definition(owner: type[Any], method: str) -> ast.FunctionDef:
+def definition(owner: type[Any], method: str) -> Function:
     """Return the library's source of a method, parsed. A user may have put a function of another module in its place.
 
     Raises:
@@ -84,17 +86,17 @@ def definition(owner: type[Any], method: str) -> ast.FunctionDef:
 
 
 @functools.cache
-def _functions(source: Any) -> list[ast.FunctionDef]:
+def _functions(source: Any) -> list[Function]:
     parsed = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(source))))
-    return [each for each in parsed if isinstance(each, ast.FunctionDef)]
+    return [each for each in parsed if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
-def parameters_of(defined: ast.FunctionDef) -> list[str]:
+def parameters_of(defined: Function) -> list[str]:
     """Return the names of a function's parameters, those by keyword alone last."""
     return [each.arg for each in (*defined.args.posonlyargs, *defined.args.args, *defined.args.kwonlyargs)]
 
 
-def returned_names(defined: ast.FunctionDef) -> tuple[str, ...]:
+def returned_names(defined: Function) -> tuple[str, ...]:
     """Return the names of the values that a function returns, in order. Empty if its returns differ or have none."""
     todo, found = [*defined.body], set()
     while todo:
