@@ -88,7 +88,7 @@ def test_a_micro_batch_may_be_without_images_where_others_have_some(vision_model
     args.output_dir += "-stock"
     trainer = VADEGRPOTrainer(vision_model_path, is_short, args, mixed(2, "images"))
     trainer.model._forward_pre_hooks.clear()
-    with pytest.raises(ValueError, match="non-empty list of Tensors"):
+    with pytest.raises((ValueError, RuntimeError), match="non-empty list of Tensors"):  # torch 2.7: the latter
         trainer.train()
 
 

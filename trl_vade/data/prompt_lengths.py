@@ -132,9 +132,13 @@ class PromptCounter:
         return row["prompt"]
 
     def _tokenized(self, messages: list[Any]) -> Any:
-        return self.processing_class.apply_chat_template(
-            conversation=messages, tokenize=True, return_dict=True, **self.rendering
-        )["input_ids"]
+        try:
+            return self.processing_class.apply_chat_template(
+                conversation=messages, tokenize=True, return_dict=True, **self.rendering
+            )["input_ids"]
+        except StopIteration as error:  # of transformers before 5.23; it would end a generator without a word
+            token = getattr(self.processing_class, "image_token", "of an image")
+            raise ValueError(f"the text has more places ({token}) than the row has images") from error
 
     def _count_by_size(self, messages: list[Any]) -> list[int | None]:
         """Return the number of tokens of each conversation, or None if an image has no known size."""
