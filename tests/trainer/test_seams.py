@@ -15,7 +15,16 @@ from tests.support.refusals import refused, says
 from tests.support.runs import assert_same_end, says_a_digit, train
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import LibraryError
-from trl_vade.trainer.seams import OF_TRANSFORMERS, OF_TRL, Seam, by_name, check_seams, definition, returned_names
+from trl_vade.trainer.seams import (
+    OF_TRANSFORMERS,
+    OF_TRL,
+    Seam,
+    by_name,
+    check_seams,
+    definition,
+    parameters_of,
+    returned_names,
+)
 
 SEAMS = {f"{seam.owner.__name__}.{seam.method}": seam for seam in (*OF_TRL, *OF_TRANSFORMERS)}
 
@@ -223,9 +232,27 @@ class Two:
         return right
 
 
+def hides(method):
+    def hiding(*given):
+        return method(*given)
+
+    return hiding
+
+
+class Decorated:
+    @hides
+    def method(self, value):
+        return value
+
+
 def test_names_are_those_of_the_functions_own_returns():
     assert returned_names(definition(Two, "two_ways")) == ("first", "second")
     assert returned_names(definition(Two, "differing")) == ()
+
+
+def test_a_librarys_decorator_that_hides_the_method_is_looked_through():
+    assert parameters_of(definition(Decorated, "method")) == ["self", "value"]
+    assert returned_names(definition(Decorated, "method")) == ("value",)
 
 
 def test_a_value_too_many_is_an_error():

@@ -82,7 +82,10 @@ def definition(owner: type[Any], method: str) -> Function:
     function = inspect.unwrap(vars(within)[method])
     theirs = within.__module__.partition(".")[0]
     own = (getattr(function, "__module__", None) or theirs).partition(".")[0] == theirs
-    return next(each for each in _functions(function if own else within) if each.name == method)
+    for source in (function, within) if own else (within,):  # a decorator's own function has another name
+        if found := next((each for each in _functions(source) if each.name == method), None):
+            return found
+    raise OSError(f"{within.__name__} has no source of {method}")
 
 
 @functools.cache
