@@ -14,6 +14,7 @@ from trl_vade.selection.advantages import (
     global_advantages,
     local_advantages,
     posterior_difficulty,
+    visited_difficulty,
 )
 
 REWARDS = np.array([[[1, 0, 0, 0, 0], [1, 1, 1, 0, 1]], [[0, 0, 0, 0, 0], [0, 1, 0, 0, 0]]], dtype=float)
@@ -52,7 +53,20 @@ def test_the_range_of_small_rewards_shrinks_their_advantages():
     assert diva_advantages(rewards, [[5.0]]) == pytest.approx(2 * once, abs=1e-3)
 
 
-def test_the_difficulty_of_a_pass_rate():
+@pytest.mark.parametrize(
+    ("before", "success", "after"),
+    [(5, 0.5, 5), (5, 1, 3), (5, 0, 7), (8, 0, 9), (9, 0, 9), (2, 1, 1), (5, 0.7, 4.2), (3, 0.25, 4)],
+)
+def test_a_visit_moves_the_difficulty(before, success, after):
+    assert visited_difficulty(before, success) == pytest.approx(after)
+
+
+def test_a_row_of_visits_and_the_difficulty_of_a_pass_rate():
+    level, levels = 5.0, []
+    for success in (1, 0.8, 0.6, 0.3, 0, 0, 0):
+        level = visited_difficulty(level, success)
+        levels.append(level)
+    assert levels == pytest.approx([3, 1.8, 1.4, 2.2, 4.2, 6.2, 8.2])
     assert posterior_difficulty(np.array([1, 0.75, 0.5, 0.25, 0])).tolist() == [1, 3, 5, 7, 9]
 
 

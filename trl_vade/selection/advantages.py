@@ -123,5 +123,16 @@ def posterior_difficulty(pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
     return 1.0 + 8.0 * (1.0 - pass_rate)
 
 
+def visited_difficulty(difficulty: float, success: float, step: float = 4.0) -> float:
+    """Return the difficulty after a visit, as in the paper (section 3.1): it moves by `step` x (0.5 - success).
+
+    Args:
+        difficulty: from 1 to 9; a new problem has 5.
+        success: share of right answers among all variants, from 0 to 1.
+        step: the paper's eta.
+    """
+    return float(np.clip(difficulty + step * (0.5 - success), 1.0, 9.0))
+
+
 def _array(values: Any) -> NDArray[np.float64]:
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
