@@ -97,6 +97,7 @@ def test_an_equal_run_gives_an_equal_picture_and_panels_without_data_are_left_ou
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("drawn_pictures")
 def test_a_picture_made_anew_loses_no_panel(tmp_path):
     picture = write_run(tmp_path) / REPORT_FILE
     picture.write_bytes(b"an earlier one")
