@@ -93,8 +93,14 @@ def _with_pixels(original: Any, store: PixelStore, once: bool, move: Callable[[t
                 given[name] = given[name][at]
         found = original(**_by_name(given))
         for name in FEATURES:
-            if found.get(name) is not None:
-                found[name] = _repeated(found[name], inverse)
+            if (value := getattr(found, name, None)) is None:
+                continue
+            if isinstance(value, torch.Tensor) and len(value) != len(at):
+                # Idefics3 before transformers 5.18: an entry for each picture, where a row's are padded with zeros.
+                parts = value.split(given["pixel_values"].flatten(2).any(-1).sum(-1).tolist())
+                setattr(found, name, torch.cat(_repeated(parts, inverse)))
+            else:
+                setattr(found, name, _repeated(value, inverse))
         return found
 
     return features
