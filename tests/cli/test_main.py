@@ -182,6 +182,7 @@ def test_a_recipe_that_is_not_there_is_said_so(tmp_path):
 # ------------------------------------------------------------------------------------------------------------ report
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawn_pictures")
 def test_a_report_prints_the_table_and_leaves_both_files(tmp_path):
     result = run("report", write_run(tmp_path / "out"))

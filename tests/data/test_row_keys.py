@@ -489,6 +489,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.text().filter(lambda name: name not in ("bytes", "path")), VALUES))
 def test_a_key_is_64_bits_of_the_hash_of_the_row_as_json(row):

@@ -169,6 +169,7 @@ def test_the_table_counts_the_differing_questions_and_the_notes_say_where_they_a
     )
 
 
+@pytest.mark.slow
 def test_about_one_in_twenty_is_marked_where_no_model_is_better():
     """Two equally good models, whose answers differ in 0 to 24 of 100 questions, each to one side or the other by
     chance. The interval alone would mark one in eight where 3 to 5 differ."""
@@ -206,6 +207,7 @@ def seeds_of(rate, rng):
     return 25.0 * rng.binomial(4, rate)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth_about_19_times_in_20():
     """Questions of a population with pass rates that are uniform in (0, 0.8), and 0.1 higher for the other model; the
     second benchmark has no difference. An interval at 200 resamples is a little too narrow."""

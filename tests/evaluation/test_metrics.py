@@ -5,6 +5,7 @@ import math
 import evaluate
 import pytest
 
+from tests.support.marks import slow
 from tests.support.verifier_cases import ARROW_CASES, FORMAT_CASES
 from trl_vade.rewards.functions import accuracy_reward, format_reward, metric_path, relaxed_accuracy_reward
 
@@ -26,7 +27,7 @@ def reference(kind, case, source=""):
     return {"answer": case.answer, "answer_type": kind, "choices": list(case.choices or ()), "source": source}
 
 
-@pytest.mark.parametrize("relaxed", [False, True])
+@pytest.mark.parametrize("relaxed", [slow(False), True])
 def test_training_and_evaluation_agree_on_every_case(accuracy, relaxed):
     cases = [(kind, case) for kind, case in ARROW_CASES if case.relaxed == relaxed]
     predictions = [case.completion for _, case in cases]

@@ -168,6 +168,7 @@ def questions(tmp_path):
     return tmp_path / "questions"
 
 
+@pytest.mark.slow
 def test_warm_start_shows_takes_over_and_publishes_a_posterior(
     hub, run, text_model_path, questions, make_args, capsys
 ):

@@ -72,7 +72,7 @@ def resumed_from(start, stop, *arguments, **changes):
     return resumed
 
 
-DEFAULT = ("across epochs", "two iterations", "adapters")
+DEFAULT = ("across epochs", "adapters")
 
 
 @pytest.mark.parametrize("case", slow_but(DEFAULT, CASES))
@@ -200,6 +200,7 @@ def test_the_best_checkpoint_inside_a_generation_batch_resumes_bit_for_bit(
     assert_same_end(resumed, whole)
 
 
+@pytest.mark.slow
 def test_a_save_that_a_callback_asks_for_inside_a_generation_batch_is_not_put_off(start, twice_iterated):
     changes = {"save_strategy": "no", "num_iterations": 2}
     stopped = start("parts", callbacks=[SaveAt(3), StopAfter(4)], **changes)

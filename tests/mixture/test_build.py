@@ -189,6 +189,7 @@ def test_a_second_build_is_equal_to_the_byte_and_so_is_one_that_was_interrupted(
     assert len(content(folder)) == 5
 
 
+@pytest.mark.slow
 def test_the_order_of_the_source_decides_nothing(mirror, tmp_path):
     copy = tmp_path / "mirror"
     for source in some():
@@ -377,6 +378,7 @@ def test_the_chosen_rows_are_a_sample_by_the_seed_alone(order, seed):
     assert mixed.counts["read"] == len(ROWS) == sum(mixed.counts.values()) - mixed.counts["read"]
 
 
+@pytest.mark.slow
 def test_every_row_and_every_turn_has_the_same_chance():
     """Over many seeds each usable row is taken about equally often, and so is each of its three turns."""
     source, taken, words = replace(SOURCES["ai2d"], count=7), {}, {}

@@ -134,6 +134,7 @@ def test_what_cannot_work_ends_with_its_message(mirror, tmp_path):
     assert "--evaluation_data no/such_set" in message
 
 
+@pytest.mark.slow
 def test_without_math_verify_it_says_so_before_anything_is_loaded(tmp_path):
     arguments = ["--output_dir", str(tmp_path / "out"), "--mirror", str(tmp_path)]
     code = "import sys; sys.modules['math_verify'] = None; from scripts.mixture import command"

@@ -50,7 +50,7 @@ def comparison(folder):
     compare.draw({"rows": rows, "evaluations": named, "reference": 1}, folder / "p.png")
 
 
-@pytest.mark.parametrize("draw", [report, of_learning, *map(slow, (panels, of_selection, comparison))])
+@pytest.mark.parametrize("draw", [report, *map(slow, (of_learning, panels, of_selection, comparison))])
 def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(draw, tmp_path, monkeypatch):
     saved, save = [], Figure.savefig
 

@@ -9,7 +9,7 @@ from trl_vade.rewards.verifiers import ANSWER_TYPES
 MOST_DISAGREEMENTS = {"develop": 0.01, "report": 0.01, "later": 0.01, "stranger": 0.02, "fresh": 0.025}
 
 
-@pytest.mark.parametrize("half", slow_but(["stranger", "fresh"], MOST_DISAGREEMENTS))
+@pytest.mark.parametrize("half", slow_but(["fresh"], MOST_DISAGREEMENTS))
 @pytest.mark.filterwarnings("ignore:.*do not fit their answer_type")
 def test_hardly_a_verdict_differs_from_that_of_a_person(half):
     cases = read_cases(half)

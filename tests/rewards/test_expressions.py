@@ -86,6 +86,7 @@ def test_a_worker_that_answers_no_more_is_ended_by_the_clock_and_said(judge, mon
     judge.close()
 
 
+@pytest.mark.slow
 def test_a_worker_whose_run_was_killed_ends_without_a_word():
     process = subprocess.Popen(
         [sys.executable, "-P", expression_worker.__file__], stdin=-1, stdout=-1, stderr=-1, text=True
@@ -129,6 +130,7 @@ def test_line_breaks_and_quotes_keep_questions_apart(judge):
     assert judge.are_equal("x+1", "1+x")
 
 
+@pytest.mark.slow
 def test_threads_ask_side_by_side_and_get_their_own_answers(judge):
     pairs = [(f"x+{i}", f"{i}+x") for i in range(20)] + [(f"x+{i}", f"{i}-x") for i in range(20)]
     verdicts = {}
@@ -154,6 +156,7 @@ def test_a_worker_that_was_killed_is_replaced(judge):
     assert judge.are_equal("x+2", "2+x")
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_again_and_again_is_an_error(judge, monkeypatch):
     def killed():
         started = Worker()
@@ -167,6 +170,7 @@ def test_a_worker_that_is_killed_again_and_again_is_an_error(judge, monkeypatch)
         judge.are_equal("x+2", "2+x")
 
 
+@pytest.mark.slow
 def test_a_forked_process_starts_a_worker_of_its_own_and_none_is_left_when_the_process_ends():
     """A data loader's worker that shared the pipes would read the answers of others."""
     code = (

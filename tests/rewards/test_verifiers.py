@@ -114,6 +114,7 @@ def test_random_strings_never_raise(count):
         assert infer_type(text, choices) in ANSWER_TYPES
 
 
+@pytest.mark.slow
 def test_no_letter_and_no_digit_of_any_script_raises_or_is_another_one():
     """Patterns that ignore the case take the Turkish dotted I for an i, and `str.upper` does not."""
     for character in map(chr, range(0x80, 0x30000)):

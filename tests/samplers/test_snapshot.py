@@ -178,6 +178,7 @@ def test_an_empty_or_missing_directory_holds_no_snapshot(tmp_path):
             load_snapshot(directory)
 
 
+@pytest.mark.slow
 def test_each_altered_byte_is_recognised_and_each_truncation(tmp_path):
     save_snapshot(tmp_path, small_sampler(), metadata={"note": "a"}, sample_key=KEYS)
     path = tmp_path / POSTERIOR_FILE

@@ -86,6 +86,7 @@ def solve(question, image):
     return f"{at(first)} {at(second)}"
 
 
+@pytest.mark.slow
 def test_every_answer_can_be_read_from_its_picture(splits):
     for row in splits["train"].select(range(0, splits["train"].num_rows, 5)):
         question, image = row["prompt"][0]["content"], row["images"][0]
@@ -107,6 +108,7 @@ def test_tasks_and_levels_have_equal_shares(splits):
         assert cells == {(task, level): share for task in TASKS for level in LEVELS}
 
 
+@pytest.mark.slow
 def test_no_answer_can_be_guessed_one_time_in_four():
     for task in TASKS:
         for level in LEVELS:
@@ -125,6 +127,7 @@ def test_the_same_seed_gives_the_same_rows_and_another_seed_others(splits):
     assert again["train"]._fingerprint != other["train"]._fingerprint
 
 
+@pytest.mark.slow
 def test_no_scene_of_any_seed_is_on_both_sides_of_the_split(splits):
     def contents(rows):
         return {(row["prompt"][0]["content"], row["images"][0].tobytes()) for row in rows}

@@ -78,6 +78,7 @@ def test_token_ids_of_model_and_tokenizer_agree(model, processor):
     assert model.config.text_config.vocab_size == len(tokenizer)
 
 
+@pytest.mark.slow
 def test_the_tokenizer_is_the_same_in_every_process():
     code = "import sys; sys.modules.update(torch=None, torchvision=None)\n"  # it takes seconds to import, for nothing
     code += "from trl_vade.testbed.processor import build_tokenizer as b; print(sorted(b().get_vocab().items()))"
@@ -164,6 +165,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(processor)
     assert torch.equal(state, torch.random.get_rng_state())
 
 
+@pytest.mark.slow
 def test_fine_tuning_learns(processor):
     settings = SFTSettings(steps=40, batch_size=8)
     losses = finetune(build_model(processor), processor, settings, progress=False)

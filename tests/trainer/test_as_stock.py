@@ -10,10 +10,10 @@ from tests.support.as_stock import Situation, assert_as_stock, plain_history, pl
 from tests.support.runs import assert_equal_weights, weights
 from tests.support.situations import SITUATIONS
 
-# One for each seam of the trainer; `-m slow` has the others.
+# One for most seams of the trainer; `-m slow` has the others.
 DEFAULT = (
-    *("beta, synced", "two iterations", "accumulation that is no multiple", "completions logged", "a resume"),
-    *("evaluation inside an accumulation", "LoRA by its settings, with beta", "tools, one call", "an image"),
+    *("beta, synced", "two iterations", "completions logged", "a resume"),
+    *("LoRA by its settings, with beta", "tools, one call", "an image"),
 )
 
 
@@ -130,6 +130,7 @@ def test_the_least_difference_is_seen(text_model_path, tmp_path, base):
         ours[0].model.load_state_dict(before[1])
 
 
+@pytest.mark.slow
 def test_another_seed_is_seen(text_model_path, tmp_path, base):
     with pytest.raises(AssertionError):
         assert_as_stock(play(Situation(), text_model_path, tmp_path, seed=4), base)

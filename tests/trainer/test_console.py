@@ -10,6 +10,7 @@ import time
 import pytest
 from rich.console import Console as Screen
 
+from tests.support.marks import slow_but
 from tests.support.runs import assert_equal_weights, logged, says_a_digit, train, weights
 from trl_vade import VADEGRPOTrainer
 from trl_vade.trainer.console import install
@@ -101,7 +102,7 @@ def test_a_warning_scrolls_above_the_panel(text_model_path, text_rows, make_args
     assert handler.stream is not None
 
 
-@pytest.mark.parametrize("style", ["panel", "lines"])
+@pytest.mark.parametrize("style", slow_but(["panel"], ["panel", "lines"]))
 def test_the_console_changes_no_weight_and_no_metric(text_model_path, text_rows, make_args, monkeypatch, style):
     on_a_terminal(monkeypatch, 120)
     stock, shown = (run(text_model_path, text_rows, make_args, each, **EVALUATED) for each in ("stock", style))

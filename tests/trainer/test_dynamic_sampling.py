@@ -162,7 +162,7 @@ def test_each_completion_is_trained_on_with_its_own_reward(text_model_path, text
     "changes",
     [
         slow({}),
-        {"vade_sampler": "uniform"},
+        slow({"vade_sampler": "uniform"}),
         slow({"beta": 0.1, "scale_rewards": "batch"}),
         {"steps_per_generation": 2, "num_iterations": 2},
         slow({"gradient_accumulation_steps": 2, "steps_per_generation": 1}),
@@ -252,7 +252,7 @@ def test_images_are_refilled_too(vision_model_path, make_refill_args):
         slow({"steps_per_generation": 2}),
         slow({"num_iterations": 2}),
         {"vade_posterior_init": "rollout"},
-        {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+        slow({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}),
     ],
     ids=lambda changes: "-".join(changes) or "default",
 )

@@ -98,7 +98,7 @@ def test_a_run_that_loads_ahead_is_the_run_that_does_not_and_resumes_to_it(start
     assert state_digest(resumed.selection.sampler) == state_digest(plain.selection.sampler)
 
 
-@pytest.mark.parametrize("column", ["image", "images"])
+@pytest.mark.parametrize("column", slow_but(["images"], ["image", "images"]))
 def test_each_image_is_decoded_once_a_generation_batch_and_none_for_a_batch_that_never_comes(
     start, column, decoded_images, prefetches
 ):
@@ -121,7 +121,7 @@ def test_each_image_is_decoded_once_a_generation_batch_and_none_for_a_batch_that
         ({"max_steps": 3, "gradient_accumulation_steps": 2, "steps_per_generation": 1}, 6),
         slow({"max_steps": 4, "num_iterations": 2}, 2),
         slow({"max_steps": 4, "steps_per_generation": 2, "gradient_accumulation_steps": 2}, 4),
-        ({"max_steps": -1, "num_train_epochs": 1}, 3),
+        slow({"max_steps": -1, "num_train_epochs": 1}, 3),
     ],
     ids=str,
 )
@@ -186,6 +186,7 @@ def by_chance(batch):
     return {"prompt": batch["prompt"], "images": pictures, "process": [os.getpid()] * len(pictures)}
 
 
+@pytest.mark.slow
 def test_with_workers_a_transform_runs_in_them_ahead_and_the_run_can_be_resumed(start, prefetches, monkeypatch):
     seen = []
 
@@ -231,7 +232,7 @@ class SignalToAll(TrainerCallback):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-@pytest.mark.parametrize("transform", [False, True])
+@pytest.mark.parametrize("transform", [slow(False), True])
 def test_with_workers_a_signal_to_all_processes_still_ends_in_a_last_checkpoint(start, transform, monkeypatch):
     arrived = []
     monkeypatch.setattr(signal, "raise_signal", arrived.append)

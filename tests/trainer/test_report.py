@@ -80,6 +80,7 @@ def test_the_tasks_of_the_rows_are_in_the_summary(text_model_path, text_rows, re
     assert {row % 2 for row in strata["a"]} == {0}
 
 
+@pytest.mark.slow
 def test_without_such_a_setting_task_and_level_name_the_strata_unless_there_are_too_many(
     text_model_path, text_rows, reporting
 ):
@@ -128,6 +129,7 @@ def test_a_resumed_run_keeps_its_first_answers_and_all_its_starts(text_model_pat
     assert [start["step"] for start in kept(args, RUN_FILE)["starts"]] == [0, 1]
 
 
+@pytest.mark.slow
 def test_rows_and_answers_are_of_the_data_that_is_trained_on_now(text_model_path, text_rows, reporting):
     args = reporting(save_strategy="steps", save_steps=1, vade_on_mismatch="join")
     train(text_model_path, text_rows, args, callbacks=[StopAfter(1)])

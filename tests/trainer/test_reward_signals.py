@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from trl import GRPOTrainer
 
+from tests.support.marks import slow
 from tests.support.rows import text_of
 from tests.support.runs import SaveAt, StopAfter, always_half, assert_same_end, logged, says_a_digit, train
 from trl_vade.selection.log import SelectionLog
@@ -31,7 +32,7 @@ def lines_of(trainer):
     return SelectionLog(trainer.args.output_dir).read()
 
 
-@pytest.mark.parametrize("reward", [small_rewards, unique_letters])
+@pytest.mark.parametrize("reward", [slow(small_rewards), unique_letters])
 @pytest.mark.parametrize("sampler", ["thompson", "uniform"])
 def test_groups_with_graded_rewards_have_the_gradient_that_trl_sees(
     text_model_path, text_rows, make_args, sampler, reward, caplog
@@ -80,7 +81,7 @@ def test_rewards_of_which_no_name_says_success_are_known_by_the_spread_of_their_
     assert all(np.all(np.array(line["successes"]) <= line["trials"]) for line in lines_of(trainer))
 
 
-@pytest.mark.parametrize("rewards", [[unique_letters], [think_format_reward, small_rewards]], ids=["one", "two"])
+@pytest.mark.parametrize("rewards", [slow([unique_letters]), [think_format_reward, small_rewards]], ids=["one", "two"])
 def test_a_run_that_is_known_by_spreads_resumes_bit_for_bit(text_model_path, text_rows, make_args, tmp_path, rewards):
     def start(folder, callbacks=None):
         args = make_args(output_dir=str(tmp_path / folder))

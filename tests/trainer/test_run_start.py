@@ -61,6 +61,7 @@ def test_rows_that_are_put_in_place_before_training_are_those_that_are_trained_o
     assert sum(map(len, asked.batches)) == 24
 
 
+@pytest.mark.slow
 def test_uniform_takes_replaced_rows_as_the_stock_trainer_does(begin, text_rows):
     runs = []
     for sampler in ("stock", "uniform"):

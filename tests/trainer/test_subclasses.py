@@ -6,6 +6,7 @@ import pytest
 from trl import GRPOConfig, GRPOTrainer
 from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 
+from tests.support.marks import slow
 from tests.support.refusals import refused
 from tests.support.runs import assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
@@ -28,7 +29,7 @@ class MixedConfig(GMPOConfig, VADEGRPOConfig):
 # ------------------------------------------------------------------------------------- other subclasses of GRPOTrainer
 
 
-@pytest.mark.parametrize("by_name", [True, False])
+@pytest.mark.parametrize("by_name", [True, slow(False)])
 @pytest.mark.parametrize("mixed", [VADEFirst, GMPOFirst])
 def test_mixed_with_gmpo_uniform_is_gmpo_and_thompson_chooses(text_model_path, text_rows, make_args, mixed, by_name):
     ends, folders = [], iter("abc")

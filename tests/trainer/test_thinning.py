@@ -75,7 +75,7 @@ def a_second_reward(completions, **kwargs):
     "settings",
     [
         {"loss_type": "dapo"},
-        {"loss_type": "cispo"},
+        slow({"loss_type": "cispo"}),
         slow({"loss_type": "vespo"}),
         slow({"loss_type": "grpo"}),
         slow({"loss_type": "dr_grpo"}),
@@ -86,14 +86,14 @@ def a_second_reward(completions, **kwargs):
         slow({"loss_type": "grpo", "num_iterations": 2}),
         slow({"scale_rewards": "batch"}),
         slow({"scale_rewards": "none"}),
-        {"mask_truncated_completions": True},
+        slow({"mask_truncated_completions": True}),
         slow({"loss_type": "grpo", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}),
         {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 8, "steps_per_generation": 4},
         slow({"pad_to_multiple_of": 4}),
-        {"vade_sampler": "uniform"},
+        slow({"vade_sampler": "uniform"}),
         {"vade_dynamic_sampling": True, "vade_max_refills": 1},
         slow({"reward": [says_a_digit, a_second_reward]}),
-        {"reward": [says_a_digit, a_second_reward], "multi_objective_aggregation": "normalize_then_sum"},
+        slow({"reward": [says_a_digit, a_second_reward], "multi_objective_aggregation": "normalize_then_sum"}),
         {"peft_config": LoraConfig(target_modules=["q_proj", "v_proj"], init_lora_weights="gaussian")},
     ],
     ids=lambda settings: " ".join(
@@ -486,7 +486,7 @@ def test_a_plain_data_set_stream_can_be_thinned(text_model_path, text_rows, make
     assert max(logged(trainer, "vade/kept_rollouts")) == 4.0
 
 
-@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize("steps", [slow(1), 4])
 def test_kept_rows_may_all_be_without_the_images_that_others_have(vision_model_path, make_args, steps):
     rows = rows_with_images()
     empty = [{**row, "images": row["images"] if i % 2 else []} for i, row in enumerate(rows)]

@@ -7,6 +7,7 @@ import pytest
 from datasets import Dataset, Features, List
 from PIL import ImageOps
 
+from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
 from tests.support.rows import make_text_rows, text_of
 from tests.support.runs import (
@@ -73,7 +74,7 @@ def batches(monkeypatch):
         yield seen
 
 
-@pytest.mark.parametrize("sampler", ["thompson", "greedy", "uniform"])
+@pytest.mark.parametrize("sampler", slow_but(["thompson"], ["thompson", "greedy", "uniform"]))
 @pytest.mark.parametrize("match", ["posterior", "difficulty", "random"])
 def test_each_original_is_followed_by_groups_of_its_own_variants(text_model_path, make_args, sampler, match):
     seen = []
@@ -178,10 +179,10 @@ def a_length(completions, **columns):
     "settings",
     [
         {"vade_advantage": "diva", "vade_max_reward": 1.3, "vade_success_reward": "says_a_digit"},
-        {"vade_advantage": "global", "importance_sampling_level": "sequence"},
+        slow({"vade_advantage": "global", "importance_sampling_level": "sequence"}),
         {"vade_advantage": "local+global", "num_iterations": 2, "loss_type": "grpo"},
-        {"vade_advantage": "global", "mask_truncated_completions": True},
-        {"vade_advantage": "local"},
+        slow({"vade_advantage": "global", "mask_truncated_completions": True}),
+        slow({"vade_advantage": "local"}),
     ],
     ids=str,
 )
@@ -242,7 +243,7 @@ def test_completions_without_a_score_get_no_advantage(text_model_path, make_args
 
 @pytest.mark.parametrize(
     "settings",
-    [{"vade_advantage": "diva"}, {"vade_variant_match": "random"}, {"vade_sampler": "uniform"}],
+    [{"vade_advantage": "diva"}, slow({"vade_variant_match": "random"}), slow({"vade_sampler": "uniform"})],
     ids=str,
 )
 def test_a_resumed_run_goes_on_bit_for_bit(text_model_path, make_args, settings):

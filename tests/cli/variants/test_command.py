@@ -176,6 +176,7 @@ def test_a_font_of_the_users_draws_the_signs_that_pillows_lacks(tmp_path):
     assert len(built(tmp_path, tmp_path / "rows.parquet", "--kinds", "drawn", "--font", font)) == 2
 
 
+@pytest.mark.slow
 def test_the_script_is_the_command(tmp_path, rows):
     scripts.run("build_variants.py", rows, "--output_dir", tmp_path / "a", "--kinds", "speckle-1")
     built(tmp_path, rows, "--kinds", "speckle-1", to="b")

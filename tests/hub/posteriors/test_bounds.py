@@ -106,6 +106,7 @@ def write_bombs(folder):
     return {str(folder / f"{number}.parquet"): rule for number, rule in enumerate(bombs)}
 
 
+@pytest.mark.slow
 def test_no_file_below_10_megabytes_takes_much_memory_or_time_to_be_refused(tmp_path):
     bombs = write_bombs(tmp_path)
     assert max((tmp_path / path).stat().st_size for path in bombs) < 10 * 2**20

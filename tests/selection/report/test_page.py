@@ -101,6 +101,7 @@ def texts(tmp_path):
     return " ".join(Page(page(run_of(tmp_path), tmp_path)).texts)
 
 
+@pytest.mark.slow
 def test_the_page_is_one_whole_document_that_asks_no_other_host_for_anything(drawn):
     read = Page(drawn)
     assert len(read.ids) == len(set(read.ids))

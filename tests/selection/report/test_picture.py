@@ -56,6 +56,7 @@ def test_every_panel_is_one_svg_element_whose_words_are_text_and_that_says_what_
         assert not re.search("<metadata|<style|<!--.*20[0-9][0-9]|DejaVu", svg)  # the letters are the page's
 
 
+@pytest.mark.slow
 def test_the_panels_of_a_long_run_are_not_large(tmp_path):
     history = [{"step": step, "reward": step % 7 / 7, "vade/mean_pass_rate": step % 5 / 5} for step in range(2000)]
     run = read_run(write_run(tmp_path, batches=BATCHES * 125, history=history))
@@ -89,6 +90,7 @@ def test_curves_have_their_names_and_the_other_run_is_among_them(panels):
     assert all(phase in curves(panels["time"]) for phase in ("selection", "generation", "update", "validation"))
 
 
+@pytest.mark.slow
 def test_an_equal_run_gives_an_equal_picture_and_panels_without_data_are_left_out(tmp_path):
     run = read_run(write_run(tmp_path, history=[]))
     drawn = svg_panels(View(run))
@@ -116,6 +118,7 @@ def test_a_picture_made_anew_loses_no_panel(tmp_path):
     assert all(has_colour(picture, part) for part in ("first", "second", "third"))
 
 
+@pytest.mark.slow
 def test_of_many_strata_the_rarest_are_one_band(tmp_path):
     strata = np.array([f"task{i} {level}" for i in range(8) for level in (1, 2, 3)])
     run = read_run(write_run(tmp_path, num_rows=24, batches=BATCHES * 2))
@@ -130,7 +133,7 @@ def test_of_many_strata_the_rarest_are_one_band(tmp_path):
 @pytest.mark.parametrize(
     ("batches", "history"),
     [
-        (BATCHES[:1], []),
+        slow(BATCHES[:1], []),
         ([(UNSCORED, UNSCORED)] * 2, HISTORY),
         slow(BATCHES[:2], [{"step": 0, "eval_rewards/accuracy/mean": 0.5}]),
         slow(BATCHES * 8, [{"step": 1, "reward": 1.0}]),

@@ -80,7 +80,7 @@ def start_on_server(text_model_path, text_rows, make_args, tmp_path, monkeypatch
         slow({"vade_sampler": "uniform"}),
         {"vade_sampler": "uniform", "shuffle_dataset": False},  # the stock trainer: no posterior
         slow({"vade_posterior_init": "rollout"}),
-        {"vade_dynamic_sampling": True, "vade_max_refills": 2},
+        slow({"vade_dynamic_sampling": True, "vade_max_refills": 2}),
         slow({"gradient_accumulation_steps": 2, "steps_per_generation": 1}),
         {"eval_strategy": "steps", "eval_steps": 1},
     ],

@@ -122,7 +122,7 @@ def run(tmp_path_factory):
         slow("idefics3", {"beta": 0.05}),
         slow("internvl", {"beta": 0.05}),
         # Some micro-batches have as many pictures as prompts.
-        ("idefics3", {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 8}),
+        slow("idefics3", {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 8}),
         slow("gemma3", EVALUATED),
         slow("lfm2_vl", EVALUATED),
     ],

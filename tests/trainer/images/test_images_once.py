@@ -125,7 +125,7 @@ def test_two_rows_with_the_same_picture_share_it(vision_model_path, tmp_path):
     assert on._images.store_bytes() == both["pixel_values"].nbytes
 
 
-@pytest.mark.parametrize("ahead", [1.0, 0.0001], ids=["all", "a part"])
+@pytest.mark.parametrize("ahead", [1.0, slow(0.0001)], ids=["all", "a part"])
 def test_images_processed_ahead_change_no_bit(vision_model_path, tmp_path, plays, ahead):
     trainer, _, counts = play(vision_model_path, tmp_path, vade_pixels_ahead=ahead, max_steps=4, **BUFFER)
     theirs, _, others = play(vision_model_path, tmp_path / "off", max_steps=4, **BUFFER)

@@ -372,6 +372,7 @@ def branch(hub, text_model_path):
     return lambda folder: api.upload_folder(repo_id="you/run", folder_path=folder, revision="seed-3")
 
 
+@pytest.mark.slow
 def test_what_a_card_on_a_branch_says_runs(trained, completed, branch, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     trained.save_model(str(tmp_path / "saved"))
