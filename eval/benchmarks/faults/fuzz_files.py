@@ -163,7 +163,8 @@ def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
     names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
     names |= {torch.int64: "I64", torch.int32: "I32", torch.uint64: "U64", torch.bool: "BOOL"}
     names |= {torch.float8_e4m3fn: "F8_E4M3", torch.float8_e8m0fnu: "F8_E8M0", torch.complex64: "C64"}
-    names |= {torch.float4_e2m1fn_x2: "F4"}
+    if hasattr(torch, "float4_e2m1fn_x2"):  # from torch 2.8 on
+        names |= {torch.float4_e2m1fn_x2: "F4"}
 
     def content_of(batch: Any) -> str:
         return canonical(
