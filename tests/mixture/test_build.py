@@ -414,7 +414,7 @@ def test_the_rows_train(built, vision_model_path, make_args, cache):
         return [verdict + 0.1 * (len(text) % 2) for verdict, text in zip(verdicts, texts, strict=True)]
 
     rows = load_dataset(str(built[0]), split="train", cache_dir=cache)
-    args = make_args(max_steps=2, vade_strata="task", vade_success_threshold=0.05)
+    args = make_args(max_steps=2, vade_stratify_by="task", vade_success_threshold=0.05)
     trainer = VADEGRPOTrainer(vision_model_path, is_right, args, rows)
     trainer.train()
     assert trainer.selection.sampler.posterior.step == 2

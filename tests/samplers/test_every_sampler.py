@@ -41,9 +41,7 @@ SAMPLERS = {
     "thompson": ThompsonSampler,
     "greedy": partial(ThompsonSampler, greedy=True),
     "robust": partial(ThompsonSampler, **ROBUST),
-    "robust, learned prior, strata, uniform share": lambda n, **more: ThompsonSampler(
-        n, prior="learned", strata=labels(n), stratify=labels(n)[::-1], uniform_share=0.3, **ROBUST, **more
-    ),
+    "robust, strata": lambda n, **more: ThompsonSampler(n, stratify=labels(n)[::-1], **ROBUST, **more),
     "prior of variants": lambda n, **more: ThompsonSampler(n, variants=pairs(n), prior="variants", **ROBUST, **more),
     "uniform": UniformSampler,
     "mopps": partial(MoPPSSampler, pool_factor=2),
@@ -291,11 +289,7 @@ def test_each_takes_over_the_evidence_of_another_run(make):
 LAMBDA_2 = [0.5, 0.9, 1.0, 0.0]
 OTHER_RULES = {
     "thompson": (ThompsonSampler, {}, {"gain": "symmetric", "greedy": True, "cooldown": 3, "decay_sampled": 0.5}),
-    "strata": (
-        ThompsonSampler,
-        {"strata": [0] * 8},
-        {"prior": "learned", "stratify": labels(8), "uniform_share": 0.5},
-    ),
+    "strata": (ThompsonSampler, {"stratify": [0] * 8}, {"stratify": labels(8), "cooldown": 2}),
     "variants": (ThompsonSampler, {"variants": pairs(8), "variant_groups": 1}, {"signal_aware_decay": True}),
     "uniform": (UniformSampler, {"decay_sampled": 0.5}, {"signal_aware_decay": True}),
     "mopps": (MoPPSSampler, {"pool_factor": 2}, {"pool_factor": 4}),

@@ -182,18 +182,6 @@ def test_a_problem_rests_with_its_original():
     assert set(sampler.draw(10).sample_index[-4::2].tolist()) == {0, 3}
 
 
-def test_the_uniform_share_is_a_share_of_the_problems():
-    """Half of 20 problems are hopeless in all their rows: only blind places go to them."""
-    variants, blind = variant_rows([2] * 20), np.zeros(60)
-    for seed in range(200):
-        sampler = make(ThompsonSampler, variants, seed=seed, uniform_share=0.5)
-        sampler.posterior.observe(np.arange(30), np.zeros(30), np.full(30, 1000))
-        rows = sampler.draw(8).sample_index
-        assert (rows[:4] >= 30).all()
-        blind[rows[4::2]] += 1
-    assert blind[:30].sum() == pytest.approx(200 * 2 * 10 / 18, abs=5 * np.sqrt(200))
-
-
 def test_strata_are_those_of_the_originals():
     """A quarter of the problems is hard; the labels of variants do not count, and none is a stratum of its own."""
     variants = variant_rows([2] * 16)
@@ -253,7 +241,7 @@ def test_variants_without_groups_change_no_draw(sampler, settings):
 
 # ------------------------------------------------------------------------------------------------------ the state
 
-ROBUST = {"cooldown": 2, "uniform_share": 0.3, "signal_aware_decay": True, "prior": "variants"}
+ROBUST = {"cooldown": 2, "signal_aware_decay": True, "prior": "variants"}
 WORLDS = {
     "thompson": (ThompsonSampler, {}),
     "robust": (ThompsonSampler, ROBUST),

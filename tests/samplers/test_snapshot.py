@@ -71,7 +71,7 @@ def test_the_file_is_this_to_the_byte(tmp_path, monkeypatch):
         '"sampler":{"kind":"thompson","num_draws":2,'
         '"posterior":{"decay_sampled":0.5,"decay_unsampled":0.75,"num_samples":5,"signal_aware_decay":false,"step":2},'
         '"seed":7,"settings":{"cooldown":0,"decay_sampled":0.5,"decay_unsampled":0.75,"gain":"asymmetric",'
-        '"greedy":false,"prior":"flat","signal_aware_decay":false,"strata":null,"uniform_share":0.0}}}'
+        '"greedy":false,"prior":"flat","signal_aware_decay":false}}}'
     )
 
     def file_with(own_digest):

@@ -119,7 +119,7 @@ def defaults(text_model_path, tmp_path_factory):
 def test_only_groups_with_a_gradient_are_trained_on_with_every_sampler(
     text_model_path, text_rows, make_refill_args, sampler
 ):
-    strata = {"vade_strata": "limit"} if sampler == "sec" else {}
+    strata = {"vade_stratify_by": "limit"} if sampler == "sec" else {}
     args = make_refill_args(vade_sampler=sampler, max_steps=4, **strata)
     trainer, trained = refilled(text_model_path, text_rows, args)
     batches = rounds_of(trainer)

@@ -15,7 +15,6 @@ from trl_vade import VADEGRPOConfig
 from trl_vade.errors import ConfigurationError
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 from trl_vade.samplers.information import INFORMATION_GAINS
-from trl_vade.samplers.prior import PRIORS
 from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.samplers.thompson import ThompsonSampler
@@ -26,8 +25,8 @@ from trl_vade.trainer.selection_choice import make_sampler
 CHOOSING = ("thompson", "greedy", "mopps")
 NOT_OF_A_PRESET = {
     "vade_success_bounds",
-    *("vade_strata_shares", "vade_prior", "vade_variants"),
-    *("vade_sampler_kwargs", "vade_strata", "vade_stratify_by", "vade_success_reward", "vade_max_prompt_length"),
+    *("vade_strata_shares", "vade_variants"),
+    *("vade_sampler_kwargs", "vade_stratify_by", "vade_success_reward", "vade_max_prompt_length"),
     *("vade_posterior_hub_id", "vade_down_sampling", "vade_keep_rollouts", "vade_keep_tokens"),
     *("vade_tower_once", "vade_group_images"),
 }
@@ -52,7 +51,6 @@ def test_the_defaults_are_the_frontier_preset(make_args):
     assert setting(args, "cooldown") == 0.2
     assert setting(args, "decay_sampled") == 0.2  # lambda_1
     assert setting(args, "decay_unsampled") == 0.999  # lambda_2
-    assert (setting(args, "prior"), args.vade_strata, args.vade_uniform_share) == ("flat", None, 0.0)
     assert args.vade_stratify_by is None
     assert setting(args, "posterior_init") == "prior"
     assert (args.vade_warm_start_discount, args.vade_warm_start_min_match) == (0.2, 0.5)
@@ -114,7 +112,7 @@ def test_a_preset_leaves_no_setting_open_and_names_no_other():
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 42
+    assert len(new) == 39
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
@@ -144,7 +142,6 @@ def test_the_types_of_the_choices_name_all_that_the_checks_accept():
         "preset": PRESETS,
         "sampler": SAMPLERS,
         "information_gain": INFORMATION_GAINS,
-        "prior": PRIORS,
         "on_mismatch": ON_MISMATCH,
     }
     hints = get_type_hints(VADEGRPOConfig)
@@ -171,7 +168,6 @@ REFUSED = {
     "vade_sampler": (["thomson", None], ["thompson", "greedy", "uniform", *PEER_SAMPLERS]),
     "vade_information_gain": (["entropy"], ["asymmetric", "symmetric"]),
     "vade_preset": (["paranoid", None], [*PRESETS]),
-    "vade_prior": (["beta"], ["flat", "learned"]),
     "vade_posterior_init": (["warm", "rolout", "", "Prior", "\0"], ["prior", "rollout", "'user/repo'"]),
     "vade_on_mismatch": (["ignore", ["join"]], ["error", "join", "reset"]),
     "vade_decay_sampled": (
@@ -185,7 +181,6 @@ REFUSED = {
     "vade_report": NO_SWITCH,
     "vade_signal_aware_decay": NO_SWITCH,
     "vade_cooldown": ([-0.1, 1, 1.0, 3, "0.2", NAN, True], ["[0, 1)", "0.2", "vade_sampler='uniform'"]),
-    "vade_uniform_share": ([-0.1, 1.1, "0.2", None, True], ["[0, 1]"]),
     "vade_warm_start_discount": (
         [0, 0.0, -0.1, 1.1, "0.2", None, True, NAN],
         ["(0, 1]", "0.2", "vade_posterior_init='prior'"],
@@ -196,7 +191,6 @@ REFUSED = {
         ["'user/name'", "'name'", "None"],
     ),
     "vade_max_refills": ([0, -1, 1.5, True, None, 1001], ["1000", "10", "vade_dynamic_sampling=False"]),
-    "vade_strata": NO_NAME,
     "vade_stratify_by": NO_NAME,
     "vade_strata_shares": (
         [{"a": 0.5}, {"a": 0}, {"a": 1.5}, {"a": True}, {"a": "0.5"}, {1: 0.5}, [0.5], 0.5, "half"],
@@ -230,7 +224,6 @@ def test_a_value_that_cannot_be_used_is_refused_with_those_that_can(make_args, n
         ("vade_decay_sampled", [0, 1, 0.0, 1.0]),
         ("vade_decay_unsampled", [0, 1]),
         ("vade_cooldown", [0, 0.99]),
-        ("vade_uniform_share", [0, 1]),
         ("vade_warm_start_discount", [0.01, 1]),
         ("vade_warm_start_min_match", [0, 1]),
         ("vade_max_refills", [1, 1000]),
@@ -249,14 +242,14 @@ def test_a_source_is_a_repository_or_something_that_is_here(make_args, tmp_path,
     assert [warm_start_source(make_args(vade_posterior_init=word)) for word in POSTERIOR_INITS] == [None, None]
 
 
-@pytest.mark.parametrize("sampler", ["uniform", *PEER_SAMPLERS])
+@pytest.mark.parametrize("sampler", ["uniform", *(name for name in PEER_SAMPLERS if name != "sec")])
 @pytest.mark.parametrize(("setting", "value"), [("vade_posterior_init", "user/repo"), ("vade_stratify_by", "task")])
 def test_only_thompson_and_greedy_take_a_source_and_shares(make_args, sampler, setting, value):
     offers = ["vade_posterior_init='prior'" if value == "user/repo" else "vade_stratify_by=None", "'greedy'"]
     with refused(
         ConfigurationError, [f"{setting}={value!r}", f"vade_sampler={sampler!r}"], [*offers, "vade_sampler='thompson'"]
     ):
-        make_args(vade_sampler=sampler, vade_strata="task", **{setting: value})
+        make_args(vade_sampler=sampler, **{setting: value})
     for chooser in ("thompson", "greedy"):
         assert getattr(make_args(vade_sampler=chooser, **{setting: value}), setting) == value
 
@@ -288,8 +281,8 @@ def test_a_token_among_the_arguments_is_refused_and_not_repeated(make_args, conf
     [
         ({"vade_sampler": "mopps", "vade_sampler_kwargs": [1]}, ["vade_sampler_kwargs=[1]"], ["{'decay': 0.5}"]),
         ({"vade_sampler_kwargs": {"decay": 0.5}}, ["{'decay': 0.5}", "vade_sampler='thompson'"], PEER_SAMPLERS),
-        ({"vade_sampler": "mopps", "vade_sampler_kwargs": {"seed": 1}}, ["{'seed': 1}"], ["vade_strata"]),
-        ({"vade_sampler": "sec"}, ["vade_sampler='sec'"], ["vade_strata"]),
+        ({"vade_sampler": "mopps", "vade_sampler_kwargs": {"seed": 1}}, ["{'seed': 1}"], ["vade_stratify_by"]),
+        ({"vade_sampler": "sec"}, ["vade_sampler='sec'"], ["vade_stratify_by"]),
     ],
     ids=str,
 )
@@ -405,8 +398,8 @@ def test_every_setting_is_read_from_flags():
             "--vade_preset",
             "paper",
         ),
-        *("--vade_signal_aware_decay", "true", "--vade_cooldown", "0.1", "--vade_uniform_share", "0.25"),
-        *("--vade_prior", "learned", "--vade_strata", "task", "--vade_dynamic_sampling", "--vade_max_refills", "4"),
+        *("--vade_signal_aware_decay", "true", "--vade_cooldown", "0.1"),
+        *("--vade_dynamic_sampling", "--vade_max_refills", "4"),
         *("--vade_stratify_by", "source", "--vade_posterior_hub_id", "user/name"),
         *("--vade_warm_start_discount", "0.5", "--vade_warm_start_min_match", "0"),
     )
@@ -415,7 +408,6 @@ def test_every_setting_is_read_from_flags():
     assert config.vade_stratify_by == "source"
     assert (config.vade_sampler, config.vade_information_gain) == ("greedy", "symmetric")
     assert (config.vade_preset, config.vade_signal_aware_decay, config.vade_cooldown) == ("paper", True, 0.1)
-    assert (config.vade_prior, config.vade_strata, config.vade_uniform_share) == ("learned", "task", 0.25)
     assert (config.vade_dynamic_sampling, config.vade_max_refills) == (True, 4)
     assert (config.vade_decay_sampled, config.vade_decay_unsampled) == (0.5, 1.0)
     assert (config.vade_posterior_init, config.vade_success_reward) == ("rollout", "accuracy")

@@ -118,9 +118,9 @@ def test_uniform_refuses_to_become_the_stock_trainer_on_the_way(begin, text_rows
 
 
 def test_the_columns_of_replaced_rows_are_looked_at_too(begin, text_rows):
-    trainer, _ = begin(vade_strata="limit", vade_prior="learned")
+    trainer, _ = begin(vade_stratify_by="limit")
     trainer.train_dataset = text_rows.remove_columns("limit")
-    with refused(ConfigurationError, ["vade_strata='limit'"], ["None"]):
+    with refused(ConfigurationError, ["vade_stratify_by='limit'"], ["None"]):
         trainer.train()
 
 

@@ -46,22 +46,17 @@ def test_every_setting_of_the_thompson_sampler_arrives(make_args):
         vade_decay_unsampled=0.9,
         vade_signal_aware_decay=False,
         vade_cooldown=0.5,
-        vade_prior="learned",
-        vade_uniform_share=0.25,
-        vade_strata="task",
         vade_stratify_by="source",
         seed=9,
     )
-    sampler = make_sampler(args, 8, num_groups=2, strata=["a", "b"] * 4, stratify=["x", "y", "y", "y"] * 2)
+    sampler = make_sampler(args, 8, num_groups=2, stratify=["x", "y", "y", "y"] * 2)
     made = settings_of(sampler)
-    assert made["strata"] != made["stratify"]
-    assert len(made.pop("strata")) == len(made.pop("stratify")) == 64
+    assert len(made.pop("stratify")) == 64
     assert made == {
         "gain": "asymmetric",
         "greedy": False,
         "cooldown": 2,
-        "prior": "learned",
-        "uniform_share": 0.25,
+        "prior": "flat",
         "decay_sampled": 0.3,
         "decay_unsampled": 0.9,
         "signal_aware_decay": False,
@@ -86,8 +81,8 @@ def test_named_shares_arrive(make_args):
 
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_every_kind_is_made_and_draws_and_learns(make_args, kind):
-    args = make_args(vade_sampler=kind, vade_strata="task")
-    sampler = make_sampler(args, 40, num_groups=4, strata=["a", "b"] * 20)
+    args = make_args(vade_sampler=kind, vade_stratify_by="task" if kind == "sec" else None)
+    sampler = make_sampler(args, 40, num_groups=4, stratify=["a", "b"] * 20 if kind == "sec" else None)
     for _ in range(3):
         rows = sampler.draw(4).sample_index
         sampler.observe(rows, np.full(4, 3), np.full(4, 8))

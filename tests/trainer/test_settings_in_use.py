@@ -16,8 +16,6 @@ CHANGED = {
     "cooldown": 0.5,
     "decay_sampled": 0.5,
     "decay_unsampled": 0.5,
-    "prior": "learned",
-    "uniform_share": 0.5,
 }
 
 
@@ -46,11 +44,11 @@ def warned(args, caplog):
 
 
 def test_one_warning_names_the_settings_and_why(make_args, caplog):
-    args = make_args(vade_sampler="uniform", vade_cooldown=0.5, vade_prior="learned", vade_max_refills=3)
+    args = make_args(vade_sampler="uniform", vade_cooldown=0.5, vade_information_gain="symmetric", vade_max_refills=3)
     [text] = warned(args, caplog)
     for part in (
         "vade_cooldown=0.5",
-        "vade_prior='learned'",
+        "vade_information_gain='symmetric'",
         "'uniform'",
         "vade_max_refills=3",
         "vade_dynamic_sampling",
@@ -63,7 +61,6 @@ def test_one_warning_names_the_settings_and_why(make_args, caplog):
     ("settings", "named"),
     [
         ({"vade_sampler": "mopps", "vade_decay_sampled": 0.5}, "vade_decay_sampled"),
-        ({"vade_strata": "task"}, "vade_strata"),
         ({"vade_warm_start_discount": 0.9}, "vade_warm_start_discount"),
     ],
 )
@@ -77,7 +74,7 @@ def test_what_another_setting_would_need_is_named(make_args, caplog, settings, n
     [
         {},
         {"vade_sampler": "uniform", "vade_decay_sampled": 0.5},
-        {"vade_strata": "task", "vade_prior": "learned"},
+        {"vade_sampler": "sec", "vade_stratify_by": "task"},
         {"vade_dynamic_sampling": True, "vade_max_refills": 3},
         {"vade_sampler": "mopps", "vade_sampler_kwargs": {"decay": 0.5}},
     ],

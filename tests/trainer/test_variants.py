@@ -319,7 +319,6 @@ def test_problems_with_too_few_variants_are_told_and_never_chosen(text_model_pat
     ("settings", "names", "offers"),
     [
         ({"vade_variants": None, "vade_advantage": "diva"}, ["vade_advantage='diva'"], ["vade_variants"]),
-        ({"vade_variants": None, "vade_prior": "variants"}, ["vade_prior='variants'"], ["vade_variants"]),
         ({"vade_variants": None, "vade_variant_groups": 2}, ["vade_variant_groups=2"], ["vade_variants"]),
         ({"vade_variant_groups": -1}, ["vade_variant_groups=-1"], ["1, or 0"]),
         ({"vade_variant_groups": 2}, ["vade_variant_groups=2", "3 groups", "has 4"], ["multiple of 12"]),
@@ -397,9 +396,8 @@ def test_rows_that_are_replaced_are_laid_out_again(text_model_path, make_args):
         {"vade_sampler": "mopps", "vade_variant_groups": 0},
         {"vade_down_sampling": "d3s", "vade_advantage": "diva"},
         {"vade_down_sampling": "rows", "vade_keep_rollouts": [0.5], "vade_advantage": "global", "beta": 0.1},
-        {"vade_prior": "learned", "vade_strata": "kind"},
         {"vade_success_threshold": "spread", "vade_advantage": "global"},
-        {"vade_stratify_by": "limit", "vade_uniform_share": 0.5},
+        {"vade_stratify_by": "limit"},
     ],
     ids=str,
 )

@@ -14,7 +14,6 @@ from .posterior import BetaPosterior
 from .prior import FLAT, Prior
 from .problems import Problems
 from .strata import check_same_strata
-from .variant_prior import VariantPrior
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +63,17 @@ class PromptSampler(Protocol):
 NOTHING = np.empty(0, dtype=np.int64)
 _FRESH = {"buffer": np.zeros(4, dtype=np.uint64), "buffer_pos": 4, "has_uint32": 0, "uinteger": 0}
 """The state of a fresh Philox generator with a used-up buffer, without its counter and its key."""
+
+
+GONE = {"strata": None, "uniform_share": 0.0}
+"""Settings that only states of earlier releases have, with the values that changed nothing."""
+
+
+def without_gone(settings: Any) -> Any:
+    """Return saved settings without those that are gone; a value that changed draws stays, and does not fit."""
+    if not isinstance(settings, Mapping):
+        return settings
+    return {name: value for name, value in settings.items() if name not in GONE or value != GONE[name]}
 
 
 class PosteriorSampler:
@@ -131,7 +141,7 @@ class PosteriorSampler:
     def use_spreads(self) -> None:
         """Treat later outcomes as spreads: the share of pairs of completions with different rewards."""
 
-    def prior(self) -> Prior | VariantPrior:
+    def prior(self) -> Prior:
         """Return the present belief about rows without evidence."""
         return FLAT
 
@@ -171,7 +181,7 @@ class PosteriorSampler:
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state, for `load_state_dict` of `type(sampler)(num_samples, seed=seed, **settings)`.
 
-        Array settings such as `strata` are saved as a digest. Pass the same array to the new sampler.
+        Array settings such as `stratify` are saved as a digest. Pass the same array to the new sampler.
         """
         return {
             "kind": self.kind,
@@ -196,8 +206,9 @@ class PosteriorSampler:
             check_same("sampler", state, {"kind": self.kind})
             check_same_strata(state, self._settings)
         check_fields("sampler", state, ["kind", "seed", *self._progress, "settings", "posterior"])
-        check_fields("settings of the sampler", state["settings"], self._settings)
-        check_same("sampler", {"seed": state["seed"], **state["settings"]}, {"seed": self._seed, **self._settings})
+        settings = without_gone(state["settings"])
+        check_fields("settings of the sampler", settings, self._settings)
+        check_same("sampler", {"seed": state["seed"], **settings}, {"seed": self._seed, **self._settings})
         limits = self._progress_limits.items()
         progress = {name: saved_number(name, state[name], maximum=limit) for name, limit in limits}
         self.posterior.load_state_dict(state["posterior"])  # the last step that can fail; it is all or nothing

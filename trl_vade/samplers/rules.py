@@ -11,7 +11,7 @@ import numpy as np
 
 from trl_vade.checks import MOST_TRIALS
 
-from .base import PosteriorSampler
+from .base import PosteriorSampler, without_gone
 from .posterior import posterior_from
 
 
@@ -25,7 +25,7 @@ def under_rules_of(
     Raises:
         SnapshotCorruptError: no run can have saved these counts.
     """
-    settings, posterior = state.get("settings"), state.get("posterior")
+    settings, posterior = without_gone(state.get("settings")), state.get("posterior")
     if state.get("kind") != sampler.kind or not isinstance(settings, Mapping) or not isinstance(posterior, Mapping):
         return state, {}
     bound = {name: value for name, value in settings.items() if name in sampler.bound}

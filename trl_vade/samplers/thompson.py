@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trl_vade.checks import FloatArray, IntArray, check_bool, check_labels, check_share, check_whole_number
+from trl_vade.checks import FloatArray, IntArray, check_bool, check_whole_number
 from trl_vade.errors import ConfigurationError
 
 from .base import Draw, PosteriorSampler
@@ -18,11 +18,10 @@ from .counts import LARGE, saved_number
 from .information import SPREAD_GAIN, check_gain_kind, gain_of
 from .large_pool import BoolArray, Choice, FreeRows, LargePool
 from .posterior import BetaPosterior
-from .prior import Prior, check_prior_kind, learned_prior
+from .prior import FLAT, Prior, check_prior_kind
 from .problems import problems_of
-from .strata import best_places, digest, strata_of
-from .top_k import largest
-from .variant_prior import VariantPrior, variant_prior
+from .strata import best_places, strata_of
+from .variant_prior import variant_prior
 from .variants import VariantRows
 
 
@@ -52,18 +51,15 @@ class ThompsonSampler(PosteriorSampler):
         signal_aware_decay: see `BetaPosterior`.
         cooldown: posterior steps for which a scored row rests, at least 0. Without it few rows may be trained on too
             often. If fewer than K rows remain, those that have rested longest are added first.
-        prior: the belief about unseen rows: "flat", Beta(1, 1); "learned", fitted to the seen rows; or "variants", for
-            a variant that of its original, shifted by kind (see `VariantPrior`).
-        strata: (N,) labels; each stratum with enough scored rows gets a learned prior of its own.
-        uniform_share: share of a batch, in [0, 1] and rounded to rows, that is drawn uniformly from all other rows.
-            It keeps every row in play.
-        stratify: (N,) labels; each stratum gives its share of the remaining rows of a batch, its best rows.
+        prior: the belief about unseen rows: "flat", Beta(1, 1), or "variants", for a variant that of its original,
+            shifted by kind (see `VariantPrior`).
+        stratify: (N,) labels; each stratum gives its share of the rows of a batch, its best rows.
         stratify_shares: shares by label, as text, in place of the strata's shares of the rows. Labels without a share
             divide the rest. If a stratum has fewer rows than its share asks for, others fill its places.
         variants: the original and the kind of each row, for data sets with variants.
         variant_groups: V. With V > 0 a draw holds problems: each an original, followed by V matched variants. A
-            problem is worth the largest gain of its rows. `cooldown`, `uniform_share` and `stratify` then count
-            problems, by their originals. A problem with fewer than V variants is never drawn.
+            problem is worth the largest gain of its rows. `cooldown` and `stratify` then count problems, by their
+            originals. A problem with fewer than V variants is never drawn.
         variant_match: the variants of a problem: "posterior", those with the largest gains; "difficulty", by the law
             of DIVA-GRPO; or "random".
 
@@ -85,8 +81,6 @@ class ThompsonSampler(PosteriorSampler):
         signal_aware_decay: bool = False,
         cooldown: int = 0,
         prior: str = "flat",
-        strata: ArrayLike | None = None,
-        uniform_share: float = 0.0,
         stratify: ArrayLike | None = None,
         stratify_shares: Mapping[str, float] | None = None,
         variants: VariantRows | None = None,
@@ -101,8 +95,6 @@ class ThompsonSampler(PosteriorSampler):
             decay_unsampled=decay_unsampled,
             signal_aware_decay=signal_aware_decay,
         )
-        self._strata = None if strata is None else check_labels("strata", strata, posterior.num_samples)
-        self._num_strata = 1 if self._strata is None else int(self._strata.max()) + 1
         settings = {
             "gain": gain,
             "greedy": check_bool("greedy", greedy),
@@ -110,8 +102,6 @@ class ThompsonSampler(PosteriorSampler):
                 "cooldown", cooldown, minimum=0, maximum=2**53, advice="It counts posterior steps; set 0 for none."
             ),
             "prior": prior,
-            "strata": None if self._strata is None else digest(self._strata),
-            "uniform_share": check_share("uniform_share", uniform_share),
         }
         problems, with_variants = problems_of(variants, variant_groups, variant_match, posterior.num_samples)
         settings |= with_variants
@@ -137,17 +127,14 @@ class ThompsonSampler(PosteriorSampler):
         """Treat later outcomes as spreads and use the gain s / 2."""
         self._settings["gain"] = SPREAD_GAIN
 
-    def prior(self) -> Prior | VariantPrior:
+    def prior(self) -> Prior:
         """Return the present belief about rows without evidence."""
-        posterior, kind = self.posterior, self._settings["prior"]
-        if kind == "flat":
+        if self._settings["prior"] == "flat" or self._variants is None:
             return super().prior()
-        if kind == "variants" and self._variants is not None:
-            return variant_prior(posterior, self._variants)
-        return learned_prior(*posterior.visited_counts(), posterior.visited, self._strata, self._num_strata)
+        return variant_prior(self.posterior, self._variants)
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Choose the rows with the largest gains, then the rows of the uniform share.
+        """Choose the rows with the largest gains.
 
         Gains fall from the first row on; among equal gains the lower row comes first. With `stratify` each stratum
         gives the rows with its largest gains. From 100,000 rows on the sampler draws only candidates for the best (see
@@ -164,8 +151,7 @@ class ThompsonSampler(PosteriorSampler):
         """
         k, excluded = self._check_draw(k, exclude)
         generator = self._generator(self._progress["num_draws"])
-        num_blind = int(self._settings["uniform_share"] * k + 0.5)
-        wanted = k - num_blind, num_blind, excluded, generator
+        wanted = k, excluded, generator
         rows, pass_rate, mean = self._from_large_pool(*wanted) or self._from_all(*wanted)
         self._progress["num_draws"] += 1
         return Draw(rows, pass_rate, gain_of(pass_rate, self._settings["gain"]), mean)
@@ -183,46 +169,35 @@ class ThompsonSampler(PosteriorSampler):
         super().load_state_dict(state)
         self._taken_over = taken_over
 
-    def _from_all(self, k: int, num_blind: int, excluded: IntArray, chance: np.random.Generator) -> Choice:
-        """Choose the best `k` rows and then `num_blind` others, with a pass rate drawn for each of the N rows.
+    def _from_all(self, k: int, excluded: IntArray, chance: np.random.Generator) -> Choice:
+        """Choose the best `k` rows, with a pass rate drawn for each of the N rows.
 
-        With problems, `k`, `num_blind` and `excluded` are problems, and the rows of the chosen ones are returned.
+        With problems, `k` and `excluded` are problems, and the rows of the chosen ones are returned.
         """
         a, b = self.belief()
         mean = a / (a + b)
         pass_rate = mean if self._settings["greedy"] else chance.beta(a, b)
         gain, problems = gain_of(pass_rate, self._settings["gain"]), self._problems
         value = gain if problems is None else problems.best(gain)
-        size = value.size
-        rows = np.delete(np.arange(size), excluded)
+        rows = np.delete(np.arange(value.size), excluded)
         # Gains are below 1, so resting rows come after all others, those that have rested longest first.
         resting = self._steps_to_rest(rows if problems is None else problems.originals[rows])
         value = value[rows] - resting
-        chosen = np.empty(0, dtype=np.int64)
-        if k:
-            chosen = best_places(rows, value, k, self._stratify, self._quotas(k))
-        if num_blind:
-            blind = chance.random(size)[rows] - resting
-            blind[chosen] = -np.inf
-            chosen = np.concatenate([chosen, largest(blind, num_blind)])
-        rows = rows[chosen]
+        rows = rows[best_places(rows, value, k, self._stratify, self._quotas(k))]
         if problems is not None:
             rows = problems.rows_of(rows, gain.__getitem__, mean.__getitem__, chance)
         return rows, pass_rate[rows], mean[rows]
 
-    def _from_large_pool(
-        self, k: int, num_blind: int, excluded: IntArray, chance: np.random.Generator
-    ) -> Choice | None:
+    def _from_large_pool(self, k: int, excluded: IntArray, chance: np.random.Generator) -> Choice | None:
         """Choose the same faster, or return None for a small pool or one that needs a draw of all rows."""
         # A small pool gains only milliseconds a batch, and its choices stay those of early releases.
         if self.posterior.num_samples < LARGE or self._settings["gain"] == SPREAD_GAIN or self._problems is not None:
             return None
-        prior = self.prior()
-        if isinstance(prior, VariantPrior):
+        if self.prior() is not FLAT:
             return None
-        rows = FreeRows(self.posterior, prior, self._rests, excluded, chance)
+        rows = FreeRows(self.posterior, self._rests, excluded, chance)
         how = {name: self._settings[name] for name in ("gain", "greedy")}
-        return LargePool(rows, **how, strata=self._stratify, quotas=self._quotas).draw(k, num_blind)
+        return LargePool(rows, **how, strata=self._stratify, quotas=self._quotas).draw(k)
 
     def _quotas(self, k: int) -> IntArray | None:
         """Return the share of each stratum in this draw, (S,), or None without strata."""

@@ -10,9 +10,10 @@ import numpy as np
 from trl_vade.checks import FloatArray, IntArray
 
 from .posterior import BetaPosterior
-from .prior import EVIDENCE, HIGHEST_MEAN, LOWEST_MEAN
 from .variants import VariantRows
 
+EVIDENCE = 1.0  # smallest alpha + beta of a row that a fit uses
+LOWEST_MEAN, HIGHEST_MEAN = 0.05, 0.95
 STRENGTH = 3.0
 """The largest a + b of a variant. Beta(1, 1) has 2, and a group of eight completions soon overrules 3."""
 RIDGE = 4.0
@@ -32,8 +33,8 @@ class VariantPrior:
 
         a / (a + b) = sigmoid(logit(m) + shift_s)
 
-    with the expected pass rate m of its original, as the posterior has it when `of` is called. Both means stay within
-    the bounds of a learned prior. The strength a + b is at most that of the belief about the original: 2 for an
+    with the expected pass rate m of its original, as the posterior has it when `of` is called. Both means stay in
+    [0.05, 0.95]. The strength a + b is at most that of the belief about the original: 2 for an
     original without evidence. Without pairs a variant of such an original has Beta(1, 1), too.
 
     The belief depends on the counts alone, so a checkpoint need not hold it.

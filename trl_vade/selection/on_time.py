@@ -68,8 +68,8 @@ class OnTimeSelection:
         strata = self.feedback.strata
         if strata and len(strata.names) > MOST_STRATA:
             logger.warning(
-                f"vade_stratify_by gives {len(strata.names)} strata. Each has its share of the generation batches, "
-                f"but metrics of each stratum are logged only for up to {MOST_STRATA} strata."
+                f"vade_stratify_by gives {len(strata.names)} strata. Rows are chosen by them, but metrics of each "
+                f"stratum are logged only for up to {MOST_STRATA} strata."
             )
 
     def choose(self) -> Rows:

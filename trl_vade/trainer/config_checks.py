@@ -9,7 +9,6 @@ from huggingface_hub.utils import validate_repo_id
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 from trl_vade.samplers.information import INFORMATION_GAINS
-from trl_vade.samplers.prior import PRIORS
 from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 
 from .credentials import refuse_secrets
@@ -26,7 +25,6 @@ CHOICES = {
     "preset": tuple(PRESETS),  # checked first, because other settings may take their values from it
     "sampler": SAMPLERS,
     "information_gain": INFORMATION_GAINS,
-    "prior": PRIORS,
     "on_mismatch": ON_MISMATCH,
     "console": CONSOLES,
 }
@@ -42,7 +40,6 @@ RANGES = {
         "It is the share of an epoch for which a chosen row rests. Set 0.2 (the default), 0 for no rest (the paper's "
         "rule), or vade_sampler='uniform' to take every row once an epoch.",
     ),
-    "uniform_share": ("[0, 1]", "It is the share of a generation batch that is drawn uniformly. Set 0 for none."),
     "warm_start_discount": (
         "(0, 1]",
         "It is the share of the other run's counts that is taken over. Set 0.2 (the default), or "
@@ -57,7 +54,6 @@ RANGES = {
 """The range of each setting that is a share, and the advice for a value outside."""
 NAMES = {
     "success_reward": "reward function that decides whether an answer is right, as it appears in the logs",
-    "strata": "column of the training set with the task or source of each row",
     "variants": "column with the variants of each row, or with the id of its original",
     "stratify_by": "column whose values (tasks, domains, sources) each get their share of a generation batch",
 }
@@ -172,7 +168,7 @@ def _check_sampler(args: Any) -> None:
     if kwargs and kwargs.keys() & {"seed", "task", "num_samples"}:
         raise ConfigurationError(
             f"vade_sampler_kwargs={abbreviated(kwargs)} names arguments that the trainer sets: the seed is the run's, "
-            "and the task is the column vade_strata. Remove these."
+            "and the task is the column vade_stratify_by. Remove these."
         )
     if setting(args, "posterior_init") == "rollout" and not is_adaptive(args):
         raise ConfigurationError(
@@ -183,15 +179,15 @@ def _check_sampler(args: Any) -> None:
         reason = "takes every row once an epoch" if sampler == "uniform" else "has a rule of its own"
         off = {"posterior_init": "'prior'", "stratify_by": "None"}
         for name, value in zip(off, (source, setting(args, "stratify_by")), strict=True):
-            if value is not None:
+            if value is not None and (sampler, name) != ("sec", "stratify_by"):
                 raise ConfigurationError(
                     f"vade_{name}={abbreviated(value)} with vade_sampler={sampler!r}, which {reason} and cannot use "
                     f"it. Set vade_{name}={off[name]}, or vade_sampler='thompson' or 'greedy'."
                 )
     _check_strata_shares(setting(args, "strata_shares"), setting(args, "stratify_by"))
-    if sampler == "sec" and setting(args, "strata") is None:
+    if sampler == "sec" and setting(args, "stratify_by") is None:
         raise ConfigurationError(
-            "vade_sampler='sec' chooses among tasks, and vade_strata is not set. Set vade_strata to the column of the "
+            "vade_sampler='sec' chooses among tasks, and vade_stratify_by is not set. Set it to the column of the "
             "training set with the task of each row."
         )
 

@@ -34,7 +34,7 @@ class VADEGRPOConfig(GRPOConfig):
             completion. An infinite reward is refused. A resumed run continues inside its epoch even with
             `ignore_data_skip`. Generation with vLLM is corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"`
             and `"greso"` are other published rules, see `trl_vade.samplers.peers`. Only `vade_sampler_kwargs` and, for
-            `"sec"`, `vade_strata` set them.
+            `"sec"`, `vade_stratify_by` set them.
         vade_sampler_kwargs: Arguments for the constructor of `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` or
             `"greso"`, as a dictionary, or as JSON on the command line: `{"decay": 0.5}`. `None` uses the rule's own
             defaults.
@@ -51,23 +51,14 @@ class VADEGRPOConfig(GRPOConfig):
             (lambda_1 of the paper's eq. 5). 1 forgets nothing, 0 forgets everything. `None` uses the preset's value.
         vade_decay_unsampled: Share of its counts, in [0, 1], that any other row keeps in one generation batch
             (lambda_2 of the paper's eq. 6). 0.999 is a half-life of 693 batches. `None` uses the preset's value.
-        vade_prior: The belief about a row without evidence. `"flat"` is Beta(1, 1), as in the paper. `"learned"` is a
-            Beta distribution fitted to the rows seen so far, within bounds: its predictions are sharper, and no gain
-            in score was measured. `"variants"` starts a variant from the pass rate of its original, shifted by what
-            its kind has shown, and any original from Beta(1, 1). `None` is `"variants"` with `vade_variants`, else
-            `"flat"`.
-        vade_strata: Column of the training set with the task or source of each row. `vade_prior="learned"` then fits
-            one prior for each value, and `vade_sampler="sec"` uses the values as its arms. No other setting uses it.
-            `None` fits one prior for all rows.
-        vade_stratify_by: Column of the training set with the task, domain or source of each row, for `"thompson"` and
-            `"greedy"`. Each value gets its proportional share of every generation batch, filled with its best rows.
-            Set it if a domain must not starve. `None` takes the best rows of the whole training set.
+        vade_stratify_by: Column of the training set with the task, domain or source of each row. With `"thompson"` and
+            `"greedy"` each value gets its proportional share of every generation batch, filled with its best rows. Set
+            it if a domain must not starve. `"sec"` uses the values as its arms. `None` takes the best rows of the
+            whole training set.
         vade_strata_shares: Shares of a generation batch, in (0, 1], for values of `vade_stratify_by`, such as
             `{"original": 0.5}`; JSON on the command line. Values without a share divide the rest in proportion to
             their rows. Where a value has too few rows, the best other rows take their places. `None` gives each value
             its share of the rows.
-        vade_uniform_share: Share of each generation batch, in [0, 1], that is drawn uniformly from the rows that the
-            rule did not choose. 0 draws none.
         vade_variants: Column of the training set with the variants of each row: a list of `{"kind": "hint-1",
             "prompt": ..., "images": ...}`, or the id of its original, as `trl-vade variants` writes it beside `id` and
             `kind`. Each variant is a row with a posterior of its own, and evaluations leave variants out. See
@@ -185,11 +176,8 @@ class VADEGRPOConfig(GRPOConfig):
     vade_cooldown: float | None = None
     vade_decay_sampled: float | None = None
     vade_decay_unsampled: float | None = None
-    vade_prior: Literal["flat", "learned", "variants"] | None = None
-    vade_strata: str | None = None
     vade_stratify_by: str | None = None
     vade_strata_shares: dict[str, float] | str | None = None
-    vade_uniform_share: float = 0.0
     vade_variants: str | None = None
     vade_variant_groups: int = 1
     vade_variant_match: Literal["posterior", "difficulty", "random"] = "posterior"

@@ -126,12 +126,6 @@ def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
             f"(generation_batch_size {args.generation_batch_size} / num_generations {args.num_generations}). Add "
             "rows, or lower per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps."
         )
-    strata = args.vade_strata
-    if strata is not None and strata not in train_dataset.column_names:
-        raise ConfigurationError(
-            f"vade_strata={strata!r} is not a column of the training set, which has {train_dataset.column_names}. Set "
-            "it to the column with the task or source of each row, or to None."
-        )
     if args.vade_stratify_by is not None:
         _check_stratify_by(args.vade_stratify_by, args.vade_strata_shares, train_dataset)
     loader = args.accelerator_config

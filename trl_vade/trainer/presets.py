@@ -29,8 +29,6 @@ def setting(args: Any, name: str) -> Any:
     `args` is a `VADEGRPOConfig`, or a `GRPOConfig` that went through `grpo_config.with_vade_defaults`.
     """
     value = getattr(args, f"vade_{name}")
-    if value is None and name == "prior":
-        return "flat" if args.vade_variants is None else "variants"
     texts = [each for each in (value, args.vade_preset) if isinstance(each, str)]  # either may be of any type
     if name == "sampler" and texts == ["thompson", "paper_greedy"]:
         return "greedy"

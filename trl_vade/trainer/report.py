@@ -115,7 +115,7 @@ class ReportFiles(HarmlessCallback):
 def _tasks(trainer: Any) -> list[str] | None:
     """Return a label of each row, from the column that the settings name or from `task`, `level` and `kind`."""
     rows = trainer.train_dataset.with_format(None)
-    column = setting(trainer.args, "stratify_by") or setting(trainer.args, "strata")
+    column = setting(trainer.args, "stratify_by")
     usual = ("task", "level", "kind") if trainer.args.vade_variants else ("task", "level")
     columns = [column] if column else [name for name in usual if name in rows.column_names]
     labels = [" ".join(map(str, values)) for values in zip(*(rows[name][:] for name in columns), strict=True)]

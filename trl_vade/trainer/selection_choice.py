@@ -30,21 +30,19 @@ def make_sampler(
     num_samples: int,
     *,
     num_groups: int,
-    strata: list[Any] | None = None,
     stratify: list[Any] | None = None,
     variants: VariantRows | None = None,
 ) -> PosteriorSampler:
     """Return a new sampler for N = `num_samples` rows and generation batches of K = `num_groups` rows.
 
-    `strata` and `stratify` are labels, (N,): the columns `vade_strata` and `vade_stratify_by`. `variants` tells which
-    rows are variants of which.
+    `stratify` are labels, (N,): the column `vade_stratify_by`. `variants` tells which rows are variants of which.
 
     Raises:
         ConfigurationError: the settings do not fit the sampler or the rows.
     """
     kind, seed = setting(args, "sampler"), args.seed
     if kind in PEER_SAMPLERS:
-        kwargs = dict(setting(args, "sampler_kwargs") or {}) | ({"task": strata} if kind == "sec" else {})
+        kwargs = dict(setting(args, "sampler_kwargs") or {}) | ({"task": stratify} if kind == "sec" else {})
         try:
             return PEER_SAMPLERS[kind](num_samples, seed=seed, **kwargs)
         except TypeError as error:
@@ -68,9 +66,7 @@ def make_sampler(
         gain=setting(args, "information_gain"),
         greedy=kind == "greedy",
         cooldown=cooldown_steps(setting(args, "cooldown"), size, num_groups),
-        prior=setting(args, "prior"),
-        strata=strata,
-        uniform_share=setting(args, "uniform_share"),
+        prior="flat" if variants is None else "variants",
         stratify=stratify,
         stratify_shares=setting(args, "strata_shares"),
         **more,
@@ -126,10 +122,10 @@ def make_selection(trainer: Any) -> OnTimeSelection:
     args, rows, accelerator = trainer.args, trainer.train_dataset, trainer.accelerator
     num_groups = args.generation_batch_size // args.num_generations
     plain = rows.with_format(None)  # plain labels, whatever the format of the rows
-    strata, stratify = (name and plain[name][:] for name in (args.vade_strata, args.vade_stratify_by))
+    stratify = args.vade_stratify_by and plain[args.vade_stratify_by][:]
     variants = variant_rows(rows, args)
     feedback = Feedback(
-        make_sampler(args, len(rows), num_groups=num_groups, strata=strata, stratify=stratify, variants=variants),
+        make_sampler(args, len(rows), num_groups=num_groups, stratify=stratify, variants=variants),
         num_generations=args.num_generations,
         log=SelectionLog(args.output_dir),
         writes=accelerator.is_main_process,

@@ -14,15 +14,15 @@ logger = get_logger(__name__)
 
 _OF_POSTERIORS = ("preset", "signal_aware_decay", "decay_sampled", "decay_unsampled")
 _OF_THOMPSON = (
-    *(*_OF_POSTERIORS, "information_gain", "cooldown", "prior", "uniform_share", "strata", "stratify_by"),
-    *("strata_shares", "posterior_init", "warm_start_discount", "warm_start_min_match"),
+    *(*_OF_POSTERIORS, "information_gain", "cooldown", "stratify_by", "strata_shares"),
+    *("posterior_init", "warm_start_discount", "warm_start_min_match"),
 )
 READ_BY: dict[str, tuple[str, ...]] = {
     "thompson": _OF_THOMPSON,
     "greedy": _OF_THOMPSON,
     "uniform": _OF_POSTERIORS,  # it keeps a posterior, and does not choose by it
     **dict.fromkeys(PEER_SAMPLERS, ("sampler_kwargs",)),
-    "sec": ("sampler_kwargs", "strata"),
+    "sec": ("sampler_kwargs", "stratify_by"),
 }
 """By sampler, the settings that it reads. Settings in no line are read with every sampler."""
 
@@ -40,8 +40,6 @@ def reason_unread(args: Any, name: str) -> str | None:
     sampler = setting(args, "sampler")
     if name in _OF_SAMPLERS and name not in READ_BY[sampler]:
         return f"with vade_sampler={sampler!r}"
-    if name == "strata" and sampler != "sec" and setting(args, "prior") != "learned":
-        return "without vade_prior='learned'"
     if name.startswith("warm_start_") and warm_start_source(args) is None:
         return "without the posterior of another run in vade_posterior_init"
     if name == "max_refills" and not args.vade_dynamic_sampling:

@@ -26,7 +26,6 @@ def check_variants(args: Any) -> None:
     _check_values(args)
     changed = [name for name, default in NEEDS_VARIANTS.items() if setting(args, name) != default]
     if args.vade_variants is None:
-        changed += ["prior"] if args.vade_prior == "variants" else []
         if changed:
             raise ConfigurationError(
                 f"{_named(args, changed)} without vade_variants. Only rows with variants use it. Set vade_variants to "

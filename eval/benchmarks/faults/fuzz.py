@@ -96,7 +96,6 @@ CHOICES = {
     "vade_preset": ["frontier", "robust", "paper", "paper_symmetric", "paper_greedy", "paper_last_update"],
     "vade_sampler": ["thompson", "greedy", "uniform", *PEERS],
     "vade_information_gain": ["asymmetric", "symmetric", None],
-    "vade_prior": ["flat", "learned", "variants", None],
     "vade_variant_match": ["posterior", "difficulty", "random"],
     "vade_advantage": ["local", "global", "local+global", "diva"],
     "vade_posterior_init": ["prior", "rollout", None],  # or a source
@@ -132,7 +131,7 @@ def _allowed(name: str, value: Any) -> bool:
         return value is True or value is False
     if name in ("vade_signal_aware_decay", "vade_tower_once"):
         return value is True or value is False or value is None
-    if name in ("vade_success_reward", "vade_strata", "vade_stratify_by", "vade_variants"):
+    if name in ("vade_success_reward", "vade_stratify_by", "vade_variants"):
         return value is None or (isinstance(value, str) and value != "")
     if name == "vade_posterior_hub_id":
         return value is None or (isinstance(value, str) and _names_a_repository(value))
@@ -189,10 +188,10 @@ def _go_together(settings: dict[str, Any]) -> bool:
     return (
         not (sampler == "uniform" and settings["vade_posterior_init"] == "rollout")
         and (settings["vade_posterior_init"] in CHOICES["vade_posterior_init"] or sampler in ("thompson", "greedy"))
-        and not (sampler == "sec" and settings["vade_strata"] is None)
+        and not (sampler == "sec" and settings["vade_stratify_by"] is None)
         and (settings["vade_sampler_kwargs"] is None or not settings["vade_sampler_kwargs"] or sampler in PEERS)
         and (settings["vade_success_bounds"] is None or settings["vade_success_threshold"] in (None, "auto"))
-        and (settings["vade_stratify_by"] is None or sampler in ("thompson", "greedy"))
+        and (settings["vade_stratify_by"] is None or sampler in ("thompson", "greedy", "sec"))
         and (settings["vade_strata_shares"] is None or settings["vade_stratify_by"] is not None)
         and all(settings[name] is None or settings["vade_down_sampling"] in modes for name, modes in KEPT.items())
         and _images_go_together(settings)
@@ -213,7 +212,7 @@ def _variants_go_together(settings: dict[str, Any]) -> bool:
     """Say whether the settings of variants do so, with a generation batch of one group."""
     changed = {name for name, default in OF_VARIANTS.items() if settings[name] != default}
     if settings["vade_variants"] is None:
-        return not changed and settings["vade_prior"] != "variants"
+        return not changed
     if settings["vade_advantage"] != "diva" and changed & {"vade_difficulty_weight", "vade_max_reward"}:
         return False
     groups = settings["vade_variant_groups"]

@@ -74,8 +74,7 @@ def _saved_run(dice: random.Random, folder: Path) -> Saved:
     make: Callable[..., Any] = UniformSampler
     if dice.random() < 0.6:
         settings |= {"gain": dice.choice(["asymmetric", "symmetric"]), "greedy": dice.random() < 0.3}
-        settings |= {"cooldown": dice.choice([0, 1, 3]), "prior": dice.choice(["flat", "learned"])}
-        settings |= {"uniform_share": dice.choice([0.0, 0.5]), "strata": dice.choice([None, [1] * num_samples])}
+        settings |= {"cooldown": dice.choice([0, 1, 3]), "stratify": dice.choice([None, [1] * num_samples])}
         make = ThompsonSampler
     sampler = make(num_samples, **settings)
     keys = np.array([dice.getrandbits(64) - 2**63 for _ in range(num_samples)]) if dice.random() < 0.5 else None

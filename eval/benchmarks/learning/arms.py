@@ -40,8 +40,8 @@ PEERS: dict[str, dict[str, Any]] = {
     "dapo, thrifty": {"vade_sampler": "uniform"} | REFILLED,  # a refill is as large as what is missing
     "mopps": {"vade_sampler": "mopps"},
     "bots": {},  # lambda = rho = 0.1, the base policy and a stronger one as its references
-    "sec 0.4": {"vade_sampler": "sec", "vade_strata": "level", "vade_sampler_kwargs": {"temperature": 0.4}},
-    "sec 0.2, without replacement": {"vade_strata": "level"},
+    "sec 0.4": {"vade_sampler": "sec", "vade_stratify_by": "level", "vade_sampler_kwargs": {"temperature": 0.4}},
+    "sec 0.2, without replacement": {},
     "greso": {"vade_sampler": "greso"} | REFILLED,
     "difficulty pools": {"vade_sampler": "difficulty_pools"} | REFILLED,  # prime-rl's gate drops dead groups
 }
@@ -52,8 +52,6 @@ CHALLENGERS: dict[str, dict[str, Any]] = {
     "growing rest": FRONTIER,
     "rising blind share": FRONTIER,
     "moved rates": FRONTIER,
-    # What rows of a level have in common, as a cheap look at the prompt would tell. Prediction: wide +0.03, staged 0.
-    "prior by level": FRONTIER | {"vade_prior": "learned", "vade_strata": "level"},
     "prior by prompt": FRONTIER,
     "prior by prompt, rest 0.5": FRONTIER | {"vade_cooldown": 0.5},  # prediction: no_headroom +0.01 to the arm above
 }
@@ -186,7 +184,8 @@ def sampler_of(
     if arm in CLASSES:
         more = {"prompts": prompts} if CLASSES[arm] is PromptPrior else {}
         return CLASSES[arm](num_samples, seed=seed, signal_aware_decay=True, cooldown=cooldown, **more)
-    strata = labels if args.vade_strata else None
-    kinds = [variants.kinds[kind] for kind in variants.kind] if variants and args.vade_stratify_by else None
-    sampler = make_sampler(args, num_samples, num_groups=num_groups, strata=strata, stratify=kinds, variants=variants)
+    stratify = labels if args.vade_stratify_by else None
+    if variants and stratify:
+        stratify = [variants.kinds[kind] for kind in variants.kind]
+    sampler = make_sampler(args, num_samples, num_groups=num_groups, stratify=stratify, variants=variants)
     return OnlyHopeless(sampler, variants, args.only_hopeless) if variants and args.only_hopeless else sampler

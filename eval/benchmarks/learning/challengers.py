@@ -19,8 +19,15 @@ from trl_vade.samplers.information import gain_of, mixed_group_probability
 from trl_vade.samplers.peers.base import PeerSampler
 from trl_vade.samplers.peers.sec import SECSampler
 from trl_vade.samplers.posterior import BetaPosterior
-from trl_vade.samplers.prior import FEWEST_ROWS, HIGHEST_MEAN, HIGHEST_STRENGTH, LOWEST_MEAN, LOWEST_STRENGTH, Prior
+from trl_vade.samplers.prior import FlatPrior
 from trl_vade.samplers.top_k import largest
+from trl_vade.selection.report.even_draw import (
+    FEWEST_ROWS,
+    HIGHEST_MEAN,
+    HIGHEST_STRENGTH,
+    LOWEST_MEAN,
+    LOWEST_STRENGTH,
+)
 
 
 class Challenger(ThompsonSampler):
@@ -53,7 +60,7 @@ class Challenger(ThompsonSampler):
         came = (right > 0) & (right < tries) if mixed is None else np.asarray(mixed)
         self.learn(rows, right / tries, came, promised, counts)
 
-    def _from_all(self, k: int, num_blind: int, excluded: Any, chance: np.random.Generator) -> Any:
+    def _from_all(self, k: int, excluded: Any, chance: np.random.Generator) -> Any:
         a, b = self.belief()
         mean, pass_rate = a / (a + b), chance.beta(a, b)
         rows = np.delete(np.arange(mean.size), excluded)
@@ -124,12 +131,22 @@ class MovedRates(Challenger):
         return super().value(pass_rate) * (0.5 + self._moved)
 
 
+class RowPrior(FlatPrior):
+    """The belief Beta(a, b) about each row: a and b, (N,) each."""
+
+    def __init__(self, a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
+        self._a, self._b = a, b
+
+    def of(self, rows: Any) -> Any:
+        return (self._a, self._b) if rows is None else (self._a[rows], self._b[rows])
+
+
 class PromptPrior(Challenger):
     """A prior from the words of the prompts: a logistic regression on the counts of all rows seen so far.
 
     The words are hashed into `WIDTH` features. Each draw takes a step of Newton's method with a ridge of 1, on the
     decayed counts, so that the regression follows the policy. How far rows of equal prediction differ gives the
-    strength of the prior, as in `trl_vade.samplers.prior.fit_prior`.
+    strength of the prior, as in `fit_prior` of `trl_vade.selection.report.even_draw`.
 
     Prediction: in all situations within 0.01 of the prior by level, without a column of levels.
     """
@@ -145,7 +162,7 @@ class PromptPrior(Challenger):
                 self._words[row, zlib.crc32(word.encode()) % self.WIDTH] = 1.0
         self._weights = np.zeros(self.WIDTH + 1)
 
-    def prior(self) -> Prior:
+    def prior(self) -> Any:
         rows = self.posterior.visited
         if rows.size < FEWEST_ROWS:
             return super().prior()
@@ -164,7 +181,7 @@ class PromptPrior(Challenger):
             np.clip((squares[evident] - 1).sum() / room, 1 / (1 + HIGHEST_STRENGTH), 1 / (1 + LOWEST_STRENGTH))
         )
         strength = 1 / rho - 1
-        return Prior(np.stack([mean, 1 - mean], axis=1) * strength, np.arange(len(mean)))
+        return RowPrior(mean * strength, (1 - mean) * strength)
 
 
 class Calibrated(Challenger):

@@ -20,7 +20,8 @@ from .curves import (
 )
 from .protocol import BEST, PLANS, VANILLA, VARIED, best_rate, tuned_as, tuned_rates
 
-PLACES = (*MAIN, *PEERS, *CHALLENGERS, *ABLATIONS)
+GONE = ("prior by level",)  # arms whose code was deleted, since they won nothing; their records stay
+PLACES = (*MAIN, *PEERS, *CHALLENGERS, *GONE, *ABLATIONS)
 
 
 def tables(records: list[Record]) -> str:
@@ -95,7 +96,9 @@ def ranking(records: list[Record]) -> str:
     for regime in PLANS:
         arms = of(records, "runs", regime)
         best = differences(arms.get(BEST, []), arms.get(VANILLA, []), area)
-        for arm in [name for name in (*MAIN, *PEERS, *CHALLENGERS) if name in arms and name not in (VANILLA, BEST)]:
+        for arm in [
+            name for name in (*MAIN, *PEERS, *CHALLENGERS, *GONE) if name in arms and name not in (VANILLA, BEST)
+        ]:
             gains = differences(arms[arm], arms.get(VANILLA, []), area)
             if not gains:
                 continue
@@ -115,7 +118,7 @@ def ranking(records: list[Record]) -> str:
 
 def challenge(records: list[Record]) -> str:
     lines = []
-    for arm in CHALLENGERS:
+    for arm in (*CHALLENGERS, *GONE):
         cells = []
         for regime in PLANS:
             arms = of(records, "runs", regime)

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trl_vade.samplers.information import mixed_group_probability
 from trl_vade.samplers.posterior import BetaPosterior
-from trl_vade.selection.report.even_draw import even_draw_ratio
+from trl_vade.selection.report.even_draw import FEWEST_ROWS, even_draw_ratio, fit_prior
 
 G = 8
 
@@ -43,3 +45,49 @@ def test_spreads_have_their_own_chance_of_a_gradient():
     posterior = BetaPosterior(100)
     posterior.observe(np.arange(100), np.full(100, 4.0), np.full(100, 8.0))
     assert even_draw_ratio(posterior, G, spreads=True) < even_draw_ratio(posterior, G)
+
+
+def test_a_fit_worked_out_by_hand():
+    """40 rows of 8 trials, ten each of 0, 2, 6 and 8 successes: m = 1/2, and rho solves the equation of moments.
+
+    The weighted squares are 20 x 8 x (1/4 + 1/16) = 50, over m (1 - m) = 200. V - 1 = 39, and
+    sum n - sum n^2 / sum n - 39 = 320 - 8 - 39 = 273, so rho = 161 / 273 and a + b = 273 / 161 - 1 = 0.6957.
+    """
+    alpha = np.repeat([0.0, 2.0, 6.0, 8.0], 10)
+    a, b = fit_prior(alpha, 8.0 - alpha)
+    assert a == pytest.approx(b) == pytest.approx((273 / 161 - 1) / 2)
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.6, 0.9), (2.0, 1.0), (1.0, 4.0)])
+def test_it_finds_the_distribution_that_pass_rates_were_drawn_from(a, b):
+    rng = np.random.default_rng(0)
+    alpha = rng.binomial(8, rng.beta(a, b, size=20_000)).astype(float)
+    assert fit_prior(alpha, 8 - alpha) == pytest.approx((a, b), rel=0.06)
+
+
+@given(seed=st.integers(0, 2**32), rows=st.integers(FEWEST_ROWS, 80), most=st.floats(0.001, 1e6))
+def test_its_mean_and_its_strength_stay_within_the_bounds(seed, rows, most):
+    rng = np.random.default_rng(seed)
+    a, b = fit_prior(rng.uniform(0, most, rows) * rng.integers(0, 2, rows) + 1e-9, rng.uniform(0, most, rows))
+    assert 0.05 - 1e-9 <= a / (a + b) <= 0.95 + 1e-9
+    assert 0.5 - 1e-9 <= a + b <= 8.0 + 1e-9
+
+
+def test_rows_that_all_failed_or_all_passed_give_a_prior_that_can_still_be_moved():
+    never, always = np.zeros(50), np.full(50, 8.0)
+    assert fit_prior(never, always)[0] > 0
+    assert fit_prior(always, never)[1] > 0
+
+
+def test_below_32_rows_there_is_no_fit():
+    alpha = np.full(FEWEST_ROWS, 8.0)
+    assert fit_prior(alpha[1:], np.zeros(FEWEST_ROWS - 1)) is None
+    assert fit_prior(alpha, np.zeros(FEWEST_ROWS)) is not None
+
+
+def test_rows_with_next_to_no_evidence_left_do_not_count():
+    posterior = watched(np.full(100, 0.02))
+    known = even_draw_ratio(posterior, G)
+    posterior.load_state_dict(posterior.state_dict() | {"step": 10_000_000})
+    assert known < 0.3
+    assert even_draw_ratio(posterior, G) == pytest.approx(even_draw_ratio(BetaPosterior(100), G))

@@ -44,7 +44,7 @@ FACTS = {
     **{"dataset_fingerprint": "5b229260dcc8b9f9b72abb89dd8eae1b01b5ac2a19aba72a56f329ac24eaacb9"},
     **{"num_generations": 8, "temperature": 1.0, "rewards": ["accuracy_reward", "format_reward"], "seed": 42},
     **{"sampler": "thompson", "sampler_kwargs": None, "preset": "frontier", "information_gain": "asymmetric"},
-    **{"cooldown": 0.2, "prior": "flat", "uniform_share": 0.0, "stratify_by": "task", "strata": None},
+    **{"cooldown": 0.2, "stratify_by": "task"},
     **{"posterior_init": "prior", "warm_start_discount": None, "dynamic_sampling": False, "max_prompt_length": 8192},
     **{"success_reward": "accuracy_reward", "success_threshold": 0.5, "num_samples": 8524, "generation_batches": 240},
     **{"rollouts": 983040, "decay_sampled": 0.2, "decay_unsampled": 0.999, "signal_aware_decay": True},

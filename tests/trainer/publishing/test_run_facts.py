@@ -49,7 +49,6 @@ def test_a_run_says_what_it_was_asked_and_what_it_has_done(trained):
         "package_version": __version__,
         "seed": 3,
         "rewards": ["says_a_digit"],
-        "prior": "flat",
     }
     expected |= counted | success | chosen | decays
     assert {name: facts[name] for name in expected} == expected
@@ -95,7 +94,7 @@ def test_the_repository_of_the_model_is_named_with_its_owner_or_not_at_all(facts
 def test_settings_that_do_not_reach_the_sampler_are_no_facts(facts_of):
     facts = facts_of(vade_sampler="mopps", vade_sampler_kwargs={"decay": 0.5}, vade_cooldown=0.1)
     assert (facts["sampler"], facts["sampler_kwargs"]) == ("mopps", {"decay": 0.5})
-    assert facts["preset"] is facts["information_gain"] is facts["cooldown"] is facts["prior"] is None
+    assert facts["preset"] is facts["information_gain"] is facts["cooldown"] is None
 
 
 def test_a_run_without_a_posterior_has_no_facts_of_one(facts_of):

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from trl_vade.checks import FloatArray, IntArray
 
 from ..posterior import BetaPosterior
-from ..prior import Prior
 
 BoolArray = NDArray[np.bool_]
 
@@ -20,20 +19,19 @@ BoolArray = NDArray[np.bool_]
 class FreeRows:
     """The free rows of a draw: those that are not excluded and do not rest. Memory grows with V and not with N.
 
-    `prior` is the belief about a row without evidence. `rests` returns for rows, (K,), a mask of those that the
-    cooldown keeps out. `excluded`, (M,), are distinct rows.
+    A row without evidence has the belief Beta(1, 1). `rests` returns for rows, (K,), a mask of those that the cooldown
+    keeps out. `excluded`, (M,), are distinct rows.
     """
 
     def __init__(
         self,
         posterior: BetaPosterior,
-        prior: Prior,
         rests: Callable[[IntArray], BoolArray],
         excluded: IntArray,
         chance: np.random.Generator,
     ) -> None:
         self._posterior, self._rests = posterior, rests
-        self.prior, self.excluded, self.chance = prior, excluded, chance
+        self.excluded, self.chance = excluded, chance
         self.size, self.visited = posterior.num_samples, posterior.visited  # N; (V,) in ascending order
         # Fresh rows are free and without evidence.
         self.num_fresh = self.size - self.visited.size - self.fresh_excluded.size
@@ -50,14 +48,19 @@ class FreeRows:
         return np.union1d(self.excluded, self.visited[self._rests(self.visited)])
 
     @functools.cached_property
-    def most_strength(self) -> float:
-        """An upper bound of a + b of all beliefs Beta(a, b)."""
-        return self._posterior.most_counts + float(self.prior.table.sum(axis=1).max())
+    def highest_density(self) -> float:
+        """An upper bound of the density of every belief Beta(alpha + 1, beta + 1): alpha + beta + 1.
+
+        For a given alpha + beta the logarithm of the height of the mode is convex in alpha: its second derivative is
+        1/alpha + 1/beta - psi'(alpha + 1) - psi'(beta + 1) > 0. It is therefore largest at the ends, where the density
+        is (alpha + beta + 1) p^(alpha + beta).
+        """
+        return self._posterior.most_counts + 1.0
 
     def belief(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return a and b of the beliefs Beta(a, b) about the rows, (K,) each."""
-        (alpha, beta), (a, b) = self._posterior.counts(rows), self.prior.of(rows)
-        return alpha + a, beta + b
+        alpha, beta = self._posterior.counts(rows)
+        return alpha + 1.0, beta + 1.0
 
     def are_fresh(self, rows: IntArray) -> BoolArray:
         """Return a mask of the fresh rows, (K,): free, without evidence."""

@@ -4,7 +4,7 @@ The choice has exactly the distribution of a draw of all rows (up to the roundin
 
 The window. Both gains rise to one mode and then fall. Let [lo, hi] of width w contain the mode, with equal gains at
 both ends. A pass rate inside then has a larger gain than any outside. If at least k rows are inside, the best k are
-among them. Fresh rows share one prior, which gives the width that holds a few more than k of them. If nearly all rows
+among them. Fresh rows share one belief, which gives the width that holds a few more than k of them. If nearly all rows
 were visited, a sample of these gives the width.
 
 The rows inside are found by thinning, without a draw for each row. Let D bound the density f_i of every belief in the
@@ -14,7 +14,7 @@ keep the row with probability f_i(p) / D. A row is then kept, with a pass rate i
     D w * dp / w * f_i(p) / D = f_i(p) dp
 
 independently of other rows, as if p_i ~ Beta(a_i, b_i) were drawn for every row. Fresh and visited rows are proposed
-separately: D is 1 under the flat prior, and up to alpha + beta + 1 with evidence.
+separately: D is 1 without evidence, and up to alpha + beta + 1 with it.
 
 If fewer than k rows are inside, the other rows are drawn from their beliefs outside the window. This happens about
 once in 1e14 draws (once in 1e4 with a width from a sample). Drawing all rows again would be wrong, because that draw
@@ -34,8 +34,8 @@ from trl_vade.checks import FloatArray, IntArray
 
 from ..information import gain_of
 from ..strata import Strata, best_places
-from .free_rows import BoolArray, FreeRows
-from .window import Window, beta_density, find_window, highest_density, largest_density, wanted_inside
+from .free_rows import FreeRows
+from .window import Window, beta_density, find_window, wanted_inside
 
 Candidates = tuple[IntArray, FloatArray]  # (J,) each: rows, drawn pass rates
 Choice = tuple[IntArray, FloatArray, FloatArray]  # (K,) each: rows, drawn pass rates, expected pass rates
@@ -79,30 +79,20 @@ class LargePool:
     ) -> None:
         self._rows, self._gain, self._greedy, self._strata, self._quotas = rows, gain, greedy, strata, quotas
         self._chance = rows.chance
-        self._windows: dict[int, Window] = {}  # by the number of the part
 
-    def draw(self, k: int, num_blind: int = 0) -> Choice | None:
-        """Choose the best `k` rows, of each stratum its share, and then `num_blind` others uniformly.
-
-        Returns None if a draw of all rows is needed or as fast.
-        """
-        if not self._serves(k + num_blind):
+    def draw(self, k: int) -> Choice | None:
+        """Choose the best `k` rows, of each stratum its share; return None if a draw of all rows is as fast."""
+        if not self._serves(k):
             return None
         quotas = self._quotas(k)
-        candidates = rows, pass_rate = self._candidates(k, quotas)
-        gain = gain_of(pass_rate, self._gain)
-        chosen = best_places(rows, gain, k, self._strata, quotas) if k else np.empty(0, dtype=np.int64)
+        rows, pass_rate = self._candidates(k, quotas)
+        chosen = best_places(rows, gain_of(pass_rate, self._gain), k, self._strata, quotas)
         rows, pass_rate = rows[chosen], pass_rate[chosen]
-        if num_blind:
-            rows, pass_rate = _concatenated((rows, pass_rate), self._blind(num_blind, candidates, rows))
         a, b = self._rows.belief(rows)
         return rows, pass_rate, a / (a + b)
 
     def _serves(self, k: int) -> bool:
         """Return whether there are k free rows that this draw finds, and finds faster than a draw of all rows."""
-        # A greedy draw takes fresh rows in their order, which needs equal priors.
-        if self._greedy and self._rows.prior.stratum is not None:
-            return False
         quotas = self._quotas(k)
         if quotas is not None and np.count_nonzero(quotas) * ROWS_OF_A_PART > self._rows.size:
             return False
@@ -117,24 +107,6 @@ class LargePool:
         return _concatenated(
             nothing, *(self._best_of(part, wanted) for part, wanted in self._parts(k, quotas) if wanted)
         )
-
-    def _blind(self, count: int, candidates: Candidates, chosen: IntArray) -> Candidates:
-        """Draw `count` rows uniformly, none of them `chosen`, and return them with their pass rates."""
-        size = self._rows.size
-
-        def free(rows: IntArray) -> BoolArray:
-            return self._rows.are_free(rows) & ~np.isin(rows, chosen)
-
-        num_free = self._rows.num_fresh if 2 * self._rows.num_fresh > size else size - self._rows.taken.size
-        rows = self._rows.distinct(count, None, num_free - chosen.size, free)
-        parts = np.zeros(count, np.int64) if self._strata is None else self._strata.of(rows)
-        both = np.isin(candidates[0], rows)
-        known = dict(zip(candidates[0][both].tolist(), candidates[1][both].tolist(), strict=True))
-        # A candidate keeps its pass rate. Any other row is known to be outside the window of its part.
-        places = zip(rows.tolist(), parts.tolist(), strict=True)
-        lo, hi = np.array([NOWHERE if row in known else self._windows.get(part, NOWHERE) for row, part in places]).T
-        pass_rate = zip(rows.tolist(), self._drawn(rows, lo, hi).tolist(), strict=True)
-        return rows, np.array([known.get(row, rate) for row, rate in pass_rate])
 
     def _parts(self, k: int, quotas: IntArray | None) -> Iterator[tuple[Part, int]]:
         """Yield each part that gives rows, with the number of its best rows to give."""
@@ -156,11 +128,10 @@ class LargePool:
         """Return free rows of a part that include its best k."""
         if self._greedy:
             return self._first_of(part, k)
-        a, b = self._rows.prior.table.T
-        span = find_window(wanted_inside(k), self._gain, self._expected_density(part), a, b)
+        span = find_window(wanted_inside(k), self._gain, self._expected_density(part))
         if span is None:
             return self._others_of(part, np.empty(0, dtype=np.int64), NOWHERE)
-        self._windows[part.number] = lo, hi = span
+        lo, hi = span
         rows, pass_rate = _concatenated(self._fresh_inside(part, span), self._visited_inside(part, span))
         may = self._rows.are_free(rows)
         rows, pass_rate = rows[may], pass_rate[may]
@@ -174,25 +145,15 @@ class LargePool:
         The density affects only the speed. Too large a density leaves fewer than k rows inside the window, which is
         slow. So an estimate from a sample is lowered by four standard errors.
         """
-        terms: list[Callable[[FloatArray], FloatArray]] = []
-        if self._rows.prior.stratum is None:
-            terms.append(lambda p: part.num_fresh * beta_density(p, *self._rows.prior.table.T))
-        elif part.num_fresh:
-            fresh = self._rows.distinct(min(SAMPLE, part.num_fresh), part.rows, part.num_fresh, self._rows.are_fresh)
-            terms.append(self._density_of_sample(fresh, part.num_fresh))
-        if 4 * part.num_fresh < part.size and part.visited.size:  # else the fresh rows suffice
-            visited = part.visited[self._chance.integers(part.visited.size, size=SAMPLE)]
-            terms.append(self._density_of_sample(visited, part.visited.size))
-        return lambda p: np.sum([term(p) for term in terms], axis=0)
-
-    def _density_of_sample(self, rows: IntArray, number: int) -> Callable[[FloatArray], FloatArray]:
-        """Return the `_expected_density` of `number` rows, estimated from the sample `rows`."""
+        if 4 * part.num_fresh >= part.size or not part.visited.size:  # the fresh rows suffice
+            return lambda p: np.full(p.shape, float(part.num_fresh))
+        rows = part.visited[self._chance.integers(part.visited.size, size=SAMPLE)]
         (a, b), free = self._rows.belief(rows), self._rows.are_free(rows)
 
         def density(p: FloatArray) -> FloatArray:
             each = beta_density(p[:, None], a, b) * free
             least: FloatArray = each.mean(axis=1) - 4.0 * each.std(axis=1) / math.sqrt(rows.size)
-            return number * least
+            return part.num_fresh + part.visited.size * least
 
         return density
 
@@ -202,8 +163,7 @@ class LargePool:
         def pick(count: int) -> IntArray:
             return self._rows.distinct(count, part.rows, part.num_fresh, self._rows.are_fresh)
 
-        a, b = self._rows.prior.table.T
-        return self._thinned(part.num_fresh, highest_density(a, b, *span), pick, span)
+        return self._thinned(part.num_fresh, 1.0, pick, span)
 
     def _visited_inside(self, part: Part, span: Window) -> Candidates:
         """Draw the visited rows with pass rates inside the window, or all visited rows if that is as fast."""
@@ -211,8 +171,7 @@ class LargePool:
         def pick(count: int) -> IntArray:
             return part.visited[self._chance.choice(part.visited.size, count, replace=False)]
 
-        a, b = self._rows.prior.table.T
-        most = largest_density(self._rows.most_strength, float(a.min()), float(b.min()), *span)
+        most = self._rows.highest_density
         if most * (span[1] - span[0]) > MOST_PROPOSED:
             return part.visited, self._drawn(part.visited, *NOWHERE)
         return self._thinned(part.visited.size, most, pick, span)

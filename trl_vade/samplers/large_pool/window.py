@@ -1,6 +1,6 @@
 """The window of pass rates that holds the best rows of a draw, and densities of beliefs in it; see `pool`.
 
-Axis letters: J rows, S strata of the prior, P pass rates.
+Axis letters: J rows, P pass rates.
 """
 
 import math
@@ -36,23 +36,19 @@ def wanted_inside(k: int) -> float:
     return k + 8.0 * math.sqrt(k) + 32.0
 
 
-def find_window(
-    wanted: float, gain: str, expected: Callable[[FloatArray], FloatArray], a: FloatArray, b: FloatArray
-) -> Window | None:
+def find_window(wanted: float, gain: str, expected: Callable[[FloatArray], FloatArray]) -> Window | None:
     """Return a window with the wanted expected number of rows, or None if no small window has it.
 
     Args:
         wanted: the expected number of rows, above 0.
         gain: as in `window`.
         expected: returns for pass rates, (P,), the expected density of rows there, in rows a unit of pass rate.
-        a: (S,) of the prior beliefs Beta(a, b). By these no more than half of the rows may be proposed.
-        b: (S,) likewise.
     """
     width = 0.0
     while width <= MOST_WIDTH:
         lo, hi = window(width, gain)
         density = float(expected(np.array([lo, (lo + hi) / 2, hi])).min())
-        if density * MOST_WIDTH < wanted or highest_density(a, b, lo, hi) * width > 0.5:
+        if density * MOST_WIDTH < wanted:
             return None
         needed = wanted / density
         if needed <= width:
@@ -80,23 +76,3 @@ def beta_density(p: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
     log_beta = log_gamma(a) + log_gamma(b) - log_gamma(a + b)
     density: FloatArray = np.exp((a - 1.0) * np.log(p) + (b - 1.0) * np.log1p(-p) - log_beta)
     return density
-
-
-def highest_density(a: FloatArray, b: FloatArray, lo: float, hi: float) -> float:
-    """Return the largest density of the beliefs Beta(a, b), (S,) each, on [lo, hi]."""
-    mode = np.clip((a - 1.0) / np.maximum(a + b - 2.0, 1e-9), lo, hi)  # without a mode, an end is the largest
-    return float(beta_density(np.stack([np.full_like(a, lo), np.full_like(a, hi), mode]), a, b).max())
-
-
-def largest_density(strength: float, a: float, b: float, lo: float, hi: float) -> float:
-    """Return a bound of the densities on [lo, hi] of all Beta(a', b') with a' >= a, b' >= b and a' + b' <= strength.
-
-    a', b' >= 1: the bound is n + 1 with n = a' + b' - 2. The height of the mode is convex in a': with x = a' - 1 and
-    y = b' - 1, its logarithm has the second derivative 1/x + 1/y - psi'(x + 1) - psi'(y + 1) > 0. It is therefore
-    largest at the ends, where the density is (n + 1) p^n.
-
-    a' < 1 <= b': f(p; a', b') = a' / ((a' + b') p) f(p; a' + 1, b'), at most a' / p by the first case; likewise for
-    b' < 1 <= a'. Both below 1: this step taken twice gives a' b' / ((a' + b') p (1 - p)) <= 1 / (2 p (1 - p)), and p
-    or 1 - p is at least 1/2.
-    """
-    return max(strength - 1.0, 1.0 / lo if a < 1.0 else 0.0, 1.0 / (1.0 - hi) if b < 1.0 else 0.0)

@@ -122,7 +122,7 @@ class Publication:
             return  # a checkpoint of a run with other rows
         if self._names is None:  # reads all rows, so only once
             self._names = RowNames(facts.rows, facts.sample_keys)
-        column = self._args.vade_stratify_by or self._args.vade_strata or "task"
+        column = self._args.vade_stratify_by or "task"
         names = self._names.columns(snapshot.sampler_state["posterior"]["sample_index"], column)
         rollouts = snapshot.metadata["run"]["rollouts"]
         table = posterior_table(snapshot, **names, facts={**facts.values, "rollouts": rollouts})

@@ -39,8 +39,8 @@ RECIPE = (
 """Fields of the settings that describe the recipe. `num_processes` is added."""
 
 SETTINGS = (
-    *("sampler_kwargs", "information_gain", "cooldown", "prior", "uniform_share", "stratify_by"),
-    *("strata_shares", "strata", "dynamic_sampling", "max_prompt_length", "variants", "variant_groups"),
+    *("sampler_kwargs", "information_gain", "cooldown", "stratify_by"),
+    *("strata_shares", "dynamic_sampling", "max_prompt_length", "variants", "variant_groups"),
     *("variant_match", "advantage"),
 )
 """Settings of VADE that describe the run; None where the run does not read them."""
