@@ -71,28 +71,25 @@ class FreeRows:
         """Return a mask of the free rows, (K,)."""
         return ~(self._rests(rows) | np.isin(rows, self.excluded))
 
-    def distinct(
-        self, count: int, rows: IntArray | None, num_free: int, free: Callable[[IntArray], BoolArray]
-    ) -> IntArray:
-        """Draw distinct free rows, (count,), uniformly and in random order.
+    def distinct(self, count: int, rows: IntArray | None, num_fresh: int) -> IntArray:
+        """Draw distinct fresh rows, (count,), uniformly and in random order.
 
         Args:
             count: the number of rows to draw.
             rows: the rows to draw from; None stands for all N.
-            num_free: a lower bound of the number of free rows among them.
-            free: returns for rows, (K,), a mask of the free ones.
+            num_fresh: the number of fresh rows among them.
         """
         size = self.size if rows is None else rows.size
-        if 2 * count > num_free or 4 * num_free < size:
+        if 2 * count > num_fresh or 4 * num_fresh < size:
             every = np.arange(size) if rows is None else rows
-            return self.chance.choice(every[free(every)], count, replace=False)
-        # Draw with replacement and drop repeated rows and rows that are not free. The rest, in the order of drawing,
+            return self.chance.choice(every[self.are_fresh(every)], count, replace=False)
+        # Draw with replacement and drop repeated rows and rows that are not fresh. The rest, in the order of drawing,
         # is a uniform choice without replacement.
         found = np.empty(0, dtype=np.int64)
         while found.size < count:
             more = self.chance.integers(size, size=2 * count + 16)
             more = more if rows is None else rows[more]
-            found = np.concatenate([found, more[free(more)]])
+            found = np.concatenate([found, more[self.are_fresh(more)]])
             _, first = np.unique(found, return_index=True)
             found = found[np.sort(first)]
         return found[:count]

@@ -161,7 +161,7 @@ class LargePool:
         """Draw the fresh rows with pass rates inside the window."""
 
         def pick(count: int) -> IntArray:
-            return self._rows.distinct(count, part.rows, part.num_fresh, self._rows.are_fresh)
+            return self._rows.distinct(count, part.rows, part.num_fresh)
 
         return self._thinned(part.num_fresh, 1.0, pick, span)
 
