@@ -15,9 +15,11 @@ from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 from ..oracle import OracleSampler
 from .challengers import (
     Calibrated,
+    EvenRest,
     GrowingRest,
     MovedRates,
     PromptPrior,
+    PromptPriorEvenRest,
     RisingBlindShare,
     SECWithoutReplacement,
     WholeBOTS,
@@ -53,6 +55,8 @@ CHALLENGERS: dict[str, dict[str, Any]] = {
     "rising blind share": FRONTIER,
     "moved rates": FRONTIER,
     "prior by prompt": FRONTIER,
+    "rest by even draw": FRONTIER,
+    "prior by prompt, rest by even draw": FRONTIER,
     "prior by prompt, rest 0.5": FRONTIER | {"vade_cooldown": 0.5},  # prediction: no_headroom +0.01 to the arm above
 }
 ABLATIONS: dict[str, dict[str, Any]] = {
@@ -75,6 +79,8 @@ CLASSES = {
     "growing rest": GrowingRest,
     "rising blind share": RisingBlindShare,
     "moved rates": MovedRates,
+    "rest by even draw": EvenRest,
+    "prior by prompt, rest by even draw": PromptPriorEvenRest,
     "prior by prompt": PromptPrior,
     "prior by prompt, rest 0.5": PromptPrior,
 }
@@ -182,7 +188,8 @@ def sampler_of(
     if arm == "sec 0.2, without replacement":
         return SECWithoutReplacement(num_samples, task=labels, seed=seed, temperature=0.2)
     if arm in CLASSES:
-        more = {"prompts": prompts} if CLASSES[arm] is PromptPrior else {}
+        more: dict[str, Any] = {"prompts": prompts} if issubclass(CLASSES[arm], PromptPrior) else {}
+        more |= {"epoch": num_samples / num_groups} if issubclass(CLASSES[arm], EvenRest) else {}
         return CLASSES[arm](num_samples, seed=seed, signal_aware_decay=True, cooldown=cooldown, **more)
     stratify = labels if args.vade_stratify_by else None
     if variants and stratify:

@@ -5,6 +5,7 @@ import pytest
 
 from eval.benchmarks.learning.challengers import (
     Calibrated,
+    EvenRest,
     GrowingRest,
     MovedRates,
     PromptPrior,
@@ -13,6 +14,7 @@ from eval.benchmarks.learning.challengers import (
     WholeBOTS,
 )
 from trl_vade.samplers import ThompsonSampler
+from trl_vade.selection.report.even_draw import even_draw_ratio
 
 FRONTIER = {"signal_aware_decay": True}
 
@@ -36,6 +38,17 @@ def test_a_rest_doubles_with_each_group_without_a_gradient_and_ends_with_one():
     assert sampler.rest(np.arange(2)).tolist() == [6, 2]
     told(sampler, ([0], [4]))
     assert sampler.rest(np.arange(1)).tolist() == [3]
+
+
+def test_a_rest_is_as_long_as_even_draws_would_give_groups_with_a_gradient():
+    """Of 41 rows 40 teach, or none does; an epoch has 20 steps."""
+    rows = np.arange(40)
+    half, never = (told(EvenRest(41, cooldown=4, epoch=20.0, **FRONTIER), *[(rows, [s] * 40)] * 3) for s in (4, 0))
+    share = even_draw_ratio(half.posterior, 8)
+    assert share > 0.8 > 0.2 > even_draw_ratio(never.posterior, 8)
+    assert half.rest(rows[:1]).tolist() == [round(20 * share)]
+    assert never.rest(rows[:1]).tolist() == [4]
+    assert half.rest(np.array([40])).tolist() == [0]
 
 
 def test_the_blind_share_is_what_is_missing_of_the_promised_groups_up_to_one_half():
