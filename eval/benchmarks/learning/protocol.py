@@ -7,7 +7,8 @@ Main arms are tuned on three seeds, peers and the longer rest on two. A variant 
 to tune each challenger by itself would take as long as half of the runs.
 
 Challengers run on eight seeds first. Those whose mean share of the oracle's gain is then at least that of `frontier`
-go on to sixteen; `CONTINUED` names them.
+go on to sixteen. So do the two rests whose interval was below vanilla GRPO in no regime: the rule for the default may
+choose one of them. `CONTINUED` names all.
 """
 
 import hashlib
@@ -51,7 +52,10 @@ PLANS = {
 }
 TUNED = (*MAIN, "mopps", "bots", "sec 0.4", "greso", "difficulty pools", "rest 0.5")
 TUNING_SEEDS = {arm: range(100, 103 if arm in MAIN else 102) for arm in TUNED}
-CONTINUED: tuple[str, ...] = ()
+CONTINUED = (
+    *("rest 0.3", "rest 0.5", "rest 0.8", "growing rest", "moved rates"),
+    *("prior by prompt", "prior by prompt, rest 0.5", "prior by prompt, rest by even draw"),
+)
 SEEDS = {arm: range(300, 332 if arm in MAIN else 316) for arm in (*MAIN, *PEERS, *CONTINUED)}
 SEEDS |= {arm: range(300, 308) for arm in (*CHALLENGERS, *ABLATIONS) if arm not in CONTINUED}
 CONFIRMING_SEEDS = range(400, 416)
