@@ -146,6 +146,7 @@ def model(tmp_path_factory):
     return make_model(tmp_path_factory.mktemp("async") / "model")
 
 
+@pytest.mark.slow
 def test_a_training_logs_what_the_loop_chose_and_saves_its_posterior(monkeypatch, model, address, tmp_path):
     trainer = make_trainer(monkeypatch, model, address, tmp_path / "out", selection=AsyncSelection(**SMALL))
     trainer.train()

@@ -113,6 +113,7 @@ def test_the_page_is_one_whole_document_that_asks_no_other_host_for_anything(dra
     assert "default-src 'none'" in drawn
 
 
+@pytest.mark.slow
 def test_every_colour_of_a_curve_has_a_value_in_light_and_in_dark(drawn):
     used = set(re.findall(r"var\(--([\w-]+)", drawn))
     light, dark = (set(re.findall(r"--([\w-]+):", part)) for part in re.findall(r":root \{(.*?)\}", drawn, re.DOTALL))
