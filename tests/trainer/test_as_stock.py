@@ -11,7 +11,7 @@ from tests.support.runs import assert_equal_weights, weights
 from tests.support.situations import SITUATIONS
 
 # One for most seams of the trainer; `-m slow` has the others.
-DEFAULT = (*("beta, synced", "two iterations", "a resume", "tools, one call", "an image"),)
+DEFAULT = ("beta, synced", "two iterations", "a resume", "tools, one call", "an image")
 
 
 @pytest.fixture(scope="module")
