@@ -193,6 +193,12 @@ def test_the_belief_needs_no_state_of_its_own():
     assert resumed.prior().shift.any()
 
 
+@pytest.mark.parametrize("kind", ["beta", "learned", None, True])
+def test_an_unknown_prior_is_refused_with_the_known_ones(kind):
+    with refused(ConfigurationError, names=[kind], offers=["flat", "variants"]):
+        ThompsonSampler(5, prior=kind)
+
+
 def test_it_needs_variants():
     with refused(ConfigurationError, names=["prior", "variants"], offers=["VariantRows"]):
         ThompsonSampler(5, prior="variants")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trl_vade.samplers.information import information_gain
+from trl_vade.samplers.large_pool.free_rows import FreeRows
 from trl_vade.samplers.large_pool.window import (
     MOST_WIDTH,
     beta_density,
@@ -17,6 +18,16 @@ from trl_vade.samplers.large_pool.window import (
     wanted_inside,
     window,
 )
+from trl_vade.samplers.posterior import BetaPosterior
+
+
+def free_rows(right, wrong):
+    """Two rows, of which the first has these counts."""
+    posterior = BetaPosterior(2)
+    posterior.observe([0], [right], [right + wrong])
+    nothing = np.empty(0, dtype=np.int64)
+    return FreeRows(posterior, lambda rows: np.zeros(rows.size, dtype=bool), nothing, np.random.default_rng(0))
+
 
 both_gains = pytest.mark.parametrize("gain", ["symmetric", "asymmetric"])
 
@@ -68,3 +79,21 @@ def test_the_density_is_that_of_the_beta_distribution(seed):
     rng = np.random.default_rng(seed)
     p, a, b = rng.uniform(0.01, 0.99, 20), 10 ** rng.uniform(-1.5, 4, 20), 10 ** rng.uniform(-1.5, 4, 20)
     np.testing.assert_allclose(beta_density(p, a, b), stats.beta(a, b).pdf(p), rtol=1e-7, atol=1e-290)
+
+
+@given(
+    right=st.floats(0, 300),
+    wrong=st.floats(0, 300),
+    width=st.floats(1e-6, 0.25),
+    gain=st.sampled_from(["symmetric", "asymmetric"]),
+)
+def test_no_density_in_the_window_is_above_the_bound(right, wrong, width, gain):
+    rows = free_rows(right, wrong)
+    p, (a, b) = np.linspace(*window(width, gain), 50), rows.belief(np.array([0]))
+    assert beta_density(p, np.full(50, a[0]), np.full(50, b[0])).max() <= rows.highest_density * (1 + 1e-9)
+
+
+def test_the_bound_is_met_by_a_row_that_is_always_solved_and_by_one_of_which_nothing_is_known():
+    assert free_rows(0.0, 0.0).highest_density == pytest.approx(1.0)
+    ends = beta_density(np.array([1.0 - 1e-12]), np.array([9.0]), np.array([1.0]))
+    assert free_rows(8.0, 0.0).highest_density == pytest.approx(ends[0])
