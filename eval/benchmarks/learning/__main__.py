@@ -21,7 +21,7 @@ import json
 import multiprocessing
 import os
 import time
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
 from ..machine import machine
@@ -53,22 +53,25 @@ def run_stage(stage, options, pool):
 def run_all(left, options, pool):
     """Make these runs, in their order; return whether there was time for all."""
     began, running, waiting, number = time.monotonic(), {}, list(left), 0
-    built: set[tuple[int, str]] = set()
+    built: dict[tuple[int, str], Future[None]] = {}
     with options.results.open("a") as file:
         while waiting or running:
             late = time.monotonic() > options.until
             if late and not running:
                 return False
-            while waiting and not late and len(running) < options.workers:
+            # The next base policy is built beside the runs of this one: of two workers that wait for it, one would be
+            # idle, and of two that build it, one would work in vain.
+            for pair in list(dict.fromkeys(pair_of(task) for task in waiting))[: 0 if late else 2]:
+                if pair not in built:
+                    built[pair] = pool.submit(build, pair)
+                    running[built[pair]] = None
+            while waiting and not late and len(running) < options.workers and built[pair_of(waiting[0])].done():
                 task = waiting.pop(0)
-                if (pair := (task["seed"], task["regime"])) not in built:
-                    # First, by one worker alone: of two that build the same policy, one would work in vain.
-                    pool.submit(build, pair).result()
-                    built.add(pair)
                 running[pool.submit(work, **task, evaluate_every=PLANS[task["regime"]].evaluate_every)] = task
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                del running[future]
-                record = future.result()
+                task, record = running.pop(future), future.result()
+                if task is None:  # a base policy was built
+                    continue
                 if record["stage"] == "tune":
                     record = {name: record[name] for name in (*KEY, *OF_TUNING)}
                 file.write(json.dumps(record, separators=(",", ":")) + "\n")
@@ -78,6 +81,10 @@ def run_all(left, options, pool):
                 about = [record[name] for name in ("regime", "arm", "learning_rate", "seed")]
                 print(f"{number}/{len(left)}", *about, record["score"][-1], spent, sep=", ", flush=True)
     return True
+
+
+def pair_of(task):
+    return task["seed"], task["regime"]
 
 
 def main():
