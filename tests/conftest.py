@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 # Before anything imports the Hub client: no test may reach a network, or report anything.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -18,10 +19,24 @@ settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 
 
+NUM_FROZEN_MODULES = 0
+
+
+def freeze():
+    """Hide what was imported from the garbage collector, which each `train()` calls (accelerate's free_memory)."""
+    global NUM_FROZEN_MODULES
+    if len(sys.modules) > NUM_FROZEN_MODULES + 50:
+        NUM_FROZEN_MODULES = len(sys.modules)
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_collection_finish():
-    """Each `train()` collects garbage (accelerate's free_memory); to look at all that was imported takes 0.35 s."""
-    gc.collect()
-    gc.freeze()
+    freeze()
+
+
+def pytest_runtest_logfinish():
+    freeze()
 
 
 def pytest_unconfigure():
