@@ -95,6 +95,7 @@ def main():
     )
     parser.add_argument("--results", type=Path, default=Path("vade-learning.jsonl"))
     parser.add_argument("--only", nargs="+", choices=[*STAGES, "report"], default=["tune", "runs", "report"])
+    parser.add_argument("--pages", nargs="+", type=Path, default=[], help="whose tables the report makes anew")
     parser.add_argument("--regimes", nargs="+", choices=[*PLANS], default=[*PLANS])
     parser.add_argument("--arms", nargs="+", choices=[*SEEDS], help="default: all of the stage")
     parser.add_argument("--seeds", nargs="+", type=int, help="some of the stage's; default: all")
@@ -110,12 +111,14 @@ def main():
                 break
     if "report" in options.only:
         from .pictures import draw
-        from .tables import tables
+        from .tables import fill, tables
 
         records = read(options.results)
         print(tables(records))
         for path in draw(records, options.results.parent):
             print(f"Picture: {path}")
+        for page in options.pages:
+            page.write_text(fill(page.read_text(), records))
 
 
 if __name__ == "__main__":

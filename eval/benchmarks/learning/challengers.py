@@ -135,11 +135,11 @@ class MovedRates(Challenger):
 
 
 class EvenRest(Challenger):
-    """A row rests for the share of an epoch that even draws would give of groups with a gradient, at least 0.2.
+    """A row rests for the share of an epoch that even draws would give of groups with a gradient.
 
-    Where most rows teach, selection has little to win, and repeating rows costs. The share is estimated from the
-    posterior before each draw. Thought of after eight seeds of the rests above, so those seeds speak in its favour;
-    the seeds from 308 on, and those that confirm, do not.
+    At least for the cooldown. Where most rows teach, selection has little to win, and repeating rows costs. The share
+    is estimated from the posterior before each draw. Thought of after eight seeds of the rests above, so those seeds
+    speak in its favour; the seeds from 308 on, and those that confirm, do not.
 
     Prediction: staged, wide and paper_like within 0.008 of `frontier`; no interval below vanilla GRPO in the pictures;
     0.4 of the oracle's gain.

@@ -1,10 +1,12 @@
 """The benchmark's tables, in Markdown."""
 
+import re
+
 import numpy as np
 
 from . import hint_tables as hinted
 from . import thinning_tables as thinned
-from .arms import ABLATIONS, ARMS, CHALLENGERS, MAIN, PEERS
+from .arms import ABLATIONS, ARMS, CHALLENGERS, DEFAULT, MAIN, PEERS
 from .curves import (
     Record,
     area,
@@ -21,6 +23,16 @@ from .curves import (
 from .protocol import BEST, PLANS, VANILLA, VARIED, best_rate, tuned_as, tuned_rates
 
 GONE = ("prior by level",)  # arms whose code was deleted, since they won nothing; their records stay
+SHOWN = {"dapo": "DAPO", "paper": "VADE, `paper`", DEFAULT: "VADE, default", BEST: "oracle"}
+TITLES = {
+    "paper_like": "most rows are mastered",
+    "staged": "skills build on one another",
+    "graded": "the same, with graded rewards",
+    "wide": "the same, with so many rows that most come once",
+    "many_impossible": "many rows are impossible",
+    "hard_pictures": "pictures, half of them too hard",
+    "no_headroom": "pictures of medium difficulty",
+}
 PLACES = (*MAIN, *PEERS, *CHALLENGERS, *GONE, *ABLATIONS)
 
 
@@ -42,6 +54,44 @@ def tables(records: list[Record]) -> str:
     runs = [record["seconds"] for record in records]
     parts.append(f"{len(runs):,} runs, {sum(runs) / 3600:.1f} hours of one core.")
     return "\n\n".join(parts)
+
+
+def fill(text: str, records: list[Record]) -> str:
+    """Return the page with its tables made anew, each between `<!-- table: NAME -->` and `<!-- end of table -->`."""
+    build = {
+        "main": main_arms, "scores": scores, "ranking": ranking, "challengers": challenge, "ablations": ablations,
+        "calibration": calibration, "confirmation": confirmation, "trainer": agreement,
+    }  # fmt: skip
+
+    def made(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{build[match[2]](records)}\n<!-- end of table -->"
+
+    return re.sub(r"(<!-- table: (\w+) -->).*?<!-- end of table -->", made, text, flags=re.DOTALL)
+
+
+def main_arms(records: list[Record]) -> str:
+    """The four arms that a reader looks for first, with the upper bound, one regime a line."""
+    lines = []
+    for regime, title in TITLES.items():
+        arms = of(records, "runs", regime)
+        vanilla = arms.get(VANILLA, [])
+        if len(vanilla) > 1:
+            cells = [between(differences(arms.get(arm, []), vanilla, area)) for arm in SHOWN]
+            lines.append([title, f"{np.mean([area(run) for run in vanilla]):.3f}", *cells])
+    return table(
+        ["situation", "vanilla GRPO: mean", *(f"{name}: difference (95 %)" for name in SHOWN.values())], lines
+    )
+
+
+def ablations(records: list[Record]) -> str:
+    """The paper's rule, and what is left of it without one of its parts."""
+    arms, regimes = ("paper", *ABLATIONS), [regime for regime, plan in PLANS.items() if plan.ablations]
+    lines = []
+    for arm in arms:
+        found = [of(records, "runs", regime) for regime in regimes]
+        gains = [differences(of_it.get(arm, []), of_it.get(VANILLA, []), area) for of_it in found]
+        lines.append([arm, *map(between, gains)])
+    return table(["arm", *(f"{regime}: difference (95 %)" for regime in regimes)], lines)
 
 
 def tuning(records: list[Record]) -> str:
@@ -122,8 +172,7 @@ def challenge(records: list[Record]) -> str:
         cells = []
         for regime in PLANS:
             arms = of(records, "runs", regime)
-            gains = differences(arms.get(arm, []), arms.get(VARIED, []), area)
-            cells.append(between(gains) if len(gains) > 1 else "-")
+            cells.append(between(differences(arms.get(arm, []), arms.get(VARIED, []), area)))
         if any(cell != "-" for cell in cells):
             lines.append([arm, *cells])
     return table(["arm", *PLANS], lines) if lines else ""
@@ -180,6 +229,9 @@ def final(record: Record) -> float:
 
 
 def between(values: list[float]) -> str:
+    """Return the mean and its 95 % interval, which takes two values at least."""
+    if len(values) < 2:
+        return "-"
     mean, low, high = interval(values)
     return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
 

@@ -115,6 +115,25 @@ def test_an_arm_whose_vanilla_run_is_still_to_come_is_left_out_of_the_tables():
     assert "| staged | frontier | 0.0001 |" not in text
 
 
+def test_a_page_has_its_tables_made_anew_and_all_else_as_it_was():
+    records = [record([0.2, 0.3 + seed / 100, 0.4], seed=seed) for seed in range(3)]
+    records += [record([0.2, 0.4, 0.5 + seed / 100], arms.DEFAULT, seed) for seed in range(3)]
+    page = "Before.\n\n<!-- table: main -->\n\nold\n\n<!-- end of table -->\n\nAfter: <!-- table: main -->, unended.\n"
+    filled = tables.fill(page, records)
+    assert filled.startswith("Before.\n\n<!-- table: main -->\n| situation |")
+    assert "\n| skills build on one another | 0.305 | " in filled
+    assert filled.endswith("|\n<!-- end of table -->\n\nAfter: <!-- table: main -->, unended.\n")
+    assert tables.fill(filled, records) == filled
+
+
+@pytest.mark.benchmark
+@pytest.mark.parametrize("page", ["README.md", "docs/results/learning.md"])
+def test_the_tables_of_the_pages_are_those_of_the_records(page):
+    text = (ROOT / page).read_text()
+    assert "<!-- table: main -->" in text
+    assert tables.fill(text, curves.read(ROOT / "eval/learning.jsonl")) == text
+
+
 def test_the_rule_for_the_default_puts_an_arm_that_loses_anywhere_last():
     records = []
     for seed, noise in enumerate((0.01, -0.01, 0.0)):
