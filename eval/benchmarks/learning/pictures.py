@@ -13,18 +13,10 @@ from trl_vade.pictures.style import curve as draw_curve
 from .arms import MAIN
 from .curves import Record, by_arm, curve, grid
 from .protocol import PLANS
+from .tables import TITLES
 
 PARTS = {"uniform": "quiet", "dapo": "second", "paper": "first", "robust": "third", "frontier": "fourth"}
 PARTS |= {"oracle": "sixth"}
-TITLES = {
-    "paper_like": ("Paper-like", "most rows mastered"),
-    "staged": ("Staged", "skills unlock one another"),
-    "many_impossible": ("Impossible", "many rows are out of reach"),
-    "graded": ("Graded", "staged, with rewards by step"),
-    "wide": ("Wide", "staged, with 4,096 rows"),
-    "hard_pictures": ("Hard pictures", "half of them out of reach"),
-    "no_headroom": ("No headroom", "pictures of medium difficulty"),
-}
 NAMES = {"uniform": "vanilla GRPO", "dapo": "DAPO", "paper": "paper", "robust": "robust", "frontier": "frontier"}
 NAMES |= {"oracle": "oracle"}
 KEY = """{what}

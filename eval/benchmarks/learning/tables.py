@@ -25,32 +25,20 @@ from .protocol import BEST, PLANS, VANILLA, VARIED, best_rate, tuned_as, tuned_r
 GONE = ("prior by level",)  # arms whose code was deleted, since they won nothing; their records stay
 SHOWN = {"dapo": "DAPO", "paper": "VADE, `paper`", DEFAULT: "VADE, default", BEST: "oracle"}
 TITLES = {
-    "paper_like": "most rows are mastered",
-    "staged": "skills build on one another",
-    "graded": "the same, with graded rewards",
-    "wide": "the same, with so many rows that most come once",
-    "many_impossible": "many rows are impossible",
-    "hard_pictures": "pictures, half of them too hard",
-    "no_headroom": "pictures of medium difficulty",
+    "paper_like": ("Paper-like", "most rows mastered"),
+    "staged": ("Staged", "skills unlock one another"),
+    "many_impossible": ("Impossible", "many rows are out of reach"),
+    "graded": ("Graded", "staged, with rewards by step"),
+    "wide": ("Wide", "staged, with 4,096 rows"),
+    "hard_pictures": ("Hard pictures", "half of them out of reach"),
+    "no_headroom": ("No headroom", "pictures of medium difficulty"),
 }
 PLACES = (*MAIN, *PEERS, *CHALLENGERS, *GONE, *ABLATIONS)
 
 
 def tables(records: list[Record]) -> str:
     """All tables of the main comparison that there are records for."""
-    parts = []
-    for title, build in (
-        ("Learning rates: mean area of the tuning seeds", tuning),
-        ("All arms: difference to vanilla GRPO, paired, with 95 % intervals", scores),
-        ("Share of the oracle's gain, and the rule for the default", ranking),
-        ("Challengers: difference of the area to frontier, paired, with 95 % intervals", challenge),
-        ("Where the rollouts went", where),
-        ("Belief against outcome", calibration),
-        ("Confirmation: difference to vanilla GRPO, paired, with 95 % intervals", confirmation),
-        ("Through VADEGRPOTrainer, beside the fast loop", agreement),
-    ):
-        if text := build(records):
-            parts.append(f"## {title}\n\n{text}")
+    parts = [f"## {title}\n\n{text}" for title, build in TABLES.values() if (text := build(records))]
     runs = [record["seconds"] for record in records]
     parts.append(f"{len(runs):,} runs, {sum(runs) / 3600:.1f} hours of one core.")
     return "\n\n".join(parts)
@@ -58,29 +46,24 @@ def tables(records: list[Record]) -> str:
 
 def fill(text: str, records: list[Record]) -> str:
     """Return the page with its tables made anew, each between `<!-- table: NAME -->` and `<!-- end of table -->`."""
-    build = {
-        "main": main_arms, "scores": scores, "ranking": ranking, "challengers": challenge, "ablations": ablations,
-        "calibration": calibration, "confirmation": confirmation, "trainer": agreement,
-    }  # fmt: skip
 
     def made(match: re.Match[str]) -> str:
-        return f"{match[1]}\n{build[match[2]](records)}\n<!-- end of table -->"
+        return f"{match[1]}\n{TABLES[match[2]][1](records)}\n<!-- end of table -->"
 
     return re.sub(r"(<!-- table: (\w+) -->).*?<!-- end of table -->", made, text, flags=re.DOTALL)
 
 
 def main_arms(records: list[Record]) -> str:
-    """The four arms that a reader looks for first, with the upper bound, one regime a line."""
+    """The arms that a reader looks for first, one regime a line."""
     lines = []
     for regime, title in TITLES.items():
         arms = of(records, "runs", regime)
         vanilla = arms.get(VANILLA, [])
         if len(vanilla) > 1:
             cells = [between(differences(arms.get(arm, []), vanilla, area)) for arm in SHOWN]
-            lines.append([title, f"{np.mean([area(run) for run in vanilla]):.3f}", *cells])
-    return table(
-        ["situation", "vanilla GRPO: mean", *(f"{name}: difference (95 %)" for name in SHOWN.values())], lines
-    )
+            lines.append([f"`{regime}`: {title[1]}", f"{np.mean([area(run) for run in vanilla]):.3f}", *cells])
+    head = ["situation", "vanilla GRPO: mean", *(f"{name}: difference (95 % interval)" for name in SHOWN.values())]
+    return table(head, lines) if lines else ""
 
 
 def ablations(records: list[Record]) -> str:
@@ -90,8 +73,9 @@ def ablations(records: list[Record]) -> str:
     for arm in arms:
         found = [of(records, "runs", regime) for regime in regimes]
         gains = [differences(of_it.get(arm, []), of_it.get(VANILLA, []), area) for of_it in found]
-        lines.append([arm, *map(between, gains)])
-    return table(["arm", *(f"{regime}: difference (95 %)" for regime in regimes)], lines)
+        if any(gains):
+            lines.append([arm, *map(between, gains)])
+    return table(["arm", *(f"{regime}: difference (95 % interval)" for regime in regimes)], lines) if lines else ""
 
 
 def tuning(records: list[Record]) -> str:
@@ -218,6 +202,21 @@ def agreement(records: list[Record]) -> str:
                 lines.append([regime, arm, len(gains), *means, between(gains), seconds])
     head = ["regime", "arm", "seeds", "area, trainer", "final, trainer", "area, trainer - fast loop (95 %)", "seconds"]
     return table(head, lines) if lines else ""
+
+
+TABLES = {
+    "main": ("In short: difference to vanilla GRPO, paired", main_arms),
+    "tuning": ("Learning rates: mean area of the tuning seeds", tuning),
+    "scores": ("All arms: difference to vanilla GRPO, paired, with 95 % intervals", scores),
+    "ranking": ("Share of the oracle's gain, and the rule for the default", ranking),
+    "ablations": ("Ablations of the paper's rule: difference of the area to vanilla GRPO, paired", ablations),
+    "challengers": ("Challengers: difference of the area to frontier, paired, with 95 % intervals", challenge),
+    "where": ("Where the rollouts went", where),
+    "calibration": ("Belief against outcome", calibration),
+    "confirmation": ("Confirmation: difference to vanilla GRPO, paired, with 95 % intervals", confirmation),
+    "trainer": ("Through VADEGRPOTrainer, beside the fast loop", agreement),
+}
+"""By the name that a page marks it with, the title and the maker of each table of the main comparison."""
 
 
 def of(records: list[Record], stage: str, regime: str) -> dict[str, list[Record]]:

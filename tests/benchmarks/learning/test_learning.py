@@ -121,7 +121,7 @@ def test_a_page_has_its_tables_made_anew_and_all_else_as_it_was():
     page = "Before.\n\n<!-- table: main -->\n\nold\n\n<!-- end of table -->\n\nAfter: <!-- table: main -->, unended.\n"
     filled = tables.fill(page, records)
     assert filled.startswith("Before.\n\n<!-- table: main -->\n| situation |")
-    assert "\n| skills build on one another | 0.305 | " in filled
+    assert "\n| `staged`: skills unlock one another | 0.305 | " in filled
     assert filled.endswith("|\n<!-- end of table -->\n\nAfter: <!-- table: main -->, unended.\n")
     assert tables.fill(filled, records) == filled
 
