@@ -8,7 +8,7 @@ to tune each challenger by itself would take as long as half of the runs.
 
 Challengers run on eight seeds first. Those whose mean share of the oracle's gain is then at least that of `frontier`
 go on to sixteen. So do the two rests whose interval was below vanilla GRPO in no regime: the rule for the default may
-choose one of them. `CONTINUED` names all, with one that was added after eleven seeds.
+choose one of them. `CONTINUED` names all. `LATE` was suggested by the first eleven seeds: its own are all others.
 """
 
 import hashlib
@@ -55,10 +55,11 @@ TUNING_SEEDS = {arm: range(100, 103 if arm in MAIN else 102) for arm in TUNED}
 CONTINUED = (
     *("rest 0.3", "rest 0.5", "rest 0.8", "growing rest", "moved rates"),
     *("prior by prompt", "prior by prompt, rest 0.5", "prior by prompt, rest by even draw"),
-    "prior by prompt, rest by even draw, at least 0.5",  # a late one, see `arms.py`
 )
+LATE = "prior by prompt, rest by even draw, at least 0.5"
 SEEDS = {arm: range(300, 332 if arm in MAIN else 316) for arm in (*MAIN, *PEERS, *CONTINUED)}
 SEEDS |= {arm: range(300, 308) for arm in (*CHALLENGERS, *ABLATIONS) if arm not in CONTINUED}
+SEEDS[LATE] = range(316, 332)
 CONFIRMING_SEEDS = range(400, 416)
 TRAINER_SEEDS, TRAINER_REGIMES = range(300, 304), ("staged", "no_headroom")
 STAGES = ("tune", "runs", "confirm", "trainer")
