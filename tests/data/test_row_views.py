@@ -7,7 +7,7 @@ import pytest
 from datasets import Dataset, Image, List
 from PIL import Image as Pillow
 
-from trl_vade.data.row_views import MOST_SIGNS, SIDE, describe_row, plain_text
+from trl_vade.data.row_views import MOST_SIGNS, SIDE, describe_row, plain_text, prompt_texts
 
 ASKED = {"role": "user", "content": "How many?"}
 
@@ -63,6 +63,15 @@ def test_long_texts_are_cut_and_a_transform_is_not_called():
     described = describe_row(rows, 0)
     assert len(described["question"]) == MOST_SIGNS
     assert described["answer"] == "42"
+
+
+def test_the_texts_of_all_prompts_are_read_without_a_picture_or_a_transform():
+    asked = [{"role": "user", "content": [{"type": "text", "text": f"How many? {n}"}]} for n in range(3)]
+    rows = Dataset.from_dict({"prompt": [[each] for each in asked], "image": [{"bytes": b"none", "path": None}] * 3})
+    rows = rows.cast_column("image", Image()).with_transform(lambda batch: pytest.fail("the transform was called"))
+    assert [*prompt_texts(rows.select([2, 0]))] == ["How many? 2", "How many? 0"]
+    assert [*prompt_texts(Dataset.from_dict({"prompt": ["plain", None]}))] == ["plain", ""]
+    assert [*prompt_texts(Dataset.from_dict({"question": ["a", "b"]}))] == ["", ""]
 
 
 def test_a_row_without_any_of_it_is_described_by_nothing():

@@ -21,6 +21,7 @@ from trl_vade.samplers.peers import (
     MoPPSSampler,
     SECSampler,
 )
+from trl_vade.samplers.prompt_prior import prompt_words
 from trl_vade.samplers.rules import under_rules_of
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
 from trl_vade.samplers.variants import VariantRows
@@ -43,6 +44,9 @@ SAMPLERS = {
     "robust": partial(ThompsonSampler, **ROBUST),
     "robust, strata": lambda n, **more: ThompsonSampler(n, stratify=labels(n)[::-1], **ROBUST, **more),
     "prior of variants": lambda n, **more: ThompsonSampler(n, variants=pairs(n), prior="variants", **ROBUST, **more),
+    "prior of prompts": lambda n, **more: ThompsonSampler(
+        n, words=prompt_words(labels(n)), prior="prompts", even_rest=4, **ROBUST, **more
+    ),
     "uniform": UniformSampler,
     "mopps": partial(MoPPSSampler, pool_factor=2),
     "bots": BOTSSampler,
@@ -50,7 +54,7 @@ SAMPLERS = {
     "difficulty pools": DifficultyPoolSampler,
     "greso": GRESOSampler,
 }
-WITHOUT_LABELS = [name for name in SAMPLERS if name != "sec" and "strata" not in name and "variants" not in name]
+WITHOUT_LABELS = [name for name in SAMPLERS if name not in ("sec", "robust, strata") and "prior" not in name]
 every_sampler = pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
 
 
@@ -291,6 +295,7 @@ OTHER_RULES = {
     "thompson": (ThompsonSampler, {}, {"gain": "symmetric", "greedy": True, "cooldown": 3, "decay_sampled": 0.5}),
     "strata": (ThompsonSampler, {"stratify": [0] * 8}, {"stratify": labels(8), "cooldown": 2}),
     "variants": (ThompsonSampler, {"variants": pairs(8), "variant_groups": 1}, {"signal_aware_decay": True}),
+    "prompts": (ThompsonSampler, {"prior": "prompts", "words": prompt_words(labels(8))}, {"even_rest": 3}),
     "uniform": (UniformSampler, {"decay_sampled": 0.5}, {"signal_aware_decay": True}),
     "mopps": (MoPPSSampler, {"pool_factor": 2}, {"pool_factor": 4}),
     "bots": (BOTSSampler, {"target": 0.4}, {"target": 0.6}),

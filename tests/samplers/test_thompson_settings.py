@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers import ThompsonSampler, UniformSampler
+from trl_vade.samplers.even_draw import even_draw_ratio
 
 few = settings(deadline=None, derandomize=True, max_examples=50)
 ROBUST = {"gain": "symmetric", "signal_aware_decay": True, "cooldown": 3}
@@ -61,6 +62,34 @@ def test_a_group_without_a_score_does_not_rest():
 def test_a_cooldown_that_is_no_number_of_steps_is_refused(cooldown):
     with refused(ConfigurationError, names=["cooldown", cooldown]):
         ThompsonSampler(5, cooldown=cooldown)
+
+
+@pytest.mark.parametrize(("successes", "teaches"), [(4, True), (0, False)])
+def test_a_row_rests_for_the_share_of_an_epoch_that_even_draws_would_teach(successes, teaches):
+    """Of 41 rows 40 teach, or none does. An epoch has 20 steps."""
+    sampler, rows = ThompsonSampler(41, cooldown=4, even_rest=20, signal_aware_decay=True), np.arange(40)
+    for _ in range(3):
+        sampler.observe(rows, np.full(40, successes), np.full(40, 8))
+    share = even_draw_ratio(sampler.posterior, 8)
+    assert share > 0.8 if teaches else share < 0.2
+    rest = round(20 * share) if teaches else 4
+    assert sampler._steps_to_rest(np.array([0, 40])).tolist() == [rest, 0]
+
+
+def test_the_share_is_that_of_spreads_where_outcomes_are_spreads():
+    rests = []
+    for told in (ThompsonSampler.use_spreads, lambda sampler: None):
+        sampler = ThompsonSampler(40, even_rest=100)
+        told(sampler)
+        sampler.observe(np.arange(40), np.full(40, 2), np.full(40, 8))
+        rests.append(sampler._steps_to_rest(np.array([0]))[0])
+    assert rests[0] < rests[1]
+
+
+@pytest.mark.parametrize("settings", [{"even_rest": -1}, {"even_rest": 0.5}, {"even_rest": 3, "num_generations": 1}])
+def test_an_epoch_or_a_group_that_is_no_number_is_refused(settings):
+    with refused(ConfigurationError, names=[*settings][-1:]):
+        ThompsonSampler(5, **settings)
 
 
 def test_uniform_passes_over_rows_left_out_and_does_not_come_back_to_them_in_the_epoch():

@@ -11,7 +11,7 @@ from tests.support.problems import KINDS, variant_rows
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers import BetaPosterior, ThompsonSampler
-from trl_vade.samplers.variant_prior import RIDGE, variant_prior
+from trl_vade.samplers.variant_prior import RIDGE, variant_prior, variant_shifts
 
 few = settings(deadline=None, derandomize=True, max_examples=40)
 
@@ -60,9 +60,9 @@ def test_the_shifts_that_pass_rates_were_made_with_are_found():
     shifts, rng = np.array([0.0, 1.2, -0.8, 0.0]), np.random.default_rng(0)
     variants = variant_rows([3] * 800)
     rates = sigmoid(rng.normal(0, 0.7, 800)[variants.of // 4] + shifts[variants.kind])
-    fitted = variant_prior(observed(variants, rates, np.where(variants.kind == 0, 400, 8), rng), variants)
-    assert fitted.shift[:4].tolist() == pytest.approx(shifts.tolist(), abs=0.06)
-    assert (fitted.shift[4:] == 0).all()  # kinds without a row
+    shift = variant_shifts(observed(variants, rates, np.where(variants.kind == 0, 400, 8), rng), variants)
+    assert shift[:4].tolist() == pytest.approx(shifts.tolist(), abs=0.06)
+    assert (shift[4:] == 0).all()  # kinds without a row
 
 
 @few
@@ -77,7 +77,7 @@ def test_the_shifts_maximise_the_penalised_likelihood(seed, most):
     posterior.observe(rows, np.floor(trials * rng.choice([0.0, 0.3, 1.0], rows.size)), trials)
     posterior.observe([], [], [])
     alpha, beta = posterior.counts()
-    shift = variant_prior(posterior, variants).shift
+    shift = variant_shifts(posterior, variants)
     slope, scale = -RIDGE * shift, np.full(len(KINDS), RIDGE)
     for row in np.flatnonzero(variants.kind):
         of, n = variants.of[row], alpha[row] + beta[row]
@@ -96,7 +96,7 @@ def test_few_pairs_move_a_shift_little_and_many_move_it_all_the_way():
     for problems in (1, 4, 400):
         variants = variant_rows([1] * problems)
         rates = np.where(variants.kind == 0, 0.25, 0.75)
-        shifts.append(variant_prior(observed(variants, rates, 8), variants).shift[1])
+        shifts.append(variant_shifts(observed(variants, rates, 8), variants)[1])
     whole = math.log(3) + math.log(7 / 3)  # from 3 / 10, the mean of such an original, to 3 / 4
     assert 0 < shifts[0] < whole / 2 < shifts[1] < shifts[2]
     assert shifts[2] == pytest.approx(whole, abs=0.03)
@@ -108,9 +108,9 @@ def test_a_pair_counts_where_both_rows_have_evidence():
     for counted in (rows % 2 == 0, rows % 2 == 1, (rows % 2 == 0) == (rows < 50)):
         posterior = BetaPosterior(100)
         posterior.observe(rows[counted], np.full(counted.sum(), 8), np.full(counted.sum(), 8))
-        assert (variant_prior(posterior, variants).shift == 0).all()
+        assert (variant_shifts(posterior, variants) == 0).all()
     scarce = observed(variants, np.where(variants.kind == 0, 0.1, 0.9), 0.9)  # decayed below one completion
-    assert (variant_prior(scarce, variants).shift == 0).all()
+    assert (variant_shifts(scarce, variants) == 0).all()
 
 
 # ----------------------------------------------------------------------------------------------------- the belief
@@ -125,7 +125,7 @@ def test_a_new_variant_has_the_logit_of_its_original_plus_the_shift():
     posterior.observe([1200, 1203, 1206, 1209], [0, 4, 8, 200], [8, 8, 8, 400])
     prior = variant_prior(posterior, variants)
     a, b = prior.of(np.array([1201, 1204, 1207, 1210, 1213]))
-    odds = np.array([1 / 9, 1, 9, 1, 1]) * math.exp(prior.shift[1])
+    odds = np.array([1 / 9, 1, 9, 1, 1]) * math.exp(variant_shifts(posterior, variants)[1])
     assert (a / (a + b)).tolist() == pytest.approx(np.minimum(odds / (1 + odds), 0.95).tolist())
     assert (a + b).tolist() == pytest.approx([3, 3, 3, 3, 2])
     whole = prior.of(None)
@@ -190,12 +190,12 @@ def test_the_belief_needs_no_state_of_its_own():
     resumed = ThompsonSampler(90, variants=variants, prior="variants")
     resumed.load_state_dict(sampler.state_dict())
     assert [array.tobytes() for array in resumed.belief()] == [array.tobytes() for array in sampler.belief()]
-    assert resumed.prior().shift.any()
+    assert variant_shifts(resumed.posterior, variants).any()
 
 
 @pytest.mark.parametrize("kind", ["beta", "learned", None, True])
 def test_an_unknown_prior_is_refused_with_the_known_ones(kind):
-    with refused(ConfigurationError, names=[kind], offers=["flat", "variants"]):
+    with refused(ConfigurationError, names=[kind], offers=["flat", "prompts", "variants"]):
         ThompsonSampler(5, prior=kind)
 
 

@@ -19,6 +19,7 @@ from trl_vade.samplers import load_snapshot
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.async_grpo import OLDEST_TRL, AsyncSelection, RolloutLoop, Stream, VADERolloutLoop
 from trl_vade.trainer.seams import check_seams
+from trl_vade.trainer.selection_choice import make_sampler
 
 pytestmark = pytest.mark.skipif(
     Version(trl.__version__) < Version(OLDEST_TRL), reason=f"asynchronous GRPO needs TRL {OLDEST_TRL}"
@@ -180,6 +181,17 @@ def test_a_resumed_training_goes_on_with_the_posterior_of_its_checkpoint(monkeyp
 def test_too_few_rows_are_refused(monkeypatch, model, address, tmp_path):
     with refused(ConfigurationError, [20, "max_inflight_tasks", "groups_per_step"], ["more rows"]):
         make_trainer(monkeypatch, model, address, tmp_path / "out", rows=20)
+
+
+def test_a_preset_makes_the_sampler_that_the_synchronous_trainer_would_make(make_args):
+    prompts = ["long", "short"] * 20
+    ours = AsyncSelection(groups_per_step=4).sampler(40, 7, num_generations=4, prompts=prompts)
+    theirs = make_sampler(make_args(seed=7, num_generations=4), 40, num_groups=4, prompts=prompts)
+    for sampler in (ours, theirs):
+        sampler.observe(np.arange(36), np.tile([1, 7], 18), np.full(36, 8))
+    assert ours.state_dict()["settings"] == theirs.state_dict()["settings"]
+    assert ours.draw(4).sample_index.tolist() == theirs.draw(4).sample_index.tolist()
+    assert AsyncSelection("uniform").sampler(40, 7).kind == "uniform"
 
 
 def test_an_unknown_preset_is_refused():

@@ -48,7 +48,7 @@ def test_the_defaults_are_the_frontier_preset(make_args):
     assert (args.vade_preset, args.vade_sampler) == ("frontier", "thompson")
     assert setting(args, "information_gain") == "asymmetric"
     assert setting(args, "signal_aware_decay") is True
-    assert setting(args, "cooldown") == 0.2
+    assert (setting(args, "cooldown"), setting(args, "even_rest"), setting(args, "prior")) == (0.2, False, "flat")
     assert setting(args, "decay_sampled") == 0.2  # lambda_1
     assert setting(args, "decay_unsampled") == 0.999  # lambda_2
     assert args.vade_stratify_by is None
@@ -63,15 +63,15 @@ def test_the_defaults_are_the_frontier_preset(make_args):
 
 
 def test_the_presets_are_what_their_names_promise(make_args):
-    parts = ("sampler", "information_gain", "signal_aware_decay", "cooldown", "posterior_init")
+    parts = ("sampler", "information_gain", "signal_aware_decay", "cooldown", "even_rest", "prior", "posterior_init")
     found = {name: tuple(setting(make_args(vade_preset=name), part) for part in parts) for name in PRESETS}
     assert found == {
-        "frontier": ("thompson", "asymmetric", True, 0.2, "prior"),
-        "robust": ("thompson", "symmetric", True, 0.2, "prior"),
-        "paper": ("thompson", "asymmetric", False, 0.0, "rollout"),
-        "paper_symmetric": ("thompson", "symmetric", False, 0.0, "rollout"),
-        "paper_greedy": ("greedy", "asymmetric", False, 0.0, "rollout"),
-        "paper_last_update": ("thompson", "asymmetric", False, 0.0, "rollout"),
+        "frontier": ("thompson", "asymmetric", True, 0.2, False, "flat", "prior"),
+        "robust": ("thompson", "symmetric", True, 0.2, False, "flat", "prior"),
+        "paper": ("thompson", "asymmetric", False, 0.0, False, "flat", "rollout"),
+        "paper_symmetric": ("thompson", "symmetric", False, 0.0, False, "flat", "rollout"),
+        "paper_greedy": ("greedy", "asymmetric", False, 0.0, False, "flat", "rollout"),
+        "paper_last_update": ("thompson", "asymmetric", False, 0.0, False, "flat", "rollout"),
     }
     decays = {name: (preset["decay_sampled"], preset["decay_unsampled"]) for name, preset in PRESETS.items()}
     assert decays == dict.fromkeys(PRESETS, (0.2, 0.999)) | {"paper_last_update": (0.0, 1.0)}
@@ -112,7 +112,7 @@ def test_a_preset_leaves_no_setting_open_and_names_no_other():
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 39
+    assert len(new) == 41
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
@@ -180,6 +180,8 @@ REFUSED = {
     "vade_overwrite_output_dir": NO_SWITCH,
     "vade_report": NO_SWITCH,
     "vade_signal_aware_decay": NO_SWITCH,
+    "vade_even_rest": NO_SWITCH,
+    "vade_prior": (["learned", "variants", 3], ["flat", "prompts"]),
     "vade_cooldown": ([-0.1, 1, 1.0, 3, "0.2", NAN, True], ["[0, 1)", "0.2", "vade_sampler='uniform'"]),
     "vade_warm_start_discount": (
         [0, 0.0, -0.1, 1.1, "0.2", None, True, NAN],

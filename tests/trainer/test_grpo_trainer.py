@@ -17,6 +17,8 @@ from trl.trainer.utils import RepeatSampler
 from tests.support.marks import slow
 from tests.support.runs import always_half, assert_equal_weights, logged, says_a_digit, train, weights
 from trl_vade import BetaPosterior, VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.data.row_views import prompt_texts
+from trl_vade.samplers.prompt_prior import prompt_words
 from trl_vade.selection.log import SelectionLog
 
 
@@ -239,8 +241,11 @@ def test_greedy_takes_the_rows_in_their_order_while_nothing_is_known(text_model_
 
 
 def test_the_settings_reach_the_sampler(text_model_path, text_rows, make_args):
-    args = make_args(vade_information_gain="symmetric", vade_decay_sampled=0.5, vade_decay_unsampled=0.9, seed=11)
-    state = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows).selection.sampler.state_dict()
+    decays = {"vade_decay_sampled": 0.5, "vade_decay_unsampled": 0.9}
+    args = make_args(vade_information_gain="symmetric", vade_prior="prompts", seed=11, **decays)
+    sampler = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows).selection.sampler
+    assert sampler._words.tolist() == prompt_words(prompt_texts(text_rows)).tolist()
+    state = sampler.state_dict()
     assert state["seed"] == 11
     assert state["settings"]["gain"] == "symmetric"
     assert (state["posterior"]["decay_sampled"], state["posterior"]["decay_unsampled"]) == (0.5, 0.9)

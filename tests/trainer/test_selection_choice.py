@@ -9,6 +9,8 @@ from trl_vade.samplers.registry import SAMPLERS
 from trl_vade.samplers.variants import VariantRows
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
+PROMPTS = {"vade_prior": "prompts", "vade_even_rest": True}
+
 
 def settings_of(sampler):
     return sampler.state_dict()["settings"]
@@ -62,6 +64,23 @@ def test_every_setting_of_the_thompson_sampler_arrives(make_args):
         "signal_aware_decay": False,
     }
     assert sampler.state_dict()["seed"] == 9
+
+
+def test_rows_rest_by_even_draws_and_the_prompts_arrive(make_args):
+    prompts = ["a long question", "a short question"] * 20
+    sampler = make_sampler(make_args(num_generations=8, **PROMPTS), 40, num_groups=4, prompts=prompts)
+    made = settings_of(sampler)
+    assert (made["cooldown"], made["even_rest"], made["num_generations"], made["prior"]) == (2, 10, 8, "prompts")
+    sampler.observe(np.arange(36), np.tile([1, 7], 18), np.full(36, 8))
+    a, b = sampler.belief([36, 37])
+    assert (a / (a + b)).tolist() == pytest.approx([0.2, 0.8], abs=0.1)
+
+
+def test_without_prompts_rows_differ_by_nothing_that_the_prior_knows(make_args):
+    sampler = make_sampler(make_args(**PROMPTS), 40, num_groups=4)
+    sampler.observe(np.arange(36), np.tile([1, 7], 18), np.full(36, 8))
+    a, b = sampler.belief([36, 37])
+    assert a.tolist() == pytest.approx(b.tolist(), abs=0.02)
 
 
 @pytest.mark.parametrize("kind", ["thompson", "greedy"])

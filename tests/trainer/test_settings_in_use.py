@@ -14,6 +14,8 @@ CHANGED = {
     "information_gain": "symmetric",
     "signal_aware_decay": False,
     "cooldown": 0.5,
+    "even_rest": True,
+    "prior": "prompts",
     "decay_sampled": 0.5,
     "decay_unsampled": 0.5,
 }

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections.abc import Iterator
 from typing import Any
 
 from datasets import Dataset
@@ -42,6 +43,18 @@ def plain_text(messages: Any) -> str:
         return messages or ""
     asked = messages[-1:] if messages[-1].get("role") == "user" else messages
     return "\n".join(filter(None, (_content(message.get("content")) for message in asked)))
+
+
+def prompt_texts(rows: Dataset) -> Iterator[str]:
+    """Yield the `plain_text` of each row's prompt. No image is decoded and no transform is called.
+
+    Without a column `prompt`, as where a transform makes the prompts, each text is empty.
+    """
+    if "prompt" not in rows.column_names:
+        yield from [""] * len(rows)
+        return
+    for batch in rows.select_columns(["prompt"]).with_format("arrow").iter(1024):
+        yield from map(plain_text, batch["prompt"].to_pylist())
 
 
 def _content(content: Any) -> str:

@@ -64,6 +64,7 @@ class BetaPosterior:
         self._decay_unsampled = check_decay("decay_unsampled", decay_unsampled)
         self._signal_aware_decay = check_bool("signal_aware_decay", signal_aware_decay)
         self._step = 0
+        self.version = 0  # another number after each change of the counts
         self._powers = np.ones(1)  # lambda_2 ** 0, ** 1, ...: a lookup is faster than a power
         # The store holds alpha and beta as of the row's last_update; reading decays them to the present step.
         self._store = RowStore(self._num_samples)
@@ -116,6 +117,7 @@ class BetaPosterior:
             visits=self._store.read(rows, "visits")[0] + 1,
         )
         self._step += 1
+        self.version += 1
 
     def counts(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
         """Return the effective alpha and beta of the given rows, (K,) each, or of all rows, (N,) each, as new arrays.
@@ -228,6 +230,7 @@ class BetaPosterior:
         store.write(state["sample_index"], **{name: state[name] for name in STATE_ARRAYS[1:]})
         self._store = store
         self._step = int(state["step"])
+        self.version += 1
 
     def _settings(self) -> dict[str, Any]:
         return {"num_samples": self._num_samples, **self.decays}

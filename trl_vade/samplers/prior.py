@@ -1,4 +1,4 @@
-"""The belief about rows without evidence: Beta(1, 1). That about variants is in `variant_prior`.
+"""The belief about rows without evidence: Beta(1, 1). Others are in `prompt_prior` and `variant_prior`.
 
 Axis letters: N rows of the data set, V rows with evidence, S strata, K given rows.
 """
@@ -10,15 +10,15 @@ import numpy as np
 from trl_vade.checks import FloatArray, IntArray
 from trl_vade.errors import ConfigurationError, abbreviated
 
-PRIORS = ("flat", "variants")
+PRIORS = ("flat", "prompts", "variants")
 
 
 def check_prior_kind(kind: str) -> None:
     """Raise `ConfigurationError` unless `kind` names a prior."""
     if kind not in PRIORS:
         raise ConfigurationError(
-            f"prior is {abbreviated(kind)}; it must be 'flat' (Beta(1, 1), as in the paper) or 'variants' (for "
-            "variants: their original's belief, shifted by kind)."
+            f"prior is {abbreviated(kind)}; it must be 'flat' (Beta(1, 1), as in the paper), 'prompts' (a regression "
+            "on the words of the prompts) or 'variants' (for variants: their original's belief, shifted by kind)."
         )
 
 
@@ -59,3 +59,24 @@ class FlatPrior:
 
 
 FLAT = FlatPrior()
+
+
+class RowPrior:
+    """The belief Beta(a, b) about each row: `a` and `b`, (N,) each."""
+
+    def __init__(self, a: FloatArray, b: FloatArray) -> None:
+        self._a, self._b = a, b
+
+    def of(self, rows: IntArray | None) -> tuple[FloatArray, FloatArray]:
+        """Return a and b of the given rows, (K,) each, or of all rows, (N,) each. Do not write into the arrays."""
+        return (self._a, self._b) if rows is None else (self._a[rows], self._b[rows])
+
+    def sum_of_fresh(
+        self, num_samples: int, visited: IntArray, stratum: IntArray | None, num_strata: int
+    ) -> FloatArray:
+        """Return the sum of the means of the rows without evidence; see `Prior.sum_of_fresh`."""
+        a, b = self.of(None)
+        mean = a / (a + b)
+        mean[visited] = 0.0
+        stratum = np.zeros(num_samples, dtype=np.int64) if stratum is None else stratum
+        return np.bincount(stratum, mean, num_strata).astype(np.float64)

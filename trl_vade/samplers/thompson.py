@@ -4,8 +4,8 @@ Source: VADE, arXiv 2511.18902, Algorithm 1. Axis letters: N rows of the data se
 M excluded rows.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,14 +15,18 @@ from trl_vade.errors import ConfigurationError
 
 from .base import Draw, PosteriorSampler
 from .counts import LARGE, saved_number
+from .even_draw import even_draw_ratio
 from .information import SPREAD_GAIN, check_gain_kind, gain_of
 from .large_pool import BoolArray, Choice, FreeRows, LargePool
 from .posterior import BetaPosterior
 from .prior import FLAT, Prior, check_prior_kind
 from .problems import problems_of
+from .prompt_prior import Words, check_words, prompt_prior
 from .strata import best_places, strata_of
 from .variant_prior import variant_prior
 from .variants import VariantRows
+
+Fitted = TypeVar("Fitted")
 
 
 class ThompsonSampler(PosteriorSampler):
@@ -51,8 +55,13 @@ class ThompsonSampler(PosteriorSampler):
         signal_aware_decay: see `BetaPosterior`.
         cooldown: posterior steps for which a scored row rests, at least 0. Without it few rows may be trained on too
             often. If fewer than K rows remain, those that have rested longest are added first.
-        prior: the belief about unseen rows: "flat", Beta(1, 1), or "variants", for a variant that of its original,
-            shifted by kind (see `VariantPrior`).
+        even_rest: posterior steps of an epoch, at least 0. Above 0 a scored row rests longer than `cooldown` where
+            selection has little to win: for the share of an epoch that even draws would give of groups with a
+            gradient, as `even_draw_ratio` estimates it before each draw.
+        num_generations: G, the completions of a group, at least 2; only `even_rest` reads it.
+        prior: the belief about unseen rows: "flat", Beta(1, 1); "prompts", from the words of their prompts (see
+            `prompt_prior`); or "variants", for a variant that of its original, shifted by kind (see `variant_prior`).
+        words: (N, 16) uint8, the result of `prompt_words`, with the prior "prompts".
         stratify: (N,) labels; each stratum gives its share of the rows of a batch, its best rows.
         stratify_shares: shares by label, as text, in place of the strata's shares of the rows. Labels without a share
             divide the rest. If a stratum has fewer rows than its share asks for, others fill its places.
@@ -80,7 +89,10 @@ class ThompsonSampler(PosteriorSampler):
         decay_unsampled: float = 0.999,
         signal_aware_decay: bool = False,
         cooldown: int = 0,
+        even_rest: int = 0,
+        num_generations: int = 8,
         prior: str = "flat",
+        words: Words | None = None,
         stratify: ArrayLike | None = None,
         stratify_shares: Mapping[str, float] | None = None,
         variants: VariantRows | None = None,
@@ -103,16 +115,27 @@ class ThompsonSampler(PosteriorSampler):
             ),
             "prior": prior,
         }
+        if even_rest:  # not in states of early releases
+            settings |= {
+                "even_rest": check_whole_number(
+                    "even_rest", even_rest, minimum=0, maximum=2**53, advice="It counts the steps of an epoch."
+                ),
+                "num_generations": check_whole_number(
+                    "num_generations", num_generations, minimum=2, advice="It is the completions of a group."
+                ),
+            }
         problems, with_variants = problems_of(variants, variant_groups, variant_match, posterior.num_samples)
         settings |= with_variants
         self._variants = variants
         if prior == "variants" and variants is None:
             raise ConfigurationError("prior is 'variants', and variants is None. Pass the VariantRows, too.")
+        self._words = check_words(words, posterior.num_samples) if prior == "prompts" else None
         originals = None if problems is None else problems.originals
         self._stratify, with_strata = strata_of(stratify, stratify_shares, posterior.num_samples, originals)
         settings |= with_strata
         super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1}, problems)
         self._taken_over = 0  # the step that `take_over` took; 0: none
+        self._fitted: dict[str, tuple[int, Any]] = {}  # by name: version of the posterior, and what was fitted to it
 
     def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
         """Take one step of the posterior from evidence of another run; its rows need not rest.
@@ -129,9 +152,12 @@ class ThompsonSampler(PosteriorSampler):
 
     def prior(self) -> Prior:
         """Return the present belief about rows without evidence."""
-        if self._settings["prior"] == "flat" or self._variants is None:
-            return super().prior()
-        return variant_prior(self.posterior, self._variants)
+        words, variants = self._words, self._variants
+        if words is not None:
+            return self._fit_once("prior", lambda: prompt_prior(self.posterior, words))
+        if self._settings["prior"] == "variants" and variants is not None:
+            return self._fit_once("prior", lambda: variant_prior(self.posterior, variants))
+        return super().prior()
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
         """Choose the rows with the largest gains.
@@ -139,7 +165,7 @@ class ThompsonSampler(PosteriorSampler):
         Gains fall from the first row on; among equal gains the lower row comes first. With `stratify` each stratum
         gives the rows with its largest gains. From 100,000 rows on the sampler draws only candidates for the best (see
         `large_pool`). The distribution is the same, from other random numbers, without an order among equal gains.
-        Draws of problems and draws with the prior "variants" read all rows of a large pool, too.
+        Draws of problems and draws with another prior than "flat" read all rows of a large pool, too.
 
         Args:
             k: the number of rows, in [1, N - M]; with `variant_groups` a multiple of 1 + V.
@@ -208,8 +234,24 @@ class ThompsonSampler(PosteriorSampler):
         return np.broadcast_to(np.asarray(self._steps_to_rest(rows) > 0), rows.shape)
 
     def _steps_to_rest(self, rows: IntArray) -> FloatArray | float:
-        """Return the steps for which each row still rests, (K,), or 0 without a cooldown."""
-        if not self._settings["cooldown"]:
+        """Return the steps for which each row still rests, (K,), or 0 if rows do not rest."""
+        if not (rest := self._rest()):
             return 0.0
-        last, until = self.posterior.last_update_of(rows), self._settings["cooldown"] - self.posterior.step
+        last, until = self.posterior.last_update_of(rows), rest - self.posterior.step
         return np.where(last > self._taken_over, np.maximum(last + until, 0), 0).astype(np.float64)
+
+    def _rest(self) -> int:
+        """Return the posterior steps for which a scored row rests."""
+        cooldown, epoch = (int(self._settings.get(name, 0)) for name in ("cooldown", "even_rest"))
+        if not epoch:
+            return cooldown
+        num_generations, spreads = self._settings["num_generations"], self._settings["gain"] == SPREAD_GAIN
+        share = self._fit_once("rest", lambda: even_draw_ratio(self.posterior, num_generations, spreads=spreads))
+        return max(cooldown, round(share * epoch))
+
+    def _fit_once(self, name: str, fit: Callable[[], Fitted]) -> Fitted:
+        """Return the result of `fit`, which is called once for the present counts."""
+        if self._fitted.get(name, (None,))[0] != self.posterior.version:
+            self._fitted[name] = self.posterior.version, fit()
+        found: Fitted = self._fitted[name][1]
+        return found

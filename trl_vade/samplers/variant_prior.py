@@ -1,15 +1,14 @@
 """The belief about variants without evidence: that of their originals, shifted by kind.
 
-Axis letters: N rows of the data set, V visited rows, P pairs, S kinds, K given rows.
+Axis letters: N rows of the data set, V visited rows, P pairs, S kinds.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 
-from trl_vade.checks import FloatArray, IntArray
+from trl_vade.checks import FloatArray
 
 from .posterior import BetaPosterior
+from .prior import RowPrior
 from .variants import VariantRows
 
 EVIDENCE = 1.0  # smallest alpha + beta of a row that a fit uses
@@ -25,51 +24,27 @@ concave. From far away a full step may overshoot, so a step is cut."""
 _ODDS = LOWEST_MEAN / (1.0 - LOWEST_MEAN), HIGHEST_MEAN / (1.0 - HIGHEST_MEAN)
 
 
-@dataclass(frozen=True, eq=False)
-class VariantPrior:
-    """The belief Beta(a, b) about every row: Beta(1, 1) for an original, that of its original for a variant.
+def variant_prior(posterior: BetaPosterior, variants: VariantRows) -> RowPrior:
+    """Return the belief Beta(a, b) about all N rows: Beta(1, 1) for an original, that of its original for a variant.
 
-    A variant of kind s has
+    A variant of kind s has, with the expected pass rate m of its original,
 
         a / (a + b) = sigmoid(logit(m) + shift_s)
 
-    with the expected pass rate m of its original, as the posterior has it when `of` is called. Both means stay in
-    [0.05, 0.95]. The strength a + b is at most that of the belief about the original: 2 for an
+    Both means stay in [0.05, 0.95]. The strength a + b is at most that of the belief about the original: 2 for an
     original without evidence. Without pairs a variant of such an original has Beta(1, 1), too.
 
     The belief depends on the counts alone, so a checkpoint need not hold it.
     """
-
-    posterior: BetaPosterior
-    variants: VariantRows
-    shift: FloatArray  # (S,) in logits; 0 for originals
-
-    def of(self, rows: IntArray | None) -> tuple[FloatArray, FloatArray]:
-        """Return a and b of the given rows, (K,) each, or of all rows, (N,) each."""
-        if rows is None:
-            of, kind = self.variants.of, self.variants.kind
-            alpha, beta = (counts[of] for counts in self.posterior.counts())
-        else:
-            of, kind = self.variants.of[rows], self.variants.kind[rows]
-            alpha, beta = self.posterior.counts(of)
-        odds = np.clip(_odds(alpha, beta) * np.exp(self.shift)[kind], *_ODDS)
-        strength = np.minimum(STRENGTH, alpha + beta + 2.0)
-        a = np.where(kind == 0, 1.0, strength * odds / (1.0 + odds))
-        return a, np.where(kind == 0, 1.0, strength - a)
-
-    def sum_of_fresh(
-        self, num_samples: int, visited: IntArray, stratum: IntArray | None, num_strata: int
-    ) -> FloatArray:
-        """Return the sum of the means of the rows without evidence; see `Prior.sum_of_fresh`."""
-        a, b = self.of(None)
-        mean = a / (a + b)
-        mean[visited] = 0.0
-        stratum = np.zeros(num_samples, dtype=np.int64) if stratum is None else stratum
-        return np.bincount(stratum, mean, num_strata).astype(np.float64)
+    alpha, beta = (counts[variants.of] for counts in posterior.counts())
+    odds = np.clip(_odds(alpha, beta) * np.exp(variant_shifts(posterior, variants))[variants.kind], *_ODDS)
+    strength, is_original = np.minimum(STRENGTH, alpha + beta + 2.0), variants.kind == 0
+    a = np.where(is_original, 1.0, strength * odds / (1.0 + odds))
+    return RowPrior(a, np.where(is_original, 1.0, strength - a))
 
 
-def variant_prior(posterior: BetaPosterior, variants: VariantRows) -> VariantPrior:
-    """Return the prior whose shifts are fitted to all pairs of a variant and its original that have evidence.
+def variant_shifts(posterior: BetaPosterior, variants: VariantRows) -> FloatArray:
+    """Return the shift of each kind in logits, (S,), fitted to all pairs of a variant and its original with evidence.
 
     With alpha_i successes and n_i trials of the variant in pair i, and m_i the expected pass rate of its original, the
     shifts maximise
@@ -97,7 +72,7 @@ def variant_prior(posterior: BetaPosterior, variants: VariantRows) -> VariantPri
         shift += step
         if np.abs(step).max() < TOLERANCE:
             break
-    return VariantPrior(posterior, variants, shift)
+    return shift
 
 
 def _odds(alpha: FloatArray, beta: FloatArray) -> FloatArray:

@@ -20,11 +20,12 @@ import copy
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from queue import Empty
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,9 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.utils import get_config_model_id
 
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
+from trl_vade.data.row_views import prompt_texts
 from trl_vade.errors import ConfigurationError, LibraryError, SnapshotMismatchError
 from trl_vade.hub.uploading import hub_id
-from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot
 from trl_vade.selection.batch_metrics import InFlight, log_metrics
@@ -46,10 +47,11 @@ from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.signal import RewardSignal, Threshold, success_name
 
+from .grpo_config import VADE_DEFAULTS
 from .preflight import reward_names
 from .presets import PRESETS
 from .seams import Seam, check_seams
-from .selection_choice import cooldown_steps
+from .selection_choice import make_sampler
 
 try:  # since TRL 1.18
     from trl.trainer import async_grpo_trainer as trl_async
@@ -91,21 +93,17 @@ class AsyncSelection:
     drop_dead_groups: bool = False
     score_queue: int = 16
 
-    def sampler(self, num_samples: int, seed: int) -> PosteriorSampler:
-        """Return a new sampler for N = `num_samples` rows."""
-        if self.preset == "uniform":
-            return UniformSampler(num_samples, seed=seed)
-        if self.preset not in PRESETS:
+    def sampler(
+        self, num_samples: int, seed: int, *, num_generations: int = 8, prompts: Iterable[str] | None = None
+    ) -> PosteriorSampler:
+        """Return a new sampler for N = `num_samples` rows with these `prompts`."""
+        is_uniform = self.preset == "uniform"
+        if not is_uniform and self.preset not in PRESETS:
             raise ConfigurationError(f"preset={self.preset!r} must be 'uniform' or one of {', '.join(PRESETS)}.")
-        rules = PRESETS[self.preset]
-        return ThompsonSampler(
-            num_samples,
-            seed=seed,
-            gain=rules["information_gain"],
-            greedy=self.preset == "paper_greedy",
-            cooldown=cooldown_steps(rules["cooldown"], num_samples, self.groups_per_step),
-            **{name: rules[name] for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")},
-        )
+        chosen = {"vade_sampler": "uniform"} if is_uniform else {"vade_preset": self.preset}
+        settings = VADE_DEFAULTS | chosen | {"seed": seed, "num_generations": num_generations}
+        args = SimpleNamespace(**settings)
+        return make_sampler(args, num_samples, num_groups=self.groups_per_step, prompts=prompts)
 
 
 @dataclass(frozen=True)
@@ -267,7 +265,12 @@ class VADEAsyncGRPOTrainer(trl_async.AsyncGRPOTrainer):  # type: ignore[misc]
                 "Pass the environment's class."
             )
         feedback = Feedback(
-            settings.sampler(len(self.train_dataset), self.args.seed),
+            settings.sampler(
+                len(self.train_dataset),
+                self.args.seed,
+                num_generations=self.args.num_generations,
+                prompts=prompt_texts(self.train_dataset),
+            ),
             num_generations=self.args.num_generations,
             log=SelectionLog(self.args.output_dir),
             signal=RewardSignal(

@@ -14,7 +14,7 @@ from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 from .credentials import refuse_secrets
 from .down_sampling import check_down_sampling
 from .images.settings import check_images
-from .presets import CONSOLES, ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
+from .presets import CONSOLES, ON_MISMATCH, PRESETS, PRIORS, is_adaptive, setting, warm_start_source
 from .success_checks import check_success, is_number
 from .variant_checks import check_variants
 
@@ -25,6 +25,7 @@ CHOICES = {
     "preset": tuple(PRESETS),  # checked first, because other settings may take their values from it
     "sampler": SAMPLERS,
     "information_gain": INFORMATION_GAINS,
+    "prior": PRIORS,
     "on_mismatch": ON_MISMATCH,
     "console": CONSOLES,
 }
@@ -52,6 +53,10 @@ RANGES = {
     ),
 }
 """The range of each setting that is a share, and the advice for a value outside."""
+SWITCHES = (
+    *("signal_aware_decay", "even_rest", "dynamic_sampling"),
+    *("outage_guard", "overwrite_output_dir", "report"),
+)
 NAMES = {
     "success_reward": "reward function that decides whether an answer is right, as it appears in the logs",
     "variants": "column with the variants of each row, or with the id of its original",
@@ -124,7 +129,7 @@ def _check_values(args: Any) -> None:
         value = setting(args, name)
         if value is not None and (not isinstance(value, str) or not value):
             _refuse(args, name, f"is not a name. Set it to the name of the {meaning}, or to None.")
-    for name in ("outage_guard", "signal_aware_decay", "dynamic_sampling", "overwrite_output_dir", "report"):
+    for name in SWITCHES:
         if not isinstance(setting(args, name), bool):
             _refuse(args, name, "is neither True nor False. A text such as 'false' would count as True. Set a bool.")
     for name, (largest, advice) in WHOLE_NUMBERS.items():

@@ -47,6 +47,14 @@ class VADEGRPOConfig(GRPOConfig):
         vade_cooldown: Share of an epoch, in [0, 1), for which a chosen row rests. The row is not chosen again for
             `vade_cooldown` x rows / rows of a generation batch (rounded) generation batches. Raise it if the same rows
             come back too often. 0 turns it off, as in the paper. `None` uses the preset's value.
+        vade_even_rest: Whether a chosen row rests longer than `vade_cooldown` where selection has little to win: for
+            the share of an epoch that even draws would give of groups with a gradient. Before each draw the posterior
+            gives that share. Where almost every row teaches, rows then come back about once an epoch. `None` uses the
+            preset's value.
+        vade_prior: The belief about a row that was not chosen yet. `"flat"`: any pass rate, as in the paper.
+            `"prompts"`: the pass rate that a logistic regression on the words of the prompts expects. It is fitted
+            anew for each generation batch, to all rows seen. Variants have a belief of their own. `None` uses the
+            preset's value.
         vade_decay_sampled: Share of its earlier counts, in [0, 1], that a chosen row keeps in one generation batch
             (lambda_1 of the paper's eq. 5). 1 forgets nothing, 0 forgets everything. `None` uses the preset's value.
         vade_decay_unsampled: Share of its counts, in [0, 1], that any other row keeps in one generation batch
@@ -174,6 +182,8 @@ class VADEGRPOConfig(GRPOConfig):
     vade_information_gain: Literal["asymmetric", "symmetric"] | None = None
     vade_signal_aware_decay: bool | None = None
     vade_cooldown: float | None = None
+    vade_even_rest: bool | None = None
+    vade_prior: Literal["flat", "prompts"] | None = None
     vade_decay_sampled: float | None = None
     vade_decay_unsampled: float | None = None
     vade_stratify_by: str | None = None

@@ -6,10 +6,12 @@ from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 
 CONSOLES = ("auto", "panel", "lines", "stock")
 ON_MISMATCH = ("error", "join", "reset")
+PRIORS = ("flat", "prompts")  # the sampler's third, "variants", follows from the rows
 
 _PAPER: dict[str, Any] = {
     **{"information_gain": "asymmetric", "signal_aware_decay": False, "cooldown": 0.0},
     **{"decay_sampled": 0.2, "decay_unsampled": 0.999, "posterior_init": "rollout"},
+    **{"prior": "flat", "even_rest": False},
 }
 _OURS = _PAPER | {"signal_aware_decay": True, "cooldown": 0.2, "posterior_init": "prior"}
 PRESETS: dict[str, dict[str, Any]] = {

@@ -1,16 +1,18 @@
 """Factories: the sampler, the reward signal and the selection for a trainer's settings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from accelerate.logging import get_logger
 from trl import GRPOConfig
 
+from trl_vade.data.row_views import prompt_texts
 from trl_vade.data.workers import Workers
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
+from trl_vade.samplers.prompt_prior import prompt_words
 from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.samplers.variants import VariantRows
 from trl_vade.selection.feedback import Feedback
@@ -26,16 +28,19 @@ logger = get_logger(__name__)
 
 
 def make_sampler(
-    args: GRPOConfig,
+    args: Any,
     num_samples: int,
     *,
     num_groups: int,
     stratify: list[Any] | None = None,
     variants: VariantRows | None = None,
+    prompts: Iterable[str] | None = None,
 ) -> PosteriorSampler:
     """Return a new sampler for N = `num_samples` rows and generation batches of K = `num_groups` rows.
 
-    `stratify` are labels, (N,): the column `vade_stratify_by`. `variants` tells which rows are variants of which.
+    `args` holds all settings of VADE, the seed, and G where rows rest by even draws. `stratify` are labels, (N,): the
+    column `vade_stratify_by`. `variants` tells which rows are variants of which. `prompts` are the N texts from which
+    `vade_prior="prompts"` guesses; None: no text has a word.
 
     Raises:
         ConfigurationError: the settings do not fit the sampler or the rows.
@@ -60,13 +65,18 @@ def make_sampler(
         size = np.count_nonzero(drawn) * (1 + groups) if groups else num_samples
     if kind == "uniform":
         return UniformSampler(num_samples, seed=seed, **more)
+    prior = setting(args, "prior") if variants is None else "variants"
+    if prior == "prompts":
+        more["words"] = prompt_words([""] * num_samples if prompts is None else prompts)
+    if setting(args, "even_rest"):
+        more |= {"even_rest": cooldown_steps(1.0, size, num_groups), "num_generations": args.num_generations}
     return ThompsonSampler(
         num_samples,
         seed=seed,
         gain=setting(args, "information_gain"),
         greedy=kind == "greedy",
         cooldown=cooldown_steps(setting(args, "cooldown"), size, num_groups),
-        prior="flat" if variants is None else "variants",
+        prior=prior,
         stratify=stratify,
         stratify_shares=setting(args, "strata_shares"),
         **more,
@@ -123,9 +133,9 @@ def make_selection(trainer: Any) -> OnTimeSelection:
     num_groups = args.generation_batch_size // args.num_generations
     plain = rows.with_format(None)  # plain labels, whatever the format of the rows
     stratify = args.vade_stratify_by and plain[args.vade_stratify_by][:]
-    variants = variant_rows(rows, args)
+    variants, prompts = variant_rows(rows, args), prompt_texts(rows)
     feedback = Feedback(
-        make_sampler(args, len(rows), num_groups=num_groups, stratify=stratify, variants=variants),
+        make_sampler(args, len(rows), num_groups=num_groups, stratify=stratify, variants=variants, prompts=prompts),
         num_generations=args.num_generations,
         log=SelectionLog(args.output_dir),
         writes=accelerator.is_main_process,

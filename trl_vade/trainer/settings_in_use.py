@@ -14,7 +14,8 @@ logger = get_logger(__name__)
 
 _OF_POSTERIORS = ("preset", "signal_aware_decay", "decay_sampled", "decay_unsampled")
 _OF_THOMPSON = (
-    *(*_OF_POSTERIORS, "information_gain", "cooldown", "stratify_by", "strata_shares"),
+    *(*_OF_POSTERIORS, "information_gain", "cooldown", "even_rest", "prior"),
+    *("stratify_by", "strata_shares"),
     *("posterior_init", "warm_start_discount", "warm_start_min_match"),
 )
 READ_BY: dict[str, tuple[str, ...]] = {
@@ -44,6 +45,8 @@ def reason_unread(args: Any, name: str) -> str | None:
         return "without the posterior of another run in vade_posterior_init"
     if name == "max_refills" and not args.vade_dynamic_sampling:
         return "without vade_dynamic_sampling"
+    if name == "prior" and args.vade_variants is not None:
+        return "with vade_variants"
     if name in _OF_VARIANTS and args.vade_variants is None:
         return "without vade_variants"
     return None

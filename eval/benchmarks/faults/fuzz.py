@@ -96,6 +96,7 @@ CHOICES = {
     "vade_preset": ["frontier", "robust", "paper", "paper_symmetric", "paper_greedy", "paper_last_update"],
     "vade_sampler": ["thompson", "greedy", "uniform", *PEERS],
     "vade_information_gain": ["asymmetric", "symmetric", None],
+    "vade_prior": ["flat", "prompts", None],
     "vade_variant_match": ["posterior", "difficulty", "random"],
     "vade_advantage": ["local", "global", "local+global", "diva"],
     "vade_posterior_init": ["prior", "rollout", None],  # or a source
@@ -129,7 +130,7 @@ def _allowed(name: str, value: Any) -> bool:
         return (value is None or isinstance(value, str)) and value in CHOICES[name]
     if name in SWITCHES:
         return value is True or value is False
-    if name in ("vade_signal_aware_decay", "vade_tower_once"):
+    if name in ("vade_signal_aware_decay", "vade_even_rest", "vade_tower_once"):
         return value is True or value is False or value is None
     if name in ("vade_success_reward", "vade_stratify_by", "vade_variants"):
         return value is None or (isinstance(value, str) and value != "")

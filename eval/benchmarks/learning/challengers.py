@@ -7,8 +7,6 @@ of each.
 Axis letters: N rows, K rows of a draw.
 """
 
-import re
-import zlib
 from typing import Any
 
 import numpy as np
@@ -19,18 +17,7 @@ from trl_vade.samplers.information import gain_of, mixed_group_probability
 from trl_vade.samplers.peers.base import PeerSampler
 from trl_vade.samplers.peers.sec import SECSampler
 from trl_vade.samplers.posterior import BetaPosterior
-from trl_vade.samplers.prior import FlatPrior
 from trl_vade.samplers.top_k import largest
-from trl_vade.selection.report.even_draw import (
-    FEWEST_ROWS,
-    HIGHEST_MEAN,
-    HIGHEST_STRENGTH,
-    LOWEST_MEAN,
-    LOWEST_STRENGTH,
-    even_draw_ratio,
-)
-
-NUM_GENERATIONS = 8
 
 
 class Challenger(ThompsonSampler):
@@ -132,84 +119,6 @@ class MovedRates(Challenger):
 
     def value(self, pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
         return super().value(pass_rate) * (0.5 + self._moved)
-
-
-class EvenRest(Challenger):
-    """A row rests for the share of an epoch that even draws would give of groups with a gradient.
-
-    At least for the cooldown. Where most rows teach, selection has little to win, and repeating rows costs. The share
-    is estimated from the posterior before each draw. Thought of after eight seeds of the rests above, so those seeds
-    speak in its favour; the seeds from 308 on, and those that confirm, do not.
-
-    Prediction: staged, wide and paper_like within 0.008 of `frontier`; no interval below vanilla GRPO in the pictures;
-    0.4 of the oracle's gain.
-    """
-
-    def __init__(self, *args: Any, epoch: float, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._epoch = epoch  # in steps
-
-    def rest(self, rows: Any) -> Any:
-        last, share = self.posterior.last_update_of(rows), even_draw_ratio(self.posterior, NUM_GENERATIONS)
-        steps = max(self._settings["cooldown"], round(share * self._epoch))
-        return np.where(last > self._taken_over, np.maximum(last + steps - self.posterior.step, 0), 0)
-
-
-class RowPrior(FlatPrior):
-    """The belief Beta(a, b) about each row: a and b, (N,) each."""
-
-    def __init__(self, a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
-        self._a, self._b = a, b
-
-    def of(self, rows: Any) -> Any:
-        return (self._a, self._b) if rows is None else (self._a[rows], self._b[rows])
-
-
-class PromptPrior(Challenger):
-    """A prior from the words of the prompts: a logistic regression on the counts of all rows seen so far.
-
-    The words are hashed into `WIDTH` features. Each draw takes a step of Newton's method with a ridge of 1, on the
-    decayed counts, so that the regression follows the policy. How far rows of equal prediction differ gives the
-    strength of the prior, as in `fit_prior` of `trl_vade.selection.report.even_draw`.
-
-    Prediction: in all situations within 0.01 of the prior by level, without a column of levels.
-    """
-
-    WIDTH = 128
-
-    def __init__(self, *args: Any, prompts: list[str], **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._words = np.zeros((len(prompts), self.WIDTH + 1))
-        self._words[:, -1] = 1.0
-        for row, prompt in enumerate(prompts):
-            for word in re.findall(r"\w+", prompt.lower()):
-                self._words[row, zlib.crc32(word.encode()) % self.WIDTH] = 1.0
-        self._weights = np.zeros(self.WIDTH + 1)
-
-    def prior(self) -> Any:
-        rows = self.posterior.visited
-        if rows.size < FEWEST_ROWS:
-            return super().prior()
-        (alpha, beta), words = self.posterior.counts(rows), self._words[rows]
-        n = alpha + beta
-        predicted = 1 / (1 + np.exp(-words @ self._weights))
-        slope = words.T @ (alpha - n * predicted) - self._weights
-        curvature = (words.T * (n * predicted * (1 - predicted))) @ words + np.eye(self.WIDTH + 1)
-        step = np.linalg.solve(curvature, slope)
-        self._weights += step / max(1.0, float(np.abs(words @ step).max()))  # far from the optimum it would overshoot
-        mean = np.clip(1 / (1 + np.exp(-self._words @ self._weights)), LOWEST_MEAN, HIGHEST_MEAN)
-        expected, evident = mean[rows], n >= 1
-        squares = n * (alpha / np.maximum(n, 1e-9) - expected) ** 2 / (expected * (1 - expected))
-        room = max(float((n[evident] - 1).sum()), 1e-9)
-        rho = float(
-            np.clip((squares[evident] - 1).sum() / room, 1 / (1 + HIGHEST_STRENGTH), 1 / (1 + LOWEST_STRENGTH))
-        )
-        strength = 1 / rho - 1
-        return RowPrior(mean * strength, (1 - mean) * strength)
-
-
-class PromptPriorEvenRest(PromptPrior, EvenRest):
-    """Both. Prediction: 0.5 of the oracle's gain, and no interval below vanilla GRPO in the pictures."""
 
 
 class Calibrated(Challenger):

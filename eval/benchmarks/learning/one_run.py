@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from trl_vade.data.row_views import prompt_texts
 from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import make_signal
 
@@ -63,7 +64,7 @@ def run(
         labels=labels(pool),
         variants=by_steps_left(variants) if variants and args.kinds_by_steps_left else variants,
         anchors=anchors,
-        prompts=[messages[-1]["content"] for messages in pool["prompt"]],
+        prompts=[*prompt_texts(pool)],
     )
     # Only some rows are looked at: all of them would take a fifth of the time of the training.
     watched = np.arange(len(originals)) if variants else np.arange(0, len(pool), max(len(pool) // WATCHED, 1))

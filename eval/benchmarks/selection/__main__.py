@@ -22,6 +22,7 @@ The contenders (`contenders.py`):
     numpy gamma    the same in float32, a Beta variate from two Gamma variates: the fastest redraw known to us
     torch          the same on the CPU with torch's Gamma and `topk`; safetensors
     loop           an object a row and `random.betavariate`; JSON. Up to `--loop_rows` rows
+    ours, prompts  the rule of the default preset; only where `--contenders` names it
     ours, variants draws problems of originals and matched variants; only where `--contenders` names it
 
 A full redraw decays all its rows in `observe`, as equation 6 is written, so it holds and saves alpha and beta alone;

@@ -70,6 +70,21 @@ class OursVariants(Ours):
         return ThompsonSampler(num_rows, seed=seed, variants=variants, variant_groups=1, prior="variants")
 
 
+class OursPrompts(Ours):
+    """The rule of the default preset: a prior from the words of the prompts, and rests by even draws.
+
+    One row of five has each of the 128 features. An epoch has a thousand steps.
+    """
+
+    def make(self, num_rows, seed):
+        from trl_vade import ThompsonSampler
+
+        some = np.packbits(np.random.default_rng(seed).random((min(num_rows, 9_999), 128)) < 0.2, axis=1)
+        words = some[np.arange(num_rows) % len(some)]
+        rule = {"signal_aware_decay": True, "cooldown": 200, "even_rest": 1000}
+        return ThompsonSampler(num_rows, seed=seed, prior="prompts", words=words, **rule)
+
+
 class Numpy:
     """Dense float64 and `Generator.beta`."""
 
@@ -214,4 +229,5 @@ class Loop:
 
 CONTENDERS = {"ours": Ours, "numpy": Numpy, "numpy gamma": NumpyGamma, "torch": Torch, "loop": Loop}
 DEFAULT = tuple(CONTENDERS)
-CONTENDERS["ours, variants"] = OursVariants  # another task than that of the others
+CONTENDERS["ours, prompts"] = OursPrompts  # these two have another task than the others
+CONTENDERS["ours, variants"] = OursVariants

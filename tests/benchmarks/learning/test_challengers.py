@@ -5,16 +5,13 @@ import pytest
 
 from eval.benchmarks.learning.challengers import (
     Calibrated,
-    EvenRest,
     GrowingRest,
     MovedRates,
-    PromptPrior,
     RisingBlindShare,
     SECWithoutReplacement,
     WholeBOTS,
 )
 from trl_vade.samplers import ThompsonSampler
-from trl_vade.selection.report.even_draw import even_draw_ratio
 
 FRONTIER = {"signal_aware_decay": True}
 
@@ -40,17 +37,6 @@ def test_a_rest_doubles_with_each_group_without_a_gradient_and_ends_with_one():
     assert sampler.rest(np.arange(1)).tolist() == [3]
 
 
-def test_a_rest_is_as_long_as_even_draws_would_give_groups_with_a_gradient():
-    """Of 41 rows 40 teach, or none does; an epoch has 20 steps."""
-    rows = np.arange(40)
-    half, never = (told(EvenRest(41, cooldown=4, epoch=20.0, **FRONTIER), *[(rows, [s] * 40)] * 3) for s in (4, 0))
-    share = even_draw_ratio(half.posterior, 8)
-    assert share > 0.8 > 0.2 > even_draw_ratio(never.posterior, 8)
-    assert half.rest(rows[:1]).tolist() == [round(20 * share)]
-    assert never.rest(rows[:1]).tolist() == [4]
-    assert half.rest(np.array([40])).tolist() == [0]
-
-
 def test_the_blind_share_is_what_is_missing_of_the_promised_groups_up_to_one_half():
     sampler = RisingBlindShare(32, **FRONTIER)
     assert sampler.blind_share() == 0.0
@@ -64,19 +50,6 @@ def test_a_rate_that_moved_raises_the_value():
     sampler = told(MovedRates(2, **FRONTIER), ([0, 1], [2, 2]), ([0, 1], [8, 2]))
     same = np.array([0.5, 0.5])
     assert (sampler.value(same) / same**3).tolist() == pytest.approx([0.5 + 0.25 + 0.375, 0.5 + 0.25])
-
-
-def test_a_prior_from_the_prompts_tells_rows_apart_that_were_never_seen():
-    prompts = [f"a {'short' if row % 2 else 'long'} question, number {row}" for row in range(120)]
-    sampler = PromptPrior(120, prompts=prompts, **FRONTIER)
-    flat = sampler.belief([100, 101])
-    assert [belief.tolist() for belief in flat] == [[1.0, 1.0], [1.0, 1.0]]
-    for first in range(0, 80, 8):
-        told(sampler, (range(first, first + 8), [1, 7] * 4))
-    for _ in range(8):
-        a, b = sampler.belief([100, 101])  # each look takes a step of Newton's method
-    assert (a / (a + b)).tolist() == pytest.approx([1 / 8, 7 / 8], abs=0.08)
-    assert (a + b).max() > 2.0  # rows of one kind are alike
 
 
 def test_the_factors_of_the_calibrated_rule_are_those_of_its_specification():

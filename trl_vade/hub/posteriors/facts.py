@@ -105,6 +105,7 @@ def _sampler(facts: dict[str, Any]) -> str:
     parts = [code(facts.get(name), word) for name, word in before.items()]
     cooldown = _number(facts.get("cooldown"))
     parts += [f"cooldown of {cooldown} epochs" if cooldown not in ("", "0") else ""]
+    parts += ["longer where even draws teach" if facts.get("even_rest") is True else ""]
     return ", ".join(filter(None, [*parts, code(facts.get("stratify_by"), "even shares by")]))
 
 

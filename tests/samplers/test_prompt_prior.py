@@ -1,0 +1,190 @@
+"""The belief about unseen rows: a logistic regression on the words of the prompts."""
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.refusals import refused
+from trl_vade.errors import ConfigurationError
+from trl_vade.samplers import BetaPosterior, ThompsonSampler
+from trl_vade.samplers import prompt_prior as module
+from trl_vade.samplers.prior import FLAT
+from trl_vade.samplers.prompt_prior import RIDGE, WIDTH, prompt_prior, prompt_words
+
+few = settings(deadline=None, derandomize=True, max_examples=30)
+VOCABULARY = [f"word{number}" for number in range(40)]
+
+
+def features(words):
+    return np.unpackbits(words, axis=1).astype(np.float64)
+
+
+def texts_of(size, seed):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(VOCABULARY, 6)) for _ in range(size)]
+
+
+def observed(words, seed, size=None, trials=8):
+    """A posterior over the rows of `words`, whose pass rates depend on their features, with some rows seen."""
+    rng = np.random.default_rng(seed)
+    rates = 1 / (1 + np.exp(-features(words) @ rng.normal(0, 1.2, WIDTH)))
+    rows = rng.permutation(len(words))[: len(words) // 2 if size is None else size]
+    posterior = BetaPosterior(len(words))
+    posterior.observe(rows, rng.binomial(trials, rates[rows]), np.full(rows.size, trials))
+    return posterior, rates
+
+
+# ----------------------------------------------------------------------------------------------------- the words
+
+
+def test_a_text_has_the_features_that_its_words_hash_to():
+    [row] = features(prompt_words(["What is 12 + 3?"]))
+    assert np.flatnonzero(row).tolist() == sorted({zlib.crc32(word) % WIDTH for word in (b"what", b"is", b"12", b"3")})
+
+
+@given(texts=st.lists(st.text(max_size=30), max_size=5))
+def test_case_order_and_repetition_do_not_count(texts):
+    changed = [" ".join([*reversed(text.lower().split()), *text.lower().split()]) for text in texts]
+    same = [" ".join(text.lower().split()) for text in texts]
+    assert prompt_words(texts).shape == (len(texts), WIDTH // 8)
+    assert prompt_words(changed).tolist() == prompt_words(same).tolist()
+
+
+def test_scripts_without_spaces_are_read_sign_by_sign():
+    apart, together, other = prompt_words(["三 角 形", "三角形", "正方形"])
+    assert apart.tolist() == together.tolist() != other.tolist()
+
+
+# ------------------------------------------------------------------------------------------------------- the fit
+
+
+@few
+@given(seed=st.integers(0, 999), trials=st.sampled_from([1, 8, 2**20]))
+def test_the_weights_maximise_the_penalised_likelihood(seed, trials):
+    """Written out row by row: the slope of a concave function is 0 at its maximum."""
+    words = prompt_words(texts_of(90, seed))
+    posterior, _ = observed(words, seed, trials=trials)
+    alpha, beta = posterior.visited_counts()
+    seen = np.hstack([features(words)[posterior.visited], np.ones((alpha.size, 1))])
+    weights = module._fit(seen, alpha, alpha + beta)
+    slope, scale = -RIDGE * weights, np.full(WIDTH + 1, RIDGE)
+    for row, x in enumerate(seen):
+        p = 1 / (1 + np.exp(-x @ weights))
+        slope += (alpha[row] - (alpha[row] + beta[row]) * p) * x
+        scale += (alpha[row] + beta[row]) * p * (1 - p) * x
+    assert np.abs(slope / scale).max() < 1e-5
+
+
+@few
+@given(seed=st.integers(0, 999), trials=st.sampled_from([1, 8, 2**40]))
+def test_means_and_strengths_stay_within_their_bounds(seed, trials):
+    words = prompt_words(texts_of(80, seed))
+    a, b = prompt_prior(observed(words, seed, trials=trials)[0], words).of(None)
+    assert ((a / (a + b) >= 0.05 - 1e-12) & (a / (a + b) <= 0.95 + 1e-12)).all()
+    assert a + b == pytest.approx((a + b)[0])
+    assert 0.5 - 1e-12 <= (a + b)[0] <= 8 + 1e-12
+
+
+def test_below_32_rows_with_evidence_any_pass_rate_is_as_likely():
+    words = prompt_words(texts_of(100, 0))
+    assert prompt_prior(observed(words, 0, size=31)[0], words) is FLAT
+    assert prompt_prior(observed(words, 0, size=32)[0], words) is not FLAT
+
+
+def test_rows_of_one_kind_that_are_alike_make_a_strong_belief_and_rows_that_differ_a_weak_one():
+    words = prompt_words(["alike"] * 200)
+    alike, different = BetaPosterior(200), BetaPosterior(200)
+    alike.observe(np.arange(100), np.full(100, 4), np.full(100, 8))
+    different.observe(np.arange(100), np.tile([0, 8], 50), np.full(100, 8))
+    strength = [sum(prompt_prior(each, words).of(np.array([150])))[0] for each in (alike, different)]
+    assert strength == pytest.approx([8, 0.5])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_predicts_unseen_rows_better_than_their_mean_does(seed):
+    """The mean squared error of the expected pass rates of 300 unseen rows, after one group of 300 others."""
+    words = prompt_words(texts_of(600, seed))
+    posterior, rates = observed(words, seed)
+    unseen = np.setdiff1d(np.arange(600), posterior.visited)
+    a, b = prompt_prior(posterior, words).of(unseen)
+    error = ((a / (a + b) - rates[unseen]) ** 2).mean()
+    assert error < 0.5 * rates[unseen].var()
+
+
+@pytest.mark.parametrize(("most", "knows_old"), [(40, False), (100, True)])
+def test_a_fit_to_many_rows_takes_those_that_were_chosen_last(monkeypatch, most, knows_old):
+    monkeypatch.setattr(module, "MOST_ROWS", most)
+    words = prompt_words(["old"] * 60 + ["new"] * 60)
+    posterior = BetaPosterior(120)
+    posterior.observe(np.arange(50), np.full(50, 8), np.full(50, 8))
+    posterior.observe(np.arange(60, 100), np.zeros(40), np.full(40, 8))
+    a, b = prompt_prior(posterior, words).of(np.array([55, 110]))
+    old, new = a / (a + b)
+    assert new < 0.1
+    assert (old > 0.9) == knows_old
+
+
+# --------------------------------------------------------------------------------------------------- the sampler
+
+
+def played(sampler, rates, steps, seed=0):
+    for step in range(steps):
+        rows = sampler.draw(8).sample_index
+        sampler.observe(rows, np.random.default_rng([seed, step]).binomial(8, rates[rows]), np.full(8, 8))
+    return sampler
+
+
+def test_the_belief_needs_no_state_of_its_own():
+    words = prompt_words(texts_of(120, 5))
+    rates = observed(words, 5)[1]
+    sampler = played(ThompsonSampler(120, prior="prompts", words=words), rates, 8)
+    resumed = ThompsonSampler(120, prior="prompts", words=words)
+    resumed.load_state_dict(sampler.state_dict())
+    assert resumed.prior() is not FLAT
+    assert [array.tobytes() for array in resumed.belief()] == [array.tobytes() for array in sampler.belief()]
+    assert resumed.peek(16).sample_index.tolist() == sampler.draw(16).sample_index.tolist()
+
+
+def test_the_fit_is_made_once_for_each_change_of_the_counts(monkeypatch):
+    fits = []
+    monkeypatch.setattr(
+        "trl_vade.samplers.thompson.prompt_prior", lambda *args: fits.append(args) or prompt_prior(*args)
+    )
+    words = prompt_words(texts_of(120, 5))
+    sampler = ThompsonSampler(120, prior="prompts", words=words)
+    state = sampler.state_dict()
+    for _ in range(3):
+        sampler.belief(), sampler.peek(4), sampler.metrics(), sampler.draw(4)
+    assert len(fits) == 1
+    played(sampler, np.full(120, 0.5), 2)
+    sampler.draw(4)
+    assert len(fits) == 3
+    sampler.load_state_dict(state)
+    sampler.draw(4)
+    assert len(fits) == 4
+
+
+def test_the_mean_of_all_rows_is_that_of_the_belief():
+    words = prompt_words(texts_of(120, 5))
+    sampler = played(ThompsonSampler(120, prior="prompts", words=words), observed(words, 5)[1], 8)
+    a, b = sampler.belief()
+    assert sampler.mean_pass_rates()[0] == pytest.approx((a / (a + b)).mean(), rel=1e-12)
+
+
+def test_a_large_pool_is_drawn_by_the_same_belief():
+    """Rows of one word have a pass rate of a third, and all others none: the draw prefers the unseen first."""
+    texts = ["good", "bad"] * 60_000
+    sampler = ThompsonSampler(120_000, prior="prompts", words=prompt_words(texts))
+    sampler.observe(np.arange(400), np.tile([3, 0], 200), np.full(400, 8))
+    chosen = sampler.draw(200).sample_index
+    assert len(set(chosen.tolist())) == 200
+    assert np.mean(chosen % 2 == 0) > 0.9
+
+
+@pytest.mark.parametrize("words", [None, "words", np.zeros((5, 16)), np.zeros((4, 16), np.uint8)])
+def test_words_of_other_rows_are_refused(words):
+    with refused(ConfigurationError, names=["words"], offers=["prompt_words", "(5, 16)"]):
+        ThompsonSampler(5, prior="prompts", words=words)
