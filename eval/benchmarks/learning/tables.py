@@ -15,6 +15,7 @@ from .curves import (
     differences,
     interval,
     mean_and_error,
+    pair,
     paired,
     score_at,
     share_interval,
@@ -106,8 +107,8 @@ def scores(records: list[Record], stage: str = "runs") -> str:
             gains = differences(runs, vanilla, area)
             if not gains:  # the benchmark was stopped before the vanilla run of its first seed
                 continue
-            ours, theirs = np.mean(gains), differences(best, vanilla, area)
-            share = f"{ours / np.mean(theirs):.0%}" if theirs and interval(theirs)[1] > 0 else "-"
+            found = share_of_oracle(runs, best, vanilla)
+            share = "-" if found is None else f"{found:.0%}"
             cells = [between(gains), between(differences(runs, vanilla, final))]
             lines.append([regime, arm, rate, len(gains), *cells, share, shown(*share_interval(runs, vanilla))])
     if not lines:
@@ -129,17 +130,16 @@ def ranking(records: list[Record]) -> str:
     below: dict[str, list[str]] = {}
     for regime in PLANS:
         arms = of(records, "runs", regime)
-        best = differences(arms.get(BEST, []), arms.get(VANILLA, []), area)
+        vanilla = arms.get(VANILLA, [])
         for arm in [
             name for name in (*MAIN, *PEERS, *CHALLENGERS, *GONE) if name in arms and name not in (VANILLA, BEST)
         ]:
-            gains = differences(arms[arm], arms.get(VANILLA, []), area)
+            gains = differences(arms[arm], vanilla, area)
             if not gains:
                 continue
-            mean, _, high = interval(gains)
-            below.setdefault(arm, []).extend([regime] if high < 0 else [])
-            if len(best) > 1 and interval(best)[1] > 0:
-                shares.setdefault(arm, {})[regime] = mean / float(np.mean(best))
+            below.setdefault(arm, []).extend([regime] if interval(gains)[2] < 0 else [])
+            if (share := share_of_oracle(arms[arm], arms.get(BEST, []), vanilla)) is not None:
+                shares.setdefault(arm, {})[regime] = share
     order = sorted(shares, key=lambda arm: (bool(below[arm]), -np.mean(list(shares[arm].values()))))
     lines = [
         [arm, f"{np.mean(list(shares[arm].values())):.0%}", ", ".join(below[arm]) or "nowhere",
@@ -221,6 +221,18 @@ TABLES = {
 
 def of(records: list[Record], stage: str, regime: str) -> dict[str, list[Record]]:
     return by_arm([record for record in records if record["stage"] == stage], regime)
+
+
+def share_of_oracle(runs: list[Record], best: list[Record], vanilla: list[Record]) -> float | None:
+    """The gain of an arm over the oracle's on the same seeds; None where the oracle has no gain by its interval.
+
+    Seeds differ in what there is to win, so the oracle's other seeds would be no measure.
+    """
+    every, pairs = differences(best, vanilla, area), {pair(run) for run in runs}
+    beside = differences([run for run in best if pair(run) in pairs], vanilla, area)
+    if not beside or len(every) < 2 or interval(every)[1] <= 0:
+        return None
+    return float(np.mean(differences(runs, vanilla, area)) / np.mean(beside))
 
 
 def final(record: Record) -> float:

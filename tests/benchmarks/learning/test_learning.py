@@ -153,6 +153,16 @@ def test_the_rule_for_the_default_puts_an_arm_that_loses_anywhere_last():
     assert "| wide |" in lines[1]
 
 
+def test_a_share_of_the_oracles_gain_is_that_of_the_arms_own_seeds():
+    records = [record([0.3, 0.3, 0.3], seed=seed) for seed in range(4)]
+    heights = (0.4, 0.41, 0.5, 0.51)  # the oracle wins more on the last two seeds
+    records += [record([0.3, height, height], "oracle", seed) for seed, height in enumerate(heights)]
+    records += [record([0.3, 0.3 + (height - 0.3) / 2, 0.3 + (height - 0.3) / 2], "robust", seed)
+                for seed, height in enumerate(heights[:2])]  # fmt: skip
+    assert "| robust | 50% |" in tables.ranking(records)
+    assert "| 50% |" in next(line for line in tables.scores(records).splitlines() if "| robust |" in line)
+
+
 def history():
     """Three steps of two groups, by hand: rows 0 and 1, then twice 1 and 2, of a pool of 20."""
     pool = np.full((2, 20), 0.5)
