@@ -61,6 +61,7 @@ SEEDS = {arm: range(300, 332 if arm in MAIN else 316) for arm in (*MAIN, *PEERS,
 SEEDS |= {arm: range(300, 308) for arm in (*CHALLENGERS, *ABLATIONS) if arm not in CONTINUED}
 SEEDS[LATE] = range(316, 332)
 CONFIRMING_SEEDS = range(400, 416)
+CONFIRMED = (VANILLA, BEST, LATE, "prior by prompt, rest by even draw")  # the rule's choice, and the next by it
 TRAINER_SEEDS, TRAINER_REGIMES = range(300, 304), ("staged", "no_headroom")
 STAGES = ("tune", "runs", "confirm", "trainer")
 FACTOR = 2.0  # between neighbouring learning rates
