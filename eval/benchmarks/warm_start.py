@@ -67,6 +67,7 @@ def train(output_dir, seed, steps, **changes):
     model, processor = AutoModelForImageTextToText.from_pretrained(directory), AutoProcessor.from_pretrained(directory)
     args = VADEGRPOConfig(
         str(output_dir),
+        vade_preset="frontier",
         num_generations=8,
         per_device_train_batch_size=512,
         max_steps=steps,

@@ -14,7 +14,7 @@ TIME = r"\d\d:\d\d:\d\d "
 OURS = [
     r"loading .*",
     r"(drawing the testbed|teaching the tiny model): [\d,]+ of [\d,]+ (row|step)s",
-    r"trl_vade \S+ \| tiny-qwen2.5-vl\S*, 0.3 M parameters, on testbed \| thompson, frontier \| CPU x1 \| -> \S+",
+    r"trl_vade \S+ \| tiny-qwen2.5-vl\S*, 0.3 M parameters, on testbed \| thompson, balanced \| CPU x1 \| -> \S+",
     r"1,024 rows; a generation batch is 8 rows x 8 = 64 completions; 60 batches = 47 % of the rows",
     r"Rows come too rarely to choose by: .*",
     TIME + r"validation at step 0: [\d.]+ ±[\d.]+ %",

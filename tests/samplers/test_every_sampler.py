@@ -37,15 +37,15 @@ def pairs(num_samples):
     return VariantRows(row - row % 2, row % 2, ("original", "text"))
 
 
-ROBUST = {"gain": "symmetric", "signal_aware_decay": True, "cooldown": 3}
+RESTING = {"gain": "symmetric", "signal_aware_decay": True, "cooldown": 3}
 SAMPLERS = {
     "thompson": ThompsonSampler,
     "greedy": partial(ThompsonSampler, greedy=True),
-    "robust": partial(ThompsonSampler, **ROBUST),
-    "robust, strata": lambda n, **more: ThompsonSampler(n, stratify=labels(n)[::-1], **ROBUST, **more),
-    "prior of variants": lambda n, **more: ThompsonSampler(n, variants=pairs(n), prior="variants", **ROBUST, **more),
+    "resting": partial(ThompsonSampler, **RESTING),
+    "resting, strata": lambda n, **more: ThompsonSampler(n, stratify=labels(n)[::-1], **RESTING, **more),
+    "prior of variants": lambda n, **more: ThompsonSampler(n, variants=pairs(n), prior="variants", **RESTING, **more),
     "prior of prompts": lambda n, **more: ThompsonSampler(
-        n, words=prompt_words(labels(n)), prior="prompts", even_rest=4, **ROBUST, **more
+        n, words=prompt_words(labels(n)), prior="prompts", even_rest=4, **RESTING, **more
     ),
     "uniform": UniformSampler,
     "mopps": partial(MoPPSSampler, pool_factor=2),
@@ -54,7 +54,7 @@ SAMPLERS = {
     "difficulty pools": DifficultyPoolSampler,
     "greso": GRESOSampler,
 }
-WITHOUT_LABELS = [name for name in SAMPLERS if name not in ("sec", "robust, strata") and "prior" not in name]
+WITHOUT_LABELS = [name for name in SAMPLERS if name not in ("sec", "resting, strata") and "prior" not in name]
 every_sampler = pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
 
 

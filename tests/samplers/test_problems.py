@@ -241,10 +241,10 @@ def test_variants_without_groups_change_no_draw(sampler, settings):
 
 # ------------------------------------------------------------------------------------------------------ the state
 
-ROBUST = {"cooldown": 2, "signal_aware_decay": True, "prior": "variants"}
+RESTING = {"cooldown": 2, "signal_aware_decay": True, "prior": "variants"}
 WORLDS = {
     "thompson": (ThompsonSampler, {}),
-    "robust": (ThompsonSampler, ROBUST),
+    "resting": (ThompsonSampler, RESTING),
     "greedy": (ThompsonSampler, {"greedy": True}),
     "uniform": (UniformSampler, {}),
 }

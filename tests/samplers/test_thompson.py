@@ -264,7 +264,7 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
     """`ThompsonSampler` against a dictionary {row: (alpha, beta, visits)} that is decayed row by row at every step."""
 
     num_samples, seed, decay_sampled, decay_unsampled = 6, 17, 0.2, 0.9
-    robust = False  # symmetric gain, signal-aware decay, a cooldown of two steps
+    resting = False  # symmetric gain, signal-aware decay, a cooldown of two steps
     stratify = None  # labels of the rows
 
     def __init__(self):
@@ -280,7 +280,7 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
             seed=self.seed,
             decay_sampled=self.decay_sampled,
             decay_unsampled=self.decay_unsampled,
-            **({"gain": "symmetric", "signal_aware_decay": True, "cooldown": 2} if self.robust else {}),
+            **({"gain": "symmetric", "signal_aware_decay": True, "cooldown": 2} if self.resting else {}),
             stratify=self.stratify,
         )
 
@@ -289,9 +289,9 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
         alpha, beta, _ = np.array(list(self.oracle.values())).T
         philox = np.random.Philox(key=np.array([self.seed, self.num_draws], dtype=np.uint64))
         p = np.random.Generator(philox).beta(alpha + 1, beta + 1)
-        gain = p * (1 - p) if self.robust else p * (1 - p) ** 2
+        gain = p * (1 - p) if self.resting else p * (1 - p) ** 2
         left = dict.fromkeys(range(self.num_samples), 0)  # steps of the cooldown: 2 for a row of the last step, then 1
-        if self.robust:
+        if self.resting:
             left |= {row: max(2 - (self.step - step), 0) for row, step in self.last_scored.items()}
         rows = [row for row in range(self.num_samples) if row not in exclude]
         expected = self.best(rows, k, key=lambda i: (left[i], -gain[i], i), resting=lambda i: left[i] > 0)
@@ -321,7 +321,7 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
         self.step += 1
         for row, (alpha, beta, visits) in self.oracle.items():
             successes, trials = groups.get(row, (0, 0))
-            trained = 0 < successes < trials if self.robust else trials > 0
+            trained = 0 < successes < trials if self.resting else trials > 0
             kept = self.decay_sampled if trained else self.decay_unsampled
             if trials:
                 self.last_scored[row] = self.step
@@ -364,9 +364,9 @@ TestSamplerAgainstDictionary.settings = settings(
 
 
 class RobustSamplerAgainstDictionary(SamplerAgainstDictionary):
-    """The same with the settings of the robust preset."""
+    """The same with the symmetric gain, signal-aware decay and a cooldown."""
 
-    robust = True
+    resting = True
 
 
 TestRobustSamplerAgainstDictionary = RobustSamplerAgainstDictionary.TestCase

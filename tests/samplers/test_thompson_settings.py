@@ -11,7 +11,7 @@ from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.even_draw import even_draw_ratio
 
 few = settings(deadline=None, derandomize=True, max_examples=50)
-ROBUST = {"gain": "symmetric", "signal_aware_decay": True, "cooldown": 3}
+RESTING = {"gain": "symmetric", "signal_aware_decay": True, "cooldown": 3}
 
 
 def half_right(sampler, rows):
@@ -149,7 +149,7 @@ def test_within_a_stratum_the_best_rows_are_chosen_in_falling_order_of_gain():
     assert draw.sample_index[:4].tolist() == [33, 34, 32, 35]  # of the large one those closest to 1/3
 
 
-@pytest.mark.parametrize("settings", [{}, ROBUST, {"greedy": True}], ids=str)
+@pytest.mark.parametrize("settings", [{}, RESTING, {"greedy": True}], ids=str)
 def test_a_single_stratum_changes_no_draw(settings):
     plain, one = (ThompsonSampler(30, seed=2, stratify=labels, **settings) for labels in (None, ["all"] * 30))
     for excluded in ([], [1, 5], [], list(range(20))):

@@ -195,7 +195,7 @@ def test_a_preset_makes_the_sampler_that_the_synchronous_trainer_would_make(make
 
 
 def test_an_unknown_preset_is_refused():
-    with refused(ConfigurationError, ["'best'"], ["frontier", "'uniform'"]):
+    with refused(ConfigurationError, ["'best'"], ["balanced", "'uniform'"]):
         AsyncSelection("best").sampler(10, 0)
 
 

@@ -54,7 +54,7 @@ def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(
 ):
     trainer = run(text_model_path, text_rows, make_args, "auto", save_strategy="steps", save_steps=2, **EVALUATED)
     lines = capsys.readouterr().out.splitlines()
-    assert "thompson, frontier" in lines[0]
+    assert "thompson, balanced" in lines[0]
     assert "24 rows" in lines[1]
     assert "4 rows x 4 = 16 completions" in lines[1]
     assert "too rarely" in lines[2]  # 16 of the 24 rows

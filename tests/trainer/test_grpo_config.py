@@ -43,12 +43,12 @@ def parse(*flags, config_class=VADEGRPOConfig):
 # ------------------------------------------------------------------------------------------------------- defaults
 
 
-def test_the_defaults_are_the_frontier_preset(make_args):
+def test_the_defaults_are_the_balanced_preset(make_args):
     args = make_args()
-    assert (args.vade_preset, args.vade_sampler) == ("frontier", "thompson")
+    assert (args.vade_preset, args.vade_sampler) == ("balanced", "thompson")
     assert setting(args, "information_gain") == "asymmetric"
     assert setting(args, "signal_aware_decay") is True
-    assert (setting(args, "cooldown"), setting(args, "even_rest"), setting(args, "prior")) == (0.2, False, "flat")
+    assert (setting(args, "cooldown"), setting(args, "even_rest"), setting(args, "prior")) == (0.5, True, "prompts")
     assert setting(args, "decay_sampled") == 0.2  # lambda_1
     assert setting(args, "decay_unsampled") == 0.999  # lambda_2
     assert args.vade_stratify_by is None
@@ -66,8 +66,8 @@ def test_the_presets_are_what_their_names_promise(make_args):
     parts = ("sampler", "information_gain", "signal_aware_decay", "cooldown", "even_rest", "prior", "posterior_init")
     found = {name: tuple(setting(make_args(vade_preset=name), part) for part in parts) for name in PRESETS}
     assert found == {
+        "balanced": ("thompson", "asymmetric", True, 0.5, True, "prompts", "prior"),
         "frontier": ("thompson", "asymmetric", True, 0.2, False, "flat", "prior"),
-        "robust": ("thompson", "symmetric", True, 0.2, False, "flat", "prior"),
         "paper": ("thompson", "asymmetric", False, 0.0, False, "flat", "rollout"),
         "paper_symmetric": ("thompson", "symmetric", False, 0.0, False, "flat", "rollout"),
         "paper_greedy": ("greedy", "asymmetric", False, 0.0, False, "flat", "rollout"),
@@ -90,11 +90,11 @@ def test_one_word_gives_the_papers_rule(make_args):
 
 
 def test_a_setting_of_ones_own_goes_before_the_presets(make_args):
-    args = make_args(vade_preset="paper", vade_cooldown=0.5)
-    assert (setting(args, "cooldown"), setting(args, "information_gain")) == (0.5, "asymmetric")
+    args = make_args(vade_preset="paper", vade_cooldown=0.3)
+    assert (setting(args, "cooldown"), setting(args, "information_gain")) == (0.3, "asymmetric")
     args = make_args(vade_signal_aware_decay=False, vade_information_gain="symmetric")
     assert (setting(args, "signal_aware_decay"), setting(args, "information_gain")) == (False, "symmetric")
-    assert setting(args, "cooldown") == 0.2
+    assert setting(args, "cooldown") == 0.5
 
 
 def test_the_preset_can_be_set_after_the_configuration_was_made(make_args):

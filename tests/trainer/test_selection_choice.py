@@ -9,16 +9,14 @@ from trl_vade.samplers.registry import SAMPLERS
 from trl_vade.samplers.variants import VariantRows
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
-PROMPTS = {"vade_prior": "prompts", "vade_even_rest": True}
-
 
 def settings_of(sampler):
     return sampler.state_dict()["settings"]
 
 
 def test_a_preset_arrives_with_the_cooldown_in_generation_batches(make_args):
-    made = settings_of(make_sampler(make_args(vade_preset="robust"), 1000, num_groups=50))
-    assert made["gain"] == "symmetric"
+    made = settings_of(make_sampler(make_args(vade_preset="frontier"), 1000, num_groups=50))
+    assert made["gain"] == "asymmetric"
     assert made["signal_aware_decay"] is True
     assert made["cooldown"] == 4  # 0.2 of the 20 generation batches of an epoch
 
@@ -35,10 +33,10 @@ def test_the_epoch_of_problems_counts_them_and_not_their_variants(make_args):
     of, kind = np.repeat(np.arange(0, 400, 10), 10), np.tile(np.arange(10), 40)
     pairs = make_args(vade_variants="of")
     made = settings_of(make_sampler(pairs, 400, num_groups=4, variants=VariantRows(of, kind, kinds)))
-    assert made["cooldown"] == 4  # 0.2 of the 20 generation batches with two of the 40 problems each
+    assert made["cooldown"] == 10  # 0.5 of the 20 generation batches with two of the 40 problems each
     rows = make_args(vade_variants="of", vade_variant_groups=0)
     made = settings_of(make_sampler(rows, 400, num_groups=4, variants=VariantRows(of, kind, kinds)))
-    assert (made["cooldown"], made["prior"]) == (20, "variants")
+    assert (made["cooldown"], made["prior"]) == (50, "variants")
 
 
 def test_every_setting_of_the_thompson_sampler_arrives(make_args):
@@ -58,7 +56,9 @@ def test_every_setting_of_the_thompson_sampler_arrives(make_args):
         "gain": "asymmetric",
         "greedy": False,
         "cooldown": 2,
-        "prior": "flat",
+        "prior": "prompts",
+        "even_rest": 4,
+        "num_generations": 4,
         "decay_sampled": 0.3,
         "decay_unsampled": 0.9,
         "signal_aware_decay": False,
@@ -68,16 +68,16 @@ def test_every_setting_of_the_thompson_sampler_arrives(make_args):
 
 def test_rows_rest_by_even_draws_and_the_prompts_arrive(make_args):
     prompts = ["a long question", "a short question"] * 20
-    sampler = make_sampler(make_args(num_generations=8, **PROMPTS), 40, num_groups=4, prompts=prompts)
+    sampler = make_sampler(make_args(num_generations=8), 40, num_groups=4, prompts=prompts)
     made = settings_of(sampler)
-    assert (made["cooldown"], made["even_rest"], made["num_generations"], made["prior"]) == (2, 10, 8, "prompts")
+    assert (made["cooldown"], made["even_rest"], made["num_generations"], made["prior"]) == (5, 10, 8, "prompts")
     sampler.observe(np.arange(36), np.tile([1, 7], 18), np.full(36, 8))
     a, b = sampler.belief([36, 37])
     assert (a / (a + b)).tolist() == pytest.approx([0.2, 0.8], abs=0.1)
 
 
 def test_without_prompts_rows_differ_by_nothing_that_the_prior_knows(make_args):
-    sampler = make_sampler(make_args(**PROMPTS), 40, num_groups=4)
+    sampler = make_sampler(make_args(), 40, num_groups=4)
     sampler.observe(np.arange(36), np.tile([1, 7], 18), np.full(36, 8))
     a, b = sampler.belief([36, 37])
     assert a.tolist() == pytest.approx(b.tolist(), abs=0.02)

@@ -13,9 +13,9 @@ CHANGED = {
     "preset": "paper",
     "information_gain": "symmetric",
     "signal_aware_decay": False,
-    "cooldown": 0.5,
-    "even_rest": True,
-    "prior": "prompts",
+    "cooldown": 0.2,
+    "even_rest": False,
+    "prior": "flat",
     "decay_sampled": 0.5,
     "decay_unsampled": 0.5,
 }

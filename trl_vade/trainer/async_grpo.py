@@ -86,7 +86,7 @@ class AsyncSelection:
         score_queue: generated groups that may wait for their scores. Fewer groups, less lag.
     """
 
-    preset: str = "frontier"
+    preset: str = "balanced"
     success_reward: str | None = None
     success_threshold: Threshold = "auto"
     groups_per_step: int = 32

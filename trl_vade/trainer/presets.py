@@ -13,10 +13,10 @@ _PAPER: dict[str, Any] = {
     **{"decay_sampled": 0.2, "decay_unsampled": 0.999, "posterior_init": "rollout"},
     **{"prior": "flat", "even_rest": False},
 }
-_OURS = _PAPER | {"signal_aware_decay": True, "cooldown": 0.2, "posterior_init": "prior"}
+_FRONTIER = _PAPER | {"signal_aware_decay": True, "cooldown": 0.2, "posterior_init": "prior"}
 PRESETS: dict[str, dict[str, Any]] = {
-    "frontier": _OURS,
-    "robust": _OURS | {"information_gain": "symmetric"},
+    "balanced": _FRONTIER | {"prior": "prompts", "even_rest": True, "cooldown": 0.5},
+    "frontier": _FRONTIER,
     "paper": _PAPER,
     "paper_symmetric": _PAPER | {"information_gain": "symmetric"},
     "paper_greedy": _PAPER,  # with the sampler `greedy`

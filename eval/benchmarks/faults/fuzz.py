@@ -93,7 +93,7 @@ def fuzz_config(tries: int, seed: int) -> Result:
 
 PEERS = ("mopps", "bots", "sec", "difficulty_pools", "greso")
 CHOICES = {
-    "vade_preset": ["frontier", "robust", "paper", "paper_symmetric", "paper_greedy", "paper_last_update"],
+    "vade_preset": ["balanced", "frontier", "paper", "paper_symmetric", "paper_greedy", "paper_last_update"],
     "vade_sampler": ["thompson", "greedy", "uniform", *PEERS],
     "vade_information_gain": ["asymmetric", "symmetric", None],
     "vade_prior": ["flat", "prompts", None],

@@ -10,7 +10,7 @@ the same rollouts to spend, initial passes and refills included. Stages:
     tune     each arm at several learning rates, on seeds of its own, until the best one is inside the grid
     runs     main arms on 32 fresh seeds, peers on 16 of them, challengers and ablations on 8
     confirm  the rule's choice and the next by it, vanilla GRPO and the oracle on 16 seeds that nothing else used
-    trainer  vanilla GRPO and the default through `VADEGRPOTrainer` itself
+    trainer  vanilla GRPO and the default through `VADEGRPOTrainer` itself, on the first four of these seeds
     report   tables on the standard output, pictures beside the results
 
 A run that is in the results file is not made again, so the benchmark is taken up where it was, seed by seed.

@@ -24,6 +24,7 @@ from .challengers import (
 from .thinning import Thinning
 
 FRONTIER = {"vade_preset": "frontier"}
+DEFAULT = "prior by prompt, rest by even draw, at least 0.5"  # the preset `balanced`
 PROMPTS = FRONTIER | {"vade_prior": "prompts"}
 REFILLED = {"vade_dynamic_sampling": True}
 
@@ -32,7 +33,7 @@ MAIN: dict[str, dict[str, Any]] = {
     # As DAPO's own code: whole generation batches are drawn until one is full of groups with a gradient.
     "dapo": {"vade_sampler": "uniform", "whole_batches": True} | REFILLED,
     "paper": {"vade_preset": "paper"},  # Algorithm 1, with its initial pass
-    "robust": {"vade_preset": "robust"},
+    "robust": FRONTIER | {"vade_information_gain": "symmetric"},  # a preset until 2026-11-26
     "frontier": FRONTIER,
     "oracle": {},  # it knows every pass rate, and rests as `frontier` does
 }
@@ -64,7 +65,7 @@ CHALLENGERS: dict[str, dict[str, Any]] = {
     "prior by prompt, rest 0.5": PROMPTS | {"vade_cooldown": 0.5},  # prediction: no_headroom +0.01 to both above
     # Written down on 2026-11-25, after eleven seeds of the two arms above, which speak in its favour. Prediction: the
     # pictures within 0.004 of vanilla GRPO, staged +0.025, graded +0.03, and 0.45 of the oracle's gain.
-    "prior by prompt, rest by even draw, at least 0.5": PROMPTS | {"vade_even_rest": True, "vade_cooldown": 0.5},
+    DEFAULT: {"vade_preset": "balanced"},
 }
 ABLATIONS: dict[str, dict[str, Any]] = {
     # The paper's own (Table 2), and its rule without the rollouts of the initial pass; at the rate of `paper`.
@@ -80,7 +81,6 @@ SIGNALS: dict[str, dict[str, Any]] = {
     "threshold 0.5": FRONTIER | {"vade_success_threshold": 0.5},
     "threshold 1": FRONTIER | {"vade_success_threshold": 1.0},
 }
-DEFAULT = "frontier"
 CLASSES = {
     "calibrated": Calibrated,
     "growing rest": GrowingRest,

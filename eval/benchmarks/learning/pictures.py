@@ -10,26 +10,26 @@ from trl_vade.pictures.palette import LIGHT
 from trl_vade.pictures.style import WIDEST, drawing, head, spread_names
 from trl_vade.pictures.style import curve as draw_curve
 
-from .arms import MAIN
+from .arms import DEFAULT
 from .curves import Record, by_arm, curve, grid
-from .protocol import PLANS
+from .protocol import PLANS, SEEDS
 from .tables import TITLES
 
-PARTS = {"uniform": "quiet", "dapo": "second", "paper": "first", "robust": "third", "frontier": "fourth"}
+PARTS = {"uniform": "quiet", "dapo": "second", "paper": "first", DEFAULT: "third", "frontier": "fourth"}
 PARTS |= {"oracle": "sixth"}
-NAMES = {"uniform": "vanilla GRPO", "dapo": "DAPO", "paper": "paper", "robust": "robust", "frontier": "frontier"}
+NAMES = {"uniform": "vanilla GRPO", "dapo": "DAPO", "paper": "paper", DEFAULT: "balanced", "frontier": "frontier"}
 NAMES |= {"oracle": "oracle"}
 KEY = """{what}
 
 vanilla GRPO: even draws
 DAPO: even draws, dynamic sampling
-paper, robust, frontier: VADE's presets
+paper, balanced, frontier: VADE's presets
 oracle: knows every pass rate"""
 
 
 def draw(records: list[Record], directory: Path) -> list[Path]:
-    """Write both pictures; return their paths."""
-    records = [record for record in records if record["stage"] == "runs"]
+    """Write both pictures, of the seeds that the default has run; return their paths."""
+    records = [record for record in records if record["stage"] == "runs" and record["seed"] in SEEDS[DEFAULT]]
     regimes = [regime for regime in PLANS if any(record["regime"] == regime for record in records)]
     if not regimes:
         return []
@@ -58,7 +58,7 @@ def _panels(
         panels = figure.subplots(height, 2, squeeze=False).flat
         for axes, regime in zip(panels, regimes, strict=False):
             arms = by_arm(records, regime)
-            for arm in [name for name in MAIN if name in arms]:
+            for arm in [name for name in PARTS if name in arms]:
                 line(axes, arms[arm])
             head(axes, *TITLES[regime], **labels)
             if line is _score:

@@ -56,13 +56,13 @@ CONTINUED = (
     *("rest 0.3", "rest 0.5", "rest 0.8", "growing rest", "moved rates"),
     *("prior by prompt", "prior by prompt, rest 0.5", "prior by prompt, rest by even draw"),
 )
-LATE = "prior by prompt, rest by even draw, at least 0.5"
+LATE = "prior by prompt, rest by even draw, at least 0.5"  # now the default
 SEEDS = {arm: range(300, 332 if arm in MAIN else 316) for arm in (*MAIN, *PEERS, *CONTINUED)}
 SEEDS |= {arm: range(300, 308) for arm in (*CHALLENGERS, *ABLATIONS) if arm not in CONTINUED}
 SEEDS[LATE] = range(316, 332)
 CONFIRMING_SEEDS = range(400, 416)
 CONFIRMED = (VANILLA, BEST, LATE, "prior by prompt, rest by even draw")  # the rule's choice, and the next by it
-TRAINER_SEEDS, TRAINER_REGIMES = range(300, 304), ("staged", "no_headroom")
+TRAINER_SEEDS, TRAINER_REGIMES = CONFIRMING_SEEDS[:4], ("staged", "no_headroom")
 STAGES = ("tune", "runs", "confirm", "trainer")
 FACTOR = 2.0  # between neighbouring learning rates
 FROZEN = Path(__file__).parent / "frozen.json"

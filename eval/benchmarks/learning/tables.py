@@ -183,7 +183,7 @@ def calibration(records: list[Record]) -> str:
     for regime in PLANS:
         for arm, runs in of(records, "runs", regime).items():
             found = [run for run in runs if "brier" in run]
-            if arm in MAIN and arm != BEST and found:
+            if arm in (*MAIN, DEFAULT) and arm != BEST and found:
                 cells = [f"{np.mean([run[name] for run in found]):.4f}" for name in ("brier", "brier_of_the_mean")]
                 lines.append([regime, arm, *cells])
     return table(["regime", "arm", "Brier score of the belief", "of the mean so far"], lines) if lines else ""
@@ -193,7 +193,7 @@ def agreement(records: list[Record]) -> str:
     """Same arm, rate and seeds in the trainer and in the fast loop; only the sampled completions differ."""
     lines = []
     for regime in PLANS:
-        fast = of(records, "runs", regime)
+        fast = of(records, "confirm", regime)
         for arm, runs in of(records, "trainer", regime).items():
             gains = differences(runs, fast.get(arm, []), area)
             if len(gains) > 1:

@@ -81,7 +81,7 @@ class OursPrompts(Ours):
 
         some = np.packbits(np.random.default_rng(seed).random((min(num_rows, 9_999), 128)) < 0.2, axis=1)
         words = some[np.arange(num_rows) % len(some)]
-        rule = {"signal_aware_decay": True, "cooldown": 200, "even_rest": 1000}
+        rule = {"signal_aware_decay": True, "cooldown": 500, "even_rest": 1000}
         return ThompsonSampler(num_rows, seed=seed, prior="prompts", words=words, **rule)
 
 

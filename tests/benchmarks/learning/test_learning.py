@@ -233,17 +233,16 @@ def test_a_benchmark_in_small_is_run_once_and_taken_up_where_it_was(tmp_path):
         for seed in protocol.TUNING_SEEDS[arm]
     ]
     results.write_text("".join(json.dumps(line) + "\n" for line in tuned))
-    flags = ["--results", results, "--regimes", "staged", "--batches", 2, "--workers", 1, "--seeds", 300]
-    flags += ["--arms", "frontier", "oracle"]
+    flags = ["--results", results, "--regimes", "staged", "--batches", 2, "--workers", 1, "--seeds", 316, 400]
+    flags += ["--arms", arms.DEFAULT, "oracle"]
     module = "eval.benchmarks.learning"
-    text = run(module, *flags, "--only", "runs", "trainer", "report")
+    text = run(module, *flags, "--only", "runs", "confirm", "trainer", "report")
     records = [json.loads(line) for line in results.read_text().splitlines()][len(tuned) :]
-    ran = [("runs", arm) for arm in ("frontier", "oracle", "uniform")] + [
-        ("trainer", arm) for arm in ("uniform", "frontier")
-    ]
+    ran = [("runs", "frontier")] + [(stage, "oracle") for stage in ("runs", "confirm")]
+    ran += [(stage, arm) for stage in ("runs", "confirm", "trainer") for arm in ("uniform", arms.DEFAULT)]
     assert sorted((r["stage"], r["arm"]) for r in records) == sorted(ran)
     by_arm = {(r["stage"], r["arm"]): r for r in records}
-    fast, trainer = by_arm["runs", "frontier"], by_arm["trainer", "frontier"]
+    fast, trainer = by_arm["confirm", arms.DEFAULT], by_arm["trainer", arms.DEFAULT]
     assert trainer["rollouts"][-1] == fast["rollouts"][-1] == 2 * 256
     assert trainer["score"][0] == pytest.approx(fast["score"][0], abs=1e-3)
     assert {fast["machine"], fast["versions"]} == {trainer["machine"], trainer["versions"]}

@@ -42,7 +42,7 @@ def test_a_run_says_what_it_was_asked_and_what_it_has_done(trained):
     facts = RunFacts.of(trained).values
     counted = {"global_step": 3, "generation_batches": 3, "rollouts": 48, "num_samples": 24}
     success = {"success_reward": "says_a_digit", "success_threshold": 0.5, "num_generations": 4, "temperature": 1.0}
-    chosen = {"sampler": "thompson", "preset": "frontier", "information_gain": "asymmetric", "cooldown": 0.2}
+    chosen = {"sampler": "thompson", "preset": "balanced", "information_gain": "asymmetric", "cooldown": 0.5}
     decays = {"decay_sampled": 0.2, "decay_unsampled": 0.999, "signal_aware_decay": True}
     expected = {
         "format_version": 1,
