@@ -115,6 +115,16 @@ def test_an_arm_whose_vanilla_run_is_still_to_come_is_left_out_of_the_tables():
     assert "| staged | frontier | 0.0001 |" not in text
 
 
+def test_the_first_table_shows_the_default_on_the_seeds_that_confirmed_it():
+    records = [record([0.2, 0.3, 0.4], seed=seed, stage=stage) for stage in ("runs", "confirm") for seed in range(2)]
+    ours = {"runs": 0.6, "confirm": 0.4}
+    records += [record([0.2, height, 0.4], arms.DEFAULT, seed, stage=stage) for stage, height in ours.items()
+                for seed in range(2)]  # fmt: skip
+    [line] = [line for line in tables.main_arms(records).splitlines() if line.startswith("| `staged`")]
+    assert "+0.050 (+0.050 to +0.050)" in line
+    assert "+0.150" not in line
+
+
 def test_a_page_has_its_tables_made_anew_and_all_else_as_it_was():
     records = [record([0.2, 0.3 + seed / 100, 0.4], seed=seed) for seed in range(3)]
     records += [record([0.2, 0.4, 0.5 + seed / 100], arms.DEFAULT, seed) for seed in range(3)]
