@@ -187,7 +187,7 @@ OUTAGE_RUN = {  # 8 rows x 8 completions
 
 
 def reward_outage(bench: Bench) -> Result:
-    """Half of each group is right, but from step 12 on every verdict is the same, until step 18 or to the end."""
+    """Half of each group is right, but from step 12 on every verdict is the same: until step 18, 23 or the end."""
 
     def outage(value: float, *, end: int = 18, interrupted: bool = False, guard: bool = True) -> str:
         def half(completions: Any, trainer_state: Any, **columns: Any) -> list[float]:
@@ -232,6 +232,6 @@ def reward_outage(bench: Bench) -> Result:
             "all 1": partial(outage, 1.0),
             "all 0, and resumed inside it": partial(outage, 0.0, interrupted=True),
             "all 0 to the end": partial(outage, 0.0, end=100),
-            "all 0 without the guard": partial(outage, 0.0, guard=False),
+            "all 0 without the guard": partial(outage, 0.0, end=23, guard=False),  # before rows are chosen again
         },
     )
