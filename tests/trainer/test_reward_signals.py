@@ -47,7 +47,10 @@ def test_groups_with_graded_rewards_have_the_gradient_that_trl_sees(
 
 
 def test_rows_of_graded_rewards_are_chosen_by_how_often_they_differ(text_model_path, text_rows, make_args):
-    """Only the completions of some rows differ, and these are chosen; by a threshold of 0.5 all rows look alike."""
+    """Only the completions of some rows differ, and these are chosen; by a threshold of 0.5 all rows look alike.
+
+    With the short rest of `frontier`: half of the rows differ, and the default lets each rest for half an epoch.
+    """
 
     def graded(completions, id, **kwargs):
         values = small_rewards(completions)
