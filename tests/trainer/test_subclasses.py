@@ -8,9 +8,10 @@ from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 
 from tests.support.marks import slow
 from tests.support.refusals import refused
-from tests.support.runs import assert_equal_weights, says_a_digit, weights
+from tests.support.runs import assert_equal_weights, says_a_digit, train, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
+from trl_vade.trainer.method_owners import SEE_ROWS
 
 
 class VADEFirst(VADEGRPOTrainer, GMPOTrainer):
@@ -123,3 +124,64 @@ def test_with_uniform_an_own_sampler_is_heard_as_in_stock(text_model_path, text_
 def test_dynamic_sampling_is_refused_beside_an_own_sampler(text_rows, make_args):
     with refused(ConfigurationError, ["vade_dynamic_sampling=True", "subclass"], ["vade_dynamic_sampling=False"]):
         InOrder("/no/model", says_a_digit, make_args(vade_sampler="uniform", vade_dynamic_sampling=True), text_rows)
+
+
+# ---------------------------------------------------------------------------------- subclasses that see the rows
+
+
+def _seeing(method):
+    """A subclass whose `method` notes the rows that it sees, and changes the training by all of them."""
+
+    class Seeing(VADEGRPOTrainer):
+        rows = ()
+
+        def note(self, batch):
+            self.rows = (*self.rows, len(batch["completion_ids"]))
+
+    def _prepare_inputs(self, generation_batch):
+        batch = super(Seeing, self)._prepare_inputs(generation_batch)
+        self.note(batch)
+        return batch | {"advantages": batch["advantages"] - 0.1}
+
+    def training_step(self, model, inputs, num_items_in_batch):
+        loss = super(Seeing, self).training_step(model, inputs, num_items_in_batch)
+        self.accelerator.backward(1e-2 * self.a_loss(model, self._prepare_inputs_again(inputs)))
+        return loss
+
+    def compute_loss(self, model, inputs, *positional, **named):
+        self.note(inputs)
+        loss = super(Seeing, self).compute_loss(model, inputs, *positional, **named)
+        return loss + 1e-2 * self.a_loss(model, inputs)
+
+    def _compute_loss(self, model, inputs):
+        self.note(inputs)
+        return super(Seeing, self)._compute_loss(model, inputs) + 1e-2 * self.a_loss(model, inputs)
+
+    def _get_per_token_logps_and_entropies(self, model, input_ids, *positional, **named):
+        self.rows = (*self.rows, len(input_ids))
+        return super(Seeing, self)._get_per_token_logps_and_entropies(model, input_ids, *positional, **named)
+
+    def a_loss(self, model, batch):
+        return model(batch["completion_ids"]).logits.square().mean()
+
+    def _prepare_inputs_again(self, inputs):
+        batch = self._buffered_inputs[(self._step - 1) % self.args.steps_per_generation]
+        self.note(batch)
+        return batch
+
+    Seeing.a_loss, Seeing._prepare_inputs_again = a_loss, _prepare_inputs_again
+    setattr(Seeing, method, locals()[method])
+    return Seeing
+
+
+@pytest.mark.parametrize("method", SEE_ROWS)
+def test_a_subclass_that_sees_the_rows_gets_all_of_them_and_that_is_said_once(
+    text_model_path, text_rows, make_args, caplog, method
+):
+    ends = []
+    for mode in (None, "none"):
+        args = make_args(vade_down_sampling=mode, num_iterations=2, output_dir=f"{make_args().output_dir}-{mode}")
+        ends.append(train(text_model_path, text_rows, args, trainer_class=_seeing(method)))
+        assert {*ends[-1].rows} == {16}
+    assert caplog.text.count(f"Seeing.{method} may use every row") == 1
+    assert_equal_weights(*map(weights, ends))

@@ -1,5 +1,6 @@
 """`VADEGRPOTrainer` with `vade_down_sampling`: what is trained on, and that lossless thinning is lossless."""
 
+from collections import defaultdict
 from contextlib import contextmanager
 
 import numpy as np
@@ -12,6 +13,7 @@ from trl import GRPOTrainer
 from tests.support.marks import slow
 from tests.support.runs import (
     StopAfter,
+    always_half,
     assert_equal_weights,
     logged,
     rows_with_images,
@@ -21,8 +23,8 @@ from tests.support.runs import (
 )
 from trl_vade import ConfigurationError, VADEGRPOTrainer
 from trl_vade.selection.rollouts import enough_for, in_parts, most_varied
-from trl_vade.trainer.batch_rows import loss_mask
-from trl_vade.trainer.thinning import Thinning
+from trl_vade.trainer.batch_rows import loss_mask, taken
+from trl_vade.trainer.thinning import OF_TRAINED_ROWS, Thinning
 
 # SGD moves weights in proportion to gradients. Adam makes a rounding error of a tiny gradient a whole step.
 EXACT = {"learning_rate": 1.0, "optim": "sgd", "max_steps": 4}
@@ -117,6 +119,51 @@ def test_lossless_gives_the_weights_of_training_on_every_row(text_model_path, te
     for name in ("reward", "completions/mean_length", "frac_reward_zero_std", "vade/effective_gradient_ratio"):
         assert logged(every, name) == logged(kept, name)
     assert logged(every, "loss") == pytest.approx(logged(kept, "loss"), abs=1e-6)
+
+
+ONE_ROW = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 16}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        ONE_ROW,
+        {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 8, "max_completion_length": 1},
+        {"reward": always_half},
+        {"loss_type": "vespo", "num_iterations": 2, "vade_down_sampling": "live"},
+        {"loss_type": "cispo", "num_iterations": 2, "beta": 0.1, "vade_down_sampling": "live"},
+        {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 1e-4, "num_iterations": 2},
+    ],
+)
+def test_the_means_that_the_loss_logs_are_stocks_over_the_rows_trained_on(
+    text_model_path, text_rows, make_args, monkeypatch, settings
+):
+    """Beside each micro-batch, stock computes the loss of its trained rows alone."""
+    expected, compute = [], VADEGRPOTrainer._compute_loss
+
+    def both(self, model, inputs):
+        kept, self._metrics["train"] = self._metrics["train"], defaultdict(list)
+        live = loss_mask(inputs).any(1).numpy().nonzero()[0]
+        if len(live):
+            with torch.no_grad():
+                GRPOTrainer._compute_loss(self, model, taken(inputs, live))
+            expected.append(
+                {name: values for name, values in self._metrics["train"].items() if name in OF_TRAINED_ROWS}
+            )
+        self._metrics["train"] = kept
+        return compute(self, model, inputs)
+
+    monkeypatch.setattr(VADEGRPOTrainer, "_compute_loss", both)
+    mode = settings.get("vade_down_sampling", "lossless")
+    more = {"learning_rate": 0.3, "optim": "sgd", "logging_steps": 6, "max_steps": 6}
+    trainer = run(text_model_path, text_rows, make_args, mode, **more | settings)
+    names = {name for each in expected for name in each}
+    assert bool(names) == (settings.get("reward") is not always_half)
+    assert names == {*OF_TRAINED_ROWS} & trainer.state.log_history[0].keys()
+    for name in names - {"clip_ratio/low_min"}:  # a ratio of a whole sequence has no mask
+        values = [value for each in expected for value in each[name] if value == value]
+        assert logged(trainer, name) == pytest.approx([np.mean(values)], rel=1e-4, abs=1e-7)
 
 
 def test_lossless_is_the_default_where_it_is_exact_and_adam_sees_no_difference(text_model_path, text_rows, make_args):
@@ -325,7 +372,7 @@ def test_the_tokens_chosen_are_the_golden_ones(text_model_path, text_rows, make_
         selected, entropies, _ = trainer._thinning.logps(lambda: (logps, H, None))
     (selected * MASK).sum().backward()
     assert {tuple(place) for place in logps.grad.nonzero().tolist()} == chosen
-    assert entropies is H
+    assert entropies.equal(H)
 
 
 def test_trls_entropy_quantile_selects_no_tokens_of_a_sequence_ratio(text_model_path, text_rows, make_args):

@@ -27,6 +27,7 @@ from .generation.repeated_prompts import tokenize_once
 from .images.trainer import ImagesOnce, ImagesOnceTrainer
 from .initial_posterior import initialise_posterior
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead, of_tickets
+from .method_owners import say_own_views
 from .plain_config import saying_where_settings_go
 from .preflight import look_over
 from .presets import is_adaptive, setting
@@ -128,6 +129,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds))
         if start.on_time or args.vade_down_sampling not in (None, "none"):
             self._thinning = Thinning(self)
+        say_own_views(self)
         self._report = ReportFiles(self)
         self.add_callback(self._report)
         self._console = install_console(self)

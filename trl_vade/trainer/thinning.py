@@ -9,7 +9,8 @@ here a batch goes three ways that TRL's does not:
    padding is cut to their longest prompt and completion. Completions of one image may come side by side.
 3. In the loss, D3S detaches the tokens that it does not choose.
 
-The sampler's feedback and TRL's logs are of all rows.
+The sampler's feedback is of all rows. So are TRL's logs, but for the means that the loss logs, such as the entropy:
+these are of the rows trained on.
 """
 
 import functools
@@ -29,7 +30,7 @@ from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_var
 from .batch_rows import Batch, cut_padding, ended, joined, loss_mask, row_advantages, taken, with_pixels_counted
 from .down_sampling import down_sampling, refuse_lossless, schedule
 from .images.order import side_by_side
-from .method_owners import owners
+from .method_owners import own_views, owners
 from .seams import arguments_of, by_name
 from .trained_counts import TrainedCounts
 from .variants import own_advantages, replace_advantages
@@ -37,6 +38,11 @@ from .variants import own_advantages, replace_advantages
 PLACE, ROW_SHARE = "vade_place", "vade_row_share"
 """Entries of a batch: (B,) the place of each row before TRL's shuffle; () kept rows over all rows, a factor of the
 loss."""
+OF_RATIOS = ("cispo_clip_ratio", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean")
+OF_EXTREMES = ("clip_ratio/low_min", "clip_ratio/high_max")
+OF_PHI = "vespo/phi_seq_mean"
+OF_TRAINED_ROWS = ("entropy", "kl", *OF_RATIOS, *OF_EXTREMES, OF_PHI)
+"""TRL's metrics (1.16) of the tokens or rows of a micro-batch."""
 MEAN_OVER_ROWS = ("grpo", "dr_grpo", "luspo", "sapo")
 """Loss types that divide by the rows of a micro-batch. `dapo`, `cispo` and `vespo` divide by `num_items_in_batch`."""
 
@@ -54,11 +60,8 @@ class Thinning:
         if trainer.aux_loss_enabled and self.mode == "lossless":
             refuse_lossless(trainer.args, "the router loss of this mixture-of-experts model acts on every row")
             self.mode = "none"
-        if trainer.args.vade_down_sampling is None and owners(trainer, "_compute_loss") != [
-            ThinningTrainer,
-            GRPOTrainer,
-        ]:
-            self.mode = "none"  # the loss of a subclass or a mix-in may depend on every row
+        if trainer.args.vade_down_sampling is None and own_views(trainer):
+            self.mode = "none"
         # A subclass may replace the advantages afterwards. Then no row is known to have none while it is prepared.
         batches_are_ours = owners(trainer, "_generate_and_score_completions")[0].__module__.startswith("trl_vade.")
         self._scores_early = batches_are_ours and (self.mode != "none" or trainer.args.vade_advantage != "local")
@@ -138,6 +141,11 @@ class Thinning:
             # Rows that only fill up a micro-batch are attended to and not trained on.
             trained = torch.from_numpy(live[back]).to(batch["completion_mask"].device)[:, None]
             batch["tool_mask"] = batch.get("tool_mask", torch.ones_like(batch["completion_mask"])) * trained
+            # TRL's metrics of whole sequences know no mask; see `_of_trained_rows`.
+            whole_rows = trained if batch["advantages"].dim() > 1 else trained[:, 0]
+            batch["advantages"] = batch["advantages"].where(whole_rows, 0.0)
+            if "importance_sampling_ratio" in batch:
+                batch["importance_sampling_ratio"] = batch["importance_sampling_ratio"].where(trained, 1.0)
         if self.mode in ("rows", "d3s"):
             tokens = self._trainer.accelerator.gather(loss_mask(batch).sum()).sum()
             batch["num_items_in_batch"] = tokens
@@ -163,6 +171,8 @@ class Thinning:
             output["logps"][torch.from_numpy(self._scored).to(logps.device)] = logps
             return (*output.values(),)
         output = by_name(*stock, forward(*positional, **named))
+        if self.mode != "none" and self._micro_batch is not None:
+            output["entropies"] = output["entropies"] * loss_mask(self._micro_batch).any(1, keepdim=True)
         if self.mode == "d3s" and self._micro_batch is not None:
             output["logps"] = self._choose_tokens(output["logps"], output["entropies"])
         return (*output.values(),)
@@ -171,21 +181,45 @@ class Thinning:
     def loss_of(self, micro_batch: Batch) -> Iterator[None]:
         """Count the rows and tokens of the micro-batch whose loss the block computes."""
         trainer, self._micro_batch, self._chosen = self._trainer, micro_batch, None
+        metrics = trainer._metrics["train"]
+        before = {name: len(values) for name, values in metrics.items()}
         try:
             yield
-            tokens = loss_mask(micro_batch).sum()
-            figures = torch.stack([torch.full_like(tokens, len(micro_batch["completion_ids"])), tokens])
+            mask = loss_mask(micro_batch)
+            tokens, rows = mask.sum(), torch.full_like(mask.sum(), len(mask))
+            averaged = rows if mask.shape[1] == 1 else tokens  # over what TRL takes a mean of tokens
             chosen = tokens if self._chosen is None else self._chosen
-            figures = trainer.accelerator.reduce(torch.cat([figures, chosen[None]]), "sum")
+            figures = trainer.accelerator.reduce(
+                torch.stack([rows, tokens, chosen, mask.any(1).sum(), averaged]), "sum"
+            )
         finally:
             self._micro_batch = None
-        rows, tokens, chosen = figures.tolist()
+        rows, tokens, chosen, trained, averaged = figures.tolist()
+        if self.mode != "none":
+            new = [name for name in OF_TRAINED_ROWS if len(metrics.get(name, ())) > before.get(name, 0)]
+            self._of_trained_rows(new, rows, tokens, trained, averaged)
         counts = next(each for each in trainer.callback_handler.callbacks if isinstance(each, TrainedCounts))
         counts.completions, counts.tokens = counts.completions + int(rows), counts.tokens + int(chosen)
-        metrics = trainer._metrics["train"]
         metrics["vade/trained_completions"], metrics["vade/trained_tokens"] = [counts.completions], [counts.tokens]
         if self.mode == "d3s":
             metrics["vade/kept_tokens_share"].append(chosen / max(tokens, 1))
+
+    def _of_trained_rows(self, names: list[str], rows: int, tokens: int, trained: int, averaged: int) -> None:
+        """Correct the metrics that the loss of a micro-batch has just added to those of its trained rows alone.
+
+        Without a trained row they are removed. TRL 1.16 adds 0 then, which looks like a collapse of the entropy.
+        """
+        metrics, in_rows = self._trainer._metrics["train"], self._trainer.importance_sampling_level == "sequence"
+        for name in names:
+            value = metrics[name].pop()
+            if name == OF_PHI:  # 1 for a row that is not trained on
+                value = (value * rows - (rows - trained)) / max(trained, 1)
+            elif name not in OF_EXTREMES:  # 0 for such a row
+                value *= rows / max(trained, 1) if name in OF_RATIOS and in_rows else averaged / max(tokens, 1)
+            if tokens:
+                metrics[name].append(value)
+            elif not metrics[name]:
+                del metrics[name]  # TRL would log None
 
     def _most_live(self, live: NDArray[np.bool_]) -> int:
         """Return the rows that hold the rows with a gradient of any process, in whole micro-batches."""

@@ -177,17 +177,20 @@ def test_a_tower_with_dropout_is_encoded_for_each_completion(vision_model_path, 
         make(vade_tower_once=True)
 
 
-class OwnLoss(VADEGRPOTrainer):
-    def _compute_loss(self, model, inputs):
+@pytest.mark.parametrize("method", ["_compute_loss", "compute_loss"])
+def test_a_subclass_with_its_own_loss_gets_pixels(vision_model_path, make_args, caplog, method):
+    class OwnLoss(VADEGRPOTrainer):
+        pass
+
+    def loss(self, model, inputs, *positional, **named):
         self.seen = inputs["pixel_values"]
-        return super()._compute_loss(model, inputs)
+        return getattr(super(OwnLoss, self), method)(model, inputs, *positional, **named)
 
-
-def test_a_subclass_with_its_own_loss_gets_pixels(vision_model_path, make_args, caplog):
+    setattr(OwnLoss, method, loss)
     trainer = OwnLoss(vision_model_path, first_word, make_args(max_steps=1), picture_rows())
     trainer.train()
     assert trainer.seen.is_floating_point()
-    assert "OwnLoss" in caplog.text
+    assert caplog.text.count("OwnLoss") == 1
 
 
 def test_a_processor_used_by_a_reward_function_sees_its_images_as_ever(vision_model_path, make_args):

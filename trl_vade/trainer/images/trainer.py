@@ -6,14 +6,12 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-import transformers
-from accelerate.logging import get_logger
 from trl import GRPOTrainer
 
 from trl_vade.errors import ConfigurationError
 
 from ..batch_rows import with_pixels_counted
-from ..method_owners import owners
+from ..method_owners import own_views
 from ..presets import is_adaptive
 from ..seams import arguments_of
 from .ahead import Ahead
@@ -21,11 +19,6 @@ from .processor import Pictures, processed_once, share_images
 from .settings import grouping
 from .store import PixelStore
 from .tower import dropout_of_tower, pixels_in_place
-
-logger = get_logger(__name__)
-
-USE_PIXELS = ("_compute_loss", "compute_loss", "_get_per_token_logps_and_entropies")
-"""Methods that may give the pixels of a batch to the model themselves."""
 
 
 class ImagesOnce:
@@ -61,20 +54,13 @@ class ImagesOnce:
         )
 
     def _is_possible(self) -> bool:
-        """Return whether the batches have images that only TRL and this package use; log a notice if not."""
+        """Return whether the batches have images that only TRL and this package use."""
         trainer = self._trainer
         if not trainer._is_vlm:
             return False
         if trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None:
             return False
-        strange = [each for name in USE_PIXELS for each in owners(trainer, name) if not _is_known(each)]
-        if strange:
-            logger.warning(
-                f"{strange[0].__name__} has a loss of its own, which may give pixels to the model. Images are "
-                "processed and kept once for each completion, as in TRL. Set vade_images_once=False to leave this "
-                "message out."
-            )
-        return not strange
+        return not own_views(trainer)
 
     def _store(self) -> PixelStore:
         if not torch.cuda.is_available():
@@ -116,10 +102,6 @@ class ImagesOnce:
         if not self.on:
             return nullcontext()
         return pixels_in_place(model, store, once=self.tower_once, move=self.move)
-
-
-def _is_known(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in (__name__.partition(".")[0], "trl", transformers.__name__)
 
 
 class ImagesOnceTrainer(GRPOTrainer):
