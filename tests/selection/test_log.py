@@ -62,9 +62,9 @@ def test_the_file_has_the_documented_name_and_one_json_object_a_line(log, tmp_pa
     assert [json.loads(line)["step"] for line in text.splitlines()] == [1, 2]
 
 
-def test_a_batch_without_any_score_is_written_as_null_and_not_as_nan(log):
+def test_a_batch_without_any_score_is_written_without_nan(log):
     append(log, 1, groups=([NAN, NAN], [NAN, NAN]))
-    assert log.read()[0]["effective_gradient_ratio"] is None
+    assert log.read()[0]["effective_gradient_ratio"] == 0.0
     assert "NaN" not in log.path.read_text(encoding="utf-8")
 
 

@@ -303,7 +303,8 @@ def test_a_batch_without_any_score_has_unknown_metrics_and_still_counts(make_sel
     selection.choose()
     metrics = score(selection, [NAN] * 4, [NAN] * 4)
     unknown = {name for name, value in metrics.items() if math.isnan(value)}
-    assert unknown == {"brier", "effective_gradient_ratio", "selected_pass_rate"}
+    assert unknown == {"brier", "selected_pass_rate"}
+    assert metrics["effective_gradient_ratio"] == 0.0
     assert metrics["rollouts"] == 8
     assert metrics["coverage"] == 0
     assert selection.sampler.posterior.step == 1
@@ -554,7 +555,7 @@ def test_the_metrics_of_a_refilled_batch_are_of_all_its_groups(make_selection):
     selection.refill(1)
     metrics = score(selection, [1, 1, 0, 0])
     assert metrics["refills"] == 2.0
-    assert metrics["effective_gradient_ratio"] == 2 / 4
+    assert metrics["effective_gradient_ratio"] == 2 / 5
     assert metrics["selected_pass_rate"] == pytest.approx((1 + 0 + 1 / 4 + 1 / 2) / 4)
     assert metrics["brier"] == pytest.approx((1 / 4 + 1 / 4 + 1 / 16 + 0) / 4)
     assert metrics["predicted_effective_ratio"] == pytest.approx(0.6)

@@ -45,19 +45,14 @@ def test_a_completion_without_a_score_is_no_trial_and_no_failure():
 
 
 @pytest.mark.parametrize("threshold", [0.5, None])
-def test_a_group_without_any_score_has_no_trials_and_does_not_count(threshold):
+def test_a_group_without_any_score_has_no_trials_and_no_gradient(threshold):
     outcomes = outcomes_of([NAN, NAN], [1, 0], threshold=threshold)
     assert outcomes.trials.tolist() == [0, 2]
     assert outcomes.successes.tolist() == [0, 1]
     assert outcomes.has_gradient.tolist() == [False, True]
     assert np.isnan(outcomes.pass_rate[0])
-    assert outcomes.effective_gradient_ratio == 1.0
-
-
-@pytest.mark.parametrize("threshold", [0.5, None])
-def test_without_any_score_at_all_the_ratio_is_unknown_and_not_zero(threshold):
-    outcomes = outcomes_of([NAN, NAN], [NAN, NAN], threshold=threshold)
-    assert np.isnan(outcomes.effective_gradient_ratio)
+    assert outcomes.effective_gradient_ratio == 0.5
+    assert outcomes_of([NAN, NAN], [NAN, NAN], threshold=threshold).effective_gradient_ratio == 0.0
 
 
 @pytest.mark.parametrize(("threshold", "successes"), [(0.5, 2), (0.75, 1), (-1.0, 4), (2.0, 0), (0, 4)])

@@ -122,6 +122,24 @@ def test_rewards_that_are_all_different_are_said_to_tell_no_row_from_another():
     assert "vade_success_threshold" in told[0]
 
 
+@pytest.mark.parametrize(
+    ("threshold", "successes"),
+    # Beside a pass rate, the spread 4/6 of the second row is more than right and wrong answers have: a rate of 1/2.
+    [(0.5, [1, 2, 0, 4 * (1 - (1 / 3) ** 0.5) / 2]), (SPREAD, [4 * 3 / 6, 4 * 4 / 6, 0, 4 * 2 / 6])],
+)
+def test_a_row_that_the_declared_reward_does_not_score_is_known_by_the_spread_of_its_total(threshold, successes):
+    told = Told("accuracy", ["accuracy", "iou", "format"], threshold=threshold)
+    maths = [(1, NAN, 1), (0, NAN, 1), (0, NAN, 1), (0, NAN, 1)]
+    wide, flat, narrow = ([(NAN, iou, 1) for iou in each] for each in ((0, 0, 0.3, 0.6), (0,) * 4, (0, 0, 0.3, 0.3)))
+    outcomes = told.see(maths, [*wide[1:], wide[3]], flat, narrow, weights=(1, 1, 1))
+    assert outcomes.trials.tolist() == [4] * 4
+    assert outcomes.has_gradient.tolist() == outcomes.is_mixed.tolist() == [True, True, False, True]
+    assert "rows 1, 2, 3" in told[-1]
+    assert "None" in told[-1]
+    told.see(maths, flat, weights=(1, 1, 1))
+    assert len(told) == 1
+
+
 # -------------------------------------------------------------------------------------------------------- gradients
 
 

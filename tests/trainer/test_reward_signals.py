@@ -5,7 +5,7 @@ import pytest
 from trl import GRPOTrainer
 
 from tests.support.marks import slow
-from tests.support.rows import text_of
+from tests.support.rows import numbered_rows, text_of
 from tests.support.runs import SaveAt, StopAfter, always_half, assert_same_end, logged, says_a_digit, train
 from trl_vade.selection.log import SelectionLog
 
@@ -123,3 +123,45 @@ def test_uniform_with_several_rewards_keeps_a_posterior_and_trains_as_stock(text
     stock = train(text_model_path, text_rows, make_args(max_steps=2), reward=rewards, trainer_class=GRPOTrainer)
     assert logged(ours, "loss") == logged(stock, "loss")
     assert ours.selection.sampler.posterior.step == 2
+
+
+def test_with_one_reward_a_task_both_tasks_are_learned_and_the_metric_is_of_all_groups(
+    text_model_path, make_args, caplog
+):
+    """45 % of the rows of each task teach. Success alone would leave all rows of "grounding" alike."""
+    rows = numbered_rows(128, task=lambda i: ("maths", "grounding")[i % 2], teaches=lambda i: i // 2 % 20 < 9)
+    chance = np.random.default_rng(0)
+
+    def of(task_name, values):
+        def reward(completions, task, teaches, **kwargs):
+            drawn = [float(chance.choice(values)) for _ in completions]
+            return [
+                each * on if kind == task_name else None for each, on, kind in zip(drawn, teaches, task, strict=True)
+            ]
+
+        return reward
+
+    accuracy_reward, iou_reward = of("maths", [0, 1]), of("grounding", [0, 0, 0.2, 0.6])
+    accuracy_reward.__name__, iou_reward.__name__ = "accuracy_reward", "iou_reward"
+
+    def tag_format(completions, **kwargs):
+        return [1.0] * len(completions)
+
+    found = {}
+    for sampler in ("uniform", "thompson"):
+        args = make_args(
+            vade_sampler=sampler,
+            output_dir=make_args().output_dir + sampler,
+            learning_rate=0.0,
+            max_steps=40,
+            per_device_train_batch_size=64,
+            num_generations=8,
+            max_completion_length=1,
+        )
+        trainer = train(text_model_path, rows, args, reward=[accuracy_reward, iou_reward, tag_format])
+        teach = np.array(logged(trainer, "vade/effective_gradient_ratio"))
+        assert teach == pytest.approx(1 - np.array(logged(trainer, "frac_reward_zero_std")))
+        found[sampler] = teach[20:].mean()
+    assert found["uniform"] < 0.55 < found["thompson"]
+    assert "1 of the 3 reward functions" in caplog.text
+    assert "'accuracy_reward' returned None for all completions of" in caplog.text

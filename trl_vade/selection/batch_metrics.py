@@ -33,7 +33,7 @@ def batch_metrics(rounds: Sequence[tuple[InFlight, GroupOutcomes]]) -> dict[str,
     scored = ~np.isnan(pass_rate)
     unknown = float("nan")
     return {
-        "effective_gradient_ratio": float(has_gradient[scored].mean()) if scored.any() else unknown,
+        "effective_gradient_ratio": float(has_gradient.mean()),
         "predicted_effective_ratio": float(predicted.mean()),
         "brier": float(np.mean((mean - pass_rate)[scored] ** 2)) if scored.any() else unknown,
         "selected_pass_rate": float(pass_rate[scored].mean()) if scored.any() else unknown,
@@ -56,7 +56,8 @@ class StratumMetrics:
     def of(self, rounds: Sequence[tuple[InFlight, GroupOutcomes]], sampler: PosteriorSampler) -> dict[str, float]:
         """Return the share and the outcomes of each stratum among all groups generated for a batch.
 
-        Outcomes of a stratum without scored groups are left out. With more than `MOST_STRATA` strata all metrics are.
+        Unknown figures are left out: without a group, and pass rates without a scored one. With more than
+        `MOST_STRATA` strata all are.
         """
         if len(self.names) > MOST_STRATA:
             return {}
@@ -69,7 +70,7 @@ class StratumMetrics:
             "mean_pass_rate": sampler.mean_pass_rates(self._stratum, len(self.names)),
         }
         with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: unknown
-            metrics["effective_gradient_ratio"] = self._sum(of_group[scored], has_gradient[scored]) / num_scored
+            metrics["effective_gradient_ratio"] = self._sum(of_group, has_gradient) / self._sum(of_group)
             metrics["selected_pass_rate"] = self._sum(of_group[scored], pass_rate[scored]) / num_scored
         return {
             f"{figure}/{name}": value

@@ -6,7 +6,6 @@ is before it, so an altered or missing line is found without parsing any.
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -66,11 +65,10 @@ class SelectionLog:
         Raises:
             CheckpointSaveError: the disk refused the write, or the file is gone.
         """
-        ratio = math.nan if "warm_start" in more else outcomes.effective_gradient_ratio
         line = {
             "step": step,
             **more,
-            "effective_gradient_ratio": None if math.isnan(ratio) else ratio,
+            "effective_gradient_ratio": None if "warm_start" in more else outcomes.effective_gradient_ratio,
             "sample_index": outcomes.sample_index.tolist(),
             "successes": outcomes.successes.tolist(),
             "trials": outcomes.trials.tolist(),

@@ -1,7 +1,7 @@
 """The outcomes of groups, computed from gathered rewards: successes, trials and gradients."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,8 @@ class GroupOutcomes:
 
     @property
     def effective_gradient_ratio(self) -> float:
-        """The share of the scored groups with a gradient, or NaN if no group was scored."""
-        scored = self.trials > 0
-        return float(self.has_gradient[scored].mean()) if scored.any() else float("nan")
+        """The share of the groups with a gradient; a group without a score has none."""
+        return float(self.has_gradient.mean())
 
     @property
     def is_mixed(self) -> NDArray[np.bool_]:
@@ -95,6 +94,23 @@ def spread_outcomes(total: NDArray[np.float64], sample_index: NDArray[np.int64])
     trials = np.where(pairs > 0, scored, 0.0)
     successes = trials * differ.sum(axis=(1, 2)) / np.maximum(pairs, 1.0)
     return GroupOutcomes(np.asarray(sample_index, dtype=np.int64), successes, trials, successes > 0, successes > 0)
+
+
+def read_by_total(outcomes: GroupOutcomes, total: NDArray[np.float64], unread: NDArray[np.bool_]) -> GroupOutcomes:
+    """Return pass rates with those of the `unread` groups, (K,), taken from the spread of their `total`, (K, G).
+
+    The spread s of right and wrong answers is 2p (1 - p) on average. So a group counts as the rate p, at most 1/2, of
+    right answers that differ as often. One posterior then holds rows of both kinds.
+    """
+    spread = spread_outcomes(total, outcomes.sample_index)
+    share = spread.successes / np.maximum(spread.trials, 1.0)
+    rate = (1.0 - np.sqrt(np.maximum(1.0 - 2.0 * share, 0.0))) / 2.0
+    return replace(
+        outcomes,
+        successes=np.where(unread, rate * spread.trials, outcomes.successes),
+        trials=np.where(unread, spread.trials, outcomes.trials),
+        mixed=np.where(unread, spread.is_mixed, outcomes.is_mixed),
+    )
 
 
 def in_groups(rewards: NDArray[np.float64], sample_index: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from trl_vade.errors import ConfigurationError, ObservationError
 
-from .outcomes import GroupOutcomes, group_outcomes, groups_with_gradient, in_groups, spread_outcomes, total_rewards
+from .outcomes import (
+    GroupOutcomes,
+    group_outcomes,
+    groups_with_gradient,
+    in_groups,
+    read_by_total,
+    spread_outcomes,
+    total_rewards,
+)
 
 SPREAD = "spread"  # the threshold for spreads: the share of pairs of completions with different rewards
 AUTO = "auto"  # the threshold that is learned: halfway between two reward values, or `SPREAD` with more values
@@ -20,6 +28,12 @@ LEARNING = 10  # the number of generation batches from which two values, or the 
 FLAT_SPREAD = 0.99  # the mean spread from which spreads hardly distinguish rows
 
 Threshold = float | str | None
+
+
+def names_of_success(names: Sequence[str]) -> list[str]:
+    """Return the names of the reward functions that suggest success and not form, or the only name."""
+    told = [name for name in names if SAYS_SUCCESS.search(name.lower()) and not SAYS_FORM.search(name.lower())]
+    return list(names) if len(names) == 1 else told
 
 
 def success_name(reward_names: Sequence[str], declared: str | None) -> str | None:
@@ -33,8 +47,7 @@ def success_name(reward_names: Sequence[str], declared: str | None) -> str | Non
     """
     names = list(reward_names)
     if declared is None:
-        told = [name for name in names if SAYS_SUCCESS.search(name.lower()) and not SAYS_FORM.search(name.lower())]
-        told = names if len(names) == 1 else told
+        told = names_of_success(names)
         return told[0] if len(told) == 1 else None
     if names.count(declared) != 1:
         raise ConfigurationError(
@@ -126,12 +139,16 @@ class RewardSignal:
         scores = None if self._name is None else rewards[:, self._names.index(self._name)]
         if scores is not None and not np.isnan(scores).all():
             self._learn(scores[~np.isnan(scores)])
+        total = total_rewards(grouped, weights, normalise=normalise)
+        read = total if scores is None else in_groups(scores, sample_index)
+        unread = np.isnan(read).all(axis=1) & ~np.isnan(total).all(axis=1)  # rows of another task
+        self._say_what_is_unread(unread, sample_index)
         if self.is_spread:
-            total = total_rewards(grouped, weights, normalise=normalise) if scores is None else None
-            outcomes = spread_outcomes(in_groups(scores, sample_index) if total is None else total, sample_index)
+            outcomes = spread_outcomes(np.where(unread[:, None], total, read), sample_index)
             self._say_where_all_differ(outcomes)
         else:
             outcomes = group_outcomes(scores, sample_index, threshold=self.threshold, bounds=self.bounds)
+            outcomes = read_by_total(outcomes, total, unread)
         self._batches += 1
         has_gradient = groups_with_gradient(grouped, weights, normalise=normalise)
         return replace(outcomes, has_gradient=has_gradient, total=total_rewards(grouped, weights))
@@ -207,6 +224,18 @@ class RewardSignal:
                 f"{gave}, but the bounds learned from the first {LEARNING} generation batches are "
                 f"{self.bounds[0]:g} and {self.bounds[1]:g}. A reward outside counts as the nearer bound. Set "
                 "vade_success_bounds to wider bounds.",
+            )
+
+    def _say_what_is_unread(self, unread: NDArray[np.bool_], sample_index: NDArray[np.int64]) -> None:
+        if unread.any():
+            rows = sample_index[unread]
+            self._once(
+                "unread",
+                f"The reward function {self._name!r} returned None for all completions of {len(rows)} of the "
+                f"{len(unread)} rows of a generation batch (rows {', '.join(map(str, rows[:5].tolist()))}"
+                f"{', ...' if len(rows) > 5 else ''}). No reward means success for such rows, so they are chosen by "
+                "the spread of their total rewards. If another function says when their answers are right, let one "
+                "function score all rows, and set vade_success_reward to it.",
             )
 
     def _say_where_all_differ(self, outcomes: GroupOutcomes) -> None:

@@ -18,7 +18,7 @@ from trl_vade.samplers.variants import VariantRows
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
-from trl_vade.selection.signal import AUTO, SPREAD, RewardSignal, success_name
+from trl_vade.selection.signal import AUTO, SPREAD, RewardSignal, names_of_success, success_name
 from trl_vade.selection.variant_metrics import VariantMetrics
 
 from .presets import setting
@@ -117,12 +117,13 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
         )
     if threshold == AUTO and of_pass_rates:
         threshold = None  # fractions; with rewards of two values these are the same successes
-    if args.vade_success_reward is None and len(reward_names) > 1:
-        chosen = f"{name!r} decides success, by its name"
-        if name is None:
-            chosen = "no single name means success, so rows are chosen by the spread of their total rewards"
+    if len(reward_names) > 1:
+        told = [name] if args.vade_success_reward else names_of_success(reward_names)
+        how = f"{name!r} decides success" if name else "rows are chosen by the spread of their total rewards"
         logger.warning_once(
-            f"Of the rewards {', '.join(reward_names)}: {chosen}. Set vade_success_reward to change this."
+            f"{len(told)} of the {len(reward_names)} reward functions {', '.join(reward_names)} mean success"
+            f"{' by their names' * (args.vade_success_reward is None)}, so {how}. A row for which it returns None for "
+            "all completions is chosen by that spread, too. Set vade_success_reward to change this."
         )
     return RewardSignal(name, reward_names, threshold=threshold, bounds=args.vade_success_bounds, say=say)
 

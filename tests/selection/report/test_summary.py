@@ -40,8 +40,8 @@ def test_the_summary_worked_out_by_hand(output_dir):
         "refills": 0,
         "rollouts": 32,
         "trained_completions": 20,
-        "effective_gradient_ratio": [0.5, 0.0, 1.0, 1.0, None, 0.5, 1.0, 0.5],
-        "effective_gradient_ratio_mean": pytest.approx(4.5 / 7),
+        "effective_gradient_ratio": [0.5, 0.0, 1.0, 1.0, 0.0, 0.5, 1.0, 0.5],
+        "effective_gradient_ratio_mean": pytest.approx(4.5 / 8),
         "effective_gradient_ratio_first_quarter": 0.25,
         "effective_gradient_ratio_last_quarter": 0.75,
         # Six rows are too few for a fit, so the belief is Beta(1, 1): 1/3 for a group of two of a new row.
@@ -81,12 +81,10 @@ def test_a_run_of_three_batches_has_quarters_of_one(tmp_path):
     assert summary["effective_gradient_ratio_last_quarter"] == 1.0
 
 
-def test_quarters_without_any_score_are_unknown(tmp_path):
+def test_batches_without_any_score_teach_nothing(tmp_path):
     summary = summarise(read_run(write_run(tmp_path, batches=[(UNSCORED, UNSCORED)])))
-    assert summary["effective_gradient_ratio_first_quarter"] is None
-    assert summary["effective_gradient_ratio_mean"] is None
-    rows = dict(summary_rows(summary))
-    assert rows["effective gradient ratio, first quarter"] == "-"
+    assert summary["effective_gradient_ratio_first_quarter"] == 0.0
+    assert summary["effective_gradient_ratio_mean"] == 0.0
 
 
 def test_the_validation_score_is_that_of_the_success_reward_and_of_no_other(tmp_path):

@@ -70,7 +70,7 @@ class Run:
 
     @property
     def effective_gradient_ratio(self) -> NDArray[np.float64]:
-        """(S,) of each of the selections; NaN where no completion was scored."""
+        """(S,) of each of the selections."""
         ratios = [line["effective_gradient_ratio"] for line in self.selections]
         return np.array([np.nan if ratio is None else ratio for ratio in ratios], dtype=np.float64)
 
