@@ -164,7 +164,9 @@ class Thinning:
         if self._rows is not None and self._scored is not None and len(self._scored) < len(self._rows):
             # By the stock method's names: a mix-in between may take its arguments as they come.
             call = arguments_of(*stock, positional, named)
-            rows = taken(split_pixel_values_by_grid(with_pixels_counted(call)), self._scored)
+            # TRL 1.16 asks for names, and would split by a `num_tiles` of None.
+            given = {name: value for name, value in call.items() if value is not None}
+            rows = taken(split_pixel_values_by_grid(with_pixels_counted(given)), self._scored)
             output = by_name(*stock, forward(**unsplit_pixel_values_by_grid(rows)))
             logps = output["logps"]
             output["logps"] = logps.new_full((len(call["input_ids"]), logps.shape[1]), torch.nan)

@@ -17,6 +17,7 @@ from transformers import AutoConfig, TrainerCallback
 from tests.support.as_stock import Situation, assert_as_stock, play
 from tests.support.families import FAMILIES, write_family
 from tests.support.marks import slow, slow_but
+from tests.support.runs import logged
 from tests.support.seen_pictures import SeenPictures, seen_pictures
 from trl_vade.trainer.generation.corrections import vision_token_ids
 
@@ -83,7 +84,7 @@ def run(tmp_path_factory):
         return write_family(family, tmp_path_factory.mktemp(family))
 
     @cache
-    def once(family, stock, pictures, settings):
+    def once(family, stock, pictures, dead, settings):
         first, all_seen = FirstGradients(), []
 
         def drive(make, side):
@@ -96,7 +97,8 @@ def run(tmp_path_factory):
         def given(side):
             def reward(completions, limit, **kwargs):
                 side.seen.append(completions)
-                return [len(text[0]["content"]) / 20 for text in completions]
+                alive = [number not in dead for number in limit]
+                return [on * len(text[0]["content"]) / 20 for on, text in zip(alive, completions, strict=True)]
 
             evaluated = {"eval_dataset": picture_rows(2, first=100)} if "eval_steps" in dict(settings) else {}
             return {"reward_funcs": reward, "callbacks": [first], **evaluated}
@@ -109,8 +111,8 @@ def run(tmp_path_factory):
         trainer, completions = play(situation, model, folder, stock=stock, **dict(settings))
         return Run(trainer, completions, *all_seen, first.gradients)
 
-    return lambda family, stock=False, pictures=(2, 1, 1), **settings: once(
-        family, stock, pictures, tuple(settings.items())
+    return lambda family, stock=False, pictures=(2, 1, 1), dead=(), **settings: once(
+        family, stock, pictures, dead, tuple(settings.items())
     )
 
 
@@ -133,6 +135,19 @@ def test_it_is_stock_trl_to_the_bit(run, family, settings):
     assert_as_stock((ours.trainer, ours.completions), (stock.trainer, stock.completions))
     assert ours.seen.passes == stock.seen.passes
     assert len(stock.seen.passes) >= 2 * (1 + 4)  # to generate, and of each micro-batch
+
+
+@pytest.mark.parametrize("family", slow_but([*DEFAULT, "idefics3"], FAMILIES))
+def test_rows_without_a_gradient_are_left_out_of_the_old_log_probabilities(run, family):
+    """The default, in which TRL splits the pictures of the rows that are left."""
+    some = {"dead": (0, 2, 4, 6, 8), "num_iterations": 2, "vade_sampler": "thompson", "pictures": (1,)}
+    kept = run(family, vade_down_sampling=None, **some)
+    every = run(family, vade_down_sampling="none", **some)
+    assert kept.completions[0] == every.completions[0]
+    assert min(logged(kept.trainer, "vade/kept_rollouts")) < 16
+    difference = [(kept.gradients[name] - every.gradients[name]).norm() for name in every.gradients]
+    size = torch.stack([gradient.norm() for gradient in every.gradients.values()]).norm()
+    assert torch.stack(difference).norm() < 1e-5 * size
 
 
 @each_family
