@@ -1,11 +1,13 @@
 """Which choice an answer names, by its letter, its text or both; two are none."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trl_vade.rewards.answers import find_answer
 from trl_vade.rewards.choices import chosen
+from trl_vade.rewards.functions import accuracy_reward
 from trl_vade.rewards.verifiers import judge
 
 FOOD = ["plankton", "kelp", "sea urchin", "bat star"]
@@ -143,6 +145,19 @@ def test_a_capital_letter_without_choices_is_a_choice(written):
     assert judge(f"<answer>{written}</answer>", "B") == 1.0
     assert judge(f"<answer>{written}</answer>", "A") == 0.0
     assert judge(f"<answer>{written}</answer>", "B) 12") == 1.0
+
+
+def test_an_integer_beside_choices_that_are_texts_is_the_place_of_the_right_one():
+    wrong = []
+    for answer, said, verdict in (
+        *((1, "B", 1.0), (1, "A", 0.0), (1, "2", 1.0), (1, "1", 0.0), (0, "A", 1.0), (np.int64(2), "C", 1.0)),
+        *(("1", "A", 1.0), ("1", "B", 0.0), (3, "C", None), (-1, "C", None)),
+    ):
+        if judge(f"<answer>{said}</answer>", answer, None, ["1", "2", "3"]) != verdict:
+            wrong.append((answer, said, verdict))
+    assert wrong == []
+    words = {"answer": [1, 1, 1], "choices": [["kelp", "plankton"]] * 3}
+    assert accuracy_reward(["B", "plankton", "A"], **words) == [1.0, 1.0, 0.0]
 
 
 def test_choices_and_references_may_be_numbers():

@@ -7,6 +7,7 @@ so they agree.
 import math
 import numbers
 import re
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,7 +54,7 @@ def judge(
     Args:
         completion: the whole text of a completion.
         answer: the reference: a text, a number, a bool (yes or no), or a list of accepted answers. For choices it is
-            a letter (A is the first) or the text of a choice.
+            a letter (A is the first), the text of a choice, or, beside texts, its place, an integer from 0.
         answer_type: "choice", "number", "text" or "expression"; None to infer it by `infer_type`.
         choices: the choices, 26 at most; None or [] if only their letters are known.
         relaxed: whether numbers within 5 % of the reference are right, as in ChartQA (arXiv 2203.10244).
@@ -68,8 +69,15 @@ def judge(
         )
     texts = [as_text(choice) for choice in choices if choice is not None] if choices is not None else []
     readings = find_answer(completion)
+    if answer_type in (None, "choice") and texts and _is_place(answer) and isinstance(next(iter(choices or ())), str):
+        # Its letter, since another choice may be that number.
+        answer = string.ascii_uppercase[answer] if 0 <= answer < min(len(texts), 26) else None
     verdicts = [_judge_one(readings, one, answer_type, texts, relaxed) for one in accepted(answer)]
     return max((verdict for verdict in verdicts if verdict is not None), default=None)
+
+
+def _is_place(answer: Any) -> bool:
+    return isinstance(answer, numbers.Integral) and not isinstance(answer, bool)
 
 
 def accepted(answer: Any) -> list[str]:
