@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from datasets import Dataset, load_dataset
-from huggingface_hub import DatasetCard
+from huggingface_hub import DatasetCard, snapshot_download
 
 from tests.support.commands import run
 from tests.support.posteriors import example_table, stage
@@ -19,13 +19,15 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, VADEError
 from trl_vade.hub.posteriors.repository import (
     CARD_FILE,
+    describe,
     publish_posterior,
     render_posterior_card,
+    stage_posterior,
     steps_in,
     table_path,
 )
 from trl_vade.hub.posteriors.source import load_posterior
-from trl_vade.hub.uploading import HubTarget
+from trl_vade.hub.uploading import HubTarget, commit_folder
 from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.trainer.initial_posterior import read_warm_start
 
@@ -138,6 +140,21 @@ def test_an_earlier_step_that_comes_late_takes_nothing_from_the_newest(hub):
     ]
     assert len(load_posterior("you/posterior")) == 22
     assert len(load_posterior("you/posterior@step-000005")) == 15
+
+
+def test_the_newest_step_is_what_the_card_calls_latest_also_beside_steps_of_an_abandoned_run(hub, tmp_path):
+    """A run went back from step 12 to 3, and has pushed 5; then the missing step 4 is pushed by hand."""
+    repo, target = shared(hub, 3, 12), HubTarget("you/posterior", "dataset")
+    stage_posterior(tmp_path, example_table(5, size=15))
+    commit_folder(target, tmp_path, message="5", render=lambda there: describe(tmp_path, target, there, newest=5))
+    shared(hub, 4)
+    assert len(load_posterior("you/posterior")) == 15
+    configs = DatasetCard(repo.files()[CARD_FILE].decode()).data.configs
+    assert configs[0]["data_files"][0]["path"] == "step-000005/posterior.parquet"
+    local = snapshot_download("you/posterior", repo_type="dataset", local_dir=tmp_path / "local")
+    assert len(load_posterior(local)) == len(load_dataset(local, split="train")) == 15
+    shared(hub, 6)
+    assert len(load_posterior("you/posterior")) == 16
 
 
 def test_a_step_is_replaced_by_an_update_of_it_and_by_nothing_that_knows_less(hub):

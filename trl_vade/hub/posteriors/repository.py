@@ -9,11 +9,13 @@ newest table, `load_dataset("you/repo", "step-000100")` an earlier one.
 
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from huggingface_hub import DatasetCard, DatasetCardData, hf_hub_download
+from yaml import YAMLError
 
 from trl_vade.errors import ConfigurationError, VADEError, abbreviated
 from trl_vade.files import packaged
@@ -44,6 +46,22 @@ def steps_in(files: Iterable[str]) -> list[int]:
     """Return, in ascending order, the steps whose tables are among the paths `files`."""
     found = (re.fullmatch(rf"step-([0-9]{{6,18}})/{re.escape(TABLE_FILE)}", file) for file in files)
     return sorted({step for match in found if match and table_path(step := int(match[1])) == match[0]})
+
+
+def newest_step(files: Iterable[str], read: Callable[[str], str | Path]) -> int | None:
+    """Return the step that the card calls `latest`, as `load_dataset` takes it; without such a card the last one.
+
+    Args:
+        files: the paths of the repository.
+        read: returns the local path of one of them.
+    """
+    files = list(files)
+    steps = steps_in(files)
+    if CARD_FILE in files:
+        with suppress(ValueError, TypeError, AttributeError, LookupError, YAMLError):  # not a card of ours
+            configs = {one["config_name"]: one["data_files"] for one in DatasetCard.load(read(CARD_FILE)).data.configs}
+            return steps[[*map(table_path, steps)].index(configs[LATEST][0]["path"])]
+    return max(steps, default=None)
 
 
 def stage_posterior(folder: str | Path, table: PosteriorTable) -> None:
@@ -84,11 +102,15 @@ def publish_posterior(table: PosteriorTable, target: HubTarget, *, force: bool =
 def describe(folder: Path, target: HubTarget, there: list[str], newest: int | None = None) -> dict[str, bytes | None]:
     """Return the card of a repository that has the files `there` and gets those of `folder`, by its path.
 
-    The card lists all steps. `latest` and its facts are of the step `newest`, or of the last one.
+    The card lists all steps. `latest` and its facts are of the step `newest`. None: of the sent one, or of the newest
+    one of the repository if that is later.
     """
     sent = files_in(folder)
     steps = {*steps_in(there), *steps_in(sent)}
-    step = max(steps) if newest is None else newest
+    if newest is None:
+        before = newest_step(there, lambda path: hf_hub_download(filename=path, **target.where))
+        newest = max(*steps_in(sent), -1 if before is None else before)
+    step = newest
     path = table_path(step)
     table = read_table(sent[path]) if path in sent else _published(target, step)
     return {CARD_FILE: render_posterior_card(table, steps, target.repo_id, revision=target.revision).encode()}

@@ -1,7 +1,7 @@
 """Loading of a posterior from a table, a folder or a data-set repository on the Hub."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, Revi
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
+from ..cards import CARD_FILE
 from ..failures import FAILURES, in_one_line
 from ..uploading import is_hub_id
-from .repository import TABLE_FILE, step_name, steps_in, table_path
+from .repository import TABLE_FILE, newest_step, step_name, steps_in, table_path
 from .table import PosteriorTable, posterior_table, read_table
 
 
@@ -101,7 +102,9 @@ def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:
     if step is None:  # a late push leaves newer steps in the commit of its tag
         step = next(iter(steps_in([f"{revision}/{TABLE_FILE}"])), None)
     try:
-        path = _chosen(HfApi().list_repo_files(**where), name, step)
+        path = _chosen(
+            HfApi().list_repo_files(**where), name, step, lambda path: hf_hub_download(filename=path, **where)
+        )
         return Path(hf_hub_download(filename=path, **where))
     except SnapshotNotFoundError:
         raise
@@ -132,11 +135,12 @@ def _refusal(error: Exception, repo_id: str) -> str:
 
 def _newest(folder: Path, name: str, step: int | None) -> Path:
     """Return the table of `step`, or of the newest one, in a folder of steps."""
-    return folder / _chosen((file.relative_to(folder).as_posix() for file in folder.glob("step-*/*")), name, step)
+    files = [*folder.glob("step-*/*"), *folder.glob(CARD_FILE)]
+    return folder / _chosen([file.relative_to(folder).as_posix() for file in files], name, step, folder.joinpath)
 
 
-def _chosen(files: Iterable[str], name: str, step: int | None) -> str:
-    """Return the path of the table of `step`, or of the newest one."""
+def _chosen(files: list[str], name: str, step: int | None, read: Callable[[str], str | Path]) -> str:
+    """Return the path of the table of `step`, or of the newest one; see `newest_step`."""
     steps = steps_in(files)
     if not steps or step not in (None, *steps):
         wanted = table_path(100 if step is None else step)
@@ -144,4 +148,4 @@ def _chosen(files: Iterable[str], name: str, step: int | None) -> str:
             f"{name} has no posterior{'' if step is None else f' of optimiser step {step}'}: no {POSTERIOR_FILE}, and "
             f"no table such as {wanted}. Its steps: {', '.join(map(step_name, steps)) or 'none'}."
         )
-    return table_path(max(steps) if step is None else step)
+    return table_path(step if step is not None else newest_step(files, read) or 0)

@@ -7,6 +7,7 @@ A new run takes an output directory without another run, or deletes that on requ
 
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -82,7 +83,8 @@ class Line:
 
     run: str
     parent: Mapping[str, Any] | None
-    saves: int  # so far, of all runs
+    saves: int  # the number of the last save, of all runs: one more than before, or the
+    # millisecond, which every copy of the folder has passed, too
 
     @classmethod
     def begin(cls, output_dir: str, checkpoint: str | None) -> "Line":
@@ -91,16 +93,16 @@ class Line:
 
     @classmethod
     def _begin(cls, folder: Path, checkpoint: str | None) -> "Line":
-        _set_aside(folder, checkpoint)
         origin = read_marker(Path(checkpoint)) if checkpoint else None
         markers = [origin, *(read_marker(path) for path in checkpoints(folder))]
+        _set_aside(folder, checkpoint)  # after its numbers are read: a copy may bring these checkpoints back
         parent = {"run": origin and origin["run"], "step": step_of(Path(checkpoint))} if checkpoint else None
         return cls(uuid.uuid4().hex[:16], parent, max((marker["save"] for marker in markers if marker), default=0))
 
     def mark(self, folder: Path, *, writes: bool) -> None:
         """Mark a checkpoint as complete when all processes have written it. They wait until that is done."""
         PartialState().wait_for_everyone()
-        self.saves += 1
+        self.saves = max(self.saves + 1, time.time_ns() // 10**6)
         if writes:
             write_marker(folder, run=self.run, parent=self.parent, save=self.saves)
         PartialState().wait_for_everyone()

@@ -14,7 +14,7 @@ from accelerate.logging import get_logger
 from accelerate.utils import gather_object
 from safetensors import safe_open
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from trl import GRPOTrainer
 
@@ -24,7 +24,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 
 from ..activity import doing
 from ..seams import by_name
-from .folders import MARKER_FILE, complete_checkpoints
+from .folders import MARKER_FILE, checkpoints, complete_checkpoints
 from .line import Line
 from .posterior import resume_posterior, save_posterior
 from .reference_model import load_reference_model, save_reference_model
@@ -111,8 +111,12 @@ class ResumingTrainer(GRPOTrainer):
             finally:
                 self.args.save_total_limit = limit
             self._line.mark(folder, writes=writes)
-        if writes:
-            rotate_checkpoints(output_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
+        if writes and (limit or 0) > 0:
+            # By step: `rotate_checkpoints` of transformers 5.24 goes by a clock, which may have stepped back.
+            kept = {folder, Path(self.state.best_model_checkpoint or folder)}
+            old = [path for path in checkpoints(output_dir) if path not in kept]
+            for path in old[: max(len(old) - max(limit - len(kept), 0), 0)]:
+                shutil.rmtree(path, ignore_errors=True)
 
     def save_model(self, output_dir=None, _internal_call=False):
         """Write the posterior and the reference model, then the model. Every save passes here before any upload."""
