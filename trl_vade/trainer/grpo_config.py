@@ -120,7 +120,7 @@ class VADEGRPOConfig(GRPOConfig):
             `None` uses 0.2 and 1.
         vade_images_once: Whether each image of a generation batch is processed once and kept once, not once for each
             of its completions. The training is the same, to the bit. With tools, environments, a rollout function, a
-            subclass with a loss of its own, or a processor of unknown fields, images go TRL's way. `False`: always
+            subclass that sees the rows itself, or a processor of unknown fields, images go TRL's way. `False`: always
             TRL's way.
         vade_tower_once: Whether the vision tower encodes an image once in a forward pass and hands its features to
             each completion. Gradients are equal to rounding. `None` does so where the tower has no dropout, but not
