@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -87,6 +88,7 @@ class PosteriorSampler:
         problems: the problems that a draw chooses; None: it chooses rows.
     """
 
+    unscored: Mapping[int, tuple[int, int]] = MappingProxyType({})  # by row: last draw and draws since its last score
     kind: ClassVar[str]
     bound: ClassVar[tuple[str, ...]] = ()  # the settings that a saved state is about; the others are rules
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_bool, check_whole_number
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError
 
 from .base import Draw, PosteriorSampler
-from .counts import LARGE, saved_number
+from .counts import DAMAGED, LARGE, saved_number
 from .even_draw import even_draw_ratio
 from .information import SPREAD_GAIN, check_gain_kind, gain_of
 from .large_pool import BoolArray, Choice, FreeRows, LargePool
@@ -134,6 +134,7 @@ class ThompsonSampler(PosteriorSampler):
         self._stratify, with_strata = strata_of(stratify, stratify_shares, posterior.num_samples, originals)
         settings |= with_strata
         super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1}, problems)
+        self.unscored: dict[int, tuple[int, int]] = {}  # by row: the step and the number of draws since its last score
         self._taken_over = 0  # the step that `take_over` took; 0: none
         self._fitted: dict[str, tuple[int, Any]] = {}  # by name: version of the posterior, and what was fitted to it
 
@@ -145,6 +146,16 @@ class ThompsonSampler(PosteriorSampler):
         """
         self.observe(sample_index, successes, trials)
         self._taken_over = self.posterior.step
+
+    def observe(
+        self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
+    ) -> None:
+        """Take one step of the posterior, and note the rows without a trial: they rest, too."""
+        super().observe(sample_index, successes, trials, mixed)
+        for row, number in zip(np.asarray(sample_index).tolist(), np.asarray(trials).tolist(), strict=True):
+            _, times = self.unscored.pop(row, (0, 0))
+            if not number:
+                self.unscored[row] = self.posterior.step, times + 1
 
     def use_spreads(self) -> None:
         """Treat later outcomes as spreads and use the gain s / 2."""
@@ -183,17 +194,24 @@ class ThompsonSampler(PosteriorSampler):
         return Draw(rows, pass_rate, gain_of(pass_rate, self._settings["gain"]), mean)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, with `taken_over` if `take_over` was called; see `PosteriorSampler.state_dict`."""
-        return super().state_dict() | ({"taken_over": self._taken_over} if self._taken_over else {})
+        """Return the whole state; see `PosteriorSampler.state_dict`.
+
+        With `taken_over` if `take_over` was called, and `unscored` if a row was drawn without a score.
+        """
+        unscored = [[row, *drawn] for row, drawn in sorted(self.unscored.items())]
+        more = {"taken_over": self._taken_over, "unscored": unscored}
+        return super().state_dict() | {name: value for name, value in more.items() if value}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`."""
-        taken_over = 0
-        if isinstance(state, Mapping) and "taken_over" in state:
-            taken_over = saved_number("taken_over", state["taken_over"], minimum=1)
-            state = {name: value for name, value in state.items() if name != "taken_over"}
+        taken_over, unscored = 0, {}
+        if isinstance(state, Mapping):
+            if "taken_over" in state:
+                taken_over = saved_number("taken_over", state["taken_over"], minimum=1)
+            unscored = _saved_unscored(state.get("unscored", []), self.posterior.num_samples)
+            state = {name: value for name, value in state.items() if name not in ("taken_over", "unscored")}
         super().load_state_dict(state)
-        self._taken_over = taken_over
+        self._taken_over, self.unscored = taken_over, unscored
 
     def _from_all(self, k: int, excluded: IntArray, chance: np.random.Generator) -> Choice:
         """Choose the best `k` rows, with a pass rate drawn for each of the N rows.
@@ -219,7 +237,7 @@ class ThompsonSampler(PosteriorSampler):
         # A small pool gains only milliseconds a batch, and its choices stay those of early releases.
         if self.posterior.num_samples < LARGE or self._settings["gain"] == SPREAD_GAIN or self._problems is not None:
             return None
-        if self.prior() is not FLAT:
+        if self.prior() is not FLAT or self.unscored:
             return None
         rows = FreeRows(self.posterior, self._rests, excluded, chance)
         how = {name: self._settings[name] for name in ("gain", "greedy")}
@@ -238,6 +256,10 @@ class ThompsonSampler(PosteriorSampler):
         if not (rest := self._rest()):
             return 0.0
         last, until = self.posterior.last_update_of(rows), rest - self.posterior.step
+        if self.unscored:  # a row rests because it was drawn
+            drawn = np.zeros(self.posterior.num_samples, dtype=np.int64)
+            drawn[[*self.unscored]] = [step for step, _ in self.unscored.values()]
+            last = np.maximum(last, drawn[rows])
         return np.where(last > self._taken_over, np.maximum(last + until, 0), 0).astype(np.float64)
 
     def _rest(self) -> int:
@@ -255,3 +277,15 @@ class ThompsonSampler(PosteriorSampler):
             self._fitted[name] = self.posterior.version, fit()
         found: Fitted = self._fitted[name][1]
         return found
+
+
+def _saved_unscored(saved: Any, num_samples: int) -> dict[int, tuple[int, int]]:
+    if not isinstance(saved, list) or not all(isinstance(each, list) and len(each) == 3 for each in saved):
+        raise SnapshotCorruptError(f"The saved unscored rows are no list of row, step and number of draws. {DAMAGED}")
+    return {
+        saved_number("unscored row", row, maximum=num_samples - 1): (
+            saved_number("step of an unscored row", step, minimum=1),
+            saved_number("draws of an unscored row", times, minimum=1),
+        )
+        for row, step, times in saved
+    }

@@ -63,6 +63,7 @@ class Feedback:
         self._guard = OutageGuard(sampler.posterior) if outage_guard else None
         self._watch = GradientWatch()
         self._num_scored = 0
+        self._said_unscored = False
         self._initial: list[GroupOutcomes] = []
 
     @contextmanager
@@ -179,6 +180,14 @@ class Feedback:
             self.sampler.take_over(*groups)
         else:
             self.sampler.observe(*groups, outcomes.has_gradient)
+        again = [row for row, (_, times) in self.sampler.unscored.items() if times > 1]
+        if again and not self._said_unscored:
+            self._said_unscored = True
+            self._say(
+                f"{len(again)} rows were drawn twice and got no score, because the reward functions returned None "
+                f"(rows {', '.join(map(str, again[:10]))}{', ...' if len(again) > 10 else ''}). Their "
+                "rollouts teach nothing. Check their columns, or drop these rows. This is said once."
+            )
         self._write(outcomes, global_step, predicted, **more)
 
     def _write(self, outcomes: GroupOutcomes, global_step: int, predicted: float | None, **more: Any) -> None:
