@@ -271,7 +271,7 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
         super().__init__()
         self.sampler = self.build()
         self.oracle = dict.fromkeys(range(self.num_samples), (0.0, 0.0, 0))
-        self.last_scored = {}
+        self.last_drawn = {}
         self.step = self.num_draws = 0
 
     def build(self):
@@ -292,7 +292,7 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
         gain = p * (1 - p) if self.resting else p * (1 - p) ** 2
         left = dict.fromkeys(range(self.num_samples), 0)  # steps of the cooldown: 2 for a row of the last step, then 1
         if self.resting:
-            left |= {row: max(2 - (self.step - step), 0) for row, step in self.last_scored.items()}
+            left |= {row: max(2 - (self.step - step), 0) for row, step in self.last_drawn.items()}
         rows = [row for row in range(self.num_samples) if row not in exclude]
         expected = self.best(rows, k, key=lambda i: (left[i], -gain[i], i), resting=lambda i: left[i] > 0)
         drawn = self.sampler.draw(k, exclude=sorted(exclude))
@@ -323,8 +323,8 @@ class SamplerAgainstDictionary(RuleBasedStateMachine):
             successes, trials = groups.get(row, (0, 0))
             trained = 0 < successes < trials if self.resting else trials > 0
             kept = self.decay_sampled if trained else self.decay_unsampled
-            if trials:
-                self.last_scored[row] = self.step
+            if row in groups:
+                self.last_drawn[row] = self.step
             self.oracle[row] = (kept * alpha + successes, kept * beta + trials - successes, visits + (trials > 0))
 
     @rule()

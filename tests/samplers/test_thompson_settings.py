@@ -51,11 +51,11 @@ def test_where_too_few_rows_have_rested_those_that_rested_longest_come_first():
     assert sampler.draw(6).sample_index[-1] == 4
 
 
-def test_a_group_without_a_score_does_not_rest():
+def test_a_group_without_a_score_rests_since_it_was_drawn():
     sampler = ThompsonSampler(4, greedy=True, cooldown=3)
     assert sampler.draw(1).sample_index.tolist() == [0]
     sampler.observe([0], [0], [0])
-    assert sampler.draw(1).sample_index.tolist() == [0]
+    assert sampler.draw(1).sample_index.tolist() == [1]
 
 
 @pytest.mark.parametrize("cooldown", [-1, 0.5, "2", True])
