@@ -25,8 +25,8 @@ class GroupOutcomes:
 
     @property
     def effective_gradient_ratio(self) -> float:
-        """The share of the groups with a gradient; a group without a score has none."""
-        return float(self.has_gradient.mean())
+        """The share of the groups with a gradient; a group without a score has none, and so has a batch of none."""
+        return float(self.has_gradient.mean()) if self.has_gradient.size else 0.0
 
     @property
     def is_mixed(self) -> NDArray[np.bool_]:
