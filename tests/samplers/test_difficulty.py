@@ -7,9 +7,7 @@ import pytest
 
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
-from trl_vade.samplers.difficulty import kind_offsets, variant_offsets
-from trl_vade.samplers.problems import Problems
-from trl_vade.samplers.variants import VariantRows
+from trl_vade.samplers.problems import Problems, VariantRows, kind_offsets, variant_offsets
 
 LADDER = ("hint-1", "hint-2", "hint-3", "hint-4", "text", "rotation-1", "blur-2", "speckle-3", "drawn")
 
@@ -98,7 +96,7 @@ def test_several_variants_of_a_problem_differ_and_each_follows_the_law():
 
 
 def test_a_kind_that_the_law_does_not_know_is_refused():
-    with refused(ConfigurationError, names=["difficulty", "jpeg-1"], offers=["posterior", "random"]):
+    with refused(ConfigurationError, names=["difficulty", "jpeg-1"], offers=["posterior"]):
         kind_offsets(one_problem("text", "jpeg-1"))
     for kind in ("hint", "hint-0", "rotation-4", "hints-1", "blur"):
         with refused(ConfigurationError, names=[kind]):

@@ -21,10 +21,10 @@ from trl_vade.samplers.peers import (
     MoPPSSampler,
     SECSampler,
 )
+from trl_vade.samplers.problems import VariantRows
 from trl_vade.samplers.prompt_prior import prompt_words
 from trl_vade.samplers.rules import under_rules_of
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
-from trl_vade.samplers.variants import VariantRows
 
 
 def labels(num_samples):
@@ -43,7 +43,6 @@ SAMPLERS = {
     "greedy": partial(ThompsonSampler, greedy=True),
     "resting": partial(ThompsonSampler, **RESTING),
     "resting, strata": lambda n, **more: ThompsonSampler(n, stratify=labels(n)[::-1], **RESTING, **more),
-    "prior of variants": lambda n, **more: ThompsonSampler(n, variants=pairs(n), prior="variants", **RESTING, **more),
     "prior of prompts": lambda n, **more: ThompsonSampler(
         n, words=prompt_words(labels(n)), prior="prompts", even_rest=4, **RESTING, **more
     ),

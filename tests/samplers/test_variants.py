@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
-from trl_vade.samplers.variants import VariantRows
+from trl_vade.samplers.problems import VariantRows
 
 KINDS = ("original", "text", "hint-1")
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trl_vade.samplers.variants import VariantRows
+from trl_vade.samplers.problems import VariantRows
 
 KINDS = ("original", "hint-1", "hint-2", "hint-3", "hint-4", "text", "rotation-1", "gaussian-2", "blur-3", "drawn")
 

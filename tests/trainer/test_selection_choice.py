@@ -5,8 +5,8 @@ import pytest
 
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
+from trl_vade.samplers.problems import VariantRows
 from trl_vade.samplers.registry import SAMPLERS
-from trl_vade.samplers.variants import VariantRows
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 
@@ -36,7 +36,7 @@ def test_the_epoch_of_problems_counts_them_and_not_their_variants(make_args):
     assert made["cooldown"] == 10  # 0.5 of the 20 generation batches with two of the 40 problems each
     rows = make_args(vade_variants="of", vade_variant_groups=0)
     made = settings_of(make_sampler(rows, 400, num_groups=4, variants=VariantRows(of, kind, kinds)))
-    assert (made["cooldown"], made["prior"]) == (50, "variants")
+    assert (made["cooldown"], made["prior"]) == (50, "prompts")
 
 
 def test_every_setting_of_the_thompson_sampler_arrives(make_args):

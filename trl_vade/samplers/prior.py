@@ -1,4 +1,4 @@
-"""The belief about rows without evidence: Beta(1, 1). Others are in `prompt_prior` and `variant_prior`.
+"""The belief about rows without evidence: Beta(1, 1). Another is in `prompt_prior`.
 
 Axis letters: N rows of the data set, V rows with evidence, S strata, K given rows.
 """
@@ -10,15 +10,15 @@ import numpy as np
 from trl_vade.checks import FloatArray, IntArray
 from trl_vade.errors import ConfigurationError, abbreviated
 
-PRIORS = ("flat", "prompts", "variants")
+PRIORS = ("flat", "prompts")
 
 
 def check_prior_kind(kind: str) -> None:
     """Raise `ConfigurationError` unless `kind` names a prior."""
     if kind not in PRIORS:
         raise ConfigurationError(
-            f"prior is {abbreviated(kind)}; it must be 'flat' (Beta(1, 1), as in the paper), 'prompts' (a regression "
-            "on the words of the prompts) or 'variants' (for variants: their original's belief, shifted by kind)."
+            f"prior is {abbreviated(kind)}; it must be 'flat' (Beta(1, 1), as in the paper) or 'prompts' (a "
+            "regression on the words of the prompts)."
         )
 
 

@@ -1,10 +1,13 @@
-"""Problems of a generation batch: each an original and its matched variants.
+"""Problems: an original row and its variants, which ask the same question in another way.
 
 Axis letters: N rows of the data set, P problems that can be drawn, Q problems of a draw, V variants a problem in a
 draw, W the most variants of a problem in the data set.
 """
 
+import hashlib
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,86 @@ import numpy as np
 from trl_vade.checks import FloatArray, IntArray, check_whole_number
 from trl_vade.errors import ConfigurationError, abbreviated
 
-from .difficulty import kind_offsets, variant_offsets
-from .variants import VariantRows, check_variants
+ORIGINAL = "original"
+MATCHES = ("posterior", "difficulty")
+MEAN_OFFSETS = (6.0, 5.0, 4.0, 3.0, 2.0, 1.0, -1.0, -3.0, -5.0)
+"""The mean offset of a variant's difficulty, for originals of difficulty 1, 2, ..., 9."""
+LARGEST_OFFSET = 8.0
 
-MATCHES = ("posterior", "difficulty", "random")
+_HINT = re.compile(r"hint-([1-9]\d*)")
+_PICTURE = re.compile(r"(?:rotation|gaussian|salt-pepper|speckle|blur|low-resolution)-([123])")
+
+
+@dataclass(frozen=True, eq=False)
+class VariantRows:
+    """The original and the kind of each row, all of which have a posterior of their own.
+
+    Attributes:
+        of: (N,) the row of each row's original; an original has its own row.
+        kind: (N,) the number of each row's kind in `kinds`; 0 for originals.
+        kinds: the names of the kinds; the first is "original".
+
+    Raises:
+        ConfigurationError: the arrays break these rules, or two variants of an original have one kind.
+    """
+
+    of: IntArray
+    kind: IntArray
+    kinds: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        of, kind, kinds = np.asarray(self.of), np.asarray(self.kind), tuple(self.kinds)
+        for name, values, end in (("of", of, of.size), ("kind", kind, len(kinds))):
+            if values.ndim != 1 or values.dtype.kind not in "iu" or values.shape != of.shape:
+                raise ConfigurationError(
+                    f"{name} of the variants has shape {values.shape} and dtype {values.dtype}. It must hold one "
+                    f"whole number for each row, and of has shape {of.shape}."
+                )
+            if (wrong := np.flatnonzero((values < 0) | (values >= end))).size:
+                row = wrong[0]
+                raise ConfigurationError(f"{name} of row {row} is {values[row]}; it must be in [0, {end}).")
+        if kinds[0] != ORIGINAL or len(set(kinds)) < len(kinds) or not all(isinstance(each, str) for each in kinds):
+            raise ConfigurationError(
+                f"kinds is {abbreviated(kinds)}; it must hold distinct names, and the first must be {ORIGINAL!r}."
+            )
+        object.__setattr__(self, "of", of.astype(np.int64))
+        object.__setattr__(self, "kind", kind.astype(np.int64))
+        object.__setattr__(self, "kinds", kinds)
+        is_original = self.of == np.arange(of.size)
+        if (wrong := np.flatnonzero((is_original != (kind == 0)) | ~is_original[self.of])).size:
+            row = wrong[0]
+            raise ConfigurationError(
+                f"Row {row} of kind {kinds[kind[row]]!r} has the original {of[row]}, which has the original "
+                f"{of[of[row]]}. An original must name itself and be of kind {ORIGINAL!r}, and a variant must be of "
+                "another kind and name an original."
+            )
+        _, first = np.unique(self.of * len(kinds) + self.kind, return_index=True)
+        if first.size < of.size:
+            row = np.setdiff1d(np.arange(of.size), first)[0]
+            raise ConfigurationError(
+                f"Row {row} is a second variant of kind {kinds[kind[row]]!r} of row {of[row]}. The kinds of a problem "
+                "must be distinct. Number them, as in 'hint-1' and 'hint-2'."
+            )
+
+    @property
+    def num_variants(self) -> IntArray:
+        """The number of variants of each row, (N,), 0 for a variant."""
+        return np.bincount(self.of[self.kind > 0], minlength=self.of.size)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all three fields, which a saved state holds in their place."""
+        return hashlib.sha256("\0".join(self.kinds).encode() + self.of.tobytes() + self.kind.tobytes()).hexdigest()
+
+
+def check_variants(variants: Any, num_samples: int) -> VariantRows:
+    """Return `variants`, or raise `ConfigurationError` unless they are the `VariantRows` of `num_samples` rows."""
+    if not isinstance(variants, VariantRows) or variants.of.size != num_samples:
+        size = f" of {variants.of.size} rows" if isinstance(variants, VariantRows) else ""
+        raise ConfigurationError(
+            f"variants is {abbreviated(variants)}{size}; it must be a VariantRows of the sampler's {num_samples} rows."
+        )
+    return variants
 
 
 class Problems:
@@ -24,7 +103,7 @@ class Problems:
     Args:
         variants: the original and the kind of each row.
         groups: V, at least 1.
-        match: "posterior", "difficulty" or "random"; see `rows_of`.
+        match: "posterior" or "difficulty"; see `rows_of`.
 
     Raises:
         ConfigurationError: no original has V variants, or the rule does not know a kind.
@@ -45,7 +124,7 @@ class Problems:
         self._rows: IntArray = rows[np.argsort(variants.of[rows], kind="stable")]  # variants, sorted by problem
         self._number = number[self.originals]
         self._start = np.cumsum(self._number) - self._number
-        self._of, self._match = variants.of, match
+        self._of = variants.of
         self._offset = kind_offsets(variants) if match == "difficulty" else None
 
     def check_draw(self, k: int, excluded: IntArray) -> tuple[int, IntArray]:
@@ -77,8 +156,8 @@ class Problems:
     ) -> IntArray:
         """Return the rows of the chosen problems, (Q (1 + V),): each original, and then its matched variants.
 
-        The rule "posterior" takes the variants with the largest gains, the lower row among equals. The rule "random"
-        takes any. The rule "difficulty" takes the variants nearest to offsets that `variant_offsets` draws.
+        The rule "posterior" takes the variants with the largest gains, the lower row among equals. The rule
+        "difficulty" takes the variants nearest to offsets that `variant_offsets` draws.
 
         Args:
             chosen: (Q,) places of the problems, in [0, P).
@@ -91,14 +170,12 @@ class Problems:
         free = slots < number  # (Q, W)
         rows = self._rows[self._start[chosen, None] + np.where(free, slots, 0)]
         shape = (self.size - 1, *rows.shape)
-        if self._offset is not None:
+        if self._offset is None:
+            score = np.broadcast_to(gain(rows.ravel()).reshape(rows.shape), shape)
+        else:
             wanted = variant_offsets(mean(originals), self.size - 1, chance)  # (V, Q)
             # Offsets are multiples of 1/2: the random part decides between equally near variants alone.
             score = 0.25 * chance.random(shape) - np.abs(self._offset[rows] - wanted[:, :, None])
-        elif self._match == "random":
-            score = np.broadcast_to(chance.random(rows.shape), shape)
-        else:
-            score = np.broadcast_to(gain(rows.ravel()).reshape(rows.shape), shape)
         matched, problem = [originals], np.arange(chosen.size)
         for values in score:
             best = np.where(free, values, -np.inf).argmax(axis=1)
@@ -109,8 +186,6 @@ class Problems:
 
 def problems_of(variants: Any, groups: Any, match: Any, num_samples: int) -> tuple[Problems | None, dict[str, Any]]:
     """Return the problems of a sampler, or None if V is 0, and the settings that a saved state must share.
-
-    Without variants there are no settings, as in states of early releases.
 
     Raises:
         ConfigurationError: an argument is outside its range.
@@ -125,3 +200,48 @@ def problems_of(variants: Any, groups: Any, match: Any, num_samples: int) -> tup
         return None, {}
     settings = {"variants": check_variants(variants, num_samples).digest, "variant_groups": groups}
     return (Problems(variants, groups, match), settings | {"variant_match": match}) if groups else (None, settings)
+
+
+def variant_offsets(mean: FloatArray, count: int, chance: np.random.Generator) -> FloatArray:
+    """Draw the wanted offsets of `count` variants of each original, (V, Q), whole numbers in [-8, 8].
+
+    An offset is drawn from N(mu, 1) and rounded. The mean mu falls from 6 to -5 with the original's difficulty
+    1 + 8 (1 - m), for the expected pass rates `mean`, (Q,). Between whole difficulties it is interpolated.
+
+    Source: DIVA-GRPO, arXiv 2603.01106, section 3.2; the numbers are those of the released code.
+    """
+    mu = np.interp(1.0 + 8.0 * (1.0 - mean), np.arange(1.0, 10.0), MEAN_OFFSETS)
+    drawn = np.rint(mu + chance.standard_normal((count, mean.size)))
+    offsets: FloatArray = np.clip(drawn, -LARGEST_OFFSET, LARGEST_OFFSET)
+    return offsets
+
+
+def kind_offsets(variants: VariantRows) -> FloatArray:
+    """Return the offset of each row's difficulty from its original's, (N,), by the name of its kind.
+
+    The law gives a kind to two neighbouring offsets, so the kind lies half-way between them: "text" at 0, the hints 1
+    to 3 at -1.5, -3.5 and -5.5, longer ones at -6.5 and the longest of these in a problem at -7.5, pictures of the
+    levels 1 to 3 at 1.5, 3.5 and 5.5, and "drawn" at 7.5.
+
+    Raises:
+        ConfigurationError: the law has no place for a kind.
+    """
+    offsets = np.array([_offset(kind) for kind in variants.kinds])[variants.kind]
+    if unknown := [variants.kinds[number] for number in np.unique(variants.kind[np.isnan(offsets)])]:
+        raise ConfigurationError(
+            f"variant_match is 'difficulty', and {abbreviated(unknown)} has no place in its law. The law knows text, "
+            "drawn, hint-1 and higher, and the levels 1 to 3 of rotation, gaussian, salt-pepper, speckle, blur and "
+            "low-resolution. Use 'posterior', which matches variants of any kind."
+        )
+    easiest = np.zeros_like(offsets)
+    np.minimum.at(easiest, variants.of, offsets)
+    is_whole = (offsets < -6.5) & (offsets == easiest[variants.of])
+    return np.where(is_whole, -7.5, np.maximum(offsets, -6.5))
+
+
+def _offset(kind: str) -> float:
+    if hint := _HINT.fullmatch(kind):
+        return 0.5 - 2.0 * int(hint[1])
+    if picture := _PICTURE.fullmatch(kind):
+        return 2.0 * int(picture[1]) - 0.5
+    return {ORIGINAL: 0.0, "text": 0.0, "drawn": 7.5}.get(kind, np.nan)

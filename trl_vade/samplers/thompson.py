@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_bool, check_whole_number
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError
+from trl_vade.errors import SnapshotCorruptError
 
 from .base import Draw, PosteriorSampler
 from .counts import DAMAGED, LARGE, saved_number
@@ -20,11 +20,9 @@ from .information import SPREAD_GAIN, check_gain_kind, gain_of
 from .large_pool import BoolArray, Choice, FreeRows, LargePool
 from .posterior import BetaPosterior
 from .prior import FLAT, Prior, check_prior_kind
-from .problems import problems_of
+from .problems import VariantRows, problems_of
 from .prompt_prior import Words, check_words, prompt_prior
 from .strata import best_places, strata_of
-from .variant_prior import variant_prior
-from .variants import VariantRows
 
 Fitted = TypeVar("Fitted")
 
@@ -59,8 +57,8 @@ class ThompsonSampler(PosteriorSampler):
             selection has little to win: for the share of an epoch that even draws would give of groups with a
             gradient, as `even_draw_ratio` estimates it before each draw.
         num_generations: G, the completions of a group, at least 2; only `even_rest` reads it.
-        prior: the belief about unseen rows: "flat", Beta(1, 1); "prompts", from the words of their prompts (see
-            `prompt_prior`); or "variants", for a variant that of its original, shifted by kind (see `variant_prior`).
+        prior: the belief about unseen rows: "flat", Beta(1, 1), or "prompts", from the words of their prompts (see
+            `prompt_prior`).
         words: (N, 16) uint8, the result of `prompt_words`, with the prior "prompts".
         stratify: (N,) labels; each stratum gives its share of the rows of a batch, its best rows.
         stratify_shares: shares by label, as text, in place of the strata's shares of the rows. Labels without a share
@@ -69,8 +67,8 @@ class ThompsonSampler(PosteriorSampler):
         variant_groups: V. With V > 0 a draw holds problems: each an original, followed by V matched variants. A
             problem is worth the largest gain of its rows. `cooldown` and `stratify` then count problems, by their
             originals. A problem with fewer than V variants is never drawn.
-        variant_match: the variants of a problem: "posterior", those with the largest gains; "difficulty", by the law
-            of DIVA-GRPO; or "random".
+        variant_match: the variants of a problem: "posterior", those with the largest gains, or "difficulty", by the
+            law of DIVA-GRPO.
 
     Raises:
         ConfigurationError: an argument is outside its range.
@@ -126,9 +124,6 @@ class ThompsonSampler(PosteriorSampler):
             }
         problems, with_variants = problems_of(variants, variant_groups, variant_match, posterior.num_samples)
         settings |= with_variants
-        self._variants = variants
-        if prior == "variants" and variants is None:
-            raise ConfigurationError("prior is 'variants', and variants is None. Pass the VariantRows, too.")
         self._words = check_words(words, posterior.num_samples) if prior == "prompts" else None
         originals = None if problems is None else problems.originals
         self._stratify, with_strata = strata_of(stratify, stratify_shares, posterior.num_samples, originals)
@@ -163,11 +158,9 @@ class ThompsonSampler(PosteriorSampler):
 
     def prior(self) -> Prior:
         """Return the present belief about rows without evidence."""
-        words, variants = self._words, self._variants
+        words = self._words
         if words is not None:
             return self._fit_once("prior", lambda: prompt_prior(self.posterior, words))
-        if self._settings["prior"] == "variants" and variants is not None:
-            return self._fit_once("prior", lambda: variant_prior(self.posterior, variants))
         return super().prior()
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:

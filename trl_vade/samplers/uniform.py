@@ -11,8 +11,7 @@ from trl_vade.checks import FloatArray, IntArray, check_whole_number
 from .base import Draw, PosteriorSampler
 from .information import SPREAD_GAIN, gain_of, information_gain
 from .posterior import BetaPosterior, beta_mean
-from .problems import Problems, problems_of
-from .variants import VariantRows
+from .problems import Problems, VariantRows, problems_of
 
 
 def stock_order(num_samples: int, seed: int, epoch: int) -> IntArray:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trl_vade.samplers.base import PosteriorSampler
-from trl_vade.samplers.variants import VariantRows
+from trl_vade.samplers.problems import VariantRows
 
 from .advantages import harder_by, posterior_difficulty
 from .batch_metrics import InFlight, StratumMetrics

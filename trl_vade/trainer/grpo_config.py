@@ -55,8 +55,7 @@ class VADEGRPOConfig(GRPOConfig):
             preset's value.
         vade_prior: The belief about a row that was not chosen yet. `"flat"`: any pass rate, as in the paper.
             `"prompts"`: the pass rate that a logistic regression on the words of the prompts expects. It is fitted
-            anew for each generation batch, to all rows seen. Variants have a belief of their own. `None` uses the
-            preset's value.
+            anew for each generation batch, to all rows seen. `None` uses the preset's value.
         vade_decay_sampled: Share of its earlier counts, in [0, 1], that a chosen row keeps in one generation batch
             (lambda_1 of the paper's eq. 5). 1 forgets nothing, 0 forgets everything. `None` uses the preset's value.
         vade_decay_unsampled: Share of its counts, in [0, 1], that any other row keeps in one generation batch
@@ -79,8 +78,7 @@ class VADEGRPOConfig(GRPOConfig):
             each row is chosen by itself.
         vade_variant_match: The variants of a chosen problem. `"posterior"` takes those with the largest information
             gain of their drawn pass rates, with any sampler. `"difficulty"` is DIVA-GRPO's law: hints where the
-            original is hard, changed images where it is easy. It needs the kinds of `trl-vade variants`. `"random"`
-            takes any.
+            original is hard, changed images where it is easy. It needs the kinds of `trl-vade variants`.
         vade_advantage: Advantages with at least one variant group. `"local"` compares the completions of a group, as
             TRL does. `"global"` compares all completions of a problem. `"local+global"` is the sum of both. `"diva"`
             is the sum as in DIVA-GRPO: each part is standardised over the batch and scaled by its range of rewards,
@@ -192,7 +190,7 @@ class VADEGRPOConfig(GRPOConfig):
     vade_strata_shares: dict[str, float] | str | None = None
     vade_variants: str | None = None
     vade_variant_groups: int = 1
-    vade_variant_match: Literal["posterior", "difficulty", "random"] = "posterior"
+    vade_variant_match: Literal["posterior", "difficulty"] = "posterior"
     vade_advantage: Literal["local", "global", "local+global", "diva"] = "local"
     vade_difficulty_weight: float = 0.1
     vade_max_reward: float = 1.0

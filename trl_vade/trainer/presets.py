@@ -6,7 +6,7 @@ from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 
 CONSOLES = ("auto", "panel", "lines", "stock")
 ON_MISMATCH = ("error", "join", "reset")
-PRIORS = ("flat", "prompts")  # the sampler's third, "variants", follows from the rows
+PRIORS = ("flat", "prompts")
 
 _PAPER: dict[str, Any] = {
     **{"information_gain": "asymmetric", "signal_aware_decay": False, "cooldown": 0.0},

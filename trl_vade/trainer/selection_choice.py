@@ -12,9 +12,9 @@ from trl_vade.data.workers import Workers
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
+from trl_vade.samplers.problems import VariantRows
 from trl_vade.samplers.prompt_prior import prompt_words
 from trl_vade.samplers.registry import PEER_SAMPLERS
-from trl_vade.samplers.variants import VariantRows
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
@@ -65,7 +65,7 @@ def make_sampler(
         size = np.count_nonzero(drawn) * (1 + groups) if groups else num_samples
     if kind == "uniform":
         return UniformSampler(num_samples, seed=seed, **more)
-    prior = setting(args, "prior") if variants is None else "variants"
+    prior = setting(args, "prior")
     if prior == "prompts":
         more["words"] = prompt_words([""] * num_samples if prompts is None else prompts)
     if setting(args, "even_rest"):

@@ -45,8 +45,6 @@ def reason_unread(args: Any, name: str) -> str | None:
         return "without the posterior of another run in vade_posterior_init"
     if name == "max_refills" and not args.vade_dynamic_sampling:
         return "without vade_dynamic_sampling"
-    if name == "prior" and args.vade_variants is not None:
-        return "with vade_variants"
     if name in _OF_VARIANTS and args.vade_variants is None:
         return "without vade_variants"
     return None

@@ -16,7 +16,7 @@ from trl import GRPOConfig
 
 from trl_vade.data.variant_rows import ORIGINAL, originals_of, read_variants, with_variants_as_rows
 from trl_vade.errors import ConfigurationError
-from trl_vade.samplers.variants import VariantRows
+from trl_vade.samplers.problems import VariantRows
 from trl_vade.selection.advantages import problem_advantages
 from trl_vade.selection.outcomes import in_groups, total_rewards
 

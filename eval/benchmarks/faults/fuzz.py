@@ -97,7 +97,7 @@ CHOICES = {
     "vade_sampler": ["thompson", "greedy", "uniform", *PEERS],
     "vade_information_gain": ["asymmetric", "symmetric", None],
     "vade_prior": ["flat", "prompts", None],
-    "vade_variant_match": ["posterior", "difficulty", "random"],
+    "vade_variant_match": ["posterior", "difficulty"],
     "vade_advantage": ["local", "global", "local+global", "diva"],
     "vade_posterior_init": ["prior", "rollout", None],  # or a source
     "vade_on_mismatch": ["error", "join", "reset"],

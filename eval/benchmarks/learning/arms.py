@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.samplers.variants import VariantRows
+from trl_vade.samplers.problems import VariantRows
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
@@ -124,15 +124,10 @@ WAYS: dict[str, dict[str, Any]] = {
     "pairs, local+global": PAIRS | {"vade_advantage": "local+global"},
     "pairs, diva": PAIRS | {"vade_advantage": "diva"},
 }
-HINTED = {f"{sampler} + {name}": MAIN[sampler] | how for sampler in SAMPLERS for name, how in WAYS.items()}
-HINTED["frontier + variants as rows"] |= {"vade_stratify_by": "kind", "vade_strata_shares": {"original": 0.5}}
-HINTED["frontier + pairs, random"] = FRONTIER | PAIRS | {"vade_variant_match": "random"}
-LEFT = {"kinds_by_steps_left": True}
-HINTED |= {
-    f"{arm}, kinds by steps left": HINTED[arm] | LEFT for arm in ("frontier + variants as rows", "frontier + pairs")
-}
-HINTED["frontier + variants of the hopeless"] = FRONTIER | AS_ROWS | {"only_hopeless": 0.1}
-HINTED_TUNED = [f"{sampler} + {name}" for sampler in SAMPLERS for name in ("none", "pairs")]
+# The results also hold arms of `frontier` with variants, from when it had a belief of its own about them.
+HINTED = {f"uniform + {name}": MAIN["uniform"] | how for name, how in WAYS.items()}
+HINTED |= {f"frontier + {name}": FRONTIER | WAYS[name] for name in ("none, 32x8", "none")}
+HINTED_TUNED = [arm for arm in HINTED if arm.endswith((" + none", " + pairs"))]
 ALL_THINNED = THINNED | THINNED_KL | THINNED_SHARES
 ARMS = MAIN | PEERS | CHALLENGERS | ABLATIONS | SIGNALS | HINTED
 ARMS |= {arm: MAIN[arm.split(" + ")[0]] for arm in ALL_THINNED}
@@ -141,27 +136,12 @@ ARMS |= {arm: MAIN[arm.split(" + ")[0]] for arm in ALL_THINNED}
 OF_THE_BENCHMARK = {
     "num_generations": 8,
     "whole_batches": False,
-    "only_hopeless": None,
-    "kinds_by_steps_left": False,
 }
 
 
 def settings(arm: str, seed: int, of_the_regime: Mapping[str, Any] | None = None) -> SimpleNamespace:
     """All settings of VADE under `arm`, as the trainer has them, and those of the benchmark."""
     return SimpleNamespace(**{**VADE_DEFAULTS, **OF_THE_BENCHMARK, **(of_the_regime or {}), **ARMS[arm], "seed": seed})
-
-
-class OnlyHopeless:
-    """A sampler that draws the variants of an original only while its expected pass rate is below a bound."""
-
-    def __init__(self, sampler: Any, variants: VariantRows, bound: float) -> None:
-        self._sampler, self._variants, self._bound = sampler, variants, bound
-        self.observe, self.use_spreads = sampler.observe, sampler.use_spreads
-
-    def draw(self, k: int) -> Any:
-        a, b = self._sampler.belief()
-        solvable = (a / (a + b))[self._variants.of] >= self._bound
-        return self._sampler.draw(k, exclude=np.flatnonzero(solvable & (self._variants.kind > 0)))
 
 
 def sampler_of(
@@ -193,8 +173,5 @@ def sampler_of(
     if arm in CLASSES:
         return CLASSES[arm](num_samples, seed=seed, signal_aware_decay=True, cooldown=cooldown)
     stratify = labels if args.vade_stratify_by else None
-    if variants and stratify:
-        stratify = [variants.kinds[kind] for kind in variants.kind]
     how = {"num_groups": num_groups, "stratify": stratify, "variants": variants, "prompts": prompts}
-    sampler = make_sampler(args, num_samples, **how)
-    return OnlyHopeless(sampler, variants, args.only_hopeless) if variants and args.only_hopeless else sampler
+    return make_sampler(args, num_samples, **how)

@@ -6,7 +6,7 @@ from itertools import product, repeat
 
 import numpy as np
 
-from .arms import HINTED, SAMPLERS
+from .arms import SAMPLERS
 from .chains import DIGITS
 from .curves import Record, area, by_arm, paired, score_at, table
 from .hints import accepted, all_but_one, by_steps, pass_rates
@@ -42,7 +42,7 @@ def payoff(chosen: list[Record], here: list[Record]) -> str:
     """Return scores without hints; differences to 64 x 4 without variants are paired by seed."""
     arms, rows = by_arm(chosen, chosen[0]["regime"]), []
     figures = {"half-way": halfway, "final": final, "area": area, "zero rows, end": zero_after}
-    for arm in [arm for arm in HINTED if arm in arms]:
+    for arm in arms:
         runs, control = arms[arm], arms.get(arm.split(" + ")[0] + " + none", [])
         cells = [f"{np.mean([figure(run) for run in runs]):.3f}" for figure in figures.values()]
         for figure in figures.values() if control and runs is not control else ():
@@ -73,7 +73,7 @@ def over_regimes(records: list[Record]) -> list[str]:
 def liveness(chosen: list[Record], here: list[Record]) -> str:
     """Return shares of live groups, of groups drawn and of right answers: originals, and hints by their steps."""
     arms, rows = by_arm(chosen, chosen[0]["regime"]), []
-    for arm in [arm for arm in HINTED if arm in arms]:
+    for arm in arms:
         runs = arms[arm]
         cells = [f"{np.mean([run[name] for run in runs]):.3f}" for name in ("live_all", "live_problems")]
         for kind in range(DIGITS):

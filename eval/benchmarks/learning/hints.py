@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from trl_vade.data.variant_rows import ORIGINAL, read_variants, with_variants_as_rows
-from trl_vade.samplers.variants import VariantRows
+from trl_vade.samplers.problems import VariantRows
 from trl_vade.selection.advantages import problem_advantages
 
 from .chains import DIGITS, Chain
@@ -42,14 +42,6 @@ def variants_of(rows: datasets.Dataset) -> VariantRows:
     of, labels = read_variants(rows, "of")
     kinds = (ORIGINAL, *(f"hint-{steps}" for steps in range(1, DIGITS)))
     return VariantRows(of, np.array([kinds.index(label) for label in labels]), kinds)
-
-
-def by_steps_left(variants: VariantRows) -> VariantRows:
-    """Return the same rows with the number of steps that a hint leaves as its kind."""
-    most = np.zeros(variants.of.size, dtype=np.int64)
-    np.maximum.at(most, variants.of, variants.kind)
-    left = np.where(variants.kind > 0, most[variants.of] + 1 - variants.kind, 0)
-    return VariantRows(variants.of, left, (ORIGINAL, *(f"left-{steps}" for steps in range(1, DIGITS))))
 
 
 def pass_rates(seed: int, regime: str = "hinted") -> tuple[NDArray[np.float64], VariantRows]:

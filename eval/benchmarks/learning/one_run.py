@@ -20,8 +20,8 @@ from .arms import ALL_THINNED, HINTED, sampler_of, settings
 from .encoded_rows import EncodedRows
 from .fast_grpo import train
 from .fast_policy import FastPolicy
-from .hints import by_steps_left, pair_advantages, variants_of, with_hints
 from .hints import figures as hinted_figures
+from .hints import pair_advantages, variants_of, with_hints
 from .pools import load_regime, load_stronger
 from .regimes import REGIMES, Regime
 
@@ -62,7 +62,7 @@ def run(
         num_generations=num_generations,
         seed=seed,
         labels=labels(pool),
-        variants=by_steps_left(variants) if variants and args.kinds_by_steps_left else variants,
+        variants=variants,
         anchors=anchors,
         prompts=[*prompt_texts(pool)],
     )

@@ -59,15 +59,15 @@ class Ours:
 
 
 class OursVariants(Ours):
-    """The same with problems: nine variants of every tenth row, one of them matched, and the belief about variants."""
+    """The same with problems: nine variants of every tenth row, one of them matched."""
 
     def make(self, num_rows, seed):
         from trl_vade import ThompsonSampler
-        from trl_vade.samplers.variants import VariantRows
+        from trl_vade.samplers.problems import VariantRows
 
         row = np.arange(num_rows)
         variants = VariantRows(row - row % 10, row % 10, ("original", *(f"hint-{level}" for level in range(1, 10))))
-        return ThompsonSampler(num_rows, seed=seed, variants=variants, variant_groups=1, prior="variants")
+        return ThompsonSampler(num_rows, seed=seed, variants=variants, variant_groups=1)
 
 
 class OursPrompts(Ours):

@@ -15,7 +15,7 @@ from eval.benchmarks.learning.fast_policy import FastPolicy
 from eval.benchmarks.learning.pools import load_regime
 from eval.benchmarks.learning.regimes import REGIMES
 from eval.benchmarks.learning.rollouts import Rollouts, group_advantages
-from trl_vade.samplers.variants import VariantRows
+from trl_vade.samplers.problems import VariantRows
 
 pytestmark = pytest.mark.benchmark
 
@@ -46,12 +46,6 @@ def test_each_original_gets_a_row_for_every_hint_but_the_whole_answer():
     variants = hints.variants_of(rows)
     assert variants.of.tolist() == [0, 1, 0, 0, 1]
     assert variants.kind.tolist() == [0, 0, 1, 2, 1]
-
-
-def test_kinds_by_steps_left_count_from_the_end():
-    _, variants = pool_of([0.0, 0.1, 0.2], [0.0, 0.1])
-    assert hints.by_steps_left(variants).kind.tolist() == [0, 0, 2, 1, 1]
-    assert hints.by_steps_left(variants).kinds[:3] == ("original", "left-1", "left-2")
 
 
 def pool_of(*problems):
@@ -93,15 +87,6 @@ def test_local_advantages_of_pairs_are_those_of_the_groups():
     assert torch.allclose(local, group_advantages(batch.rewards), atol=1e-3)
     both = hints.pair_advantages("local+global", batch, means, variant_groups=1)
     assert (both[1] < 0).all()  # a dead group, which the rollouts of its problem hide
-
-
-def test_only_the_variants_of_originals_that_look_hopeless_are_drawn():
-    _, variants = pool_of([0.0, 0.1], [0.0, 0.1], [0.0, 0.1])
-    arm = "frontier + variants of the hopeless"
-    sampler = arms.sampler_of(arm, 6, num_groups=3, num_generations=4, seed=1, labels=["a"] * 6, variants=variants)
-    assert set(sampler.draw(3).sample_index.tolist()) == {0, 1, 2}
-    sampler.observe(np.array([1]), np.array([0.0]), np.array([40.0]))
-    assert set(sampler.draw(4).sample_index.tolist()) == {0, 1, 2, 4}
 
 
 def test_the_figures_of_a_run_with_pairs_worked_by_hand():

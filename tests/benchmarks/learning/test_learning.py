@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eval.benchmarks.learning import arms, curves, one_run, protocol, tables
-from trl_vade.samplers.variants import VariantRows
+from trl_vade.samplers.problems import VariantRows
 
 ROOT = Path(__file__).parents[3]
 
