@@ -19,12 +19,13 @@ import numpy as np
 import torch
 from accelerate import PartialState
 from accelerate.utils import DistributedType
-from datasets import Dataset, Features, List, Value
+from datasets import Dataset
 from PIL import ImageOps
 from transformers import AutoConfig, AutoProcessor, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from tests.engines.on_cpu import DIFFERENCE
+from tests.support.rows import with_variants
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
 from trl_vade.testbed.rewards import exact_answer_reward
@@ -73,22 +74,14 @@ def rows(mixed: bool):
     return train, evaluation
 
 
-def with_variants(rows: Dataset) -> Dataset:
+def with_mirrors(rows: Dataset) -> Dataset:
     """Add a variant of each row: the mirrored pictures and another prompt."""
+    mirrored = [[ImageOps.mirror(image) for image in images] for images in rows["images"]]
     variants = [
-        [
-            {
-                "kind": "mirror",
-                "prompt": row["prompt"] * 2,
-                "images": [ImageOps.mirror(image) for image in row["images"]],
-            }
-        ]
-        for row in rows
+        [{"kind": "mirror", "prompt": prompt * 2, "images": images}]
+        for prompt, images in zip(rows["prompt"], mirrored, strict=True)
     ]
-    of_one = {"kind": Value("string"), "prompt": rows.features["prompt"], "images": rows.features["images"]}
-    return Dataset.from_dict(
-        {**rows[:], "variants": variants}, features=Features({**rows.features, "variants": List(of_one)})
-    )
+    return with_variants(rows, variants)
 
 
 class Watch(TrainerCallback):
@@ -237,7 +230,7 @@ def main() -> None:
     vade = options.trainer == "vade"
     train_rows, eval_rows = rows(options.mixed)
     if "vade_variants" in settings:
-        train_rows = with_variants(train_rows)
+        train_rows = with_mirrors(train_rows)
     watch.trainer = trainer = (VADEGRPOTrainer if vade else GRPOTrainer)(
         model,
         reward,

@@ -84,7 +84,7 @@ def test_a_run_is_told_once_that_they_agree(run, request):
 
 def test_a_server_answers_each_variant_of_a_problem_by_its_own_prompt_and_picture(tmp_path, server):
     """It gets one request a group. A group with rows of two kinds would be answered for the first alone."""
-    settings = {"vade_variants": "variants", "vade_advantage": "diva"}
+    settings = {"vade_variants": "of", "vade_advantage": "diva"}
     noted = start(tmp_path, "server", "--server", server, "--steps", 2, **settings)[0]
     assert max(differences(noted.steps)) <= SAME
 

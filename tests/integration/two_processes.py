@@ -21,6 +21,7 @@ from PIL import Image
 from transformers import TrainerCallback
 from trl.trainer import grpo_trainer
 
+from tests.support.rows import with_variants
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.samplers.snapshot import state_digest
 
@@ -49,7 +50,7 @@ def rows_with_images():
 
 def rows_with_variants():
     hints = [[{"kind": "hint-1", "prompt": [{"role": "user", "content": f"say above {i % 10}"}]}] for i in range(13)]
-    return rows_of_text().add_column("variants", hints)
+    return with_variants(rows_of_text(), hints)
 
 
 def rows_of_text():
@@ -148,7 +149,7 @@ def play(output_dir):
         **{"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 2} if scenario in ("synced", "copies") else {},
         optim="sgd" if scenario in ("same", "varied") else "adamw_torch",
         learning_rate=0.1 if scenario in ("same", "varied") else 1e-2,
-        **{"vade_variants": "variants", "vade_advantage": "diva"} if scenario == "varied" else {},
+        **{"vade_variants": "of", "vade_advantage": "diva"} if scenario == "varied" else {},
         use_cpu=True,
         bf16=False,
         gradient_checkpointing=False,

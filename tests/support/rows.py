@@ -22,6 +22,17 @@ def numbered_rows(count, **columns):
     )
 
 
+def with_variants(rows, variants):
+    """`rows`, and after them their variants: for each row a list of its variants' kinds and changed columns."""
+    from datasets import Dataset, Features, Value
+
+    originals = [{**row, "of": row["id"], "kind": "original"} for row in rows]
+    pairs = [(row, variant) for row, each in zip(originals, variants, strict=True) for variant in each]
+    made = [{**row, **variant, "id": f"{row['id']}/{variant['kind']}"} for row, variant in pairs]
+    features = Features({**rows.features, "of": Value("string"), "kind": Value("string")})
+    return Dataset.from_list(originals + made, features=features)
+
+
 def ids(rows):
     return [row["id"] for row in rows]
 

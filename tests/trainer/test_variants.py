@@ -4,12 +4,11 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from datasets import Dataset, Features, List
 from PIL import ImageOps
 
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
-from tests.support.rows import make_text_rows, text_of
+from tests.support.rows import make_text_rows, text_of, with_variants
 from tests.support.runs import (
     SaveAt,
     StopAfter,
@@ -27,7 +26,7 @@ from trl_vade.trainer.thinning import Thinning
 KINDS = ("hint-1", "hint-2", "text")
 
 
-def rows_with_variants(kinds=KINDS, as_lists=True):
+def rows_with_variants(kinds=KINDS, of=lambda number: True):
     """The text rows, each with a variant of each kind; the prompts differ in their words."""
     words = {"hint-1": "a digit", "hint-2": "a digit above", "text": "say"}
     originals = make_text_rows()
@@ -36,9 +35,11 @@ def rows_with_variants(kinds=KINDS, as_lists=True):
             {"kind": kind, "prompt": [{"role": "user", "content": f"{row['prompt'][0]['content']} {words[kind]}"}]}
             for kind in kinds
         ]
-        for row in originals
+        if of(number)
+        else []
+        for number, row in enumerate(originals)
     ]
-    return originals.add_column("variants", variants)
+    return with_variants(originals, variants)
 
 
 def of_kind(right):
@@ -78,7 +79,7 @@ def batches(monkeypatch):
 @pytest.mark.parametrize("match", ["posterior", "difficulty"])
 def test_each_original_is_followed_by_groups_of_its_own_variants(text_model_path, make_args, sampler, match):
     seen = []
-    args = make_args(vade_variants="variants", vade_sampler=sampler, vade_variant_match=match, max_steps=3)
+    args = make_args(vade_variants="of", vade_sampler=sampler, vade_variant_match=match, max_steps=3)
     trainer = train(text_model_path, rows_with_variants(), args, noting(seen))
     assert len(seen) == 3
     for batch in seen:
@@ -92,7 +93,7 @@ def test_each_original_is_followed_by_groups_of_its_own_variants(text_model_path
 def test_two_variants_of_a_problem_are_of_two_kinds(text_model_path, make_args):
     seen = []
     more = {"per_device_train_batch_size": 12, "vade_variant_groups": 2, "max_steps": 3}
-    train(text_model_path, rows_with_variants(), make_args(vade_variants="variants", **more), noting(seen))
+    train(text_model_path, rows_with_variants(), make_args(vade_variants="of", **more), noting(seen))
     for batch in seen:
         assert batch["kind"][0] == "original"
         assert len({*batch["kind"]}) == 3
@@ -101,7 +102,7 @@ def test_two_variants_of_a_problem_are_of_two_kinds(text_model_path, make_args):
 
 def test_an_original_that_is_never_solved_keeps_its_own_counts_beside_a_variant_that_is(text_model_path, make_args):
     reward = of_kind({"original": 0, "hint-1": 2, "hint-2": 4, "text": 0})
-    args = make_args(vade_variants="variants", vade_variant_groups=3, max_steps=6)
+    args = make_args(vade_variants="of", vade_variant_groups=3, max_steps=6)
     trainer = train(text_model_path, rows_with_variants(), args, reward)
     rows, posterior = trainer.train_dataset, trainer.selection.sampler.posterior
     kinds = np.array(rows["kind"])[posterior.visited]
@@ -116,17 +117,10 @@ def test_an_original_that_is_never_solved_keeps_its_own_counts_beside_a_variant_
     assert logged(trainer, "vade/dead_problems") == [0.0] * 6
 
 
-def test_rows_that_name_their_original_train_as_lists_do(text_model_path, make_args):
-    lists = train(text_model_path, rows_with_variants(), make_args(vade_variants="variants", max_steps=2))
-    rows = Dataset.from_dict(lists.train_dataset[:])
-    again = make_args(vade_variants="of", max_steps=2, output_dir=f"{make_args().output_dir}-rows")
-    assert_same_end(train(text_model_path, rows, again), lists)
-
-
 def test_without_groups_each_row_is_chosen_by_itself(text_model_path, make_args):
     seen = []
     args = make_args(
-        vade_variants="variants",
+        vade_variants="of",
         vade_variant_groups=0,
         vade_stratify_by="kind",
         vade_strata_shares={"original": 0.5},
@@ -151,7 +145,7 @@ def wanted(kind, totals, pass_rate):
 @pytest.mark.parametrize("kind", ["global", "local+global", "diva"])
 def test_a_batch_is_trained_with_the_advantages_asked_for(text_model_path, make_args, monkeypatch, kind):
     more = {"vade_difficulty_weight": 0.3, "vade_max_reward": 2.0} if kind == "diva" else {}
-    args = make_args(vade_variants="variants", vade_advantage=kind, max_steps=3, **more)
+    args = make_args(vade_variants="of", vade_advantage=kind, max_steps=3, **more)
     with batches(monkeypatch) as seen:
         trainer = train(text_model_path, rows_with_variants(), args)
     for batch, in_flight, outcomes in seen:
@@ -165,7 +159,7 @@ def test_a_batch_is_trained_with_the_advantages_asked_for(text_model_path, make_
 
 def test_local_advantages_are_those_of_trl(text_model_path, make_args, monkeypatch):
     with batches(monkeypatch) as seen:
-        train(text_model_path, rows_with_variants(), make_args(vade_variants="variants", max_steps=2))
+        train(text_model_path, rows_with_variants(), make_args(vade_variants="of", max_steps=2))
     for batch, _, outcomes in seen:
         local = local_advantages(outcomes.total.reshape(-1, 2, 4)).ravel()
         assert batch["advantages"].numpy() == pytest.approx(local, abs=1e-3)
@@ -190,7 +184,7 @@ def test_leaving_out_rows_without_an_advantage_changes_no_weight(text_model_path
     ends, kept = [], []
     for mode in ("none", "lossless"):
         exact = {"learning_rate": 1.0, "optim": "sgd", "max_steps": 4, "vade_down_sampling": mode}
-        args = make_args(vade_variants="variants", output_dir=f"{make_args().output_dir}-{mode}", **exact | settings)
+        args = make_args(vade_variants="of", output_dir=f"{make_args().output_dir}-{mode}", **exact | settings)
         reward = [says_a_digit, a_length] if settings["vade_advantage"] == "diva" else says_a_digit
         trainer = train(text_model_path, rows_with_variants(), args, reward)
         ends.append(weights(trainer))
@@ -207,7 +201,7 @@ class Doubled(VADEGRPOTrainer):
 @pytest.mark.parametrize("mode", ["none", "lossless"])
 def test_rewards_that_a_subclass_changes_are_those_of_the_advantages(text_model_path, make_args, monkeypatch, mode):
     args = make_args(
-        vade_variants="variants", vade_advantage="diva", vade_max_reward=2.0, vade_down_sampling=mode, max_steps=2
+        vade_variants="of", vade_advantage="diva", vade_max_reward=2.0, vade_down_sampling=mode, max_steps=2
     )
     with batches(monkeypatch) as seen:
         train(text_model_path, rows_with_variants(), args, trainer_class=Doubled)
@@ -218,7 +212,7 @@ def test_rewards_that_a_subclass_changes_are_those_of_the_advantages(text_model_
 
 
 def test_a_reward_above_the_largest_is_refused(text_model_path, make_args):
-    args = make_args(vade_variants="variants", vade_advantage="diva", vade_max_reward=0.5)
+    args = make_args(vade_variants="of", vade_advantage="diva", vade_max_reward=0.5)
     reward = of_kind(dict.fromkeys(("original", *KINDS), 2))
     with refused(ConfigurationError, ["1", "vade_max_reward", "0.5"], ["largest sum of weighted rewards"]):
         train(text_model_path, rows_with_variants(), args, reward)
@@ -232,7 +226,7 @@ def test_completions_without_a_score_get_no_advantage(text_model_path, make_args
         train(
             text_model_path,
             rows_with_variants(),
-            make_args(vade_variants="variants", vade_advantage="diva", max_steps=2),
+            make_args(vade_variants="of", vade_advantage="diva", max_steps=2),
             some,
         )
     for batch, _, _ in seen:
@@ -247,8 +241,8 @@ def test_completions_without_a_score_get_no_advantage(text_model_path, make_args
     ids=str,
 )
 def test_a_resumed_run_goes_on_bit_for_bit(text_model_path, make_args, settings):
-    whole = make_args(vade_variants="variants", max_steps=4, **settings)
-    cut = make_args(vade_variants="variants", max_steps=4, output_dir=f"{whole.output_dir}-cut", **settings)
+    whole = make_args(vade_variants="of", max_steps=4, **settings)
+    cut = make_args(vade_variants="of", max_steps=4, output_dir=f"{whole.output_dir}-cut", **settings)
     rows = rows_with_variants()
     train(text_model_path, rows, cut, callbacks=[SaveAt(2), StopAfter(2)])
     resumed = VADEGRPOTrainer(text_model_path, says_a_digit, cut, rows)
@@ -257,25 +251,23 @@ def test_a_resumed_run_goes_on_bit_for_bit(text_model_path, make_args, settings)
 
 
 def test_initial_rollouts_cover_every_variant_and_are_not_paired(text_model_path, make_args):
-    args = make_args(vade_variants="variants", vade_posterior_init="rollout", vade_advantage="diva", max_steps=1)
+    args = make_args(vade_variants="of", vade_posterior_init="rollout", vade_advantage="diva", max_steps=1)
     trainer = train(text_model_path, rows_with_variants(), args)
     assert len(trainer.selection.sampler.posterior.visited) == 24 * 4
 
 
 def test_images_are_those_of_the_variant(vision_model_path, make_args):
     rows = rows_with_images(8)
-    of_one = {"kind": rows.features["id"], "images": rows.features["images"]}
     negatives = [[{"kind": "negative", "images": [ImageOps.invert(each) for each in row["images"]]}] for row in rows]
     known = {image.tobytes() for ((variant,),) in zip(negatives, strict=True) for image in variant["images"]}
-    features = Features({**rows.features, "variants": List(of_one)})
-    rows = Dataset.from_dict({**rows[:], "variants": negatives}, features=features)
+    rows = with_variants(rows, negatives)
     seen = []
 
     def noted(completions, images, kind, **columns):
         seen.extend((each, image.convert("RGB")) for each, (image, *_) in zip(kind, images, strict=True))
         return [float(place % 2) for place in range(len(completions))]
 
-    train(vision_model_path, rows, make_args(vade_variants="variants", vade_advantage="diva", max_steps=1), noted)
+    train(vision_model_path, rows, make_args(vade_variants="of", vade_advantage="diva", max_steps=1), noted)
     assert {kind for kind, _ in seen} == {"original", "negative"}
     for kind, image in seen:
         assert (kind == "negative") == (image.tobytes() in known)
@@ -284,33 +276,23 @@ def test_images_are_those_of_the_variant(vision_model_path, make_args):
 def test_evaluation_sees_no_variants(text_model_path, make_args, caplog):
     seen = []
     rows = rows_with_variants()
-    train_rows = rows.select(range(12))
-    expanded = train(text_model_path, rows, make_args(vade_variants="variants", max_steps=1)).train_dataset
-    args = make_args(
-        vade_variants="variants",
-        max_steps=1,
-        per_device_eval_batch_size=4,
-        vade_overwrite_output_dir=True,
-    )
-    trainer = VADEGRPOTrainer(text_model_path, noting(seen), args, train_rows, eval_dataset=expanded)
+    args = make_args(vade_variants="of", per_device_eval_batch_size=4)
+    trainer = VADEGRPOTrainer(text_model_path, noting(seen), args, rows, eval_dataset=rows)
     assert "72 of 96 rows" in caplog.text
     trainer.evaluate()
     assert {kind for batch in seen for kind in batch["kind"]} == {"original"}
 
 
 def test_problems_with_too_few_variants_are_told_and_never_chosen(text_model_path, make_args, caplog):
-    rows = rows_with_variants()
-    few = [variants if number % 2 else [] for number, variants in enumerate(rows["variants"])]
-    seen = []
-    rows = rows.remove_columns("variants").add_column("variants", few, feature=rows.features["variants"])
-    train(text_model_path, rows, make_args(vade_variants="variants", max_steps=3), noting(seen))
+    seen, rows = [], rows_with_variants(of=lambda number: number % 2)
+    train(text_model_path, rows, make_args(vade_variants="of", max_steps=3), noting(seen))
     assert "12 of 24 problems" in caplog.text
     assert all(int(of.removeprefix("row-")) % 2 for batch in seen for of in batch["of"])
     with refused(ConfigurationError, ["2 problems", "vade_variant_groups=3", "0 of the 24"], ["Add variants"]):
         VADEGRPOTrainer(
             "no/model",
             says_a_digit,
-            make_args(vade_variants="variants", vade_variant_groups=3, per_device_train_batch_size=32),
+            make_args(vade_variants="of", vade_variant_groups=3, per_device_train_batch_size=32),
             rows_with_variants(("text",)),
         )
 
@@ -341,7 +323,7 @@ def test_problems_with_too_few_variants_are_told_and_never_chosen(text_model_pat
 )
 def test_settings_that_cannot_go_together_are_refused(make_args, settings, names, offers):
     with refused(ConfigurationError, names, offers):
-        make_args(**{"vade_variants": "variants"} | settings)
+        make_args(**{"vade_variants": "of"} | settings)
 
 
 class Game:
@@ -364,13 +346,13 @@ def test_rows_and_rewards_that_cannot_have_variants_are_refused(make_args, setti
     rows = rows_with_variants()
     rows = rows.to_iterable_dataset() if arguments.pop("stream", False) else rows
     with refused(ConfigurationError, names, offers):
-        VADEGRPOTrainer("no/model", says_a_digit, make_args(vade_variants="variants", **settings), rows, **arguments)
+        VADEGRPOTrainer("no/model", says_a_digit, make_args(vade_variants="of", **settings), rows, **arguments)
 
 
 def test_a_run_goes_on_from_a_posterior_of_the_originals(text_model_path, text_rows, make_args):
     plain = train(text_model_path, text_rows, make_args(max_steps=2, save_strategy="steps", save_steps=2))
     folder = f"{plain.args.output_dir}-variants"
-    settings = {"vade_variants": "variants", "max_steps": 1, "output_dir": folder}
+    settings = {"vade_variants": "of", "max_steps": 1, "output_dir": folder}
     args = make_args(vade_posterior_init=plain.args.output_dir, vade_warm_start_discount=1.0, **settings)
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, rows_with_variants())
     trainer.train()
@@ -379,14 +361,13 @@ def test_a_run_goes_on_from_a_posterior_of_the_originals(text_model_path, text_r
     assert ids == {text_rows[row]["id"] for row in plain.selection.sampler.posterior.visited.tolist()}
 
 
-def test_rows_that_are_replaced_are_laid_out_again(text_model_path, make_args):
+def test_rows_that_are_replaced_are_looked_over_again(text_model_path, make_args):
     rows = rows_with_variants()
-    trainer = train(text_model_path, rows, make_args(vade_variants="variants", max_steps=2))
+    trainer = train(text_model_path, rows, make_args(vade_variants="of", max_steps=2))
     counted = len(trainer.selection.sampler.posterior.visited)
-    trainer.train_dataset = rows.select(range(23, -1, -1))
+    trainer.train_dataset = rows.select(range(1, 96))  # without an original
     trainer.train()
-    assert trainer.train_dataset[0]["kind"] == "original"
-    assert len(trainer.train_dataset) == 24 * 4
+    assert len(trainer.train_dataset) == 23 * 4
     assert len(trainer.selection.sampler.posterior.visited) >= counted
 
 
@@ -402,9 +383,7 @@ def test_rows_that_are_replaced_are_laid_out_again(text_model_path, make_args):
     ids=str,
 )
 def test_other_methods_work_with_variants(text_model_path, make_args, settings):
-    trainer = train(
-        text_model_path, rows_with_variants(), make_args(vade_variants="variants", max_steps=3, **settings)
-    )
+    trainer = train(text_model_path, rows_with_variants(), make_args(vade_variants="of", max_steps=3, **settings))
     assert len(logged(trainer, "vade/original_reward")) == 3 or settings.get("vade_variant_groups") == 0
     if "vade_down_sampling" in settings:
         assert max(logged(trainer, "vade/kept_rollouts")) < 16

@@ -59,7 +59,7 @@ SWITCHES = (
 )
 NAMES = {
     "success_reward": "reward function that decides whether an answer is right, as it appears in the logs",
-    "variants": "column with the variants of each row, or with the id of its original",
+    "variants": "column with the id of each row's original",
     "stratify_by": "column whose values (tasks, domains, sources) each get their share of a generation batch",
 }
 WHOLE_NUMBERS = {

@@ -68,17 +68,17 @@ class VADEGRPOConfig(GRPOConfig):
             `{"original": 0.5}`; JSON on the command line. Values without a share divide the rest in proportion to
             their rows. Where a value has too few rows, the best other rows take their places. `None` gives each value
             its share of the rows.
-        vade_variants: Column of the training set with the variants of each row: a list of `{"kind": "hint-1",
-            "prompt": ..., "images": ...}`, or the id of its original, as `trl-vade variants` writes it beside `id` and
-            `kind`. Each variant is a row with a posterior of its own, and evaluations leave variants out. See
-            docs/guides/variants.md. `None`: the rows have no variants.
+        vade_variants: Column of the training set with the id of each row's original, beside the columns `id` and
+            `kind`; an original is its own. Each variant is a row with a posterior of its own, and evaluations leave
+            variants out. See docs/guides/variants.md. `None`: the rows have no variants.
         vade_variant_groups: Variants of each chosen problem, at least 0 (N of DIVA-GRPO, arXiv 2603.01106). A
             generation batch then has `1 + vade_variant_groups` groups for a problem, side by side: that of the
             original, and those of its matched variants. A problem is worth as much as the best of its rows. With 0
             each row is chosen by itself.
         vade_variant_match: The variants of a chosen problem. `"posterior"` takes those with the largest information
             gain of their drawn pass rates, with any sampler. `"difficulty"` is DIVA-GRPO's law: hints where the
-            original is hard, changed images where it is easy. It needs the kinds of `trl-vade variants`.
+            original is hard, changed images where it is easy. It needs the kinds of
+            docs/guides/variants.md.
         vade_advantage: Advantages with at least one variant group. `"local"` compares the completions of a group, as
             TRL does. `"global"` compares all completions of a problem. `"local+global"` is the sum of both. `"diva"`
             is the sum as in DIVA-GRPO: each part is standardised over the batch and scaled by its range of rewards,

@@ -14,9 +14,9 @@ from datasets import Dataset
 from numpy.typing import NDArray
 from trl import GRPOConfig
 
-from trl_vade.data.variant_rows import ORIGINAL, originals_of, read_variants, with_variants_as_rows
+from trl_vade.data.variants import originals_of, read_variants, with_known_originals
 from trl_vade.errors import ConfigurationError
-from trl_vade.samplers.problems import VariantRows
+from trl_vade.samplers.problems import ORIGINAL, VariantRows
 from trl_vade.selection.advantages import problem_advantages
 from trl_vade.selection.outcomes import in_groups, total_rewards
 
@@ -24,7 +24,7 @@ logger = get_logger(__name__)
 
 
 def lay_out_variants(arguments: dict[str, Any], args: GRPOConfig) -> None:
-    """Make a row of each variant in `arguments["train_dataset"]`, and leave variants out of `eval_dataset`.
+    """Leave variants without an original out of `arguments["train_dataset"]`, and all out of `eval_dataset`.
 
     Raises:
         ConfigurationError: the rows are a stream or come from an environment, or do not describe variants.
@@ -38,8 +38,8 @@ def lay_out_variants(arguments: dict[str, Any], args: GRPOConfig) -> None:
             f"vade_variants={args.vade_variants!r} with {reason}. Variants are rows of a datasets.Dataset, whose "
             "prompts are known before training. Pass such a train_dataset, or set vade_variants=None."
         )
-    arguments["train_dataset"] = with_variants_as_rows(rows, args.vade_variants)
-    column, evaluated = variants_column(arguments["train_dataset"], args), arguments.get("eval_dataset")
+    arguments["train_dataset"] = with_known_originals(rows, args.vade_variants)
+    column, evaluated = args.vade_variants, arguments.get("eval_dataset")
     if isinstance(evaluated, Mapping):
         arguments["eval_dataset"] = {name: _originals(part, column) for name, part in evaluated.items()}
     elif evaluated is not None:
@@ -53,11 +53,6 @@ def _originals(rows: Any, column: str) -> Any:
     return kept
 
 
-def variants_column(rows: Dataset, args: GRPOConfig) -> str:
-    """Return the column that names the original of each row, in rows of `lay_out_variants`."""
-    return args.vade_variants if args.vade_variants in rows.column_names else "of"
-
-
 def variant_rows(rows: Dataset, args: GRPOConfig) -> VariantRows | None:
     """Return the variants among the rows of `lay_out_variants`, or None without `vade_variants`.
 
@@ -66,7 +61,7 @@ def variant_rows(rows: Dataset, args: GRPOConfig) -> VariantRows | None:
     """
     if args.vade_variants is None:
         return None
-    of, labels = read_variants(rows, variants_column(rows, args))
+    of, labels = read_variants(rows, args.vade_variants)
     kinds = [ORIGINAL, *sorted({*labels} - {ORIGINAL})]
     number = {kind: place for place, kind in enumerate(kinds)}
     variants = VariantRows(of, np.array([number[label] for label in labels], dtype=np.int64), tuple(kinds))

@@ -23,7 +23,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "greedy after initial rollouts": {"vade_sampler": "greedy", "vade_posterior_init": "rollout"},
     "even shares of the tasks": {"vade_stratify_by": "task"},
     "dynamic sampling": {"vade_dynamic_sampling": True},
-    "variants, D3S": {"vade_variants": "variants", "vade_advantage": "diva", "vade_down_sampling": "d3s"},
+    "variants, D3S": {"vade_variants": "of", "vade_advantage": "diva", "vade_down_sampling": "d3s"},
 }
 QUICK = ("two iterations", "adaptive entropy")
 

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from tests.support.hub import read_hub_settings
-from tests.support.rows import make_text_rows
+from tests.support.rows import make_text_rows, with_variants
 from tests.support.runs import SMALL_RUN, first_letter, rows_with_images, says_a_digit
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.samplers.snapshot import state_digest
@@ -42,21 +42,21 @@ def make_trainer(
     """A trainer of `SAVING_RUN` with the settings changed that `more` names, on text or on the testbed's pictures."""
     args = VADEGRPOConfig(**SAVING_RUN | {"output_dir": str(output_dir), "vade_report": False} | more)
     if rows is None:
-        rows = picture_rows() if pictures else make_text_rows()
+        rows = picture_rows("vade_variants" in more) if pictures else make_text_rows()
     reward = reward or (first_letter if pictures else says_a_digit)
     adapters = LoraConfig(target_modules=["q_proj"]) if adapter else None
     return VADEGRPOTrainer(model, reward, args, rows, callbacks=callbacks, peft_config=adapters)
 
 
 @functools.cache
-def picture_rows() -> Dataset:
-    """24 rows of the testbed, each with a hint as its variant."""
+def picture_rows(variants: bool) -> Dataset:
+    """24 rows of the testbed, and a hint as the variant of each."""
     rows = rows_with_images(24)
     hinted = [
         [{"role": "user", "content": f"{prompt[0]['content']} Think of a {task}."}]
         for prompt, task in zip(rows["prompt"], rows["task"], strict=True)
     ]
-    return rows.add_column("variants", [[{"kind": "hint-1", "prompt": prompt}] for prompt in hinted])
+    return with_variants(rows, [[{"kind": "hint-1", "prompt": prompt}] for prompt in hinted]) if variants else rows
 
 
 def end_of(trainer: Any) -> dict[str, str]:

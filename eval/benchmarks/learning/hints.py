@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from trl_vade.data.variant_rows import ORIGINAL, read_variants, with_variants_as_rows
-from trl_vade.samplers.problems import VariantRows
+from trl_vade.data.variants import read_variants
+from trl_vade.samplers.problems import ORIGINAL, VariantRows
 from trl_vade.selection.advantages import problem_advantages
 
 from .chains import DIGITS, Chain
@@ -18,19 +18,21 @@ from .pools import load_regime
 from .regimes import REGIMES
 from .rollouts import Rollouts
 
-COLUMN = "variants"
 HOPELESS = 0.02  # pass rates below it
 HELPED = 0.5  # the pass rate that hints must lift hopeless rows to
 
 
 def with_hints(rows: datasets.Dataset) -> datasets.Dataset:
     """Return the chains, and after them a row for each hint: the first 1, 2, ... sums, the last one left out."""
+    originals = [row | {"of": row["id"], "kind": ORIGINAL} for row in rows]
     hints = [
-        [{"kind": f"hint-{steps}", "prompt": _prompt(row["id"].rsplit("-", 1)[1], row["level"], steps)} for steps in
-         range(1, row["level"])]
-        for row in rows
-    ]  # fmt: skip
-    return with_variants_as_rows(rows.add_column(COLUMN, hints), COLUMN)
+        row
+        | {"id": f"{row['id']}/hint-{steps}", "kind": f"hint-{steps}"}
+        | {"prompt": _prompt(row["id"].rsplit("-", 1)[1], row["level"], steps)}
+        for row in originals
+        for steps in range(1, row["level"])
+    ]
+    return datasets.Dataset.from_list(originals + hints)
 
 
 def _prompt(digits: str, level: int, steps: int) -> list[dict[str, str]]:

@@ -15,6 +15,7 @@ from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 from eval.benchmarks.faults.disks import file_size_limit
 from tests.support.marks import slow
 from tests.support.refusals import refused
+from tests.support.rows import with_variants
 from tests.support.runs import StopAfter, assert_same_end, first_letter
 from trl_vade import VADEGRPOTrainer
 from trl_vade.trainer.checkpoint.generation_batch import file_name, load_generation_batch, save_generation_batch
@@ -154,16 +155,15 @@ def picture(number, size=56):
 
 def vision_rows(column="image", shift=0, variants=False):
     """12 rows, every third without a picture. With `shift` the pictures are others under the same ids."""
-    rows = []
+    rows, hints = [], []
     for i in range(12):
         one = None if i % 3 == 2 else picture(i + shift)
         entry = one if column == "image" else [] if one is None else [one, picture(i)][: 1 + i % 2]
         rows.append({"prompt": [{"role": "user", "content": f"What is {i}?"}], column: entry, "id": f"row-{i}"})
-        if variants:
-            hint = [{"role": "user", "content": f"What is {i}? It is round."}]
-            rows[-1]["variants"] = [{"kind": "hint", "prompt": hint}]
+        hints.append([{"kind": "hint", "prompt": [{"role": "user", "content": f"What is {i}? It is round."}]}])
     feature = datasets.Image() if column == "image" else datasets.List(datasets.Image())
-    return Dataset.from_list(rows).cast_column(column, feature)
+    rows = Dataset.from_list(rows).cast_column(column, feature)
+    return with_variants(rows, hints) if variants else rows
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def start(vision_model_path, make_args, tmp_path):
 CASES = {
     "one picture a row or none, with refills": ("image", {"vade_dynamic_sampling": True}),
     "lists of pictures, on a part of the rows": ("images", {"vade_down_sampling": "live"}),
-    "variants of questions": ("images", {"vade_variants": "variants", "vade_variant_groups": 1}),
+    "variants of questions": ("images", {"vade_variants": "of"}),
 }
 
 

@@ -1,0 +1,93 @@
+"""Rows that ask the question of another row in another way.
+
+The columns `id` and `kind`, and one with the id of each row's original, tie them together. An original is its own.
+"""
+
+import logging
+
+import numpy as np
+import pyarrow as pa
+from datasets import Dataset, Value
+from numpy.typing import NDArray
+
+from trl_vade.errors import ConfigurationError, abbreviated
+
+from .row_keys import content_keys
+
+logger = logging.getLogger(__name__)
+
+ANSWERS = ("answer", "answer_type", "solution", "ground_truth", "reference", "label", "target", "choices")
+"""Usual names of the columns that tell a right answer."""
+CONTENT = ("prompt", "image", "images")
+
+
+def with_known_originals(rows: Dataset, column: str) -> Dataset:
+    """Return `rows` without variants of an original that is not there; the log says how many these are.
+
+    Raises:
+        ConfigurationError: the columns that tie variants to originals are missing.
+    """
+    missing = [name for name in (column, "id", "kind") if name not in rows.column_names]
+    kind = None if missing else rows.data.schema.field(column).type
+    if kind is None or not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        reason = f"{column!r} holds {kind}" if kind else f"the training set lacks {', '.join(map(repr, missing))}"
+        raise ConfigurationError(
+            f"vade_variants={column!r}, but {reason}; it has {rows.column_names}. Set it to the column with "
+            "the id of each row's original, a text, beside the columns 'id' and 'kind'."
+        )
+    ids, of = _texts(rows, "id"), _texts(rows, column)
+    known = {*ids}
+    kept = [place for place, name in enumerate(of) if name in known]
+    if len(kept) == len(rows):
+        return rows
+    logger.warning(
+        f"{len(rows) - len(kept)} of {len(rows)} rows are left out: they are variants of rows that the training set "
+        "does not have."
+    )
+    return rows.select(kept)
+
+
+def originals_of(rows: Dataset, column: str) -> Dataset:
+    """Return the rows that are no variants."""
+    if not {"id", column} <= {*rows.column_names} or rows.features[column] != Value("string"):
+        return rows
+    pairs = zip(_texts(rows, "id"), _texts(rows, column), strict=True)
+    kept = [place for place, (name, of) in enumerate(pairs) if name == of]
+    return rows if len(kept) == len(rows) else rows.select(kept)
+
+
+def read_variants(rows: Dataset, column: str) -> tuple[NDArray[np.int64], list[str]]:
+    """Return the row of each row's original, (N,), and the kinds, (N,), of rows of `with_known_originals`.
+
+    Raises:
+        ConfigurationError: an id occurs twice, or a variant equals its original or has another answer.
+    """
+    rows = rows.with_format(None)
+    ids, kinds = _texts(rows, "id"), _texts(rows, "kind")
+    place = {name: number for number, name in enumerate(ids)}
+    of = np.array([place[name] for name in _texts(rows, column)], dtype=np.int64)
+    if len(place) < len(ids):
+        raise ConfigurationError(
+            f"The column 'id' holds {len(place)} different values for {len(ids)} rows with vade_variants={column!r}. "
+            "Give each row an id of its own, because variants name their original by its id."
+        )
+    columns = [name for name in CONTENT if name in rows.column_names]
+    keys = content_keys(rows, columns) if columns else np.arange(len(rows))
+    if (same := np.flatnonzero((keys[of] == keys) & (of != np.arange(len(of))))).size:
+        raise ConfigurationError(
+            f"{len(same)} variants have the prompt and the images of their original; the first is {ids[same[0]]!r}. "
+            "They would count as other questions. Remove these rows."
+        )
+    for name in (name for name in ANSWERS if name in rows.column_names):
+        answers = rows[name][:]
+        if other := [row for row, original in enumerate(of.tolist()) if answers[row] != answers[original]]:
+            raise ConfigurationError(
+                f"{len(other)} variants have another {name!r} than their original; the first is {ids[other[0]]!r}: "
+                f"{abbreviated(answers[other[0]])} and {abbreviated(answers[of[other[0]]])}. All variants of a "
+                "question have its answer. Correct these rows, or remove them."
+            )
+    return of, kinds
+
+
+def _texts(rows: Dataset, column: str) -> list[str]:
+    return [*map(str, rows.with_format(None).select_columns([column])[column])]
