@@ -10,11 +10,9 @@ from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_fields, check_same, check_whole_number
 
-from .counts import saved_number
-from .posterior import BetaPosterior
-from .prior import FLAT, Prior
+from .posterior import BetaPosterior, saved_number
+from .priors import FLAT, Belief
 from .problems import Problems
-from .strata import check_same_strata
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,8 +37,7 @@ class PromptSampler(Protocol):
     """The interface of a sampler: it chooses rows and learns from their outcomes.
 
     `state_dict` holds everything that the next draw depends on, the random stream included. A fresh sampler that loads
-    it draws the same rows. `save_snapshot` needs a dict of JSON values with the state of a `BetaPosterior` under
-    `posterior`.
+    it draws the same rows.
     """
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
@@ -61,36 +58,20 @@ class PromptSampler(Protocol):
         """Return the metrics to log, without a prefix in their names."""
 
 
-NOTHING = np.empty(0, dtype=np.int64)
-_FRESH = {"buffer": np.zeros(4, dtype=np.uint64), "buffer_pos": 4, "has_uint32": 0, "uinteger": 0}
-"""The state of a fresh Philox generator with a used-up buffer, without its counter and its key."""
-
-
-GONE = {"strata": None, "uniform_share": 0.0}
-"""Settings that only states of earlier releases have, with the values that changed nothing."""
-
-
-def without_gone(settings: Any) -> Any:
-    """Return saved settings without those that are gone; a value that changed draws stays, and does not fit."""
-    if not isinstance(settings, Mapping):
-        return settings
-    return {name: value for name, value in settings.items() if name not in GONE or value != GONE[name]}
-
-
 class PosteriorSampler:
     """The base of all samplers here: a seed, a posterior that learns from every outcome, and the state.
 
     Args:
         posterior: the belief about the N rows.
         seed: the key of the random numbers, in [0, 2**63).
-        settings: JSON values that a saved state must share with the sampler that loads it.
+        settings: JSON values that a saved state records.
         progress_limits: the counters of the random stream by name, each with the largest value it can reach.
         problems: the problems that a draw chooses; None: it chooses rows.
     """
 
     unscored: Mapping[int, tuple[int, int]] = MappingProxyType({})  # by row: last draw and draws since its last score
     kind: ClassVar[str]
-    bound: ClassVar[tuple[str, ...]] = ()  # the settings that a saved state is about; the others are rules
+    bound: ClassVar[tuple[str, ...]] = ()  # settings that a saved state is about; the others are rules of the run
 
     def __init__(
         self,
@@ -104,7 +85,6 @@ class PosteriorSampler:
         self._problems = problems
         advice = "The seed is the key of the random numbers; any number in that range works."
         self._seed = check_whole_number("seed", seed, minimum=0, maximum=2**63 - 1, advice=advice)
-        self._chance = np.random.Generator(np.random.Philox(0))
         self._settings = {**settings, **posterior.decays}
         self._progress_limits = progress_limits
         self._progress = dict.fromkeys(progress_limits, 0)
@@ -143,48 +123,36 @@ class PosteriorSampler:
     def use_spreads(self) -> None:
         """Treat later outcomes as spreads: the share of pairs of completions with different rewards."""
 
-    def prior(self) -> Prior:
-        """Return the present belief about rows without evidence."""
+    def prior(self) -> Belief:
+        """Return a and b of the present belief Beta(a, b) about rows without evidence, (N,) each or one number."""
         return FLAT
 
     def belief(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
         """Return a and b of the belief Beta(a, b) about the given rows, (K,) each, or about all rows, (N,) each."""
-        rows = None if sample_index is None else self.posterior.check_rows(sample_index)
-        (alpha, beta), (a, b) = self.posterior.counts(rows), self.prior().of(rows)
-        alpha += a
-        beta += b
-        return alpha, beta
+        rows = slice(None) if sample_index is None else self.posterior.check_rows(sample_index)
+        (alpha, beta), size = self.posterior.counts(sample_index), self.posterior.num_samples
+        a, b = (np.broadcast_to(prior, size)[rows] for prior in self.prior())
+        return alpha + a, beta + b
 
     def mean_pass_rates(self, stratum: IntArray | None = None, num_strata: int = 1) -> FloatArray:
         """Return the mean expected pass rate of each stratum, (S,), or of all rows, (1,).
-
-        Without strata the cost is O(V): rows without evidence are counted and not read.
 
         Args:
             stratum: (N,) the number of each row's stratum; every number in [0, S) occurs.
             num_strata: S.
         """
-        prior, visited, size = self.prior(), self.posterior.visited, self.posterior.num_samples
-        (alpha, beta), (a, b) = self.posterior.visited_counts(), prior.of(visited)
-        alpha += a
-        mean = alpha / (beta + b + alpha)
-        total = prior.sum_of_fresh(size, visited, stratum, num_strata)
-        total += mean.sum() if stratum is None else np.bincount(stratum[visited], mean, num_strata)
-        total /= size if stratum is None else np.bincount(stratum, minlength=num_strata)
-        return total
+        a, b = self.belief()
+        stratum = np.zeros(a.size, dtype=np.int64) if stratum is None else stratum
+        mean: FloatArray = np.bincount(stratum, a / (a + b), num_strata) / np.bincount(stratum, minlength=num_strata)
+        return mean
 
     def metrics(self) -> dict[str, float]:
         """Return `coverage`, the share of rows visited, and `mean_pass_rate`, the mean expected one of all rows."""
-        return {
-            "coverage": self.posterior.visited.size / self.posterior.num_samples,
-            "mean_pass_rate": float(self.mean_pass_rates()[0]),
-        }
+        coverage = float(np.mean(self.posterior.visits > 0))
+        return {"coverage": coverage, "mean_pass_rate": float(self.mean_pass_rates()[0])}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, for `load_state_dict` of `type(sampler)(num_samples, seed=seed, **settings)`.
-
-        Array settings such as `stratify` are saved as a digest. Pass the same array to the new sampler.
-        """
+        """Return the whole state, for `load_state_dict` of `type(sampler)(num_samples, seed=seed, **settings)`."""
         return {
             "kind": self.kind,
             "seed": self._seed,
@@ -194,34 +162,41 @@ class PosteriorSampler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load the result of `state_dict`; the next draws are then bit-identical. On an error nothing changes.
+        """Load the evidence of `state_dict`: the counts, the visits and the random stream. On an error do nothing.
+
+        The rules of a draw (gain, rest, decays, prior, strata) are this sampler's own; see `changed_rules`. With the
+        saved rules the next draws are bit-identical.
 
         Args:
             state: the saved state. Its seed must equal this sampler's; it is not loaded.
 
         Raises:
-            SnapshotMismatchError: the kind of sampler, the seed, a setting, N or the fields differ.
+            SnapshotMismatchError: the kind of sampler, the seed, a setting in `bound`, N or the fields differ.
             SnapshotCorruptError: no run can have saved these numbers.
         """
-        # The kind is checked first: the fields follow from it, and their message would say less.
-        if isinstance(state, Mapping) and "kind" in state:
+        if isinstance(state, Mapping) and "kind" in state:  # first: the fields follow from it
             check_same("sampler", state, {"kind": self.kind})
-            check_same_strata(state, self._settings)
         check_fields("sampler", state, ["kind", "seed", *self._progress, "settings", "posterior"])
-        settings = without_gone(state["settings"])
-        check_fields("settings of the sampler", settings, self._settings)
-        check_same("sampler", {"seed": state["seed"], **settings}, {"seed": self._seed, **self._settings})
+        check_fields("settings of the sampler", state["settings"], state["settings"])
+        theirs, ours = ({name: all_.get(name) for name in self.bound} for all_ in (state["settings"], self._settings))
+        check_same("sampler", {"seed": state["seed"], **theirs}, {"seed": self._seed, **ours})
         limits = self._progress_limits.items()
         progress = {name: saved_number(name, state[name], maximum=limit) for name, limit in limits}
         self.posterior.load_state_dict(state["posterior"])  # the last step that can fail; it is all or nothing
         self._progress = progress
+
+    def changed_rules(self, state: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Return by name the rules of a saved state that differ from this sampler's: theirs and ours."""
+        theirs, ours = {**state["settings"]}, {**self._settings}
+        names = sorted({*theirs, *ours})
+        return {name: (theirs.get(name), ours.get(name)) for name in names if theirs.get(name) != ours.get(name)}
 
     def _check_draw(self, k: int, exclude: ArrayLike | None) -> tuple[int, IntArray]:
         """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` if too few rows are left.
 
         With problems, return the number of problems of the draw and the places of the excluded problems.
         """
-        excluded = NOTHING if exclude is None else np.unique(self.posterior.check_rows(exclude))
+        excluded = np.unique(self.posterior.check_rows([] if exclude is None else exclude))
         if self._problems is not None:
             return self._problems.check_draw(k, excluded)
         left = self.posterior.num_samples - excluded.size
@@ -229,11 +204,8 @@ class PosteriorSampler:
         return check_whole_number("k", k, minimum=1, maximum=left, advice=advice), excluded
 
     def _generator(self, number: int) -> np.random.Generator:
-        """Return the random stream of draw `number`, valid until the next call.
+        """Return the random stream of draw `number`.
 
         Philox is counter-based, so the seed and the number determine the stream.
         """
-        # Philox(key=...) gives the same stream, but first reads random bits from the system that it does not use.
-        key = {"counter": np.zeros(4, dtype=np.uint64), "key": np.array([self._seed, number], dtype=np.uint64)}
-        self._chance.bit_generator.state = {"bit_generator": "Philox", "state": key, **_FRESH}
-        return self._chance
+        return np.random.Generator(np.random.Philox(key=np.array([self._seed, number], dtype=np.uint64)))

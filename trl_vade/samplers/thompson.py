@@ -11,18 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_bool, check_whole_number
-from trl_vade.errors import SnapshotCorruptError
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, abbreviated
 
 from .base import Draw, PosteriorSampler
-from .counts import DAMAGED, LARGE, saved_number
-from .even_draw import even_draw_ratio
 from .information import SPREAD_GAIN, check_gain_kind, gain_of
-from .large_pool import BoolArray, Choice, FreeRows, LargePool
-from .posterior import BetaPosterior
-from .prior import FLAT, Prior, check_prior_kind
+from .posterior import DAMAGED, BetaPosterior, saved_number
+from .priors import PRIORS, Belief, Words, check_words, even_draw_ratio, prompt_prior
 from .problems import VariantRows, problems_of
-from .prompt_prior import Words, check_words, prompt_prior
-from .strata import best_places, strata_of
+from .strata import Strata, largest
 
 Fitted = TypeVar("Fitted")
 
@@ -30,8 +26,8 @@ Fitted = TypeVar("Fitted")
 class ThompsonSampler(PosteriorSampler):
     """A sampler that draws a pass rate for every row and chooses the K rows with the largest information gain.
 
-        p~_i ~ Beta(alpha_i + 1, beta_i + 1)    for all N rows
-        I_i  = information_gain(p~_i)           (eq. 4)
+        p~_i ~ Beta(alpha_i + a_i, beta_i + b_i)    for all N rows; a_i = b_i = 1 with the flat prior
+        I_i  = information_gain(p~_i)               (eq. 4)
 
     Draws for a little-known row vary over all of [0, 1], so the row is explored. Draws for a row known to be too easy
     or too hard do not. The seed, the number of earlier draws and the posterior determine a draw, for one release of
@@ -51,9 +47,9 @@ class ThompsonSampler(PosteriorSampler):
         decay_sampled: see `BetaPosterior`.
         decay_unsampled: see `BetaPosterior`.
         signal_aware_decay: see `BetaPosterior`.
-        cooldown: posterior steps for which a scored row rests, at least 0. Without it few rows may be trained on too
+        cooldown: posterior steps for which a chosen row rests, at least 0. Without it few rows may be trained on too
             often. If fewer than K rows remain, those that have rested longest are added first.
-        even_rest: posterior steps of an epoch, at least 0. Above 0 a scored row rests longer than `cooldown` where
+        even_rest: posterior steps of an epoch, at least 0. Above 0 a chosen row rests longer than `cooldown` where
             selection has little to win: for the share of an epoch that even draws would give of groups with a
             gradient, as `even_draw_ratio` estimates it before each draw.
         num_generations: G, the completions of a group, at least 2; only `even_rest` reads it.
@@ -61,8 +57,6 @@ class ThompsonSampler(PosteriorSampler):
             `prompt_prior`).
         words: (N, 16) uint8, the result of `prompt_words`, with the prior "prompts".
         stratify: (N,) labels; each stratum gives its share of the rows of a batch, its best rows.
-        stratify_shares: shares by label, as text, in place of the strata's shares of the rows. Labels without a share
-            divide the rest. If a stratum has fewer rows than its share asks for, others fill its places.
         variants: the original and the kind of each row, for data sets with variants.
         variant_groups: V. With V > 0 a draw holds problems: each an original, followed by V matched variants. A
             problem is worth the largest gain of its rows. `cooldown` and `stratify` then count problems, by their
@@ -92,55 +86,73 @@ class ThompsonSampler(PosteriorSampler):
         prior: str = "flat",
         words: Words | None = None,
         stratify: ArrayLike | None = None,
-        stratify_shares: Mapping[str, float] | None = None,
         variants: VariantRows | None = None,
         variant_groups: int = 0,
         variant_match: str = "posterior",
     ) -> None:
         check_gain_kind(gain)
-        check_prior_kind(prior)
+        if prior not in PRIORS:
+            raise ConfigurationError(f"prior is {abbreviated(prior)}; it must be one of {', '.join(PRIORS)}.")
         posterior = BetaPosterior(
             num_samples,
             decay_sampled=decay_sampled,
             decay_unsampled=decay_unsampled,
             signal_aware_decay=signal_aware_decay,
         )
-        settings = {
-            "gain": gain,
-            "greedy": check_bool("greedy", greedy),
-            "cooldown": check_whole_number(
-                "cooldown", cooldown, minimum=0, maximum=2**53, advice="It counts posterior steps; set 0 for none."
-            ),
-            "prior": prior,
-        }
-        if even_rest:  # not in states of early releases
-            settings |= {
-                "even_rest": check_whole_number(
-                    "even_rest", even_rest, minimum=0, maximum=2**53, advice="It counts the steps of an epoch."
-                ),
-                "num_generations": check_whole_number(
-                    "num_generations", num_generations, minimum=2, advice="It is the completions of a group."
-                ),
-            }
-        problems, with_variants = problems_of(variants, variant_groups, variant_match, posterior.num_samples)
+        settings: dict[str, Any] = {"gain": gain, "greedy": check_bool("greedy", greedy)}
+        settings["cooldown"] = _whole("cooldown", cooldown, 0, "It counts posterior steps; set 0 for none.")
+        settings["prior"] = prior
+        if even_rest:
+            settings["even_rest"] = _whole("even_rest", even_rest, 0, "It counts the steps of an epoch.")
+            settings["num_generations"] = _whole("num_generations", num_generations, 2, "It is G, the group size.")
+        problems, with_variants = problems_of(variants, variant_groups, variant_match, num_samples)
         settings |= with_variants
-        self._words = check_words(words, posterior.num_samples) if prior == "prompts" else None
-        originals = None if problems is None else problems.originals
-        self._stratify, with_strata = strata_of(stratify, stratify_shares, posterior.num_samples, originals)
-        settings |= with_strata
+        self._words = check_words(words, num_samples) if prior == "prompts" else None
+        self._strata = None
+        if stratify is not None:
+            self._strata = Strata(stratify, num_samples)
+            settings["stratify"] = self._strata.digest
+            if problems is not None:
+                self._strata = Strata(np.asarray(stratify)[problems.originals], problems.originals.size)
         super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1}, problems)
         self.unscored: dict[int, tuple[int, int]] = {}  # by row: the step and the number of draws since its last score
         self._taken_over = 0  # the step that `take_over` took; 0: none
         self._fitted: dict[str, tuple[int, Any]] = {}  # by name: version of the posterior, and what was fitted to it
 
-    def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take one step of the posterior from evidence of another run; its rows need not rest.
+    def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
+        """Choose the rows with the largest gains.
 
-        The cooldown is for rows that were trained on. If these rows rested, the sampler would choose all unknown rows
-        first and make no use of the evidence.
+        Gains fall from the first row on; among equal gains the lower row comes first. With `stratify` each stratum
+        gives the rows with its largest gains. Resting rows come after all others, those that rested longest first.
+
+        Args:
+            k: the number of rows, in [1, N - M]; with `variant_groups` a multiple of 1 + V.
+            exclude: (M,) rows that are not chosen; a row excludes its problem.
+
+        Raises:
+            ConfigurationError: `k` is outside its range.
+            ObservationError: an excluded row is outside [0, N).
         """
-        self.observe(sample_index, successes, trials)
-        self._taken_over = self.posterior.step
+        k, excluded = self._check_draw(k, exclude)
+        number, problems, kind = self._progress["num_draws"], self._problems, self._settings["gain"]
+        chance = self._generator(number)
+        a, b = self.belief()
+        mean = a / (a + b)
+        rate = mean if self._settings["greedy"] else chance.beta(a, b)
+        gain = gain_of(rate, kind)
+        value = gain if problems is None else problems.best(gain)
+        rows = np.delete(np.arange(value.size), excluded)
+        rests = self._steps_to_rest()
+        # Gains are below 1, so resting rows come after all others.
+        value = value[rows] - rests[rows if problems is None else problems.originals[rows]]
+        if self._strata is None:
+            rows = rows[largest(value, k)]
+        else:
+            rows = rows[self._strata.best(rows, value, self._strata.quotas(k, seed=self._seed, number=number))]
+        if problems is not None:
+            rows = problems.rows_of(rows, gain.__getitem__, mean.__getitem__, chance)
+        self._progress["num_draws"] += 1
+        return Draw(rows, rate[rows], gain_of(rate[rows], kind), mean[rows])
 
     def observe(
         self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
@@ -152,39 +164,25 @@ class ThompsonSampler(PosteriorSampler):
             if not number:
                 self.unscored[row] = self.posterior.step, times + 1
 
+    def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
+        """Take one step of the posterior from evidence of another run; its rows need not rest.
+
+        The cooldown is for rows that were trained on. If these rows rested, the sampler would choose all unknown rows
+        first and make no use of the evidence.
+        """
+        self.observe(sample_index, successes, trials)
+        self._taken_over = self.posterior.step
+
     def use_spreads(self) -> None:
         """Treat later outcomes as spreads and use the gain s / 2."""
         self._settings["gain"] = SPREAD_GAIN
 
-    def prior(self) -> Prior:
-        """Return the present belief about rows without evidence."""
+    def prior(self) -> Belief:
+        """Return a and b of the present belief about rows without evidence; see `PosteriorSampler.prior`."""
         words = self._words
-        if words is not None:
-            return self._fit_once("prior", lambda: prompt_prior(self.posterior, words))
-        return super().prior()
-
-    def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Choose the rows with the largest gains.
-
-        Gains fall from the first row on; among equal gains the lower row comes first. With `stratify` each stratum
-        gives the rows with its largest gains. From 100,000 rows on the sampler draws only candidates for the best (see
-        `large_pool`). The distribution is the same, from other random numbers, without an order among equal gains.
-        Draws of problems and draws with another prior than "flat" read all rows of a large pool, too.
-
-        Args:
-            k: the number of rows, in [1, N - M]; with `variant_groups` a multiple of 1 + V.
-            exclude: (M,) rows that are not chosen; a row excludes its problem.
-
-        Raises:
-            ConfigurationError: `k` is outside its range.
-            ObservationError: an excluded row is outside [0, N).
-        """
-        k, excluded = self._check_draw(k, exclude)
-        generator = self._generator(self._progress["num_draws"])
-        wanted = k, excluded, generator
-        rows, pass_rate, mean = self._from_large_pool(*wanted) or self._from_all(*wanted)
-        self._progress["num_draws"] += 1
-        return Draw(rows, pass_rate, gain_of(pass_rate, self._settings["gain"]), mean)
+        if words is None:
+            return super().prior()
+        return self._fit_once("prior", lambda: prompt_prior(self.posterior, words))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state; see `PosteriorSampler.state_dict`.
@@ -197,72 +195,29 @@ class ThompsonSampler(PosteriorSampler):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`."""
-        taken_over, unscored = 0, {}
+        more: dict[str, Any] = {"taken_over": 0, "unscored": []}
         if isinstance(state, Mapping):
-            if "taken_over" in state:
-                taken_over = saved_number("taken_over", state["taken_over"], minimum=1)
-            unscored = _saved_unscored(state.get("unscored", []), self.posterior.num_samples)
-            state = {name: value for name, value in state.items() if name not in ("taken_over", "unscored")}
+            more |= {name: state[name] for name in more if name in state}
+            state = {name: value for name, value in state.items() if name not in more}
+        taken_over = saved_number("taken_over", more["taken_over"])
+        unscored = _saved_unscored(more["unscored"], self.posterior.num_samples)
         super().load_state_dict(state)
         self._taken_over, self.unscored = taken_over, unscored
 
-    def _from_all(self, k: int, excluded: IntArray, chance: np.random.Generator) -> Choice:
-        """Choose the best `k` rows, with a pass rate drawn for each of the N rows.
-
-        With problems, `k` and `excluded` are problems, and the rows of the chosen ones are returned.
-        """
-        a, b = self.belief()
-        mean = a / (a + b)
-        pass_rate = mean if self._settings["greedy"] else chance.beta(a, b)
-        gain, problems = gain_of(pass_rate, self._settings["gain"]), self._problems
-        value = gain if problems is None else problems.best(gain)
-        rows = np.delete(np.arange(value.size), excluded)
-        # Gains are below 1, so resting rows come after all others, those that have rested longest first.
-        resting = self._steps_to_rest(rows if problems is None else problems.originals[rows])
-        value = value[rows] - resting
-        rows = rows[best_places(rows, value, k, self._stratify, self._quotas(k))]
-        if problems is not None:
-            rows = problems.rows_of(rows, gain.__getitem__, mean.__getitem__, chance)
-        return rows, pass_rate[rows], mean[rows]
-
-    def _from_large_pool(self, k: int, excluded: IntArray, chance: np.random.Generator) -> Choice | None:
-        """Choose the same faster, or return None for a small pool or one that needs a draw of all rows."""
-        # A small pool gains only milliseconds a batch, and its choices stay those of early releases.
-        if self.posterior.num_samples < LARGE or self._settings["gain"] == SPREAD_GAIN or self._problems is not None:
-            return None
-        if self.prior() is not FLAT or self.unscored:
-            return None
-        rows = FreeRows(self.posterior, self._rests, excluded, chance)
-        how = {name: self._settings[name] for name in ("gain", "greedy")}
-        return LargePool(rows, **how, strata=self._stratify, quotas=self._quotas).draw(k)
-
-    def _quotas(self, k: int) -> IntArray | None:
-        """Return the share of each stratum in this draw, (S,), or None without strata."""
-        strata, number = self._stratify, self._progress["num_draws"]
-        return None if strata is None else strata.quotas(k, seed=self._seed, number=number)
-
-    def _rests(self, rows: IntArray) -> BoolArray:
-        return np.broadcast_to(np.asarray(self._steps_to_rest(rows) > 0), rows.shape)
-
-    def _steps_to_rest(self, rows: IntArray) -> FloatArray | float:
-        """Return the steps for which each row still rests, (K,), or 0 if rows do not rest."""
-        if not (rest := self._rest()):
-            return 0.0
-        last, until = self.posterior.last_update_of(rows), rest - self.posterior.step
+    def _steps_to_rest(self) -> FloatArray:
+        """Return the steps for which each row still rests, (N,)."""
+        rest, posterior = int(self._settings["cooldown"]), self.posterior
+        if epoch := self._settings.get("even_rest"):
+            generations, spreads = self._settings["num_generations"], self._settings["gain"] == SPREAD_GAIN
+            share = self._fit_once("rest", lambda: even_draw_ratio(posterior, generations, spreads=spreads))
+            rest = max(rest, round(share * epoch))
+        last = posterior.last_update
         if self.unscored:  # a row rests because it was drawn
-            drawn = np.zeros(self.posterior.num_samples, dtype=np.int64)
-            drawn[[*self.unscored]] = [step for step, _ in self.unscored.values()]
-            last = np.maximum(last, drawn[rows])
-        return np.where(last > self._taken_over, np.maximum(last + until, 0), 0).astype(np.float64)
-
-    def _rest(self) -> int:
-        """Return the posterior steps for which a scored row rests."""
-        cooldown, epoch = (int(self._settings.get(name, 0)) for name in ("cooldown", "even_rest"))
-        if not epoch:
-            return cooldown
-        num_generations, spreads = self._settings["num_generations"], self._settings["gain"] == SPREAD_GAIN
-        share = self._fit_once("rest", lambda: even_draw_ratio(self.posterior, num_generations, spreads=spreads))
-        return max(cooldown, round(share * epoch))
+            last = last.copy()
+            drawn = [step for step, _ in self.unscored.values()]
+            last[[*self.unscored]] = np.maximum(last[[*self.unscored]], drawn)
+        steps: IntArray = np.where(last > self._taken_over, np.maximum(last + rest - posterior.step, 0), 0)
+        return steps.astype(np.float64)
 
     def _fit_once(self, name: str, fit: Callable[[], Fitted]) -> Fitted:
         """Return the result of `fit`, which is called once for the present counts."""
@@ -270,6 +225,10 @@ class ThompsonSampler(PosteriorSampler):
             self._fitted[name] = self.posterior.version, fit()
         found: Fitted = self._fitted[name][1]
         return found
+
+
+def _whole(name: str, value: Any, minimum: int, advice: str) -> int:
+    return check_whole_number(name, value, minimum=minimum, maximum=2**53, advice=advice)
 
 
 def _saved_unscored(saved: Any, num_samples: int) -> dict[int, tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The belief about rows without evidence, from the words of their prompts.
+"""The belief about rows without evidence: from the words of their prompts, or from all rows alike.
 
 Axis letters: N rows of the data set, V visited rows, F features.
 """
@@ -14,12 +14,19 @@ from numpy.typing import NDArray
 from trl_vade.checks import FloatArray
 from trl_vade.errors import ConfigurationError, abbreviated
 
-from .even_draw import FEWEST_ROWS, HIGHEST_MEAN, HIGHEST_STRENGTH, LOWEST_MEAN, LOWEST_STRENGTH
+from .information import mixed_group_probability, spread_group_probability
 from .posterior import BetaPosterior
-from .prior import FLAT, Prior, RowPrior
 
 Words = NDArray[np.uint8]  # (N, F / 8): F bits a row
+Belief = tuple[FloatArray | float, FloatArray | float]  # a and b of Beta(a, b): (N,) each, or one for all rows
 
+PRIORS = ("flat", "prompts")
+FLAT: Belief = (1.0, 1.0)
+FEWEST_ROWS = 32  # for a fit
+EVIDENCE = 1.0  # smallest alpha + beta of a row that tells how far rows differ
+LOWEST_MEAN, HIGHEST_MEAN = 0.05, 0.95
+LOWEST_STRENGTH, HIGHEST_STRENGTH = 0.5, 8.0
+"""Bounds of the mean a / (a + b) and of the strength a + b; Beta(1, 1) has 1/2 and 2."""
 WIDTH = 128
 """F, the features that words are hashed to. `docs/results/learning.md` has measured no other number."""
 RIDGE = 1.0  # the precision of the belief N(0, 1 / RIDGE) about each weight
@@ -27,7 +34,6 @@ MOST_ROWS = 2**13  # rows of a fit: those that were chosen last
 MOST_STEPS, TOLERANCE, DIGITS = 100, 1e-6, 6
 """Of Newton's method: the steps, the change of the weights that ends it, and the digits of the weights that are kept.
 Another order of the sums, as on another machine, leaves these digits the same."""
-EVIDENCE = 1.0  # smallest alpha + beta of a row that tells how far rows differ
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 """A word, or a character of a script without spaces."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)  # (256, 8)
@@ -49,18 +55,15 @@ def prompt_words(texts: Iterable[str]) -> Words:
 
 def check_words(words: Any, num_samples: int) -> Words:
     """Return `words`, or raise `ConfigurationError` unless they are the `prompt_words` of `num_samples` rows."""
-    shape, dtype = getattr(words, "shape", None), getattr(words, "dtype", None)
-    if shape != (num_samples, WIDTH // 8) or dtype != np.uint8:
-        received = abbreviated(words) if shape is None else f"{dtype} of shape {shape}"
+    if not isinstance(words, np.ndarray) or (words.shape, words.dtype) != ((num_samples, WIDTH // 8), np.uint8):
         raise ConfigurationError(
-            f"prior is 'prompts', and words is {received}. "
-            f"It must be uint8 of shape ({num_samples}, {WIDTH // 8}): pass prompt_words of the prompts of all rows."
+            f"prior is 'prompts', and words is {abbreviated(words)}. It must be uint8 of shape ({num_samples}, "
+            f"{WIDTH // 8}): pass prompt_words of the prompts of all rows."
         )
-    checked: Words = words
-    return checked
+    return words
 
 
-def prompt_prior(posterior: BetaPosterior, words: Words) -> Prior:
+def prompt_prior(posterior: BetaPosterior, words: Words) -> Belief:
     """Fit a logistic regression of the pass rates on the words of the prompts; return its belief about all N rows.
 
     With alpha_i successes and beta_i failures of row i as the posterior has them, and its features x_i, the weights
@@ -80,20 +83,23 @@ def prompt_prior(posterior: BetaPosterior, words: Words) -> Prior:
     if rows.size < FEWEST_ROWS:
         return FLAT
     if rows.size > MOST_ROWS:
-        last = posterior.last_update_of(rows)
-        rows = rows[np.argsort(last, kind="stable")[-MOST_ROWS:]]
+        rows = rows[np.argsort(posterior.last_update[rows], kind="stable")[-MOST_ROWS:]]
     alpha, beta = posterior.counts(rows)
     n = alpha + beta
     features = np.ones((rows.size, WIDTH + 1))
     features[:, :WIDTH] = np.unpackbits(words[rows], axis=1)
-    mean = np.clip(_sigmoid(_logits(words, _fit(features, alpha, n))), LOWEST_MEAN, HIGHEST_MEAN)
+    weights = _fit(features, alpha, n)
+    logits = np.full(len(words), weights[WIDTH])
+    for byte, table in enumerate((_BITS @ weights[:WIDTH].reshape(-1, 8).T).T):  # a byte's sum is looked up
+        logits += table[words[:, byte]]
+    mean = np.clip(_sigmoid(logits), LOWEST_MEAN, HIGHEST_MEAN)
     expected, evident = mean[rows], n >= EVIDENCE
     squares = n * (alpha / np.maximum(n, EVIDENCE) - expected) ** 2 / (expected * (1.0 - expected))
     room = float((n[evident] - 1.0).sum())
     rho = float((squares[evident] - 1.0).sum()) / room if room > 0 else 0.0
     rho = float(np.clip(rho, 1.0 / (1.0 + HIGHEST_STRENGTH), 1.0 / (1.0 + LOWEST_STRENGTH)))
     a = mean * (1.0 / rho - 1.0)
-    return RowPrior(a, (1.0 / rho - 1.0) - a)
+    return a, (1.0 / rho - 1.0) - a
 
 
 def _fit(features: FloatArray, alpha: FloatArray, n: FloatArray) -> FloatArray:
@@ -121,15 +127,54 @@ def _fit(features: FloatArray, alpha: FloatArray, n: FloatArray) -> FloatArray:
     return rounded
 
 
-def _logits(words: Words, weights: FloatArray) -> FloatArray:
-    """Return the logits of all N rows: for each byte of a row, the sum of its weights is looked up."""
-    of_bytes = _BITS @ weights[:WIDTH].reshape(-1, 8).T  # (256, F / 8)
-    logits = np.full(len(words), weights[WIDTH])
-    for byte, table in enumerate(of_bytes.T):
-        logits += table[words[:, byte]]
-    return logits
-
-
 def _sigmoid(logits: FloatArray) -> FloatArray:
     value: FloatArray = np.exp(-np.logaddexp(0.0, -logits))  # without an overflow
     return value
+
+
+def even_draw_ratio(posterior: BetaPosterior, num_generations: int, *, spreads: bool = False) -> float:
+    """Estimate the share of groups with a gradient if each row were chosen equally often: the baseline of a run.
+
+    It is the mean over all rows. The belief about each row starts from a Beta distribution fitted to the visited rows:
+    from Beta(1, 1) the estimate is too high. Below 32 visited rows it starts from Beta(1, 1) nevertheless.
+
+    Args:
+        posterior: the belief about the N rows.
+        num_generations: G, the completions of a group.
+        spreads: whether the belief is about spreads and not about pass rates.
+    """
+    alpha, beta = posterior.counts(posterior.visited)
+    evident = alpha + beta >= EVIDENCE
+    a, b = fit_prior(alpha[evident], beta[evident]) or FLAT
+    unseen = posterior.num_samples - len(alpha)
+    of_gradients = spread_group_probability if spreads else mixed_group_probability
+    ratios = of_gradients(np.append(alpha, 0.0) + a, np.append(beta, 0.0) + b, num_generations)
+    return float((ratios[:-1].sum() + unseen * ratios[-1]) / posterior.num_samples)
+
+
+def fit_prior(alpha: FloatArray, beta: FloatArray) -> tuple[float, float] | None:
+    """Fit Beta(a, b) to the counts of V rows by moments; return None if V is below `FEWEST_ROWS`.
+
+    With n_i = alpha_i + beta_i and m the pooled pass rate, weighted squares of alpha_i / n_i about m have the mean
+
+        m (1 - m) ((V - 1) + rho (sum n_i - sum n_i^2 / sum n_i - (V - 1)))    rho = 1 / (a + b + 1)
+
+    The fit solves this for rho and clips m and a + b to the bounds of this module.
+
+    Source: Kleinman (1973), Proportions with extraneous variance, JASA 68, 46-54, with weights n_i.
+
+    Args:
+        alpha: (V,) counts of successes.
+        beta: (V,) counts of failures, alpha_i + beta_i > 0.
+    """
+    if alpha.size < FEWEST_ROWS:
+        return None
+    n = alpha + beta
+    mean = float(np.clip(alpha.sum() / n.sum(), LOWEST_MEAN, HIGHEST_MEAN))
+    squares = float((n * (alpha / n - mean) ** 2).sum()) / (mean * (1.0 - mean))
+    degrees = n.size - 1
+    room = float(n.sum() - (n**2).sum() / n.sum()) - degrees
+    rho = (squares - degrees) / room if room > 0 else 0.0
+    strength = 1.0 / rho - 1.0 if rho > 0 else HIGHEST_STRENGTH
+    strength = float(np.clip(strength, LOWEST_STRENGTH, HIGHEST_STRENGTH))
+    return mean * strength, (1.0 - mean) * strength
