@@ -11,7 +11,7 @@ from trl_vade.errors import ConfigurationError, ObservationError, abbreviated
 from trl_vade.samplers.information import information_gain
 from trl_vade.samplers.peers.base import BoolArray, PeerSampler, saved_numbers
 from trl_vade.samplers.posterior import BetaPosterior
-from trl_vade.samplers.top_k import largest
+from trl_vade.samplers.strata import largest
 
 
 def mixed_ratio(pass_rate: FloatArray, num_generations: int) -> FloatArray:
@@ -89,7 +89,7 @@ class OracleSampler(PeerSampler):
         order = generator.permutation(np.flatnonzero(free))
         gain = self._gain(self._pass_rate[order]) if self._mixed is None else self._mixed[order]
         if self._cooldown:
-            last = self.posterior.last_update_of(order)
+            last = self.posterior.last_update[order]
             gain = gain - np.where(last > 0, np.maximum(last + self._cooldown - self.posterior.step, 0), 0)
         rows = order[largest(np.round(gain, 12), k)]
         return rows, self._pass_rate[rows]

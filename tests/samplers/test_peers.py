@@ -56,26 +56,6 @@ def test_the_state_says_how_to_build_a_sampler_that_can_load_it(kind, arguments)
     assert state_digest(rebuilt) == state_digest(sampler)
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "setting", "both_sides"),
-    [
-        (MoPPSSampler(6), MoPPSSampler(6, decay=0.2), "decay", (0.2, 0.5)),
-        (MoPPSSampler(6), MoPPSSampler(6, pool_factor=2), "pool_factor", (2, 8)),
-        (BOTSSampler(6), BOTSSampler(6, target=0.25), "target", (0.25, 0.5)),
-        (sec(6), sec(6, temperature=0.4), "temperature", (0.4, 1.0)),
-        (sec(6), SECSampler(6, task=range(6)), "task", ()),
-        (sec(6), sec(7), "task", ()),
-        (GRESOSampler(6), GRESOSampler(6, target_zero_variance=0.5), "target_zero_variance", (0.5,)),
-    ],
-)
-def test_the_state_under_another_setting_is_refused_by_naming_both_sides(ours, theirs, setting, both_sides):
-    run(ours, 2)
-    before = state_digest(ours)
-    with refused(SnapshotMismatchError, names=[setting, *both_sides]):
-        ours.load_state_dict(run(theirs, 5).state_dict())
-    assert state_digest(ours) == before
-
-
 WRONG_MEMORY = {
     "sec": [
         {"q": q} for q in ([0.0, 0.5], [0.0, 0.5, 2.0], [0.0, 0.5, -0.1], [0.0, 0.5, math.nan], [0, 0, 0], (0.0,) * 3)

@@ -11,7 +11,6 @@ from tests.support.problems import variant_rows
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, SnapshotMismatchError
 from trl_vade.samplers import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
-from trl_vade.samplers.counts import LARGE
 from trl_vade.samplers.information import gain_of
 from trl_vade.samplers.problems import MATCHES, VariantRows
 from trl_vade.samplers.snapshot import state_digest
@@ -187,10 +186,6 @@ def test_strata_are_those_of_the_originals():
         sampler.posterior.observe(np.arange(12), np.zeros(12), np.full(12, 1000))
         for _ in range(10):
             assert (sampler.draw(16).sample_index[::2] < 12).sum() == 2
-        sampler = make(ThompsonSampler, variants, stratify=column, stratify_shares={"hard": 0.5})
-        assert (sampler.draw(8).sample_index[::2] < 12).sum() == 2
-    with refused(ConfigurationError, names=["variant"], offers=["hard", "easy"]):
-        make(ThompsonSampler, variants, stratify=mixed, stratify_shares={"variant": 0.5})
 
 
 def test_a_row_that_is_left_out_takes_its_problem_along():
@@ -269,55 +264,12 @@ def test_a_resumed_run_and_a_second_process_draw_the_same_bits_and_a_look_shows_
 
 
 @both
-def test_a_state_of_other_variants_groups_or_match_is_refused_by_that_name(sampler):
-    variants, others = variant_rows([3] * 4), variant_rows([3] * 4, seed=1)
-    state = learn(make(sampler, variants), 2, 4).state_dict()
-    for name, other in {
-        "variants": make(sampler, others),
-        "variant_groups": make(sampler, variants, 2),
-        "variant_match": make(sampler, variants, variant_match="difficulty"),
-    }.items():
-        before = state_digest(other)
-        with refused(SnapshotMismatchError, names=[name]):
-            other.load_state_dict(state)
-        assert state_digest(other) == before
-    plain = sampler(16)
-    for here, saved in ((plain, state), (make(sampler, variants), plain.state_dict())):
-        with refused(SnapshotMismatchError, names=["variants", None]):
-            here.load_state_dict(saved)
-
-
-@both
 def test_a_state_without_groups_holds_no_rule_that_chooses_nothing(sampler):
     state = sampler(16).state_dict()
     assert not [name for name in state["settings"] if "variant" in name]
     rows = sampler(16, variants=variant_rows([3] * 4)).state_dict()["settings"]
     assert rows.keys() - state["settings"].keys() == {"variants", "variant_groups"}  # the match chooses nothing
     assert json.loads(json.dumps(rows)) == rows
-
-
-def test_a_large_pool_draws_problems_as_a_small_one_and_resumes_bit_for_bit(tmp_path):
-    """Known problems are hopeless but for a hint of one of them, and all others are mastered."""
-    size = LARGE // 10
-    of = np.repeat(np.arange(size) * 10, 10)
-    variants = VariantRows(of, np.tile(np.arange(10), size), variant_rows([9]).kinds)
-
-    def new():
-        return make(ThompsonSampler, variants, 2, seed=4, cooldown=2, decay_sampled=1.0)
-
-    sampler = new()
-    for _ in range(3):
-        rates = np.where(np.arange(LARGE) < 50, 0.0, 1.0)
-        rates[[23, 25]] = 0.5
-        sampler.take_over(np.arange(LARGE), 100 * rates, np.full(LARGE, 100.0))
-    assert sampler.draw(3).sample_index[0] == 20
-    learn(sampler, 2, 6)
-    save_snapshot(tmp_path, sampler)
-    resumed = new()
-    resumed.load_state_dict(load_snapshot(tmp_path).sampler_state)
-    for each in (sampler, resumed):
-        learn(each, 2, 6)
-    assert bits(sampler.peek(30)) == bits(resumed.draw(30))
 
 
 # -------------------------------------------------------------------------------------------------- the arguments

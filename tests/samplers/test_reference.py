@@ -7,7 +7,7 @@ import pytest
 
 from tests.samplers.reference import Reference
 from trl_vade.samplers import ThompsonSampler
-from trl_vade.samplers.prompt_prior import prompt_words
+from trl_vade.samplers.priors import prompt_words
 from trl_vade.trainer.presets import PRESETS
 from trl_vade.trainer.selection_choice import cooldown_steps
 

@@ -113,12 +113,6 @@ def test_a_save_replaces_the_snapshot_and_leaves_one_file(tmp_path):
     assert restored(tmp_path).posterior.step == 4
 
 
-def test_equal_states_have_equal_bytes(tmp_path):
-    for i in range(5):
-        save_snapshot(tmp_path / str(i), small_sampler(4), metadata={"b": {"d": 1, "c": 2}, "a": 1})
-    assert len({(tmp_path / str(i) / POSTERIOR_FILE).read_bytes() for i in range(5)}) == 1
-
-
 def test_the_digest_of_a_state_tells_replicas_apart():
     digest = state_digest(small_sampler())
     assert digest == state_digest(small_sampler())
@@ -127,15 +121,6 @@ def test_the_digest_of_a_state_tells_replicas_apart():
     other.observe([0], [1], [4])
     more.observe([], [], [])
     assert len({digest, *(state_digest(each) for each in (ahead, other, more, UniformSampler(5)))}) == 5
-
-
-def test_a_state_that_is_no_json_has_no_digest():
-    class Odd(UniformSampler):
-        def state_dict(self):
-            return super().state_dict() | {"extra": {1, 2}}
-
-    with pytest.raises(TypeError, match="set"):
-        state_digest(Odd(3))
 
 
 @pytest.mark.parametrize(
@@ -247,26 +232,24 @@ TEXT = json.dumps(DOCUMENT | {"document_sha256": "0" * 64}, sort_keys=True, sepa
 
 
 @pytest.mark.parametrize(
-    ("content", "name"),
+    "content",
     [
-        (b"no tensors", "header"),
-        (save({"alpha": np.zeros(2)}), "document"),
-        (with_header(None), "document"),
-        (with_header([]), "document"),
-        (with_header({"vade_posterior": 1}), "document"),
-        (struct.pack("<Q", 200_000) + b"[" * 200_000, "document"),
-        (with_header({"vade_posterior": TEXT}), "alpha"),
+        b"no tensors",
+        save({"alpha": np.zeros(2)}),
+        with_header(None),
+        with_header([]),
+        with_header({"vade_posterior": 1}),
+        struct.pack("<Q", 200_000) + b"[" * 200_000,
+        with_header({"vade_posterior": TEXT}),
         # safetensors knows this type, numpy does not
-        (with_header({"vade_posterior": TEXT}, {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}), "numpy"),
-        (
-            with_header({"vade_posterior": TEXT}, {"dtype": "F64", "shape": [0, 2**62], "data_offsets": [0, 0]}),
-            "numpy",
-        ),
-        (with_header({"vade_posterior": TEXT}, {"dtype": "F64", "shape": [1] * 70, "data_offsets": [0, 8]}), "numpy"),
+        with_header({"vade_posterior": TEXT}, {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}),
+        with_header({"vade_posterior": TEXT}, {"dtype": "F64", "shape": [0, 2**62], "data_offsets": [0, 0]}),
+        with_header({"vade_posterior": TEXT}, {"dtype": "F64", "shape": [1] * 70, "data_offsets": [0, 8]}),
     ],
+    ids=range(10),
 )
-def test_a_file_that_save_snapshot_did_not_write_is_refused_whatever_its_digest(tmp_path, content, name):
-    with refused(SnapshotCorruptError, names=[POSTERIOR_FILE, name]):
+def test_a_file_that_save_snapshot_did_not_write_is_refused_whatever_its_digest(tmp_path, content):
+    with refused(SnapshotCorruptError, names=[POSTERIOR_FILE]):
         load_snapshot(written(tmp_path, content, {}))
 
 
@@ -294,19 +277,6 @@ def test_without_keys_none_are_saved_and_none_are_loaded(tmp_path):
     assert "sample_key" not in content_of(tmp_path / POSTERIOR_FILE)[0]
 
 
-@pytest.mark.parametrize("steps", [0, 1, 4])
-def test_keys_change_nothing_of_the_state(tmp_path, steps):
-    sampler = small_sampler(steps)
-    save_snapshot(tmp_path, sampler, sample_key=KEYS)
-    assert load_snapshot(tmp_path).sampler_state["posterior"].keys() == sampler.state_dict()["posterior"].keys()
-    assert state_digest(restored(tmp_path)) == state_digest(sampler)
-
-
-def test_of_a_sampler_that_has_seen_nothing_no_key_is_saved_but_that_there_are_keys(tmp_path):
-    save_snapshot(tmp_path, small_sampler(0), sample_key=KEYS)
-    assert load_snapshot(tmp_path).sample_key.tolist() == []
-
-
 @pytest.mark.parametrize(
     "sample_key",
     [KEYS.astype(np.int32), KEYS.astype(np.float64), KEYS[:4], np.arange(6), KEYS[:, None]],
@@ -323,15 +293,3 @@ def test_a_file_with_other_keys_is_refused_whatever_its_digest(edited, sample_ke
     load_snapshot(edited(sample_key=KEYS[[1, 3]]))
     with refused(SnapshotCorruptError, names=["sample_key", sample_key.dtype]):
         load_snapshot(edited(sample_key=sample_key))
-
-
-def test_ten_million_rows_with_one_in_a_hundred_visited_take_less_than_five_megabytes(tmp_path):
-    sampler, rows = ThompsonSampler(10**7), np.arange(10**5) * 100
-    sampler.observe(rows, rows % 9, np.full(rows.size, 8))
-    save_snapshot(tmp_path, sampler, sample_key=np.arange(10**7))
-    assert (tmp_path / POSTERIOR_FILE).stat().st_size < 5e6
-    loaded = load_snapshot(tmp_path)
-    resumed = ThompsonSampler(10**7)
-    resumed.load_state_dict(loaded.sampler_state)
-    assert loaded.sample_key.tolist() == rows.tolist()
-    assert state_digest(resumed) == state_digest(sampler)

@@ -1,27 +1,13 @@
 """Thompson and uniform sampling by themselves; what every sampler does alike is in test_every_sampler.py."""
 
-import tempfile
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.refusals import refused
-from trl_vade.errors import (
-    ConfigurationError,
-    ObservationError,
-    SnapshotCorruptError,
-    SnapshotError,
-    SnapshotMismatchError,
-)
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError
 from trl_vade.samplers import ThompsonSampler, UniformSampler
-from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
-from trl_vade.samplers.strata import Strata
 from trl_vade.samplers.uniform import stock_order
 
-exhaustive = settings(deadline=None, derandomize=True, max_examples=60)
 both = pytest.mark.parametrize("kind", [ThompsonSampler, UniformSampler])
 
 
@@ -67,27 +53,6 @@ def test_the_metrics_are_coverage_and_mean_pass_rate(kind):
 
 
 # Thompson sampling
-
-
-@exhaustive
-@given(seed=st.integers(0, 2**32), by=st.booleans())
-def test_mean_pass_rates_count_the_rows_of_which_nothing_is_known(seed, by):
-    rng = np.random.default_rng(seed)
-    stratum = rng.permutation(np.arange(90) % 4)
-    sampler = ThompsonSampler(90)
-    rows = rng.permutation(90)[: rng.integers(0, 91)]
-    sampler.observe(rows, rng.integers(0, 9, rows.size), np.full(rows.size, 8))
-    a, b = sampler.belief()
-    mean = a / (a + b)
-    if by:
-        expected = [mean[stratum == number].mean() for number in range(4)]
-        np.testing.assert_allclose(sampler.mean_pass_rates(stratum, 4), expected, rtol=1e-12)
-    else:
-        np.testing.assert_allclose(sampler.mean_pass_rates(), [mean.mean()], rtol=1e-12)
-    assert sampler.metrics() == {
-        "coverage": rows.size / 90,
-        "mean_pass_rate": pytest.approx(mean.mean(), rel=1e-12),
-    }
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (2.0, 6.0), (8.0, 0.0), (0.5, 1000.0), (300.0, 200.0)])
@@ -150,18 +115,6 @@ def test_greedy_takes_the_posterior_mean_for_the_pass_rate():
     assert ThompsonSampler(12, greedy=True).draw(4).sample_index.tolist() == [0, 1, 2, 3]  # all equal
 
 
-@exhaustive
-@given(seed=st.integers(0, 2**32))
-def test_permuting_the_rows_permutes_the_greedy_choices(seed):
-    rng = np.random.default_rng(seed)
-    names = rng.permutation(15)
-    sampler, permuted = ThompsonSampler(15, greedy=True), ThompsonSampler(15, greedy=True)
-    successes = rng.random(15)  # fractions, so that no two rows tie
-    sampler.observe(np.arange(15), successes, np.ones(15))
-    permuted.observe(names, successes, np.ones(15))
-    assert permuted.draw(6).sample_index.tolist() == names[sampler.draw(6).sample_index].tolist()
-
-
 # Uniform sampling
 
 
@@ -204,47 +157,6 @@ def test_more_rows_than_torch_shuffles_in_this_way_are_refused():
 # State
 
 
-STRATIFIED = ThompsonSampler(5, seed=1, stratify=list("ababa"))
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "names"),
-    [
-        (ThompsonSampler(5, seed=1), {"gain": "symmetric"}, ["gain", "symmetric", "asymmetric"]),
-        (ThompsonSampler(5, seed=1), {"greedy": True}, ["greedy", True, False]),
-        (ThompsonSampler(5, seed=1), {"decay_sampled": 0.5}, ["decay_sampled", 0.5, 0.2]),
-        (ThompsonSampler(5, seed=1), {"decay_unsampled": 0.5}, ["decay_unsampled", 0.5, 0.999]),
-        (ThompsonSampler(5, seed=1), {"stratify": [0, 0, 1, 1, 1]}, ["stratify", None]),
-        (STRATIFIED, {}, ["stratify", None]),
-        (STRATIFIED, {"stratify": list("aabbb")}, ["stratify"]),
-    ],
-)
-def test_the_state_under_another_setting_is_refused_by_naming_both_sides(ours, theirs, names):
-    before = state_digest(run(ours, 3))
-    with refused(SnapshotMismatchError, names=names) as refusal:
-        ours.load_state_dict(ThompsonSampler(5, seed=1, **theirs).state_dict())
-    assert "release" not in str(refusal.value)  # another release would say the same
-    assert state_digest(ours) == before
-
-
-def test_without_strata_the_state_is_that_of_earlier_releases():
-    """With a setting more, no snapshot saved before there was one could be loaded."""
-    assert set(ThompsonSampler(5).state_dict()["settings"]) == {
-        *("gain", "greedy", "cooldown", "prior"),
-        *("decay_sampled", "decay_unsampled", "signal_aware_decay"),
-    }
-
-
-def test_settings_that_are_gone_are_loaded_where_they_changed_nothing():
-    saved = run(ThompsonSampler(5, seed=1), 3)
-    state, fresh = saved.state_dict(), ThompsonSampler(5, seed=1)
-    fresh.load_state_dict(state | {"settings": state["settings"] | {"strata": None, "uniform_share": 0.0}})
-    assert state_digest(fresh) == state_digest(saved)
-    for gone in ({"uniform_share": 0.5}, {"strata": "0" * 64}, {"prior": "learned"}):
-        with refused(SnapshotError, names=[*gone]):
-            ThompsonSampler(5, seed=1).load_state_dict(state | {"settings": state["settings"] | gone})
-
-
 def test_a_position_beyond_the_epoch_is_refused():
     sampler = UniformSampler(5)
     with refused(SnapshotCorruptError, names=["position", 6]):
@@ -258,126 +170,3 @@ def test_an_epoch_that_would_take_forever_to_find_is_refused():
     alone = UniformSampler(1)
     alone.load_state_dict(alone.state_dict() | {"epoch": 2**30})  # one row has one order
     assert alone.draw(1).sample_index.tolist() == [0]
-
-
-class SamplerAgainstDictionary(RuleBasedStateMachine):
-    """`ThompsonSampler` against a dictionary {row: (alpha, beta, visits)} that is decayed row by row at every step."""
-
-    num_samples, seed, decay_sampled, decay_unsampled = 6, 17, 0.2, 0.9
-    resting = False  # symmetric gain, signal-aware decay, a cooldown of two steps
-    stratify = None  # labels of the rows
-
-    def __init__(self):
-        super().__init__()
-        self.sampler = self.build()
-        self.oracle = dict.fromkeys(range(self.num_samples), (0.0, 0.0, 0))
-        self.last_drawn = {}
-        self.step = self.num_draws = 0
-
-    def build(self):
-        return ThompsonSampler(
-            self.num_samples,
-            seed=self.seed,
-            decay_sampled=self.decay_sampled,
-            decay_unsampled=self.decay_unsampled,
-            **({"gain": "symmetric", "signal_aware_decay": True, "cooldown": 2} if self.resting else {}),
-            stratify=self.stratify,
-        )
-
-    @rule(k=st.integers(1, num_samples - 2), exclude=st.sets(st.integers(0, num_samples - 1), max_size=2))
-    def draw(self, k, exclude):
-        alpha, beta, _ = np.array(list(self.oracle.values())).T
-        philox = np.random.Philox(key=np.array([self.seed, self.num_draws], dtype=np.uint64))
-        p = np.random.Generator(philox).beta(alpha + 1, beta + 1)
-        gain = p * (1 - p) if self.resting else p * (1 - p) ** 2
-        left = dict.fromkeys(range(self.num_samples), 0)  # steps of the cooldown: 2 for a row of the last step, then 1
-        if self.resting:
-            left |= {row: max(2 - (self.step - step), 0) for row, step in self.last_drawn.items()}
-        rows = [row for row in range(self.num_samples) if row not in exclude]
-        expected = self.best(rows, k, key=lambda i: (left[i], -gain[i], i), resting=lambda i: left[i] > 0)
-        drawn = self.sampler.draw(k, exclude=sorted(exclude))
-        self.num_draws += 1
-        assert drawn.sample_index.tolist() == expected
-        np.testing.assert_allclose(drawn.sampled_pass_rate, p[expected], rtol=1e-9)
-
-    def best(self, rows, k, key, resting):
-        """The first `k` rows by `key`; with strata each one's quota of those that do not rest goes first."""
-        chosen = []
-        if self.stratify is not None:
-            quotas = Strata(np.array(self.stratify)).quotas(k, seed=self.seed, number=self.num_draws)
-            for stratum, quota in enumerate(quotas):
-                own = [row for row in rows if self.stratify[row] == stratum and not resting(row)]
-                chosen += sorted(own, key=key)[:quota]
-        others = sorted(set(rows) - set(chosen), key=key)
-        return sorted([*chosen, *others[: k - len(chosen)]], key=key)
-
-    @rule(
-        groups=st.dictionaries(
-            st.integers(0, num_samples - 1), st.tuples(st.integers(0, 8), st.integers(0, 8)).map(sorted)
-        )
-    )
-    def observe(self, groups):
-        self.sampler.observe(list(groups), [s for s, _ in groups.values()], [t for _, t in groups.values()])
-        self.step += 1
-        for row, (alpha, beta, visits) in self.oracle.items():
-            successes, trials = groups.get(row, (0, 0))
-            trained = 0 < successes < trials if self.resting else trials > 0
-            kept = self.decay_sampled if trained else self.decay_unsampled
-            if row in groups:
-                self.last_drawn[row] = self.step
-            self.oracle[row] = (kept * alpha + successes, kept * beta + trials - successes, visits + (trials > 0))
-
-    @rule()
-    def save_and_load_in_memory(self):
-        state = self.sampler.state_dict()
-        self.sampler = self.build()
-        self.sampler.load_state_dict(state)
-
-    @rule()
-    def save_and_load_in_a_directory(self):
-        with tempfile.TemporaryDirectory() as directory:
-            save_snapshot(directory, self.sampler)
-            self.sampler = self.build()
-            self.sampler.load_state_dict(load_snapshot(directory).sampler_state)
-
-    @rule(wrong=st.sampled_from([([0, 0], [1, 1], [8, 8]), ([6], [1], [8]), ([0, 1], [9, 0], [8, 8])]))
-    def a_refused_observation_changes_nothing(self, wrong):
-        before = state_digest(self.sampler)
-        with pytest.raises(ObservationError):
-            self.sampler.observe(*wrong)
-        assert state_digest(self.sampler) == before
-
-    @invariant()
-    def the_posterior_is_the_dictionary(self):
-        posterior = self.sampler.posterior
-        alpha, beta, visits = zip(*self.oracle.values(), strict=True)
-        np.testing.assert_allclose(posterior.alpha, alpha, rtol=1e-12)
-        np.testing.assert_allclose(posterior.beta, beta, rtol=1e-12)
-        assert posterior.visits.tolist() == list(visits)
-        assert posterior.step == self.step
-
-
-TestSamplerAgainstDictionary = SamplerAgainstDictionary.TestCase
-TestSamplerAgainstDictionary.settings = settings(
-    deadline=None, derandomize=True, max_examples=10, stateful_step_count=30
-)
-
-
-class RobustSamplerAgainstDictionary(SamplerAgainstDictionary):
-    """The same with the symmetric gain, signal-aware decay and a cooldown."""
-
-    resting = True
-
-
-TestRobustSamplerAgainstDictionary = RobustSamplerAgainstDictionary.TestCase
-TestRobustSamplerAgainstDictionary.settings = TestSamplerAgainstDictionary.settings
-
-
-class StratifiedSamplerAgainstDictionary(RobustSamplerAgainstDictionary):
-    """The same with a stratum of two rows and one of four."""
-
-    stratify = (0, 1, 1, 0, 1, 1)
-
-
-TestStratifiedSamplerAgainstDictionary = StratifiedSamplerAgainstDictionary.TestCase
-TestStratifiedSamplerAgainstDictionary.settings = TestSamplerAgainstDictionary.settings

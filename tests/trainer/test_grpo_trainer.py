@@ -18,7 +18,7 @@ from tests.support.marks import slow
 from tests.support.runs import always_half, assert_equal_weights, logged, says_a_digit, train, weights
 from trl_vade import BetaPosterior, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.data.row_views import prompt_texts
-from trl_vade.samplers.prompt_prior import prompt_words
+from trl_vade.samplers.priors import prompt_words
 from trl_vade.selection.log import SelectionLog
 
 

@@ -138,13 +138,6 @@ def test_a_column_that_gives_no_strata_is_refused_with_what_it_is(text_rows, mak
         make_trainer(says_a_digit, make_args(vade_stratify_by="task"), rows)
 
 
-def test_shares_of_values_that_no_row_has_are_refused_before_the_model_is_loaded(text_rows, make_args):
-    rows = text_rows.add_column("task", ["algebra", "logic"] * 12)
-    args = make_args(vade_stratify_by="task", vade_strata_shares={"logik": 0.5})
-    with refused(ConfigurationError, ["vade_strata_shares", "'logik'"], ["algebra", "logic"]):
-        make_trainer(says_a_digit, args, rows)
-
-
 def test_a_column_of_images_is_refused_without_a_look_at_them(make_args, decoded_images):
     rows = numbered_rows(8, image=picture)
     with refused(ConfigurationError, ["vade_stratify_by='image'", "Image"]):

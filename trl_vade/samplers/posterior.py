@@ -128,6 +128,16 @@ class BetaPosterior:
         return self._alpha[rows] * kept, self._beta[rows] * kept
 
     @property
+    def alpha(self) -> FloatArray:
+        """The effective pseudo-counts of successes, (N,)."""
+        return self.counts()[0]
+
+    @property
+    def beta(self) -> FloatArray:
+        """The effective pseudo-counts of failures, (N,)."""
+        return self.counts()[1]
+
+    @property
     def posterior_mean(self) -> FloatArray:
         """The expected pass rates in (0, 1), (N,)."""
         return beta_mean(*self.counts())

@@ -1,7 +1,7 @@
 """Snapshots: the state of a sampler as one file, which is replaced at one instant.
 
-    arrays      sample_index, last_update, visits (int64), alpha and beta (float64; float32 from 100,000 rows on), one
-                entry for each visited row; optionally sample_key (int64), which identifies these rows
+    arrays      sample_index, last_update, visits (int64), alpha and beta (float64), one entry for each scored row;
+                optionally sample_key (int64), which identifies these rows
     metadata    `vade_posterior`: a JSON document with format_version, package_version, sampler (its state without
                 these arrays), metadata (of the caller) and document_sha256
 
@@ -22,17 +22,16 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as to_safetensors
 
 from trl_vade.checks import IntArray
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotNotFoundError
 from trl_vade.files import FORMAT_VERSION, encode_document, parse_document, save_whole
 from trl_vade.version import __version__
 
 from .base import PromptSampler
-from .counts import STATE_ARRAYS
+from .posterior import STATE_ARRAYS
 
 POSTERIOR_FILE = "vade_posterior.safetensors"
-
 MOST_HEADER = 2**24
-"""The largest header, in bytes. GRESO's takes 3 bytes a row; a hostile one of this size takes 400 MB to parse."""
+"""The largest header, in bytes. A sampler's own state may take 3 bytes a row there; one this size takes 400 MB to parse."""
 
 _DOCUMENT = "vade_posterior"  # the only key: safetensors may write several in any order
 _FIELDS = ("format_version", "package_version", "sampler", "metadata")
@@ -47,8 +46,7 @@ class Snapshot:
     sampler_state: dict[str, Any]  # the state for `PromptSampler.load_state_dict`
     metadata: dict[str, Any]  # the values that the caller of `save_snapshot` added
     digest: str  # the SHA-256 of the file, 64 hexadecimal digits
-    # (V,) the keys of the visited rows, in ascending order of the row; None if they were not saved
-    sample_key: IntArray | None
+    sample_key: IntArray | None  # (V,) the keys of the scored rows, in ascending order of the row, if they were saved
 
 
 def save_snapshot(
@@ -58,11 +56,11 @@ def save_snapshot(
     metadata: Mapping[str, Any] | None = None,
     sample_key: IntArray | None = None,
 ) -> str:
-    """Write the sampler's state to `directory` and return the SHA-256 of the file.
+    """Write the sampler's state to `directory`, over an older snapshot, and return the SHA-256 of the file.
 
     Args:
-        directory: the folder of the file. It is created if needed, and an older snapshot in it is replaced.
-        sampler: a sampler with a state as `PromptSampler` describes it.
+        directory: the folder of the file; it is created if needed.
+        sampler: a sampler whose state is JSON values and, under `posterior`, the state of a `BetaPosterior`.
         metadata: JSON values to save with the state, such as the data set's fingerprint.
         sample_key: (N,) int64, a key of each row that survives adding, dropping and reordering rows. With it the
             counts can be joined with another version of the data set.
@@ -71,11 +69,30 @@ def save_snapshot(
         64 hexadecimal digits.
 
     Raises:
-        ConfigurationError: the metadata or the state is not strict JSON, or `sample_key` has another shape or dtype.
-            Nothing is written.
+        ConfigurationError: the metadata or the state is not strict JSON, or too large, or `sample_key` has another
+            shape or dtype. Nothing is written.
         OSError: the disk refused a write. An older snapshot in the directory stays complete.
     """
-    content = _encode(sampler.state_dict(), metadata or {}, sample_key)
+    state = sampler.state_dict()
+    posterior = state["posterior"]
+    arrays = {name: posterior[name] for name in STATE_ARRAYS}
+    if sample_key is not None:
+        if (sample_key.dtype, sample_key.shape) != (np.int64, (posterior["num_samples"],)):
+            raise ConfigurationError(
+                f"sample_key is {sample_key.dtype} of shape {sample_key.shape}; it must be an int64 vector with one "
+                f"entry for each of the {posterior['num_samples']} rows, as sample_keys(dataset)[0] returns it."
+            )
+        arrays[_SAMPLE_KEY] = sample_key[posterior["sample_index"]]
+    scalars = {name: value for name, value in posterior.items() if name not in STATE_ARRAYS}
+    values = (FORMAT_VERSION, __version__, {**state, "posterior": scalars}, dict(metadata or {}))
+    document = encode_document(dict(zip(_FIELDS, values, strict=True)), digest=_ZEROS.decode())
+    content = to_safetensors(arrays, metadata={_DOCUMENT: document.decode()})
+    if (size := int.from_bytes(content[:8], "little")) > MOST_HEADER:
+        raise ConfigurationError(
+            f"The metadata and the sampler's state take {size:,} bytes of JSON; a snapshot holds {MOST_HEADER:,}. "
+            "Pass less metadata, or use a sampler that remembers less of each row."
+        )
+    content = content.replace(_ZEROS, _digest(content).encode(), 1)
     save_whole(Path(directory) / POSTERIOR_FILE, content)
     return hashlib.sha256(content).hexdigest()
 
@@ -93,13 +110,30 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
     """
     path = Path(directory)
     path = path if path.suffix == ".safetensors" and path.is_file() else path / POSTERIOR_FILE
-    content, text = _read(path)
-    document = parse_document(path, text, _FIELDS, digest=_digest(content))
-    sampler, metadata = document["sampler"], document["metadata"]
+    try:
+        with path.open("rb") as file:
+            if (size := int.from_bytes(file.read(8), "little")) > MOST_HEADER:
+                raise _corrupt(path, f"has a header of {size:,} bytes; at most {MOST_HEADER:,} are possible")
+            text: str = json.loads(file.read(size))["__metadata__"][_DOCUMENT]
+            file.seek(0)
+            content = file.read()
+        document = parse_document(path, text.encode(), _FIELDS, digest=_digest(content))
+        arrays: dict[str, Any] = load_safetensors(content)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise SnapshotNotFoundError(
+            f"{path.name} is not in {path.parent}. Name the directory of a checkpoint that trl_vade saved."
+        ) from error
+    except SnapshotError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError, SafetensorError) as error:
+        raise _corrupt(path, f"is no snapshot ({type(error).__name__}: {error})") from error
+    sampler, metadata, sample_key = document["sampler"], document["metadata"], arrays.pop(_SAMPLE_KEY, None)
     if not isinstance(sampler, dict) or not isinstance(sampler.get("posterior"), dict) or type(metadata) is not dict:
         raise _corrupt(path, "lacks the sampler's posterior or the metadata")
-    arrays = _arrays(path, content)
-    sample_key = arrays.pop(_SAMPLE_KEY, None)
+    if arrays.keys() != set(STATE_ARRAYS):
+        raise _corrupt(path, f"holds {sorted(arrays)}; it must hold {sorted(STATE_ARRAYS)}")
+    if sample_key is not None and (sample_key.dtype, sample_key.shape) != (np.int64, arrays["sample_index"].shape):
+        raise _corrupt(path, f"holds a sample_key of {sample_key.dtype}, {sample_key.shape}; it must be one int64 a row")
     state = {**sampler, "posterior": {**sampler["posterior"], **arrays}}
     return Snapshot(state, metadata, hashlib.sha256(content).hexdigest(), sample_key)
 
@@ -110,46 +144,6 @@ def state_digest(sampler: PromptSampler) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _encode(state: dict[str, Any], metadata: Mapping[str, Any], sample_key: IntArray | None) -> bytes:
-    posterior = state["posterior"]
-    arrays = {name: posterior[name] for name in STATE_ARRAYS}
-    if sample_key is not None:
-        if sample_key.dtype != np.int64 or sample_key.shape != (posterior["num_samples"],):
-            raise ConfigurationError(
-                f"sample_key is {sample_key.dtype} of shape {sample_key.shape}; it must be an int64 vector with one "
-                f"entry for each of the {posterior['num_samples']} rows. "
-                "Pass trl_vade.data.row_keys.sample_keys(dataset)[0]."
-            )
-        arrays[_SAMPLE_KEY] = sample_key[posterior["sample_index"]]
-    scalars = {name: value for name, value in posterior.items() if name not in STATE_ARRAYS}
-    values = (FORMAT_VERSION, __version__, {**state, "posterior": scalars}, dict(metadata))
-    document = encode_document(dict(zip(_FIELDS, values, strict=True)), digest=_ZEROS.decode())
-    content = to_safetensors(arrays, metadata={_DOCUMENT: document.decode()})
-    if (size := int.from_bytes(content[:8], "little")) > MOST_HEADER:
-        raise ConfigurationError(
-            f"The metadata and the sampler's state take {size:,} bytes of JSON; a snapshot holds {MOST_HEADER:,}. "
-            "Pass less metadata, or use a sampler that remembers less of each row."
-        )
-    return content.replace(_ZEROS, _digest(content).encode(), 1)
-
-
-def _read(path: Path) -> tuple[bytes, bytes]:
-    """Return the file, and the JSON document in its header."""
-    try:
-        with path.open("rb") as file:
-            if (size := int.from_bytes(file.read(8), "little")) > MOST_HEADER:
-                raise _corrupt(path, f"has a header of {size:,} bytes; at most {MOST_HEADER:,} are possible")
-            document: str = json.loads(file.read(size))["__metadata__"][_DOCUMENT]
-            file.seek(0)
-            return file.read(), document.encode()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise SnapshotNotFoundError(
-            f"{path.name} is not in {path.parent}. Name the directory of a checkpoint that trl_vade saved."
-        ) from error
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise _corrupt(path, f"has no document of a snapshot ({type(error).__name__}: {error})") from error
-
-
 def _digest(content: bytes) -> str:
     """Return the SHA-256 of a snapshot with zeros in place of its own digest."""
     start = content.find(_BEFORE_DIGEST) + len(_BEFORE_DIGEST)
@@ -157,20 +151,6 @@ def _digest(content: bytes) -> str:
     for part in (view[:start], _ZEROS, view[start + len(_ZEROS) :]):
         digest.update(part)
     return digest.hexdigest()
-
-
-def _arrays(path: Path, content: bytes) -> dict[str, Any]:
-    try:
-        arrays = load_safetensors(content)
-    except (SafetensorError, LookupError, ArithmeticError, ValueError) as error:  # numpy lacks some of its types
-        raise _corrupt(path, f"is no safetensors file of numpy arrays ({type(error).__name__}: {error})") from error
-    if arrays.keys() - {_SAMPLE_KEY} != set(STATE_ARRAYS):
-        raise _corrupt(path, f"holds {sorted(arrays)}; it must hold {sorted(STATE_ARRAYS)}")
-    rows = arrays["sample_index"]
-    key = arrays.get(_SAMPLE_KEY, rows)
-    if key.dtype != np.int64 or key.shape != rows.shape:
-        raise _corrupt(path, f"holds a sample_key of {key.dtype}, {key.shape}; it must be int64, {rows.shape}")
-    return arrays
 
 
 def _corrupt(path: Path, what: str) -> SnapshotCorruptError:

@@ -83,4 +83,5 @@ class Strata:
         rank[by_stratum] = np.arange(order.size) - first[stratum[by_stratum]]
         filled = (rank < quotas[stratum]) & (value[order] >= 0)
         places = np.concatenate([np.flatnonzero(filled), np.flatnonzero(~filled)])[:k]
-        return order[np.sort(places)]
+        best: IntArray = order[np.sort(places)]
+        return best

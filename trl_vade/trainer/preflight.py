@@ -12,7 +12,6 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
-from trl_vade.samplers.strata import shares_of
 from trl_vade.selection.warm_start import WarmStart
 
 from .checkpoint.reference_model import refuse_reference_sync
@@ -192,8 +191,6 @@ def _check_stratify_by(column: str, shares: dict[str, float] | None, rows: Datas
         raise ConfigurationError(
             f"vade_stratify_by={column!r}: {values} values for {len(labels)} rows, {reason}. {way_out}"
         )
-    if shares is not None:
-        shares_of(labels, shares)
 
 
 STOCK_ONLY = (

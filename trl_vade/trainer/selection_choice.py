@@ -13,7 +13,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.problems import VariantRows
-from trl_vade.samplers.prompt_prior import prompt_words
+from trl_vade.samplers.priors import prompt_words
 from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
@@ -78,7 +78,6 @@ def make_sampler(
         cooldown=cooldown_steps(setting(args, "cooldown"), size, num_groups),
         prior=prior,
         stratify=stratify,
-        stratify_shares=setting(args, "strata_shares"),
         **more,
     )
 

@@ -13,14 +13,7 @@ from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 from ..oracle import OracleSampler
-from .challengers import (
-    Calibrated,
-    GrowingRest,
-    MovedRates,
-    RisingBlindShare,
-    SECWithoutReplacement,
-    WholeBOTS,
-)
+from .challengers import SECWithoutReplacement, WholeBOTS
 from .thinning import Thinning
 
 FRONTIER = {"vade_preset": "frontier"}
@@ -49,10 +42,6 @@ PEERS: dict[str, dict[str, Any]] = {
 CHALLENGERS: dict[str, dict[str, Any]] = {
     # Prediction, from a first study on other machines: with 0.5 the gain in staged stays, and no_headroom gains 0.01.
     **{f"rest {share}": FRONTIER | {"vade_cooldown": share} for share in (0.3, 0.5, 0.8)},
-    "calibrated": FRONTIER,
-    "growing rest": FRONTIER,
-    "rising blind share": FRONTIER,
-    "moved rates": FRONTIER,
     # A prior from the words of the prompts. Prediction: within 0.01 of the prior by level, without its column.
     "prior by prompt": PROMPTS,
     # A rest for the share of an epoch that even draws would give of groups with a gradient. Thought of after eight
@@ -80,12 +69,6 @@ SIGNALS: dict[str, dict[str, Any]] = {
     "fractions": FRONTIER | {"vade_success_threshold": None},
     "threshold 0.5": FRONTIER | {"vade_success_threshold": 0.5},
     "threshold 1": FRONTIER | {"vade_success_threshold": 1.0},
-}
-CLASSES = {
-    "calibrated": Calibrated,
-    "growing rest": GrowingRest,
-    "rising blind share": RisingBlindShare,
-    "moved rates": MovedRates,
 }
 TRAINING = {
     # What is trained on. Without a choice, rollouts with an advantage of 0 have no gradient: the same run with every
@@ -170,8 +153,6 @@ def sampler_of(
         return WholeBOTS(anchors, seed=seed)
     if arm == "sec 0.2, without replacement":
         return SECWithoutReplacement(num_samples, task=labels, seed=seed, temperature=0.2)
-    if arm in CLASSES:
-        return CLASSES[arm](num_samples, seed=seed, signal_aware_decay=True, cooldown=cooldown)
     stratify = labels if args.vade_stratify_by else None
     how = {"num_groups": num_groups, "stratify": stratify, "variants": variants, "prompts": prompts}
     return make_sampler(args, num_samples, **how)

@@ -53,7 +53,7 @@ PLANS = {
 TUNED = (*MAIN, "mopps", "bots", "sec 0.4", "greso", "difficulty pools", "rest 0.5")
 TUNING_SEEDS = {arm: range(100, 103 if arm in MAIN else 102) for arm in TUNED}
 CONTINUED = (
-    *("rest 0.3", "rest 0.5", "rest 0.8", "growing rest", "moved rates"),
+    *("rest 0.3", "rest 0.5", "rest 0.8"),
     *("prior by prompt", "prior by prompt, rest 0.5", "prior by prompt, rest by even draw"),
 )
 LATE = "prior by prompt, rest by even draw, at least 0.5"  # now the default

@@ -23,7 +23,8 @@ from .curves import (
 )
 from .protocol import BEST, PLANS, VANILLA, VARIED, best_rate, tuned_as, tuned_rates
 
-GONE = ("prior by level",)  # arms whose code was deleted, since they won nothing; their records stay
+GONE = ("calibrated", "growing rest", "rising blind share", "moved rates", "prior by level")
+"""Arms whose code was deleted, since they won nothing. Their records stay."""
 SHOWN = {
     **{("runs", "dapo"): "DAPO", ("runs", "paper"): "VADE, `paper`"},
     # Not on the seeds that the default was chosen on: there the luck of the best arm would count.

@@ -13,7 +13,7 @@ from trl_vade.checks import FloatArray, IntArray, check_fields
 from trl_vade.errors import SnapshotCorruptError, SnapshotError, abbreviated
 
 from ..base import Draw, PosteriorSampler
-from ..counts import DAMAGED
+from ..posterior import DAMAGED
 from ..information import information_gain
 from ..posterior import BetaPosterior
 

@@ -5,7 +5,7 @@ import numpy as np
 from trl_vade.checks import FloatArray, IntArray
 
 from ..posterior import BetaPosterior
-from ..top_k import largest
+from ..strata import largest
 from .base import BoolArray, PeerSampler
 
 POOLS = ("hard", "normal", "easy", "unseen")

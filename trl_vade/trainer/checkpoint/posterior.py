@@ -18,7 +18,6 @@ from trl_vade.errors import (
 )
 from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.hub.uploading import hub_id
-from trl_vade.samplers.rules import under_rules_of
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 from trl_vade.selection.warm_start import evidence
 
@@ -115,11 +114,10 @@ def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot)
             "this run the same, or resume from another checkpoint."
         )
     sampler = trainer.selection.sampler
-    state, rules = under_rules_of(sampler, snapshot.sampler_state)
-    sampler.load_state_dict(state)
+    sampler.load_state_dict(snapshot.sampler_state)
     trainer.selection.feedback.load_state_dict(run)
     trainer.selection.feedback.resume_log(run)
-    if rules:
+    if rules := sampler.changed_rules(snapshot.sampler_state):
         changed = ", ".join(f"{name} {str(old)[:40]} -> {str(new)[:40]}" for name, (old, new) in rules.items())
         logger.warning(
             f"Rules of the sampler differ from those of {checkpoint}: {changed}. This run's hold from now on. The "

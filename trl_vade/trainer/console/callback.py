@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from transformers.trainer_utils import has_length
 
-from trl_vade.samplers.even_draw import even_draw_ratio
+from trl_vade.samplers.priors import even_draw_ratio
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.report.summary import summarise
 from trl_vade.selection.report.validation import change_of, data_set_of, validations, with_error

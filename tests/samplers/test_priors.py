@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers import BetaPosterior, ThompsonSampler
-from trl_vade.samplers import prompt_prior as module
-from trl_vade.samplers.prior import FLAT
-from trl_vade.samplers.prompt_prior import RIDGE, WIDTH, prompt_prior, prompt_words
+from trl_vade.samplers import priors as module
+from trl_vade.samplers.priors import FLAT, RIDGE, WIDTH, prompt_prior, prompt_words
 
 few = settings(deadline=None, derandomize=True, max_examples=30)
 VOCABULARY = [f"word{number}" for number in range(40)]
@@ -67,7 +66,7 @@ def test_the_weights_maximise_the_penalised_likelihood(seed, trials):
     """Written out row by row: the slope of a concave function is 0 at its maximum."""
     words = prompt_words(texts_of(90, seed))
     posterior, _ = observed(words, seed, trials=trials)
-    alpha, beta = posterior.visited_counts()
+    alpha, beta = posterior.counts(posterior.visited)
     seen = np.hstack([features(words)[posterior.visited], np.ones((alpha.size, 1))])
     weights = module._fit(seen, alpha, alpha + beta)
     slope, scale = -RIDGE * weights, np.full(WIDTH + 1, RIDGE)
@@ -82,7 +81,7 @@ def test_the_weights_maximise_the_penalised_likelihood(seed, trials):
 @given(seed=st.integers(0, 999), trials=st.sampled_from([1, 8, 2**40]))
 def test_means_and_strengths_stay_within_their_bounds(seed, trials):
     words = prompt_words(texts_of(80, seed))
-    a, b = prompt_prior(observed(words, seed, trials=trials)[0], words).of(None)
+    a, b = prompt_prior(observed(words, seed, trials=trials)[0], words)
     assert ((a / (a + b) >= 0.05 - 1e-12) & (a / (a + b) <= 0.95 + 1e-12)).all()
     assert a + b == pytest.approx((a + b)[0])
     assert 0.5 - 1e-12 <= (a + b)[0] <= 8 + 1e-12
@@ -99,7 +98,7 @@ def test_rows_of_one_kind_that_are_alike_make_a_strong_belief_and_rows_that_diff
     alike, different = BetaPosterior(200), BetaPosterior(200)
     alike.observe(np.arange(100), np.full(100, 4), np.full(100, 8))
     different.observe(np.arange(100), np.tile([0, 8], 50), np.full(100, 8))
-    strength = [sum(prompt_prior(each, words).of(np.array([150])))[0] for each in (alike, different)]
+    strength = [sum(prompt_prior(each, words))[150] for each in (alike, different)]
     assert strength == pytest.approx([8, 0.5])
 
 
@@ -109,8 +108,8 @@ def test_it_predicts_unseen_rows_better_than_their_mean_does(seed):
     words = prompt_words(texts_of(600, seed))
     posterior, rates = observed(words, seed)
     unseen = np.setdiff1d(np.arange(600), posterior.visited)
-    a, b = prompt_prior(posterior, words).of(unseen)
-    error = ((a / (a + b) - rates[unseen]) ** 2).mean()
+    a, b = prompt_prior(posterior, words)
+    error = (((a / (a + b))[unseen] - rates[unseen]) ** 2).mean()
     assert error < 0.5 * rates[unseen].var()
 
 
@@ -121,8 +120,8 @@ def test_a_fit_to_many_rows_takes_those_that_were_chosen_last(monkeypatch, most,
     posterior = BetaPosterior(120)
     posterior.observe(np.arange(50), np.full(50, 8), np.full(50, 8))
     posterior.observe(np.arange(60, 100), np.zeros(40), np.full(40, 8))
-    a, b = prompt_prior(posterior, words).of(np.array([55, 110]))
-    old, new = a / (a + b)
+    a, b = prompt_prior(posterior, words)
+    old, new = (a / (a + b))[[55, 110]]
     assert new < 0.1
     assert (old > 0.9) == knows_old
 
@@ -135,17 +134,6 @@ def played(sampler, rates, steps, seed=0):
         rows = sampler.draw(8).sample_index
         sampler.observe(rows, np.random.default_rng([seed, step]).binomial(8, rates[rows]), np.full(8, 8))
     return sampler
-
-
-def test_the_belief_needs_no_state_of_its_own():
-    words = prompt_words(texts_of(120, 5))
-    rates = observed(words, 5)[1]
-    sampler = played(ThompsonSampler(120, prior="prompts", words=words), rates, 8)
-    resumed = ThompsonSampler(120, prior="prompts", words=words)
-    resumed.load_state_dict(sampler.state_dict())
-    assert resumed.prior() is not FLAT
-    assert [array.tobytes() for array in resumed.belief()] == [array.tobytes() for array in sampler.belief()]
-    assert resumed.peek(16).sample_index.tolist() == sampler.draw(16).sample_index.tolist()
 
 
 def test_the_fit_is_made_once_for_each_change_of_the_counts(monkeypatch):
@@ -165,23 +153,6 @@ def test_the_fit_is_made_once_for_each_change_of_the_counts(monkeypatch):
     sampler.load_state_dict(state)
     sampler.draw(4)
     assert len(fits) == 4
-
-
-def test_the_mean_of_all_rows_is_that_of_the_belief():
-    words = prompt_words(texts_of(120, 5))
-    sampler = played(ThompsonSampler(120, prior="prompts", words=words), observed(words, 5)[1], 8)
-    a, b = sampler.belief()
-    assert sampler.mean_pass_rates()[0] == pytest.approx((a / (a + b)).mean(), rel=1e-12)
-
-
-def test_a_large_pool_is_drawn_by_the_same_belief():
-    """Rows of one word have a pass rate of a third, and all others none: the draw prefers the unseen first."""
-    texts = ["good", "bad"] * 60_000
-    sampler = ThompsonSampler(120_000, prior="prompts", words=prompt_words(texts))
-    sampler.observe(np.arange(400), np.tile([3, 0], 200), np.full(400, 8))
-    chosen = sampler.draw(200).sample_index
-    assert len(set(chosen.tolist())) == 200
-    assert np.mean(chosen % 2 == 0) > 0.9
 
 
 @pytest.mark.parametrize("words", [None, "words", np.zeros((5, 16)), np.zeros((4, 16), np.uint8)])
