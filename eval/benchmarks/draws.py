@@ -1,10 +1,11 @@
 """What does a draw cost, by the rows of the data set? The default rule, the paper's, and a bare redraw in numpy.
 
-    python -m eval.benchmarks.draws                          # 10,000, a million and ten million rows: five minutes, 8 GB
+    python -m eval.benchmarks.draws      # 10,000, a million and ten million rows: five minutes, 8 GB
 
-One row of a hundred was ever scored. Each size has the contenders in one process, in turns. `observe` takes the outcomes
-of the rows just drawn; `save` and `load` are a snapshot on the disk. Prompts have one of five of the 128 features of the
-default rule's prior. The bare redraw holds alpha and beta alone, decays all rows in each step and saves nothing.
+One row of a hundred was ever scored. Each size has the contenders in one process, in turns. `observe` takes the
+outcomes of the rows just drawn; `save` and `load` are a snapshot on the disk. Prompts have one of five of the 128
+features of the default rule's prior. The bare redraw holds alpha and beta alone, decays all rows in each step and
+saves nothing.
 """
 
 import argparse
@@ -72,10 +73,12 @@ def measure(num_rows, repeats):
                 of_verbs.setdefault("observe", []).append(seconds(sampler.observe, *outcomes)[0])
                 if name != "numpy, bare":
                     of_verbs.setdefault("save", []).append(seconds(save_snapshot, folder, sampler)[0])
-                    fresh = made[name]()
-                    load = lambda fresh=fresh: fresh.load_state_dict(load_snapshot(folder).sampler_state)
-                    of_verbs.setdefault("load", []).append(seconds(load)[0])
+                    of_verbs.setdefault("load", []).append(seconds(load, made[name](), folder)[0])
     return times
+
+
+def load(sampler, folder):
+    sampler.load_state_dict(load_snapshot(folder).sampler_state)
 
 
 def cell(values):
@@ -84,7 +87,9 @@ def cell(values):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", nargs="+", type=lambda text: int(float(text)), default=[10_000, 1_000_000, 10_000_000])
+    parser.add_argument(
+        "--rows", nargs="+", type=lambda text: int(float(text)), default=[10_000, 1_000_000, 10_000_000]
+    )
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
     verbs = ("draw", "observe", "save", "load")
@@ -92,7 +97,9 @@ def main():
     print("| ---: | --- | " + "---: | " * len(verbs))
     for num_rows in options.rows:
         for name, times in measure(num_rows, options.repeats).items():
-            print(f"| {num_rows:,} | {name} | " + " | ".join(cell(times.get(verb)) for verb in verbs) + " |", flush=True)
+            print(
+                f"| {num_rows:,} | {name} | " + " | ".join(cell(times.get(verb)) for verb in verbs) + " |", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eval.benchmarks.oracle import OracleSampler
 from tests.support.refusals import refused
-from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError
 from trl_vade.samplers.snapshot import state_digest
 
 
@@ -26,8 +26,6 @@ def test_after_loading_the_next_draws_are_the_same():
     assert state_digest(second) == state_digest(first)
     for _ in range(3):
         assert first.draw(4).sample_index.tolist() == second.draw(4).sample_index.tolist()
-    with refused(SnapshotMismatchError, names=["gain", "symmetric"]):
-        oracle(23, seed=9, gain="symmetric").load_state_dict(first.state_dict())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from matplotlib.text import Text
 from eval import compare
 from eval.benchmarks.learning import pictures as learning
 from eval.benchmarks.learning.curves import read
-from eval.benchmarks.selection import pictures as selection
 from tests.support.finished_run import write_run
 from tests.support.marks import slow
 from trl_vade.pictures.style import PAGE_INCHES
@@ -34,15 +33,6 @@ def of_learning(folder):
     assert len(learning.draw(runs, folder)) == 2
 
 
-def of_selection(folder):
-    cells = [
-        {"rows": rows, "percent": 1.0, "contender": name, "draw": [rows / 1e6], "file_bytes": rows}
-        for rows in (10_000, 1_000_000)
-        for name in ("ours", "numpy")
-    ]
-    selection.draw({"cells": cells}, folder / "p.png")
-
-
 def comparison(folder):
     scores = [{"mean": 50.0 + i, "stderr": 0.5} for i in range(3)]
     rows = [{"title": f"Benchmark {n} (test)", "scores": scores} for n in range(7)]
@@ -50,7 +40,7 @@ def comparison(folder):
     compare.draw({"rows": rows, "evaluations": named, "reference": 1}, folder / "p.png")
 
 
-@pytest.mark.parametrize("draw", [report, *map(slow, (of_learning, panels, of_selection, comparison))])
+@pytest.mark.parametrize("draw", [report, *map(slow, (of_learning, panels, comparison))])
 def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(draw, tmp_path, monkeypatch):
     saved, save = [], Figure.savefig
 

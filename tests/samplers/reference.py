@@ -29,7 +29,7 @@ class Reference:
 
     def observe(self, rows, right, trials):
         alpha, beta = self.counts()
-        for i, s, n in zip(rows, right, trials):
+        for i, s, n in zip(rows, right, trials, strict=True):
             mixed = 0 < s < n
             kept = self.sampled if mixed or not self.by_signal else self.others
             if n:  # equation 5
@@ -76,7 +76,7 @@ def fit(alpha, beta):
 def words_of(texts):  # (N, 128): which of 128 hashed words each text has, and 1
     features = np.zeros((len(texts), 129))
     features[:, 128] = 1
-    for row, text in zip(features, texts):
+    for row, text in zip(features, texts, strict=True):
         row[[crc32(word.encode()) % 128 for word in re.findall(r"\w+", text.lower())]] = 1
     return features
 

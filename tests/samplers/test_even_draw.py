@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.samplers.priors import FEWEST_ROWS, even_draw_ratio, fit_prior
 from trl_vade.samplers.information import mixed_group_probability
 from trl_vade.samplers.posterior import BetaPosterior
+from trl_vade.samplers.priors import FEWEST_ROWS, even_draw_ratio, fit_prior
 
 G = 8
 

@@ -21,8 +21,8 @@ from trl_vade.samplers.peers import (
     MoPPSSampler,
     SECSampler,
 )
-from trl_vade.samplers.problems import VariantRows
 from trl_vade.samplers.priors import prompt_words
+from trl_vade.samplers.problems import VariantRows
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
 
 
@@ -265,7 +265,7 @@ def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(name):
     size = ["num_samples", 5, 6] if name in WITHOUT_LABELS else []  # the labels of five rows are other labels
     with refused(SnapshotMismatchError, names=size):
         ours.load_state_dict(run(SAMPLERS[name](5, seed=1), 5).state_dict())
-    for other, make in SAMPLERS.items():
+    for make in SAMPLERS.values():
         theirs = make(6, seed=1)
         if type(theirs) is not type(ours):
             other_fields = theirs.state_dict().keys() != ours.state_dict().keys()  # then these are what is named

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.refusals import refused
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError
 from trl_vade.samplers.peers import (
     BOTSSampler,
     DifficultyPoolSampler,

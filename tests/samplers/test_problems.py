@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.problems import variant_rows
 from tests.support.refusals import refused
-from trl_vade.errors import ConfigurationError, SnapshotMismatchError
+from trl_vade.errors import ConfigurationError
 from trl_vade.samplers import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
 from trl_vade.samplers.information import gain_of
 from trl_vade.samplers.problems import MATCHES, VariantRows

@@ -91,13 +91,6 @@ def test_a_stratified_sampler_takes_its_shares(make_args, kind):
         assert np.count_nonzero(sampler.draw(4).sample_index % 4 == 0) == 1
 
 
-def test_named_shares_arrive(make_args):
-    args = make_args(vade_stratify_by="task", vade_strata_shares={"a": 0.75})
-    sampler = make_sampler(args, 40, num_groups=4, stratify=["a", "b", "b", "b"] * 10)
-    for _ in range(5):
-        assert np.count_nonzero(sampler.draw(4).sample_index % 4 == 0) == 3
-
-
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_every_kind_is_made_and_draws_and_learns(make_args, kind):
     args = make_args(vade_sampler=kind, vade_stratify_by="task" if kind == "sec" else None)

@@ -101,9 +101,9 @@ class BetaPosterior:
         trained = (successes > 0) & (successes < trials) if mixed is None else as_vector("mixed", mixed, kinds="b")
         if not rows.shape == successes.shape == trained.shape or np.unique(rows).size < rows.size:
             raise ObservationError(
-                f"sample_index has shape {rows.shape}, successes and trials {successes.shape} and mixed "
-                f"{trained.shape}, with {np.unique(rows).size} distinct rows. There must be one entry a row and no row "
-                "twice: a second update would decay the first. Add up the completions of each row before the call."
+                f"sample_index has shape {rows.shape} ({np.unique(rows).size} distinct rows), successes and trials "
+                f"{successes.shape}, mixed {trained.shape}. There must be one entry a row and no row twice: a second "
+                "update would decay the first. Add up the completions of each row before the call."
             )
         scored = trials > 0
         rows, successes, trials, trained = rows[scored], successes[scored], trials[scored], trained[scored]

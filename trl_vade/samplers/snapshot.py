@@ -31,7 +31,7 @@ from .posterior import STATE_ARRAYS
 
 POSTERIOR_FILE = "vade_posterior.safetensors"
 MOST_HEADER = 2**24
-"""The largest header, in bytes. A sampler's own state may take 3 bytes a row there; one this size takes 400 MB to parse."""
+"""The largest header, in bytes, with the state of a sampler of one's own. It takes 400 MB to parse."""
 
 _DOCUMENT = "vade_posterior"  # the only key: safetensors may write several in any order
 _FIELDS = ("format_version", "package_version", "sampler", "metadata")
@@ -77,7 +77,7 @@ def save_snapshot(
     posterior = state["posterior"]
     arrays = {name: posterior[name] for name in STATE_ARRAYS}
     if sample_key is not None:
-        if (sample_key.dtype, sample_key.shape) != (np.int64, (posterior["num_samples"],)):
+        if sample_key.dtype != np.int64 or sample_key.shape != (posterior["num_samples"],):
             raise ConfigurationError(
                 f"sample_key is {sample_key.dtype} of shape {sample_key.shape}; it must be an int64 vector with one "
                 f"entry for each of the {posterior['num_samples']} rows, as sample_keys(dataset)[0] returns it."
@@ -125,7 +125,15 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
         ) from error
     except SnapshotError:
         raise
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError, SafetensorError) as error:
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        ArithmeticError,
+        SafetensorError,
+    ) as error:
         raise _corrupt(path, f"is no snapshot ({type(error).__name__}: {error})") from error
     sampler, metadata, sample_key = document["sampler"], document["metadata"], arrays.pop(_SAMPLE_KEY, None)
     if not isinstance(sampler, dict) or not isinstance(sampler.get("posterior"), dict) or type(metadata) is not dict:
@@ -133,7 +141,9 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
     if arrays.keys() != set(STATE_ARRAYS):
         raise _corrupt(path, f"holds {sorted(arrays)}; it must hold {sorted(STATE_ARRAYS)}")
     if sample_key is not None and (sample_key.dtype, sample_key.shape) != (np.int64, arrays["sample_index"].shape):
-        raise _corrupt(path, f"holds a sample_key of {sample_key.dtype}, {sample_key.shape}; it must be one int64 a row")
+        raise _corrupt(
+            path, f"holds a sample_key of {sample_key.dtype}, {sample_key.shape}; it must be one int64 a row"
+        )
     state = {**sampler, "posterior": {**sampler["posterior"], **arrays}}
     return Snapshot(state, metadata, hashlib.sha256(content).hexdigest(), sample_key)
 

@@ -17,7 +17,7 @@ PLASTIC = 0xC13FA9A902A6328F  # 2**64 divided by the plastic number: separates t
 
 
 def largest(values: FloatArray, k: int) -> IntArray:
-    """Return the indices of the `k` largest `values`, (N,) without NaN, the largest first, the lower index in a tie."""
+    """Return the indices of the `k` largest `values`, (N,) without NaN, in falling order; a tie goes by the index."""
     if k == 0:
         return np.empty(0, dtype=np.int64)
     # np.argpartition would take an arbitrary part of the values that tie at the threshold.
@@ -34,8 +34,8 @@ class Strata:
         quota_s = floor(c_s + u) - floor(c_{s-1} + u)
 
     Each quota is k n_s / N rounded down or up, and the quotas sum to k. The offsets of successive draws are multiples
-    of the golden ratio, modulo 1. Over T draws the quotas of a stratum then sum to T k n_s / N up to O(log T). The seed
-    and the number of the draw determine an offset, so a checkpoint need not hold it.
+    of the golden ratio, modulo 1. Over T draws the quotas of a stratum then sum to T k n_s / N up to O(log T). The
+    seed and the number of the draw determine an offset, so a checkpoint need not hold it.
 
     Source: Madow (1949), On the theory of systematic sampling II, Ann. Math. Stat. 20, 333-354; no paper on GRPO.
 

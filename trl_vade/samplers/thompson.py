@@ -195,12 +195,12 @@ class ThompsonSampler(PosteriorSampler):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`."""
-        more: dict[str, Any] = {"taken_over": 0, "unscored": []}
+        taken_over, unscored = 0, {}
         if isinstance(state, Mapping):
-            more |= {name: state[name] for name in more if name in state}
-            state = {name: value for name, value in state.items() if name not in more}
-        taken_over = saved_number("taken_over", more["taken_over"])
-        unscored = _saved_unscored(more["unscored"], self.posterior.num_samples)
+            if "taken_over" in state:
+                taken_over = saved_number("taken_over", state["taken_over"], minimum=1)
+            unscored = _saved_unscored(state.get("unscored", []), self.posterior.num_samples)
+            state = {name: value for name, value in state.items() if name not in ("taken_over", "unscored")}
         super().load_state_dict(state)
         self._taken_over, self.unscored = taken_over, unscored
 

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from trl_vade.checks import FloatArray, IntArray, check_fields
-from trl_vade.samplers.posterior import STATE_ARRAYS
-from trl_vade.samplers.posterior import BetaPosterior, posterior_from
+from trl_vade.samplers.posterior import STATE_ARRAYS, BetaPosterior, posterior_from
 
 COLLAPSE = 0.1  # the largest share of the expected verdicts of a kind (right, wrong) that counts as a collapse
 ENOUGH = 20.0  # the number of missing verdicts before an outage is reported

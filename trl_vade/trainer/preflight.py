@@ -126,7 +126,7 @@ def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
             "rows, or lower per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps."
         )
     if args.vade_stratify_by is not None:
-        _check_stratify_by(args.vade_stratify_by, args.vade_strata_shares, train_dataset)
+        _check_stratify_by(args.vade_stratify_by, train_dataset)
     loader = args.accelerator_config
     stock_only = not args.shuffle_dataset or loader.split_batches or loader.dispatch_batches
     return len(train_dataset) >= num_groups and not stock_only
@@ -162,8 +162,8 @@ WHOLE_OR_TEXT = ("string", "large_string", "int", "uint", "bool")
 """Prefixes of the names of Arrow types whose values can be labels."""
 
 
-def _check_stratify_by(column: str, shares: dict[str, float] | None, rows: Dataset) -> None:
-    """Refuse a column that does not divide the rows into strata, or shares that do not fit it."""
+def _check_stratify_by(column: str, rows: Dataset) -> None:
+    """Refuse a column that does not divide the rows into strata."""
     way_out = "Set it to the column with the task, domain or source of each row, or to None."
     if column not in rows.column_names:
         raise ConfigurationError(

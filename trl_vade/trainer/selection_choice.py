@@ -12,8 +12,8 @@ from trl_vade.data.workers import Workers
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
-from trl_vade.samplers.problems import VariantRows
 from trl_vade.samplers.priors import prompt_words
+from trl_vade.samplers.problems import VariantRows
 from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog

@@ -10,9 +10,8 @@ import datasets
 import numpy as np
 import torch
 
+from ..draws import COMPLETIONS, contenders
 from ..machine import commit, processor
-from ..selection.contenders import CONTENDERS
-from ..selection.evidence import COMPLETIONS
 from ..step.one_run import versions
 
 
@@ -40,13 +39,16 @@ def pictures(rows: datasets.Dataset, processor: Any, generations: int, repeats: 
 
 
 def selection(num_rows: int, batch: int, repeats: int) -> dict[str, Any]:
-    """Seconds of choosing `batch` rows by Thompson sampling and of taking outcomes. 10 % of the rows were visited."""
-    sampler, random = CONTENDERS["ours"](num_rows, 10, 0), np.random.default_rng(0)
+    """Seconds of choosing `batch` rows by the default rule and of taking outcomes. 10 % of the rows were visited."""
+    sampler, random = contenders(num_rows)["default"](), np.random.default_rng(0)
+    seen = np.arange(0, num_rows, 10)
+    sampler.observe(seen, random.binomial(COMPLETIONS, 0.5, seen.size), np.full(seen.size, COMPLETIONS))
     draws, observations = [], []
     for _ in range(repeats + 1):  # the first one is not counted
-        seconds, chosen = timed(1, sampler.draw, batch)
+        seconds, drawn = timed(1, sampler.draw, batch)
         draws += seconds
-        observations += timed(1, sampler.observe, chosen, random.binomial(COMPLETIONS, 0.5, chosen.size))[0]
+        right, trials = random.binomial(COMPLETIONS, 0.5, batch), np.full(batch, COMPLETIONS)
+        observations += timed(1, sampler.observe, drawn.sample_index, right, trials)[0]
     return {"rows": num_rows, "chosen": batch, "draw": draws[1:], "observe": observations[1:]}
 
 

@@ -1,14 +1,16 @@
 """Bytes: what torch allocated on a GPU, of a process, or of the storages that operations touch on a CPU."""
 
+import contextlib
+import ctypes
+import gc
 import threading
 import weakref
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-
-from ..selection.workers import peak, reset_peak, resident
 
 
 def memory_of(device: str) -> "GpuMemory | TensorMemory":
@@ -115,3 +117,29 @@ class TensorMemory(TorchDispatchMode):
         """Peaks in bytes since the last call."""
         found, self._most = {"allocated": self._most}, self._now
         return found
+
+
+def resident() -> int | None:
+    """The bytes of this process in memory, once what was freed has gone back to the system; None where not known."""
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # glibc alone has it
+        ctypes.CDLL(None).malloc_trim(0)
+    return _status("VmRSS")
+
+
+def peak() -> int | None:
+    """The most bytes in memory since `reset_peak`; None where not known."""
+    return _status("VmHWM")
+
+
+def reset_peak() -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status(name: str) -> int | None:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:  # not Linux
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), None)

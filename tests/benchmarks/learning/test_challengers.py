@@ -5,6 +5,7 @@ import pytest
 
 from eval.benchmarks.learning.challengers import SECWithoutReplacement, WholeBOTS
 
+
 def told(sampler, *steps):
     for rows, successes in steps:
         sampler.observe(rows, successes, [8.0] * len(rows))

@@ -13,9 +13,8 @@ from trl_vade.checks import FloatArray, IntArray, check_fields
 from trl_vade.errors import SnapshotCorruptError, SnapshotError, abbreviated
 
 from ..base import Draw, PosteriorSampler
-from ..posterior import DAMAGED
 from ..information import information_gain
-from ..posterior import BetaPosterior
+from ..posterior import DAMAGED, BetaPosterior
 
 
 def mean_absolute_advantage(successes: FloatArray, trials: FloatArray) -> FloatArray:

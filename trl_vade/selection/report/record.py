@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trl_vade.errors import SnapshotCorruptError, SnapshotError, SnapshotNotFoundError, VADEError
-from trl_vade.samplers.priors import even_draw_ratio
 from trl_vade.samplers.information import SPREAD_GAIN
 from trl_vade.samplers.posterior import BetaPosterior
+from trl_vade.samplers.priors import even_draw_ratio
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot
 
 from ..log import SelectionLog
