@@ -62,10 +62,6 @@ class JudgeError(EvaluationError):
     """The judge model is unreachable, returns nothing, or returns something other than a verdict."""
 
 
-class EndpointError(VADEError, RuntimeError):
-    """The endpoint of an LLM gives no replies, or not all. Replies that came are kept."""
-
-
 class HubError(VADEError, OSError):
     """The Hub refused a request or could not be reached. The local files are unchanged.
 

@@ -30,7 +30,7 @@ from trl_vade.errors import (
 PACKAGE = Path(trl_vade.__file__).parent
 
 
-COMMANDS = ["train", "plan", "report", "evaluate", "variants"]
+COMMANDS = ["train", "plan", "report", "evaluate"]
 COMMANDS += [f"posterior {name}" for name in ("show", "push", "diff", "export")]
 
 
@@ -40,7 +40,7 @@ def test_the_version_is_that_of_the_package():
 
 def test_the_help_names_every_command_and_how_one_logs_in():
     text = run("--help").stdout
-    for command in ("train", "plan", "report", "evaluate", "variants", "posterior"):
+    for command in ("train", "plan", "report", "evaluate", "posterior"):
         assert f"\n  {command} " in text
     assert "hf auth login" in text
 

@@ -42,7 +42,7 @@ def clone(tmp_path, vision_model_path):
     """A folder that looks like a clone of the repository, with tiny models; the working directory of a page."""
     from trl_vade.testbed.shapes import qwen2_5_vl_config
 
-    for name in ("scripts", "eval", "tests", "docs", "trl_vade", "pyproject.toml", "README.md"):
+    for name in ("scripts", "eval", "examples", "tests", "docs", "trl_vade", "pyproject.toml", "README.md"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "tiny-model").symlink_to(vision_model_path)
     for size in ("3b", "7b"):

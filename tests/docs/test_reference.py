@@ -7,6 +7,7 @@ import pytest
 
 import trl_vade
 from tests.docs.reference import FOLDER, PAGES
+from tests.support.rows import with_variants
 from tests.support.runs import says_a_digit, train
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, errors, rewards, samplers
 from trl_vade.samplers import peers
@@ -73,8 +74,8 @@ def test_the_metrics_of_strata_and_spreads_are_those_that_such_a_run_logs(
 def test_the_metrics_of_variants_are_those_that_such_a_run_logs(text_model_path, text_rows, make_args):
     tables = first_column("metrics.md")
     variants = [[{"kind": "text", "prompt": [{"role": "user", "content": f"say {n}"}]}] for n in range(len(text_rows))]
-    args = make_args(max_steps=2, vade_variants="variants", vade_advantage="diva")
-    trainer = train(text_model_path, text_rows.add_column("variants", variants), args)
+    args = make_args(max_steps=2, vade_variants="of", vade_advantage="diva")
+    trainer = train(text_model_path, with_variants(text_rows, variants), args)
     kinds = {name.replace("<value>", v) for name in tables["With strata"] for v in ("original", "text")}
     assert {*of_every_run(tables), *kinds, *tables["With variants"]} == logged_by(trainer)
 

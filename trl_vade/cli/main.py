@@ -1,4 +1,4 @@
-"""`trl-vade`: training, plans, reports, evaluations, posteriors and variants on the command line.
+"""`trl-vade`: training, plans, reports, evaluations and posteriors on the command line.
 
 What a command needs is imported when it runs, so `trl-vade --help` loads neither torch nor TRL. No command takes a
 token: the Hub's client reads the login of `hf auth login`, or HF_TOKEN.
@@ -16,7 +16,6 @@ from . import evaluate as cli_evaluate
 from .commands import SETTINGS, Commands, PlainCommand
 from .posterior import commands as cli_posterior
 from .training_help import PlanCommand, TrainingCommand
-from .variants import command as cli_variants
 
 app = typer.Typer(
     cls=Commands,
@@ -28,9 +27,6 @@ app = typer.Typer(
     epilog="Log in to the Hub with `hf auth login`, or set HF_TOKEN. No command takes a token.",
 )
 app.command(name="evaluate", cls=PlainCommand, short_help="Evaluate a model on benchmarks.")(cli_evaluate.evaluate)
-app.command(name="variants", cls=PlainCommand, short_help="Build easier and harder variants of a data set.")(
-    cli_variants.variants
-)
 app.add_typer(cli_posterior.app, name="posterior", short_help="Look at posteriors; to the Hub and back.")
 AS_THEY_ARE: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args": True}
 
@@ -58,7 +54,7 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Train with GRPO on chosen prompts, plan recipes, report on runs, share posteriors, build variants.
+    """Train with GRPO on chosen prompts, plan recipes, report on runs, share posteriors.
 
     Exit codes: 0, done; 2, what was given cannot be used (an argument, a setting, a name); 1, something failed.
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from trl_vade.data.image_variants import IMAGE_KINDS, LEVELS, changed_image
+from examples.variants.pictures import IMAGE_KINDS, LEVELS, changed_image
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
 
 from .curves import mean_and_error, table

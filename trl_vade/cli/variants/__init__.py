@@ -1,1 +1,0 @@
-"""`trl-vade variants`: a data set of originals and their variants, from any data set."""
