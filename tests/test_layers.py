@@ -27,7 +27,7 @@ def test_the_contracts_on_imports_are_kept():
 @pytest.mark.parametrize(
     "module",
     [
-        *("trl_vade", "trl_vade.samplers", "trl_vade.samplers.peers", "trl_vade.testbed"),
+        *("trl_vade", "trl_vade.samplers", "trl_vade.testbed"),
         "trl_vade.selection.feedback",  # which a rollout worker's process is to hold
     ],
 )

@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike
 from trl_vade.checks import FloatArray, IntArray, as_vector, check_whole_number
 from trl_vade.errors import ConfigurationError, ObservationError, abbreviated
 from trl_vade.samplers.information import information_gain
-from trl_vade.samplers.peers.base import BoolArray, PeerSampler, saved_numbers
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.strata import largest
+
+from .learning.peers.base import BoolArray, PeerSampler, saved_numbers
 
 
 def mixed_ratio(pass_rate: FloatArray, num_generations: int) -> FloatArray:

@@ -26,7 +26,7 @@ def refuse(*words):
 REFUSED = {
     "--vade_samplr uniform": ["--vade_samplr", "--vade_sampler"],
     "--vade-samplr=uniform": ["--vade-samplr", "--vade_sampler"],
-    "--vade_sampler thomson": ["vade_sampler", "'thomson'", "thompson", "greso"],
+    "--vade_sampler thomson": ["vade_sampler", "'thomson'", "thompson", "package.module:Class"],
     "--lr_scheduler_type constnt": ["lr_scheduler_type", "'constnt'", "constant"],
     "--seed x": ["--seed", "'x'"],
     "--config nosuch.yaml": ["--config", "nosuch.yaml", "--recipe"],
@@ -98,7 +98,7 @@ def test_a_folder_with_another_run_is_refused_unless_that_is_to_go_on_or_be_repl
         "--no_shuffle_dataset --vade_sampler=uniform",
         "--beta -0.0 --seed=-1",
         "--vade_keep_rollouts 0.25 1 --vade_down_sampling rows",
-        '--vade_sampler mopps --vade_sampler_kwargs {"decay":"0.5"}',
+        "--vade_sampler my_package.rules:Mine",
         '--vade_stratify_by task --vade_strata_shares {"a":"0.5"}',
         "--vade_success_threshold none",
         "--reward_funcs tests.support.runs.no_such_name think_format_reward",

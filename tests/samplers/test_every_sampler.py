@@ -14,13 +14,6 @@ from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorrup
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PromptSampler
 from trl_vade.samplers.information import information_gain
-from trl_vade.samplers.peers import (
-    BOTSSampler,
-    DifficultyPoolSampler,
-    GRESOSampler,
-    MoPPSSampler,
-    SECSampler,
-)
 from trl_vade.samplers.priors import prompt_words
 from trl_vade.samplers.problems import VariantRows
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
@@ -46,13 +39,8 @@ SAMPLERS = {
         n, words=prompt_words(labels(n)), prior="prompts", even_rest=4, **RESTING, **more
     ),
     "uniform": UniformSampler,
-    "mopps": partial(MoPPSSampler, pool_factor=2),
-    "bots": BOTSSampler,
-    "sec": lambda n, **more: SECSampler(n, task=labels(n), **more),
-    "difficulty pools": DifficultyPoolSampler,
-    "greso": GRESOSampler,
 }
-WITHOUT_LABELS = [name for name in SAMPLERS if name not in ("sec", "resting, strata") and "prior" not in name]
+WITHOUT_LABELS = [name for name in SAMPLERS if name != "resting, strata" and "prior" not in name]
 every_sampler = pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
 
 

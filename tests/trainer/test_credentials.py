@@ -55,7 +55,7 @@ SETTINGS = {
     "chat_template_kwargs": {"headers": [f"Bearer {KEY}"]},
     "lr_scheduler_kwargs": {f"hf_{LETTERS}xyz": 1},
     "logging_dir": Path(f"/logs/ghp_{KEY}"),
-    "vade_sampler_kwargs": {"decay": "sk-" + KEY},
+    "vade_strata_shares": {"a": "sk-" + KEY},
 }
 ORDINARY = {
     "run_name": "sk-learn-experiment-2024-baseline, secret_reward, basic configuration, hf_long_name_of_a_model_12",

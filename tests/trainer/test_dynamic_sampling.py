@@ -10,6 +10,7 @@ import torch
 from transformers import AutoTokenizer, TrainerCallback
 
 from tests.support.marks import slow, slow_but
+from tests.support.own_samplers import OWN
 from tests.support.refusals import says
 from tests.support.rows import make_text_rows
 from tests.support.runs import (
@@ -112,15 +113,12 @@ def defaults(text_model_path, tmp_path_factory):
 
 @pytest.mark.parametrize(
     "sampler",
-    slow_but(
-        ["thompson", "mopps"], ["thompson", "greedy", "uniform", "mopps", "bots", "sec", "difficulty_pools", "greso"]
-    ),
+    slow_but(["thompson", OWN], ["thompson", "greedy", "uniform", OWN]),
 )
 def test_only_groups_with_a_gradient_are_trained_on_with_every_sampler(
     text_model_path, text_rows, make_refill_args, sampler
 ):
-    strata = {"vade_stratify_by": "limit"} if sampler == "sec" else {}
-    args = make_refill_args(vade_sampler=sampler, max_steps=4, **strata)
+    args = make_refill_args(vade_sampler=sampler, max_steps=4)
     trainer, trained = refilled(text_model_path, text_rows, args)
     batches = rounds_of(trainer)
     assert max(map(len, batches)) > 1  # there was something to refill

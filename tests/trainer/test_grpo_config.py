@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 from trl import GRPOConfig, TrlParser
 
+from tests.support.own_samplers import OWN
 from tests.support.refusals import refused
 from trl_vade import VADEGRPOConfig
 from trl_vade.errors import ConfigurationError
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 from trl_vade.samplers.information import INFORMATION_GAINS
-from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.samplers.thompson import ThompsonSampler
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS, with_vade_defaults
 from trl_vade.trainer.presets import ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
 from trl_vade.trainer.selection_choice import make_sampler
 
-CHOOSING = ("thompson", "greedy", "mopps")
+CHOOSING = ("thompson", "greedy", OWN)
 NOT_OF_A_PRESET = {
     "vade_success_bounds",
     *("vade_strata_shares", "vade_variants"),
-    *("vade_sampler_kwargs", "vade_stratify_by", "vade_success_reward", "vade_max_prompt_length"),
+    *("vade_stratify_by", "vade_success_reward", "vade_max_prompt_length"),
     *("vade_posterior_hub_id", "vade_down_sampling", "vade_keep_rollouts", "vade_keep_tokens"),
     *("vade_tower_once", "vade_group_images"),
 }
@@ -77,7 +77,7 @@ def test_the_presets_are_what_their_names_promise(make_args):
     assert decays == dict.fromkeys(PRESETS, (0.2, 0.999)) | {"paper_last_update": (0.0, 1.0)}
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "mopps"])
+@pytest.mark.parametrize("sampler", ["uniform", OWN])
 def test_the_papers_initial_pass_is_for_the_papers_samplers(make_args, sampler):
     args = make_args(vade_preset="paper", vade_sampler=sampler)
     assert setting(args, "posterior_init") == "prior"
@@ -112,7 +112,7 @@ def test_a_preset_leaves_no_setting_open_and_names_no_other():
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 41
+    assert len(new) == 40
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
@@ -140,7 +140,6 @@ def test_every_setting_that_may_be_none_says_what_none_means():
 def test_the_types_of_the_choices_name_all_that_the_checks_accept():
     accepted = {
         "preset": PRESETS,
-        "sampler": SAMPLERS,
         "information_gain": INFORMATION_GAINS,
         "on_mismatch": ON_MISMATCH,
     }
@@ -165,7 +164,10 @@ NAN, INFINITY = float("nan"), float("inf")
 NO_SWITCH = ["false", 0, 1, np.bool_(True)], ["True", "False"]
 NO_NAME = ["", 3, ["task"]], ["None"]
 REFUSED = {
-    "vade_sampler": (["thomson", None], ["thompson", "greedy", "uniform", *PEER_SAMPLERS]),
+    "vade_sampler": (
+        ["thomson", None, 3, "a b:C", "a:", []],
+        ["thompson", "greedy", "uniform", "package.module:Class"],
+    ),
     "vade_information_gain": (["entropy"], ["asymmetric", "symmetric"]),
     "vade_preset": (["paranoid", None], [*PRESETS]),
     "vade_posterior_init": (["warm", "rolout", "", "Prior", "\0"], ["prior", "rollout", "'user/repo'"]),
@@ -244,7 +246,7 @@ def test_a_source_is_a_repository_or_something_that_is_here(make_args, tmp_path,
     assert [warm_start_source(make_args(vade_posterior_init=word)) for word in POSTERIOR_INITS] == [None, None]
 
 
-@pytest.mark.parametrize("sampler", ["uniform", *(name for name in PEER_SAMPLERS if name != "sec")])
+@pytest.mark.parametrize("sampler", ["uniform", OWN])
 @pytest.mark.parametrize(("setting", "value"), [("vade_posterior_init", "user/repo"), ("vade_stratify_by", "task")])
 def test_only_thompson_and_greedy_take_a_source_and_shares(make_args, sampler, setting, value):
     offers = ["vade_posterior_init='prior'" if value == "user/repo" else "vade_stratify_by=None", "'greedy'"]
@@ -276,21 +278,6 @@ def test_a_token_among_the_arguments_is_refused_and_not_repeated(make_args, conf
             make_args(model_init_kwargs={name: args.hub_token})
         assert "s3cret" not in str(raised.value)
     assert make_args(model_init_kwargs={"token": True}).model_init_kwargs == {"token": True}  # that of the login
-
-
-@pytest.mark.parametrize(
-    ("changes", "names", "offers"),
-    [
-        ({"vade_sampler": "mopps", "vade_sampler_kwargs": [1]}, ["vade_sampler_kwargs=[1]"], ["{'decay': 0.5}"]),
-        ({"vade_sampler_kwargs": {"decay": 0.5}}, ["{'decay': 0.5}", "vade_sampler='thompson'"], PEER_SAMPLERS),
-        ({"vade_sampler": "mopps", "vade_sampler_kwargs": {"seed": 1}}, ["{'seed': 1}"], ["vade_stratify_by"]),
-        ({"vade_sampler": "sec"}, ["vade_sampler='sec'"], ["vade_stratify_by"]),
-    ],
-    ids=str,
-)
-def test_arguments_for_another_rule_that_cannot_work_are_refused(make_args, changes, names, offers):
-    with refused(ConfigurationError, names, offers):
-        make_args(**changes)
 
 
 FOREIGN = {"huge": 10**5000, "o": object(), "b": b"1", "d": {"a": 1}, "n": np.zeros(2)}
@@ -418,19 +405,9 @@ def test_every_setting_is_read_from_flags():
     assert config.vade_report is False
 
 
-def test_arguments_for_another_rule_are_read_as_json_from_a_flag():
-    config = parse("--vade_sampler", "mopps", "--vade_sampler_kwargs", '{"decay": 0.8, "pool_factor": 4}')
-    assert config.vade_sampler_kwargs == {"decay": 0.8, "pool_factor": 4}
+def test_shares_are_read_as_json_from_a_flag():
     config = parse("--vade_stratify_by", "kind", "--vade_strata_shares", '{"original": 0.5}')
     assert config.vade_strata_shares == {"original": 0.5}
-
-
-def test_an_unknown_sampler_on_the_command_line_is_a_usage_error_with_the_choices(capsys):
-    with pytest.raises(SystemExit):
-        parse("--vade_sampler", "thomson")
-    printed = capsys.readouterr().err
-    assert "thomson" in printed
-    assert all(name in printed for name in ("thompson", "greedy", "uniform"))
 
 
 @pytest.mark.parametrize(("text", "value"), [("null", None), ("none", None), ("0.7", 0.7), ("1", 1.0)])
@@ -455,11 +432,6 @@ def test_a_flag_goes_before_the_value_of_the_recipe(tmp_path):
 
 
 # --------------------------------------------------------------------------------------------- a plain GRPOConfig
-
-
-@pytest.mark.parametrize("sampler", ["thompson", "uniform", "mopps"])
-def test_no_arguments_at_all_are_right_for_every_sampler(make_args, sampler):
-    assert make_args(vade_sampler=sampler, vade_sampler_kwargs={}).vade_sampler_kwargs == {}
 
 
 def test_a_plain_config_gets_the_defaults_and_is_otherwise_as_it_was(make_args):

@@ -7,6 +7,7 @@ import pytest
 from datasets import ClassLabel
 from trl import GRPOConfig
 
+from tests.support.own_samplers import OWN
 from tests.support.refusals import refused
 from tests.support.rows import numbered_rows, picture
 from tests.support.runs import always_half, says_a_digit
@@ -34,7 +35,7 @@ def test_fewer_rows_than_a_generation_batch_are_refused(text_rows, make_args):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"vade_sampler": "mopps"},
+        {"vade_sampler": OWN},
         {"vade_information_gain": "symmetric"},
         {"vade_success_threshold": 0.5},
         {"vade_success_threshold": None},
@@ -73,8 +74,8 @@ def test_the_rewards_of_environments_are_known_before_a_model_is_loaded(text_row
     args = make_args(vade_success_reward="Gmae")
     with refused(ConfigurationError, ["vade_success_reward='Gmae'"], ["says_a_digit", "Game"]):
         make_trainer(says_a_digit, args, text_rows, environment_factory=factory)
-    with refused(ConfigurationError, ["vade_sampler", "mopps"], ["says_a_digit", "Game"]):
-        make_trainer(says_a_digit, make_args(vade_sampler="mopps"), text_rows, environment_factory=factory)
+    with refused(ConfigurationError, ["vade_sampler", "WorstLast"], ["says_a_digit", "Game"]):
+        make_trainer(says_a_digit, make_args(vade_sampler=OWN), text_rows, environment_factory=factory)
 
 
 @pytest.mark.parametrize("sampler", ["thompson", "uniform"])

@@ -7,6 +7,7 @@ from transformers.trainer_utils import HPSearchBackend
 from trl import GRPOConfig, GRPOTrainer
 
 from tests.support.marks import slow_but
+from tests.support.own_samplers import OWN
 from tests.support.refusals import refused
 from tests.support.rows import numbered_rows
 from tests.support.runs import assert_equal_weights, says_a_digit, weights
@@ -74,7 +75,7 @@ def test_uniform_takes_replaced_rows_as_the_stock_trainer_does(begin, text_rows)
     assert_equal_weights(runs[0][1], runs[1][1])
 
 
-@pytest.mark.parametrize("sampler", ["thompson", "mopps", "uniform"])
+@pytest.mark.parametrize("sampler", ["thompson", OWN, "uniform"])
 def test_rows_that_stay_keep_their_counts_and_the_log_says_how_many(begin, text_rows, caplog, sampler):
     trainer, asked = begin(sampler, vade_decay_unsampled=1.0)
     trainer.train()

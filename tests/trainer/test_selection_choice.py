@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.support.refusals import refused
-from trl_vade.errors import ConfigurationError
+from tests.support.own_samplers import OWN
+from trl_vade.samplers.own import SAMPLERS
 from trl_vade.samplers.problems import VariantRows
-from trl_vade.samplers.registry import SAMPLERS
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 
@@ -91,19 +90,10 @@ def test_a_stratified_sampler_takes_its_shares(make_args, kind):
         assert np.count_nonzero(sampler.draw(4).sample_index % 4 == 0) == 1
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("kind", [*SAMPLERS, OWN])
 def test_every_kind_is_made_and_draws_and_learns(make_args, kind):
-    args = make_args(vade_sampler=kind, vade_stratify_by="task" if kind == "sec" else None)
-    sampler = make_sampler(args, 40, num_groups=4, stratify=["a", "b"] * 20 if kind == "sec" else None)
+    sampler = make_sampler(make_args(vade_sampler=kind), 40, num_groups=4)
     for _ in range(3):
         rows = sampler.draw(4).sample_index
         sampler.observe(rows, np.full(4, 3), np.full(4, 8))
     assert sampler.posterior.step == 3
-
-
-def test_arguments_reach_another_rule_and_wrong_ones_are_refused(make_args):
-    args = make_args(vade_sampler="mopps", vade_sampler_kwargs={"decay": 0.8})
-    assert make_sampler(args, 40, num_groups=4).posterior.decays["decay_sampled"] == 0.8
-    args = make_args(vade_sampler="mopps", vade_sampler_kwargs={"no_such": 1})
-    with refused(ConfigurationError, ["vade_sampler_kwargs", "no_such", "vade_sampler='mopps'"], ["MoPPSSampler"]):
-        make_sampler(args, 40, num_groups=4)

@@ -2,9 +2,10 @@
 
 import pytest
 
+from tests.support.own_samplers import OWN
 from trl_vade.cli.parsing import Parser, known_config
 from trl_vade.cli.recipes import RECIPES
-from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
+from trl_vade.samplers.own import SAMPLERS
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 from trl_vade.trainer.selection_choice import make_sampler
 from trl_vade.trainer.settings_in_use import READ_BY, is_read, warn_of_unread
@@ -26,7 +27,7 @@ def test_the_table_has_each_sampler_and_knows_no_setting_that_is_none():
     assert {f"vade_{name}" for names in READ_BY.values() for name in names} <= {*VADE_DEFAULTS}
 
 
-@pytest.mark.parametrize("sampler", [name for name in SAMPLERS if name != "sec"])
+@pytest.mark.parametrize("sampler", [*SAMPLERS, OWN])
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_setting_is_read_if_and_only_if_it_makes_another_sampler(make_args, sampler, name):
     def made(**settings):
@@ -62,7 +63,7 @@ def test_one_warning_names_the_settings_and_why(make_args, caplog):
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"vade_sampler": "mopps", "vade_decay_sampled": 0.5}, "vade_decay_sampled"),
+        ({"vade_sampler": OWN, "vade_cooldown": 0.5}, "vade_cooldown"),
         ({"vade_warm_start_discount": 0.9}, "vade_warm_start_discount"),
     ],
 )
@@ -76,9 +77,8 @@ def test_what_another_setting_would_need_is_named(make_args, caplog, settings, n
     [
         {},
         {"vade_sampler": "uniform", "vade_decay_sampled": 0.5},
-        {"vade_sampler": "sec", "vade_stratify_by": "task"},
         {"vade_dynamic_sampling": True, "vade_max_refills": 3},
-        {"vade_sampler": "mopps", "vade_sampler_kwargs": {"decay": 0.5}},
+        {"vade_sampler": OWN, "vade_decay_sampled": 0.5},
     ],
 )
 def test_settings_with_an_effect_are_not_named(make_args, caplog, settings):
@@ -100,7 +100,3 @@ def test_the_trainer_says_it_at_its_start(text_model_path, text_rows, make_args,
     args = make_args(vade_sampler="uniform", vade_cooldown=0.5)
     VADEGRPOTrainer(text_model_path, says_a_digit, args=args, train_dataset=text_rows)
     assert sum("vade_cooldown=0.5" in record.message for record in caplog.records) == 1
-
-
-def test_every_other_published_rule_reads_its_own_arguments_alone():
-    assert {READ_BY[name] for name in PEER_SAMPLERS if name != "sec"} == {("sampler_kwargs",)}

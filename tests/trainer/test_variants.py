@@ -7,6 +7,7 @@ import pytest
 from PIL import ImageOps
 
 from tests.support.marks import slow, slow_but
+from tests.support.own_samplers import OWN
 from tests.support.refusals import refused
 from tests.support.rows import make_text_rows, text_of, with_variants
 from tests.support.runs import (
@@ -310,7 +311,7 @@ def test_problems_with_too_few_variants_are_told_and_never_chosen(text_model_pat
         ({"vade_max_reward": 2.0}, ["vade_max_reward=2.0"], ["vade_advantage='diva'"]),
         ({"vade_advantage": "diva", "vade_max_reward": 0}, ["vade_max_reward=0"], ["1.0"]),
         ({"vade_dynamic_sampling": True}, ["vade_dynamic_sampling"], ["vade_variant_groups=0"]),
-        ({"vade_sampler": "mopps"}, ["vade_sampler='mopps'"], ["vade_variant_groups=0", "thompson"]),
+        ({"vade_sampler": OWN}, [f"vade_sampler={OWN!r}"], ["vade_variant_groups=0", "thompson"]),
         ({"vade_variant_groups": 0, "vade_advantage": "global"}, ["vade_variant_groups=0"], ["vade_variant_groups=1"]),
         ({"vade_advantage": "global", "scale_rewards": "batch"}, ["scale_rewards='batch'"], ["'group'", "local"]),
         (
@@ -374,7 +375,7 @@ def test_rows_that_are_replaced_are_looked_over_again(text_model_path, make_args
 @pytest.mark.parametrize(
     "settings",
     [
-        {"vade_sampler": "mopps", "vade_variant_groups": 0},
+        {"vade_sampler": OWN, "vade_variant_groups": 0},
         {"vade_down_sampling": "d3s", "vade_advantage": "diva"},
         {"vade_down_sampling": "rows", "vade_keep_rollouts": [0.5], "vade_advantage": "global", "beta": 0.1},
         {"vade_success_threshold": "spread", "vade_advantage": "global"},

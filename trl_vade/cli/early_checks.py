@@ -61,9 +61,8 @@ def _check_places(model: str | None, dataset: str | None) -> None:
 
 
 def _check_own(args: Any) -> None:
-    for name in ("vade_sampler_kwargs", "vade_strata_shares"):
-        if isinstance(getattr(args, name), str):  # JSON, which transformers reads
-            setattr(args, name, None)
+    if isinstance(args.vade_strata_shares, str):  # JSON, which transformers reads
+        args.vade_strata_shares = None
     if isinstance(args.vade_success_threshold, str):
         args.vade_success_threshold = threshold_of(args.vade_success_threshold)
     check_values(args)

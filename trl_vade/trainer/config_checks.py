@@ -9,7 +9,7 @@ from huggingface_hub.utils import validate_repo_id
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 from trl_vade.samplers.information import INFORMATION_GAINS
-from trl_vade.samplers.registry import PEER_SAMPLERS, SAMPLERS
+from trl_vade.samplers.own import check_sampler
 
 from .credentials import refuse_secrets
 from .down_sampling import check_down_sampling
@@ -23,7 +23,6 @@ LONGEST_PROMPT = 10**9
 """Tokens. A larger number is a slip."""
 CHOICES = {
     "preset": tuple(PRESETS),  # checked first, because other settings may take their values from it
-    "sampler": SAMPLERS,
     "information_gain": INFORMATION_GAINS,
     "prior": PRIORS,
     "on_mismatch": ON_MISMATCH,
@@ -116,6 +115,7 @@ def _refuse(args: Any, name: str, problem: str) -> None:
 
 def _check_values(args: Any) -> None:
     """Check each setting of VADE by itself."""
+    check_sampler(args.vade_sampler)
     for name, known in CHOICES.items():
         value = setting(args, name)
         if not isinstance(value, str) or value not in known:
@@ -159,22 +159,7 @@ def _check_repository(name: Any) -> None:
 
 def _check_sampler(args: Any) -> None:
     """Check the settings that only some samplers can use."""
-    sampler, kwargs, source = setting(args, "sampler"), setting(args, "sampler_kwargs"), warm_start_source(args)
-    if kwargs is not None and (not isinstance(kwargs, dict) or not all(isinstance(name, str) for name in kwargs)):
-        raise ConfigurationError(
-            f"vade_sampler_kwargs={abbreviated(kwargs)} is not a dictionary of names and values. Set it to the "
-            "arguments of the sampler, such as {'decay': 0.5}, or to None."
-        )
-    if kwargs and sampler not in PEER_SAMPLERS:
-        raise ConfigurationError(
-            f"vade_sampler_kwargs={abbreviated(kwargs)} with vade_sampler={sampler!r}, which has its own settings "
-            f"(vade_*). It is for {', '.join(PEER_SAMPLERS)}. Set it to None."
-        )
-    if kwargs and kwargs.keys() & {"seed", "task", "num_samples"}:
-        raise ConfigurationError(
-            f"vade_sampler_kwargs={abbreviated(kwargs)} names arguments that the trainer sets: the seed is the run's, "
-            "and the task is the column vade_stratify_by. Remove these."
-        )
+    sampler, source = setting(args, "sampler"), warm_start_source(args)
     if setting(args, "posterior_init") == "rollout" and not is_adaptive(args):
         raise ConfigurationError(
             "vade_posterior_init='rollout' with vade_sampler='uniform' would spend num_generations rollouts on every "
@@ -184,17 +169,12 @@ def _check_sampler(args: Any) -> None:
         reason = "takes every row once an epoch" if sampler == "uniform" else "has a rule of its own"
         off = {"posterior_init": "'prior'", "stratify_by": "None"}
         for name, value in zip(off, (source, setting(args, "stratify_by")), strict=True):
-            if value is not None and (sampler, name) != ("sec", "stratify_by"):
+            if value is not None:
                 raise ConfigurationError(
                     f"vade_{name}={abbreviated(value)} with vade_sampler={sampler!r}, which {reason} and cannot use "
                     f"it. Set vade_{name}={off[name]}, or vade_sampler='thompson' or 'greedy'."
                 )
     _check_strata_shares(setting(args, "strata_shares"), setting(args, "stratify_by"))
-    if sampler == "sec" and setting(args, "stratify_by") is None:
-        raise ConfigurationError(
-            "vade_sampler='sec' chooses among tasks, and vade_stratify_by is not set. Set it to the column of the "
-            "training set with the task of each row."
-        )
 
 
 def _check_strata_shares(shares: Any, column: str | None) -> None:

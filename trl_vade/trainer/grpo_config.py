@@ -1,10 +1,11 @@
 """`VADEGRPOConfig`: TRL's `GRPOConfig` and the settings of VADE, checked when the configuration is made."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
 from trl import GRPOConfig
 
+from trl_vade.samplers.own import as_text
 from trl_vade.selection.signal import AUTO
 
 from .config_checks import validate
@@ -34,12 +35,9 @@ class VADEGRPOConfig(GRPOConfig):
             `"uniform"` takes every row once an epoch. It equals vanilla GRPO bit for bit, with five exceptions. Vision
             placeholders cannot be sampled. A transform of the data set runs once for each chosen row and not for each
             completion. An infinite reward is refused. A resumed run continues inside its epoch even with
-            `ignore_data_skip`. Generation with vLLM is corrected. `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"`
-            and `"greso"` are other published rules, see `trl_vade.samplers.peers`. Only `vade_sampler_kwargs` and, for
-            `"sec"`, `vade_stratify_by` set them.
-        vade_sampler_kwargs: Arguments for the constructor of `"mopps"`, `"bots"`, `"sec"`, `"difficulty_pools"` or
-            `"greso"`, as a dictionary, or as JSON on the command line: `{"decay": 0.5}`. `None` uses the rule's own
-            defaults.
+            `ignore_data_skip`. Generation with vLLM is corrected. Any other rule is a sampler of your own: an object
+            with the verbs of `trl_vade.PromptSampler`, or the import path of its class, `"package.module:Class"`,
+            which is called with the number of rows and `seed`. See docs/guides/own_sampler.md.
         vade_information_gain: How much a row with pass rate p is expected to teach. `"asymmetric"` is p(1-p)^2 (eq. 4
             of the paper), largest at p = 1/3: it prefers hard rows to easy rows. `"symmetric"` is p(1-p), largest at
             p = 1/2: it avoids impossible and mastered rows alike. `None` uses the preset's gain.
@@ -62,8 +60,7 @@ class VADEGRPOConfig(GRPOConfig):
             (lambda_2 of the paper's eq. 6). 0.999 is a half-life of 693 batches. `None` uses the preset's value.
         vade_stratify_by: Column of the training set with the task, domain or source of each row. With `"thompson"` and
             `"greedy"` each value gets its proportional share of every generation batch, filled with its best rows. Set
-            it if a domain must not starve. `"sec"` uses the values as its arms. `None` takes the best rows of the
-            whole training set.
+            it if a domain must not starve. `None` takes the best rows of the whole training set.
         vade_strata_shares: Shares of a generation batch, in (0, 1], for values of `vade_stratify_by`, such as
             `{"original": 0.5}`; JSON on the command line. Values without a share divide the rest in proportion to
             their rows. Where a value has too few rows, the best other rows take their places. `None` gives each value
@@ -140,7 +137,7 @@ class VADEGRPOConfig(GRPOConfig):
         vade_success_threshold: Lowest reward that counts as a right answer. `None` takes the reward as a fraction of a
             success. `"spread"` counts no successes: it describes a row by the share of pairs of completions whose
             rewards differ, and chooses the largest drawn shares. `"auto"` takes the middle between the two values of
-            a reward with two values, and `"spread"` for any other reward. With another published rule, or where
+            a reward with two values, and `"spread"` for any other reward. With a sampler of your own, or where
             `vade_information_gain` or `vade_success_bounds` is set, `"auto"` means `None`.
         vade_success_bounds: Two numbers for rewards that are fractions of a success: the reward of no success and the
             reward of a full success. `None` uses 0 and 1. If a reward of the first 10 generation batches lies outside,
@@ -175,10 +172,7 @@ class VADEGRPOConfig(GRPOConfig):
     vade_preset: Literal["balanced", "frontier", "paper", "paper_symmetric", "paper_greedy", "paper_last_update"] = (
         "balanced"
     )
-    vade_sampler: Literal["thompson", "greedy", "uniform", "mopps", "bots", "sec", "difficulty_pools", "greso"] = (
-        "thompson"
-    )
-    vade_sampler_kwargs: dict[str, Any] | str | None = None
+    vade_sampler: str = "thompson"  # an object becomes the import path of its class, see `samplers.own.PathOf`
     vade_information_gain: Literal["asymmetric", "symmetric"] | None = None
     vade_signal_aware_decay: bool | None = None
     vade_cooldown: float | None = None
@@ -218,11 +212,7 @@ class VADEGRPOConfig(GRPOConfig):
     vade_console: Literal["auto", "panel", "lines", "stock"] = "auto"
     vade_posterior_hub_id: str | None = None
 
-    _VALID_DICT_FIELDS = [
-        *GRPOConfig._VALID_DICT_FIELDS,
-        "vade_sampler_kwargs",
-        "vade_strata_shares",
-    ]  # JSON on the command line
+    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "vade_strata_shares"]  # JSON on the command line
 
     def __post_init__(self) -> None:
         # Older releases of transformers, such as vLLM 0.31 needs, have only the other name.
@@ -232,6 +222,7 @@ class VADEGRPOConfig(GRPOConfig):
         # A YAML recipe gives a number or None, the command line a string (`--vade_success_threshold none`).
         if isinstance(self.vade_success_threshold, str):
             self.vade_success_threshold = threshold_of(self.vade_success_threshold)
+        self.vade_sampler = as_text(self.vade_sampler)
         validate(self)
 
 
@@ -245,6 +236,7 @@ def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
     """
     for name, default in VADE_DEFAULTS.items():
         setattr(args, name, getattr(args, name, default))
+    args.vade_sampler = as_text(args.vade_sampler)
     validate(args)
     return args
 

@@ -12,13 +12,14 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
+from trl_vade.samplers.own import find_sampler
 from trl_vade.selection.warm_start import WarmStart
 
 from .checkpoint.reference_model import refuse_reference_sync
 from .grpo_config import VADEGRPOConfig, with_vade_defaults
 from .initial_posterior import read_warm_start
 from .overlong import drop_overlong
-from .presets import is_adaptive, setting
+from .presets import is_adaptive, is_own, setting
 from .row_types import refuse_unnumbered
 from .seams import check_seams
 from .selection_choice import make_signal
@@ -55,6 +56,8 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
     """
     check_seams()
     arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
+    if is_own(args):
+        find_sampler(setting(args, "sampler"))
     refuse_reference_sync(args, arguments)
     names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
     success = make_signal(args, names).facts["success_reward"] if names else None

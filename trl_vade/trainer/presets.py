@@ -3,6 +3,7 @@
 from typing import Any
 
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
+from trl_vade.samplers.own import SAMPLERS
 
 CONSOLES = ("auto", "panel", "lines", "stock")
 ON_MISMATCH = ("error", "join", "reset")
@@ -45,6 +46,11 @@ def warm_start_source(args: Any) -> str | None:
     """Return the Hub id or folder in `vade_posterior_init`, or None if it is one of `POSTERIOR_INITS`."""
     value = setting(args, "posterior_init")
     return None if value in POSTERIOR_INITS else value
+
+
+def is_own(args: Any) -> bool:
+    """Return whether the sampler is a user's own."""
+    return setting(args, "sampler") not in SAMPLERS
 
 
 def is_adaptive(args: Any) -> bool:

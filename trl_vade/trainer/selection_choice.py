@@ -12,16 +12,16 @@ from trl_vade.data.workers import Workers
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
+from trl_vade.samplers.own import make_own
 from trl_vade.samplers.priors import prompt_words
 from trl_vade.samplers.problems import VariantRows
-from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.signal import AUTO, SPREAD, RewardSignal, names_of_success, success_name
 from trl_vade.selection.variant_metrics import VariantMetrics
 
-from .presets import setting
+from .presets import is_own, setting
 from .variants import difficulty_weight, variant_rows
 
 logger = get_logger(__name__)
@@ -46,17 +46,9 @@ def make_sampler(
         ConfigurationError: the settings do not fit the sampler or the rows.
     """
     kind, seed = setting(args, "sampler"), args.seed
-    if kind in PEER_SAMPLERS:
-        kwargs = dict(setting(args, "sampler_kwargs") or {}) | ({"task": stratify} if kind == "sec" else {})
-        try:
-            return PEER_SAMPLERS[kind](num_samples, seed=seed, **kwargs)
-        except TypeError as error:
-            raise ConfigurationError(
-                f"vade_sampler_kwargs={abbreviated(setting(args, 'sampler_kwargs'))} does not fit "
-                f"vade_sampler={kind!r} ({error}). Its arguments are those of "
-                f"trl_vade.samplers.peers.{PEER_SAMPLERS[kind].__name__}."  # type: ignore[attr-defined]
-            ) from error
     more = {name: setting(args, name) for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")}
+    if is_own(args):
+        return make_own(kind, num_samples, seed=seed, **more)
     size = num_samples  # rows of an epoch; of a problem, its groups in a generation batch
     if variants is not None:
         groups, match = args.vade_variant_groups, args.vade_variant_match
@@ -99,8 +91,8 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
     name, threshold = success_name(reward_names, args.vade_success_reward), args.vade_success_threshold
     of_pass_rates = {f"vade_{each}": getattr(args, f"vade_{each}") for each in ("information_gain", "success_bounds")}
     of_pass_rates = {each: value for each, value in of_pass_rates.items() if value is not None}
-    if (sampler := setting(args, "sampler")) in PEER_SAMPLERS:
-        of_pass_rates["vade_sampler"] = sampler
+    if is_own(args):
+        of_pass_rates["vade_sampler"] = setting(args, "sampler")
     if args.vade_variant_match == "difficulty":
         of_pass_rates["vade_variant_match"] = "difficulty"
     if args.vade_advantage == "diva":

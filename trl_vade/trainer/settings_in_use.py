@@ -5,7 +5,6 @@ from typing import Any
 from accelerate.logging import get_logger
 
 from trl_vade.errors import abbreviated
-from trl_vade.samplers.registry import PEER_SAMPLERS
 
 from .grpo_config import VADE_DEFAULTS
 from .presets import setting, warm_start_source
@@ -22,10 +21,9 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "thompson": _OF_THOMPSON,
     "greedy": _OF_THOMPSON,
     "uniform": _OF_POSTERIORS,  # it keeps a posterior, and does not choose by it
-    **dict.fromkeys(PEER_SAMPLERS, ("sampler_kwargs",)),
-    "sec": ("sampler_kwargs", "stratify_by"),
 }
-"""By sampler, the settings that it reads. Settings in no line are read with every sampler."""
+"""By sampler, the settings that it reads. A sampler of a user's own reads those of `"uniform"`, for its posterior.
+Settings in no line are read with every sampler."""
 
 _OF_SAMPLERS = {name for names in READ_BY.values() for name in names}
 _OF_VARIANTS = ("variant_groups", "variant_match", "advantage")
@@ -39,7 +37,7 @@ def is_read(args: Any, name: str) -> bool:
 def reason_unread(args: Any, name: str) -> str | None:
     """Return what keeps the run from reading the setting `vade_<name>`, or None if it reads it."""
     sampler = setting(args, "sampler")
-    if name in _OF_SAMPLERS and name not in READ_BY[sampler]:
+    if name in _OF_SAMPLERS and name not in READ_BY.get(sampler, _OF_POSTERIORS):
         return f"with vade_sampler={sampler!r}"
     if name.startswith("warm_start_") and warm_start_source(args) is None:
         return "without the posterior of another run in vade_posterior_init"

@@ -4,10 +4,9 @@ from typing import Any
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers.problems import MATCHES
-from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.selection.advantages import ADVANTAGES
 
-from .presets import setting
+from .presets import is_own, setting
 
 MOST_GROUPS = 100
 NEEDS_VARIANTS = {
@@ -83,10 +82,10 @@ def _check_pairs(args: Any) -> None:
             f"vade_dynamic_sampling=True with {pairs}: a refill replaces single groups, and would part variants from "
             "their original. Set vade_dynamic_sampling=False, or vade_variant_groups=0."
         )
-    if (sampler := setting(args, "sampler")) in PEER_SAMPLERS:
+    if is_own(args):
         raise ConfigurationError(
-            f"vade_sampler={sampler!r} with {pairs}: its rule chooses single rows. Set vade_variant_groups="
-            "0, or vade_sampler to 'thompson', 'greedy' or 'uniform'."
+            f"vade_sampler={setting(args, 'sampler')!r} with {pairs}: its rule chooses single rows. Set "
+            "vade_variant_groups=0, or vade_sampler to 'thompson', 'greedy' or 'uniform'."
         )
     if args.vade_advantage == "local":
         return

@@ -14,6 +14,7 @@ from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 from ..oracle import OracleSampler
 from .challengers import SECWithoutReplacement, WholeBOTS
+from .peers import SECSampler
 from .thinning import Thinning
 
 FRONTIER = {"vade_preset": "frontier"}
@@ -30,14 +31,16 @@ MAIN: dict[str, dict[str, Any]] = {
     "frontier": FRONTIER,
     "oracle": {},  # it knows every pass rate, and rests as `frontier` does
 }
+OTHERS = "eval.benchmarks.learning.peers"
 PEERS: dict[str, dict[str, Any]] = {
     "dapo, thrifty": {"vade_sampler": "uniform"} | REFILLED,  # a refill is as large as what is missing
-    "mopps": {"vade_sampler": "mopps"},
+    "mopps": {"vade_sampler": f"{OTHERS}:MoPPSSampler"},
     "bots": {},  # lambda = rho = 0.1, the base policy and a stronger one as its references
-    "sec 0.4": {"vade_sampler": "sec", "vade_stratify_by": "level", "vade_sampler_kwargs": {"temperature": 0.4}},
+    "sec 0.4": {"vade_sampler": f"{OTHERS}:SECSampler"},
     "sec 0.2, without replacement": {},
-    "greso": {"vade_sampler": "greso"} | REFILLED,
-    "difficulty pools": {"vade_sampler": "difficulty_pools"} | REFILLED,  # prime-rl's gate drops dead groups
+    "greso": {"vade_sampler": f"{OTHERS}:GRESOSampler"} | REFILLED,
+    # prime-rl's gate drops dead groups
+    "difficulty pools": {"vade_sampler": f"{OTHERS}:DifficultyPoolSampler"} | REFILLED,
 }
 CHALLENGERS: dict[str, dict[str, Any]] = {
     # Prediction, from a first study on other machines: with 0.5 the gain in staged stays, and no_headroom gains 0.01.
@@ -151,6 +154,8 @@ def sampler_of(
         return sampler
     if arm == "bots":
         return WholeBOTS(anchors, seed=seed)
+    if arm == "sec 0.4":
+        return SECSampler(num_samples, task=labels, seed=seed, temperature=0.4)
     if arm == "sec 0.2, without replacement":
         return SECWithoutReplacement(num_samples, task=labels, seed=seed, temperature=0.2)
     stratify = labels if args.vade_stratify_by else None

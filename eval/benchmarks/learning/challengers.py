@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trl_vade.samplers.peers.base import PeerSampler
-from trl_vade.samplers.peers.sec import SECSampler
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.strata import largest
+
+from .peers import SECSampler
+from .peers.base import PeerSampler
 
 
 class WholeBOTS(PeerSampler):

@@ -28,7 +28,6 @@ from trl_vade.hub.posteriors.repository import (
 )
 from trl_vade.hub.posteriors.source import load_posterior
 from trl_vade.hub.uploading import HubTarget, commit_folder
-from trl_vade.samplers.registry import PEER_SAMPLERS
 from trl_vade.trainer.initial_posterior import read_warm_start
 
 SHARED = HubTarget("you/posterior", "dataset")
@@ -261,10 +260,10 @@ UNKNOWN = "only rows that were scored: their mean need not be that of the data s
         *(
             (
                 {"sampler": name},
-                f"rule `{name}` chose the questions. The",
+                f"of its own, `{name}`, chose the questions. The",
                 f"`{name}` chose them: their mean is not that",
             )
-            for name in PEER_SAMPLERS
+            for name in ("my_package.rules:Mine", "rules:Mine")
         ),
         *(({"sampler": name}, "a Beta distribution for every row. The", UNKNOWN) for name in (None, 7, "a`|\n# b")),
         (

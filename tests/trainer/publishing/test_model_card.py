@@ -25,11 +25,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOTrainer
 from trl.trainer.utils import generate_model_card
 
+from tests.support.own_samplers import OWN
 from tests.support.refusals import refused, says
 from tests.support.rows import make_text_rows, picture
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.samplers.registry import SAMPLERS
+from trl_vade.samplers.own import SAMPLERS
 from trl_vade.selection.report.summary import summarise
 from trl_vade.selection.report.verdict import verdict
 from trl_vade.trainer.publishing.model_card import CURVES_FILE, START, complete_model_card, write_model_card
@@ -43,7 +44,7 @@ FACTS = {
     **{"dataset": "you/vade-mixture", "dataset_revision": "0123456789abcdef0123456789abcdef01234567"},
     **{"dataset_fingerprint": "5b229260dcc8b9f9b72abb89dd8eae1b01b5ac2a19aba72a56f329ac24eaacb9"},
     **{"num_generations": 8, "temperature": 1.0, "rewards": ["accuracy_reward", "format_reward"], "seed": 42},
-    **{"sampler": "thompson", "sampler_kwargs": None, "preset": "balanced", "information_gain": "asymmetric"},
+    **{"sampler": "thompson", "preset": "balanced", "information_gain": "asymmetric"},
     **{"prior": "prompts", "even_rest": True, "cooldown": 0.5, "stratify_by": "task"},
     **{"posterior_init": "prior", "warm_start_discount": None, "dynamic_sampling": False, "max_prompt_length": 8192},
     **{"success_reward": "accuracy_reward", "success_threshold": 0.5, "num_samples": 8524, "generation_batches": 240},
@@ -180,7 +181,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=1
             "success_reward": NAMES,
             "success_threshold": st.none() | st.just("spread") | st.floats(-10, 10),
             "stratify_by": st.none() | NAMES,
-            "sampler": st.sampled_from(["thompson", "greedy", "uniform", "bots"]),
+            "sampler": st.sampled_from([*SAMPLERS, OWN]),
             "dataset": st.none(),
         },
     ),
@@ -254,8 +255,7 @@ def test_the_posterior_is_where_it_was_published_or_beside_the_weights(completed
         ({"success_threshold": "spread"}, "the spread of `accuracy_reward`"),
         ({"success_threshold": "spread", "success_reward": None}, "the spread of the total reward"),
         ({"dataset": None}, "none on the Hub"),
-        ({"sampler": "greso"}, "`greso`"),
-        ({"sampler_kwargs": {"decay": "a|b"}}, r'| `vade_sampler_kwargs` | {"decay": "a\|b"} |'),
+        ({"sampler": OWN}, f"`{OWN}`"),
         ({"posterior_init": "you/rates", "warm_start_discount": 0.2}, "| `vade_warm_start_discount` | 0.2 |"),
     ],
 )
@@ -280,7 +280,7 @@ def test_only_what_was_measured_is_in_the_table(completed):
     assert "| refills | 4 |" in never
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", [*SAMPLERS, OWN])
 def test_trl_vades_part_opens_with_the_verdict_whichever_rule_chose(completed, sampler):
     text = completed(FACTS | {"sampler": sampler}, summary=SUMMARY).partition(START)[2]
     assert text.split("\n\n")[1:3] == [f"## {RESULT}", "\n".join(verdict(SUMMARY))]

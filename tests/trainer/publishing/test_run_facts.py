@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support.own_samplers import OWN
 from tests.support.rows import make_text_rows
 from tests.support.runs import SMALL_RUN, always_half, says_a_digit, train
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
@@ -57,7 +58,7 @@ def test_a_run_says_what_it_was_asked_and_what_it_has_done(trained):
     assert {name: facts["recipe"][name] for name in recipe} == recipe
 
 
-@pytest.mark.parametrize("settings", [{}, {"vade_sampler": "uniform"}, {"vade_sampler": "mopps"}])
+@pytest.mark.parametrize("settings", [{}, {"vade_sampler": "uniform"}, {"vade_sampler": OWN}])
 def test_facts_are_strict_json(facts_of, settings):
     facts = facts_of(**settings)
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
@@ -92,8 +93,8 @@ def test_the_repository_of_the_model_is_named_with_its_owner_or_not_at_all(facts
 
 
 def test_settings_that_do_not_reach_the_sampler_are_no_facts(facts_of):
-    facts = facts_of(vade_sampler="mopps", vade_sampler_kwargs={"decay": 0.5}, vade_cooldown=0.1)
-    assert (facts["sampler"], facts["sampler_kwargs"]) == ("mopps", {"decay": 0.5})
+    facts = facts_of(vade_sampler=OWN, vade_cooldown=0.1)
+    assert facts["sampler"] == OWN
     assert facts["preset"] is facts["information_gain"] is facts["cooldown"] is None
 
 

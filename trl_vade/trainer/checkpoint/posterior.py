@@ -134,7 +134,8 @@ def _refuse_differing_replicas(trainer: Any) -> None:
             f"The sampler's replicas differ at step {trainer.state.global_step}: process 0 has digest "
             f"{digests[0][:12]}, others have {differing}. All processes see the same rewards, so the replicas must be "
             "equal. A likely cause is a reward function or a callback that calls trainer.selection on some processes "
-            "only. Nothing was saved. Remove the cause and resume from the previous checkpoint."
+            "only, or a sampler of your own with random numbers that no seed fixes. Nothing was saved. Remove the "
+            "cause and resume from the previous checkpoint."
         )
 
 

@@ -39,7 +39,7 @@ RECIPE = (
 """Fields of the settings that describe the recipe. `num_processes` is added."""
 
 SETTINGS = (
-    *("sampler_kwargs", "information_gain", "cooldown", "even_rest", "prior", "stratify_by"),
+    *("information_gain", "cooldown", "even_rest", "prior", "stratify_by"),
     *("strata_shares", "dynamic_sampling", "max_prompt_length", "variants", "variant_groups"),
     *("variant_match", "advantage"),
 )

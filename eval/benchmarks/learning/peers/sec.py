@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_labels, check_outcomes, check_positive, check_share
+from trl_vade.samplers.posterior import BetaPosterior
 
-from ..posterior import BetaPosterior
 from .base import BoolArray, PeerSampler, mean_absolute_advantage, saved_numbers
 
 

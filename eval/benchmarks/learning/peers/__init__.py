@@ -1,4 +1,4 @@
-"""Samplers with other published rules, for comparison. They implement `PromptSampler`.
+"""Samplers with other published rules, for comparison: five examples of a sampler of one's own.
 
 Each sampler is the selection rule of its paper or code. Filters after the rollout, batch sizes and losses are left
 out. The class docstrings name the source and every difference.

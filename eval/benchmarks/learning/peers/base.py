@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from trl_vade.checks import FloatArray, IntArray, check_fields
 from trl_vade.errors import SnapshotCorruptError, SnapshotError, abbreviated
-
-from ..base import Draw, PosteriorSampler
-from ..information import information_gain
-from ..posterior import DAMAGED, BetaPosterior
+from trl_vade.samplers.base import Draw, PosteriorSampler
+from trl_vade.samplers.information import information_gain
+from trl_vade.samplers.posterior import DAMAGED, BetaPosterior
 
 
 def mean_absolute_advantage(successes: FloatArray, trials: FloatArray) -> FloatArray:

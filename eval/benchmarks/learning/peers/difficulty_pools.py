@@ -3,9 +3,9 @@
 import numpy as np
 
 from trl_vade.checks import FloatArray, IntArray
+from trl_vade.samplers.posterior import BetaPosterior
+from trl_vade.samplers.strata import largest
 
-from ..posterior import BetaPosterior
-from ..strata import largest
 from .base import BoolArray, PeerSampler
 
 POOLS = ("hard", "normal", "easy", "unseen")

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_outcomes, check_share
+from trl_vade.samplers.posterior import BetaPosterior
 
-from ..posterior import BetaPosterior
 from .base import BoolArray, PeerSampler, saved_numbers
 
 

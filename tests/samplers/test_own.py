@@ -1,0 +1,152 @@
+"""Samplers of a user's own: what they may be, what they draw, and what is kept of them."""
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from tests.support.own_samplers import OWN, WorstLast
+from tests.support.refusals import refused
+from trl_vade.errors import ConfigurationError, SnapshotMismatchError
+from trl_vade.samplers import Draw, ThompsonSampler
+from trl_vade.samplers.own import as_text, find_sampler, make_own
+from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
+
+
+def run(sampler, steps=3):
+    for _ in range(steps):
+        rows = sampler.draw(3, exclude=[1]).sample_index
+        sampler.observe(rows, rows % 3, np.full(3, 2.0), np.full(3, True))
+    return sampler
+
+
+def made(given=OWN, num_samples=8):
+    return make_own(as_text(given), num_samples, seed=3, decay_unsampled=0.9)
+
+
+def small(num_samples, *, seed):
+    return ThompsonSampler(num_samples, seed=seed, cooldown=2)
+
+
+class Broken(WorstLast):
+    """Its draw returns `wrong`."""
+
+    def draw(self, k, *, exclude=None):
+        return self.wrong
+
+
+class Forgetful(WorstLast):
+    """It cannot be made from the state of another one."""
+
+    def load_state_dict(self, state):
+        raise KeyError("rate")
+
+
+@pytest.mark.parametrize("given", [OWN, WorstLast, WorstLast(8, seed=3)], ids=["path", "class", "object"])
+def test_each_way_to_give_it_makes_the_same_sampler(given):
+    sampler = run(made(given))
+    assert sampler.state_dict()["kind"] == OWN
+    assert state_digest(sampler) == state_digest(run(made()))
+    assert (sampler.posterior.step, sampler.posterior.decays["decay_unsampled"]) == (3, 0.9)
+    assert {"coverage", "mean_pass_rate", "failed_last"} <= sampler.metrics().keys()
+    a, b = sampler.belief()
+    draw = sampler.peek(3)
+    assert draw.sampled_pass_rate.tolist() == (a / (a + b))[draw.sample_index].tolist()
+
+
+def test_a_sampler_with_a_posterior_of_its_own_is_used_as_it_is():
+    ours = ThompsonSampler(8, seed=5, decay_sampled=0.5)
+    assert made(ours) is ours
+    assert made(f"{__name__}:small").state_dict()["settings"]["cooldown"] == 2
+    with refused(ConfigurationError, ["8", "9"]):
+        made(ours, 9)
+
+
+def test_a_later_run_begins_with_the_state_that_the_object_had(tmp_path):
+    given = as_text(WorstLast(8, seed=3, seen=[2]))
+    first = state_digest(make_own(given, 8, seed=3))
+    run(make_own(given, 8, seed=3))
+    assert state_digest(make_own(given, 8, seed=3)) == first
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [[1, 2], [1, 2, 2], [1, 2, 8], [1, 2, -1], [1, 2, 0], [1.0, 2.0, 3.0], None, [[1, 2, 3]], [True, False, True]],
+    ids=str,
+)
+def test_a_choice_that_breaks_the_rule_is_refused(wrong):
+    chooser = Broken(8)
+    chooser.wrong = wrong
+    with refused(ConfigurationError, ["Broken", "draw(3)", wrong, "[0, 8)"]):
+        made(chooser).draw(3, exclude=[0])
+
+
+def test_rows_alone_or_a_draw_may_be_returned():
+    chooser = Broken(8)
+    chooser.wrong = [5, 1, 3]
+    assert made(chooser).draw(3).sample_index.tolist() == [5, 1, 3]
+    chooser.wrong = Draw(np.array([5, 1], dtype=np.int32), *(np.full(2, value) for value in (0.1, 0.2, 0.3)))
+    draw = made(chooser).draw(2)
+    assert (draw.sample_index.dtype, draw.sampled_pass_rate.tolist()) == (np.int64, [0.1, 0.1])
+
+
+def test_a_resumed_sampler_draws_as_if_it_had_never_stopped(tmp_path):
+    sampler = run(made())
+    save_snapshot(tmp_path, sampler)
+    peeked = sampler.peek(4).sample_index.tolist()
+    fresh = made()
+    fresh.load_state_dict(load_snapshot(tmp_path).sampler_state)
+    assert peeked == sampler.draw(4).sample_index.tolist() == fresh.draw(4).sample_index.tolist()
+    assert state_digest(run(fresh)) == state_digest(run(sampler))
+
+
+def test_the_state_of_another_class_or_that_it_cannot_load_is_refused_and_changes_nothing():
+    state, other = run(made()).state_dict(), made(Forgetful(8, seed=3))
+    before = state_digest(other)
+    with refused(SnapshotMismatchError, ["WorstLast", "Forgetful"]):
+        other.load_state_dict(state)
+    with refused(SnapshotMismatchError, ["Forgetful", "KeyError"]):
+        other.load_state_dict(state | {"kind": other.kind})
+    with pytest.raises(SnapshotMismatchError):
+        made().load_state_dict({name: value for name, value in state.items() if name != "own"})
+    assert state_digest(other) == before
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{"rate": np.zeros(2)}, {"rate": (1, 2)}, {"rate": float("nan")}, {1: 2}, None, [1]],
+    ids=str,
+)
+def test_a_state_that_json_cannot_keep_is_refused_at_once(state):
+    chooser = WorstLast(8)
+    chooser.state_dict = lambda: state
+    with refused(ConfigurationError, ["WorstLast", "state_dict", "JSON"]):
+        made(chooser)
+
+
+def test_settings_hold_a_text_in_the_place_of_the_object():
+    text = as_text(WorstLast(8))
+    assert json.loads(json.dumps(text)) == str(text) == f"{text}" == OWN
+    assert type(pickle.loads(pickle.dumps(text))) is str
+    assert copy.deepcopy(text) is text
+    assert as_text(text) is text
+
+
+@pytest.mark.parametrize(
+    "path", ["no_such_module:Mine", f"{__name__}:Missing", f"{__name__}:run.steps", f"{__name__}:pytest"]
+)
+def test_a_path_that_leads_nowhere_is_refused(path):
+    with refused(ConfigurationError, [f"vade_sampler={path!r}"], ["thompson", "greedy", "uniform"]):
+        find_sampler(path)
+
+
+@pytest.mark.parametrize(("name", "said"), [("run", "seed"), ("no_verbs", "NoneType")])
+def test_what_makes_no_sampler_is_refused(name, said):
+    with refused(ConfigurationError, [f"vade_sampler='{__name__}:{name}'", said]):
+        make_own(f"{__name__}:{name}", 8, seed=3)
+
+
+def no_verbs(num_samples, *, seed):
+    return None

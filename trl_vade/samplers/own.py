@@ -1,0 +1,234 @@
+"""Samplers of a user's own: any object with the five verbs of `PromptSampler`, or the import path of its class."""
+
+import copy
+import importlib
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trl_vade.checks import check_fields, check_outcomes, check_same
+from trl_vade.errors import ConfigurationError, ObservationError, SnapshotMismatchError, VADEError, abbreviated
+
+from .base import Draw, PosteriorSampler, PromptSampler
+from .information import information_gain
+from .posterior import BetaPosterior
+
+SAMPLERS = ("thompson", "greedy", "uniform")
+_PATH = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d]\w*(\.\w+)*")
+
+
+class OwnSampler(PosteriorSampler):
+    """A sampler that leaves the choice to an object with the five verbs of `PromptSampler`.
+
+    The posterior learns beside the object, so that log, report, cards and snapshots are those of any other sampler.
+    The state holds that of the object, which must be JSON values, and its class.
+
+    Raises:
+        ConfigurationError: the object's state is not JSON.
+    """
+
+    def __init__(self, chooser: PromptSampler, posterior: BetaPosterior, seed: int = 0) -> None:
+        super().__init__(posterior, seed, {}, {})
+        self.kind = path_of(type(chooser))  # type: ignore[misc]
+        self._chooser = chooser
+        self._recall()  # a state that cannot be saved is refused now, and not at the first checkpoint
+
+    def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
+        """Return the choice of the object, a `Draw` or its rows alone.
+
+        Raises:
+            ConfigurationError: `k` is out of range, or the choice is not `k` distinct rows that are not in `exclude`.
+        """
+        k, excluded = self._check_draw(k, exclude)
+        drawn = self._chooser.draw(k, exclude=excluded)
+        try:
+            rows = self.posterior.check_rows(drawn.sample_index if isinstance(drawn, Draw) else drawn)
+        except ObservationError:
+            rows = np.empty(0, dtype=np.int64)
+        if not rows.size == np.setdiff1d(rows, excluded).size == k:
+            raise ConfigurationError(
+                f"draw({k}) of vade_sampler={self.kind!r} returned {abbreviated(drawn)}. It must return {k} distinct "
+                f"rows in [0, {self.posterior.num_samples}), as whole numbers, without those in `exclude`: "
+                f"{abbreviated(excluded.tolist())}. A generation batch has no row twice. Change its draw."
+            )
+        if isinstance(drawn, Draw):
+            return replace(drawn, sample_index=rows)
+        a, b = self.belief(rows)
+        mean = a / (a + b)
+        return Draw(rows, mean.copy(), information_gain(mean), mean)
+
+    def peek(self, k: int) -> Draw:
+        """Return the result of `draw(k)`, and take the object back to its state before."""
+        before = self._recall()
+        try:
+            return self.draw(k)
+        finally:
+            self._chooser.load_state_dict(before)
+
+    def observe(
+        self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
+    ) -> None:
+        """Take one step of the posterior, which checks the numbers, and pass them on to the object, as arrays."""
+        super().observe(sample_index, successes, trials, mixed)
+        rows, scores = self.posterior.check_rows(sample_index), check_outcomes(successes, trials)
+        self._chooser.observe(rows, *scores, None if mixed is None else np.asarray(mixed))
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the object, and those of the posterior."""
+        return {**self._chooser.metrics(), **super().metrics()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of `PosteriorSampler`, and that of the object under `own`."""
+        return {**super().state_dict(), "own": self._recall()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`. Another class is refused."""
+        before = super().state_dict()
+        if isinstance(state, Mapping) and "kind" in state:
+            check_same("sampler", state, {"kind": self.kind})
+        check_fields("sampler", state, [*before, "own"])
+        super().load_state_dict({name: value for name, value in state.items() if name != "own"})
+        try:  # last: with another seed or other rows the object's state is another
+            self._chooser.load_state_dict(copy.deepcopy(state["own"]))
+        except Exception as error:
+            super().load_state_dict(before)
+            raise SnapshotMismatchError(
+                f"load_state_dict of vade_sampler={self.kind!r} refused the saved state "
+                f"{abbreviated(state['own'])}: {type(error).__name__}: {error}. Make the sampler with the arguments "
+                "that it had, or start without the saved state."
+            ) from error
+
+    def _recall(self) -> Any:
+        state = self._chooser.state_dict()
+        try:
+            read = json.loads(json.dumps(state, allow_nan=False))
+            sound = isinstance(state, dict) and read == state
+        except (TypeError, ValueError):
+            sound = False
+        if not sound:
+            raise ConfigurationError(
+                f"state_dict() of vade_sampler={self.kind!r} returned {abbreviated(state)}. It must return a "
+                "dictionary that JSON gives back as it was: texts, whole and finite numbers, True, False, None, lists "
+                "and dictionaries with texts as keys. Checkpoints keep it. Use .tolist() for an array, and a list for "
+                "a tuple or a set."
+            )
+        return read
+
+
+class PathOf(str):
+    """The import path of a sampler's class in the place of the sampler, which is `given`.
+
+    transformers logs, copies and saves all settings. They see a text, and no object that JSON or pickle cannot hold.
+    """
+
+    given: Any
+    first: Any = None  # the state of `given` before its first run: a later run of the same settings starts there
+
+    def __deepcopy__(self, memo: Any) -> "PathOf":
+        return self
+
+    def __reduce__(self) -> Any:
+        return str, (str(self),)
+
+
+def path_of(named: Any) -> str:
+    """Return the import path of a class or function."""
+    return f"{getattr(named, '__module__', '')}:{getattr(named, '__qualname__', type(named).__qualname__)}"
+
+
+def as_text(sampler: Any) -> Any:
+    """Return a `PathOf` for a sampler, or for a class or function that makes one, and anything else as it is."""
+    if isinstance(sampler, str) or not (isinstance(sampler, PromptSampler) or callable(sampler)):
+        return sampler
+    path = PathOf(path_of(sampler if _makes(sampler) else type(sampler)))
+    path.given = sampler
+    return path
+
+
+def is_name(value: Any) -> bool:
+    """Return whether `value` is the name of a sampler, or has the form of an import path."""
+    return isinstance(value, str) and (value in SAMPLERS or _PATH.fullmatch(value) is not None)
+
+
+def check_sampler(value: Any) -> None:
+    """Raise `ConfigurationError` unless `value`, a result of `as_text`, names a sampler. Nothing is imported."""
+    if not isinstance(value, PathOf) and not is_name(value):
+        raise ConfigurationError(
+            f"vade_sampler={abbreviated(value)} is not known. Set it to one of {', '.join(SAMPLERS)}, to the import "
+            "path of a sampler of your own, 'package.module:Class', or to an object with the verbs draw, observe, "
+            "state_dict, load_state_dict and metrics."
+        )
+
+
+def find_sampler(value: str) -> Any:
+    """Return the object, class or function that `value` stands for, which may run the user's code.
+
+    Raises:
+        ConfigurationError: there is no such thing, or it is no sampler and makes none.
+    """
+    if isinstance(value, PathOf):
+        return value.given
+    module, _, name = value.partition(":")
+    sys.path.insert(0, "")  # the user's working directory, as for reward functions
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        if not callable(found) and not isinstance(found, PromptSampler):
+            raise TypeError(f"it is a {type(found).__name__}, no class or function")
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ConfigurationError(
+            f"vade_sampler={value!r} cannot be imported: {error}. Set it to the path of a class or function that is "
+            f"called with the number of rows and seed=, 'package.module:Class', or to one of {', '.join(SAMPLERS)}."
+        ) from error
+    finally:
+        sys.path.pop(0)
+    return found
+
+
+def make_own(value: str, num_samples: int, *, seed: int, **decays: Any) -> PosteriorSampler:
+    """Return the user's sampler for N = `num_samples` rows; its posterior has these `decays` if it brings none.
+
+    Raises:
+        ConfigurationError: it cannot be made, lacks a verb, or is for another number of rows.
+    """
+    made = found = find_sampler(value)
+    try:
+        made = found(num_samples, seed=seed) if _makes(found) else found
+    except VADEError:
+        raise
+    except TypeError as error:
+        raise ConfigurationError(
+            f"vade_sampler={value!r} is called as {value.partition(':')[2]}({num_samples}, seed={seed}), which "
+            f"failed: {error}. Give it these two arguments, or pass an object that is made with others."
+        ) from error
+    if not isinstance(made, PromptSampler):
+        raise ConfigurationError(
+            f"vade_sampler={value!r} gave a {type(made).__name__}. A sampler has the verbs draw, observe, state_dict, "
+            "load_state_dict and metrics (trl_vade.PromptSampler)."
+        )
+    sampler = made
+    if not isinstance(sampler, PosteriorSampler):
+        sampler = OwnSampler(made, BetaPosterior(num_samples, **decays), seed)
+    if sampler.posterior.num_samples != num_samples:
+        raise ConfigurationError(
+            f"vade_sampler={value!r} is for {sampler.posterior.num_samples} rows, and the training set has "
+            f"{num_samples}. Make it for that number, or give its import path."
+        )
+    if isinstance(value, PathOf) and made is found:
+        if value.first is None:
+            value.first = copy.deepcopy(made.state_dict())
+        else:
+            made.load_state_dict(copy.deepcopy(value.first))
+    return sampler
+
+
+def _makes(found: Any) -> bool:
+    """Return whether it is a class or function that makes samplers, and no sampler itself."""
+    return isinstance(found, type) or not isinstance(found, PromptSampler)
