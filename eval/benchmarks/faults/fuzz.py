@@ -85,16 +85,17 @@ def fuzz_config(tries: int, seed: int) -> Result:
         for name, value in everything.items():
             kept = getattr(config, name)
             parsed = name in read and read[name] is not values[name]
-            check(kept is value or (parsed and canonical(kept) == canonical(value)), f"{name} is not kept as given")
+            same = kept is value or getattr(kept, "given", None) is value
+            check(same or (parsed and canonical(kept) == canonical(value)), f"{name} is not kept as given")
         return "accepted and kept"
 
     return fuzz("settings", tries, seed, attempt)
 
 
-PEERS = ("mopps", "bots", "sec", "difficulty_pools", "greso")
+NAMED = ("thompson", "greedy", "uniform")
 CHOICES = {
     "vade_preset": ["balanced", "frontier", "paper", "paper_symmetric", "paper_greedy", "paper_last_update"],
-    "vade_sampler": ["thompson", "greedy", "uniform", *PEERS],
+    "vade_sampler": [*NAMED, "eval.benchmarks.learning.peers:MoPPSSampler"],
     "vade_information_gain": ["asymmetric", "symmetric", None],
     "vade_prior": ["flat", "prompts", None],
     "vade_variant_match": ["posterior", "difficulty"],
@@ -126,6 +127,8 @@ def _allowed(name: str, value: Any) -> bool:
     if name == "vade_posterior_init":
         of_a_run = isinstance(value, str) and ("/" in value or os.path.exists(value))
         return of_a_run or ((value is None or isinstance(value, str)) and value in CHOICES[name])
+    if name == "vade_sampler" and callable(value):  # it may make a sampler
+        return True
     if name in CHOICES:
         return (value is None or isinstance(value, str)) and value in CHOICES[name]
     if name in SWITCHES:
@@ -136,8 +139,6 @@ def _allowed(name: str, value: Any) -> bool:
         return value is None or (isinstance(value, str) and value != "")
     if name == "vade_posterior_hub_id":
         return value is None or (isinstance(value, str) and _names_a_repository(value))
-    if name == "vade_sampler_kwargs":
-        return value is None or (type(value) is dict and not value.keys() & {"seed", "task", "num_samples"})
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if name == "vade_variant_groups":
         return number and isinstance(value, int) and 0 <= value <= 100
@@ -189,10 +190,8 @@ def _go_together(settings: dict[str, Any]) -> bool:
     return (
         not (sampler == "uniform" and settings["vade_posterior_init"] == "rollout")
         and (settings["vade_posterior_init"] in CHOICES["vade_posterior_init"] or sampler in ("thompson", "greedy"))
-        and not (sampler == "sec" and settings["vade_stratify_by"] is None)
-        and (settings["vade_sampler_kwargs"] is None or not settings["vade_sampler_kwargs"] or sampler in PEERS)
         and (settings["vade_success_bounds"] is None or settings["vade_success_threshold"] in (None, "auto"))
-        and (settings["vade_stratify_by"] is None or sampler in ("thompson", "greedy", "sec"))
+        and (settings["vade_stratify_by"] is None or sampler in ("thompson", "greedy"))
         and (settings["vade_strata_shares"] is None or settings["vade_stratify_by"] is not None)
         and all(settings[name] is None or settings["vade_down_sampling"] in modes for name, modes in KEPT.items())
         and _images_go_together(settings)
@@ -219,7 +218,7 @@ def _variants_go_together(settings: dict[str, Any]) -> bool:
     groups = settings["vade_variant_groups"]
     if not groups:
         return not changed & {"vade_variant_match", "vade_advantage"}
-    return groups + 1 in PROBLEM and not settings["vade_dynamic_sampling"] and settings["vade_sampler"] not in PEERS
+    return groups + 1 in PROBLEM and not settings["vade_dynamic_sampling"] and settings["vade_sampler"] in NAMED
 
 
 def _setting(dice: random.Random, name: str) -> Any:
