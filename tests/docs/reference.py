@@ -169,8 +169,6 @@ API = {
     "Rewards": "trl_vade.rewards: accuracy_reward relaxed_accuracy_reward format_reward metric_path",
     "Posteriors": "trl_vade: load_posterior BetaPosterior load_snapshot save_snapshot",
     "Samplers": "trl_vade: ThompsonSampler UniformSampler PromptSampler Draw",
-    "Other published rules": "trl_vade.samplers.peers: MoPPSSampler BOTSSampler SECSampler DifficultyPoolSampler "
-    "GRESOSampler",
     "Formulas": "trl_vade: information_gain expected_effective_ratio effective_gradient_ratio",
 }
 

@@ -47,6 +47,7 @@ def clone(tmp_path, vision_model_path):
     (tmp_path / "tiny-model").symlink_to(vision_model_path)
     for size in ("3b", "7b"):
         qwen2_5_vl_config(size).save_pretrained(tmp_path / f"qwen-{size}")
+    (tmp_path / "my_samplers.py").write_text("from tests.support.own_samplers import WorstLast\n")
     (tmp_path / "recipe.yaml").write_text("output_dir: out\ndataset_name: you/questions\n")
     with chdir(tmp_path):
         yield tmp_path

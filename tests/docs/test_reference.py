@@ -10,7 +10,6 @@ from tests.docs.reference import FOLDER, PAGES
 from tests.support.rows import with_variants
 from tests.support.runs import says_a_digit, train
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, errors, rewards, samplers
-from trl_vade.samplers import peers
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -21,7 +20,7 @@ def test_a_page_is_what_the_code_makes_of_it(name):
 
 def test_the_api_has_every_public_name():
     shown = set(re.findall(r"^::: [\w.]+\.(\w+)$", (FOLDER / "api.md").read_text(), flags=re.MULTILINE))
-    public = {*trl_vade.__all__, *peers.__all__} - {"__version__"}
+    public = {*trl_vade.__all__} - {"__version__"}
     public |= {name for room in (samplers, rewards) for name, value in vars(room).items() if callable(value)}
     public |= {
         name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)
@@ -78,16 +77,6 @@ def test_the_metrics_of_variants_are_those_that_such_a_run_logs(text_model_path,
     trainer = train(text_model_path, with_variants(text_rows, variants), args)
     kinds = {name.replace("<value>", v) for name in tables["With strata"] for v in ("original", "text")}
     assert {*of_every_run(tables), *kinds, *tables["With variants"]} == logged_by(trainer)
-
-
-@pytest.mark.parametrize("sampler", ["difficulty_pools", "greso"])
-def test_the_metrics_of_other_rules_are_those_that_such_a_run_logs(text_model_path, text_rows, make_args, sampler):
-    tables = first_column("metrics.md")
-    own = [
-        name for name in tables["With other published rules"] if ("pool" in name) == (sampler == "difficulty_pools")
-    ]
-    trainer = train(text_model_path, text_rows, make_args(max_steps=1, vade_sampler=sampler))
-    assert {*of_every_run(tables), *own} == logged_by(trainer)
 
 
 # ------------------------------------------------------------------------------------------------------------- files
