@@ -29,7 +29,7 @@ def test_no_group_is_empty():
 
 def test_an_option_says_its_choices_and_its_default():
     text = " ".join(run("train", "-h").stdout.split())
-    assert "one of: thompson, greedy, uniform" in text
+    assert "one of: asymmetric, symmetric" in text
     assert "default: thompson" in text
     assert "a half-life of 693" not in text
 

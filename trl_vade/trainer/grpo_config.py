@@ -29,15 +29,16 @@ class VADEGRPOConfig(GRPOConfig):
             few rows come again and again. `"paper"` is Algorithm 1 of the paper, with its initial pass:
             `num_generations` rollouts of every row before the first update. `"paper_symmetric"`, `"paper_greedy"` and
             `"paper_last_update"` are the paper's ablations.
-        vade_sampler: Chooses the rows of each generation batch. `"thompson"` draws a pass rate from each row's
-            posterior and takes the rows with the largest information gain (Algorithm 1 of the paper). `"greedy"` uses
-            the posterior mean instead of a draw, and is what `"thompson"` means with `vade_preset="paper_greedy"`.
-            `"uniform"` takes every row once an epoch. It equals vanilla GRPO bit for bit, with five exceptions. Vision
-            placeholders cannot be sampled. A transform of the data set runs once for each chosen row and not for each
-            completion. An infinite reward is refused. A resumed run continues inside its epoch even with
-            `ignore_data_skip`. Generation with vLLM is corrected. Any other rule is a sampler of your own: an object
-            with the verbs of `trl_vade.PromptSampler`, or the import path of its class, `"package.module:Class"`,
-            which is called with the number of rows and `seed`. See docs/guides/own_sampler.md.
+        vade_sampler: Chooses the rows of each generation batch: `"thompson"`, `"greedy"`, `"uniform"`, or a sampler of
+            your own. `"thompson"` draws a pass rate from each row's posterior and takes the rows with the largest
+            information gain (Algorithm 1 of the paper). `"greedy"` uses the posterior mean instead of a draw, and is
+            what `"thompson"` means with `vade_preset="paper_greedy"`. `"uniform"` takes every row once an epoch. It
+            equals vanilla GRPO bit for bit, with five exceptions. Vision placeholders cannot be sampled. A transform
+            of the data set runs once for each chosen row and not for each completion. An infinite reward is refused. A
+            resumed run continues inside its epoch even with `ignore_data_skip`. Generation with vLLM is corrected. A
+            sampler of your own is an object with the verbs of `trl_vade.PromptSampler`, or the import path of its
+            class, `"package.module:Class"`, which is called with the number of rows and `seed`. See
+            docs/guides/own_sampler.md.
         vade_information_gain: How much a row with pass rate p is expected to teach. `"asymmetric"` is p(1-p)^2 (eq. 4
             of the paper), largest at p = 1/3: it prefers hard rows to easy rows. `"symmetric"` is p(1-p), largest at
             p = 1/2: it avoids impossible and mastered rows alike. `None` uses the preset's gain.
