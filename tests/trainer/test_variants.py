@@ -107,7 +107,7 @@ def test_an_original_that_is_never_solved_keeps_its_own_counts_beside_a_variant_
     trainer = train(text_model_path, rows_with_variants(), args, reward)
     rows, posterior = trainer.train_dataset, trainer.selection.sampler.posterior
     kinds = np.array(rows["kind"])[posterior.visited]
-    alpha, beta = posterior.visited_counts()
+    alpha, beta = posterior.alpha[posterior.visited], posterior.beta[posterior.visited]
     assert (alpha[kinds == "original"] == 0).all()
     assert (beta[kinds == "original"] > 0).all()
     assert (beta[kinds == "hint-2"] == 0).all()
