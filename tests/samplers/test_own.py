@@ -30,6 +30,13 @@ def small(num_samples, *, seed):
     return ThompsonSampler(num_samples, seed=seed, cooldown=2)
 
 
+READY = WorstLast(8)
+
+
+class Hungry(ThompsonSampler):
+    """A rule that changes a part of ours."""
+
+
 class Broken(WorstLast):
     """Its draw returns `wrong`."""
 
@@ -59,6 +66,7 @@ def test_each_way_to_give_it_makes_the_same_sampler(given):
 def test_a_sampler_with_a_posterior_of_its_own_is_used_as_it_is():
     ours = ThompsonSampler(8, seed=5, decay_sampled=0.5)
     assert made(ours) is ours
+    assert (ours.kind, made(Hungry(8)).kind) == ("thompson", f"{__name__}:Hungry")
     assert made(f"{__name__}:small").state_dict()["settings"]["cooldown"] == 2
     with refused(ConfigurationError, ["8", "9"]):
         made(ours, 9)
@@ -135,7 +143,8 @@ def test_settings_hold_a_text_in_the_place_of_the_object():
 
 
 @pytest.mark.parametrize(
-    "path", ["no_such_module:Mine", f"{__name__}:Missing", f"{__name__}:run.steps", f"{__name__}:pytest"]
+    "path",
+    ["no_such_module:Mine", f"{__name__}:Missing", f"{__name__}:run.steps", f"{__name__}:pytest", f"{__name__}:READY"],
 )
 def test_a_path_that_leads_nowhere_is_refused(path):
     with refused(ConfigurationError, [f"vade_sampler={path!r}"], ["thompson", "greedy", "uniform"]):
