@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import check_fields, check_outcomes, check_same
-from trl_vade.errors import ConfigurationError, ObservationError, SnapshotMismatchError, VADEError, abbreviated
+from trl_vade.errors import ConfigurationError, ObservationError, SnapshotMismatchError, abbreviated
 
 from .base import Draw, PosteriorSampler, PromptSampler
 from .information import information_gain
 from .posterior import BetaPosterior
 
 SAMPLERS = ("thompson", "greedy", "uniform")
+VERBS = "draw, observe, state_dict, load_state_dict and metrics"
 _PATH = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d]\w*(\.\w+)*")
 
 
@@ -161,8 +162,7 @@ def check_sampler(value: Any) -> None:
     if not isinstance(value, PathOf) and not is_name(value):
         raise ConfigurationError(
             f"vade_sampler={abbreviated(value)} is not known. Set it to one of {', '.join(SAMPLERS)}, to the import "
-            "path of a sampler of your own, 'package.module:Class', or to an object with the verbs draw, observe, "
-            "state_dict, load_state_dict and metrics."
+            f"path of a sampler of your own, 'package.module:Class', or to an object with the verbs {VERBS}."
         )
 
 
@@ -198,21 +198,17 @@ def make_own(value: str, num_samples: int, *, seed: int, **decays: Any) -> Poste
     Raises:
         ConfigurationError: it cannot be made, lacks a verb, or is for another number of rows.
     """
-    made = found = find_sampler(value)
+    found = find_sampler(value)
     try:
         made = found(num_samples, seed=seed) if _makes(found) else found
-    except VADEError:
-        raise
+        if not isinstance(made, PromptSampler):
+            raise TypeError(f"it gave a {type(made).__name__}, which lacks a verb")
     except TypeError as error:
         raise ConfigurationError(
             f"vade_sampler={value!r} is called as {value.partition(':')[2]}({num_samples}, seed={seed}), which "
-            f"failed: {error}. Give it these two arguments, or pass an object that is made with others."
+            f"failed: {error}. It must take these arguments and return a sampler, which has the verbs {VERBS}. Or "
+            "pass a sampler that is made with others."
         ) from error
-    if not isinstance(made, PromptSampler):
-        raise ConfigurationError(
-            f"vade_sampler={value!r} gave a {type(made).__name__}. A sampler has the verbs draw, observe, state_dict, "
-            "load_state_dict and metrics (trl_vade.PromptSampler)."
-        )
     sampler = made
     if not isinstance(sampler, PosteriorSampler):
         sampler = OwnSampler(made, BetaPosterior(num_samples, **decays), seed)

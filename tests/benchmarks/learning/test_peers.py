@@ -144,13 +144,6 @@ def test_mopps_looks_at_the_next_candidates_of_the_epoch_and_at_none_twice():
     assert (sampler.state_dict()["epoch"], sampler.state_dict()["position"]) == (1, 16)
 
 
-def test_the_orders_of_two_epochs_differ_and_are_whole():
-    sampler = MoPPSSampler(50, pool_factor=1)
-    first, second = (sampler.draw(50).sample_index.tolist() for _ in range(2))
-    assert sorted(first) == sorted(second) == list(range(50))
-    assert sampler._order(0).tolist() != sampler._order(1).tolist()
-
-
 # BOTS
 
 
@@ -167,15 +160,6 @@ def test_bots_takes_the_rows_closest_to_the_target():
     pass_rate = [0.0, 0.9, 0.55, 0.3, 0.4, 1.0]
     assert known(BOTSSampler(6), pass_rate).draw(4).sample_index.tolist() == [2, 4, 3, 1]
     assert known(BOTSSampler(6, target=0.32), pass_rate).draw(2).sample_index.tolist() == [3, 4]
-
-
-@pytest.mark.parametrize("make", [BOTSSampler, MoPPSSampler], ids=["bots", "mopps"])
-def test_the_pass_rates_are_sampled_from_the_belief(make):
-    from scipy.stats import beta, kstest
-
-    sampler = make(4000, seed=3)
-    sampler.observe(np.arange(4000), np.full(4000, 2), np.full(4000, 8))
-    assert kstest(sampler.draw(4000).sampled_pass_rate, beta(3, 7).cdf).pvalue > 0.001
 
 
 # SEC
@@ -211,12 +195,6 @@ def test_sec_learns_the_mean_advantage_of_each_kind():
     assert sampler.state_dict()["memory"]["q"] == pytest.approx(expected, rel=1e-7)
 
 
-def test_sec_weighs_the_groups_of_a_kind_by_their_completions():
-    sampler = SECSampler(2, task=[0, 0], learning_rate=1.0)
-    sampler.observe([0, 1], [4, 2], [8, 2])  # 8 completions with |A| = 0.935, 2 with 0
-    assert sampler.state_dict()["memory"]["q"] == pytest.approx([0.8 * 0.93523939], rel=1e-7)
-
-
 def test_sec_draws_the_kinds_by_their_softmax():
     sampler = SECSampler(200, task=[0] * 100 + [1] * 100, temperature=0.5)
     sampler.load_state_dict(sampler.state_dict() | {"memory": {"q": [0.0, 0.5]}})
@@ -231,12 +209,6 @@ def test_sec_goes_on_with_the_other_kinds_when_one_is_used_up():
     assert set(sampler.draw(6).sample_index.tolist()) == {6, 7, 8, 9, 10, 11}
     assert set(sampler.draw(9).sample_index.tolist()) == {0, 1, 2, 6, 7, 8, 9, 10, 11}
     assert set(sampler.draw(5, exclude=range(8, 12)).sample_index.tolist()) == {0, 1, 2, 6, 7}
-
-
-def test_sec_draws_every_row_of_a_kind_alike():
-    sampler = SECSampler(10, task=[0] * 10)
-    counts = np.bincount(np.concatenate([sampler.draw(3).sample_index for _ in range(2000)]), minlength=10)
-    assert np.abs(counts - 600).max() < 4.5 * math.sqrt(2000 * 0.3 * 0.7)
 
 
 # Difficulty pools
@@ -300,16 +272,6 @@ def test_greso_skips_by_the_streak():
     rate = np.bincount(kept // 2000, minlength=6) / np.bincount(reached // 2000, minlength=6)
     error = np.sqrt(np.array(expected) * (1 - np.array(expected)) / 1800)
     assert (np.abs(rate - expected) <= 4 * error).all()
-
-
-def test_greso_goes_on_in_the_next_epoch():
-    sampler = greso_with([0] * 6)
-    taken = sampler.draw(4).sample_index.tolist()
-    rows = sampler.draw(4).sample_index.tolist()
-    assert rows[:2] == sampler._order(0)[4:].tolist()
-    assert rows[2:] == [row for row in sampler._order(1).tolist() if row not in rows[:2]][:2]
-    assert sampler.state_dict()["epoch"] == 1
-    assert set(rows[:2]).isdisjoint(taken)
 
 
 def test_greso_aims_at_the_share_of_groups_without_a_gradient():
