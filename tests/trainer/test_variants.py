@@ -298,6 +298,19 @@ def test_problems_with_too_few_variants_are_told_and_never_chosen(text_model_pat
         )
 
 
+def test_an_overlong_original_takes_its_variants_along(text_model_path, make_args):
+    rows = rows_with_variants()
+    long = [
+        {"role": "user", "content": "say a digit " * 99} if number == 3 else prompt[0]
+        for number, prompt in enumerate(rows["prompt"])
+    ]
+    rows = rows.remove_columns("prompt").add_column("prompt", [[message] for message in long])
+    args = make_args(vade_variants="of", vade_max_prompt_length=100)
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, rows)
+    assert "row-3" not in trainer.train_dataset["of"]
+    assert len(trainer.train_dataset) == 23 * 4
+
+
 @pytest.mark.parametrize(
     ("settings", "names", "offers"),
     [

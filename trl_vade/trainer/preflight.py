@@ -63,8 +63,8 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
     success = make_signal(args, names).facts["success_reward"] if names else None
     refuse_unnumbered(args, arguments)
     refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"), arguments.get("eval_dataset"))
-    lay_out_variants(arguments, args)
     drop_overlong(arguments, args)
+    lay_out_variants(arguments, args)  # an overlong original takes its variants along
     rows = arguments.get("train_dataset")
     on_time = selects_on_time(args, rows) and not brings_own_loader(trainer_class, args)
     refuse_refills(args, arguments, chosen_here=on_time)

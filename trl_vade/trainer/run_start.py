@@ -51,8 +51,8 @@ def _look_at_rows(trainer: Any) -> None:
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
     refuse_unnumbered(trainer.args, given)
-    lay_out_variants(given, trainer.args)
     drop_overlong(given, trainer.args)
+    lay_out_variants(given, trainer.args)
     rows = given["train_dataset"]
     if trainer.selection is not None and not selects_on_time(trainer.args, rows):
         raise ConfigurationError(
