@@ -4,9 +4,9 @@ The columns `id` and `kind`, and one with the id of each row's original, tie the
 """
 
 import logging
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from datasets import Dataset, Value
 from numpy.typing import NDArray
 
@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 ANSWERS = ("answer", "answer_type", "solution", "ground_truth", "reference", "label", "target", "choices")
 """Usual names of the columns that tell a right answer."""
 CONTENT = ("prompt", "image", "images")
+TEXTS = (Value("string"), Value("large_string"))
 
 
 def with_known_originals(rows: Dataset, column: str) -> Dataset:
@@ -27,33 +28,22 @@ def with_known_originals(rows: Dataset, column: str) -> Dataset:
     Raises:
         ConfigurationError: the columns that tie variants to originals are missing.
     """
-    missing = [name for name in (column, "id", "kind") if name not in rows.column_names]
-    kind = None if missing else rows.data.schema.field(column).type
-    if kind is None or not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        reason = f"{column!r} holds {kind}" if kind else f"the training set lacks {', '.join(map(repr, missing))}"
+    if not {"id", "kind"} <= {*rows.column_names} or rows.features.get(column) not in TEXTS:
         raise ConfigurationError(
-            f"vade_variants={column!r}, but {reason}; it has {rows.column_names}. Set it to the column with "
+            f"vade_variants={column!r}, and the training set has {rows.column_names}. Set it to the column with "
             "the id of each row's original, a text, beside the columns 'id' and 'kind'."
         )
-    ids, of = _texts(rows, "id"), _texts(rows, column)
-    known = {*ids}
-    kept = [place for place, name in enumerate(of) if name in known]
-    if len(kept) == len(rows):
-        return rows
-    logger.warning(
-        f"{len(rows) - len(kept)} of {len(rows)} rows are left out: they are variants of rows that the training set "
-        "does not have."
-    )
-    return rows.select(kept)
+    known = {*_texts(rows, "id")}
+    kept = [place for place, name in enumerate(_texts(rows, column)) if name in known]
+    return _select(rows, kept, "train_dataset", "variants of rows that it does not have")
 
 
-def originals_of(rows: Dataset, column: str) -> Dataset:
-    """Return the rows that are no variants."""
-    if not {"id", column} <= {*rows.column_names} or rows.features[column] != Value("string"):
+def originals_of(rows: Any, column: str) -> Any:
+    """Return the rows of an evaluation that are no variants; the log says how many are left out."""
+    if not isinstance(rows, Dataset) or "id" not in rows.column_names or rows.features.get(column) not in TEXTS:
         return rows
     pairs = zip(_texts(rows, "id"), _texts(rows, column), strict=True)
-    kept = [place for place, (name, of) in enumerate(pairs) if name == of]
-    return rows if len(kept) == len(rows) else rows.select(kept)
+    return _select(rows, [place for place, (name, of) in enumerate(pairs) if name == of], "eval_dataset", "variants")
 
 
 def read_variants(rows: Dataset, column: str) -> tuple[NDArray[np.int64], list[str]]:
@@ -91,3 +81,10 @@ def read_variants(rows: Dataset, column: str) -> tuple[NDArray[np.int64], list[s
 
 def _texts(rows: Dataset, column: str) -> list[str]:
     return [*map(str, rows.with_format(None).select_columns([column])[column])]
+
+
+def _select(rows: Dataset, kept: list[int], name: str, others: str) -> Dataset:
+    if len(kept) == len(rows):
+        return rows
+    logger.warning(f"{name}: {len(rows) - len(kept)} of {len(rows)} rows are left out: they are {others}.")
+    return rows.select(kept)

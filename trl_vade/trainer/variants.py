@@ -38,19 +38,12 @@ def lay_out_variants(arguments: dict[str, Any], args: GRPOConfig) -> None:
             f"vade_variants={args.vade_variants!r} with {reason}. Variants are rows of a datasets.Dataset, whose "
             "prompts are known before training. Pass such a train_dataset, or set vade_variants=None."
         )
-    arguments["train_dataset"] = with_known_originals(rows, args.vade_variants)
     column, evaluated = args.vade_variants, arguments.get("eval_dataset")
+    arguments["train_dataset"] = with_known_originals(rows, column)
     if isinstance(evaluated, Mapping):
-        arguments["eval_dataset"] = {name: _originals(part, column) for name, part in evaluated.items()}
+        arguments["eval_dataset"] = {name: originals_of(part, column) for name, part in evaluated.items()}
     elif evaluated is not None:
-        arguments["eval_dataset"] = _originals(evaluated, column)
-
-
-def _originals(rows: Any, column: str) -> Any:
-    kept = originals_of(rows, column) if isinstance(rows, Dataset) else rows
-    if kept is not rows:
-        logger.warning(f"eval_dataset: {len(rows) - len(kept)} of {len(rows)} rows are variants and are left out.")
-    return kept
+        arguments["eval_dataset"] = originals_of(evaluated, column)
 
 
 def variant_rows(rows: Dataset, args: GRPOConfig) -> VariantRows | None:
@@ -62,23 +55,21 @@ def variant_rows(rows: Dataset, args: GRPOConfig) -> VariantRows | None:
     if args.vade_variants is None:
         return None
     of, labels = read_variants(rows, args.vade_variants)
-    kinds = [ORIGINAL, *sorted({*labels} - {ORIGINAL})]
+    kinds, groups = [ORIGINAL, *sorted({*labels} - {ORIGINAL})], args.vade_variant_groups
     number = {kind: place for place, kind in enumerate(kinds)}
     variants = VariantRows(of, np.array([number[label] for label in labels], dtype=np.int64), tuple(kinds))
     count = variants.num_variants[variants.kind == 0]
-    enough = int((count >= args.vade_variant_groups).sum())
-    wanted = args.generation_batch_size // args.num_generations // (1 + args.vade_variant_groups)
-    if args.vade_variant_groups and enough < wanted:
+    few = f"{np.count_nonzero(count < groups)} of {len(count)} problems have fewer than vade_variant_groups={groups}"
+    wanted = args.generation_batch_size // args.num_generations // (1 + groups)
+    if groups and np.count_nonzero(count >= groups) < wanted:
         raise ConfigurationError(
-            f"A generation batch takes {wanted} problems with vade_variant_groups={args.vade_variant_groups} variants "
-            f"each, but {enough} of the {len(count)} originals have as many. Add variants, or lower "
+            f"{few} variants, and a generation batch takes {wanted} problems. Add variants, or lower "
             "vade_variant_groups or generation_batch_size."
         )
-    if args.vade_variant_groups and enough < len(count):
+    if (count < groups).any():
         logger.warning(
-            f"{len(count) - enough} of {len(count)} problems have fewer than vade_variant_groups="
-            f"{args.vade_variant_groups} variants. They are never chosen. Add variants of these, or set "
-            "vade_variant_groups=0 to choose each row by itself."
+            f"{few} variants. They are never chosen. Add variants of these, or set vade_variant_groups=0 to choose "
+            "each row by itself."
         )
     return variants
 
