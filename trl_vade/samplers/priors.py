@@ -20,9 +20,14 @@ from .posterior import BetaPosterior
 Words = NDArray[np.uint8]  # (N, F / 8): F bits a row
 Belief = tuple[FloatArray | float, FloatArray | float]  # a and b of Beta(a, b): (N,) each, or one for all rows
 
+Errors = tuple[float, float]  # of beliefs: see `more_errors`
+
 PRIORS = ("flat", "prompts")
 FLAT: Belief = (1.0, 1.0)
+UNKNOWN: Errors = (56.0 / 3.0, 56.0)  # as if eight rows of eight trials had shown the strength of Beta(1, 1), 2
+LATELY = 256.0  # rows
 FEWEST_ROWS = 32  # for a fit
+FEWEST_TEXTS = 8  # with a word that counts
 EVIDENCE = 1.0  # smallest alpha + beta of a row that tells how far rows differ
 LOWEST_MEAN, HIGHEST_MEAN = 0.05, 0.95
 LOWEST_STRENGTH, HIGHEST_STRENGTH = 0.5, 8.0
@@ -42,15 +47,17 @@ _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np
 def prompt_words(texts: Iterable[str]) -> Words:
     """Hash the words of N texts to F features; return which of them each text has, (N, F / 8) packed bits.
 
-    Case and order do not count, nor how often a word occurs. Numbers are words.
+    Case and order do not count, nor how often a word occurs in a text. Numbers are words. Words of fewer than 8 texts
+    are left out: a fit would take the luck of their few rows for what they mean.
     """
-    rows = []
-    for text in texts:
-        features = 0
-        for word in set(_WORD.findall(text.lower())):
-            features |= 1 << (WIDTH - 1 - zlib.crc32(word.encode()) % WIDTH)  # the first feature is the highest bit
-        rows.append(features.to_bytes(WIDTH // 8, "big"))
-    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(-1, WIDTH // 8)
+    hashed = [[zlib.crc32(word.encode()) for word in set(_WORD.findall(text.lower()))] for text in texts]
+    row = np.repeat(np.arange(len(hashed)), [len(words) for words in hashed])
+    words = np.fromiter((word for words in hashed for word in words), dtype=np.int64, count=row.size)
+    _, place, count = np.unique(words, return_inverse=True, return_counts=True)
+    common = count[place] >= FEWEST_TEXTS
+    features = np.zeros((len(hashed), WIDTH), dtype=np.bool_)
+    features[row[common], words[common] % WIDTH] = True
+    return np.packbits(features, axis=1)
 
 
 def check_words(words: Any, num_samples: int) -> Words:
@@ -63,7 +70,7 @@ def check_words(words: Any, num_samples: int) -> Words:
     return words
 
 
-def prompt_prior(posterior: BetaPosterior, words: Words) -> Belief:
+def prompt_prior(posterior: BetaPosterior, words: Words, errors: Errors = UNKNOWN) -> Belief:
     """Fit a logistic regression of the pass rates on the words of the prompts; return its belief about all N rows.
 
     With alpha_i successes and beta_i failures of row i as the posterior has them, and its features x_i, the weights
@@ -71,13 +78,14 @@ def prompt_prior(posterior: BetaPosterior, words: Words) -> Belief:
 
         sum_i alpha_i log p_i + beta_i log(1 - p_i) - RIDGE / 2 |w|^2,    p_i = sigmoid(w x_i + w_0)
 
-    The mean of the belief about row i is p_i, within [0.05, 0.95]. How far rows differ from their p_i gives its
-    strength a + b, within [0.5, 8]. Counts decay, so the fit follows the policy. It depends on the counts alone, so a
-    checkpoint need not hold it. Below 32 visited rows the belief is Beta(1, 1).
+    The mean of the belief about row i is p_i, within [0.05, 0.95]. Its strength a + b, within [0.5, 8], comes from the
+    `errors` of earlier beliefs, so it cannot be surer than it was right lately. Counts decay, so the fit follows the
+    policy. Below 32 visited rows the belief is Beta(1, 1).
 
     Args:
         posterior: the counts of the N rows.
         words: (N, F / 8) the result of `prompt_words`.
+        errors: those of earlier beliefs, as `more_errors` returns them.
     """
     rows = posterior.visited
     if rows.size < FEWEST_ROWS:
@@ -85,21 +93,37 @@ def prompt_prior(posterior: BetaPosterior, words: Words) -> Belief:
     if rows.size > MOST_ROWS:
         rows = rows[np.argsort(posterior.last_update[rows], kind="stable")[-MOST_ROWS:]]
     alpha, beta = posterior.counts(rows)
-    n = alpha + beta
     features = np.ones((rows.size, WIDTH + 1))
     features[:, :WIDTH] = np.unpackbits(words[rows], axis=1)
-    weights = _fit(features, alpha, n)
+    weights = _fit(features, alpha, alpha + beta)
     logits = np.full(len(words), weights[WIDTH])
     for byte, table in enumerate((_BITS @ weights[:WIDTH].reshape(-1, 8).T).T):  # a byte's sum is looked up
         logits += table[words[:, byte]]
     mean = np.clip(_sigmoid(logits), LOWEST_MEAN, HIGHEST_MEAN)
-    expected, evident = mean[rows], n >= EVIDENCE
-    squares = n * (alpha / np.maximum(n, EVIDENCE) - expected) ** 2 / (expected * (1.0 - expected))
-    room = float((n[evident] - 1.0).sum())
-    rho = float((squares[evident] - 1.0).sum()) / room if room > 0 else 0.0
-    rho = float(np.clip(rho, 1.0 / (1.0 + HIGHEST_STRENGTH), 1.0 / (1.0 + LOWEST_STRENGTH)))
+    excess, room = errors
+    rho = float(np.clip(excess / room, 1.0 / (1.0 + HIGHEST_STRENGTH), 1.0 / (1.0 + LOWEST_STRENGTH)))
     a = mean * (1.0 / rho - 1.0)
     return a, (1.0 / rho - 1.0) - a
+
+
+def more_errors(errors: Errors, mean: FloatArray, successes: FloatArray, trials: FloatArray) -> Errors:
+    """Return the errors of beliefs with those of K more, made before the first evidence of their rows came.
+
+    Outcomes of n trials of a row with the belief Beta(a, b) of mean m have
+
+        E[n (successes / n - m)^2 / (m (1 - m))] = 1 + (n - 1) rho,    rho = 1 / (a + b + 1)
+
+    The errors are sums of both sides without the 1, of about the last 256 rows; their ratio estimates rho.
+
+    Args:
+        errors: the two sums so far.
+        mean: (K,) the means of the beliefs.
+        successes: (K,) successful completions.
+        trials: (K,) scored completions, above 0.
+    """
+    excess = float((trials * (successes / trials - mean) ** 2 / (mean * (1.0 - mean)) - 1.0).sum())
+    kept = LATELY / (LATELY + trials.size)
+    return kept * errors[0] + excess, kept * errors[1] + float((trials - 1.0).sum())
 
 
 def _fit(features: FloatArray, alpha: FloatArray, n: FloatArray) -> FloatArray:

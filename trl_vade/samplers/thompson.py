@@ -16,7 +16,19 @@ from trl_vade.errors import ConfigurationError, SnapshotCorruptError, abbreviate
 from .base import Draw, PosteriorSampler
 from .information import SPREAD_GAIN, check_gain_kind, gain_of
 from .posterior import DAMAGED, BetaPosterior, saved_number
-from .priors import PRIORS, Belief, Words, check_words, even_draw_ratio, prompt_prior
+from .priors import (
+    EVIDENCE,
+    FLAT,
+    PRIORS,
+    UNKNOWN,
+    Belief,
+    Errors,
+    Words,
+    check_words,
+    even_draw_ratio,
+    more_errors,
+    prompt_prior,
+)
 from .problems import VariantRows, problems_of
 from .strata import Strata, largest
 
@@ -117,6 +129,7 @@ class ThompsonSampler(PosteriorSampler):
         super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1}, problems)
         self.unscored: dict[int, tuple[int, int]] = {}  # by row: the step and the number of draws since its last score
         self._taken_over = 0  # the step that `take_over` took; 0: none
+        self._errors = UNKNOWN  # of the prior from the words
         self._fitted: dict[str, tuple[int, Any]] = {}  # by name: version of the posterior, and what was fitted to it
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
@@ -158,7 +171,13 @@ class ThompsonSampler(PosteriorSampler):
         self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
     ) -> None:
         """Take one step of the posterior, and note the rows without a trial: they rest, too."""
+        rows, prior = self.posterior.check_rows(sample_index), self.prior()
+        new = np.add(*self.posterior.counts(rows)) < EVIDENCE
         super().observe(sample_index, successes, trials, mixed)
+        if prior is not FLAT:
+            new &= (tries := np.asarray(trials, dtype=np.float64)) > 0
+            mean = np.divide(prior[0], np.add(*prior))[rows[new]]
+            self._errors = more_errors(self._errors, mean, np.asarray(successes)[new], tries[new])
         for row, number in zip(np.asarray(sample_index).tolist(), np.asarray(trials).tolist(), strict=True):
             _, times = self.unscored.pop(row, (0, 0))
             if not number:
@@ -182,27 +201,31 @@ class ThompsonSampler(PosteriorSampler):
         words = self._words
         if words is None:
             return super().prior()
-        return self._fit_once("prior", lambda: prompt_prior(self.posterior, words))
+        return self._fit_once("prior", lambda: prompt_prior(self.posterior, words, self._errors))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state; see `PosteriorSampler.state_dict`.
 
-        With `taken_over` if `take_over` was called, and `unscored` if a row was drawn without a score.
+        With `taken_over` if `take_over` was called, `unscored` if a row was drawn without a score, and `prior_errors`
+        if rows were seen under a prior from words.
         """
         unscored = [[row, *drawn] for row, drawn in sorted(self.unscored.items())]
-        more = {"taken_over": self._taken_over, "unscored": unscored}
+        errors = [] if self._errors == UNKNOWN else [*self._errors]
+        more = {"taken_over": self._taken_over, "unscored": unscored, "prior_errors": errors}
         return super().state_dict() | {name: value for name, value in more.items() if value}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`."""
-        taken_over, unscored = 0, {}
+        taken_over, unscored, errors = 0, {}, UNKNOWN
         if isinstance(state, Mapping):
             if "taken_over" in state:
                 taken_over = saved_number("taken_over", state["taken_over"], minimum=1)
             unscored = _saved_unscored(state.get("unscored", []), self.posterior.num_samples)
-            state = {name: value for name, value in state.items() if name not in ("taken_over", "unscored")}
+            errors = _saved_errors(state.get("prior_errors", UNKNOWN))
+            more = ("taken_over", "unscored", "prior_errors")
+            state = {name: value for name, value in state.items() if name not in more}
         super().load_state_dict(state)
-        self._taken_over, self.unscored = taken_over, unscored
+        self._taken_over, self.unscored, self._errors = taken_over, unscored, errors
 
     def _steps_to_rest(self) -> FloatArray:
         """Return the steps for which each row still rests, (N,)."""
@@ -241,3 +264,12 @@ def _saved_unscored(saved: Any, num_samples: int) -> dict[int, tuple[int, int]]:
         )
         for row, step, times in saved
     }
+
+
+def _saved_errors(saved: Any) -> Errors:
+    sound = isinstance(saved, (list, tuple)) and len(saved) == 2 and all(type(each) is float for each in saved)
+    if not sound or not np.isfinite(saved).all() or saved[1] <= 0.0:
+        raise SnapshotCorruptError(
+            f"The saved prior_errors are {abbreviated(saved)}; they must be two sums. {DAMAGED}"
+        )
+    return saved[0], saved[1]
