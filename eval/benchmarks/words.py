@@ -2,11 +2,11 @@
 
     python -m eval.benchmarks.words               # 20 seeds, a minute
 
-512 questions of digit chains of 1 to 8 steps; a policy that solves chains of up to 4 steps. 192 rows are seen once, 32 a
-step, 8 completions each. The words of a row say how long it is ("real"), nothing ("nothing", only its digits differ), or
-one of two lengths, one of which is solved and one is not ("misleading": 1 with 5, 2 with 6, ...). For the other 320 rows:
-the squared error of the expected pass rate, beside that of one common mean, and the log-likelihood of a group of 8 under
-the belief, beside that of Beta(1, 1). A belief that is surer than it is right loses there.
+512 questions of digit chains of 1 to 8 steps; a policy that solves chains of up to 4 steps. 192 rows are seen once,
+32 a step, 8 completions each. The words of a row say how long it is ("real"), nothing ("nothing", only its digits
+differ), or one of two lengths, one of which is solved and one is not ("misleading": 1 with 5, 2 with 6, ...). For the
+other 320 rows: the squared error of the expected pass rate, beside that of one common mean, and the log-likelihood of
+a group of 8 under the belief, beside that of Beta(1, 1). A belief that is surer than it is right loses there.
 """
 
 import argparse

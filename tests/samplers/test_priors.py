@@ -11,7 +11,7 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers import BetaPosterior, ThompsonSampler
 from trl_vade.samplers import priors as module
-from trl_vade.samplers.priors import FLAT, RIDGE, WIDTH, prompt_prior, prompt_words
+from trl_vade.samplers.priors import FLAT, RIDGE, WIDTH, more_errors, prompt_prior, prompt_words
 
 few = settings(deadline=None, derandomize=True, max_examples=30)
 VOCABULARY = [f"word{number}" for number in range(40)]
@@ -39,9 +39,12 @@ def observed(words, seed, size=None, trials=8):
 # ----------------------------------------------------------------------------------------------------- the words
 
 
-def test_a_text_has_the_features_that_its_words_hash_to():
-    [row] = features(prompt_words(["What is 12 + 3?"]))
-    assert np.flatnonzero(row).tolist() == sorted({zlib.crc32(word) % WIDTH for word in (b"what", b"is", b"12", b"3")})
+def test_a_text_has_the_features_of_its_words_that_eight_texts_have():
+    texts = ["What is 12 + 3?"] * 7 + ["What is 12 + 4?"]
+    hashed = sorted({zlib.crc32(word) % WIDTH for word in (b"what", b"is", b"12")})
+    for row in features(prompt_words(texts)):
+        assert np.flatnonzero(row).tolist() == hashed
+    assert not features(prompt_words(texts[:7])).any()
 
 
 @given(texts=st.lists(st.text(max_size=30), max_size=5))
@@ -53,7 +56,7 @@ def test_case_order_and_repetition_do_not_count(texts):
 
 
 def test_scripts_without_spaces_are_read_sign_by_sign():
-    apart, together, other = prompt_words(["三 角 形", "三角形", "正方形"])
+    apart, together, other = prompt_words(["三 角 形", "三角形", "正方形"] * 8)[:3]
     assert apart.tolist() == together.tolist() != other.tolist()
 
 
@@ -93,13 +96,23 @@ def test_below_32_rows_with_evidence_any_pass_rate_is_as_likely():
     assert prompt_prior(observed(words, 0, size=32)[0], words) is not FLAT
 
 
-def test_rows_of_one_kind_that_are_alike_make_a_strong_belief_and_rows_that_differ_a_weak_one():
-    words = prompt_words(["alike"] * 200)
-    alike, different = BetaPosterior(200), BetaPosterior(200)
-    alike.observe(np.arange(100), np.full(100, 4), np.full(100, 8))
-    different.observe(np.arange(100), np.tile([0, 8], 50), np.full(100, 8))
-    strength = [sum(prompt_prior(each, words))[150] for each in (alike, different)]
-    assert strength == pytest.approx([8, 0.5])
+@pytest.mark.parametrize(("successes", "strength"), [([4, 4], 8), ([0, 8], 0.5)])
+def test_its_strength_is_how_right_it_was_about_rows_before_they_were_seen(successes, strength):
+    sampler = ThompsonSampler(320, prior="prompts", words=prompt_words(["alike"] * 320))
+    for first in range(0, 256, 32):
+        sampler.observe(np.arange(first, first + 32), np.tile(successes, 16), np.full(32, 8))
+        if first == 0:  # the first fit was never tried: as strong as Beta(1, 1)
+            assert np.add(*sampler.prior())[300] == pytest.approx(2)
+    before = np.add(*sampler.prior())[300]
+    assert before == pytest.approx(strength, rel=0.2)
+    sampler.observe(np.arange(32), np.full(32, 8), np.full(32, 8))  # rows that it knew say nothing of it
+    assert np.add(*sampler.prior())[300] == pytest.approx(before)
+
+
+def test_two_errors_worked_out_by_hand():
+    """4 of 8 at m = 1/2 has no error, 8 of 8 has 8 (1/4) / (1/4) = 8; both less 1, and room 7 each; 258 rows so far."""
+    excess, room = more_errors((1.0, 2.0), np.full(2, 0.5), np.array([4.0, 8.0]), np.full(2, 8.0))
+    assert (excess, room) == (pytest.approx(256 / 258 + 6), pytest.approx(2 * 256 / 258 + 14))
 
 
 @pytest.mark.parametrize("seed", range(3))
