@@ -19,8 +19,6 @@ _EXPORTS = {
     "VADEEvalCallback": "evaluation.callback",
     "VADEGRPOConfig": "trainer.grpo_config",
     "VADEGRPOTrainer": "trainer.grpo_trainer",
-    "effective_gradient_ratio": "samplers",
-    "expected_effective_ratio": "samplers",
     "information_gain": "samplers",
     "load_posterior": "hub.posteriors.source",
     "load_snapshot": "samplers",
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     from .samplers import PromptSampler as PromptSampler
     from .samplers import ThompsonSampler as ThompsonSampler
     from .samplers import UniformSampler as UniformSampler
-    from .samplers import effective_gradient_ratio as effective_gradient_ratio
-    from .samplers import expected_effective_ratio as expected_effective_ratio
     from .samplers import information_gain as information_gain
     from .samplers import load_snapshot as load_snapshot
     from .samplers import save_snapshot as save_snapshot

@@ -169,7 +169,7 @@ API = {
     "Rewards": "trl_vade.rewards: accuracy_reward relaxed_accuracy_reward format_reward metric_path",
     "Posteriors": "trl_vade: load_posterior BetaPosterior load_snapshot save_snapshot",
     "Samplers": "trl_vade: ThompsonSampler UniformSampler PromptSampler Draw",
-    "Formulas": "trl_vade: information_gain expected_effective_ratio effective_gradient_ratio",
+    "Formulas": "trl_vade: information_gain",
 }
 
 _WITHOUT = {  # what a page leaves out: overrides of TRL's methods, and the fields, which settings.md has

@@ -110,7 +110,7 @@ def test_its_strength_is_how_right_it_was_about_rows_before_they_were_seen(succe
 
 
 def test_two_errors_worked_out_by_hand():
-    """4 of 8 at m = 1/2 has no error, 8 of 8 has 8 (1/4) / (1/4) = 8; both less 1, and room 7 each; 258 rows so far."""
+    """At m = 1/2, 4 of 8 has no error and 8 of 8 has 8 (1/4) / (1/4) = 8; both less 1, with room 7 each."""
     excess, room = more_errors((1.0, 2.0), np.full(2, 0.5), np.array([4.0, 8.0]), np.full(2, 8.0))
     assert (excess, room) == (pytest.approx(256 / 258 + 6), pytest.approx(2 * 256 / 258 + 14))
 

@@ -12,7 +12,7 @@ from tests.support.problems import variant_rows
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
-from trl_vade.samplers.information import gain_of
+from trl_vade.samplers.information import information_gain
 from trl_vade.samplers.problems import MATCHES, Problems, VariantRows, kind_offsets, variant_offsets
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.samplers.uniform import stock_order
@@ -82,7 +82,7 @@ def test_each_original_is_followed_by_its_variants_and_no_row_is_drawn_twice(
     assert (variants.kind[problems[:, 1:]] > 0).all()
     a, b = drawn.belief(draw.sample_index)
     np.testing.assert_allclose(draw.posterior_mean, a / (a + b), rtol=1e-14)
-    np.testing.assert_allclose(draw.information_gain, gain_of(draw.sampled_pass_rate, "asymmetric"), rtol=1e-14)
+    np.testing.assert_allclose(draw.information_gain, information_gain(draw.sampled_pass_rate, "asymmetric"), rtol=1e-14)
     everything = drawn.draw(together * len(able), exclude=exclude).sample_index
     assert set(everything.reshape(-1, together)[:, 0].tolist()) == able
 
@@ -103,7 +103,7 @@ def test_a_draw_is_that_of_the_rule_written_out(counts, seed, groups, gain):
         able = originals_with(variants, groups)
         a, b = sampler.belief()
         philox = np.random.Philox(key=np.array([seed, number], dtype=np.uint64))
-        gains = gain_of(np.random.Generator(philox).beta(a, b), gain)
+        gains = information_gain(np.random.Generator(philox).beta(a, b), gain)
         worth = {original: gains[variants.of == original].max() for original in able}
         expected = []
         for original in sorted(able, key=lambda row: -worth[row]):

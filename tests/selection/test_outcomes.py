@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.refusals import refused
-from trl_vade import BetaPosterior, effective_gradient_ratio
+from trl_vade import BetaPosterior
 from trl_vade.errors import ObservationError
 from trl_vade.selection.outcomes import group_outcomes, spread_outcomes
 
@@ -92,7 +92,6 @@ def test_equal_fractions_have_no_gradient_although_the_pass_rate_is_neither_0_no
     assert outcomes.successes.tolist() == [4]
     assert outcomes.has_gradient.tolist() == [False]
     assert outcomes.effective_gradient_ratio == 0.0
-    assert effective_gradient_ratio(outcomes.successes, outcomes.trials) == 1.0  # why it is not that function
 
 
 def test_fractions_that_differ_by_rounding_only_have_no_gradient():

@@ -2,8 +2,6 @@
 
 from .base import Draw as Draw
 from .base import PromptSampler as PromptSampler
-from .information import effective_gradient_ratio as effective_gradient_ratio
-from .information import expected_effective_ratio as expected_effective_ratio
 from .information import information_gain as information_gain
 from .posterior import BetaPosterior as BetaPosterior
 from .snapshot import load_snapshot as load_snapshot

@@ -1,27 +1,16 @@
-"""The information gain of a group of rollouts: at a given pass rate, under a posterior, and measured.
+"""The information gain of a group of rollouts, and the probability that it has a gradient at all.
 
-Source: VADE, arXiv 2511.18902. Axis letters: N rows of the data set, K groups of a generation batch, G generations.
+Source: VADE, arXiv 2511.18902. Axis letters: K rows, G generations.
 """
-
-import math
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trl_vade.checks import FloatArray, check_outcomes, check_whole_number
-from trl_vade.errors import ConfigurationError, ObservationError
+from trl_vade.checks import FloatArray
+from trl_vade.errors import ConfigurationError, abbreviated
 
 INFORMATION_GAINS = ("asymmetric", "symmetric")  # the gains of a pass rate
 SPREAD_GAIN = "spread"  # the gain of a spread: the share of pairs of completions with different rewards
-
-
-def check_gain_kind(kind: str) -> None:
-    """Raise `ConfigurationError` unless `kind` names an information gain."""
-    if kind not in (*INFORMATION_GAINS, SPREAD_GAIN):
-        raise ConfigurationError(
-            f"The information gain is {kind!r}; it must be 'asymmetric' (the paper's p(1 - p)^2), 'symmetric' "
-            "(p(1 - p)), or, for a belief about spreads, 'spread' (s / 2). Set one of these."
-        )
 
 
 def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArray:
@@ -40,74 +29,39 @@ def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArr
         kind: "asymmetric", "symmetric" or "spread".
 
     Returns:
-        The gains, in the shape of `pass_rate`.
+        The gains, in the shape of `pass_rate`, as a new array.
 
     Raises:
         ConfigurationError: `kind` is unknown.
-        ObservationError: a pass rate is NaN or outside [0, 1].
     """
     check_gain_kind(kind)
     p = np.asarray(pass_rate, dtype=np.float64)
-    sound = (p >= 0) & (p <= 1)  # false for NaN
-    if not sound.all():
-        raise ObservationError(
-            f"pass_rate holds {p[~sound].ravel()[:8].tolist()}; a pass rate must be in [0, 1]. Pass successes "
-            "divided by trials, and drop the rows without trials."
-        )
-    return gain_of(p, kind)
-
-
-def gain_of(pass_rate: FloatArray, kind: str) -> FloatArray:
-    """Return `information_gain` as a new array, without checking the arguments."""
     if kind == SPREAD_GAIN:
-        return 0.5 * pass_rate
-    failure = 1.0 - pass_rate
-    gain: FloatArray = pass_rate * failure
+        return 0.5 * p
+    failure = 1.0 - p
+    gain: FloatArray = p * failure
     if kind == "asymmetric":
         gain *= failure
     return gain
 
 
-def expected_effective_ratio(alpha: ArrayLike, beta: ArrayLike, num_generations: int) -> FloatArray:
-    """Return the probability that a group of G completions has a gradient, given the posterior of its row.
-
-        E[1 - p^G - (1 - p)^G]    for p ~ Beta(a, b), a = alpha + 1, b = beta + 1
-
-    A group has a gradient if some rewards are 1 and some are 0. The moments have a closed form:
-
-        E[p^G] = prod_{j<G} (a + j) / (a + b + j)        E[(1 - p)^G] = prod_{j<G} (b + j) / (a + b + j)
-
-    Args:
-        alpha: effective pseudo-counts of successes, in [0, inf), of any shape.
-        beta: effective pseudo-counts of failures, in the shape of `alpha`.
-        num_generations: G, at least 1. A group of one completion has no gradient.
-
-    Returns:
-        Probabilities in [0, 1), in the shape of `alpha`, accurate to about G rounding errors.
-
-    Raises:
-        ConfigurationError: G is not a whole number of at least 1.
-        ObservationError: the shapes differ, or a count is negative or not finite.
-    """
-    generations = check_whole_number(
-        "num_generations",
-        num_generations,
-        minimum=1,
-        advice="GRPO compares the completions of a group: set 2 or more.",
-    )
-    a, b = np.asarray(alpha, dtype=np.float64) + 1.0, np.asarray(beta, dtype=np.float64) + 1.0
-    if a.shape != b.shape:
-        raise ObservationError(f"alpha has shape {a.shape} and beta {b.shape}; they must be equal, one entry a row.")
-    if not ((a >= 1) & (a < np.inf) & (b >= 1) & (b < np.inf)).all():
-        raise ObservationError(
-            "alpha or beta holds a negative or infinite number or NaN; pseudo-counts must be in [0, inf). Pass the "
-            "alpha and beta of a BetaPosterior."
+def check_gain_kind(kind: str) -> None:
+    """Raise `ConfigurationError` unless `kind` names an information gain."""
+    if kind not in (*INFORMATION_GAINS, SPREAD_GAIN):
+        raise ConfigurationError(
+            f"The information gain is {abbreviated(kind)}; it must be 'asymmetric' (the paper's p(1 - p)^2), "
+            "'symmetric' (p(1 - p)), or, for a belief about spreads, 'spread' (s / 2)."
         )
-    return mixed_group_probability(a, b, generations)
 
 
 def mixed_group_probability(a: FloatArray, b: FloatArray, num_generations: int) -> FloatArray:
-    """Return `E[1 - p^G - (1 - p)^G]` for p ~ Beta(a, b); a and b are positive and of one shape, G is at least 1."""
+    """Return the probability that a group of G completions has a gradient, for pass rates p ~ Beta(a, b).
+
+        E[1 - p^G - (1 - p)^G],    E[p^G] = prod_{j<G} (a + j) / (a + b + j),    E[(1 - p)^G] likewise with b
+
+    A group has a gradient if some rewards are 1 and some are 0. a and b are positive and of one shape, G is at least
+    1. The result is accurate to about G rounding errors.
+    """
     # The formula is symmetric in a and b, so the smaller one can always be the unlikely outcome.
     unlikely, total = np.minimum(a, b), a + b
     log_larger, smaller = np.zeros_like(total), np.ones_like(total)
@@ -137,23 +91,3 @@ def spread_group_probability(a: FloatArray, b: FloatArray, num_generations: int)
         all_equal += coefficient * moment
         moment = moment * (a + power) / (a + b + power)
     return np.clip(1.0 - all_equal, 0.0, 1.0)
-
-
-def effective_gradient_ratio(successes: ArrayLike, trials: ArrayLike) -> float:
-    """Return the share of the scored groups that have a gradient: `0 < successes < trials`.
-
-    Args:
-        successes: (K,) successful completions of each group, in [0, trials].
-        trials: (K,) scored completions of each group. Groups with 0 are left out.
-
-    Returns:
-        The share in [0, 1], or NaN if no group was scored.
-
-    Raises:
-        ObservationError: no set of rollouts can produce these numbers.
-    """
-    successes, trials = check_outcomes(successes, trials)
-    scored = np.count_nonzero(trials > 0)
-    if scored == 0:
-        return math.nan
-    return np.count_nonzero((successes > 0) & (successes < trials)) / scored

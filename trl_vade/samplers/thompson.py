@@ -14,7 +14,7 @@ from trl_vade.checks import FloatArray, IntArray, check_bool, check_whole_number
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, abbreviated
 
 from .base import Draw, PosteriorSampler
-from .information import SPREAD_GAIN, check_gain_kind, gain_of
+from .information import SPREAD_GAIN, check_gain_kind, information_gain
 from .posterior import DAMAGED, BetaPosterior, saved_number
 from .priors import (
     EVIDENCE,
@@ -56,9 +56,7 @@ class ThompsonSampler(PosteriorSampler):
             alike; it is an ablation of the paper. "spread", s / 2, is for outcomes that are spreads.
         greedy: use the expected pass rate in place of a sampled one, an ablation of the paper. Ties are common then:
             a fresh greedy sampler takes the rows in their order.
-        decay_sampled: see `BetaPosterior`.
-        decay_unsampled: see `BetaPosterior`.
-        signal_aware_decay: see `BetaPosterior`.
+        decay_sampled, decay_unsampled, signal_aware_decay: see `BetaPosterior`.
         cooldown: posterior steps for which a chosen row rests, at least 0. Without it few rows may be trained on too
             often. If fewer than K rows remain, those that have rested longest are added first.
         even_rest: posterior steps of an epoch, at least 0. Above 0 a chosen row rests longer than `cooldown` where
@@ -152,7 +150,7 @@ class ThompsonSampler(PosteriorSampler):
         a, b = self.belief()
         mean = a / (a + b)
         rate = mean if self._settings["greedy"] else chance.beta(a, b)
-        gain = gain_of(rate, kind)
+        gain = information_gain(rate, kind)
         value = gain if problems is None else problems.best(gain)
         rows = np.delete(np.arange(value.size), excluded)
         rests = self._steps_to_rest()
@@ -165,7 +163,7 @@ class ThompsonSampler(PosteriorSampler):
         if problems is not None:
             rows = problems.rows_of(rows, gain.__getitem__, mean.__getitem__, chance)
         self._progress["num_draws"] += 1
-        return Draw(rows, rate[rows], gain_of(rate[rows], kind), mean[rows])
+        return Draw(rows, rate[rows], information_gain(rate[rows], kind), mean[rows])
 
     def observe(
         self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
@@ -209,19 +207,18 @@ class ThompsonSampler(PosteriorSampler):
         With `taken_over` if `take_over` was called, `unscored` if a row was drawn without a score, and `prior_errors`
         if rows were seen under a prior from words.
         """
-        unscored = [[row, *drawn] for row, drawn in sorted(self.unscored.items())]
+        unscored = {str(row): [*drawn] for row, drawn in self.unscored.items()}
         errors = [] if self._errors == UNKNOWN else [*self._errors]
         more = {"taken_over": self._taken_over, "unscored": unscored, "prior_errors": errors}
         return super().state_dict() | {name: value for name, value in more.items() if value}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`."""
-        taken_over, unscored, errors = 0, {}, UNKNOWN
+        taken_over, (unscored, errors) = 0, _saved({}, self.posterior.num_samples)
         if isinstance(state, Mapping):
             if "taken_over" in state:
                 taken_over = saved_number("taken_over", state["taken_over"], minimum=1)
-            unscored = _saved_unscored(state.get("unscored", []), self.posterior.num_samples)
-            errors = _saved_errors(state.get("prior_errors", UNKNOWN))
+            unscored, errors = _saved(state, self.posterior.num_samples)
             more = ("taken_over", "unscored", "prior_errors")
             state = {name: value for name, value in state.items() if name not in more}
         super().load_state_dict(state)
@@ -254,22 +251,19 @@ def _whole(name: str, value: Any, minimum: int, advice: str) -> int:
     return check_whole_number(name, value, minimum=minimum, maximum=2**53, advice=advice)
 
 
-def _saved_unscored(saved: Any, num_samples: int) -> dict[int, tuple[int, int]]:
-    if not isinstance(saved, list) or not all(isinstance(each, list) and len(each) == 3 for each in saved):
-        raise SnapshotCorruptError(f"The saved unscored rows are no list of row, step and number of draws. {DAMAGED}")
-    return {
-        saved_number("unscored row", row, maximum=num_samples - 1): (
-            saved_number("step of an unscored row", step, minimum=1),
-            saved_number("draws of an unscored row", times, minimum=1),
-        )
-        for row, step, times in saved
-    }
-
-
-def _saved_errors(saved: Any) -> Errors:
-    sound = isinstance(saved, (list, tuple)) and len(saved) == 2 and all(type(each) is float for each in saved)
-    if not sound or not np.isfinite(saved).all() or saved[1] <= 0.0:
+def _saved(state: Mapping[str, Any], num_samples: int) -> tuple[dict[int, tuple[int, int]], Errors]:
+    """Return the unscored rows and the errors of the prior in a saved state, or raise `SnapshotCorruptError`."""
+    try:
+        unscored = {int(row): (step, times) for row, (step, times) in dict(state.get("unscored", {})).items()}
+        excess, room = state.get("prior_errors", UNKNOWN)
+        numbers = [number for drawn in unscored.values() for number in drawn]
+        sound = all(type(number) is int and 0 < number <= 2**53 for number in numbers)
+        sound &= all(0 <= row < num_samples for row in unscored) and bool(np.isfinite(excess) and 0 < room < np.inf)
+    except (TypeError, ValueError):
+        sound = False
+    if not sound:
         raise SnapshotCorruptError(
-            f"The saved prior_errors are {abbreviated(saved)}; they must be two sums. {DAMAGED}"
+            f"The saved unscored rows or prior_errors are {abbreviated(state.get('unscored'))} and "
+            f"{abbreviated(state.get('prior_errors'))}; no run can have them. {DAMAGED}"
         )
-    return saved[0], saved[1]
+    return unscored, (float(excess), float(room))

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from trl_vade.checks import FloatArray, IntArray, check_whole_number
 
 from .base import Draw, PosteriorSampler
-from .information import SPREAD_GAIN, gain_of, information_gain
+from .information import SPREAD_GAIN, information_gain
 from .posterior import BetaPosterior, beta_mean
 from .problems import Problems, VariantRows, problems_of
 
@@ -44,9 +44,7 @@ class UniformSampler(PosteriorSampler):
     Args:
         num_samples: N, in [1, 214,748,363]. From 2**32 / 20 on torch uses another algorithm.
         seed: the seed of the run, in [0, 2**63).
-        decay_sampled: see `BetaPosterior`.
-        decay_unsampled: see `BetaPosterior`.
-        signal_aware_decay: see `BetaPosterior`.
+        decay_sampled, decay_unsampled, signal_aware_decay: see `BetaPosterior`.
         variants: the original and the kind of each row, for data sets with variants.
         variant_groups: V. With V > 0 an epoch is a permutation of the problems with at least V variants. A draw of
             k rows holds k / (1 + V) problems: each an original, followed by V matched variants.
@@ -114,7 +112,7 @@ class UniformSampler(PosteriorSampler):
         """Return the rows of the chosen problems; see `Problems.rows_of`."""
 
         def gain(rows: IntArray) -> FloatArray:
-            return gain_of(chance.beta(*self.belief(rows)), self._gain)
+            return information_gain(chance.beta(*self.belief(rows)), self._gain)
 
         return problems.rows_of(chosen, gain, lambda rows: beta_mean(*self.posterior.counts(rows)), chance)
 
