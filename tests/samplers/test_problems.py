@@ -82,7 +82,7 @@ def test_each_original_is_followed_by_its_variants_and_no_row_is_drawn_twice(
     assert (variants.kind[problems[:, 1:]] > 0).all()
     a, b = drawn.belief(draw.sample_index)
     np.testing.assert_allclose(draw.posterior_mean, a / (a + b), rtol=1e-14)
-    np.testing.assert_allclose(draw.information_gain, information_gain(draw.sampled_pass_rate, "asymmetric"), rtol=1e-14)
+    np.testing.assert_allclose(draw.information_gain, information_gain(draw.sampled_pass_rate), rtol=1e-14)
     everything = drawn.draw(together * len(able), exclude=exclude).sample_index
     assert set(everything.reshape(-1, together)[:, 0].tolist()) == able
 
