@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.support.own_samplers import OWN
-from trl_vade.samplers.own import SAMPLERS
 from trl_vade.samplers.problems import VariantRows
+from trl_vade.trainer.own_sampler import SAMPLERS
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 

@@ -5,8 +5,8 @@ import pytest
 from tests.support.own_samplers import OWN
 from trl_vade.cli.parsing import Parser, known_config
 from trl_vade.cli.recipes import RECIPES
-from trl_vade.samplers.own import SAMPLERS
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS
+from trl_vade.trainer.own_sampler import SAMPLERS
 from trl_vade.trainer.selection_choice import make_sampler
 from trl_vade.trainer.settings_in_use import READ_BY, is_read, warn_of_unread
 

@@ -9,11 +9,11 @@ from huggingface_hub.utils import validate_repo_id
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 from trl_vade.samplers.information import INFORMATION_GAINS
-from trl_vade.samplers.own import check_sampler
 
 from .credentials import refuse_secrets
 from .down_sampling import check_down_sampling
 from .images.settings import check_images
+from .own_sampler import check_sampler
 from .presets import CONSOLES, ON_MISMATCH, PRESETS, PRIORS, is_adaptive, setting, warm_start_source
 from .success_checks import check_success, is_number
 from .variant_checks import check_variants

@@ -5,11 +5,11 @@ from typing import Literal
 
 from trl import GRPOConfig
 
-from trl_vade.samplers.own import as_text
 from trl_vade.selection.signal import AUTO
 
 from .config_checks import validate
 from .docstring_help import help_from_docstring
+from .own_sampler import as_text
 from .success_checks import threshold_of
 
 

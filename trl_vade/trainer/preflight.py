@@ -12,13 +12,13 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
-from trl_vade.samplers.own import find_sampler
 from trl_vade.selection.warm_start import WarmStart
 
 from .checkpoint.reference_model import refuse_reference_sync
 from .grpo_config import VADEGRPOConfig, with_vade_defaults
 from .initial_posterior import read_warm_start
 from .overlong import drop_overlong
+from .own_sampler import find_sampler
 from .presets import is_adaptive, is_own, setting
 from .row_types import refuse_unnumbered
 from .seams import check_seams

@@ -3,7 +3,8 @@
 from typing import Any
 
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
-from trl_vade.samplers.own import SAMPLERS
+
+from .own_sampler import SAMPLERS
 
 CONSOLES = ("auto", "panel", "lines", "stock")
 ON_MISMATCH = ("error", "join", "reset")

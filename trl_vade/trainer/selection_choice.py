@@ -12,7 +12,6 @@ from trl_vade.data.workers import Workers
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
-from trl_vade.samplers.own import make_own
 from trl_vade.samplers.priors import prompt_words
 from trl_vade.samplers.problems import VariantRows
 from trl_vade.selection.feedback import Feedback
@@ -21,6 +20,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.signal import AUTO, SPREAD, RewardSignal, names_of_success, success_name
 from trl_vade.selection.variant_metrics import VariantMetrics
 
+from .own_sampler import make_own
 from .presets import is_own, setting
 from .variants import difficulty_weight, variant_rows
 

@@ -30,9 +30,9 @@ from tests.support.refusals import refused, says
 from tests.support.rows import make_text_rows, picture
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.samplers.own import SAMPLERS
 from trl_vade.selection.report.summary import summarise
 from trl_vade.selection.report.verdict import verdict
+from trl_vade.trainer.own_sampler import SAMPLERS
 from trl_vade.trainer.publishing.model_card import CURVES_FILE, START, complete_model_card, write_model_card
 from trl_vade.trainer.publishing.run_facts import RunFacts, live_run
 

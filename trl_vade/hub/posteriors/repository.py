@@ -19,7 +19,6 @@ from yaml import YAMLError
 
 from trl_vade.errors import ConfigurationError, VADEError, abbreviated
 from trl_vade.files import packaged
-from trl_vade.samplers.own import is_name
 
 from ..cards import CARD_FILE, markdown_table
 from ..commit import files_in
@@ -177,7 +176,9 @@ def render_posterior_card(
         steps_table=markdown_table(["step", "file", ""], step_rows),
         has_task=table.task is not None,
         dataset=dataset if is_hub_id(dataset) else None,
-        sampler=sampler if is_name(sampler) else None,  # any other one the card cannot describe
+        sampler=sampler
+        if isinstance(sampler, str) and re.fullmatch(r"[\w.:]{1,200}", sampler)
+        else None,  # any other one the card cannot describe
         **initial_posterior_kind(facts),
     )
     return str(card)
