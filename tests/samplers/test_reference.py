@@ -1,10 +1,12 @@
 """The package's sampler against the page of `reference.py`: the same rows, draw by draw."""
 
 import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.samplers import reference as page
 from tests.samplers.reference import Reference
 from trl_vade.samplers import ThompsonSampler
 from trl_vade.samplers.priors import prompt_words
@@ -66,3 +68,9 @@ def test_the_package_draws_the_rows_of_the_reference(preset, num_rows):
         solved = np.clip(solved + 0.002, 0, 1)
     for ours, theirs in zip(sampler.posterior.counts(), reference.counts(), strict=True):
         assert ours.tobytes() == theirs.tobytes()
+
+
+def test_the_documentation_shows_the_reference():
+    code = Path(page.__file__).read_text().split('"""\n\n', 1)[1]
+    shown = (Path(__file__).parents[2] / "docs/concepts/how_it_works.md").read_text()
+    assert f"```python\n{code}```" in shown

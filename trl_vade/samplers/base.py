@@ -17,19 +17,12 @@ from .problems import Problems
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draw:
-    """The rows of one generation batch, with the sampler's belief about them at the draw.
+    """The rows of one generation batch, with the sampler's belief about them at the draw."""
 
-    Attributes:
-        sample_index: (K,) int64, distinct rows in [0, N), in the order of choice.
-        sampled_pass_rate: (K,) in [0, 1], the pass rate that the choice assumed.
-        information_gain: (K,) the gain of `sampled_pass_rate`.
-        posterior_mean: (K,) in (0, 1), the expected pass rate.
-    """
-
-    sample_index: IntArray
-    sampled_pass_rate: FloatArray
-    information_gain: FloatArray
-    posterior_mean: FloatArray
+    sample_index: IntArray  # (K,) distinct rows in [0, N), in the order of choice
+    sampled_pass_rate: FloatArray  # (K,) in [0, 1], the pass rate that the choice assumed
+    information_gain: FloatArray  # (K,) the gain of `sampled_pass_rate`
+    posterior_mean: FloatArray  # (K,) in (0, 1), the expected pass rate
 
 
 @runtime_checkable
@@ -137,9 +130,7 @@ class PosteriorSampler:
     def mean_pass_rates(self, stratum: IntArray | None = None, num_strata: int = 1) -> FloatArray:
         """Return the mean expected pass rate of each stratum, (S,), or of all rows, (1,).
 
-        Args:
-            stratum: (N,) the number of each row's stratum; every number in [0, S) occurs.
-            num_strata: S.
+        `stratum`, (N,), is the number of each row's stratum; every number in [0, S) occurs.
         """
         a, b = self.belief()
         stratum = np.zeros(a.size, dtype=np.int64) if stratum is None else stratum
@@ -166,9 +157,6 @@ class PosteriorSampler:
 
         The rules of a draw (gain, rest, decays, prior, strata) are this sampler's own; see `changed_rules`. With the
         saved rules the next draws are bit-identical.
-
-        Args:
-            state: the saved state. Its seed must equal this sampler's; it is not loaded.
 
         Raises:
             SnapshotMismatchError: the kind of sampler, the seed, a setting in `bound`, N or the fields differ.
@@ -204,8 +192,5 @@ class PosteriorSampler:
         return check_whole_number("k", k, minimum=1, maximum=left, advice=advice), excluded
 
     def _generator(self, number: int) -> np.random.Generator:
-        """Return the random stream of draw `number`.
-
-        Philox is counter-based, so the seed and the number determine the stream.
-        """
+        """Return the random stream of draw `number`. Philox is counter-based: the seed and the number determine it."""
         return np.random.Generator(np.random.Philox(key=np.array([self._seed, number], dtype=np.uint64)))

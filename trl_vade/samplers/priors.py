@@ -3,6 +3,7 @@
 Axis letters: N rows of the data set, V visited rows, F features.
 """
 
+import math
 import re
 import zlib
 from collections.abc import Iterable
@@ -29,7 +30,7 @@ LATELY = 256.0  # rows
 FEWEST_ROWS = 32  # for a fit
 FEWEST_TEXTS = 8  # with a word that counts
 EVIDENCE = 1.0  # smallest alpha + beta of a row that tells how far rows differ
-LOWEST_MEAN, HIGHEST_MEAN = 0.05, 0.95
+LOWEST_MEAN, HIGHEST_MEAN, LARGEST_LOGIT = 0.05, 0.95, math.log(19.0)
 LOWEST_STRENGTH, HIGHEST_STRENGTH = 0.5, 8.0
 """Bounds of the mean a / (a + b) and of the strength a + b; Beta(1, 1) has 1/2 and 2."""
 WIDTH = 128
@@ -99,7 +100,7 @@ def prompt_prior(posterior: BetaPosterior, words: Words, errors: Errors = UNKNOW
     logits = np.full(len(words), weights[WIDTH])
     for byte, table in enumerate((_BITS @ weights[:WIDTH].reshape(-1, 8).T).T):  # a byte's sum is looked up
         logits += table[words[:, byte]]
-    mean = np.clip(_sigmoid(logits), LOWEST_MEAN, HIGHEST_MEAN)
+    mean = _sigmoid(np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT))
     excess, room = errors
     rho = float(np.clip(excess / room, 1.0 / (1.0 + HIGHEST_STRENGTH), 1.0 / (1.0 + LOWEST_STRENGTH)))
     a = mean * (1.0 / rho - 1.0)
@@ -152,8 +153,7 @@ def _fit(features: FloatArray, alpha: FloatArray, n: FloatArray) -> FloatArray:
 
 
 def _sigmoid(logits: FloatArray) -> FloatArray:
-    value: FloatArray = np.exp(-np.logaddexp(0.0, -logits))  # without an overflow
-    return value
+    return 1.0 / (1.0 + np.exp(-np.clip(logits, -700.0, 700.0)))  # without an overflow
 
 
 def even_draw_ratio(posterior: BetaPosterior, num_generations: int, *, spreads: bool = False) -> float:

@@ -43,9 +43,7 @@ class ThompsonSampler(PosteriorSampler):
 
     Draws for a little-known row vary over all of [0, 1], so the row is explored. Draws for a row known to be too easy
     or too hard do not. The seed, the number of earlier draws and the posterior determine a draw, for one release of
-    numpy (a release may change how Beta variates are computed).
-
-    The defaults are the paper's rule.
+    numpy. The defaults are the paper's rule.
 
     Source: arXiv 2511.18902, Algorithm 1, lines 6-9.
 
@@ -184,8 +182,7 @@ class ThompsonSampler(PosteriorSampler):
     def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
         """Take one step of the posterior from evidence of another run; its rows need not rest.
 
-        The cooldown is for rows that were trained on. If these rows rested, the sampler would choose all unknown rows
-        first and make no use of the evidence.
+        If they rested, the sampler would choose all unknown rows first and make no use of the evidence.
         """
         self.observe(sample_index, successes, trials)
         self._taken_over = self.posterior.step
@@ -202,11 +199,7 @@ class ThompsonSampler(PosteriorSampler):
         return self._fit_once("prior", lambda: prompt_prior(self.posterior, words, self._errors))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the whole state; see `PosteriorSampler.state_dict`.
-
-        With `taken_over` if `take_over` was called, `unscored` if a row was drawn without a score, and `prior_errors`
-        if rows were seen under a prior from words.
-        """
+        """Return the whole state; see `PosteriorSampler.state_dict`. What never happened has no field."""
         unscored = {str(row): [*drawn] for row, drawn in self.unscored.items()}
         errors = [] if self._errors == UNKNOWN else [*self._errors]
         more = {"taken_over": self._taken_over, "unscored": unscored, "prior_errors": errors}
