@@ -13,8 +13,8 @@ from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 from ..oracle import OracleSampler
-from .challengers import SECWithoutReplacement, WholeBOTS
 from .peers import SECSampler
+from .peers.as_their_authors import SECWithoutReplacement, WholeBOTS
 from .thinning import Thinning
 
 FRONTIER = {"vade_preset": "frontier"}

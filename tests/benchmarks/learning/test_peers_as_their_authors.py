@@ -1,9 +1,9 @@
-"""The benchmark's own rules, worked by hand, and peers as their authors run them."""
+"""Peers as their authors run them, worked by hand."""
 
 import numpy as np
 import pytest
 
-from eval.benchmarks.learning.challengers import SECWithoutReplacement, WholeBOTS
+from eval.benchmarks.learning.peers.as_their_authors import SECWithoutReplacement, WholeBOTS
 
 
 def told(sampler, *steps):

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.strata import largest
 
-from .peers import SECSampler
-from .peers.base import PeerSampler
+from .base import PeerSampler
+from .sec import SECSampler
 
 
 class WholeBOTS(PeerSampler):
