@@ -153,10 +153,10 @@ class PosteriorSampler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load the evidence of `state_dict`: the counts, the visits and the random stream. On an error do nothing.
+        """Load the evidence of `state_dict`: counts, visits and random stream. On an error do nothing.
 
-        The rules of a draw (gain, rest, decays, prior, strata) are this sampler's own; see `changed_rules`. With the
-        saved rules the next draws are bit-identical.
+        The rules of a draw (gain, rest, decays, prior, strata) stay this sampler's own. With the saved rules the next
+        draws are bit-identical.
 
         Raises:
             SnapshotMismatchError: the kind of sampler, the seed, a setting in `bound`, N or the fields differ.
@@ -175,9 +175,9 @@ class PosteriorSampler:
 
     def changed_rules(self, state: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Return by name the rules of a saved state that differ from this sampler's: theirs and ours."""
-        theirs, ours = {**state["settings"]}, {**self._settings}
-        names = sorted({*theirs, *ours})
-        return {name: (theirs.get(name), ours.get(name)) for name in names if theirs.get(name) != ours.get(name)}
+        theirs, ours = state["settings"], self._settings
+        names = [name for name in sorted({*theirs, *ours}) if theirs.get(name) != ours.get(name)]
+        return {name: (theirs.get(name), ours.get(name)) for name in names}
 
     def _check_draw(self, k: int, exclude: ArrayLike | None) -> tuple[int, IntArray]:
         """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` if too few rows are left.

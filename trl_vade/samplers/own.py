@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -34,11 +35,7 @@ class OwnSampler(PosteriorSampler):
         self._recall()  # a state that cannot be saved is refused now, and not at the first checkpoint
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Return the choice of the object, a `Draw` or its rows alone.
-
-        Raises:
-            ConfigurationError: `k` is out of range, or the choice is not `k` distinct rows that are not in `exclude`.
-        """
+        """Return the choice of the object, a `Draw` or its rows alone; another one is a `ConfigurationError`."""
         k, excluded = self._check_draw(k, exclude)
         drawn = self._chooser.draw(k, exclude=excluded)
         try:
@@ -48,8 +45,7 @@ class OwnSampler(PosteriorSampler):
         if not rows.size == np.setdiff1d(rows, excluded).size == k:
             raise ConfigurationError(
                 f"draw({k}) of vade_sampler={self.kind!r} returned {abbreviated(drawn)}. It must return {k} distinct "
-                f"rows in [0, {self.posterior.num_samples}), as whole numbers, without those in `exclude`: "
-                f"{abbreviated(excluded.tolist())}. A generation batch has no row twice. Change its draw."
+                f"whole numbers in [0, {self.posterior.num_samples}), without {abbreviated(excluded.tolist())}."
             )
         if isinstance(drawn, Draw):
             return replace(drawn, sample_index=rows)
@@ -100,19 +96,15 @@ class OwnSampler(PosteriorSampler):
 
     def _recall(self) -> Any:
         state = self._chooser.state_dict()
-        try:
+        with suppress(TypeError, ValueError):
             read = json.loads(json.dumps(state, allow_nan=False))
-            sound = isinstance(state, dict) and read == state
-        except (TypeError, ValueError):
-            sound = False
-        if not sound:
-            raise ConfigurationError(
-                f"state_dict() of vade_sampler={self.kind!r} returned {abbreviated(state)}. It must return a "
-                "dictionary that JSON gives back as it was: texts, whole and finite numbers, True, False, None, lists "
-                "and dictionaries with texts as keys. Checkpoints keep it. Use .tolist() for an array, and a list for "
-                "a tuple or a set."
-            )
-        return read
+            if isinstance(state, dict) and read == state:
+                return read
+        raise ConfigurationError(
+            f"state_dict() of vade_sampler={self.kind!r} returned {abbreviated(state)}. It must return a dictionary "
+            "that JSON gives back as it was, which a checkpoint keeps. Use .tolist() for an array, and lists for "
+            "tuples and sets."
+        )
 
 
 def path_of(named: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from trl_vade.checks import (
     MOST_TRIALS,
@@ -147,15 +147,17 @@ class BetaPosterior:
         """The rows that ever had a trial, (V,), in ascending order."""
         return np.flatnonzero(self.visits)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state as new arrays and plain numbers.
+    @property
+    def _columns(self) -> tuple[NDArray[Any], ...]:
+        return self._alpha, self._beta, self.last_update, self.visits
 
-        The arrays have one entry for each scored row. The counts are those at `last_update`: decayed counts would
-        make a resumed run differ in the last bit.
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state as plain numbers and new arrays, with one entry for each scored row.
+
+        The counts are those at `last_update`: decayed counts would make a resumed run differ in the last bit.
         """
         rows = self.visited
-        columns = (self._alpha, self._beta, self.last_update, self.visits)
-        arrays = dict(zip(STATE_ARRAYS, (rows, *(column[rows] for column in columns)), strict=True))
+        arrays = dict(zip(STATE_ARRAYS, (rows, *(column[rows] for column in self._columns)), strict=True))
         return {"step": self.step, "num_samples": self.num_samples, **self.decays, **arrays}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -174,8 +176,7 @@ class BetaPosterior:
             now, kept = np.power(state["decay_unsampled"], step - last_update), np.power(lambda_2, step - last_update)
             share = np.divide(now, kept, out=np.zeros_like(kept), where=kept > 0.0)
             alpha, beta = (np.minimum(share * counts, MOST_TRIALS * visits) for counts in (alpha, beta))
-        columns = (self._alpha, self._beta, self.last_update, self.visits)
-        for column, values in zip(columns, (alpha, beta, last_update, visits), strict=True):
+        for column, values in zip(self._columns, (alpha, beta, last_update, visits), strict=True):
             column[:] = 0
             column[rows] = values
         self.step = step
@@ -233,15 +234,15 @@ def _check_saved(state: Mapping[str, Any], num_samples: int) -> int:
             f"and beta float64 and the others int64. {DAMAGED}"
         )
     rows, alpha, beta, last_update, visits = arrays
+    most = MOST_TRIALS * visits
     rules = {
         "decay_unsampled must be in [0, 1]": np.array([isinstance(decay, float) and 0.0 <= decay <= 1.0]),
-        "sample_index must rise strictly": rows[1:] > rows[:-1],
-        f"sample_index must be in [0, {num_samples})": (rows >= 0) & (rows < num_samples),
-        "alpha must be finite and not negative": (alpha >= 0) & (alpha < np.inf),
-        "beta must be finite and not negative": (beta >= 0) & (beta < np.inf),
-        "last_update must be in [1, step]": (last_update >= 1) & (last_update <= step),
-        "visits must be in [1, last_update]": (visits >= 1) & (visits <= last_update),
-        "alpha and beta must be at most 2**53 a visit": np.maximum(alpha, beta) <= MOST_TRIALS * visits,
+        f"sample_index must rise strictly, in [0, {num_samples})": np.diff(rows, prepend=-1, append=num_samples) > 0,
+        "1 <= visits <= last_update <= step must hold": (visits >= 1)
+        & (visits <= last_update)
+        & (last_update <= step),
+        "alpha must be in [0, 2**53] a visit": (alpha >= 0) & (alpha <= most),
+        "beta must be in [0, 2**53] a visit": (beta >= 0) & (beta <= most),
     }
     for rule, holds in rules.items():
         if not holds.all():

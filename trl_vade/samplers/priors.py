@@ -159,8 +159,8 @@ def _sigmoid(logits: FloatArray) -> FloatArray:
 def even_draw_ratio(posterior: BetaPosterior, num_generations: int, *, spreads: bool = False) -> float:
     """Estimate the share of groups with a gradient if each row were chosen equally often: the baseline of a run.
 
-    It is the mean over all rows. The belief about each row starts from a Beta distribution fitted to the visited rows:
-    from Beta(1, 1) the estimate is too high. Below 32 visited rows it starts from Beta(1, 1) nevertheless.
+    The belief about each row starts from a Beta distribution fitted to the visited rows: from Beta(1, 1) the estimate
+    is too high. Below 32 visited rows it starts from Beta(1, 1) nevertheless.
 
     Args:
         posterior: the belief about the N rows.
@@ -187,9 +187,7 @@ def fit_prior(alpha: FloatArray, beta: FloatArray) -> tuple[float, float] | None
 
     Source: Kleinman (1973), Proportions with extraneous variance, JASA 68, 46-54, with weights n_i.
 
-    Args:
-        alpha: (V,) counts of successes.
-        beta: (V,) counts of failures, alpha_i + beta_i > 0.
+    alpha and beta, (V,) each, are counts with alpha_i + beta_i > 0.
     """
     if alpha.size < FEWEST_ROWS:
         return None

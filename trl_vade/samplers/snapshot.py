@@ -41,7 +41,7 @@ _SAMPLE_KEY = "sample_key"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A snapshot in memory, as `load_snapshot` returns it."""
+    """A snapshot in memory."""
 
     sampler_state: dict[str, Any]  # the state for `PromptSampler.load_state_dict`
     metadata: dict[str, Any]  # the values that the caller of `save_snapshot` added
@@ -65,34 +65,12 @@ def save_snapshot(
         sample_key: (N,) int64, a key of each row that survives adding, dropping and reordering rows. With it the
             counts can be joined with another version of the data set.
 
-    Returns:
-        64 hexadecimal digits.
-
     Raises:
-        ConfigurationError: the metadata or the state is not strict JSON, or too large, or `sample_key` has another
-            shape or dtype. Nothing is written.
+        ConfigurationError: the metadata or the state is no strict JSON or too large, or `sample_key` does not fit.
+            Nothing is written.
         OSError: the disk refused a write. An older snapshot in the directory stays complete.
     """
-    state = sampler.state_dict()
-    posterior = state["posterior"]
-    arrays = {name: posterior[name] for name in STATE_ARRAYS}
-    if sample_key is not None:
-        if sample_key.dtype != np.int64 or sample_key.shape != (posterior["num_samples"],):
-            raise ConfigurationError(
-                f"sample_key is {sample_key.dtype} of shape {sample_key.shape}; it must be an int64 vector with one "
-                f"entry for each of the {posterior['num_samples']} rows, as sample_keys(dataset)[0] returns it."
-            )
-        arrays[_SAMPLE_KEY] = sample_key[posterior["sample_index"]]
-    scalars = {name: value for name, value in posterior.items() if name not in STATE_ARRAYS}
-    values = (FORMAT_VERSION, __version__, {**state, "posterior": scalars}, dict(metadata or {}))
-    document = encode_document(dict(zip(_FIELDS, values, strict=True)), digest=_ZEROS.decode())
-    content = to_safetensors(arrays, metadata={_DOCUMENT: document.decode()})
-    if (size := int.from_bytes(content[:8], "little")) > MOST_HEADER:
-        raise ConfigurationError(
-            f"The metadata and the sampler's state take {size:,} bytes of JSON; a snapshot holds {MOST_HEADER:,}. "
-            "Pass less metadata, or use a sampler that remembers less of each row."
-        )
-    content = content.replace(_ZEROS, _digest(content).encode(), 1)
+    content = _encode(sampler, metadata or {}, sample_key)
     save_whole(Path(directory) / POSTERIOR_FILE, content)
     return hashlib.sha256(content).hexdigest()
 
@@ -150,8 +128,30 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
 
 def state_digest(sampler: PromptSampler) -> str:
     """Return the SHA-256 of the whole state, random stream included, to compare replicas on several ranks."""
-    canonical = json.dumps(sampler.state_dict(), sort_keys=True, allow_nan=False, default=_array_digest)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return hashlib.sha256(_encode(sampler, {}, None)).hexdigest()
+
+
+def _encode(sampler: PromptSampler, metadata: Mapping[str, Any], sample_key: IntArray | None) -> bytes:
+    state = sampler.state_dict()
+    posterior = state["posterior"]
+    arrays = {name: posterior[name] for name in STATE_ARRAYS}
+    if sample_key is not None:
+        if sample_key.dtype != np.int64 or sample_key.shape != (posterior["num_samples"],):
+            raise ConfigurationError(
+                f"sample_key is {sample_key.dtype} of shape {sample_key.shape}; it must be an int64 vector with one "
+                f"entry for each of the {posterior['num_samples']} rows, as sample_keys(dataset)[0] returns it."
+            )
+        arrays[_SAMPLE_KEY] = sample_key[posterior["sample_index"]]
+    scalars = {name: value for name, value in posterior.items() if name not in STATE_ARRAYS}
+    values = (FORMAT_VERSION, __version__, {**state, "posterior": scalars}, dict(metadata))
+    document = encode_document(dict(zip(_FIELDS, values, strict=True)), digest=_ZEROS.decode())
+    content = to_safetensors(arrays, metadata={_DOCUMENT: document.decode()})
+    if (size := int.from_bytes(content[:8], "little")) > MOST_HEADER:
+        raise ConfigurationError(
+            f"The metadata and the sampler's state take {size:,} bytes of JSON; a snapshot holds {MOST_HEADER:,}. "
+            "Pass less metadata, or use a sampler that remembers less of each row."
+        )
+    return content.replace(_ZEROS, _digest(content).encode(), 1)
 
 
 def _digest(content: bytes) -> str:
@@ -165,9 +165,3 @@ def _digest(content: bytes) -> str:
 
 def _corrupt(path: Path, what: str) -> SnapshotCorruptError:
     return SnapshotCorruptError(f"{path} {what}. It was damaged, or another program wrote it. Load another snapshot.")
-
-
-def _array_digest(value: Any) -> list[Any]:
-    if not isinstance(value, np.ndarray):
-        raise TypeError(f"The sampler's state holds a {type(value).__name__}; use arrays and JSON values only.")
-    return [value.dtype.str, value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()]

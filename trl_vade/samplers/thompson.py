@@ -107,9 +107,9 @@ class ThompsonSampler(PosteriorSampler):
             decay_unsampled=decay_unsampled,
             signal_aware_decay=signal_aware_decay,
         )
-        settings: dict[str, Any] = {"gain": gain, "greedy": check_bool("greedy", greedy)}
-        settings["cooldown"] = _whole("cooldown", cooldown, 0, "It counts posterior steps; set 0 for none.")
-        settings["prior"] = prior
+        cooldown = _whole("cooldown", cooldown, 0, "It counts posterior steps; set 0 for none.")
+        greedy = check_bool("greedy", greedy)
+        settings: dict[str, Any] = {"gain": gain, "greedy": greedy, "cooldown": cooldown, "prior": prior}
         if even_rest:
             settings["even_rest"] = _whole("even_rest", even_rest, 0, "It counts the steps of an epoch.")
             settings["num_generations"] = _whole("num_generations", num_generations, 2, "It is G, the group size.")

@@ -6,12 +6,12 @@ Axis letters: N rows of the data set, K rows drawn for a generation batch, M row
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trl_vade.checks import FloatArray, IntArray, check_whole_number
+from trl_vade.checks import IntArray, check_whole_number
 
 from .base import Draw, PosteriorSampler
 from .information import SPREAD_GAIN, information_gain
 from .posterior import BetaPosterior, beta_mean
-from .problems import Problems, VariantRows, problems_of
+from .problems import VariantRows, problems_of
 
 
 def stock_order(num_samples: int, seed: int, epoch: int) -> IntArray:
@@ -36,10 +36,8 @@ class UniformSampler(PosteriorSampler):
     """A sampler that chooses every row once an epoch, in the order of TRL's `GRPOTrainer` with the same seed.
 
     An epoch is one permutation. As in TRL's `RepeatSampler`, a draw that is larger than the rest of an epoch starts
-    the next epoch, and the rest is dropped.
-
-    The posterior learns from every outcome, so that metrics compare with those of `ThompsonSampler`. The choice
-    ignores it. In a `Draw` the sampled pass rate is the posterior mean, and the gain is its asymmetric gain.
+    the next epoch, and the rest is dropped. The posterior learns from every outcome, for the metrics alone. In a
+    `Draw` the sampled pass rate is the posterior mean, and the gain is its asymmetric gain.
 
     Args:
         num_samples: N, in [1, 214,748,363]. From 2**32 / 20 on torch uses another algorithm.
@@ -103,18 +101,12 @@ class UniformSampler(PosteriorSampler):
             epoch, places = epoch + 1, self._free(epoch + 1, 0, k, excluded)
         rows = self._order(epoch)[places]
         if self._problems is not None:
-            rows = self._with_variants(self._problems, rows, chance)
+            means, kind = (lambda some: beta_mean(*self.posterior.counts(some))), self._gain
+            gains = lambda some: information_gain(chance.beta(*self.belief(some)), kind)  # noqa: E731
+            rows = self._problems.rows_of(rows, gains, means, chance)
         self._progress = {"epoch": epoch, "position": int(places[-1]) + 1}
         mean = beta_mean(*self.posterior.counts(rows))
         return Draw(rows, mean.copy(), information_gain(mean), mean)
-
-    def _with_variants(self, problems: Problems, chosen: IntArray, chance: np.random.Generator) -> IntArray:
-        """Return the rows of the chosen problems; see `Problems.rows_of`."""
-
-        def gain(rows: IntArray) -> FloatArray:
-            return information_gain(chance.beta(*self.belief(rows)), self._gain)
-
-        return problems.rows_of(chosen, gain, lambda rows: beta_mean(*self.posterior.counts(rows)), chance)
 
     def _free(self, epoch: int, position: int, k: int, excluded: IntArray) -> IntArray:
         """Return the first `k` free places of the permutation from `position` on, or all if there are fewer."""
