@@ -1,16 +1,23 @@
 """Does the prior from words say what the words say, and no more? Beliefs about rows that were never chosen.
 
-    python -m eval.benchmarks.words               # 20 seeds, a minute
+    python -m eval.benchmarks.words                                        # 20 seeds, a minute
+    python -m eval.benchmarks.words --runs FILE                            # 48 runs of the learning benchmark, an hour
+    python -m eval.benchmarks.words --runs FILE --against eval/prior.jsonl # and their differences to another version
 
 512 questions of digit chains of 1 to 8 steps; a policy that solves chains of up to 4 steps. 192 rows are seen once,
 32 a step, 8 completions each. The words of a row say how long it is ("real"), nothing ("nothing", only its digits
 differ), or one of two lengths, one of which is solved and one is not ("misleading": 1 with 5, 2 with 6, ...). For the
 other 320 rows: the squared error of the expected pass rate, beside that of one common mean, and the log-likelihood of
 a group of 8 under the belief, beside that of Beta(1, 1). A belief that is surer than it is right loses there.
+
+With `--runs` the default preset learns in three situations of the learning benchmark, on seeds that nothing else used.
+`eval/prior.jsonl` has these runs of two commits; differences are paired by seed and made on one machine.
 """
 
 import argparse
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +25,19 @@ from trl_vade.samplers import ThompsonSampler
 from trl_vade.samplers.priors import prompt_words
 
 ROWS, SEEN, STEP, G = 512, 192, 32, 8
+KEPT = (
+    "regime",
+    "arm",
+    "learning_rate",
+    "seed",
+    "batches",
+    "seconds",
+    "machine",
+    "versions",
+    "commit",
+    "rollouts",
+    "score",
+)
 log_gamma = np.vectorize(math.lgamma)
 
 
@@ -54,10 +74,44 @@ def measure(words, seed):
     )
 
 
+def runs(file):
+    """Make the runs that `file` lacks, and yield all."""
+    from .learning.arms import DEFAULT
+    from .learning.curves import read
+    from .learning.one_run import run
+
+    made = {(record["regime"], record["seed"]): record for record in read(file)}
+    for seed in range(500, 516):
+        for regime in ("staged", "wide", "many_impossible"):
+            if (regime, seed) not in made:
+                record = run(regime, DEFAULT, 4e-4, seed, 120, evaluate_every=10)
+                made[regime, seed] = {name: record[name] for name in KEPT}
+                with file.open("a") as lines:
+                    lines.write(json.dumps(made[regime, seed]) + "\n")
+    return [*made.values()]
+
+
+def differences(ours, theirs):
+    from .learning import curves
+    from .learning.tables import between
+
+    for regime in ("staged", "wide", "many_impossible"):
+        of = [[each for each in side if each["regime"] == regime] for side in (ours, theirs)]
+        print(f"| {regime} | {between(curves.differences(*of, curves.area))} |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--runs", type=Path)
+    parser.add_argument("--against", type=Path)
     options = parser.parse_args()
+    if options.runs:
+        ours = runs(options.runs)
+        if options.against:
+            theirs = [json.loads(line) for line in options.against.read_text().splitlines()]
+            differences(ours, [record for record in theirs if record["commit"] != ours[0]["commit"]])
+        return
     print(f"Mean (lowest to highest) of {options.seeds} seeds\n")
     print(
         "| words | squared error | of one common mean | strength a + b | log-likelihood of a group, above Beta(1, 1) |"
