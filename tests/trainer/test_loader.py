@@ -1,10 +1,5 @@
 """Loading ahead in real training on images: nothing but time comes of it."""
 
-import multiprocessing
-import os
-import random
-import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -12,7 +7,6 @@ from pathlib import Path
 import datasets
 import pytest
 from datasets import Dataset
-from transformers import TrainerCallback
 
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
@@ -175,72 +169,3 @@ def test_a_damaged_image_ends_the_run_at_the_batch_that_chose_its_row_and_names_
     assert trainer.state.global_step == 2
     assert trainer.selection.sampler.posterior.step == 2
     assert_nothing_runs_on(trainer)
-
-
-# ---------------------------------------------------------------------------------------- worker processes, transforms
-
-
-def by_chance(batch):
-    """A transform as of augmentations: by chance, and slow enough that a process of its own is worth it."""
-    pictures = [[picture(random.randrange(200))] for _ in batch["prompt"]]
-    return {"prompt": batch["prompt"], "images": pictures, "process": [os.getpid()] * len(pictures)}
-
-
-@pytest.mark.slow
-def test_with_workers_a_transform_runs_in_them_ahead_and_the_run_can_be_resumed(start, prefetches, monkeypatch):
-    seen = []
-
-    def reward(completions, images, process, **columns):
-        seen.append(set(process))
-        ink = [each[0].getpixel((0, 0))[0] for each in images]
-        return [float((len(text_of(text)) + number) % 2) for text, number in zip(completions, ink, strict=True)]
-
-    def make(folder, callbacks=None, **changes):
-        rows = rows_with_pictures().with_transform(by_chance)
-        changes = {"dataloader_num_workers": 2, "remove_unused_columns": False} | changes
-        return start(folder, rows, reward, callbacks, max_steps=4, **changes)
-
-    stopped = make("parts", [StopAfter(3)], save_strategy="steps", save_steps=2)
-    stopped.train()
-    assert prefetches == [1, 2, 3]
-    assert all(len(processes) == 2 and os.getpid() not in processes for processes in seen)
-    assert not multiprocessing.active_children()
-    resumed = make("parts")
-    resumed.train(resume_from_checkpoint=str(Path(resumed.args.output_dir) / "checkpoint-2"))
-    monkeypatch.setattr(OnTimeSelection, "prefetch", lambda self: None)
-    plain = make("plain", dataloader_persistent_workers=True)
-    plain.train()
-    assert not multiprocessing.active_children()
-    assert_same_end(resumed, plain)
-    other = make("other", dataloader_num_workers=0)
-    other.train()
-    assert seen[-1] == {os.getpid()}
-
-
-class SignalToAll(TrainerCallback):
-    """SIGTERM to every process of the run, as a scheduler sends it before a preemption."""
-
-    def on_step_begin(self, args, state, control, **kwargs):
-        if state.global_step == 1:
-            children = [str(process.pid) for process in multiprocessing.active_children()]
-            self.reached = len(children)
-            if children:
-                subprocess.run(
-                    ["kill", *children], check=True
-                )  # torch's workers take one from their parent for the end
-            time.sleep(0.3)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
-@pytest.mark.parametrize("transform", [slow(False), True])
-def test_with_workers_a_signal_to_all_processes_still_ends_in_a_last_checkpoint(start, transform, monkeypatch):
-    arrived = []
-    monkeypatch.setattr(signal, "raise_signal", arrived.append)
-    rows = rows_with_pictures(60)  # tickets for more batches than torch fetches ahead
-    rows = rows.with_transform(dict) if transform else rows
-    to_all = SignalToAll()
-    trainer = start("out", rows, callbacks=[to_all], save_strategy="steps", dataloader_num_workers=2)
-    trainer.train()
-    assert to_all.reached == (2 if transform else 0)  # tickets have no workers
-    assert arrived == [signal.SIGTERM]
-    assert (Path(trainer.args.output_dir) / "checkpoint-2" / "trainer_state.json").exists()

@@ -18,7 +18,6 @@ from datasets.features import Json
 from trl_vade.errors import ImageDecodeError
 
 from .own_values import own_values
-from .workers import RowWorkers, Workers, load_rows
 
 Rows = list[dict[str, Any]]
 
@@ -30,8 +29,7 @@ class RowDecoder:
     """A loader of rows by their numbers that decodes each row once and can start on the next batch.
 
     A data set with a transform, a format or media other than images is read by `__getitems__`, because a user's
-    function may be unsafe in threads. Worker processes call it if there are any, else the calling thread. Rows without
-    images are read on the calling thread, too.
+    function may be unsafe in threads. Rows without images are read on the calling thread, too.
 
     Threads exist only while there is something to decode. An error of a row is raised when the row is loaded.
 
@@ -39,19 +37,10 @@ class RowDecoder:
         then: called with each row in the thread that decoded it, or None. Its errors are dropped.
     """
 
-    def __init__(self, dataset: Dataset, workers: Workers | None = None):
+    def __init__(self, dataset: Dataset):
         self.dataset = dataset
         self._begun: dict[int, Future[dict[str, Any]]] = {}
         self.then: Callable[[dict[str, Any]], None] | None = None
-        self._workers = None
-        slow = not is_plain(dataset) or any(_decoders(dict(dataset.features)))
-        if workers is not None and workers.number and slow and not self.in_threads:
-            self._workers = RowWorkers(dataset, workers)
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether rows can be decoded ahead of time."""
-        return self.in_threads or self._workers is not None
 
     @property
     def in_threads(self) -> bool:
@@ -72,27 +61,23 @@ class RowDecoder:
         """The data set in Arrow's format; cached, because creating it copies the list of the table's chunks."""
         return self.dataset.with_format("arrow")
 
-    def prefetch(self, rows: list[int], draw: int = 0) -> None:
+    def prefetch(self, rows: list[int]) -> None:
         """Start decoding `rows` in the background, in place of earlier ones, and return at once."""
-        if self._workers is not None:
-            self._workers.begin(list(dict.fromkeys(rows)), draw)
-        elif self.in_threads:
+        if self.in_threads:
             self._begun = self._begin(rows)
 
-    def load(self, rows: list[int], draw: int = 0) -> Rows:
+    def load(self, rows: list[int]) -> Rows:
         """Return the rows, equal to `dataset.__getitems__(rows)`; wait for rows that `prefetch` started.
 
-        A repeated row is decoded once, and every repetition gets its own values. For `draw` see `RowWorkers`. An
-        image that cannot be decoded is an `ImageDecodeError`.
+        A repeated row is decoded once, and every repetition gets its own values. An image that cannot be decoded is an
+        `ImageDecodeError`.
         """
-        decoded = self._decode(list(dict.fromkeys(rows)), draw)
+        decoded = self._decode(list(dict.fromkeys(rows)))
         fresh = dict(decoded)
         return [fresh.pop(row) if row in fresh else self._again(row, decoded[row]) for row in rows]
 
-    def _decode(self, rows: list[int], draw: int) -> dict[int, dict[str, Any]]:
+    def _decode(self, rows: list[int]) -> dict[int, dict[str, Any]]:
         """Return distinct rows by their numbers."""
-        if self._workers is not None:
-            return dict(zip(rows, self._workers.load(rows, draw), strict=True))
         if not self.in_threads:
             return dict(zip(rows, load_rows(self.dataset, rows), strict=True))
         self._begun = self._begin(rows)
@@ -108,15 +93,8 @@ class RowDecoder:
         except TypeError:
             return load_rows(self.dataset, [number])[0]
 
-    def begin_epoch(self) -> None:
-        """Restart worker processes, unless they persist."""
-        if self._workers is not None:
-            self._workers.begin_epoch()
-
     def forget(self) -> None:
-        """Cancel all prefetching and wait until no thread or process works on it."""
-        if self._workers is not None:
-            self._workers.forget()
+        """Cancel all prefetching and wait until no thread works on it."""
         wait([task for task in self._begun.values() if not task.cancel()])
         self._begun = {}
 
@@ -141,6 +119,17 @@ class RowDecoder:
             with suppress(Exception):
                 self.then(row)
         return row
+
+
+def load_rows(dataset: Dataset, rows: list[int]) -> list[dict[str, Any]]:
+    """Return `dataset.__getitems__(rows)`, and add the number of the row to an error."""
+    try:
+        return list(dataset.__getitems__(rows))
+    except Exception as error:
+        for row in rows if len(rows) > 1 else ():
+            load_rows(dataset, [row])
+        error.add_note(f"This happened while loading row {', '.join(map(str, rows))} of the training data.")
+        raise
 
 
 def is_plain(dataset: Dataset) -> bool:

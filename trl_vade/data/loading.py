@@ -15,7 +15,6 @@ from trl_vade.errors import ConfigurationError
 
 from .decoding import RowDecoder, Rows
 from .own_values import own_values_or_same
-from .workers import Workers
 
 
 def with_image_lists(rows: Rows) -> Rows:
@@ -34,10 +33,8 @@ def with_image_lists(rows: Rows) -> Rows:
 class RowLoader:
     """A loader of this process's share of a generation batch, which can also prefetch the next share."""
 
-    def __init__(
-        self, dataset: Dataset, *, num_generations: int, accelerator: Accelerator, workers: Workers | None = None
-    ):
-        self.decoder = RowDecoder(dataset, workers)
+    def __init__(self, dataset: Dataset, *, num_generations: int, accelerator: Accelerator):
+        self.decoder = RowDecoder(dataset)
         self.num_generations = num_generations
         self.accelerator = accelerator
         self.images_on_all_processes = True  # whether every process had an image in the last batch
@@ -46,14 +43,14 @@ class RowLoader:
         # The row of each completion of the last batch after the transform, or None without a transform.
         self.made: list[dict[str, Any]] | None = None
 
-    def load(self, sample_index: NDArray[np.int64], draw: int = 0) -> Rows:
+    def load(self, sample_index: NDArray[np.int64]) -> Rows:
         """Load this process's slice of the rows of K*G completions, in TRL's order; `sample_index`: (K,) the rows.
 
         Each distinct row is decoded once. As with TRL's data loader, the items of a group share no values; see
-        `own_values`. For `draw` see `RowWorkers`.
+        `own_values`.
         """
         self.numbers = numbers = self._share(sample_index)
-        rows = self.decoder.load(numbers, draw)
+        rows = self.decoder.load(numbers)
         if self.keeps and self.decoder.has_transform:
             one = dict(zip(numbers, rows, strict=True))
             copies = {number: own_values_or_same(row) for number, row in one.items()}
@@ -72,9 +69,9 @@ class RowLoader:
         self.numbers = self._share(sample_index)
         return self._as_one_modality(with_image_lists([own_values_or_same(row) for row in made if row is not None]))
 
-    def prefetch(self, sample_index: NDArray[np.int64], draw: int = 0) -> None:
+    def prefetch(self, sample_index: NDArray[np.int64]) -> None:
         """Start decoding this process's slice in the background; the arguments are those of `load`."""
-        self.decoder.prefetch(self._share(sample_index), draw)
+        self.decoder.prefetch(self._share(sample_index))
 
     def _share(self, sample_index: NDArray[np.int64]) -> list[int]:
         """Return the row of each completion in this process's slice, K*G / processes numbers."""

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from trl_vade.data.decoding import Rows
 from trl_vade.data.loading import RowLoader
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
-from trl_vade.data.workers import Workers
 
 from .batch_metrics import MOST_STRATA, InFlight
 from .feedback import Feedback
@@ -35,24 +34,14 @@ class OnTimeSelection:
     Every process holds a replica of the sampler. The choice of process 0 is broadcast. The scores arrive gathered, so
     all replicas stay equal.
 
-    `num_groups` is K, the rows of a generation batch. For `workers` see `RowDecoder`.
+    `num_groups` is K, the rows of a generation batch.
     """
 
-    def __init__(
-        self,
-        feedback: Feedback,
-        dataset: Dataset,
-        *,
-        num_groups: int,
-        accelerator: Accelerator,
-        workers: Workers | None = None,
-    ):
+    def __init__(self, feedback: Feedback, dataset: Dataset, *, num_groups: int, accelerator: Accelerator):
         self.feedback, self.sampler = feedback, feedback.sampler
         self.dataset, self.num_groups, self.accelerator = dataset, num_groups, accelerator
         self.num_generations = feedback.num_generations
-        self.loader = RowLoader(
-            dataset, num_generations=self.num_generations, accelerator=accelerator, workers=workers
-        )
+        self.loader = RowLoader(dataset, num_generations=self.num_generations, accelerator=accelerator)
         self._in_flight: InFlight | None = None
         self._seconds_before = 0.0  # of selection, before the last generation batch was chosen
 
@@ -79,9 +68,9 @@ class OnTimeSelection:
 
     def prefetch(self) -> None:
         """Start decoding in the background the rows that `choose` would draw now; the choice is unaffected."""
-        if self.loader.decoder.is_ahead:
+        if self.loader.decoder.in_threads:
             with self.feedback.timed("selection"):
-                self.loader.prefetch(self.sampler.peek(self.num_groups).sample_index, self.sampler.posterior.step)
+                self.loader.prefetch(self.sampler.peek(self.num_groups).sample_index)
 
     def refill(self, missing: int) -> Rows | None:
         """Draw `missing` more rows for the batch scored last, load them, and return this process's share.
@@ -106,7 +95,7 @@ class OnTimeSelection:
             size = self._divisible(min(self.num_groups, num_rows - start))
             sample_index = np.arange(start, start + size, dtype=np.int64) % num_rows
             self._in_flight = self.feedback.in_flight(sample_index, initialising=True)
-            yield self.loader.load(sample_index, self.sampler.posterior.step)
+            yield self.loader.load(sample_index)
 
     def record(self, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
         """Pass the outcomes of the rows in flight to the sampler; return the metrics of their batch with refills."""
@@ -138,7 +127,7 @@ class OnTimeSelection:
             draw = self.sampler.draw(size, exclude=exclude)
             sample_index = self._from_main_process(draw.sample_index)
             self._in_flight = self.feedback.in_flight(sample_index, refill=refill)
-            return self.loader.load(sample_index, self.sampler.posterior.step)
+            return self.loader.load(sample_index)
 
     def _divisible(self, size: int) -> int:
         """Return the smallest number of rows, at least `size`, for which completions divide among the processes."""

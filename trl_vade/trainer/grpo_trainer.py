@@ -162,8 +162,6 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         finished = self.state.global_step >= self.state.max_steps
         self.control.should_training_stop |= finished  # a callback may have asked for it
         if not finished:
-            if self.selection is not None:
-                self.selection.loader.decoder.begin_epoch()
             super()._run_epoch(*positional, **named)
 
     def get_train_dataloader(self):

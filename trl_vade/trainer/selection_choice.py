@@ -8,7 +8,6 @@ from accelerate.logging import get_logger
 from trl import GRPOConfig
 
 from trl_vade.data.row_views import prompt_texts
-from trl_vade.data.workers import Workers
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
@@ -138,12 +137,7 @@ def make_selection(trainer: Any) -> OnTimeSelection:
     )
     # As in TRL: with `remove_unused_columns` a reward function sees no other columns.
     visible = trainer._remove_unused_columns(rows, description="training")
-    workers = Workers(
-        args.dataloader_num_workers,
-        persistent=args.dataloader_persistent_workers,
-        seed=args.seed + accelerator.process_index,
-    )
-    selection = OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=accelerator, workers=workers)
+    selection = OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=accelerator)
     if trainer._images.ahead is not None:
         selection.loader.decoder.then = trainer._images.ahead.process
     return selection

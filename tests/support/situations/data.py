@@ -107,9 +107,6 @@ DATA = {
     "torch's format": Situation({}, seeing("limit"), lambda: make_text_rows().with_format("torch")),
     "some columns": Situation({}, needs_none, lambda: make_text_rows().with_format(None, columns=["prompt"])),
     "a transform": Situation({}, seeing("shout"), lambda: make_text_rows().with_transform(shouted)),
-    "a transform in workers": Situation(
-        {"dataloader_num_workers": 2}, seeing("shout"), lambda: make_text_rows().with_transform(shouted)
-    ),
     "a transform, resumed": Situation(
         SAVED, seeing("shout"), lambda: make_text_rows().with_transform(shouted), drive=resumed
     ),
