@@ -11,12 +11,15 @@ other 320 rows: the squared error of the expected pass rate, beside that of one 
 a group of 8 under the belief, beside that of Beta(1, 1). A belief that is surer than it is right loses there.
 
 With `--runs` the default preset learns in three situations of the learning benchmark, on seeds that nothing else used.
-`eval/prior.jsonl` has these runs of two commits; differences are paired by seed and made on one machine.
+`eval/prior.jsonl` has these runs of two commits; differences are paired by seed and made on one machine. With
+`--misled` it learns in `staged` alone, its sampler reads the misleading words, and runs with the flat prior are beside.
 """
 
 import argparse
+import itertools
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +28,7 @@ from trl_vade.samplers import ThompsonSampler
 from trl_vade.samplers.priors import prompt_words
 
 ROWS, SEEN, STEP, G = 512, 192, 32, 8
+REGIMES = ("staged", "wide", "many_impossible")
 KEPT = (
     "regime",
     "arm",
@@ -74,28 +78,37 @@ def measure(words, seed):
     )
 
 
-def runs(file):
-    """Make the runs that `file` lacks, and yield all."""
-    from .learning.arms import DEFAULT
+def runs(file, misled):
+    """Make the runs that `file` lacks, and return all."""
+    from .learning import arms, one_run
     from .learning.curves import read
-    from .learning.one_run import run
 
-    made = {(record["regime"], record["seed"]): record for record in read(file)}
-    for seed in range(500, 516):
-        for regime in ("staged", "wide", "many_impossible"):
-            if (regime, seed) not in made:
-                record = run(regime, DEFAULT, 4e-4, seed, 120, evaluate_every=10)
-                made[regime, seed] = {name: record[name] for name in KEPT}
-                with file.open("a") as lines:
-                    lines.write(json.dumps(made[regime, seed]) + "\n")
+    regimes, plain = ("staged",) if misled else REGIMES, one_run.prompt_texts
+    flat = {"vade_preset": "balanced", "vade_prior": "flat"}
+    if misled:
+        one_run.prompt_texts = lambda pool: [re.sub(r"(?<=sum of )\d", one_of_two, text) for text in plain(pool)]
+    made = {(record["regime"], record["arm"], record["seed"]): record for record in read(file)}
+    for seed, regime, arm in itertools.product(
+        range(500, 516), regimes, ("default", "flat") if misled else ("default",)
+    ):
+        if (regime, arm, seed) not in made:
+            arms.ARMS[arm] = flat if arm == "flat" else arms.ARMS[arms.DEFAULT]
+            record = one_run.run(regime, arm, 4e-4, seed, 120, evaluate_every=10)
+            made[regime, arm, seed] = {name: record[name] for name in KEPT}
+            with file.open("a") as lines:
+                lines.write(json.dumps(made[regime, arm, seed]) + "\n")
     return [*made.values()]
+
+
+def one_of_two(length):
+    return str((int(length[0]) - 1) % 4 + 1)
 
 
 def differences(ours, theirs):
     from .learning import curves
     from .learning.tables import between
 
-    for regime in ("staged", "wide", "many_impossible"):
+    for regime in REGIMES:
         of = [[each for each in side if each["regime"] == regime] for side in (ours, theirs)]
         print(f"| {regime} | {between(curves.differences(*of, curves.area))} |")
 
@@ -105,12 +118,15 @@ def main():
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--against", type=Path)
+    parser.add_argument("--misled", action="store_true")
     options = parser.parse_args()
     if options.runs:
-        ours = runs(options.runs)
+        ours = runs(options.runs, options.misled)
         if options.against:
             theirs = [json.loads(line) for line in options.against.read_text().splitlines()]
             differences(ours, [record for record in theirs if record["commit"] != ours[0]["commit"]])
+        if options.misled:
+            differences(*([each for each in ours if each["arm"] == arm] for arm in ("default", "flat")))
         return
     print(f"Mean (lowest to highest) of {options.seeds} seeds\n")
     print(
