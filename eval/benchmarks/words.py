@@ -11,8 +11,8 @@ other 320 rows: the squared error of the expected pass rate, beside that of one 
 a group of 8 under the belief, beside that of Beta(1, 1). A belief that is surer than it is right loses there.
 
 With `--runs` the default preset learns in three situations of the learning benchmark, on seeds that nothing else used.
-`eval/prior.jsonl` has these runs of two commits; differences are paired by seed and made on one machine. With
-`eval/prior.jsonl` has these runs of two commits; differences are paired by seed, on one machine. With `--misled`
+`eval/prior.jsonl` has these runs of two commits; differences are paired by seed, on one machine. With `--misled` it
+learns in `staged` alone, its sampler reads the misleading words, and runs with the flat prior are beside.
 """
 
 import argparse
