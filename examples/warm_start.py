@@ -42,8 +42,6 @@ args = VADEGRPOConfig(
     # The counts are evidence about another policy, so 0.2 of them are taken over (the default). If model, data and
     # recipe are the same, 1.0 uses all of them.
     vade_warm_start_discount=0.2,
-    # The start is refused if fewer than half of the rows are found here: it would be another data set.
-    vade_warm_start_min_match=0.5,
     # Each checkpoint publishes its posterior: step-000050/posterior.parquet, with a tag. A repository is for one run.
     vade_posterior_hub_id=options.publish_to,
     save_steps=50,

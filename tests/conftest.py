@@ -138,13 +138,12 @@ def decoded_images(monkeypatch):
 
 @pytest.fixture
 def make_args(tmp_path):
-    """Arguments of `SMALL_RUN` in a directory of the test's own, without a report, with the changes asked for."""
+    """Arguments of `SMALL_RUN` in a directory of the test's own, with the changes asked for."""
     from tests.support.runs import SMALL_RUN
     from trl_vade import VADEGRPOConfig
 
     def make(config_class=VADEGRPOConfig, **changes):
-        ours = {"vade_report": False} if issubclass(config_class, VADEGRPOConfig) else {}
-        return config_class(**({"output_dir": str(tmp_path / "out")} | SMALL_RUN | ours | changes))
+        return config_class(**({"output_dir": str(tmp_path / "out")} | SMALL_RUN | changes))
 
     return make
 
@@ -162,7 +161,7 @@ def _checkpointed(text_model_path, tmp_path_factory):
     def run(kind):
         if kind not in runs:
             folder = str(tmp_path_factory.mktemp(kind))
-            args = VADEGRPOConfig(vade_report=False, **SMALL_RUN | saves | steps[kind] | {"output_dir": folder})
+            args = VADEGRPOConfig(**SMALL_RUN | saves | steps[kind] | {"output_dir": folder})
             runs[kind] = train(text_model_path, make_text_rows(), args)
         return runs[kind]
 

@@ -16,9 +16,11 @@ _EXPORTS = {
     "PromptSampler": "samplers",
     "ThompsonSampler": "samplers",
     "UniformSampler": "samplers",
+    "VADEConsoleCallback": "trainer.console.callback",
     "VADEEvalCallback": "evaluation.callback",
     "VADEGRPOConfig": "trainer.grpo_config",
     "VADEGRPOTrainer": "trainer.grpo_trainer",
+    "VADEReportCallback": "trainer.report",
     "information_gain": "samplers",
     "load_posterior": "hub.posteriors.source",
     "load_snapshot": "samplers",
@@ -36,8 +38,10 @@ if TYPE_CHECKING:
     from .samplers import information_gain as information_gain
     from .samplers import load_snapshot as load_snapshot
     from .samplers import save_snapshot as save_snapshot
+    from .trainer.console.callback import VADEConsoleCallback as VADEConsoleCallback
     from .trainer.grpo_config import VADEGRPOConfig as VADEGRPOConfig
     from .trainer.grpo_trainer import VADEGRPOTrainer as VADEGRPOTrainer
+    from .trainer.report import VADEReportCallback as VADEReportCallback
 
 __all__ = [*_EXPORTS, *(name for name in vars(errors) if name.endswith("Error")), "__version__"]
 

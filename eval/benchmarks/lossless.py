@@ -14,7 +14,7 @@ import tempfile
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor, PrinterCallback, TrainerCallback
 
-from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, VADEReportCallback
 from trl_vade.testbed import exact_answer_reward, load_testbed_dataset, load_testbed_model
 
 MODES = ("none", "lossless")
@@ -43,7 +43,6 @@ def train(mode, seed, options):
         args = VADEGRPOConfig(
             output_dir=output,
             vade_down_sampling=mode,
-            vade_report=False,
             num_generations=8,
             per_device_train_batch_size=8 * options.rows,
             max_steps=options.steps,
@@ -68,6 +67,7 @@ def train(mode, seed, options):
             processing_class=AutoProcessor.from_pretrained(folder),
             callbacks=[weights],
         )
+        trainer.remove_callback(VADEReportCallback)
         trainer.remove_callback(PrinterCallback)
         start = flat(trainer.model)
         trainer.train()

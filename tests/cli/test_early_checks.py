@@ -99,7 +99,6 @@ def test_a_folder_with_another_run_is_refused_unless_that_is_to_go_on_or_be_repl
         "--beta -0.0 --seed=-1",
         "--vade_keep_rollouts 0.25 1 --vade_down_sampling rows",
         "--vade_sampler my_package.rules:Mine",
-        '--vade_stratify_by task --vade_strata_shares {"a":"0.5"}',
         "--vade_success_threshold none",
         "--reward_funcs tests.support.runs.no_such_name think_format_reward",
         "--lr_scheduler_type cosine --debug underflow_overflow",

@@ -529,17 +529,6 @@ def test_rows_without_a_prompt_cannot_be_counted(make_args):
         make_trainer(make_args(vade_max_prompt_length=8192), rows)
 
 
-@pytest.mark.parametrize("limit", [0, -1, 8192.0, "8192", True])
-def test_a_limit_that_is_no_positive_whole_number_is_refused(make_args, limit):
-    names, offers = [f"vade_max_prompt_length={limit!r}"], ["8192", "None"]
-    with refused(ConfigurationError, names, offers):
-        make_args(vade_max_prompt_length=limit)
-    args = make_args()
-    args.vade_max_prompt_length = limit
-    with refused(ConfigurationError, names, offers):
-        make_trainer(args, uneven_rows())
-
-
 TWO_PROCESSES = """
 import os, sys
 import PIL.Image, torch

@@ -60,10 +60,14 @@ def settings_page() -> str:
             [[f"[`{field.name}`](#{field.name})", split(_help(field))[0], _default(field)] for field in ours],
         ),
         "## Presets",
-        "`vade_preset` chooses the values of the settings that are `None`. "
-        "`paper_greedy` is `paper` with the sampler `greedy`.",
+        "`vade_preset` chooses the values of the settings that are `None`, and three rules that are no settings. With "
+        "`signal_aware_decay` a chosen row forgets by `vade_decay_sampled` only if its group had a gradient, else by "
+        "`vade_decay_unsampled`. With `even_rest` a chosen row rests for the share of an epoch that even draws would "
+        "give of groups with a gradient, at least for `vade_cooldown`. `prior` is the belief about a row that was not "
+        "chosen yet: any pass rate, or what the words of the prompts tell. `paper_greedy` is `paper` with the sampler "
+        "`greedy`.",
         table(
-            ["preset", *(f"`vade_{name}`" for name in names)],
+            ["preset", *(f"`vade_{name}`" if f"vade_{name}" in hints else name for name in names)],
             [[f"`{preset}`", *(_value(PRESETS[preset][name]) for name in names)] for preset in PRESETS],
         ),
         "## Each setting",
@@ -165,7 +169,7 @@ def _codes(text: str, between: str) -> str:
 # ---------------------------------------------------------------------------------------------------------- Python API
 
 API = {
-    "Training": "trl_vade: VADEGRPOTrainer VADEGRPOConfig VADEEvalCallback",
+    "Training": "trl_vade: VADEGRPOTrainer VADEGRPOConfig VADEEvalCallback VADEConsoleCallback VADEReportCallback",
     "Rewards": "trl_vade.rewards: accuracy_reward relaxed_accuracy_reward format_reward metric_path",
     "Posteriors": "trl_vade: load_posterior BetaPosterior load_snapshot save_snapshot",
     "Samplers": "trl_vade: ThompsonSampler UniformSampler PromptSampler Draw",
@@ -175,7 +179,7 @@ API = {
 _WITHOUT = {  # what a page leaves out: overrides of TRL's methods, and the fields, which settings.md has
     "VADEGRPOTrainer": ["members"],
     "VADEGRPOConfig": ["members", "show_signature", "show_docstring_parameters", "show_docstring_attributes"],
-    "VADEEvalCallback": ["members"],
+    **{name: ["members"] for name in ("VADEEvalCallback", "VADEConsoleCallback", "VADEReportCallback")},
 }
 
 

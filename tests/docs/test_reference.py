@@ -92,11 +92,11 @@ def both_runs(text_model_path, text_rows, make_args, tmp_path):
     from trl import GRPOConfig, GRPOTrainer
 
     folders = [tmp_path / "ours", tmp_path / "stock"]
-    kinds = (VADEGRPOConfig, VADEGRPOTrainer, {"vade_report": True}), (GRPOConfig, GRPOTrainer, {})
+    kinds = (VADEGRPOConfig, VADEGRPOTrainer), (GRPOConfig, GRPOTrainer)
     saves = {"save_strategy": "steps", "save_steps": 1, "max_steps": 1, "num_iterations": 2}
-    for folder, (config, trainer_class, more) in zip(folders, kinds, strict=True):
-        args = make_args(config, **saves, **more, sync_ref_model=True, beta=0.1, output_dir=str(folder))
-        trainer = train(text_model_path, text_rows, args, trainer_class=trainer_class)
+    for folder, (config, trainer_class) in zip(folders, kinds, strict=True):
+        args = make_args(config, **saves, sync_ref_model=True, beta=0.1, output_dir=str(folder))
+        trainer = train(text_model_path, text_rows, args, trainer_class=trainer_class, report=True)
         trainer.save_model()
         trainer.save_state()
         trainer.create_model_card()

@@ -88,7 +88,7 @@ def test_of_two_completions_of_a_variant_the_better_has_the_larger_advantage(rew
 
 
 def test_wrong_shapes_and_rewards_above_the_largest_are_refused():
-    with refused(ConfigurationError, ["max_reward=1.0", "2"], ["Set max_reward"]):
+    with refused(ConfigurationError, ["2"], ["reward_weights"]):
         diva_advantages(REWARDS * 2, DIFFICULTY)
     for rewards, levels in (
         (REWARDS[0], DIFFICULTY),

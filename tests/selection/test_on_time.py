@@ -745,31 +745,9 @@ def test_a_resume_before_in_or_after_an_outage_goes_on_bit_for_bit(make_large, s
     assert second.feedback.state_dict()["outage"] == first.feedback.state_dict()["outage"]
 
 
-def test_without_the_guard_an_outage_is_observed_like_anything_else(make_large, caplog):
-    selection = make_large(outage_guard=False)
-    played = play_outage(selection, range(20))
-    assert {metrics["outage"] for _, metrics in played} == {0.0}
-    assert warnings_of(caplog) == []
-    assert selection.feedback.state_dict()["outage"] == {}
-    replayed = BetaPosterior(40)
-    for line in selection.feedback.log.read():
-        assert "restored_to" not in line
-        replayed.observe(line["sample_index"], line["successes"], line["trials"])
-    assert replayed.alpha.tolist() == selection.sampler.posterior.alpha.tolist()
-
-
-def test_a_guard_that_is_switched_on_at_a_resume_starts_from_nothing(make_large):
-    first = make_large(outage_guard=False)
-    play_outage(first, range(9))
-    second = make_large()
-    second.sampler.load_state_dict(first.sampler.state_dict())
-    second.feedback.load_state_dict(first.feedback.state_dict())
-    played = play_outage(second, range(9, 20))
-    assert [metrics["outage"] for _, metrics in played] == [0.0] + [1.0] * 5 + [0.0] * 5  # one sound batch was enough
-
-
 def test_until_there_is_an_outage_the_guard_changes_no_choice_and_no_count(make_large):
-    guarded, plain = make_large(), make_large(outage_guard=False)
+    guarded, plain = make_large(), make_large()
+    plain.feedback._guard.before_observing = lambda *groups: None
     for step in range(10):
         assert play_outage(guarded, [step]) == play_outage(plain, [step])
     assert guarded.sampler.posterior.alpha.tolist() == plain.sampler.posterior.alpha.tolist()

@@ -98,7 +98,7 @@ def test_too_few_rows_in_common_are_another_data_set(matched, accepted):
         return
     with refused(SnapshotMismatchError, names=[10, matched, f"{10 * matched}%"]) as no:
         join(table, numbered_rows(30), min_match=0.5, source="user/repo")
-    for part in ("'user/repo'", "vade_warm_start_min_match=0.5", "'row-0'", "vade_posterior_init='prior'"):
+    for part in ("'user/repo'", "50%", "'row-0'", "vade_posterior_init='prior'"):
         assert part in str(no.value)
     assert ("'other-0'" in str(no.value)) == (matched == 0)
 
@@ -279,16 +279,6 @@ def test_rows_of_another_data_set_are_refused_before_the_model_is_loaded(warm_ar
     others = Dataset.from_list([{"prompt": [{"role": "user", "content": f"{i}"}], "limit": 1} for i in range(24)])
     with refused(SnapshotMismatchError, names=[0, 24]):
         VADEGRPOTrainer("/no/model", says_a_digit, warm_args(), others)
-
-
-def test_with_any_match_accepted_such_a_run_is_one_without_a_warm_start(
-    text_model_path, text_rows, make_args, warm_args, caplog, tmp_path
-):
-    others = text_rows.map(lambda row, i: {"id": f"other-{i}"}, with_indices=True)
-    warm = train(text_model_path, others, warm_args(vade_warm_start_min_match=0.0, max_steps=2))
-    assert any("shares no row" in message for message in warnings_of(caplog))
-    plain = train(text_model_path, others, make_args(output_dir=str(tmp_path / "plain"), max_steps=2))
-    assert_same_end(warm, plain)
 
 
 def test_a_threshold_that_follows_from_the_rewards_to_come_is_no_evidence_of_another_kind(

@@ -76,10 +76,13 @@ def always_half(completions, **kwargs):
     return [0.5] * len(completions)
 
 
-def train(model, rows, args, reward=says_a_digit, trainer_class=None, **arguments):
-    from trl_vade import VADEGRPOTrainer
+def train(model, rows, args, reward=says_a_digit, trainer_class=None, report=False, **arguments):
+    """Train, without a report unless it is asked for."""
+    from trl_vade import VADEGRPOTrainer, VADEReportCallback
 
     trainer = (trainer_class or VADEGRPOTrainer)(model, reward, args, rows, **arguments)
+    if not report:
+        trainer.remove_callback(VADEReportCallback)
     trainer.train()
     return trainer
 

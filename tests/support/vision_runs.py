@@ -78,18 +78,29 @@ def gradients_kept():
     return Gradients()
 
 
+def images(tower_once, grouped=False):
+    """A function that lets a trainer run the tower once an image, or put its completions side by side, or not."""
+
+    def prepare(trainer):
+        trainer._images.tower_once, trainer._images.grouped = tower_once, grouped
+
+    return prepare
+
+
 def play(
     model, folder, *, rows=None, reward=is_even, resume=None, prepare=lambda trainer: None, given=None, **settings
 ):
     """Train on pictures, and return the trainer, its gradients and the `Counts`. Four micro-batches are a step."""
-    from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+    from trl_vade import VADEConsoleCallback, VADEGRPOConfig, VADEGRPOTrainer, VADEReportCallback
 
-    base = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4, "max_steps": 2, "vade_report": False}
-    base |= {"output_dir": str(folder), "vade_down_sampling": "none", "vade_console": "stock"}
+    base = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4, "max_steps": 2}
+    base |= {"output_dir": str(folder), "vade_down_sampling": "none"}
     args = VADEGRPOConfig(**SMALL_RUN | base | settings)
     counts, gradients = Counts(), gradients_kept()
     with counts.processor():
         trainer = VADEGRPOTrainer(model, is_even, args, rows or picture_rows(), **(given or {}))
+        trainer.remove_callback(VADEReportCallback)
+        trainer.remove_callback(VADEConsoleCallback)
         trainer.add_callback(gradients)
         counts.watch_tower(trainer)
         prepare(trainer)

@@ -9,6 +9,8 @@ import torch
 from tests.support.as_stock import Situation, assert_as_stock, plain_history, play, tables
 from tests.support.runs import assert_equal_weights, weights
 from tests.support.situations import SITUATIONS
+from trl_vade import VADEReportCallback
+from trl_vade.trainer.harmless import callback_of
 
 # One for most seams of the trainer; `-m slow` has the others.
 DEFAULT = ("beta, synced", "two iterations", "a resume", "tools, one call", "an image")
@@ -61,7 +63,7 @@ def assert_uniform_is_stock(request, base, tmp_path, name):
     ours = play(situation, model, tmp_path / "ours")
     assert (ours[0].selection is not None) is situation.selected
     assert_as_stock(ours, stock)
-    assert ours[0]._report.active  # no situation is too much for the report
+    assert callback_of(ours[0], VADEReportCallback).active  # no situation is too much for the report
     return stock[0]
 
 
@@ -69,7 +71,7 @@ def assert_chosen_logs_as_stock(request, tmp_path, name, stock):
     if not SITUATIONS[name].selected:
         return
     ours, _ = play(SITUATIONS[name], model_of(request, name), tmp_path / "chosen", vade_sampler="thompson")
-    assert ours._report.active
+    assert callback_of(ours, VADEReportCallback).active
     if "stop" not in name:
         assert ours.state.global_step == stock.state.global_step
     keys = [{key for entry in trainer.state.log_history for key in entry} for trainer in (stock, ours)]

@@ -1,27 +1,25 @@
 """The console: what a run shows, where, and that it changes nothing else."""
 
 import io
-import logging
 import os
-import re
 import signal
-import time
 
 import pytest
-from rich.console import Console as Screen
+from transformers import ProgressCallback
 
-from tests.support.marks import slow_but
 from tests.support.runs import assert_equal_weights, logged, says_a_digit, train, weights
-from trl_vade import VADEGRPOTrainer
-from trl_vade.trainer.console import install
+from trl_vade import VADEConsoleCallback, VADEGRPOTrainer
 from trl_vade.trainer.console.start import header
 
 TIMES = ("step_time", "runtime", "per_second", "seconds")
 
 
-def run(model, rows, make_args, style, reward=says_a_digit, evaluated=None, **settings):
-    args = make_args(vade_console=style, output_dir=f"{make_args().output_dir}-{style}", **settings)
+def run(model, rows, make_args, reward=says_a_digit, evaluated=None, stock=False, **settings):
+    args = make_args(output_dir=f"{make_args().output_dir}-{stock}", **settings)
     trainer = VADEGRPOTrainer(model, reward, args, rows, eval_dataset=evaluated or rows.select(range(4)))
+    if stock:
+        trainer.remove_callback(VADEConsoleCallback)
+        trainer.add_callback(ProgressCallback)
     trainer.train()
     return trainer
 
@@ -33,17 +31,17 @@ def without_times(log_history):
     ]
 
 
-def on_a_terminal(monkeypatch, width):
-    file = Terminal()
-    monkeypatch.setattr(
-        install, "Screen", lambda **named: Screen(file=file, force_terminal=True, width=width, height=40, **named)
-    )
-    return file
-
-
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+def a_terminal(monkeypatch):
+    """What a terminal shows of both streams."""
+    file = Terminal()
+    monkeypatch.setattr("sys.stdout", file)
+    monkeypatch.setattr("sys.stderr", file)
+    return file
 
 
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 4, "max_steps": 4}
@@ -52,7 +50,7 @@ EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_s
 def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(
     text_model_path, text_rows, make_args, capsys
 ):
-    trainer = run(text_model_path, text_rows, make_args, "auto", save_strategy="steps", save_steps=2, **EVALUATED)
+    trainer = run(text_model_path, text_rows, make_args, save_strategy="steps", save_steps=2, **EVALUATED)
     lines = capsys.readouterr().out.splitlines()
     assert "thompson, balanced" in lines[0]
     assert "24 rows" in lines[1]
@@ -69,56 +67,28 @@ def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(
     assert all(trainer.args.output_dir in line for line in lines[-2:])
 
 
-@pytest.mark.parametrize(("width", "remarks"), [(80, False), (120, True), (200, True)])
-def test_a_terminal_gets_a_panel_with_remarks_where_there_is_room(
-    text_model_path, text_rows, make_args, monkeypatch, width, remarks
+@pytest.mark.parametrize("disable_tqdm", [False, True])
+def test_a_terminal_gets_the_same_lines_above_the_bar_of_transformers(
+    text_model_path, text_rows, make_args, monkeypatch, disable_tqdm
 ):
-    file = on_a_terminal(monkeypatch, width)
-    run(text_model_path, text_rows, make_args, "auto", max_steps=3, disable_tqdm=False)
-    shown = file.getvalue()
-    assert "useful groups" in shown
-    assert ("an even draw" in shown.split("done at step")[0]) == remarks
-    panel = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown.split("done at step")[0])
-    assert max(map(len, re.split(r"[\r\n]", panel))) <= width
+    terminal = a_terminal(monkeypatch)
+    run(text_model_path, text_rows, make_args, disable_tqdm=disable_tqdm, **EVALUATED)
+    shown = terminal.getvalue()
+    assert sum("useful" in line and "s/step left" in line for line in shown.splitlines()) == 4
+    assert ("4/4 [" in shown) is not disable_tqdm
+    assert "{'loss'" not in shown
 
 
-def test_a_warning_scrolls_above_the_panel(text_model_path, text_rows, make_args, monkeypatch):
-    file = on_a_terminal(monkeypatch, 100)
-    monkeypatch.setattr("sys.stderr", io.StringIO())
-    warner = logging.getLogger("somebody")
-    handler = logging.StreamHandler()
-    warner.addHandler(handler)
-
-    def warning_reward(**columns):
-        warner.warning("the judge is slow")
-        return says_a_digit(**columns)
-
-    args = make_args(vade_console="panel", max_steps=2)
-    try:
-        train(text_model_path, text_rows, args, warning_reward)
-    finally:
-        warner.removeHandler(handler)
-    assert "the judge is slow" in file.getvalue()
-    assert handler.stream is not None
-
-
-@pytest.mark.parametrize("style", slow_but(["panel"], ["panel", "lines"]))
-def test_the_console_changes_no_weight_and_no_metric(text_model_path, text_rows, make_args, monkeypatch, style):
-    on_a_terminal(monkeypatch, 120)
-    stock, shown = (run(text_model_path, text_rows, make_args, each, **EVALUATED) for each in ("stock", style))
+def test_the_console_changes_no_weight_and_no_metric_and_can_be_removed(
+    text_model_path, text_rows, make_args, monkeypatch
+):
+    terminal = a_terminal(monkeypatch)
+    stock = run(text_model_path, text_rows, make_args, stock=True, disable_tqdm=False, **EVALUATED)
+    assert "{'loss'" in terminal.getvalue()  # the dictionaries of transformers
+    assert "s/step left" not in terminal.getvalue()
+    shown = run(text_model_path, text_rows, make_args, disable_tqdm=False, **EVALUATED)
     assert_equal_weights(weights(stock), weights(shown))
     assert without_times(stock.state.log_history) == without_times(shown.state.log_history)
-
-
-def test_an_error_gives_the_terminal_back(text_model_path, text_rows, make_args, monkeypatch):
-    file = on_a_terminal(monkeypatch, 100)
-
-    def breaks(**columns):
-        raise RuntimeError("no judge")
-
-    with pytest.raises(RuntimeError, match="no judge"):
-        train(text_model_path, text_rows, make_args(vade_console="panel"), breaks)
-    assert file.getvalue().rstrip().endswith("\x1b[?25h")  # the cursor is shown again
 
 
 def test_a_plain_grpo_run_has_lines_too(text_model_path, text_rows, make_args, capsys):
@@ -128,17 +98,6 @@ def test_a_plain_grpo_run_has_lines_too(text_model_path, text_rows, make_args, c
     lines = capsys.readouterr().out.splitlines()
     assert sum("loss" in line for line in lines) == 2
     assert logged(trainer, "loss")
-
-
-@pytest.mark.parametrize(("terminal", "disable_tqdm"), [("dumb", False), ("xterm", True)])
-def test_a_terminal_without_a_cursor_or_a_run_without_bars_gets_lines(
-    text_model_path, text_rows, make_args, monkeypatch, terminal, disable_tqdm
-):
-    monkeypatch.setenv("TERM", terminal)
-    file = on_a_terminal(monkeypatch, 80)
-    run(text_model_path, text_rows, make_args, "auto", max_steps=1, disable_tqdm=disable_tqdm)
-    assert "step 1/1" in file.getvalue()
-    assert "\x1b[?25l" not in file.getvalue()  # the cursor is never hidden
 
 
 def starts(model, rows, args):
@@ -185,7 +144,7 @@ def test_a_second_run_that_keeps_the_counts_of_the_first_is_not_warned(text_mode
 
 def test_each_validation_set_is_held_against_its_own_first_score(text_model_path, text_rows, make_args, capsys):
     named = {"few": text_rows.select(range(2)), "many": text_rows.select(range(8))}
-    trainer = run(text_model_path, text_rows, make_args, "lines", evaluated=named, eval_on_start=True, **EVALUATED)
+    trainer = run(text_model_path, text_rows, make_args, evaluated=named, eval_on_start=True, **EVALUATED)
     lines = [line for line in capsys.readouterr().out.splitlines() if "validation on" in line]
     assert len(lines) == 6  # two sets, at the start and twice
     scores = {name: [] for name in named}
@@ -208,26 +167,17 @@ def test_an_evaluation_outside_of_training_is_shown_and_leaves_nothing_behind(
     assert f"validation at step 0: {100 * score:.1f} ±" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("part", ["even_draw_ratio", "table"])  # of a logging step, and of the panel's own thread
 def test_an_error_of_the_console_switches_it_off_and_the_training_goes_on(
-    text_model_path, text_rows, make_args, monkeypatch, caplog, part
+    text_model_path, text_rows, make_args, monkeypatch, capsys, caplog
 ):
-    file = on_a_terminal(monkeypatch, 100)
-
     def broken(*arguments, **named):
         raise ZeroDivisionError("no figure")
 
-    monkeypatch.setattr(f"trl_vade.trainer.console.callback.{part}", broken)
-
-    def slow(**columns):
-        time.sleep(0.6)  # the panel is drawn every half second
-        return says_a_digit(**columns)
-
-    trainer = run(text_model_path, text_rows, make_args, "panel", slow, max_steps=2)
+    monkeypatch.setattr("trl_vade.trainer.console.callback.even_draw_ratio", broken)
+    trainer = run(text_model_path, text_rows, make_args, max_steps=2)
     assert trainer.state.global_step == 2
-    assert "done at step" not in file.getvalue()
+    assert "done at step" not in capsys.readouterr().out
     assert caplog.text.count("ZeroDivisionError: no figure") == 1
-    assert file.getvalue().rstrip().endswith("\x1b[?25h")
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -244,7 +194,7 @@ def test_an_interrupted_run_says_last_how_to_go_on(text_model_path, text_rows, m
         return says_a_digit(**columns)
 
     with pytest.raises(KeyboardInterrupt):
-        run(text_model_path, text_rows, make_args, "lines", interrupted, save_strategy=strategy, save_steps=100)
+        run(text_model_path, text_rows, make_args, interrupted, save_strategy=strategy, save_steps=100)
     *_, last = capsys.readouterr().out.splitlines()
     assert last.startswith(f"Stopped at step {2 if strategy == 'steps' else 1}")
     assert said in last

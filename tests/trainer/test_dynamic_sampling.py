@@ -398,6 +398,13 @@ def test_a_reward_outage_is_not_answered_with_more_rollouts(text_model_path, tex
     assert begin < 11
 
 
+@pytest.fixture
+def without_guard(monkeypatch):
+    """An outage of the reward is taken for the truth."""
+    monkeypatch.setattr("trl_vade.selection.outage.OutageGuard.before_observing", lambda guard, *groups: None)
+
+
+@pytest.mark.usefixtures("without_guard")
 def test_a_stretch_without_a_gradient_is_counted_in_generation_batches(
     text_model_path, text_rows, make_refill_args, caplog
 ):
@@ -411,7 +418,7 @@ def test_a_stretch_without_a_gradient_is_counted_in_generation_batches(
         before.append(said())
         return dead(completions)
 
-    args = make_refill_args(vade_max_refills=1, max_steps=10, vade_outage_guard=False)
+    args = make_refill_args(vade_max_refills=1, max_steps=10)
     refilled(text_model_path, text_rows, args, noting)
     assert len(before) == 10 * 2
     assert not before[9 * 2]  # after nine generation batches of two rounds
@@ -419,10 +426,11 @@ def test_a_stretch_without_a_gradient_is_counted_in_generation_batches(
     assert "for 10 generation batches" in message
 
 
+@pytest.mark.usefixtures("without_guard")
 def test_a_short_batch_is_said_the_first_time_and_then_ever_more_rarely(
     text_model_path, text_rows, make_refill_args, caplog
 ):
-    args = make_refill_args(vade_max_refills=1, max_steps=12, vade_outage_guard=False)
+    args = make_refill_args(vade_max_refills=1, max_steps=12)
     refilled(text_model_path, text_rows, args, dead)
     said = [record.getMessage() for record in caplog.records if "vade_dynamic_sampling" in record.getMessage()]
     assert [says(message, word) for message, word in zip(said, ("1", "10"), strict=True)] == [True, True]

@@ -1,10 +1,10 @@
 """`VADEGRPOConfig`: defaults and presets, what is refused with which way out, how a command line is read."""
 
-import itertools
 import re
 import warnings
 from dataclasses import dataclass, fields
-from typing import Literal, get_args, get_origin, get_type_hints
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,21 +15,15 @@ from tests.support.refusals import refused
 from trl_vade import VADEGRPOConfig
 from trl_vade.errors import ConfigurationError
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
-from trl_vade.samplers.information import INFORMATION_GAINS
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.samplers.thompson import ThompsonSampler
+from trl_vade.trainer.config_checks import check_own_settings
+from trl_vade.trainer.down_sampling import schedule
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS, with_vade_defaults
-from trl_vade.trainer.presets import ON_MISMATCH, PRESETS, is_adaptive, setting, warm_start_source
+from trl_vade.trainer.presets import PRESETS, is_adaptive, setting, warm_start_source
 from trl_vade.trainer.selection_choice import make_sampler
 
 CHOOSING = ("thompson", "greedy", OWN)
-NOT_OF_A_PRESET = {
-    "vade_success_bounds",
-    *("vade_strata_shares", "vade_variants"),
-    *("vade_stratify_by", "vade_success_reward", "vade_max_prompt_length"),
-    *("vade_posterior_hub_id", "vade_down_sampling", "vade_keep_rollouts", "vade_keep_tokens"),
-    *("vade_tower_once", "vade_group_images"),
-}
 
 
 def parse(*flags, config_class=VADEGRPOConfig):
@@ -53,13 +47,11 @@ def test_the_defaults_are_the_balanced_preset(make_args):
     assert setting(args, "decay_unsampled") == 0.999  # lambda_2
     assert args.vade_stratify_by is None
     assert setting(args, "posterior_init") == "prior"
-    assert (args.vade_warm_start_discount, args.vade_warm_start_min_match) == (0.2, 0.5)
+    assert args.vade_warm_start_discount == 0.2
     assert args.vade_posterior_hub_id is None
     assert (args.vade_dynamic_sampling, args.vade_max_refills) == (False, 10)
     assert args.vade_success_reward is None
     assert args.vade_success_threshold == "auto"
-    assert args.vade_on_mismatch == "error"
-    assert args.vade_outage_guard is True
 
 
 def test_the_presets_are_what_their_names_promise(make_args):
@@ -92,9 +84,7 @@ def test_one_word_gives_the_papers_rule(make_args):
 def test_a_setting_of_ones_own_goes_before_the_presets(make_args):
     args = make_args(vade_preset="paper", vade_cooldown=0.3)
     assert (setting(args, "cooldown"), setting(args, "information_gain")) == (0.3, "asymmetric")
-    args = make_args(vade_signal_aware_decay=False, vade_information_gain="symmetric")
-    assert (setting(args, "signal_aware_decay"), setting(args, "information_gain")) == (False, "symmetric")
-    assert setting(args, "cooldown") == 0.5
+    assert setting(make_args(vade_information_gain="symmetric"), "cooldown") == 0.5
 
 
 def test_the_preset_can_be_set_after_the_configuration_was_made(make_args):
@@ -103,16 +93,14 @@ def test_the_preset_can_be_set_after_the_configuration_was_made(make_args):
     assert setting(with_vade_defaults(args), "information_gain") == "asymmetric"
 
 
-def test_a_preset_leaves_no_setting_open_and_names_no_other():
-    left_open = {name for name, default in VADE_DEFAULTS.items() if default is None}
-    for preset in PRESETS.values():
-        assert {f"vade_{name}" for name in preset} == left_open - NOT_OF_A_PRESET
+def test_every_preset_has_the_same_parts():
+    assert {frozenset(preset) for preset in PRESETS.values()} == {frozenset(PRESETS["paper"])}
 
 
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 40
+    assert len(new) == 24
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
@@ -137,17 +125,11 @@ def test_every_setting_that_may_be_none_says_what_none_means():
             assert "`None`" in field.metadata["help"], field.name
 
 
-def test_the_types_of_the_choices_name_all_that_the_checks_accept():
-    accepted = {
-        "preset": PRESETS,
-        "information_gain": INFORMATION_GAINS,
-        "on_mismatch": ON_MISMATCH,
-    }
-    hints = get_type_hints(VADEGRPOConfig)
-    for name, values in accepted.items():
-        hint = hints[f"vade_{name}"]
-        choices = hint if get_origin(hint) is Literal else get_args(hint)[0]
-        assert set(get_args(choices)) == set(values)
+def test_every_setting_is_in_a_recipe_an_example_or_a_guide():
+    root = Path(__file__).parents[2]
+    places = [*root.glob("trl_vade/recipes/*.yaml"), *root.glob("examples/**/*"), *root.glob("docs/guides/*.md")]
+    text = " ".join(path.read_text(encoding="utf-8") for path in places if path.suffix in (".yaml", ".py", ".md"))
+    assert [name for name in VADE_DEFAULTS if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_the_help_of_the_command_line_can_be_printed(capsys):
@@ -161,80 +143,83 @@ def test_the_help_of_the_command_line_can_be_printed(capsys):
 
 
 NAN, INFINITY = float("nan"), float("inf")
-NO_SWITCH = ["false", 0, 1, np.bool_(True)], ["True", "False"]
-NO_NAME = ["", 3, ["task"]], ["None"]
+FOREIGN = (10**5000, object(), b"1", {"a": 1}, np.zeros(2), "x" * 100_000)
+NO_SWITCH, NO_NAME, NO_SHARE = ["false", 0, 1, None, np.bool_(True)], ["", 3, ["task"], len], ["0.2", True, NAN, -0.1]
 REFUSED = {
-    "vade_sampler": (
-        ["thomson", None, 3, "a b:C", "a:", []],
-        ["thompson", "greedy", "uniform", "package.module:Class"],
-    ),
-    "vade_information_gain": (["entropy"], ["asymmetric", "symmetric"]),
-    "vade_preset": (["paranoid", None], [*PRESETS]),
-    "vade_posterior_init": (["warm", "rolout", "", "Prior", "\0"], ["prior", "rollout", "'user/repo'"]),
-    "vade_on_mismatch": (["ignore", ["join"]], ["error", "join", "reset"]),
-    "vade_decay_sampled": (
-        [-0.1, 1.001, 20, NAN, INFINITY, "0.2", True, np.float32(0.5)],
-        ["[0, 1]", "0.2", "0.999"],
-    ),
-    "vade_decay_unsampled": ([-0.1, 1.001], ["[0, 1]", "0.2", "0.999"]),
-    "vade_outage_guard": NO_SWITCH,
-    "vade_dynamic_sampling": NO_SWITCH,
-    "vade_overwrite_output_dir": NO_SWITCH,
-    "vade_report": NO_SWITCH,
-    "vade_signal_aware_decay": NO_SWITCH,
-    "vade_even_rest": NO_SWITCH,
-    "vade_prior": (["learned", "variants", 3], ["flat", "prompts"]),
-    "vade_cooldown": ([-0.1, 1, 1.0, 3, "0.2", NAN, True], ["[0, 1)", "0.2", "vade_sampler='uniform'"]),
-    "vade_warm_start_discount": (
-        [0, 0.0, -0.1, 1.1, "0.2", None, True, NAN],
-        ["(0, 1]", "0.2", "vade_posterior_init='prior'"],
-    ),
-    "vade_warm_start_min_match": ([-0.1, 1.1, "0.2", None, True, NAN], ["[0, 1]", "0.5"]),
-    "vade_posterior_hub_id": (
-        ["", "a/b/c", "user/name@main", "user/..", 3, ["user/name"]],
-        ["'user/name'", "'name'", "None"],
-    ),
-    "vade_max_refills": ([0, -1, 1.5, True, None, 1001], ["1000", "10", "vade_dynamic_sampling=False"]),
+    "vade_preset": ["paranoid", None],
+    "vade_sampler": ["thomson", None, 3, "a b:C", "a:", []],
+    "vade_information_gain": ["entropy"],
+    "vade_cooldown": [*NO_SHARE, 1, 1.0, 3],
+    "vade_decay_sampled": [*NO_SHARE, 1.001, 20, INFINITY, np.float32(0.5)],
+    "vade_decay_unsampled": [*NO_SHARE, 1.001],
     "vade_stratify_by": NO_NAME,
-    "vade_strata_shares": (
-        [{"a": 0.5}, {"a": 0}, {"a": 1.5}, {"a": True}, {"a": "0.5"}, {1: 0.5}, [0.5], 0.5, "half"],
-        ["None"],
-    ),
-    "vade_success_reward": (["", 3, ["accuracy"], len], ["None"]),
-    "vade_success_threshold": (
-        [INFINITY, NAN, 1e39, -1e39, True, [0.5], np.float32(0.5), "half"],
-        ["0.5", "fractions", "spread", "auto"],
-    ),
-    "vade_success_bounds": (
-        [[], [0], [1, 0], [1, 1], [0, 1, 2], [0, INFINITY], [0, NAN], "01", 3, [0, True]],
-        ["None"],
-    ),
+    "vade_variants": NO_NAME,
+    "vade_variant_groups": [-1, 101, 1.0, True, None],
+    "vade_variant_match": ["best", None],
+    "vade_advantage": ["none", None],
+    "vade_posterior_init": ["warm", "rolout", "", "Prior", "\0"],
+    "vade_warm_start_discount": [*NO_SHARE, 0, 0.0, 1.1, None],
+    "vade_dynamic_sampling": NO_SWITCH,
+    "vade_max_refills": [0, -1, 1.5, True, None, 1001],
+    "vade_down_sampling": ["some"],
+    "vade_keep_rollouts": [0, 1.5, [], [0.1, 0.2, 0.3], [0.5, 0], "0.5"],
+    "vade_keep_tokens": [0, [0.5, True]],
+    "vade_images_once": NO_SWITCH,
+    "vade_success_reward": NO_NAME,
+    "vade_success_threshold": [INFINITY, NAN, 1e39, -1e39, 10**400, True, [0.5], np.float32(0.5), "half", "1e39"],
+    "vade_max_prompt_length": [0, 2.0, 10**10],
+    "vade_overwrite_output_dir": NO_SWITCH,
+    "vade_posterior_hub_id": ["", "a/b/c", "user/name@main", "user/..", 3, ["user/name"]],
+}
+TEXTS = {name for name, values in REFUSED.items() if values is NO_NAME} | {"vade_posterior_hub_id"}
+ACCEPTED = {
+    "vade_cooldown": [None, 0, 0.99],
+    "vade_decay_sampled": [None, 0, 1, 0.0, 1.0],
+    "vade_warm_start_discount": [0.01, 1],
+    "vade_success_threshold": [None, "auto", "spread", -1, 0.5],
+    "vade_max_prompt_length": [None, 1, 10**9],
+    "vade_posterior_hub_id": [None, "user/name", "name", "Some-User/some_name.v2"],
+    "vade_down_sampling": [None, "none", "live"],
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "offers"),
-    [(name, value, offers) for name, (values, offers) in REFUSED.items() for value in values],
-)
-def test_a_value_that_cannot_be_used_is_refused_with_those_that_can(make_args, name, value, offers):
-    with refused(ConfigurationError, [f"{name}={value!r}"], offers) as refusal:
-        make_args(**{name: value})
-    assert len(str(refusal.value)) < 600
+def test_a_value_that_breaks_the_rule_of_its_field_is_refused_by_name_and_in_a_short_message():
+    assert REFUSED.keys() == VADE_DEFAULTS.keys()
+    wrong = []
+    for name, values in REFUSED.items():
+        for value in (*values, *FOREIGN[: -1 if name in TEXTS else None]):
+            try:
+                check_own_settings(SimpleNamespace(**VADE_DEFAULTS | {name: value}), VADEGRPOConfig)
+            except ConfigurationError as error:
+                if name in str(error) and len(str(error)) < 600:
+                    continue
+            wrong.append((name, value))
+    assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("name", "ends"),
-    [
-        ("vade_decay_sampled", [0, 1, 0.0, 1.0]),
-        ("vade_decay_unsampled", [0, 1]),
-        ("vade_cooldown", [0, 0.99]),
-        ("vade_warm_start_discount", [0.01, 1]),
-        ("vade_warm_start_min_match", [0, 1]),
-        ("vade_max_refills", [1, 1000]),
-    ],
-)
-def test_the_ends_of_a_range_are_accepted(make_args, name, ends):
-    assert [getattr(make_args(**{name: value}), name) for value in ends] == ends
+def test_a_refusal_says_what_was_received_the_rule_and_what_the_setting_is_for(make_args):
+    with refused(ConfigurationError, ["vade_cooldown=2"], ["[0, 1)", "None", "Share of an epoch"]):
+        make_args(vade_cooldown=2)
+
+
+def test_the_values_of_a_range_with_its_ends_are_accepted(make_args):
+    for name, values in ACCEPTED.items():
+        assert [getattr(make_args(**{name: value}), name) for value in values] == values
+    args = make_args(vade_down_sampling="d3s", vade_keep_tokens=0.5, vade_keep_rollouts=[0.25, 1])
+    assert (schedule(args, "vade_keep_tokens"), schedule(args, "vade_keep_rollouts")) == ((0.5, 0.5), (0.25, 1))
+
+
+def test_a_setting_that_would_have_no_effect_is_refused_with_the_one_it_needs(make_args):
+    needs = {
+        ("vade_keep_rollouts", 0.5): "'rows' or 'd3s'",
+        ("vade_keep_tokens", 0.5): "'d3s'",
+        ("vade_advantage", "diva"): "vade_variants",
+        ("vade_variant_groups", 2): "vade_variants",
+        ("vade_variant_match", "difficulty"): "vade_variants",
+    }
+    for (name, value), needed in needs.items():
+        with refused(ConfigurationError, [f"{name}={value!r}"], [needed]):
+            make_args(**{name: value})
 
 
 def test_a_source_is_a_repository_or_something_that_is_here(make_args, tmp_path, monkeypatch):
@@ -258,56 +243,10 @@ def test_only_thompson_and_greedy_take_a_source_and_shares(make_args, sampler, s
         assert getattr(make_args(vade_sampler=chooser, **{setting: value}), setting) == value
 
 
-@pytest.mark.parametrize("value", ["user/name", "name", "Some-User/some_name.v2"])
-def test_a_name_that_a_repository_can_have_is_kept(make_args, value):
-    assert make_args(vade_posterior_hub_id=value).vade_posterior_hub_id == value
-
-
-@pytest.mark.parametrize("sampler", ["thompson", "uniform"])
-@pytest.mark.parametrize("config_class", [VADEGRPOConfig, GRPOConfig])
-def test_a_token_among_the_arguments_is_refused_and_not_repeated(make_args, config_class, sampler):
-    args = make_args(config_class)
-    args.vade_sampler, args.hub_token = sampler, "hf_" + "s3cret" * 6
+def test_a_token_among_the_arguments_is_refused_and_not_repeated(make_args):
     with refused(ConfigurationError, ["hub_token", "training_args.bin"], ["HF_TOKEN", "`hf auth login`"]) as raised:
-        with_vade_defaults(args)
+        make_args(hub_token="hf_s3cret")
     assert "s3cret" not in str(raised.value)
-    with refused(ConfigurationError, ["hub_token"]):
-        make_args(hub_token=args.hub_token)
-    for name in ("token", "use_auth_token"):
-        with refused(ConfigurationError, [f"model_init_kwargs['{name}']"], ["HF_TOKEN"]) as raised:
-            make_args(model_init_kwargs={name: args.hub_token})
-        assert "s3cret" not in str(raised.value)
-    assert make_args(model_init_kwargs={"token": True}).model_init_kwargs == {"token": True}  # that of the login
-
-
-FOREIGN = {"huge": 10**5000, "o": object(), "b": b"1", "d": {"a": 1}, "n": np.zeros(2)}
-SHOWN_OTHERWISE = [("vade_posterior_init", "x" * 100_000), *(("vade_success_threshold", v) for v in (10**400, "1e39"))]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [*itertools.product(VADE_DEFAULTS, FOREIGN.values()), *SHOWN_OTHERWISE],
-    ids=[*(f"{name}-{kind}" for name in VADE_DEFAULTS for kind in FOREIGN), "text", "number", "text of a number"],
-)
-def test_a_value_of_a_foreign_type_is_refused_by_name_and_in_a_short_message(make_args, name, value):
-    with refused(ConfigurationError, [name]) as refusal:
-        make_args(**{name: value})
-    assert len(str(refusal.value)) < 600
-
-
-@pytest.mark.parametrize("sampler", [*CHOOSING, "uniform"])
-def test_one_generation_a_group_is_refused_by_every_sampler(make_args, sampler):
-    # TRL's own check comes first today; either is a ValueError that names the number.
-    with refused(ValueError, ["1"], ["2"]):
-        make_args(vade_sampler=sampler, num_generations=1)
-
-
-@pytest.mark.parametrize("value", [1, None, "8", 8.0])
-def test_one_generation_a_group_is_refused_where_trl_lets_it_pass(make_args, value):
-    args = make_args(GRPOConfig)
-    args.num_generations = value  # set after TRL's own check
-    with refused(ConfigurationError, [f"num_generations={value!r}"], ["2"]):
-        with_vade_defaults(args)
 
 
 @pytest.mark.parametrize("sampler", CHOOSING)
@@ -366,48 +305,21 @@ def test_the_threshold_is_read_from_a_flag(text, value):
 
 
 def test_without_flags_the_parsed_configuration_has_the_defaults(make_args):
-    parsed, made = parse(), make_args(vade_report=True)
+    parsed, made = parse(), make_args()
     for field in fields(VADEGRPOConfig):
         if field.name.startswith("vade_"):
             assert getattr(parsed, field.name) == getattr(made, field.name)
 
 
-def test_every_setting_is_read_from_flags():
+def test_settings_of_each_type_are_read_from_flags():
     config = parse(
-        *("--vade_sampler", "greedy", "--vade_information_gain", "symmetric", "--vade_posterior_init", "rollout"),
-        *("--vade_decay_sampled", "0.5", "--vade_decay_unsampled", "1", "--vade_success_reward", "accuracy"),
-        *(
-            "--vade_on_mismatch",
-            "join",
-            "--vade_outage_guard",
-            "false",
-            "--vade_overwrite_output_dir",
-            "--vade_report",
-            "false",
-            "--vade_preset",
-            "paper",
-        ),
-        *("--vade_signal_aware_decay", "true", "--vade_cooldown", "0.1"),
-        *("--vade_dynamic_sampling", "--vade_max_refills", "4"),
-        *("--vade_stratify_by", "source", "--vade_posterior_hub_id", "user/name"),
-        *("--vade_warm_start_discount", "0.5", "--vade_warm_start_min_match", "0"),
+        *("--vade_sampler", "greedy", "--vade_decay_unsampled", "1", "--vade_success_reward", "accuracy"),
+        *("--vade_dynamic_sampling", "--vade_max_refills", "4", "--vade_images_once", "false"),
+        *("--vade_down_sampling", "rows", "--vade_keep_rollouts", "0.25", "1"),
     )
-    assert config.vade_posterior_hub_id == "user/name"
-    assert (config.vade_warm_start_discount, config.vade_warm_start_min_match) == (0.5, 0.0)
-    assert config.vade_stratify_by == "source"
-    assert (config.vade_sampler, config.vade_information_gain) == ("greedy", "symmetric")
-    assert (config.vade_preset, config.vade_signal_aware_decay, config.vade_cooldown) == ("paper", True, 0.1)
-    assert (config.vade_dynamic_sampling, config.vade_max_refills) == (True, 4)
-    assert (config.vade_decay_sampled, config.vade_decay_unsampled) == (0.5, 1.0)
-    assert (config.vade_posterior_init, config.vade_success_reward) == ("rollout", "accuracy")
-    assert (config.vade_on_mismatch, config.vade_outage_guard) == ("join", False)
-    assert config.vade_overwrite_output_dir is True
-    assert config.vade_report is False
-
-
-def test_shares_are_read_as_json_from_a_flag():
-    config = parse("--vade_stratify_by", "kind", "--vade_strata_shares", '{"original": 0.5}')
-    assert config.vade_strata_shares == {"original": 0.5}
+    assert (config.vade_sampler, config.vade_decay_unsampled, config.vade_success_reward) == ("greedy", 1, "accuracy")
+    assert (config.vade_dynamic_sampling, config.vade_max_refills, config.vade_images_once) == (True, 4, False)
+    assert config.vade_keep_rollouts == [0.25, 1.0]
 
 
 @pytest.mark.parametrize(("text", "value"), [("null", None), ("none", None), ("0.7", 0.7), ("1", 1.0)])

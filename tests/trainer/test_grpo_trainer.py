@@ -242,7 +242,7 @@ def test_greedy_takes_the_rows_in_their_order_while_nothing_is_known(text_model_
 
 def test_the_settings_reach_the_sampler(text_model_path, text_rows, make_args):
     decays = {"vade_decay_sampled": 0.5, "vade_decay_unsampled": 0.9}
-    args = make_args(vade_information_gain="symmetric", vade_prior="prompts", seed=11, **decays)
+    args = make_args(vade_information_gain="symmetric", seed=11, **decays)
     sampler = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows).selection.sampler
     assert sampler._words.tolist() == prompt_words(prompt_texts(text_rows)).tolist()
     state = sampler.state_dict()

@@ -12,7 +12,7 @@ from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
 from tests.support.rows import numbered_rows, text_of
 from tests.support.runs import StopAfter, assert_same_end
-from trl_vade import VADEGRPOTrainer
+from trl_vade import VADEGRPOTrainer, VADEReportCallback
 from trl_vade.errors import ImageDecodeError
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.log import SelectionLog
@@ -40,7 +40,10 @@ def start(vision_model_path, make_args, tmp_path):
 
     def make(folder="out", rows=None, reward=is_short, callbacks=None, **changes):
         args = make_args(output_dir=str(tmp_path / folder), **changes)
-        return VADEGRPOTrainer(vision_model_path, reward, args, rows or rows_with_pictures(), callbacks=callbacks)
+        rows = rows or rows_with_pictures()
+        trainer = VADEGRPOTrainer(vision_model_path, reward, args, rows, callbacks=callbacks)
+        trainer.remove_callback(VADEReportCallback)  # it shows pictures, too
+        return trainer
 
     return make
 

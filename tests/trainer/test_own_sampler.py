@@ -20,10 +20,10 @@ GIVEN = {"an object": lambda rows: WorstLast(rows, seed=5), "a peer's path": lam
 def test_a_resumed_run_is_the_run_that_never_stopped(text_model_path, text_rows, make_args, tmp_path, give):
     def args(folder):
         saves = {"save_strategy": "steps", "save_steps": 3, "num_iterations": 2}  # stops within a generation batch
-        more = {"vade_sampler": give(len(text_rows)), "dataloader_num_workers": 1, "vade_report": True}
+        more = {"vade_sampler": give(len(text_rows)), "dataloader_num_workers": 1}
         return make_args(output_dir=str(tmp_path / folder), **saves, **more)
 
-    whole = train(text_model_path, text_rows, args("whole"))
+    whole = train(text_model_path, text_rows, args("whole"), report=True)
     train(text_model_path, text_rows, args("parts"), callbacks=[StopAfter(4)])
     resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args("parts"), text_rows)
     resumed.train(resume_from_checkpoint=True)

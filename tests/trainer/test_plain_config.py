@@ -44,5 +44,5 @@ def test_training_says_so_too(text_model_path, text_rows, make_args, checkpointe
     with refused(ConfigurationError, [folder], ["vade_overwrite_output_dir=True", "VADEGRPOConfig"]):
         trainer.train()
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(GRPOConfig), text_rows.select(range(12)))
-    with refused(SnapshotMismatchError, [24, 12], ["vade_on_mismatch", "VADEGRPOConfig"]):
+    with refused(SnapshotMismatchError, [24, 12], ["vade_posterior_init", "VADEGRPOConfig"]):
         trainer.train(resume_from_checkpoint=True)

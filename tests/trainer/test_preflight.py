@@ -39,7 +39,6 @@ def test_fewer_rows_than_a_generation_batch_are_refused(text_rows, make_args):
         {"vade_information_gain": "symmetric"},
         {"vade_success_threshold": 0.5},
         {"vade_success_threshold": None},
-        {"vade_success_threshold": None, "vade_success_bounds": [0, 2]},
     ],
     ids=str,
 )

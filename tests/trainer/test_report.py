@@ -2,6 +2,7 @@
 
 import json
 import logging
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,19 +11,18 @@ from transformers import TrainerCallback
 
 from tests.support.commands import run
 from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, train, weights
-from trl_vade import VADEGRPOTrainer
+from trl_vade import VADEGRPOTrainer, VADEReportCallback
 from trl_vade.selection.report.notable import ANSWERS
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
 from trl_vade.selection.report.writing import PAGE_FILE, REPORT_FILE, SUMMARY_FILE
 from trl_vade.trainer.report import MOST_STRATA
 
+train = partial(train, report=True)
+
 
 @pytest.fixture
 def reporting(make_args):
-    def make(**changes):
-        return make_args(vade_report=True, max_steps=2, **changes)
-
-    return make
+    return partial(make_args, max_steps=2)
 
 
 def summary_of(args):
@@ -43,7 +43,7 @@ def page_of(args):
 
 @pytest.mark.usefixtures("drawn_pictures")
 def test_a_run_leaves_its_summary_its_picture_and_its_page_by_itself(text_model_path, text_rows, make_args):
-    args = make_args(vade_report=True, max_steps=2)
+    args = make_args(max_steps=2)
     train(text_model_path, text_rows, args)
     assert (summary_of(args)["generation_batches"], summary_of(args)["rollouts"]) == (2, 32)
     assert picture_of(args).read_bytes().startswith(b"\x89PNG")
@@ -93,9 +93,11 @@ def test_without_such_a_setting_task_and_level_name_the_strata_unless_there_are_
         assert all(row % levels == int(name.removeprefix("count ")) for name in strata or {} for row in strata[name])
 
 
-def test_the_report_can_be_switched_off(text_model_path, text_rows, make_args):
+def test_a_report_is_a_callback_that_can_be_removed(text_model_path, text_rows, make_args):
     args = make_args(max_steps=1)
-    train(text_model_path, text_rows, args)
+    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    trainer.remove_callback(VADEReportCallback)
+    trainer.train()
     assert not any((Path(args.output_dir) / name).exists() for name in (SUMMARY_FILE, RUN_FILE, ROWS_FILE, PAGE_FILE))
     assert not picture_of(args).exists()
 
@@ -129,17 +131,6 @@ def test_a_resumed_run_keeps_its_first_answers_and_all_its_starts(text_model_pat
     assert [start["step"] for start in kept(args, RUN_FILE)["starts"]] == [0, 1]
 
 
-@pytest.mark.slow
-def test_rows_and_answers_are_of_the_data_that_is_trained_on_now(text_model_path, text_rows, reporting):
-    args = reporting(save_strategy="steps", save_steps=1, vade_on_mismatch="join")
-    train(text_model_path, text_rows, args, callbacks=[StopAfter(1)])
-    others = text_rows.select(range(12, 24))
-    VADEGRPOTrainer(text_model_path, says_a_digit, args, others).train(resume_from_checkpoint=True)
-    rows = kept(args, ROWS_FILE)
-    assert {answer["step"] for answer in rows["answers"]["all rows"]["first"]} == {1}
-    assert all(about["question"] == others[int(row)]["prompt"][0]["content"] for row, about in rows["rows"].items())
-
-
 def test_a_damaged_file_of_rows_costs_the_earlier_answers_alone(text_model_path, text_rows, reporting, caplog):
     args = reporting(save_strategy="steps", save_steps=1)
     train(text_model_path, text_rows, args, callbacks=[StopAfter(1)])
@@ -154,7 +145,7 @@ def test_what_a_report_notes_changes_nothing_of_the_run(text_model_path, text_ro
     runs = []
     for report in (False, True):
         place = {"output_dir": str(tmp_path / str(report)), "save_strategy": "steps", "save_steps": 2}
-        runs.append(train(text_model_path, text_rows, make_args(vade_report=report, **place)))
+        runs.append(train(text_model_path, text_rows, make_args(**place), report=report))
     off, on = ([{**e, **dict.fromkeys([n for n in e if is_time(n)])} for e in run.state.log_history] for run in runs)
     assert off == on
     assert_equal_weights(weights(runs[0]), weights(runs[1]))

@@ -43,7 +43,6 @@ def test_every_setting_of_the_thompson_sampler_arrives(make_args):
         vade_information_gain="asymmetric",
         vade_decay_sampled=0.3,
         vade_decay_unsampled=0.9,
-        vade_signal_aware_decay=False,
         vade_cooldown=0.5,
         vade_stratify_by="source",
         seed=9,
@@ -60,7 +59,7 @@ def test_every_setting_of_the_thompson_sampler_arrives(make_args):
         "num_generations": 4,
         "decay_sampled": 0.3,
         "decay_unsampled": 0.9,
-        "signal_aware_decay": False,
+        "signal_aware_decay": True,
     }
     assert sampler.state_dict()["seed"] == 9
 

@@ -9,7 +9,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tests.support.marks import slow
 from tests.support.rows import text_of
-from trl_vade import VADEGRPOTrainer
+from trl_vade import VADEGRPOTrainer, VADEReportCallback
 from trl_vade.trainer.generation.corrections import vision_token_ids
 
 
@@ -33,6 +33,7 @@ def is_short(completions, **kwargs):
 
 def train(model, rows, args, reward=is_short, trainer_class=VADEGRPOTrainer):
     trainer = trainer_class(model, reward, args, rows)
+    trainer.remove_callback(VADEReportCallback)  # it shows pictures, too
     trainer.train()
     return trainer
 

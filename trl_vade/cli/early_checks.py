@@ -12,9 +12,8 @@ from typing import Any
 from trl_vade.errors import ConfigurationError
 from trl_vade.hub.uploading import is_hub_id
 from trl_vade.trainer.checkpoint.folders import another_run, find_checkpoint, refuse_run
-from trl_vade.trainer.config_checks import check_values
+from trl_vade.trainer.config_checks import check_own_settings
 from trl_vade.trainer.presets import setting
-from trl_vade.trainer.success_checks import threshold_of
 
 from .data_sets import TESTBED
 from .launching import launcher_options
@@ -61,11 +60,7 @@ def _check_places(model: str | None, dataset: str | None) -> None:
 
 
 def _check_own(args: Any) -> None:
-    if isinstance(args.vade_strata_shares, str):  # JSON, which transformers reads
-        args.vade_strata_shares = None
-    if isinstance(args.vade_success_threshold, str):
-        args.vade_success_threshold = threshold_of(args.vade_success_threshold)
-    check_values(args)
+    check_own_settings(args, type(args))
 
 
 def _check_reward(name: str) -> None:

@@ -1,10 +1,11 @@
 """The help of `trl-vade train` and `trl-vade plan`: our options in groups, or with --help-all every option."""
 
-import re
 from argparse import Action
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
+
+from trl_vade.trainer.docstring_help import first_sentence
 
 from .commands import PlainCommand
 from .source_classes import Unread
@@ -15,12 +16,7 @@ GROUPS = {
     "dataset_name": "The data",
     "reward_funcs": "The rewards",
     "lmms_tasks": "Benchmarks during the training",
-    "vade_preset": "VADE: which rows",
-    "vade_variants": "VADE: variants of questions",
-    "vade_posterior_init": "VADE: the posterior at the start",
-    "vade_dynamic_sampling": "VADE: refills and down-sampling",
-    "vade_success_reward": "VADE: what counts as right",
-    "vade_max_prompt_length": "VADE: rows, resume and output",
+    "vade_preset": "VADE",
 }
 """Titles by the first option of each group. A group ends where another begins, in the order of the fields."""
 
@@ -59,7 +55,7 @@ def option_groups(*, whole: bool) -> Iterator[tuple[str, Rows]]:
 
 def _row(action: Action, *, whole: bool) -> tuple[str, str]:
     text = " ".join((action.help or "").replace("%%", "%").split())
-    text = text if whole else re.split(r"(?<!e\.g\.)(?<!i\.e\.)(?<!eq\.)(?<=\.)\s", text)[0]
+    text = text if whole else first_sentence(text)
     facts = [f"one of: {', '.join(map(_shown, action.choices))}"] if action.choices else []
     if action.default not in (None, False, [], Unread):
         facts.append(f"default: {_shown(action.default)}")

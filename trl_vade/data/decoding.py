@@ -6,9 +6,8 @@ of `__getitems__`, pixel by pixel. Pillow releases the GIL while it decodes.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from typing import Any
 
 import PIL.Image
@@ -32,15 +31,11 @@ class RowDecoder:
     function may be unsafe in threads. Rows without images are read on the calling thread, too.
 
     Threads exist only while there is something to decode. An error of a row is raised when the row is loaded.
-
-    Attributes:
-        then: called with each row in the thread that decoded it, or None. Its errors are dropped.
     """
 
     def __init__(self, dataset: Dataset):
         self.dataset = dataset
         self._begun: dict[int, Future[dict[str, Any]]] = {}
-        self.then: Callable[[dict[str, Any]], None] | None = None
 
     @property
     def in_threads(self) -> bool:
@@ -109,16 +104,9 @@ class RowDecoder:
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="trl_vade-decode")
         begun = {}
         for row in dict.fromkeys(rows):
-            begun[row] = self._begun.get(row) or pool.submit(self._decoded, row, features)
+            begun[row] = self._begun.get(row) or pool.submit(_decoded_row, self._table, row, features)
         pool.shutdown(wait=False)  # the threads end with the last task
         return begun
-
-    def _decoded(self, number: int, features: dict[str, Any]) -> dict[str, Any]:
-        row = _decoded_row(self._table, number, features)
-        if self.then is not None:
-            with suppress(Exception):
-                self.then(row)
-        return row
 
 
 def load_rows(dataset: Dataset, rows: list[int]) -> list[dict[str, Any]]:
@@ -178,6 +166,6 @@ def _decoded(feature: Any, value: Any, where: str) -> Any:
         raise ImageDecodeError(
             f"{where}: the image ({what}) cannot be decoded: {type(error).__name__}: {error}. A generation batch "
             "needs the images of all its rows. Repair the file or drop the row, and resume from the last checkpoint. "
-            "A dropped row, or new image bytes without an id column, change the identity of the data set: then "
-            "vade_on_mismatch='join' keeps the counts of the other rows."
+            "A dropped row, or new image bytes without an id column, change the identity of the data set: then start "
+            "a new run from the checkpoint's weights with vade_posterior_init=<checkpoint>, which joins rows by id."
         ) from error

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.errors import ConfigurationError, ObservationError, abbreviated
+from trl_vade.errors import ConfigurationError, ObservationError
 
 EPSILON = 1e-6
 ADVANTAGES = ("local", "global", "local+global", "diva")
+DIFFICULTY_WEIGHT = 0.1
+"""k of DIVA-GRPO, as in the released code."""
 LIVE = 1e-5
 """The smallest advantage. TRL's rewards are float32, and rounding errors of equal ones give no advantage."""
 
@@ -32,9 +34,6 @@ def problem_advantages(
     kind: str,
     rewards: NDArray[np.float64],
     pass_rate: NDArray[np.float64],
-    *,
-    weight: float = 0.1,
-    max_reward: float = 1.0,
 ) -> NDArray[np.float64]:
     """Return the advantages (Q, V, k) of problems, of one kind of `ADVANTAGES`.
 
@@ -44,13 +43,11 @@ def problem_advantages(
         rewards: (Q, V, k) weighted sums of rewards. NaN, a completion without a score, gets the advantage 0 and leaves
             no trace in the others.
         pass_rate: (Q, V) expected pass rates before the rollouts, which give the difficulty.
-        weight: see `diva_advantages`.
-        max_reward: see `diva_advantages`.
     """
     scored = ~np.isnan(rewards)
     totals = np.where(scored, np.round(rewards, 6), np.nan)
     if kind == "diva":
-        values = diva_advantages(totals, posterior_difficulty(pass_rate), weight, max_reward)
+        values = diva_advantages(totals, posterior_difficulty(pass_rate))
     else:
         values = np.zeros(rewards.shape)
         values += local_advantages(totals) if "local" in kind else 0.0
@@ -68,25 +65,23 @@ def global_advantages(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
     return standardised(rewards, (1, 2))
 
 
-def diva_advantages(rewards: Any, difficulty: Any, weight: float = 0.1, max_reward: float = 1.0) -> Any:
+def diva_advantages(rewards: Any, difficulty: Any) -> Any:
     """Return DIVA's advantages: local plus difficulty-weighted global ones, both rescaled by the range of rewards.
 
     In order, as in the released code: both kinds are standardised over the batch. The global ones of a variant grow by
-    exp(`weight` x (its difficulty - the mean of its problem)) where they are positive, and shrink by the same factor
-    where they are negative. Each kind is multiplied by the range of its rewards over `max_reward`.
+    exp(`DIFFICULTY_WEIGHT` x (its difficulty - the mean of its problem)) where they are positive, and shrink by the
+    same factor where they are negative. Each kind is multiplied by the range of its rewards, which are at most 1.
 
     Args:
         rewards: (Q, V, k) weighted sums of rewards, of Q problems, V variants and k completions; numpy or torch. NaN
             is a completion without a score: its advantage is NaN, and it is not counted.
         difficulty: (Q, V) difficulties from 1 to 9.
-        weight: the paper's k.
-        max_reward: the largest possible reward, above 0.
 
     Returns:
         (Q, V, k) an array, or a tensor of the dtype and device of `rewards`.
 
     Raises:
-        ConfigurationError: a reward lies above `max_reward`.
+        ConfigurationError: a reward lies above 1.
         ObservationError: the shapes do not match, or a value is infinite.
     """
     values, levels = (_array(each) for each in (rewards, difficulty))
@@ -96,15 +91,15 @@ def diva_advantages(rewards: Any, difficulty: Any, weight: float = 0.1, max_rewa
             f"The rewards have shape {values.shape} and the difficulties {levels.shape}. They must be finite numbers "
             "of the shapes (problems, variants, completions) and (problems, variants)."
         )
-    if not 0 < max_reward < np.inf or (values > max_reward).any():
+    if (values > 1.0).any():
         raise ConfigurationError(
-            f"A reward is {np.nanmax(values):g}, and max_reward={abbreviated(max_reward)} (vade_max_reward). "
-            "Advantages are scaled by the range of rewards. Set max_reward to the largest sum of weighted rewards."
+            f"A weighted sum of rewards is {np.nanmax(values):g} with vade_advantage='diva', which scales advantages "
+            "by the range of rewards up to 1. Set reward_weights so that no sum of weighted rewards is above 1."
         )
     local, everything = standardised(local_advantages(values), None), standardised(global_advantages(values), None)
-    everything = everything * np.exp(weight * harder_by(levels)[:, :, None] * np.sign(everything))
+    everything = everything * np.exp(DIFFICULTY_WEIGHT * harder_by(levels)[:, :, None] * np.sign(everything))
     scaled = _range(values, 2) * local + _range(values, (1, 2)) * everything
-    return rewards.new_tensor(scaled / max_reward) if hasattr(rewards, "new_tensor") else scaled / max_reward
+    return rewards.new_tensor(scaled) if hasattr(rewards, "new_tensor") else scaled
 
 
 def harder_by(difficulty: NDArray[np.float64]) -> NDArray[np.float64]:

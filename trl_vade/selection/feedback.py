@@ -34,7 +34,6 @@ class Feedback:
         num_generations: G, the completions of each row.
         log: the selection log.
         writes: whether this process writes the log and the warnings. Set it on one process only.
-        outage_guard: whether to keep the counts from before a reward outage; see `outage`.
         stratify: (N,) labels; with them the metrics of each stratum are recorded, too.
         variants: the metrics of rows with variants, or None.
         signal: the converter from rewards to outcomes. Its state is saved with the totals. None: pass rates.
@@ -47,7 +46,6 @@ class Feedback:
         num_generations: int,
         log: SelectionLog,
         writes: bool = True,
-        outage_guard: bool = True,
         stratify: ArrayLike | None = None,
         variants: VariantMetrics | None = None,
         signal: RewardSignal | None = None,
@@ -60,7 +58,7 @@ class Feedback:
         self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}  # wall time so far
         self.rounds: list[tuple[InFlight, GroupOutcomes]] = []  # of the last batch; a refill is a round of its own
         self.writes = writes
-        self._guard = OutageGuard(sampler.posterior) if outage_guard else None
+        self._guard = OutageGuard(sampler.posterior)
         self._watch = GradientWatch()
         self._num_scored = 0
         self._said_unscored = False
@@ -83,7 +81,7 @@ class Feedback:
     @property
     def outage(self) -> bool:
         """Whether a reward outage is on."""
-        return self._guard is not None and self._guard.active
+        return self._guard.active
 
     def observe(self, in_flight: InFlight, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
         """Pass the outcomes of a round to the sampler and append them to the log.
@@ -145,19 +143,15 @@ class Feedback:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the running totals for the metadata of a snapshot, without the state of the sampler."""
-        outage = self._guard.state_dict() if self._guard else {}
         totals = {"rollouts": self.rollouts, "seconds": dict(self.seconds), "signal": self.signal.state_dict()}
-        return {**totals, "outage": outage, "log": self.log.position._asdict()}
+        return {**totals, "outage": self._guard.state_dict(), "log": self.log.position._asdict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load the totals of `state`, without the place in the log; the state of the sampler must be loaded first."""
         self.rollouts = int(state["rollouts"])
         self.seconds = {name: float(state["seconds"][name]) for name in self.seconds}
         self._num_scored = self.sampler.posterior.step
-        if self._guard:
-            self._guard.load_state_dict(state["outage"])
-        elif state["outage"].get("streak"):
-            self._say("vade_outage_guard=False: the run was in a reward outage, and its earlier counts are dropped.")
+        self._guard.load_state_dict(state["outage"])
 
     def resume_log(self, state: dict[str, Any]) -> None:
         """Continue the log at the place of `state`, or say why that cannot be; see `SelectionLog.resume`."""
@@ -172,10 +166,9 @@ class Feedback:
         if not refill or outcomes.has_gradient.any():  # the watch counts generation batches
             self._say(self._watch.observe(outcomes))
         groups = (outcomes.sample_index, outcomes.successes, outcomes.trials)
-        if self._guard:
-            self._say(self._guard.before_observing(*groups))
-            if self._guard.restored_to is not None:
-                more["restored_to"] = self._guard.restored_to
+        self._say(self._guard.before_observing(*groups))
+        if self._guard.restored_to is not None:
+            more["restored_to"] = self._guard.restored_to
         if initial:
             self.sampler.take_over(*groups)
         else:

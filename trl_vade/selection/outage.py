@@ -144,8 +144,7 @@ class OutageGuard:
             f"This looks like a reward outage: {answers}. From earlier results of these rows {self._expected:.0f} "
             f"{_KINDS[self._missing]} ones were expected. Check the reward function (is a judge down, does a verifier "
             "time out, is a column missing?) and the policy. The posterior goes on learning. Its counts of generation "
-            f"batch {before.step} are kept for {LIMIT} generation batches and restored when the verdicts return. "
-            "vade_outage_guard=False turns this off."
+            f"batch {before.step} are kept for {LIMIT} generation batches and restored when the verdicts return."
         )
 
     def _end(self, before: BetaPosterior, success_rate: float) -> str | None:

@@ -67,9 +67,8 @@ class RewardSignal:
     Args:
         name: the reward function that means success. None stands for the spread of the total reward.
         names: the names of all F reward functions, in the order of TRL's reward table.
-        threshold: the smallest reward of a success; None for fractions of a success; `SPREAD`; or `AUTO`.
-        bounds: the rewards of a failure and of a full success, for fractions. None stands for [0, 1], or for the
-            lowest and highest reward of the first `LEARNING` generation batches if one lies outside.
+        threshold: the smallest reward of a success; None for fractions of a success, of 0 to 1, or of the lowest to
+            the highest reward of the first `LEARNING` generation batches if one lies outside; `SPREAD`; or `AUTO`.
         say: called once with each message for the user.
     """
 
@@ -79,10 +78,8 @@ class RewardSignal:
         names: Sequence[str],
         *,
         threshold: Threshold = AUTO,
-        bounds: Sequence[float] | None = None,
         say: Callable[[str], Any] = _say_nothing,
     ):
-        self._given = None if bounds is None else (float(bounds[0]), float(bounds[1]))
         self._name, self._names, self.say = name, list(names), say
         self._threshold = SPREAD if name is None else threshold
         self._values: set[float] = set()  # the reward values while the threshold is open; three are enough
@@ -105,9 +102,7 @@ class RewardSignal:
     @property
     def bounds(self) -> tuple[float, float]:
         """The present rewards of a failure and of a full success."""
-        if self._given or self._seen is None:
-            return self._given or (0.0, 1.0)
-        low, high = self._seen
+        low, high = self._seen or (0.0, 1.0)
         if low == high or (low >= 0.0 and high <= 1.0):
             return min(low, 0.0), max(high, 1.0)
         return low, high
@@ -115,8 +110,7 @@ class RewardSignal:
     @property
     def facts(self) -> dict[str, Any]:
         """The definition of success, as JSON values. Evidence counts only for the same definition."""
-        bounds = None if self._given is None else list(self._given)
-        return {"success_reward": self._name, "success_threshold": self.threshold, "success_bounds": bounds}
+        return {"success_reward": self._name, "success_threshold": self.threshold}
 
     def outcomes(
         self,
@@ -132,7 +126,7 @@ class RewardSignal:
         returned None. `weights`, (F,), are TRL's `reward_weights`. For `normalise` see `outcomes.rows_with_gradient`.
 
         Raises:
-            ObservationError: a reward is infinite or outside the given bounds, or the groups have unequal sizes.
+            ObservationError: a reward is infinite, or the groups have unequal sizes.
         """
         self._refuse_infinite(rewards)
         grouped = in_groups(rewards, sample_index)
@@ -204,26 +198,21 @@ class RewardSignal:
             self._threshold, self._values = self.threshold, set()
 
     def _find_bounds(self, low: float, high: float, gave: str) -> None:
-        if self._given is not None:
-            if low < self._given[0] or high > self._given[1]:
-                raise ObservationError(
-                    f"{gave}, but vade_success_bounds={list(self._given)}; every reward must lie within the bounds. "
-                    "Set wider bounds, or leave them out to let the run learn them."
-                )
-        elif self._batches < LEARNING:
+        if self._batches < LEARNING:
             self._seen = (low, high) if self._seen is None else (min(low, self._seen[0]), max(high, self._seen[1]))
             if self._seen[0] < 0.0 or self._seen[1] > 1.0:
                 self._once(
                     "learned",
                     f"{gave}, outside [0, 1]. Rewards count as fractions of a success between the lowest and the "
-                    f"highest reward of the first {LEARNING} generation batches. Set vade_success_bounds to fix both.",
+                    f"highest reward of the first {LEARNING} generation batches. To fix both, let the function return "
+                    "rewards from 0 to 1.",
                 )
         elif low < self.bounds[0] or high > self.bounds[1]:
             self._once(
                 "clipped",
                 f"{gave}, but the bounds learned from the first {LEARNING} generation batches are "
-                f"{self.bounds[0]:g} and {self.bounds[1]:g}. A reward outside counts as the nearer bound. Set "
-                "vade_success_bounds to wider bounds.",
+                f"{self.bounds[0]:g} and {self.bounds[1]:g}. A reward outside counts as the nearer bound. Let the "
+                "function return rewards from 0 to 1.",
             )
 
     def _say_what_is_unread(self, unread: NDArray[np.bool_], sample_index: NDArray[np.int64]) -> None:

@@ -82,9 +82,9 @@ def evidence(
         raise SnapshotMismatchError(
             f"vade_posterior_init={abbreviated(source)} shares {matched} of its {len(rows)} rows with the "
             f"{len(dataset)} rows of this training set. That is {matched / max(fewer, 1):.0%} of the smaller number; "
-            f"vade_warm_start_min_match={min_match} asks for more. Rows match by id, or by content: there "
+            f"at least {min_match:.0%} must be shared. Rows match by id, or by content: there "
             f"{abbreviated(table.sample_id[:2])}, here {abbreviated(first)}. For another data set, set "
-            "vade_posterior_init='prior'. If few shared rows are expected, lower vade_warm_start_min_match."
+            "vade_posterior_init='prior'."
         )
     if np.unique(rows[found]).size < matched:
         raise SnapshotCorruptError(
@@ -123,7 +123,7 @@ def _plain(value: Any) -> str:
 
 
 def doubts(warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, success_reward: str | None) -> list[str]:
-    """Return warnings about a posterior with another definition of success, or without a shared row."""
+    """Return warnings about a posterior with another definition of success."""
     here = {
         "success_reward": args.vade_success_reward or success_reward,
         "success_threshold": args.vade_success_threshold,
@@ -143,10 +143,5 @@ def doubts(warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, success_r
         doubts.append(
             f"{warm.source} was learned with {abbreviated(there)}, but this run has {differing}, so its pass rates "
             "mean something else. The run uses them anyway; a smaller vade_warm_start_discount gives them less weight."
-        )
-    if not len(warm.sample_index):
-        doubts.append(
-            f"{warm.source} shares no row with this training set (vade_warm_start_min_match=0 accepts that). Every "
-            "row starts from the prior."
         )
     return doubts

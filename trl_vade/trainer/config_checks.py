@@ -1,6 +1,10 @@
-"""Checks of a run's settings, made when the configuration is made and again when the trainer is."""
+"""Checks of a run's settings, made when the configuration is made and again when the trainer is.
+
+`field_checks` judges each setting by itself. Here are the rules between settings, and of names.
+"""
 
 import os
+from contextlib import suppress
 from typing import Any
 
 from huggingface_hub.errors import HFValidationError
@@ -8,85 +12,24 @@ from huggingface_hub.utils import validate_repo_id
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
-from trl_vade.samplers.information import INFORMATION_GAINS
 
-from .credentials import refuse_secrets
-from .down_sampling import check_down_sampling
-from .images.settings import check_images
+from .down_sampling import reason_against_lossless, refuse_lossless
+from .field_checks import check_fields
 from .own_sampler import check_sampler
-from .presets import CONSOLES, ON_MISMATCH, PRESETS, PRIORS, is_adaptive, setting, warm_start_source
-from .success_checks import check_success, is_number
-from .variant_checks import check_variants
-
-MOST_REFILLS = 1000
-LONGEST_PROMPT = 10**9
-"""Tokens. A larger number is a slip."""
-CHOICES = {
-    "preset": tuple(PRESETS),  # checked first, because other settings may take their values from it
-    "information_gain": INFORMATION_GAINS,
-    "prior": PRIORS,
-    "on_mismatch": ON_MISMATCH,
-    "console": CONSOLES,
-}
-_DECAY = (
-    "It is the share of the counts that a row keeps in one generation batch: 1 forgets nothing, 0 forgets everything. "
-    "Set the paper's value: 0.2 for vade_decay_sampled, 0.999 for vade_decay_unsampled."
-)
-RANGES = {
-    "decay_sampled": ("[0, 1]", _DECAY),
-    "decay_unsampled": ("[0, 1]", _DECAY),
-    "cooldown": (
-        "[0, 1)",
-        "It is the share of an epoch for which a chosen row rests. Set 0.2 (the default), 0 for no rest (the paper's "
-        "rule), or vade_sampler='uniform' to take every row once an epoch.",
-    ),
-    "warm_start_discount": (
-        "(0, 1]",
-        "It is the share of the other run's counts that is taken over. Set 0.2 (the default), or "
-        "vade_posterior_init='prior' to start without evidence.",
-    ),
-    "warm_start_min_match": (
-        "[0, 1]",
-        "It is the smallest share of rows that the other run and this data set must have in common. Set 0.5 (the "
-        "default), or 0 to accept any.",
-    ),
-}
-"""The range of each setting that is a share, and the advice for a value outside."""
-SWITCHES = (
-    *("signal_aware_decay", "even_rest", "dynamic_sampling"),
-    *("outage_guard", "overwrite_output_dir", "report"),
-)
-NAMES = {
-    "success_reward": "reward function that decides whether an answer is right, as it appears in the logs",
-    "variants": "column with the id of each row's original",
-    "stratify_by": "column whose values (tasks, domains, sources) each get their share of a generation batch",
-}
-WHOLE_NUMBERS = {
-    "max_refills": (
-        MOST_REFILLS,
-        "It is the largest number of refills of a generation batch; each refill costs rollouts. Set 10, or "
-        "vade_dynamic_sampling=False for no refills.",
-    ),
-    "max_prompt_length": (
-        LONGEST_PROMPT,
-        "It is the largest number of tokens of a prompt, image tokens included. Set 8192, as in the paper, or None.",
-    ),
-}
+from .presets import is_adaptive, is_own, setting, warm_start_source
 
 
-def validate(args: Any) -> None:
-    """Check the settings of `args`, each by itself and then together.
+def validate(args: Any, config: type) -> None:
+    """Check the settings of `args` by the fields of `config`, and then together with those of TRL.
 
     Raises:
         ConfigurationError: A setting cannot work. The message names the value, the rule and what to set.
     """
-    refuse_secrets(args)  # first, since the other messages repeat what was set
-    check_values(args)
-    if not isinstance(args.num_generations, int) or args.num_generations < 2:
+    check_own_settings(args, config)
+    if getattr(args, "hub_token", None) is not None:
         raise ConfigurationError(
-            f"num_generations={abbreviated(args.num_generations)}: a group needs at least 2 completions. The reward "
-            "of a single completion has nothing to differ from, so no row would ever teach anything. Set "
-            "num_generations to 2 or more (the paper uses 8)."
+            "hub_token is set. The Trainer saves all settings in training_args.bin and uploads this file with the "
+            "model: everybody could read it. Set the environment variable HF_TOKEN or run `hf auth login` instead."
         )
     if args.use_vllm and args.vllm_mode == "colocate" and "seed" in (args.generation_kwargs or {}):
         raise ConfigurationError(
@@ -94,67 +37,47 @@ def validate(args: Any) -> None:
             "1.16 sends each prompt num_generations times with one set of sampling parameters. All completions of a "
             "group would be equal, and no group would have a gradient. Remove it; `seed` seeds the run."
         )
-    check_down_sampling(args)
-    check_images(args)
-    check_variants(args)
+    refuse_lossless(args, reason_against_lossless(args))
+    if args.vade_down_sampling == "d3s" and args.top_entropy_quantile < 1:
+        raise ConfigurationError(
+            f"vade_down_sampling='d3s' with top_entropy_quantile={args.top_entropy_quantile}: both choose tokens. Set "
+            "top_entropy_quantile=1.0, or vade_down_sampling='rows'."
+        )
+    if args.vade_variants is not None:
+        _check_variants(args)
     if is_adaptive(args):
         _check_loader(args)
 
 
-def check_values(args: Any) -> None:
-    """Check the settings of VADE that can be judged by themselves. Nothing else is read of `args`."""
-    _check_values(args)
-    check_success(args)
-    _check_repository(setting(args, "posterior_hub_id"))
-    _check_sampler(args)
-
-
-def _refuse(args: Any, name: str, problem: str) -> None:
-    raise ConfigurationError(f"vade_{name}={abbreviated(setting(args, name))} {problem}")
-
-
-def _check_values(args: Any) -> None:
-    """Check each setting of VADE by itself."""
+def check_own_settings(args: Any, config: type) -> None:
+    """Check the settings of VADE, which need no others. `vade_success_threshold` may come as a text."""
+    if isinstance(args.vade_success_threshold, str):
+        args.vade_success_threshold = _threshold_of(args.vade_success_threshold)
+    check_fields(args, config)
     check_sampler(args.vade_sampler)
-    for name, known in CHOICES.items():
-        value = setting(args, name)
-        if not isinstance(value, str) or value not in known:
-            _refuse(args, name, f"is not known. Set vade_{name} to one of {', '.join(known)}.")
-    for name, (interval, advice) in RANGES.items():
-        value = setting(args, name)
-        excluded = [end for end, bracket in ((0, "("), (1, ")")) if bracket in interval]
-        if not is_number(value) or not 0.0 <= value <= 1.0 or value in excluded:
-            _refuse(args, name, f"is not a number in {interval}. {advice}")
-    for name, meaning in NAMES.items():
-        value = setting(args, name)
-        if value is not None and (not isinstance(value, str) or not value):
-            _refuse(args, name, f"is not a name. Set it to the name of the {meaning}, or to None.")
-    for name in SWITCHES:
-        if not isinstance(setting(args, name), bool):
-            _refuse(args, name, "is neither True nor False. A text such as 'false' would count as True. Set a bool.")
-    for name, (largest, advice) in WHOLE_NUMBERS.items():
-        value = setting(args, name)
-        whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= largest
-        if not whole and (value is not None or name == "max_refills"):
-            _refuse(args, name, f"is not a whole number from 1 to {largest}. {advice}")
     init = setting(args, "posterior_init")
-    if not isinstance(init, str) or not (init in POSTERIOR_INITS or "/" in init or os.path.exists(init)):
+    if not (init in POSTERIOR_INITS or "/" in init or os.path.exists(init)):
         raise ConfigurationError(
             f"vade_posterior_init={abbreviated(init)} is not known. Set it to one of {', '.join(POSTERIOR_INITS)}, or "
             "to the posterior of another run: 'user/repo' or 'user/repo@revision' on the Hub, or an existing folder."
         )
-
-
-def _check_repository(name: Any) -> None:
     try:
-        if name is not None and not isinstance(name, str):
-            raise HFValidationError("it is not a text")
-        validate_repo_id(name)
+        validate_repo_id(args.vade_posterior_hub_id)
     except HFValidationError as error:
         raise ConfigurationError(
-            f"vade_posterior_hub_id={abbreviated(name)} is not the name of a repository: {abbreviated(str(error))}. "
-            "Set it to the data-set repository that receives the posteriors, 'user/name' or 'name', or to None."
+            f"vade_posterior_hub_id={abbreviated(args.vade_posterior_hub_id)} is not the name of a repository: "
+            f"{abbreviated(str(error))}. Set it to the data-set repository that receives the posteriors, 'user/name' "
+            "or 'name', or to None."
         ) from error
+    _check_sampler(args)
+
+
+def _threshold_of(text: str) -> float | str | None:
+    """Return the threshold that a flag or a recipe gives as a text."""
+    word = text.lower()
+    with suppress(ValueError):
+        return float(word)
+    return None if word in ("none", "null") else word
 
 
 def _check_sampler(args: Any) -> None:
@@ -174,24 +97,43 @@ def _check_sampler(args: Any) -> None:
                     f"vade_{name}={abbreviated(value)} with vade_sampler={sampler!r}, which {reason} and cannot use "
                     f"it. Set vade_{name}={off[name]}, or vade_sampler='thompson' or 'greedy'."
                 )
-    _check_strata_shares(setting(args, "strata_shares"), setting(args, "stratify_by"))
 
 
-def _check_strata_shares(shares: Any, column: str | None) -> None:
-    if shares is None:
+def _check_variants(args: Any) -> None:
+    """Refuse settings that cannot work with variants."""
+    pairs = f"vade_variants={args.vade_variants!r} and vade_variant_groups={args.vade_variant_groups}"
+    groups, together = args.generation_batch_size // args.num_generations, 1 + args.vade_variant_groups
+    if not args.vade_variant_groups:
+        if (args.vade_variant_match, args.vade_advantage) != ("posterior", "local"):
+            raise ConfigurationError(
+                f"{pairs} with vade_variant_match={args.vade_variant_match!r} and vade_advantage="
+                f"{args.vade_advantage!r}: each row is chosen by itself, so that no group has variants beside it. Set "
+                "vade_variant_groups=1, or leave both out."
+            )
         return
-    if not isinstance(shares, dict) or not all(
-        isinstance(name, str) and is_number(share) and 0 < share <= 1 for name, share in shares.items()
-    ):
+    if groups % together:
         raise ConfigurationError(
-            f"vade_strata_shares={abbreviated(shares)} is not a dictionary of values and shares in (0, 1]. Set it to "
-            "shares of a generation batch, such as {'original': 0.5}, or to None."
+            f"{pairs}: a problem takes {together} groups, but a generation batch has {groups} "
+            f"(generation_batch_size {args.generation_batch_size} / num_generations {args.num_generations}). Set "
+            f"generation_batch_size to a multiple of {together * args.num_generations}, by "
+            "per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps."
         )
-    if column is None:
+    if args.vade_dynamic_sampling:
         raise ConfigurationError(
-            f"vade_strata_shares={abbreviated(shares)} without vade_stratify_by. The shares are those of values of "
-            "a column. Set vade_stratify_by to its name, or vade_strata_shares=None."
+            f"vade_dynamic_sampling=True with {pairs}: a refill replaces single groups, and would part variants from "
+            "their original. Set vade_dynamic_sampling=False, or vade_variant_groups=0."
         )
+    if is_own(args):
+        raise ConfigurationError(
+            f"vade_sampler={setting(args, 'sampler')!r} with {pairs}: its rule chooses single rows. Set "
+            "vade_variant_groups=0, or vade_sampler to 'thompson', 'greedy' or 'uniform'."
+        )
+    for name, only in {"scale_rewards": "group", "multi_objective_aggregation": "sum_then_normalize"}.items():
+        if args.vade_advantage != "local" and getattr(args, name) != only:
+            raise ConfigurationError(
+                f"vade_advantage={args.vade_advantage!r} with {name}={getattr(args, name)!r}: the rewards of a "
+                f"problem are summed and scaled by its own spread. Set {name}={only!r}, or vade_advantage='local'."
+            )
 
 
 def _check_loader(args: Any) -> None:

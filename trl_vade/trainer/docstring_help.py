@@ -21,3 +21,8 @@ def help_from_docstring(config: Config) -> Config:
         if field.name in texts:
             field.metadata = MappingProxyType({**field.metadata, "help": texts[field.name]})
     return config
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of the help of a field."""
+    return re.split(r"(?<!e\.g\.)(?<!i\.e\.)(?<!eq\.)(?<=\.)\s", text)[0]

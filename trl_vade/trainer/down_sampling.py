@@ -1,15 +1,14 @@
-"""The settings of down-sampling: what they mean together with TRL's, and which of them cannot work."""
+"""The settings of down-sampling: what they mean together with TRL's."""
 
 from typing import Any
 
-from trl_vade.errors import ConfigurationError, abbreviated
+from trl_vade.errors import ConfigurationError
 
+from .field_checks import as_pair
 from .presets import is_adaptive
 
-MODES = ("none", "lossless", "live", "rows", "d3s")
 SCHEDULES = {"vade_keep_rollouts": (0.25, 1.0), "vade_keep_tokens": (0.2, 1.0)}
 """By setting, the shares at the first and the last step where it is None. D3S names no numbers."""
-USED_BY = {"vade_keep_rollouts": ("rows", "d3s"), "vade_keep_tokens": ("d3s",)}
 
 
 def down_sampling(args: Any) -> str:
@@ -21,10 +20,7 @@ def down_sampling(args: Any) -> str:
 def schedule(args: Any, name: str) -> tuple[float, float]:
     """Return the shares at the first and at the last step that the setting `name` asks for."""
     value = getattr(args, name)
-    if value is None:
-        return SCHEDULES[name]
-    shares = list(value) if isinstance(value, list | tuple) else [value]
-    return shares[0], shares[-1]
+    return SCHEDULES[name] if value is None else as_pair(value)
 
 
 def reason_against_lossless(args: Any) -> str | None:
@@ -52,37 +48,3 @@ def refuse_lossless(args: Any, reason: str | None) -> None:
             f"vade_down_sampling='lossless', but {reason}. Training without these rows would give other weights. Set "
             "vade_down_sampling='live' to leave them out nevertheless, or 'none' to train on every row."
         )
-
-
-def check_down_sampling(args: Any) -> None:
-    """Raise `ConfigurationError` for settings of down-sampling that cannot work."""
-    mode = args.vade_down_sampling
-    if mode is not None and not (isinstance(mode, str) and mode in MODES):
-        raise ConfigurationError(
-            f"vade_down_sampling={abbreviated(mode)} is not known. Set it to one of {', '.join(MODES)}, or to None."
-        )
-    for name, default in SCHEDULES.items():
-        value = getattr(args, name)
-        if value is None:
-            continue
-        shares = value if isinstance(value, list | tuple) else [value]
-        if len(shares) not in (1, 2) or not all(map(_is_share, shares)):
-            raise ConfigurationError(
-                f"{name}={abbreviated(value)} is neither a share in (0, 1] nor a pair of them, for the first and the "
-                f"last step. Set {list(default)} (the default), or one number."
-            )
-        if mode not in USED_BY[name]:
-            raise ConfigurationError(
-                f"{name}={abbreviated(value)} with vade_down_sampling={mode!r}, which does not use it. Set "
-                f"vade_down_sampling to {' or '.join(map(repr, USED_BY[name]))}, or {name}=None."
-            )
-    refuse_lossless(args, reason_against_lossless(args))
-    if mode == "d3s" and args.top_entropy_quantile < 1:
-        raise ConfigurationError(
-            f"vade_down_sampling='d3s' with top_entropy_quantile={args.top_entropy_quantile}: both choose tokens. Set "
-            "top_entropy_quantile=1.0, or vade_down_sampling='rows'."
-        )
-
-
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1

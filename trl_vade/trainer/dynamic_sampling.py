@@ -27,7 +27,6 @@ from trl_vade.data.decoding import Rows
 from trl_vade.data.own_values import own_values_or_same
 from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
 
-from .activity import doing
 from .batch_rows import ended
 from .seams import by_name, definition, returned_names
 
@@ -121,8 +120,7 @@ class Refill:
         trainer, selection = self._trainer, self._trainer.selection
         rounds, drawn, missing = [], rows, selection.num_groups
         while drawn is not None:
-            with doing(trainer, f"generating, refill {len(rounds)}" if rounds else trainer.activity):
-                rounds.append(self._score(drawn, prepare))
+            rounds.append(self._score(drawn, prepare))
             missing -= int(rounds[-1].has_gradient.sum())
             enough = missing <= 0 or len(rounds) > trainer.args.vade_max_refills
             drawn = None if enough else selection.refill(missing)

@@ -13,17 +13,17 @@ from trl import GRPOTrainer
 
 from trl_vade.selection.batch_metrics import log_metrics
 
-from .activity import UPDATING, doing
 from .checkpoint.line import Line, claim_output_dir, resolve_checkpoint
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import ResumingTrainer
-from .console.install import install_console, showing
+from .console.callback import install_console, saying_how_it_ended
 from .dynamic_sampling import Refill
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
 from .generation.logprobs import compare_first_logprobs
 from .generation.repeated_prompts import tokenize_once
+from .harmless import callback_of
 from .images.trainer import ImagesOnce, ImagesOnceTrainer
 from .initial_posterior import initialise_posterior
 from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead, of_tickets
@@ -35,7 +35,7 @@ from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
 from .publishing.run_facts import RunFacts, live_run
-from .report import ReportFiles
+from .report import VADEReportCallback
 from .run_start import start_run
 from .seams import arguments_of, by_name
 from .selection_choice import make_selection
@@ -83,7 +83,6 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
             `train`, for an `output_dir` that holds another run (see `vade_overwrite_output_dir`).
     """
 
-    activity = UPDATING  # what it does now, for the console
     command: list[str] | None = None  # the words of the command that started it; None in a script of one's own
     dataset_name: str | None = None  # of the data, for the console and the cards; the Hub's id may have "@revision"
     _claimed: str | None = None  # the output directory, once this trainer has started a run in it
@@ -130,9 +129,8 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         if start.on_time or args.vade_down_sampling not in (None, "none"):
             self._thinning = Thinning(self)
         say_own_views(self)
-        self._report = ReportFiles(self)
-        self.add_callback(self._report)
-        self._console = install_console(self)
+        self.add_callback(VADEReportCallback(self))
+        install_console(self)
 
     @saying_where_settings_go
     @functools.wraps(GRPOTrainer.train)
@@ -146,7 +144,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
             self._line = Line.begin(self.args.output_dir, None)
         if self.selection is not None and not is_adaptive(self.args):
             self.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
-        with self._last_checkpoint.watching(self.args), loading_ahead(self), showing(self._console):
+        with self._last_checkpoint.watching(self.args), loading_ahead(self), saying_how_it_ended(self):
             return super().train(checkpoint, *positional, **named)
 
     @functools.wraps(GRPOTrainer._inner_training_loop)
@@ -154,7 +152,8 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         call = arguments_of(GRPOTrainer, "_inner_training_loop", positional, named)
         start_run(self, resumed=call.get("resume_from_checkpoint") is not None, trial=call.get("trial"))
         output = super()._inner_training_loop(*positional, **named)
-        self._report.finish()
+        if report := callback_of(self, VADEReportCallback):
+            report.finish()
         return output
 
     @functools.wraps(GRPOTrainer._run_epoch)
@@ -183,13 +182,10 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
     def _prepare_inputs(self, generation_batch):
         training = self.model.training
         if self.selection is None or not training or not self._generation_is_due():
-            due = not training or self._generation_is_due()
-            with doing(self, ("generating" if training else "validating") if due else self.activity):
-                return super()._prepare_inputs(generation_batch)
+            return super()._prepare_inputs(generation_batch)
         if setting(self.args, "posterior_init") != "prior" and self.selection.sampler.posterior.step == 0:
             initialise_posterior(self)
-        with doing(self, "choosing rows"):
-            rows = self.selection.choose()
+        rows = self.selection.choose()
         with self._generating():
             inputs = super()._prepare_inputs(rows)
         load_ahead(self)
@@ -200,7 +196,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         """Time a generation batch. Leave its images out of the completions table if some process has none."""
         self.log_multimodal = self.args.log_multimodal and self.selection.loader.images_on_all_processes
         try:
-            with self.selection.feedback.timed("generation"), doing(self, "generating"):
+            with self.selection.feedback.timed("generation"):
                 yield
         finally:
             self.log_multimodal = self.args.log_multimodal
@@ -249,8 +245,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         if self._refill is not None and self._refill.replay:
             self._raw_rewards = self._refill.replay.rewards_of(completion_ids_list)
             return self._raw_rewards
-        with doing(self, "scoring"):
-            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.selection is not None and self.model.training:
             outcomes = self.selection.feedback.signal.outcomes(
                 rewards.double().cpu().numpy(),
@@ -259,7 +254,8 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
                 normalise=self.multi_objective_aggregation == "normalize_then_sum",
             )
             log_metrics(self.selection.record(outcomes, self.state.global_step), to=self._metrics["train"])
-            self._report.observe(outcomes, completions)
+            if report := callback_of(self, VADEReportCallback):
+                report.observe(outcomes, completions)
         self._raw_rewards = rewards  # a subclass may change what it gets, and must get the same when TRL asks again
         return rewards
 

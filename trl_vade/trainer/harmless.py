@@ -3,12 +3,19 @@
 import functools
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from accelerate.logging import get_logger
 from transformers import TrainerCallback
 
 logger = get_logger(__name__)
+
+Kind = TypeVar("Kind", bound=TrainerCallback)
+
+
+def callback_of(trainer: Any, kind: type[Kind]) -> Kind | None:
+    """Return the callback of this class of a trainer, or None if it was removed."""
+    return next((each for each in trainer.callback_handler.callbacks if isinstance(each, kind)), None)
 
 
 class HarmlessCallback(TrainerCallback):

@@ -25,6 +25,9 @@ from .presets import setting, warm_start_source
 
 logger = get_logger(__name__)
 
+MIN_MATCH = 0.5
+"""The smallest share of rows that the other run and the data set must have in common, counted in the smaller of the
+two. A posterior of other rows says nothing, and a slip in its name must not pass for one."""
 VISIBLE = ("prompt", "image", "images")
 """The columns that `remove_unused_columns` leaves in TRL 1.16. Row keys are then made from these."""
 
@@ -93,7 +96,7 @@ def _read(
         dataset,
         keys(),
         discount=args.vade_warm_start_discount,
-        min_match=args.vade_warm_start_min_match,
+        min_match=MIN_MATCH,
         source=named,
     )
     for message in (summary(warm, table, args, len(dataset)), *doubts(warm, table, args, success_reward)):

@@ -72,8 +72,6 @@ def generate_every(trainer: Any) -> int:
 def load_ahead(trainer: Any) -> None:
     """Start decoding the rows of the next generation batch, unless the run ends before it."""
     micro_batches = trainer.state.max_steps * trainer.args.gradient_accumulation_steps
-    if trainer._images.ahead is not None:
-        trainer._images.ahead.forget()  # the images of the present batch
     if trainer._step + generate_every(trainer) < micro_batches:
         trainer.selection.prefetch()
 

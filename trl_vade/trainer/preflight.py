@@ -23,7 +23,6 @@ from .presets import is_adaptive, is_own, setting
 from .row_types import refuse_unnumbered
 from .seams import check_seams
 from .selection_choice import make_signal
-from .settings_in_use import warn_of_unread
 from .variants import lay_out_variants, variant_rows
 
 logger = get_logger(__name__)
@@ -76,7 +75,6 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
             f"knows no variants: {STOCK_ONLY}. Change these, or set vade_variants=None."
         )
     refuse_publication(args, chosen_here=on_time)
-    warn_of_unread(args)
     return Preflight(on_time, read_warm_start(args, rows, success_reward=success))
 
 

@@ -6,10 +6,6 @@ from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 
 from .own_sampler import SAMPLERS
 
-CONSOLES = ("auto", "panel", "lines", "stock")
-ON_MISMATCH = ("error", "join", "reset")
-PRIORS = ("flat", "prompts")
-
 _PAPER: dict[str, Any] = {
     **{"information_gain": "asymmetric", "signal_aware_decay": False, "cooldown": 0.0},
     **{"decay_sampled": 0.2, "decay_unsampled": 0.999, "posterior_init": "rollout"},
@@ -24,15 +20,23 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper_greedy": _PAPER,  # with the sampler `greedy`
     "paper_last_update": _PAPER | {"decay_sampled": 0.0, "decay_unsampled": 1.0},
 }
-"""By preset, the value of each setting `vade_<name>` that is None. `VADEGRPOConfig` describes the presets."""
+"""By preset, the value of each setting `vade_<name>` that is None, and three rules that are no settings.
+
+* `signal_aware_decay`: whether a chosen row forgets by `decay_sampled` only if its group had a gradient. Any other
+  group trains nothing, so its row forgets by `decay_unsampled` and the evidence adds up.
+* `even_rest`: whether a chosen row rests for the share of an epoch that even draws would give of groups with a
+  gradient, at least for `cooldown`.
+* `prior`: the belief about a row that was not chosen yet. "flat" is any pass rate, "prompts" what the words of the
+  prompts tell.
+"""
 
 
 def setting(args: Any, name: str) -> Any:
-    """Return the setting `vade_<name>` of `args`, or the value of the preset or the other settings where it is None.
+    """Return the setting `vade_<name>` of `args`, or the value of the preset where it is None or no setting.
 
     `args` is a `VADEGRPOConfig`, or a `GRPOConfig` that went through `grpo_config.with_vade_defaults`.
     """
-    value = getattr(args, f"vade_{name}")
+    value = getattr(args, f"vade_{name}", None)
     texts = [each for each in (value, args.vade_preset) if isinstance(each, str)]  # either may be of any type
     if name == "sampler" and texts == ["thompson", "paper_greedy"]:
         return "greedy"

@@ -23,17 +23,18 @@ MOST_STRATA = 24  # the picture has no more colours
 NO_TASK = "all rows"
 
 
-class ReportFiles(HarmlessCallback):
+class VADEReportCallback(HarmlessCallback):
     """Callback that notes what a report shows, writes it at the start and at every save, and reports at the end.
 
     Everything happens on the main process, about its own share of the completions, and changes nothing of the run.
+    `trainer.remove_callback(VADEReportCallback)` switches the report and its files off.
     """
 
     absence = "The run has no report"
 
     def __init__(self, trainer: Any):
         self._trainer = trainer
-        self.active = bool(trainer.args.vade_report and trainer.is_world_process_zero())
+        self.active = trainer.is_world_process_zero()
         self.about: dict[str, Any] = {}
         self._described: dict[int, dict[str, str]] = {}  # with their pictures, which take milliseconds each
         self._answers = Answers()

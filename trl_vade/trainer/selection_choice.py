@@ -39,7 +39,7 @@ def make_sampler(
 
     `args` holds all settings of VADE, the seed, and G where rows rest by even draws. `stratify` are labels, (N,): the
     column `vade_stratify_by`. `variants` tells which rows are variants of which. `prompts` are the N texts from which
-    `vade_prior="prompts"` guesses; None: no text has a word.
+    the prior of `vade_preset="balanced"` guesses; None: no text has a word.
 
     Raises:
         ConfigurationError: the settings do not fit the sampler or the rows.
@@ -88,8 +88,9 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
             and no name tells which reward decides it.
     """
     name, threshold = success_name(reward_names, args.vade_success_reward), args.vade_success_threshold
-    of_pass_rates = {f"vade_{each}": getattr(args, f"vade_{each}") for each in ("information_gain", "success_bounds")}
-    of_pass_rates = {each: value for each, value in of_pass_rates.items() if value is not None}
+    of_pass_rates = {}
+    if args.vade_information_gain is not None:
+        of_pass_rates["vade_information_gain"] = args.vade_information_gain
     if is_own(args):
         of_pass_rates["vade_sampler"] = setting(args, "sampler")
     if args.vade_variant_match == "difficulty":
@@ -115,7 +116,7 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
             f"{' by their names' * (args.vade_success_reward is None)}, so {how}. A row for which it returns None for "
             "all completions is chosen by that spread, too. Set vade_success_reward to change this."
         )
-    return RewardSignal(name, reward_names, threshold=threshold, bounds=args.vade_success_bounds, say=say)
+    return RewardSignal(name, reward_names, threshold=threshold, say=say)
 
 
 def make_selection(trainer: Any) -> OnTimeSelection:
@@ -130,14 +131,10 @@ def make_selection(trainer: Any) -> OnTimeSelection:
         num_generations=args.num_generations,
         log=SelectionLog(args.output_dir),
         writes=accelerator.is_main_process,
-        outage_guard=args.vade_outage_guard,
         stratify=stratify,
         variants=variants and VariantMetrics(variants, args.vade_variant_groups, difficulty_weight(args)),
         signal=make_signal(args, trainer.reward_func_names),
     )
     # As in TRL: with `remove_unused_columns` a reward function sees no other columns.
     visible = trainer._remove_unused_columns(rows, description="training")
-    selection = OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=accelerator)
-    if trainer._images.ahead is not None:
-        selection.loader.decoder.then = trainer._images.ahead.process
-    return selection
+    return OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=accelerator)

@@ -126,13 +126,13 @@ class Thinning:
         kept = self._kept(advantages, len(micro_batches))
         self._log(advantages, kept)
         self._live = self._scored = self._advantages = None
-        grouping = self._trainer._images.grouping
-        if self.mode == "none" and grouping == "none":
+        grouped = self._trainer._images.grouped
+        if self.mode == "none" and not grouped:
             return [{name: value for name, value in each.items() if name != PLACE} for each in micro_batches]
         live, places = advantages[kept] != 0.0, order[kept]
         back = np.argsort(places)  # TRL's shuffled order
-        if grouping != "none":
-            steps = len(micro_batches) // self._trainer.args.gradient_accumulation_steps if grouping == "step" else 1
+        if grouped:
+            steps = len(micro_batches) // self._trainer.args.gradient_accumulation_steps
             shuffled = taken(whole, places[back])
             alone = self._trainer.accelerator.num_processes == 1
             back = back[side_by_side(shuffled, len(back) // max(steps, 1), alone=alone)]

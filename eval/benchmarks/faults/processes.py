@@ -19,7 +19,6 @@ SIZES: dict[str, dict[str, Any]] = {
     "steps_per_generation 1 to 2": {"steps_per_generation": 2},
     "half the batch, twice accumulated": {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2},
     "twice the batch": {"per_device_train_batch_size": 32},
-    "two completions a row": {"num_generations": 2, "vade_on_mismatch": "reset"},
 }
 
 
@@ -66,8 +65,7 @@ def _sizes(bench: Bench, changes: dict[str, Any]) -> str:
             trainer.train(resume_from_checkpoint=str(folder / f"checkpoint-{step}"))
         expect(trainer.state.global_step == 6, f"the run ended at step {trainer.state.global_step}")
         said = "\n".join(messages)
-        if "vade_on_mismatch" not in changes:
-            _goes_on(folder, lines, said if step == 3 else None)
+        _goes_on(folder, lines, said if step == 3 else None)
     return "evidence stays, and a generation batch in use is chosen anew, which is said"
 
 

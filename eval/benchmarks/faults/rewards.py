@@ -198,14 +198,15 @@ def reward_outage(bench: Bench) -> Result:
         def stop() -> None:
             raise Stop
 
-        settings = OUTAGE_RUN | {"vade_outage_guard": guard}
         output_dir = bench.folder()
         callbacks = [AtStep(15, stop, begins=True)] if interrupted else []
-        trainer = make_trainer(bench.model, output_dir, half, callbacks=callbacks, **settings)
+        trainer = make_trainer(bench.model, output_dir, half, callbacks=callbacks, **OUTAGE_RUN)
+        if not guard:
+            trainer.selection.feedback._guard.before_observing = lambda *groups: None
         with heard() as warnings:
             if interrupted:
                 refused(Stop, trainer.train)
-                trainer = make_trainer(bench.model, output_dir, half, **settings)
+                trainer = make_trainer(bench.model, output_dir, half, **OUTAGE_RUN)
                 trainer.train(resume_from_checkpoint=True)
             else:
                 trainer.train()

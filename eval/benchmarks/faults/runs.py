@@ -20,7 +20,7 @@ from transformers import TrainerCallback
 from tests.support.hub import read_hub_settings
 from tests.support.rows import make_text_rows, with_variants
 from tests.support.runs import SMALL_RUN, first_letter, rows_with_images, says_a_digit
-from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, VADEReportCallback
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.log import SelectionLog
 
@@ -40,12 +40,14 @@ def make_trainer(
     **more: Any,
 ) -> Any:
     """A trainer of `SAVING_RUN` with the settings changed that `more` names, on text or on the testbed's pictures."""
-    args = VADEGRPOConfig(**SAVING_RUN | {"output_dir": str(output_dir), "vade_report": False} | more)
+    args = VADEGRPOConfig(**SAVING_RUN | {"output_dir": str(output_dir)} | more)
     if rows is None:
         rows = picture_rows("vade_variants" in more) if pictures else make_text_rows()
     reward = reward or (first_letter if pictures else says_a_digit)
     adapters = LoraConfig(target_modules=["q_proj"]) if adapter else None
-    return VADEGRPOTrainer(model, reward, args, rows, callbacks=callbacks, peft_config=adapters)
+    trainer = VADEGRPOTrainer(model, reward, args, rows, callbacks=callbacks, peft_config=adapters)
+    trainer.remove_callback(VADEReportCallback)
+    return trainer
 
 
 @functools.cache

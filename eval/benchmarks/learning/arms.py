@@ -19,7 +19,7 @@ from .thinning import Thinning
 
 FRONTIER = {"vade_preset": "frontier"}
 DEFAULT = "prior by prompt, rest by even draw, at least 0.5"  # the preset `balanced`
-PROMPTS = FRONTIER | {"vade_prior": "prompts"}
+PROMPTS = FRONTIER | {"vade_prior": "prompts"}  # a part of the preset `balanced`, which no run can set by itself
 REFILLED = {"vade_dynamic_sampling": True}
 
 MAIN: dict[str, dict[str, Any]] = {

@@ -18,13 +18,13 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig, GRPOTrainer
 
-from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, VADEReportCallback
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
 from trl_vade.trainer.generation import colocated, request_seeds
 
 from .memory import ProcessMemory
 from .meters import EachBatch, Meter, count, images_counted, watch
-from .tables import SETTINGS
+from .tables import IMAGES, SETTINGS
 
 # Not about the cost of a step, or said by the options: the rewards are a stand-in.
 LEFT_OUT = ("save_", "logging_", "eval_", "vllm_tensor_parallel_size", "reward_weights", "vade_success_reward")
@@ -84,13 +84,16 @@ def train(
     updates = settings["steps_per_generation"] // settings["gradient_accumulation_steps"]
     with tempfile.TemporaryDirectory() as output_dir:
         settings = settings | {"output_dir": output_dir, "max_steps": (batches + 1) * updates}
-        settings |= {"vade_down_sampling": "none", "vade_report": False} | SETTINGS.get(name, {})
+        settings |= {"vade_down_sampling": "none"} | SETTINGS.get(name, {})
         settings = {key: value for key, value in settings.items() if ours or not key.startswith("vade_")}
         args = (VADEGRPOConfig if ours else GRPOConfig)(**settings)
         trainer = (VADEGRPOTrainer if ours else GRPOTrainer)(
             model, reward, args, rows, processing_class=processor, callbacks=[EachBatch(meter, updates, batches)]
         )
         trainer.remove_callback(PrinterCallback)
+        trainer.remove_callback(VADEReportCallback)
+        if name in IMAGES:
+            trainer._images.tower_once, trainer._images.grouped = IMAGES[name]
         watch(trainer, meter)
         watch_more(trainer, meter)
         meter.clear()

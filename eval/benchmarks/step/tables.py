@@ -18,11 +18,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "lossless": {"vade_down_sampling": "lossless"},
     "live": {"vade_down_sampling": "live"},
     "repeated": {"vade_images_once": False},
-    "once": {"vade_tower_once": False, "vade_group_images": "none"},
-    "tower": {"vade_tower_once": True, "vade_group_images": "none"},
-    "grouped": {"vade_tower_once": True, "vade_group_images": "step"},
 }
 """Of those of our trainers that have any of their own."""
+IMAGES = {"once": (False, False), "tower": (True, False), "grouped": (True, True)}
+"""Whether the tower encodes each image once, and whether the completions of an image are put side by side."""
 SECONDS = {
     "rows": "choose and load rows",
     "tokenise": "tokenise prompts",

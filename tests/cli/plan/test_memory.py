@@ -298,23 +298,22 @@ def test_images_are_counted_once_a_row_and_their_numbers_once_a_completion(make_
     assert parts.images(make_args(**settings), SHAPE, Lengths(60, 0, 40)) == parts.Images(0)
 
 
-@pytest.mark.parametrize("changes", [{}, {"vade_pixels_on_device": True}, {"vade_images_once": False}])
+@pytest.mark.parametrize("changes", [{}, {"vade_images_once": False}])
 def test_the_store_of_images_lies_in_one_place_and_in_every_phase(make_args, changes):
     """2 x 4 completions: 8 rows' pixels in TRL's way, and 4 rows' pixels in the store."""
     found = estimate(make_args(use_vllm=True, **changes))
-    numbers, once, on_gpu = 8 * 10 * 4 * 4, changes.get("vade_images_once", True), "vade_pixels_on_device" in changes
-    assert found.host_bytes == (4 * PIXELS if once and not on_gpu else 0)
+    numbers, once = 8 * 10 * 4 * 4, not changes
+    assert found.host_bytes == (4 * PIXELS if once else 0)
     phases = {
         phase: sum(size for name, size in bytes_by_name(listed).items() if name.startswith("images"))
         for phase, listed in found.phases.items()
     }
     if once:
-        kept = 4 * PIXELS if on_gpu else 0
         taken = 2 * PIXELS  # of a micro-batch
         assert phases == {
-            "training": numbers + kept + taken,
-            "scoring": 2 * numbers + kept + taken,
-            "generation": numbers + kept,
+            "training": numbers + taken,
+            "scoring": 2 * numbers + taken,
+            "generation": numbers,
         }
     else:
         assert phases == {"training": 8 * PIXELS, "scoring": 16 * PIXELS, "generation": 8 * PIXELS}

@@ -86,7 +86,7 @@ def test_an_incomplete_folder_that_was_asked_for_is_refused_with_the_newest_that
 
 
 def test_a_checkpoint_whose_posterior_alone_is_gone_is_the_last_resort(tmp_path):
-    """`vade_on_mismatch` decides then; it must get to see it."""
+    """The posterior says why then."""
     whole, newer = write_checkpoint(tmp_path, 4), write_checkpoint(tmp_path, 6)
     (newer / "vade_posterior.safetensors").unlink()
     assert resolve_checkpoint(newer, tmp_path) == str(newer)
@@ -152,7 +152,7 @@ def test_a_file_that_is_gone_cut_or_altered_is_named(folder, name):
     assert missing_part(folder) == f"{name} has 4 bytes and had {len(content)} when it was saved"
     (folder / name).unlink()
     assert missing_part(folder) == f"{name} is missing"
-    own = name.startswith("vade_posterior")  # what a resume may do without, if `vade_on_mismatch` says so
+    own = name.startswith("vade_posterior")  # which a checkpoint of `GRPOTrainer` has not
     assert (missing_part(folder, but_for=OWN_FILES, contents=True) is None) == own
 
 

@@ -6,12 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets import Dataset, concatenate_datasets
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.support.marks import slow_but
 from tests.support.refusals import refused
-from tests.support.rows import numbered_rows
 from tests.support.runs import (
     assert_equal_weights,
     first_letter,
@@ -25,9 +22,7 @@ from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_snapshot
 from trl_vade.errors import CheckpointIncompleteError, ReplicaDivergenceError, SnapshotError, SnapshotMismatchError
 from trl_vade.hub.posteriors.facts import fact_rows
 from trl_vade.hub.posteriors.table import posterior_table
-from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.folders import MARKER_FILE
 from trl_vade.trainer.checkpoint.generation_batch import file_name
 from trl_vade.trainer.checkpoint.posterior import save_posterior
@@ -166,9 +161,9 @@ def resume(text_model_path, text_rows, make_args, saved):
 
 
 @pytest.mark.parametrize("case", MISMATCHES)
-def test_a_posterior_of_another_run_is_refused_by_name_with_both_sides_and_the_ways_out(resume, text_rows, case):
+def test_a_posterior_of_another_run_is_refused_by_name_with_both_sides_and_the_way_out(resume, text_rows, case):
     changes, order, named = MISMATCHES[case]
-    with refused(SnapshotMismatchError, names=named, offers=["vade_on_mismatch", "join", "reset"]):
+    with refused(SnapshotMismatchError, names=named, offers=["vade_posterior_init", "new run"]):
         resume(text_rows if order is None else text_rows.select(order), **changes)
 
 
@@ -178,83 +173,22 @@ def test_a_posterior_of_another_success_signal_is_refused(resume):
 
     with refused(SnapshotMismatchError, names=["says_a_digit", "is_short"]):
         resume(reward=is_short)
-    with refused(SnapshotMismatchError, names=["success signal"]):
-        resume(reward=is_short, vade_on_mismatch="join")
 
 
-@pytest.mark.parametrize("case", slow_but(["sampler", "a row fewer"], MISMATCHES))
-def test_reset_starts_the_posterior_again_with_the_weights_of_the_checkpoint(saved, resume, text_rows, caplog, case):
-    changes, order, _ = MISMATCHES[case]
-    lines = SelectionLog(saved[0].args.output_dir).read()
-    trainer = resume(text_rows if order is None else text_rows.select(order), vade_on_mismatch="reset", **changes)
-    assert trainer.state.global_step == 4
-    assert trainer.selection.sampler.posterior.step == 2
-    assert "vade_on_mismatch='reset'" in caplog.text
-    assert "vade_posterior_init='prior' for all" in caplog.text
-    log = SelectionLog(trainer.args.output_dir)
-    assert [line["step"] for line in log.read()] == [1, 2]
-    assert SelectionLog(log.path.parent / "_earlier-1").read() == lines  # nothing is lost: what was chosen before
-
-
-def test_reset_is_a_way_out_of_a_damaged_posterior_too(saved, resume, caplog):
-    (saved[1] / POSTERIOR_FILE).write_bytes(b"damaged")
-    with refused(SnapshotError, names=[POSTERIOR_FILE], offers=["vade_on_mismatch", "reset"]):
-        resume()
-    with refused(SnapshotError, names=[POSTERIOR_FILE]):
-        resume(vade_on_mismatch="join")  # there is nothing to join with
-    assert resume(vade_on_mismatch="reset").selection.sampler.posterior.step == 2
-    assert POSTERIOR_FILE in caplog.text
-
-
-def test_join_takes_the_counts_of_reordered_rows_to_where_they_are_now(saved, resume, text_rows, caplog):
-    """It is a warm start with all counts: one step, and the first line of a log that gives the posterior."""
-    order = np.random.default_rng(0).permutation(24)
-    before = saved[0].selection.sampler.posterior
-    trainer = resume(text_rows.select(order), vade_on_mismatch="join", max_steps=2)  # nothing is left to train
-    after = trainer.selection.sampler.posterior
-    assert after.step == 1
-    for name in ("alpha", "beta"):
-        np.testing.assert_allclose(getattr(after, name), getattr(before, name)[order], rtol=1e-12)
-    assert (after.visits > 0).tolist() == (before.visits[order] > 0).tolist()
-    assert "counts of 8 of the 8 rows that were scored there. The other 16 of the 24 rows here" in caplog.text
-    log = SelectionLog(trainer.args.output_dir)
-    [line] = log.read()
-    assert (line["warm_start"], line["rollouts"]) == ("checkpoint-2", 32)
-    replayed = BetaPosterior(24, **after.decays)
-    replayed.observe(line["sample_index"], line["successes"], line["trials"], line.get("mixed"))
-    assert replayed.alpha.tolist() == after.alpha.tolist()
-    assert len(list(log.path.parent.glob(f"_earlier-*/{log.path.name}"))) == 1
-
-
-@pytest.mark.parametrize("sampler", ["thompson", "uniform"])
-def test_join_goes_on_with_rows_added_and_dropped_and_says_what_it_did(saved, resume, text_rows, caplog, sampler):
-    scored = np.flatnonzero(saved[0].selection.sampler.posterior.visits)
-    kept = [row for row in range(24) if row != scored[0]]
-    more = [{"prompt": [{"role": "user", "content": "say 7"}], "limit": 7, "id": f"new-{i}"} for i in range(3)]
-    rows = concatenate_datasets([Dataset.from_list(more), text_rows.select(kept)])
-    changes = {"vade_on_mismatch": "join", "vade_decay_sampled": 0.5, "vade_sampler": sampler}
-    trainer = resume(rows, **changes)
-    posterior = trainer.selection.sampler.posterior
-    assert posterior.num_samples == 26
-    assert posterior.step == 3
-    assert trainer.selection.feedback.rollouts == 64
-    assert "counts of 7 of the 8 rows" in caplog.text
-    again = resume(rows, checkpoint=saved[1].with_name("checkpoint-3"), **changes)  # now it is this data set's own
-    assert again.selection.sampler.posterior.alpha.tolist() == posterior.alpha.tolist()
-
-
-def test_join_without_a_common_row_is_refused(resume):
-    with refused(SnapshotMismatchError, names=["None", 8]):
-        resume(numbered_rows(24, limit=lambda i: i).map(lambda row: {"id": "x" + row["id"]}), vade_on_mismatch="join")
-
-
-def test_a_join_inside_a_generation_batch_generates_a_new_one(text_model_path, text_rows, make_args, checkpointed_run):
-    _, folder = checkpointed_run("iterated")
-    changed = make_args(num_iterations=2, max_steps=5, vade_on_mismatch="join")
-    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, changed, text_rows.select(range(23)))
-    trainer.train(resume_from_checkpoint=str(folder / "checkpoint-3"))
-    assert trainer.selection.sampler.posterior.step == 2  # the warm start, and one for the steps 4 and 5
-    assert set(logged(trainer, "vade/staleness")) == {0.0}
+def test_the_way_out_is_a_run_from_the_weights_with_the_counts_of_the_rows_that_both_have(
+    saved, text_rows, make_args, tmp_path
+):
+    order = np.random.default_rng(0).permutation(24)[:20]
+    args = make_args(
+        output_dir=str(tmp_path / "new"), vade_posterior_init=str(saved[1]), vade_warm_start_discount=1.0, max_steps=1
+    )
+    trainer = VADEGRPOTrainer(str(saved[1]), says_a_digit, args, text_rows.select(order))
+    assert_equal_weights(weights(trainer), weights(saved[0]))
+    trainer.train()
+    [line, _] = trainer.selection.feedback.log.read()
+    before, rows = saved[0].selection.sampler.posterior, order[line["sample_index"]]
+    assert {*rows} == {*before.visited} & {*order}
+    np.testing.assert_allclose(line["successes"], before.alpha[rows], rtol=1e-12)
 
 
 @pytest.mark.parametrize("trainer_class", [VADEGRPOTrainer, GRPOTrainer])

@@ -19,6 +19,7 @@ from tests.support.families import FAMILIES, write_family
 from tests.support.marks import slow, slow_but
 from tests.support.runs import logged
 from tests.support.seen_pictures import SeenPictures, seen_pictures
+from tests.support.vision_runs import images
 from trl_vade.trainer.generation.corrections import vision_token_ids
 
 SIZES = ((40, 40), (90, 50), (30, 60), (70, 70))  # width, height
@@ -27,7 +28,6 @@ FOUR_ROWS = {
     "per_device_train_batch_size": 4,
     "gradient_accumulation_steps": 4,
 }  # in each batch, 4 completions of each
-EACH_FOR_ITSELF = {"vade_tower_once": False, "vade_group_images": "none"}  # what changes no bit
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4, "num_iterations": 2}
 
 each_family = pytest.mark.parametrize("family", slow_but(DEFAULT, FAMILIES))
@@ -84,11 +84,13 @@ def run(tmp_path_factory):
         return write_family(family, tmp_path_factory.mktemp(family))
 
     @cache
-    def once(family, stock, pictures, dead, settings):
+    def once(family, stock, pictures, dead, tower_once, settings):
         first, all_seen = FirstGradients(), []
 
         def drive(make, side):
             trainer = make()
+            if not stock:
+                images(tower_once)(trainer)
             with seen_pictures(trainer) as seen:
                 trainer.train()
             all_seen.append(seen)
@@ -111,8 +113,8 @@ def run(tmp_path_factory):
         trainer, completions = play(situation, model, folder, stock=stock, **dict(settings))
         return Run(trainer, completions, *all_seen, first.gradients)
 
-    return lambda family, stock=False, pictures=(2, 1, 1), dead=(), **settings: once(
-        family, stock, pictures, dead, tuple(settings.items())
+    return lambda family, stock=False, pictures=(2, 1, 1), dead=(), tower_once=False, **settings: once(
+        family, stock, pictures, dead, tower_once, tuple(settings.items())
     )
 
 
@@ -131,7 +133,7 @@ def run(tmp_path_factory):
     ids=lambda value: value if isinstance(value, str) else next(iter(value), "plain"),
 )
 def test_it_is_stock_trl_to_the_bit(run, family, settings):
-    stock, ours = run(family, stock=True, **settings), run(family, **EACH_FOR_ITSELF, **settings)
+    stock, ours = run(family, stock=True, **settings), run(family, **settings)
     assert_as_stock((ours.trainer, ours.completions), (stock.trainer, stock.completions))
     assert ours.seen.passes == stock.seen.passes
     assert len(stock.seen.passes) >= 2 * (1 + 4)  # to generate, and of each micro-batch
@@ -152,14 +154,14 @@ def test_rows_without_a_gradient_are_left_out_of_the_old_log_probabilities(run, 
 
 @each_family
 def test_each_picture_is_processed_once(run, family):
-    stock, ours = run(family, stock=True), run(family, **EACH_FOR_ITSELF)
+    stock, ours = run(family, stock=True), run(family)
     assert len(stock.seen.processed) >= 2 * 4 * len(set(stock.seen.processed))  # twice for each completion
     assert sorted(ours.seen.processed) == sorted(set(stock.seen.processed))
 
 
 @each_family
 def test_the_tower_run_once_for_a_picture_gives_the_same_gradients_but_for_rounding(run, family):
-    whole, once = run(family, **EACH_FOR_ITSELF), tower_once(run, family)
+    whole, once = run(family), run(family, tower_once=True, max_steps=1)
     assert whole.completions[0] == once.completions[0]
     assert whole.gradients.keys() == once.gradients.keys()
     difference = [(whole.gradients[name] - once.gradients[name]).norm() for name in whole.gradients]
@@ -170,7 +172,7 @@ def test_the_tower_run_once_for_a_picture_gives_the_same_gradients_but_for_round
 
 @each_family
 def test_the_tower_runs_once_for_a_picture_of_a_pass(run, family):
-    whole, once = run(family, **EACH_FOR_ITSELF).seen.passes, tower_once(run, family).seen.passes
+    whole, once = run(family).seen.passes, run(family, tower_once=True, max_steps=1).seen.passes
     assert [sorted(units) for units in once] == [sorted(set(units)) for units in whole[: len(once)]]
 
 
@@ -178,10 +180,6 @@ def test_the_tower_runs_once_for_a_picture_of_a_pass(run, family):
 def test_rows_without_a_picture_train_as_with_each_image_processed_for_each_completion(run, family):
     """Stock TRL refuses them. Some generation batches have as many pictures as prompts, some micro-batches none."""
     mixed = {"pictures": (2, 1, 0, 1), "per_device_train_batch_size": 2, "gradient_accumulation_steps": 8}
-    ours, each = run(family, **EACH_FOR_ITSELF, **mixed), run(family, vade_images_once=False, **mixed)
+    ours, each = run(family, **mixed), run(family, vade_images_once=False, **mixed)
     assert_as_stock((ours.trainer, ours.completions), (each.trainer, each.completions))
     assert ours.seen.passes == each.seen.passes
-
-
-def tower_once(run, family):
-    return run(family, vade_tower_once=True, vade_group_images="none", max_steps=1)

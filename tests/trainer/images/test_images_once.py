@@ -7,16 +7,14 @@ import torch
 from transformers import Qwen2_5_VLProcessor, Qwen2VLImageProcessor
 
 from tests.support.marks import slow
-from tests.support.refusals import refused
 from tests.support.runs import assert_equal_weights, logged, weights
-from tests.support.vision_runs import coloured, picture_rows, play
+from tests.support.vision_runs import coloured, images, picture_rows, play
 from trl_vade import VADEGRPOTrainer
-from trl_vade.errors import ConfigurationError
 
 AS_TRL = {"vade_images_once": False}
-BUFFER = {"vade_tower_once": False}
-TOWER = {"vade_tower_once": True, "vade_group_images": "none"}
-STEP = {"vade_tower_once": True, "vade_group_images": "step"}
+BUFFER = {"prepare": images(tower_once=False)}
+TOWER = {"prepare": images(tower_once=True)}
+STEP = {"prepare": images(tower_once=True, grouped=True)}
 
 TWO = {"rows": lambda: picture_rows(lambda row: [coloured(row), coloured(row + 100)])}
 MIXED = {"rows": lambda: picture_rows(lambda row: [coloured(row + 100 * i) for i in range(row % 3)])}
@@ -105,15 +103,6 @@ def test_completions_of_an_image_side_by_side_are_encoded_once_a_micro_batch(pla
     assert counts.encoded == generated + trainer.state.global_step * 4
 
 
-def test_grouping_within_a_step_keeps_who_shares_it_and_over_the_batch_does_not(plays):
-    _, kept, _ = plays("two steps a batch", **STEP)
-    _, moved, counts = plays("two steps a batch", **STEP | {"vade_group_images": "batch"})
-    _, before, others = plays("two steps a batch", **BUFFER)
-    assert apart(kept, before) < 1e-5
-    assert apart(moved, before) > 1e-2
-    assert counts.encoded < others.encoded
-
-
 def test_two_rows_with_the_same_picture_share_it(vision_model_path, tmp_path):
     """As a question and its hint do: four rows of a batch, two pictures."""
     rows = picture_rows(lambda row: [coloured(0)] if row % 2 else [coloured(1)], count=4)
@@ -125,37 +114,13 @@ def test_two_rows_with_the_same_picture_share_it(vision_model_path, tmp_path):
     assert on._images.store_bytes() == both["pixel_values"].nbytes
 
 
-@pytest.mark.parametrize("ahead", [1.0, slow(0.0001)], ids=["all", "a part"])
-def test_images_processed_ahead_change_no_bit(vision_model_path, tmp_path, plays, ahead):
-    trainer, _, counts = play(vision_model_path, tmp_path, vade_pixels_ahead=ahead, max_steps=4, **BUFFER)
-    theirs, _, others = play(vision_model_path, tmp_path / "off", max_steps=4, **BUFFER)
-    assert_equal_weights(weights(trainer), weights(theirs))
-    assert counts.processed == others.processed
-    assert bool(trainer._images.ahead._made) is False  # the last batch's are gone
-
-
-def test_processing_ahead_happens_in_the_decoding_threads(vision_model_path, tmp_path, monkeypatch):
-    import threading
-
-    from trl_vade.trainer.images.ahead import Ahead
-
-    threads = set()
-    process = Ahead.process
-    monkeypatch.setattr(
-        Ahead, "process", lambda self, row: threads.add(threading.current_thread().name) or process(self, row)
-    )
-    play(vision_model_path, tmp_path, vade_pixels_ahead=1.0, **BUFFER)
-    assert threads
-    assert all(name.startswith("trl_vade-decode") for name in threads)
-
-
 def test_by_default_a_sampler_that_chooses_encodes_once_and_uniform_is_trl_to_the_bit(vision_model_path, make_args):
     chosen, uniform = (
         VADEGRPOTrainer(vision_model_path, first_word, make_args(vade_sampler=sampler), picture_rows())._images
         for sampler in ("thompson", "uniform")
     )
-    assert (chosen.on, chosen.tower_once, chosen.grouping) == (True, True, "step")
-    assert (uniform.on, uniform.tower_once, uniform.grouping) == (True, False, "none")
+    assert (chosen.on, chosen.tower_once, chosen.grouped) == (True, True, True)
+    assert (uniform.on, uniform.tower_once, uniform.grouped) == (True, False, False)
 
 
 def first_word(completions, **kwargs):
@@ -166,15 +131,8 @@ def test_a_tower_with_dropout_is_encoded_for_each_completion(vision_model_path, 
     from peft import LoraConfig
 
     adapter = LoraConfig(r=2, target_modules=["qkv", "q_proj"], lora_dropout=0.1)
-
-    def make(**changes):
-        args = make_args(**changes)
-        return VADEGRPOTrainer(vision_model_path, first_word, args, picture_rows(), peft_config=adapter)
-
-    assert make()._images.tower_once is False
-    assert make()._images.grouping == "none"
-    with refused(ConfigurationError, names=["vade_tower_once=True", "visual", "dropout"]):
-        make(vade_tower_once=True)
+    trainer = VADEGRPOTrainer(vision_model_path, first_word, make_args(), picture_rows(), peft_config=adapter)
+    assert (trainer._images.on, trainer._images.tower_once, trainer._images.grouped) == (True, False, False)
 
 
 @pytest.mark.parametrize("method", ["_compute_loss", "compute_loss"])

@@ -138,7 +138,7 @@ def test_with_the_strategy_end_nothing_is_pushed_before_it_is_asked_for(hub, run
 
 @pytest.mark.slow
 def test_a_model_is_pushed_with_the_arguments_of_the_call_though_the_settings_did_not_say_so(hub, run, out):
-    trainer = run(push_to_hub=False, save_strategy="no", vade_report=True)
+    trainer = run(push_to_hub=False, save_strategy="no")
     assert hub.repos == {}
     trainer.push_to_hub("After all", private=True, dataset_name="you/rows", tags="mine")
     files = hub.repos[RUN].files()

@@ -75,7 +75,6 @@ def estimate_memory(
     engine, kv_tokens = parts.engine(args, shape, gpu)
     awake = [] if args.vllm_enable_sleep_mode else engine  # asleep it has neither weights nor KV cache (level 2)
     images = parts.images(args, shape, lengths)
-    on_gpu, on_host = (images.store, 0) if args.vade_pixels_on_device else (0, images.store)
     taken = Part("images of a micro-batch", images.taken)
     gathered = parts.gathered(shape, launch, size)
     phases = {
@@ -83,7 +82,7 @@ def estimate_memory(
             *held,
             parts.gradients(args, shape, launch, size),
             *awake,
-            Part("images of the generation batch", images.buffered + on_gpu),
+            Part("images of the generation batch", images.buffered),
             taken,
             gathered,
             *parts.activations(args, shape, launch, lengths, size, flash=flash),
@@ -92,7 +91,7 @@ def estimate_memory(
             *held,
             *awake,
             # The last one's numbers are still there, and its store is not.
-            Part("images of this and the last generation batch", 2 * images.buffered + on_gpu),
+            Part("images of this and the last generation batch", 2 * images.buffered),
             taken,
             gathered,
             parts.gathered_reference(args, shape, launch, size),
@@ -101,7 +100,7 @@ def estimate_memory(
         "generation": [
             *held,
             *engine,
-            Part("images of the last generation batch", images.buffered + on_gpu),
+            Part("images of the last generation batch", images.buffered),
             # The tower of transformers takes those of all rows at once.
             Part("images to generate for", 0 if args.use_vllm else images.store),
             *parts.generation(args, shape, launch, lengths, size),
@@ -109,7 +108,7 @@ def estimate_memory(
     }
     phases = {name: [part for part in listed if part.bytes] for name, listed in phases.items()}
     sequences = None if kv_tokens is None else kv_tokens // (lengths.prompt + lengths.completion)
-    return MemoryEstimate(phases, gpu, kv_tokens, sequences, on_host)
+    return MemoryEstimate(phases, gpu, kv_tokens, sequences, images.store)
 
 
 def why_no_estimate(args: Any, model_args: Any) -> str | None:

@@ -33,7 +33,7 @@ _OF_A_RUN = (f"{LAST_CHECKPOINT}/", *RESULTS, SELECTION_LOG_FILE, "vade_rows.jso
 
 MARKER_FILE = "vade_checkpoint.json"
 JIT_MARK = "checkpoint-is-incomplete.txt"  # marks an unfinished save of `enable_jit_checkpoint` (transformers 5.23)
-OWN_FILES = "vade_posterior"  # prefix of files that a resume checks itself, and may do without (`vade_on_mismatch`)
+OWN_FILES = "vade_posterior"  # prefix of files that a resume checks itself; a checkpoint of `GRPOTrainer` has none
 _NOT_READ = (MARKER_FILE, JIT_MARK, "README.md")  # by a resume
 _NOT_OURS = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 

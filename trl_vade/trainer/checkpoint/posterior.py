@@ -1,7 +1,6 @@
 """The files of VADE in a checkpoint: the posterior with its metadata, and a generation batch in use."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 from accelerate.logging import get_logger
@@ -23,7 +22,7 @@ from trl_vade.selection.warm_start import evidence
 
 from ..initial_posterior import initial_posterior_facts
 from ..loader import generate_every
-from ..presets import is_adaptive, setting
+from ..presets import is_adaptive
 from ..selection_choice import make_selection
 from ..trained_counts import TrainedCounts
 from .generation_batch import layout, resume_batch_in_use, save_batch_in_use
@@ -64,33 +63,24 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
 def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
     """Load the posterior of `checkpoint` into `trainer`, and the generation batch if it was in use.
 
-    If the posterior belongs to another run, `vade_on_mismatch` decides. A new posterior never starts without a
-    message. `uniform` also resumes from a checkpoint of `GRPOTrainer`, because its choices need no posterior.
+    `uniform` also resumes from a checkpoint of `GRPOTrainer`, because its choices need no posterior.
 
     Raises:
         SnapshotError: the posterior is missing, damaged, of another save than the trainer state, or of another run.
     """
-    policy, snapshot = trainer.args.vade_on_mismatch, None
     try:
-        snapshot = load_snapshot(checkpoint)
-        run = _go_on(trainer, checkpoint, snapshot)
+        run = _go_on(trainer, checkpoint, load_snapshot(checkpoint))
     except SnapshotError as error:
-        about_another_run = snapshot is not None and isinstance(error, SnapshotMismatchError)
         ours = TrainedCounts.__name__ in trainer.state.stateful_callbacks  # every run with a selection has it
-        of_stock = isinstance(error, SnapshotNotFoundError) and not ours
-        if of_stock and not is_adaptive(trainer.args):
-            resume_stock(trainer, checkpoint)
-        elif policy == "reset":
-            start_again(trainer, checkpoint, error)
-        elif policy == "join" and about_another_run:
-            resume_joined(trainer, checkpoint, snapshot, error)
-        else:
-            join = "'join' keeps the counts of the rows that both have, " if about_another_run else ""
+        if ours or is_adaptive(trainer.args) or not isinstance(error, SnapshotNotFoundError):
+            keeping = (
+                "vade_posterior_init=<this folder> and vade_warm_start_discount=1 keep the counts of the shared rows"
+            )
             raise type(error)(
-                f"{error} Or set vade_on_mismatch: {join}'reset' starts a new posterior. The weights and the "
-                "optimiser come from the checkpoint in any case."
+                f"{error} To go on from these weights, start a new run of the model in {checkpoint} with another "
+                f"output_dir{f': {keeping}' if isinstance(error, SnapshotMismatchError) else ''}."
             ) from error
-        trainer._step, trainer._buffered_inputs = 0, None  # the next step generates
+        resume_stock(trainer, checkpoint)
     else:
         resume_batch_in_use(trainer, checkpoint, run)
 
@@ -162,47 +152,18 @@ def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
     return text + ")"
 
 
-def resume_joined(
-    trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot, reason: SnapshotMismatchError
-) -> None:
-    """Resume with the counts of the rows that both data sets have; see `start_with_counts` for the errors."""
-    try:
-        number = start_with_counts(trainer, snapshot, Path(checkpoint).name)
-    except SnapshotMismatchError as error:
-        raise SnapshotMismatchError(
-            f"{reason} vade_on_mismatch='join' cannot help: {error} Set vade_on_mismatch='reset' to start a new "
-            "posterior."
-        ) from reason
-    num_rows = len(trainer.train_dataset)
-    logger.warning(
-        f"vade_on_mismatch='join': {reason} A new posterior starts with the counts of {number} of the "
-        f"{len(snapshot.sample_key)} rows that were scored there. The other {num_rows - number} of the {num_rows} "
-        "rows here start from the prior. The next generation batch is chosen anew."
-    )
-
-
 def resume_stock(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
     """Resume from a checkpoint of `GRPOTrainer`, with the rows that it would take next; for `uniform`.
 
     Its loader starts at the first permutation in any epoch, and skips the batches of the epoch (TRL 1.16).
     """
+    trainer._step, trainer._buffered_inputs = 0, None  # the next step generates
     begin_anew(trainer, make_selection(trainer))
     for _ in range(trainer._batches_to_skip // generate_every(trainer)):
         trainer.selection.sampler.draw(trainer.selection.num_groups)
     logger.warning(
         f"GRPOTrainer saved {checkpoint}. vade_sampler='uniform' continues with the rows that GRPOTrainer would take. "
         "The posterior starts without evidence, and rollouts are counted from 0."
-    )
-
-
-def start_again(trainer: Any, checkpoint: str | os.PathLike[str], reason: SnapshotError) -> None:
-    """Resume with the weights of the checkpoint and a new posterior."""
-    begin_anew(trainer, make_selection(trainer))
-    init = setting(trainer.args, "posterior_init")
-    logger.warning(
-        f"vade_on_mismatch='reset': {reason} A new posterior starts with vade_posterior_init={init!r} for all "
-        f"{len(trainer.train_dataset)} rows, and rollouts are counted from 0. The saved posterior stays in "
-        f"{checkpoint}."
     )
 
 

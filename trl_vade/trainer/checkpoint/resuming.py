@@ -22,7 +22,6 @@ from trl_vade.errors import CheckpointSaveError, VADEError
 from trl_vade.files import save_whole
 from trl_vade.selection.on_time import OnTimeSelection
 
-from ..activity import doing
 from ..seams import by_name
 from .folders import MARKER_FILE, checkpoints, complete_checkpoints
 from .line import Line
@@ -105,7 +104,7 @@ class ResumingTrainer(GRPOTrainer):
         """Save a checkpoint, mark it as complete, and only then delete old ones (`save_total_limit`)."""
         output_dir, writes, limit = self._get_output_dir(trial), self.args.should_save, self.args.save_total_limit
         folder = Path(output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        with doing(self, "saving"), explaining_failed_saves(folder, writes=writes):
+        with explaining_failed_saves(folder, writes=writes):
             try:
                 super()._save_checkpoint(model, trial)
             finally:

@@ -1,1 +1,1 @@
-"""What a run shows: a panel on a terminal, one line a logging step in a file or a notebook."""
+"""What a run shows: one line a logging step, and on a terminal a bar below."""

@@ -1,18 +1,16 @@
 """The console as a callback of the Trainer. It changes no metric, and no error of it reaches the training."""
 
 import shlex
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console as Screen
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.rule import Rule
-from rich.table import Table
-from rich.text import Text
-from transformers.trainer_utils import has_length
+from tqdm import tqdm
+from transformers import PrinterCallback, ProgressCallback
+from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from trl_vade.samplers.priors import even_draw_ratio
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
@@ -21,85 +19,82 @@ from trl_vade.selection.report.validation import change_of, data_set_of, validat
 from trl_vade.selection.report.verdict import verdict
 from trl_vade.selection.report.writing import PAGE_FILE
 
-from ..activity import UPDATING
 from ..checkpoint.folders import complete_checkpoints
-from ..harmless import HarmlessCallback, harmless
-from ..presets import is_adaptive
+from ..harmless import HarmlessCallback, callback_of, harmless
 from ..publishing.run_facts import live_run
 from ..run_description import validation_answers
 from ..typed_command import without_resume
-from .figures import duration, line, plain_numbers, table
+from .figures import duration, line, plain_numbers
 from .start import header
 
-WIDE = 100  # columns from which the panel has remarks
 
+class VADEConsoleCallback(HarmlessCallback):
+    """What a run shows on its main process, in place of the dictionaries of transformers.
 
-class Console(HarmlessCallback):
-    """What a run shows, in place of the bars and dictionaries of transformers.
+    It says what is trained on what, one line a logging step, validations, checkpoints, pushes, and how the run went.
+    On a terminal the bar of transformers stays below these lines, unless `disable_tqdm` is set.
 
-    Args:
-        trainer: the `VADEGRPOTrainer`; only its main process shows anything.
-        screen: rich's console to write to.
-        panel: whether a panel is redrawn in place; else a logging step is a line.
+    `trainer.remove_callback(VADEConsoleCallback)` switches it off, bar included. The output of transformers comes back
+    by `trainer.add_callback(transformers.ProgressCallback)`.
     """
 
     absence = "The console is off"
 
-    def __init__(self, trainer: Any, screen: Screen, *, panel: bool):
-        self._trainer, self._screen, self._has_panel = trainer, screen, panel
-        self._live: Live | None = None
+    def __init__(self, trainer: Any):
+        self._trainer = trainer
+        with_bar = sys.stderr.isatty() and not trainer.args.disable_tqdm
+        self._bar = ProgressCallback() if with_bar else None
         self._begin(0)
 
     def _begin(self, step: int) -> None:
-        self._logs: list[dict[str, float]] = []  # with the figures of training
-        self._even: float | None = None
         self._first, self._began = step, time.monotonic()
-        self._stepped, self._training = self._began, 0.0  # the end of the last step; seconds of steps until then
+        self._training = 0.0  # seconds of steps
         self._validated, self._validating = 0, 0.0  # validations, and their seconds
-        self._batches = ""  # of the validation that goes on
         self._ended: bool | None = None  # whether the run reached its last step; None while it goes on
 
     @harmless
     def on_train_begin(self, args, state, control, **kwargs):
-        """Say what is trained on what, and start the panel."""
+        """Say what is trained on what."""
         self._begin(state.global_step)
+        self._trainer.publication.announce = self.say
         for each in header(self._trainer, state.max_steps):
-            self._print(each)
-        if self._has_panel:
-            self._live = Live(get_renderable=self._panel, console=self._screen, refresh_per_second=2)
-            self._live.start()
+            tqdm.write(each)
+        if self._bar:
+            self._bar.on_train_begin(args, state, control)
 
     @harmless
     def on_step_end(self, args, state, control, **kwargs):
         """Note the time of the step, without the validations."""
-        self._stepped = time.monotonic()
-        self._training = self._stepped - self._began - self._validating
+        self._training = time.monotonic() - self._began - self._validating
+        if self._bar:
+            self._bar.on_step_end(args, state, control)
 
     @harmless
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Show the figures of a logging step."""
         if not logs or "loss" not in logs:
             return
-        self._logs.append(plain_numbers(logs))
+        even = None
         if (selection := self._trainer.selection) is not None:
             posterior, spreads = selection.sampler.posterior, selection.feedback.signal.is_spread
-            self._even = even_draw_ratio(posterior, self._trainer.num_generations, spreads=spreads)
-        if not self._has_panel:
-            step = f"step {state.global_step}/{state.max_steps}"
-            self.say(f"{step} {line(self._logs, self._even)} {self._per_step()} s/step left {self._left()}")
+            even = even_draw_ratio(posterior, self._trainer.num_generations, spreads=spreads)
+        step = f"step {state.global_step}/{state.max_steps}"
+        self.say(f"{step} {line(plain_numbers(logs), even)} {self._per_step()} s/step left {self._left()}")
 
     @harmless
     def on_prediction_step(self, args, state, control, eval_dataloader=None, **kwargs):
-        """Count the batches of a validation."""
-        done, known = int(self._batches.partition("/")[0] or 0) + 1, has_length(eval_dataloader)
-        self._batches = f"{done}/{len(eval_dataloader)}" if known else f"{done}"
+        """Move the bar of a validation."""
+        if self._bar:
+            self._bar.on_prediction_step(args, state, control, eval_dataloader=eval_dataloader)
 
     @harmless
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         """Show a validation with its standard error, and whether it differs from the first."""
+        if self._bar:
+            self._bar.on_evaluate(args, state, control)
         found = metrics or {}
         name = data_set_of(found)
-        self._batches, self._validated = "", self._validated + 1
+        self._validated += 1
         self._validating += found.get(f"eval_{name}_runtime" if name else "eval_runtime", 0.0)
         scores = validations(state.log_history, *self._rule(), data_set=name)
         if not scores or scores[-1]["step"] != state.global_step:
@@ -111,8 +106,9 @@ class Console(HarmlessCallback):
 
     @harmless
     def on_predict(self, args, state, control, **kwargs):
-        """Forget the batches of `predict`."""
-        self._batches = ""
+        """Close the bar of `predict`."""
+        if self._bar:
+            self._bar.on_predict(args, state, control)
 
     @harmless
     def on_save(self, args, state, control, **kwargs):
@@ -123,10 +119,11 @@ class Console(HarmlessCallback):
     def on_train_end(self, args, state, control, **kwargs):
         """Note how the run ended. What there is to say of it follows when its report is written."""
         self._ended = state.global_step >= state.max_steps
+        self.stop()
 
     @harmless
     def finish(self, *, interrupted: bool) -> None:
-        """End the panel. Say how the run went and what to do next, unless it ended in an error."""
+        """Say how the run went and what to do next, unless it ended in an error."""
         self.stop()
         state = self._trainer.state
         if self._ended is None and not interrupted:
@@ -137,26 +134,22 @@ class Console(HarmlessCallback):
             took = duration(time.monotonic() - self._began)
             self.say(f"{'done' if self._ended else 'ended'} at step {state.global_step} after {took}{spent}")
             for sentence in verdict(summarise(run)) if run is not None else []:
-                self._print(sentence)
+                tqdm.write(sentence)
         if not self._ended:
-            self._print(self._how_to_go_on(), whole=True)
+            tqdm.write(self._how_to_go_on())
         elif run is not None:
-            self._print(self._what_next(), whole=True)
+            tqdm.write(self._what_next())
 
     def stop(self) -> None:
-        """Leave the panel as it is, and give the terminal back."""
-        if self._live is not None:
-            live, self._live = self._live, None
-            live.stop()
+        """Close the bars."""
+        for name in ("prediction_bar", "training_bar"):
+            if (bar := getattr(self._bar, name, None)) is not None:
+                bar.close()
 
     @harmless
     def say(self, event: str) -> None:
-        """Show an event with its time, above the panel."""
-        self._print(f"{time.strftime('%H:%M:%S')} {event}")
-
-    def _print(self, text: str, *, whole: bool = False) -> None:
-        """Print a line; on a terminal it is broken between words, unless it is to be copied as a `whole`."""
-        self._screen.print(text, highlight=False, markup=False, soft_wrap=whole or not self._has_panel)
+        """Show an event with its time, above the bar."""
+        tqdm.write(f"{time.strftime('%H:%M:%S')} {event}")
 
     def _rule(self) -> tuple[str | None, Any]:
         """Return by which reward, and by how many answers, a validation counts."""
@@ -193,35 +186,26 @@ class Console(HarmlessCallback):
             return "-"
         more = to_do // state.eval_steps if args.eval_strategy == "steps" and state.eval_steps else 0
         seconds = self._training / done * to_do + self._validating / max(self._validated, 1) * more
-        return duration(seconds - (time.monotonic() - self._stepped if to_do else 0.0))
+        return duration(seconds)
 
-    def _activity(self) -> str:
-        doing = self._trainer.activity
-        if self._ended is not None and doing == UPDATING:
-            return "writing the report"
-        if self._batches and doing != "saving":
-            return f"validating {self._batches}"
-        return doing if self._trainer.state.global_step > self._first or doing != UPDATING else "starting"
 
-    def _panel(self) -> RenderableType:
-        return self._drawn() or Text("")
+def install_console(trainer: Any) -> None:
+    """Put the console in the place of the bars and dictionaries of transformers."""
+    for stock in {ProgressCallback, PrinterCallback, DEFAULT_PROGRESS_CALLBACK}:  # the last is another in a notebook
+        trainer.remove_callback(stock)
+    if trainer.is_world_process_zero():
+        trainer.add_callback(VADEConsoleCallback(trainer))
 
-    @harmless
-    def _drawn(self) -> RenderableType:
-        trainer, state, width = self._trainer, self._trainer.state, self._screen.width
-        head = Table.grid(padding=(0, 1))
-        for _ in range(5):
-            head.add_column(no_wrap=True)
-        head.add_row(
-            f"step {state.global_step}/{state.max_steps}",
-            ProgressBar(total=max(state.max_steps, 1), completed=state.global_step, width=20 if width >= WIDE else 12),
-            self._activity(),
-            f"{self._per_step()} s a step",
-            f"{self._left()} left",
-        )
-        rows = [Rule(style="dim"), head]
-        if self._logs:
-            adaptive = trainer.selection is not None and is_adaptive(trainer.args)
-            every = max(int(state.logging_steps), 1)
-            rows.append(table(self._logs, self._even, every, adaptive=adaptive, remarks=width >= WIDE))
-        return Group(*rows)
+
+@contextmanager
+def saying_how_it_ended(trainer: Any) -> Iterator[None]:
+    """Let the console say how the training in the block went."""
+    interrupted = False
+    try:
+        yield
+    except KeyboardInterrupt:
+        interrupted = True
+        raise
+    finally:
+        if (console := callback_of(trainer, VADEConsoleCallback)) is not None:
+            console.finish(interrupted=interrupted)

@@ -7,6 +7,22 @@ import torch
 from ..batch_rows import Batch
 
 
+def order_is_free(args: Any) -> bool:
+    """Return whether the update does not depend on who shares a micro-batch in TRL 1.16, nor a step on what it takes.
+
+    Every other loss is a sum over completions, with factors that the micro-batch does not change.
+    """
+    per_step, per_batch = args.gradient_accumulation_steps, args.steps_per_generation
+    return (
+        args.loss_type != "bnpo"  # it divides by the tokens of each micro-batch
+        and args.entropy_coef == 0  # its bonus is a mean over each micro-batch
+        and not args.use_adaptive_entropy
+        and args.top_entropy_quantile >= 1  # a quantile of each micro-batch
+        and args.vade_down_sampling != "d3s"  # it chooses tokens within each micro-batch
+        and (per_step % per_batch == 0 or per_batch % per_step == 0)  # else a step takes parts of generation batches
+    )
+
+
 def side_by_side(batch: Batch, window: int, *, alone: bool) -> list[int]:
     """Return the places of the completions in an order with those of one image together.
 

@@ -5,7 +5,7 @@ layouts LFM2-VL and InternVL have a third call, of the image processor alone, fo
 processor runs whole, since some processors count image tokens from the shape of `pixel_values`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -90,11 +90,11 @@ class Processed:
     """What an image processor made of the images of a generation batch, in place of its `preprocess`.
 
     A call with the same images and settings gets the same tensors. Of images with a grid, an image that several rows
-    have is processed once, and `find` may know it from before: it takes an image and the settings' key.
+    have is processed once.
     """
 
-    def __init__(self, image_processor: Any, pictures: Pictures, find: Callable[[Any, str], BatchFeature | None]):
-        self._preprocess, self._pictures, self._find = image_processor.preprocess, pictures, find
+    def __init__(self, image_processor: Any, pictures: Pictures):
+        self._preprocess, self._pictures = image_processor.preprocess, pictures
         self._each = has_grid(image_processor)
         self._thumbnail = getattr(image_processor, "use_thumbnail", False)
         self._made: dict[Any, BatchFeature] = {}
@@ -115,23 +115,16 @@ class Processed:
         return BatchFeature(dict(self.last))
 
     def _process_each(self, images: Any, **named: Any) -> BatchFeature:
-        """Process the distinct images that are not known, and join the results of all."""
+        """Process the distinct images, and repeat the results for all."""
         flat = list(_flat(images))
         at, inverse = distinct([*map(id, flat)])
-        made = {place: found for place in at if (found := self._find(flat[place], settings_of(named))) is not None}
-        rest = [place for place in at if place not in made]
-        if len(rest) == len(flat):
+        if len(at) == len(flat):
             return self._preprocess(images, **named)
-        if rest:
-            many = self._preprocess([flat[place] for place in rest], **named)
-            grids = many["image_grid_thw"]
-            parts = many["pixel_values"].split(grids.prod(-1).tolist())
-            made |= {
-                place: BatchFeature({"pixel_values": pixels, "image_grid_thw": grid})
-                for place, pixels, grid in zip(rest, parts, grids.split(1), strict=True)
-            }
-        each = [made[at[position]] for position in inverse]
-        return BatchFeature({name: torch.cat([one[name] for one in each]) for name in each[0]})
+        made = self._preprocess([flat[place] for place in at], **named)
+        grids = made["image_grid_thw"]
+        parts = made["pixel_values"].split(grids.prod(-1).tolist())
+        pixels = torch.cat([parts[place] for place in inverse])
+        return BatchFeature({"pixel_values": pixels, "image_grid_thw": grids[inverse]})
 
     def tiles(self, counts: list[int]) -> list[int] | None:
         """Return the tiles of each row with so many images, as TRL 1.16 counts them. None if images have no tiles."""
@@ -155,13 +148,11 @@ def _flat(images: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def processed_once(
-    trainer: Any, pictures: Pictures, store: PixelStore, find: Callable[[Any, str], BatchFeature | None]
-) -> Iterator[None]:
+def processed_once(trainer: Any, pictures: Pictures, store: PixelStore) -> Iterator[None]:
     """Set `trainer.processing_class` to the stand-in, and let the image processor keep its results, in the block."""
     real = trainer.processing_class
     image_processor, kind = real.image_processor, type(real.image_processor)
-    processed = Processed(image_processor, pictures, find)
+    processed = Processed(image_processor, pictures)
     # Not an attribute of the object: `to_dict` would copy it.
     image_processor.__class__ = type(kind.__name__, (kind,), {"preprocess": staticmethod(processed)})
     trainer.processing_class = _stand_in(real, processed, pictures, store)

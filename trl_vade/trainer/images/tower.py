@@ -29,21 +29,13 @@ def inner_of(model: nn.Module) -> nn.Module | None:
     return found[-1] if found else None
 
 
-def dropout_of_tower(model: nn.Module) -> str | None:
-    """Return the name of a part of the vision tower with dropout, or None. The tower is all but the text model."""
+def has_dropout(model: nn.Module) -> bool:
+    """Return whether a part of the vision tower has dropout. The tower is all but the text model."""
     inner = inner_of(model)
-    if inner is None:
-        return None
-    text = {*inner.get_decoder().modules()}
-    for name, module in inner.named_modules():
-        if module in text:
-            continue
-        if isinstance(module, nn.Dropout) and module.p > 0:
-            return name
-        for rate in ("dropout", "attention_dropout", "attn_dropout", "hidden_dropout"):
-            if isinstance(value := getattr(module, rate, None), float) and value > 0:
-                return f"{name}.{rate}"
-    return None
+    rates = ("p", "dropout", "attention_dropout", "attn_dropout", "hidden_dropout")
+    tower = {*inner.modules()} - {*inner.get_decoder().modules()} if inner is not None else ()
+    found = [getattr(module, rate, None) for module in tower for rate in rates]
+    return any(isinstance(value, float) and value > 0 for value in found)
 
 
 @contextmanager

@@ -8,17 +8,14 @@ from typing import Any
 import torch
 from trl import GRPOTrainer
 
-from trl_vade.errors import ConfigurationError
-
 from ..batch_rows import with_pixels_counted
 from ..method_owners import own_views
 from ..presets import is_adaptive
 from ..seams import arguments_of
-from .ahead import Ahead
+from .order import order_is_free
 from .processor import Pictures, processed_once, share_images
-from .settings import grouping
 from .store import PixelStore
-from .tower import dropout_of_tower, pixels_in_place
+from .tower import has_dropout, pixels_in_place
 
 
 class ImagesOnce:
@@ -26,9 +23,9 @@ class ImagesOnce:
 
     Attributes:
         on: whether each image is processed and kept once.
-        tower_once: whether each image of a pass is encoded once.
-        grouping: `none`, `step` or `batch`: which completions are put side by side.
-        ahead: the images that are processed before their batch is due; None if not `on`.
+        tower_once: whether each image of a pass is encoded once: not with `uniform`, which is TRL to the bit, and not
+            with dropout in the tower, since each completion then trains on features of its own.
+        grouped: whether completions of an image are put side by side within an optimiser step.
         stores: the pixels of the generation batch in use, by whether the trainer trains. An evaluation between the
             steps of a generation batch has its own.
     """
@@ -36,22 +33,10 @@ class ImagesOnce:
     def __init__(self, trainer: Any):
         self._trainer, args = trainer, trainer.args
         self.on = args.vade_images_once and self._is_possible()
-        dropout = dropout_of_tower(trainer.model) if self.on else None
-        if dropout and args.vade_tower_once:
-            raise ConfigurationError(
-                f"vade_tower_once=True, but {dropout} of the vision tower has dropout. Each completion of a row then "
-                "trains on features with its own dropout. Set vade_tower_once=None, or the model's dropout to 0."
-            )
-        wanted = is_adaptive(args) if args.vade_tower_once is None else args.vade_tower_once
-        self.tower_once = self.on and wanted and dropout is None
-        self.grouping = "none"
-        if self.on:
-            self.grouping = grouping(args, tower_once=self.tower_once, router_loss=trainer.aux_loss_enabled)
+        self.tower_once = self.on and is_adaptive(args) and not has_dropout(trainer.model)
+        self.grouped = self.tower_once and order_is_free(args) and not trainer.aux_loss_enabled
         self.stores = {True: self._store(), False: self._store()}
         self._pictures = Pictures()
-        self.ahead = (
-            Ahead(trainer.processing_class.image_processor, args.vade_pixels_ahead * 2**30) if self.on else None
-        )
 
     def _is_possible(self) -> bool:
         """Return whether the batches have images that only TRL and this package use."""
@@ -63,9 +48,7 @@ class ImagesOnce:
         return not own_views(trainer)
 
     def _store(self) -> PixelStore:
-        if not torch.cuda.is_available():
-            return PixelStore()
-        return PixelStore(self.move if self._trainer.args.vade_pixels_on_device else torch.Tensor.pin_memory)
+        return PixelStore(torch.Tensor.pin_memory) if torch.cuda.is_available() else PixelStore()
 
     def move(self, value: torch.Tensor) -> torch.Tensor:
         """Bring pixels to the device, and to DeepSpeed's type, as the Trainer does with a batch."""
@@ -89,7 +72,7 @@ class ImagesOnce:
         # The store of the last batch goes before the new one comes; nothing reads the last batch any more.
         store = self.stores[training] = self._store()
         self._pictures = Pictures()
-        with processed_once(self._trainer, self._pictures, store, self.ahead.find):
+        with processed_once(self._trainer, self._pictures, store):
             yield
 
     def note(self, prompts: list[Any]) -> None:

@@ -24,19 +24,15 @@ from trl_vade.selection.report.record import Run
 from trl_vade.selection.report.summary import measured_rows, summarise
 from trl_vade.selection.report.verdict import verdict
 
-from .run_facts import SETTINGS, RunFacts
+from ..field_checks import settings_of
+from ..grpo_config import VADEGRPOConfig
+from .run_facts import RunFacts
 
 logger = get_logger(__name__)
 
 TAGS = ("trl", "grpo", "vade", "trl-vade")
 CURVES_FILE = "vade_training.png"
 _QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILINE)
-
-_SETTINGS = (
-    *("sampler", "preset", "decay_sampled", "decay_unsampled", "signal_aware_decay", *SETTINGS),
-    *("posterior_init", "warm_start_discount"),
-)
-"""Settings in the recipe of the card, without `vade_`."""
 
 
 def write_model_card(
@@ -167,7 +163,7 @@ def _render(
 
 def _recipe(facts: Mapping[str, Any]) -> list[list[str]]:
     """Return the settings of the recipe with their values, without those that are not set or not used."""
-    values = {f"vade_{name}": facts.get(name) for name in _SETTINGS}
+    values = {each.name: facts.get(each.name.removeprefix("vade_")) for each in settings_of(VADEGRPOConfig)}
     values |= {name: facts.get(name) for name in ("num_generations", "temperature")} | facts["recipe"]
     values |= {"seed": facts.get("seed"), "vllm_mode": values["vllm_mode"] if values.get("use_vllm") else None}
     return [[code(name), _cell(value)] for name, value in values.items() if value is not None]

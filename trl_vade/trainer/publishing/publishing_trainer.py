@@ -11,7 +11,6 @@ from trl import GRPOTrainer
 from trl_vade.errors import HubError
 from trl_vade.hub.uploading import ensure_repo
 
-from ..activity import doing
 from ..main_process import on_main_process
 from .publication import Publication, model_target
 from .run_facts import RunFacts
@@ -37,10 +36,9 @@ class PublishingTrainer(GRPOTrainer):
             output = super().train(*positional, **named)
         finally:
             self._training = False
-        with doing(self, "pushing"):
-            if self.args.hub_strategy != HubStrategy.END:
-                self._push_posterior(None)  # those that an earlier start did not push
-            self.publication.finish()
+        if self.args.hub_strategy != HubStrategy.END:
+            self._push_posterior(None)  # those that an earlier start did not push
+        self.publication.finish()
         return output
 
     def init_hf_repo(self, token=None, private=None):

@@ -23,10 +23,9 @@ from trl_vade.selection.report.record import Run
 from trl_vade.version import __version__
 
 from ..checkpoint.posterior import posterior_identity
+from ..grpo_config import settings_in_use
 from ..initial_posterior import initial_posterior_facts
-from ..presets import setting
 from ..run_description import validation_answers
-from ..settings_in_use import is_read
 
 logger = get_logger(__name__)
 
@@ -37,13 +36,6 @@ RECIPE = (
     *("max_completion_length", "use_vllm", "vllm_mode", "bf16"),
 )
 """Fields of the settings that describe the recipe. `num_processes` is added."""
-
-SETTINGS = (
-    *("information_gain", "cooldown", "even_rest", "prior", "stratify_by"),
-    *("strata_shares", "dynamic_sampling", "max_prompt_length", "variants", "variant_groups"),
-    *("variant_match", "advantage"),
-)
-"""Settings of VADE that describe the run; None where the run does not read them."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +86,7 @@ def _values(trainer: Any, dataset: str | None) -> dict[str, Any]:
         "temperature": args.temperature,
         "rewards": list(trainer.reward_func_names),
         "seed": args.seed,
-        "sampler": setting(args, "sampler"),
-        **{name: setting(args, name) if is_read(args, name) else None for name in SETTINGS},
-        # Where no cooldown is read, the preset decides only how the posterior forgets, which its own facts tell.
-        "preset": setting(args, "preset") if is_read(args, "cooldown") else None,
+        **settings_in_use(args),
         **initial_posterior_facts(args),
         **(_posterior_facts(trainer) if trainer.selection else {}),
         "recipe": {
