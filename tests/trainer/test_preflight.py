@@ -21,11 +21,6 @@ def make_trainer(*arguments, **named):
     return VADEGRPOTrainer("no/such-model: refused before it is looked up", *arguments, **named)
 
 
-def test_a_stream_is_refused_by_a_sampler_that_chooses(text_rows, make_args):
-    with refused(ConfigurationError, ["IterableDataset", "vade_sampler='thompson'"], ["vade_sampler='uniform'"]):
-        make_trainer(says_a_digit, make_args(), text_rows.to_iterable_dataset())
-
-
 def test_fewer_rows_than_a_generation_batch_are_refused(text_rows, make_args):
     offers = ["per_device_train_batch_size", "steps_per_generation", "gradient_accumulation_steps"]
     with refused(ConfigurationError, ["train_dataset", "3 rows", "4"], offers):

@@ -1,4 +1,4 @@
-"""What is no `datasets.Dataset` is refused before a model is loaded, each kind with its own way out."""
+"""What is no `datasets.Dataset` is refused before a model is loaded, by a sampler that chooses."""
 
 import pytest
 from datasets import DatasetDict, IterableDatasetDict
@@ -18,46 +18,21 @@ class Game:
         return 1.0
 
 
-@pytest.fixture
-def refuse(make_args):
-    """A function that expects a trainer with these rows to be refused, and returns the message."""
-
-    def check(rows, names, offers, environment=None, **changes):
-        with refused(ConfigurationError, ["train_dataset", *names], offers) as raised:
-            VADEGRPOTrainer(
-                "/no/model",
-                says_a_digit,
-                make_args(**changes),
-                rows,
-                environment_factory=environment,
-            )
-        return str(raised.value)
-
-    return check
-
-
-def test_no_rows_at_all_are_asked_for(refuse):
-    assert "streaming" not in refuse(None, ["None"], ["datasets.Dataset"])
-
-
-def test_an_environment_that_owns_its_data_has_no_rows_to_choose_from(refuse):
-    message = refuse(
-        None, ["environment", "'thompson'"], ["vade_sampler='uniform'", "train_dataset"], environment=Game
-    )
-    assert "streaming" not in message
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("length", [None, 40])
-def test_the_splits_of_a_dictionary_are_named(refuse, text_rows, streamed, length):
-    rows = text_rows.to_iterable_dataset() if streamed else text_rows
-    splits = (IterableDatasetDict if streamed else DatasetDict)({"train": rows, "held_out": rows})
-    offers = ["train_dataset['train']"]
-    refuse(splits, [type(splits).__name__, "train", "held_out"], offers, vade_max_prompt_length=length)
-
-
-def test_a_list_is_to_be_made_a_data_set(refuse, text_rows):
-    refuse(list(text_rows), ["list"], ["datasets.Dataset.from_list"])
+@pytest.mark.parametrize("kind", ["None", "IterableDataset", "DatasetDict", "IterableDatasetDict", "list"])
+@pytest.mark.parametrize("environment", [None, Game])
+def test_what_is_no_data_set_is_refused_by_name(make_args, text_rows, kind, environment):
+    stream = text_rows.to_iterable_dataset()
+    rows = {
+        "None": None,
+        "IterableDataset": stream,
+        "DatasetDict": DatasetDict({"train": text_rows}),
+        "IterableDatasetDict": IterableDatasetDict({"train": stream}),
+        "list": list(text_rows),
+    }
+    with refused(ConfigurationError, ["train_dataset"], ["datasets.Dataset", "vade_sampler='uniform'"]) as raised:
+        args = make_args(vade_max_prompt_length=40)
+        VADEGRPOTrainer("/no/model", says_a_digit, args, rows[kind], environment_factory=environment)
+    assert kind in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from .initial_posterior import read_warm_start
 from .overlong import drop_overlong
 from .own_sampler import find_sampler
 from .presets import is_adaptive, is_own, setting
-from .row_types import refuse_unnumbered
 from .seams import check_seams
 from .selection_choice import make_signal
 from .variants import lay_out_variants, variant_rows
@@ -60,7 +59,7 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
     refuse_reference_sync(args, arguments)
     names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
     success = make_signal(args, names).facts["success_reward"] if names else None
-    refuse_unnumbered(args, arguments)
+    refuse_unnumbered(args, arguments.get("train_dataset"))
     refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"), arguments.get("eval_dataset"))
     drop_overlong(arguments, args)
     lay_out_variants(arguments, args)  # an overlong original takes its variants along
@@ -84,6 +83,16 @@ def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
         model_id = model if isinstance(model, str) else get_config_model_id(model.config)
         args = VADEGRPOConfig(f"{model_id.split('/')[-1]}-VADE")
     return with_vade_defaults(args)
+
+
+def refuse_unnumbered(args: GRPOConfig, rows: Any) -> None:
+    """Raise `ConfigurationError` if the sampler cannot choose rows by their numbers."""
+    if is_adaptive(args) and not isinstance(rows, Dataset):
+        raise ConfigurationError(
+            f"train_dataset is of type {type(rows).__name__}, and vade_sampler={setting(args, 'sampler')!r} chooses "
+            "rows by their numbers. Pass a datasets.Dataset: one split, not streamed, made by "
+            "datasets.Dataset.from_list of a list. Or set vade_sampler='uniform', which leaves the rows to TRL."
+        )
 
 
 def reward_names(reward_funcs: Any, environment_factory: Any = None) -> list[str] | None:

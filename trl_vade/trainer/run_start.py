@@ -10,9 +10,8 @@ from trl_vade.selection.on_time import OnTimeSelection
 
 from .checkpoint.posterior import begin_anew, start_with_counts
 from .overlong import drop_overlong
-from .preflight import selects_on_time
+from .preflight import refuse_unnumbered, selects_on_time
 from .presets import is_adaptive
-from .row_types import refuse_unnumbered
 from .selection_choice import make_selection
 from .variants import lay_out_variants
 
@@ -50,7 +49,7 @@ def _look_at_rows(trainer: Any) -> None:
     """Check the new `train_dataset` and drop overlong rows, as the constructor does with the first one."""
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
-    refuse_unnumbered(trainer.args, given)
+    refuse_unnumbered(trainer.args, trainer.train_dataset)
     drop_overlong(given, trainer.args)
     lay_out_variants(given, trainer.args)
     rows = given["train_dataset"]
