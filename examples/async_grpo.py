@@ -125,7 +125,9 @@ class Stream:
             predicted_gradient=np.concatenate([each.predicted_gradient for each in beliefs]),
             posterior_step=min(each.posterior_step for each in beliefs),
         )
-        step = Step(together, np.concatenate(every), np.array(lag), self.feedback.sampler.progress, model_version)
+        step = Step(
+            together, np.concatenate(every), np.array(lag), dict(self.feedback.sampler.progress), model_version
+        )
         self._scored.clear()
         self.observe(step)
         self.channel.put(step)

@@ -60,6 +60,9 @@ class PosteriorSampler:
         settings: JSON values that a saved state records.
         progress_limits: the counters of the random stream by name, each with the largest value it can reach.
         problems: the problems that a draw chooses; None: it chooses rows.
+
+    Attributes:
+        progress: the counters of the random stream. With the posterior they determine the next draw.
     """
 
     unscored: Mapping[int, tuple[int, int]] = MappingProxyType({})  # by row: last draw and draws since its last score
@@ -80,19 +83,19 @@ class PosteriorSampler:
         self._seed = check_whole_number("seed", seed, minimum=0, maximum=2**63 - 1, advice=advice)
         self._settings = {**settings, **posterior.decays}
         self._progress_limits = progress_limits
-        self._progress = dict.fromkeys(progress_limits, 0)
+        self.progress = dict.fromkeys(progress_limits, 0)
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
         """Choose `k` distinct rows that are not in `exclude`, (M,). Each subclass documents its rule."""
         raise NotImplementedError
 
     def peek(self, k: int) -> Draw:
-        """Return the result of `draw(k)`, bit for bit, without changing the sampler."""
-        before = dict(self._progress)  # a draw changes nothing else
+        """Return the result of `draw(k)` without changing the sampler."""
+        before = dict(self.progress)  # a draw changes nothing else
         try:
             return self.draw(k)
         finally:
-            self._progress = before
+            self.progress = before
 
     def observe(
         self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
@@ -103,15 +106,6 @@ class PosteriorSampler:
     def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
         """Take one step of the posterior from evidence of another run; the arguments are those of `observe`."""
         self.observe(sample_index, successes, trials)
-
-    @property
-    def progress(self) -> dict[str, int]:
-        """The counters of the random stream. With the posterior they determine the next draw."""
-        return dict(self._progress)
-
-    @progress.setter
-    def progress(self, counters: Mapping[str, int]) -> None:
-        self._progress = dict(counters)
 
     def use_spreads(self) -> None:
         """Treat later outcomes as spreads: the share of pairs of completions with different rewards."""
@@ -143,11 +137,11 @@ class PosteriorSampler:
         return {"coverage": coverage, "mean_pass_rate": float(self.mean_pass_rates()[0])}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, for `load_state_dict` of `type(sampler)(num_samples, seed=seed, **settings)`."""
+        """Return the whole state."""
         return {
             "kind": self.kind,
             "seed": self._seed,
-            **self._progress,
+            **self.progress,
             "settings": dict(self._settings),
             "posterior": self.posterior.state_dict(),
         }
@@ -164,14 +158,14 @@ class PosteriorSampler:
         """
         if isinstance(state, Mapping) and "kind" in state:  # first: the fields follow from it
             check_same("sampler", state, {"kind": self.kind})
-        check_fields("sampler", state, ["kind", "seed", *self._progress, "settings", "posterior"])
+        check_fields("sampler", state, ["kind", "seed", *self.progress, "settings", "posterior"])
         check_fields("settings of the sampler", state["settings"], state["settings"])
         theirs, ours = ({name: all_.get(name) for name in self.bound} for all_ in (state["settings"], self._settings))
         check_same("sampler", {"seed": state["seed"], **theirs}, {"seed": self._seed, **ours})
         limits = self._progress_limits.items()
         progress = {name: saved_number(name, state[name], maximum=limit) for name, limit in limits}
         self.posterior.load_state_dict(state["posterior"])  # the last step that can fail; it is all or nothing
-        self._progress = progress
+        self.progress = progress
 
     def changed_rules(self, state: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Return by name the rules of a saved state that differ from this sampler's: theirs and ours."""

@@ -14,7 +14,7 @@ SPREAD_GAIN = "spread"  # the gain of a spread: the share of pairs of completion
 
 
 def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArray:
-    """Return the information gain of a group of rollouts, given the pass rate `p` of its row.
+    """Return the information gain of a group of rollouts, given the pass rate `p` of its row, as a new array.
 
         asymmetric   p (1 - p)^2    (eq. 4)  largest at p = 1/3, 4/27: prefers hard rows to easy ones
         symmetric    p (1 - p)               largest at p = 1/2, 1/4: the variance of one reward
@@ -22,14 +22,9 @@ def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArr
 
     The first two are 0 at p = 0 and p = 1. All rewards of a group are equal there, and GRPO has no gradient.
 
-    Source: arXiv 2511.18902, equation 4; the symmetric form is its ablation.
-
     Args:
         pass_rate: p (or s) in [0, 1], of any shape.
         kind: "asymmetric", "symmetric" or "spread".
-
-    Returns:
-        The gains, in the shape of `pass_rate`, as a new array.
 
     Raises:
         ConfigurationError: `kind` is unknown.

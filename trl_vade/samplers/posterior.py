@@ -24,9 +24,7 @@ from trl_vade.checks import (
 )
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError
 
-STATE_ARRAYS = ("sample_index", "alpha", "beta", "last_update", "visits")
-"""The arrays of `BetaPosterior.state_dict`: one entry for each scored row, in ascending order of the row."""
-
+STATE_ARRAYS = ("sample_index", "alpha", "beta", "last_update", "visits")  # of `BetaPosterior.state_dict`
 DAMAGED = "The file was damaged or edited; load an earlier snapshot."
 
 
@@ -35,8 +33,6 @@ class BetaPosterior:
 
     The counts start at zero, which is the uniform Beta(1, 1). The "+ 1" never decays, so a row without new evidence
     returns to Beta(1, 1). All counts are effective: decayed to the present step.
-
-    Source: arXiv 2511.18902, equations 5 and 6.
 
     Args:
         num_samples: N, the number of rows, at least 1.
@@ -51,9 +47,6 @@ class BetaPosterior:
         version: another number after each change of the counts.
         last_update: (N,) the step in which each row last had a trial; 0 stands for never. Do not write into it.
         visits: (N,) the number of steps in which each row had a trial. Do not write into it.
-
-    Raises:
-        ConfigurationError: an argument is outside its range or of another type.
     """
 
     def __init__(
@@ -117,11 +110,7 @@ class BetaPosterior:
         self.visits[rows] += 1
 
     def counts(self, sample_index: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return the effective alpha and beta of the given rows, (K,) each, or of all rows, (N,) each, as new arrays.
-
-        Raises:
-            ObservationError: a row is outside [0, N) or not an integer.
-        """
+        """Return the effective alpha and beta of the given rows, (K,) each, or of all, (N,) each, as new arrays."""
         rows = slice(None) if sample_index is None else self.check_rows(sample_index)
         # Equation 6, for all steps since the row's last update. lambda_2 = 0 works: 0 ** 0 is 1.
         kept = np.power(self.decays["decay_unsampled"], self.step - self.last_update[rows])
@@ -200,12 +189,7 @@ def beta_mean(alpha: FloatArray, beta: FloatArray) -> FloatArray:
 
 
 def posterior_from(state: Mapping[str, Any]) -> BetaPosterior:
-    """Return a posterior with the settings and the counts of a saved `state`.
-
-    Raises:
-        SnapshotMismatchError: the fields are not those of a posterior.
-        SnapshotCorruptError: no run can have saved these numbers or settings.
-    """
+    """Return a posterior with the settings and the counts of a saved `state`; see `BetaPosterior.load_state_dict`."""
     settings = ["num_samples", *BetaPosterior(1).decays]
     check_fields("posterior", state, ["step", *settings, *STATE_ARRAYS])
     try:
@@ -233,14 +217,12 @@ def _check_saved(state: Mapping[str, Any], num_samples: int) -> int:
             f"The saved {', '.join(STATE_ARRAYS)} are {', '.join(kinds)}. They must be vectors of one length, alpha "
             f"and beta float64 and the others int64. {DAMAGED}"
         )
-    rows, alpha, beta, last_update, visits = arrays
+    rows, alpha, beta, last, visits = arrays
     most = MOST_TRIALS * visits
     rules = {
         "decay_unsampled must be in [0, 1]": np.array([isinstance(decay, float) and 0.0 <= decay <= 1.0]),
         f"sample_index must rise strictly, in [0, {num_samples})": np.diff(rows, prepend=-1, append=num_samples) > 0,
-        "1 <= visits <= last_update <= step must hold": (visits >= 1)
-        & (visits <= last_update)
-        & (last_update <= step),
+        "1 <= visits <= last_update <= step must hold": (visits >= 1) & (visits <= last) & (last <= step),
         "alpha must be in [0, 2**53] a visit": (alpha >= 0) & (alpha <= most),
         "beta must be in [0, 2**53] a visit": (beta >= 0) & (beta <= most),
     }

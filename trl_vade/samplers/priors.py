@@ -20,7 +20,6 @@ from .posterior import BetaPosterior
 
 Words = NDArray[np.uint8]  # (N, F / 8): F bits a row
 Belief = tuple[FloatArray | float, FloatArray | float]  # a and b of Beta(a, b): (N,) each, or one for all rows
-
 Errors = tuple[float, float]  # of beliefs: see `more_errors`
 
 PRIORS = ("flat", "prompts")
@@ -31,10 +30,8 @@ FEWEST_ROWS = 32  # for a fit
 FEWEST_TEXTS = 8  # with a word that counts
 EVIDENCE = 1.0  # smallest alpha + beta of a row that tells how far rows differ
 LOWEST_MEAN, HIGHEST_MEAN, LARGEST_LOGIT = 0.05, 0.95, math.log(19.0)
-LOWEST_STRENGTH, HIGHEST_STRENGTH = 0.5, 8.0
-"""Bounds of the mean a / (a + b) and of the strength a + b; Beta(1, 1) has 1/2 and 2."""
-WIDTH = 128
-"""F, the features that words are hashed to. `docs/results/learning.md` has measured no other number."""
+LOWEST_STRENGTH, HIGHEST_STRENGTH = 0.5, 8.0  # of a + b; Beta(1, 1) has 2
+WIDTH = 128  # F, the features that words are hashed to; no other number was measured
 RIDGE = 1.0  # the precision of the belief N(0, 1 / RIDGE) about each weight
 MOST_ROWS = 2**13  # rows of a fit: those that were chosen last
 MOST_STEPS, TOLERANCE, DIGITS = 100, 1e-6, 6
@@ -63,11 +60,9 @@ def prompt_words(texts: Iterable[str]) -> Words:
 
 def check_words(words: Any, num_samples: int) -> Words:
     """Return `words`, or raise `ConfigurationError` unless they are the `prompt_words` of `num_samples` rows."""
-    if not isinstance(words, np.ndarray) or (words.shape, words.dtype) != ((num_samples, WIDTH // 8), np.uint8):
-        raise ConfigurationError(
-            f"prior is 'prompts', and words is {abbreviated(words)}. It must be uint8 of shape ({num_samples}, "
-            f"{WIDTH // 8}): pass prompt_words of the prompts of all rows."
-        )
+    shape = (num_samples, WIDTH // 8)
+    if not isinstance(words, np.ndarray) or (words.shape, words.dtype) != (shape, np.uint8):
+        raise ConfigurationError(f"words is {abbreviated(words)}; it must be prompt_words of all rows, uint8 {shape}.")
     return words
 
 
@@ -83,10 +78,7 @@ def prompt_prior(posterior: BetaPosterior, words: Words, errors: Errors = UNKNOW
     `errors` of earlier beliefs, so it cannot be surer than it was right lately. Counts decay, so the fit follows the
     policy. Below 32 visited rows the belief is Beta(1, 1).
 
-    Args:
-        posterior: the counts of the N rows.
-        words: (N, F / 8) the result of `prompt_words`.
-        errors: those of earlier beliefs, as `more_errors` returns them.
+    `words`, (N, F / 8), are the result of `prompt_words`, and `errors` that of `more_errors`.
     """
     rows = posterior.visited
     if rows.size < FEWEST_ROWS:
@@ -114,13 +106,8 @@ def more_errors(errors: Errors, mean: FloatArray, successes: FloatArray, trials:
 
         E[n (successes / n - m)^2 / (m (1 - m))] = 1 + (n - 1) rho,    rho = 1 / (a + b + 1)
 
-    The errors are sums of both sides without the 1, of about the last 256 rows; their ratio estimates rho.
-
-    Args:
-        errors: the two sums so far.
-        mean: (K,) the means of the beliefs.
-        successes: (K,) successful completions.
-        trials: (K,) scored completions, above 0.
+    The errors are sums of both sides without the 1, of about the last 256 rows; their ratio estimates rho. `mean`,
+    `successes` and `trials` (above 0) are (K,) each.
     """
     excess = float((trials * (successes / trials - mean) ** 2 / (mean * (1.0 - mean)) - 1.0).sum())
     kept = LATELY / (LATELY + trials.size)
@@ -156,16 +143,13 @@ def _sigmoid(logits: FloatArray) -> FloatArray:
     return 1.0 / (1.0 + np.exp(-np.clip(logits, -700.0, 700.0)))  # without an overflow
 
 
-def even_draw_ratio(posterior: BetaPosterior, num_generations: int, *, spreads: bool = False) -> float:
+def even_draw_ratio(posterior: BetaPosterior, num_generations: int, spreads: bool = False) -> float:
     """Estimate the share of groups with a gradient if each row were chosen equally often: the baseline of a run.
 
     The belief about each row starts from a Beta distribution fitted to the visited rows: from Beta(1, 1) the estimate
     is too high. Below 32 visited rows it starts from Beta(1, 1) nevertheless.
 
-    Args:
-        posterior: the belief about the N rows.
-        num_generations: G, the completions of a group.
-        spreads: whether the belief is about spreads and not about pass rates.
+    A group has `num_generations` completions. With `spreads` the belief is about spreads and not about pass rates.
     """
     alpha, beta = posterior.counts(posterior.visited)
     evident = alpha + beta >= EVIDENCE

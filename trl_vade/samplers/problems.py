@@ -27,18 +27,13 @@ _PICTURE = re.compile(r"(?:rotation|gaussian|salt-pepper|speckle|blur|low-resolu
 class VariantRows:
     """The original and the kind of each row, all of which have a posterior of their own.
 
-    Attributes:
-        of: (N,) the row of each row's original; an original has its own row.
-        kind: (N,) the number of each row's kind in `kinds`; 0 for originals.
-        kinds: the names of the kinds; the first is "original".
-
     Raises:
         ConfigurationError: an original is of another kind, or two variants of an original have one kind.
     """
 
-    of: IntArray
-    kind: IntArray
-    kinds: tuple[str, ...]
+    of: IntArray  # (N,) the row of each row's original; an original has its own row
+    kind: IntArray  # (N,) the number of each row's kind in `kinds`; 0 for originals
+    kinds: tuple[str, ...]  # the names of the kinds; the first is "original"
 
     def __post_init__(self) -> None:
         of, kind, kinds = np.asarray(self.of, np.int64), np.asarray(self.kind, np.int64), tuple(self.kinds)
@@ -71,23 +66,10 @@ class VariantRows:
         return hashlib.sha256("\0".join(self.kinds).encode() + self.of.tobytes() + self.kind.tobytes()).hexdigest()
 
 
-def check_variants(variants: Any, num_samples: int) -> VariantRows:
-    """Return `variants`, or raise `ConfigurationError` unless they are the `VariantRows` of `num_samples` rows."""
-    if not isinstance(variants, VariantRows) or variants.of.size != num_samples:
-        size = f" of {variants.of.size} rows" if isinstance(variants, VariantRows) else ""
-        raise ConfigurationError(
-            f"variants is {abbreviated(variants)}{size}; it must be a VariantRows of the sampler's {num_samples} rows."
-        )
-    return variants
-
-
 class Problems:
     """The originals with at least V variants, and the rule that matches V variants to a chosen original.
 
-    Args:
-        variants: the original and the kind of each row.
-        groups: V, at least 1.
-        match: "posterior" or "difficulty"; see `rows_of`.
+    `groups` is V, at least 1, and `match` "posterior" or "difficulty"; see `rows_of`.
 
     Raises:
         ConfigurationError: no original has V variants, or the rule does not know a kind.
@@ -112,13 +94,7 @@ class Problems:
         self._offset = kind_offsets(variants) if match == "difficulty" else None
 
     def check_draw(self, k: int, excluded: IntArray) -> tuple[int, IntArray]:
-        """Return the number of problems of a draw of `k` rows, and the places, in [0, P), of the excluded problems.
-
-        A row excludes its problem.
-
-        Raises:
-            ConfigurationError: `k` is no multiple of 1 + V, or too few problems are left.
-        """
+        """Return the number of problems in `k` rows, and the places, in [0, P), of the excluded rows' problems."""
         excluded = np.flatnonzero(np.isin(self.originals, self._of[excluded])) if excluded.size else excluded
         left = self.size * (self.originals.size - excluded.size)
         advice = f"A draw holds whole problems of {self.size} rows, and {left // self.size} problems can be chosen."
@@ -143,11 +119,8 @@ class Problems:
         The rule "posterior" takes the variants with the largest gains, the lower row among equals. The rule
         "difficulty" takes the variants nearest to offsets that `variant_offsets` draws.
 
-        Args:
-            chosen: (Q,) places of the problems, in [0, P).
-            gain: returns for rows the gain of their drawn pass rates.
-            mean: returns for rows their expected pass rates.
-            chance: the random numbers of the draw.
+        `chosen`, (Q,), are places of problems, in [0, P). `gain` returns for rows the gain of their drawn pass rates,
+        and `mean` their expected pass rates.
         """
         originals, number = self.originals[chosen], self._number[chosen, None]
         slots = np.arange(number.max())
@@ -169,11 +142,7 @@ class Problems:
 
 
 def problems_of(variants: Any, groups: Any, match: Any, num_samples: int) -> tuple[Problems | None, dict[str, Any]]:
-    """Return the problems of a sampler, or None if V is 0, and the settings that a saved state must share.
-
-    Raises:
-        ConfigurationError: an argument is outside its range.
-    """
+    """Return the problems of a sampler, or None if V is 0, and the settings that a saved state records."""
     if match not in MATCHES:
         raise ConfigurationError(f"variant_match is {abbreviated(match)}; it must be one of {', '.join(MATCHES)}.")
     advice = "It counts the variants of each drawn problem; set 0 to draw rows."
@@ -182,7 +151,11 @@ def problems_of(variants: Any, groups: Any, match: Any, num_samples: int) -> tup
         if groups:
             raise ConfigurationError(f"variant_groups is {groups} and variants is None. Pass the VariantRows, too.")
         return None, {}
-    settings = {"variants": check_variants(variants, num_samples).digest, "variant_groups": groups}
+    if not isinstance(variants, VariantRows) or variants.of.size != num_samples:
+        raise ConfigurationError(
+            f"variants is {abbreviated(variants)}; it must be the VariantRows of the sampler's {num_samples} rows."
+        )
+    settings = {"variants": variants.digest, "variant_groups": groups}
     return (Problems(variants, groups, match), settings | {"variant_match": match}) if groups else (None, settings)
 
 

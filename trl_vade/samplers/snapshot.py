@@ -56,10 +56,10 @@ def save_snapshot(
     metadata: Mapping[str, Any] | None = None,
     sample_key: IntArray | None = None,
 ) -> str:
-    """Write the sampler's state to `directory`, over an older snapshot, and return the SHA-256 of the file.
+    """Write the sampler's state to the folder `directory`, and return the SHA-256 of the file.
 
     Args:
-        directory: the folder of the file; it is created if needed.
+        directory: it is created if needed. An older snapshot in it is replaced.
         sampler: a sampler whose state is JSON values and, under `posterior`, the state of a `BetaPosterior`.
         metadata: JSON values to save with the state, such as the data set's fingerprint.
         sample_key: (N,) int64, a key of each row that survives adding, dropping and reordering rows. With it the
@@ -76,10 +76,7 @@ def save_snapshot(
 
 
 def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
-    """Read a snapshot and check every byte of it against its digest.
-
-    Args:
-        directory: the folder that `save_snapshot` wrote to, or the `.safetensors` file in it.
+    """Read the snapshot in a folder, or a `.safetensors` file, and check every byte of it against its digest.
 
     Raises:
         SnapshotNotFoundError: the file is missing.
@@ -98,9 +95,8 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
         document = parse_document(path, text.encode(), _FIELDS, digest=_digest(content))
         arrays: dict[str, Any] = load_safetensors(content)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise SnapshotNotFoundError(
-            f"{path.name} is not in {path.parent}. Name the directory of a checkpoint that trl_vade saved."
-        ) from error
+        message = f"{path.name} is not in {path.parent}. Name the directory of a checkpoint that trl_vade saved."
+        raise SnapshotNotFoundError(message) from error
     except SnapshotError:
         raise
     except (

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_labels
 
-GOLDEN = 0x9E3779B97F4A7C15
-"""2**64 times the fractional part of the golden ratio: its multiples spread most evenly modulo 2**64."""
+GOLDEN = 0x9E3779B97F4A7C15  # 2**64 times the golden ratio's fractional part: its multiples spread most evenly
 PLASTIC = 0xC13FA9A902A6328F  # 2**64 divided by the plastic number: separates the sequences of different seeds
 
 
@@ -39,15 +38,7 @@ class Strata:
 
     Source: Madow (1949), On the theory of systematic sampling II, Ann. Math. Stat. 20, 333-354; no paper on GRPO.
 
-    Args:
-        labels: (N,) the label of each row.
-        num_samples: N.
-
-    Attributes:
-        digest: the SHA-256 of the strata, which a saved state holds in their place.
-
-    Raises:
-        ConfigurationError: the labels are no N texts or whole numbers.
+    `labels`, (N,), are texts or whole numbers. `digest` is their SHA-256, which a saved state holds in their place.
     """
 
     def __init__(self, labels: ArrayLike, num_samples: int) -> None:
@@ -70,10 +61,7 @@ class Strata:
         of a stratum rest or are excluded, the best rows of other strata take its open places. Resting rows are chosen
         only after all others, as without strata.
 
-        Args:
-            rows: (J,) distinct rows that may be chosen, in ascending order.
-            value: (J,) finite values, at least 0 for rows that do not rest.
-            quotas: (S,) rows wanted of each stratum; their sum k is in [1, J].
+        `rows`, (J,), are distinct and ascend; `value`, (J,), is finite; `quotas`, (S,), sum to k in [1, J].
         """
         order, k = largest(value, value.size), int(quotas.sum())
         stratum = self._stratum[rows[order]]

@@ -5,7 +5,7 @@ M excluded rows.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,8 +32,6 @@ from .priors import (
 from .problems import VariantRows, problems_of
 from .strata import Strata, largest
 
-Fitted = TypeVar("Fitted")
-
 
 class ThompsonSampler(PosteriorSampler):
     """A sampler that draws a pass rate for every row and chooses the K rows with the largest information gain.
@@ -41,11 +39,8 @@ class ThompsonSampler(PosteriorSampler):
         p~_i ~ Beta(alpha_i + a_i, beta_i + b_i)    for all N rows; a_i = b_i = 1 with the flat prior
         I_i  = information_gain(p~_i)               (eq. 4)
 
-    Draws for a little-known row vary over all of [0, 1], so the row is explored. Draws for a row known to be too easy
-    or too hard do not. The seed, the number of earlier draws and the posterior determine a draw, for one release of
-    numpy. The defaults are the paper's rule.
-
-    Source: arXiv 2511.18902, Algorithm 1, lines 6-9.
+    The seed, the number of earlier draws and the posterior determine a draw, for one release of numpy. The defaults
+    are the paper's rule.
 
     Args:
         num_samples: N, the number of rows, at least 1.
@@ -72,8 +67,6 @@ class ThompsonSampler(PosteriorSampler):
         variant_match: the variants of a problem: "posterior", those with the largest gains, or "difficulty", by the
             law of DIVA-GRPO.
 
-    Raises:
-        ConfigurationError: an argument is outside its range.
     """
 
     kind = "thompson"
@@ -137,13 +130,9 @@ class ThompsonSampler(PosteriorSampler):
         Args:
             k: the number of rows, in [1, N - M]; with `variant_groups` a multiple of 1 + V.
             exclude: (M,) rows that are not chosen; a row excludes its problem.
-
-        Raises:
-            ConfigurationError: `k` is outside its range.
-            ObservationError: an excluded row is outside [0, N).
         """
         k, excluded = self._check_draw(k, exclude)
-        number, problems, kind = self._progress["num_draws"], self._problems, self._settings["gain"]
+        number, problems, kind = self.progress["num_draws"], self._problems, self._settings["gain"]
         chance = self._generator(number)
         a, b = self.belief()
         mean = a / (a + b)
@@ -160,7 +149,7 @@ class ThompsonSampler(PosteriorSampler):
             rows = rows[self._strata.best(rows, value, self._strata.quotas(k, seed=self._seed, number=number))]
         if problems is not None:
             rows = problems.rows_of(rows, gain.__getitem__, mean.__getitem__, chance)
-        self._progress["num_draws"] += 1
+        self.progress["num_draws"] += 1
         return Draw(rows, rate[rows], information_gain(rate[rows], kind), mean[rows])
 
     def observe(
@@ -170,20 +159,18 @@ class ThompsonSampler(PosteriorSampler):
         rows, prior = self.posterior.check_rows(sample_index), self.prior()
         new = np.add(*self.posterior.counts(rows)) < EVIDENCE
         super().observe(sample_index, successes, trials, mixed)
+        tries = np.asarray(trials, dtype=np.float64)
         if prior is not FLAT:
-            new &= (tries := np.asarray(trials, dtype=np.float64)) > 0
+            new &= tries > 0
             mean = np.divide(prior[0], np.add(*prior))[rows[new]]
             self._errors = more_errors(self._errors, mean, np.asarray(successes)[new], tries[new])
-        for row, number in zip(np.asarray(sample_index).tolist(), np.asarray(trials).tolist(), strict=True):
+        for row, number in zip(rows.tolist(), tries.tolist(), strict=True):
             _, times = self.unscored.pop(row, (0, 0))
             if not number:
                 self.unscored[row] = self.posterior.step, times + 1
 
     def take_over(self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take one step of the posterior from evidence of another run; its rows need not rest.
-
-        If they rested, the sampler would choose all unknown rows first and make no use of the evidence.
-        """
+        """Take one step of the posterior from evidence of another run. Its rows need not rest: they were not drawn."""
         self.observe(sample_index, successes, trials)
         self._taken_over = self.posterior.step
 
@@ -193,13 +180,13 @@ class ThompsonSampler(PosteriorSampler):
 
     def prior(self) -> Belief:
         """Return a and b of the present belief about rows without evidence; see `PosteriorSampler.prior`."""
-        words = self._words
-        if words is None:
-            return super().prior()
-        return self._fit_once("prior", lambda: prompt_prior(self.posterior, words, self._errors))
+        if self._words is None:
+            return FLAT
+        prior: Belief = self._fit_once("prior", prompt_prior, self._words, self._errors)
+        return prior
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the whole state; see `PosteriorSampler.state_dict`. What never happened has no field."""
+        """Return the whole state. What never happened has no field."""
         unscored = {str(row): [*drawn] for row, drawn in self.unscored.items()}
         errors = [] if self._errors == UNKNOWN else [*self._errors]
         more = {"taken_over": self._taken_over, "unscored": unscored, "prior_errors": errors}
@@ -219,25 +206,24 @@ class ThompsonSampler(PosteriorSampler):
 
     def _steps_to_rest(self) -> FloatArray:
         """Return the steps for which each row still rests, (N,)."""
-        rest, posterior = int(self._settings["cooldown"]), self.posterior
-        if epoch := self._settings.get("even_rest"):
-            generations, spreads = self._settings["num_generations"], self._settings["gain"] == SPREAD_GAIN
-            share = self._fit_once("rest", lambda: even_draw_ratio(posterior, generations, spreads=spreads))
-            rest = max(rest, round(share * epoch))
-        last = posterior.last_update
+        rest, last, settings = int(self._settings["cooldown"]), self.posterior.last_update, self._settings
+        if epoch := settings.get("even_rest"):
+            spreads = settings["gain"] == SPREAD_GAIN
+            rest = max(
+                rest, round(epoch * self._fit_once("rest", even_draw_ratio, settings["num_generations"], spreads))
+            )
         if self.unscored:  # a row rests because it was drawn
             last = last.copy()
             drawn = [step for step, _ in self.unscored.values()]
             last[[*self.unscored]] = np.maximum(last[[*self.unscored]], drawn)
-        steps: IntArray = np.where(last > self._taken_over, np.maximum(last + rest - posterior.step, 0), 0)
+        steps: IntArray = np.where(last > self._taken_over, np.maximum(last + rest - self.posterior.step, 0), 0)
         return steps.astype(np.float64)
 
-    def _fit_once(self, name: str, fit: Callable[[], Fitted]) -> Fitted:
-        """Return the result of `fit`, which is called once for the present counts."""
+    def _fit_once(self, name: str, fit: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the result of `fit` for the posterior, which is called once for the present counts."""
         if self._fitted.get(name, (None,))[0] != self.posterior.version:
-            self._fitted[name] = self.posterior.version, fit()
-        found: Fitted = self._fitted[name][1]
-        return found
+            self._fitted[name] = self.posterior.version, fit(self.posterior, *arguments)
+        return self._fitted[name][1]
 
 
 def _whole(name: str, value: Any, minimum: int, advice: str) -> int:
@@ -255,8 +241,6 @@ def _saved(state: Mapping[str, Any], num_samples: int) -> tuple[dict[int, tuple[
     except (TypeError, ValueError):
         sound = False
     if not sound:
-        raise SnapshotCorruptError(
-            f"The saved unscored rows or prior_errors are {abbreviated(state.get('unscored'))} and "
-            f"{abbreviated(state.get('prior_errors'))}; no run can have them. {DAMAGED}"
-        )
+        found = {name: state.get(name) for name in ("unscored", "prior_errors")}
+        raise SnapshotCorruptError(f"The saved {abbreviated(found)} cannot be of a run. {DAMAGED}")
     return unscored, (float(excess), float(room))

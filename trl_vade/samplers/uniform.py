@@ -3,6 +3,8 @@
 Axis letters: N rows of the data set, K rows drawn for a generation batch, M rows that a draw leaves out.
 """
 
+import functools
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -14,8 +16,9 @@ from .posterior import BetaPosterior, beta_mean
 from .problems import VariantRows, problems_of
 
 
+@functools.lru_cache(maxsize=2)  # a refill may look into the next epoch
 def stock_order(num_samples: int, seed: int, epoch: int) -> IntArray:
-    """Return the order of the rows, (N,), that TRL's own trainer uses in `epoch` of an uninterrupted run.
+    """Return the order of the rows, (N,), that TRL's own trainer uses in `epoch`. Do not write into it.
 
     TRL's `RepeatSampler` (1.16) calls `torch.randperm(N, generator=g)` once an epoch, with one `g` seeded once. On the
     CPU that is a Fisher-Yates shuffle with N - 1 outputs of a 32-bit Mersenne Twister (ATen, randperm_cpu). numpy's
@@ -35,21 +38,15 @@ def stock_order(num_samples: int, seed: int, epoch: int) -> IntArray:
 class UniformSampler(PosteriorSampler):
     """A sampler that chooses every row once an epoch, in the order of TRL's `GRPOTrainer` with the same seed.
 
-    An epoch is one permutation. As in TRL's `RepeatSampler`, a draw that is larger than the rest of an epoch starts
-    the next epoch, and the rest is dropped. The posterior learns from every outcome, for the metrics alone. In a
-    `Draw` the sampled pass rate is the posterior mean, and the gain is its asymmetric gain.
+    As in TRL's `RepeatSampler`, a draw that is larger than the rest of an epoch starts the next one, and the rest is
+    dropped. The posterior learns for the metrics alone. A `Draw` assumes the posterior mean and its asymmetric gain.
 
     Args:
         num_samples: N, in [1, 214,748,363]. From 2**32 / 20 on torch uses another algorithm.
         seed: the seed of the run, in [0, 2**63).
         decay_sampled, decay_unsampled, signal_aware_decay: see `BetaPosterior`.
-        variants: the original and the kind of each row, for data sets with variants.
-        variant_groups: V. With V > 0 an epoch is a permutation of the problems with at least V variants. A draw of
-            k rows holds k / (1 + V) problems: each an original, followed by V matched variants.
-        variant_match: see `ThompsonSampler`; "posterior" draws a pass rate for each variant of the chosen problems.
-
-    Raises:
-        ConfigurationError: an argument is outside its range.
+        variants, variant_groups, variant_match: see `ThompsonSampler`. With V > 0 an epoch is a permutation of the
+            problems, and "posterior" draws a pass rate for each variant of the chosen ones.
     """
 
     kind = "uniform"
@@ -82,29 +79,25 @@ class UniformSampler(PosteriorSampler):
         limits = {"epoch": 2**30 // self._size, "position": self._size}
         super().__init__(posterior, seed, settings, limits, problems)
         self._gain = "asymmetric"
-        self._cached_order: tuple[int, IntArray] = (-1, np.empty(0, dtype=np.int64))  # epoch, (N,)
 
     def use_spreads(self) -> None:
         """Treat later outcomes as spreads, and match variants by the gain s / 2."""
         self._gain = SPREAD_GAIN
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Choose the next `k` rows of the permutation, or the next k / (1 + V) problems.
-
-        See `ThompsonSampler.draw` for arguments and errors.
-        """
+        """Choose the next `k` rows of the permutation, or k / (1 + V) problems; see `ThompsonSampler.draw`."""
         k, excluded = self._check_draw(k, exclude)
-        epoch, position = self._progress["epoch"], self._progress["position"]
+        epoch, position = self.progress["epoch"], self.progress["position"]
         chance = self._generator(epoch * (self._size + 1) + position)  # of the match
         places = self._free(epoch, position, k, excluded)
         if places.size < k:
             epoch, places = epoch + 1, self._free(epoch + 1, 0, k, excluded)
-        rows = self._order(epoch)[places]
+        rows = stock_order(self._size, self._seed, epoch)[places]
         if self._problems is not None:
             means, kind = (lambda some: beta_mean(*self.posterior.counts(some))), self._gain
             gains = lambda some: information_gain(chance.beta(*self.belief(some)), kind)  # noqa: E731
             rows = self._problems.rows_of(rows, gains, means, chance)
-        self._progress = {"epoch": epoch, "position": int(places[-1]) + 1}
+        self.progress = {"epoch": epoch, "position": int(places[-1]) + 1}
         mean = beta_mean(*self.posterior.counts(rows))
         return Draw(rows, mean.copy(), information_gain(mean), mean)
 
@@ -112,9 +105,4 @@ class UniformSampler(PosteriorSampler):
         """Return the first `k` free places of the permutation from `position` on, or all if there are fewer."""
         if not excluded.size:
             return np.arange(position, min(position + k, self._size))
-        return position + np.flatnonzero(~np.isin(self._order(epoch)[position:], excluded))[:k]
-
-    def _order(self, epoch: int) -> IntArray:
-        if self._cached_order[0] != epoch:
-            self._cached_order = (epoch, stock_order(self._size, self._seed, epoch))
-        return self._cached_order[1]
+        return position + np.flatnonzero(~np.isin(stock_order(self._size, self._seed, epoch)[position:], excluded))[:k]

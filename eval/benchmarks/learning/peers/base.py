@@ -74,8 +74,8 @@ class PeerSampler(PosteriorSampler):
         k, excluded = self._check_draw(k, exclude)
         free = np.ones(self.posterior.num_samples, dtype=np.bool_)
         free[excluded] = False
-        rows, pass_rate = self._choose(k, free, self._generator(self._progress["num_draws"]))
-        self._progress["num_draws"] += 1
+        rows, pass_rate = self._choose(k, free, self._generator(self.progress["num_draws"]))
+        self.progress["num_draws"] += 1
         return Draw(rows, pass_rate, self._gain(pass_rate), self._expected(rows))
 
     def state_dict(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class GRESOSampler(PeerSampler):
         rows, mean = self.posterior.check_rows(sample_index)[tries > 0], wins[tries > 0] / tries[tries > 0]
         easy, hard, before = mean >= 0.98, mean <= 0.11, self._streak[rows]
         self._streak[rows] = np.where(easy, np.maximum(before, 0) + 1, np.where(hard, np.minimum(before, 0) - 1, 0))
-        if self._progress["epoch"] > 0 and rows.size:
+        if self.progress["epoch"] > 0 and rows.size:
             too_many = np.array([easy.mean(), hard.mean()]) >= self._aim
             self._p = np.clip(self._p + np.where(too_many, -0.01, 0.01), 0.05, 0.95)
 
@@ -62,13 +62,13 @@ class GRESOSampler(PeerSampler):
 
     def _choose(self, k: int, free: BoolArray, generator: np.random.Generator) -> tuple[IntArray, FloatArray]:
         keep = np.maximum(np.where(self._streak > 0, *self._p) ** np.abs(self._streak), 0.01)
-        rows, epoch, start = np.empty(0, dtype=np.int64), self._progress["epoch"], self._progress["position"]
+        rows, epoch, start = np.empty(0, dtype=np.int64), self.progress["epoch"], self.progress["position"]
         while True:  # ends, since each epoch keeps each row with a chance of at least 0.01
             order = self._order(epoch)[start:]
             places = np.flatnonzero(free[order] & (generator.random(order.size) < keep[order]))[: k - rows.size]
             rows = np.concatenate([rows, order[places]])
             if rows.size == k:
-                self._progress |= {"epoch": epoch, "position": start + int(places[-1]) + 1}
+                self.progress |= {"epoch": epoch, "position": start + int(places[-1]) + 1}
                 return rows, self._expected(rows)
             free[rows], epoch, start = False, epoch + 1, 0
 

@@ -51,12 +51,12 @@ class MoPPSSampler(PeerSampler):
 
     def _choose(self, k: int, free: BoolArray, generator: np.random.Generator) -> tuple[IntArray, FloatArray]:
         size = min(self._settings["pool_factor"] * k, int(np.count_nonzero(free)))
-        epoch, position = self._progress["epoch"], self._progress["position"]
+        epoch, position = self.progress["epoch"], self.progress["position"]
         places = position + np.flatnonzero(free[self._order(epoch)[position:]])
         if places.size < size:
             epoch, places = epoch + 1, np.flatnonzero(free[self._order(epoch + 1)])
         candidates = self._order(epoch)[places[:size]]
-        self._progress |= {"epoch": epoch, "position": int(places[size - 1]) + 1}
+        self.progress |= {"epoch": epoch, "position": int(places[size - 1]) + 1}
         pass_rate = generator.beta(*self.belief(candidates))
         best = largest(-((pass_rate - self._settings["target"]) ** 2), k)
         return candidates[best], pass_rate[best]

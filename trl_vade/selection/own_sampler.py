@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike
 
 from trl_vade.checks import check_fields, check_outcomes, check_same
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotMismatchError, abbreviated
-
-from .base import Draw, PosteriorSampler, PromptSampler
-from .information import information_gain
-from .posterior import BetaPosterior
+from trl_vade.samplers.base import Draw, PosteriorSampler, PromptSampler
+from trl_vade.samplers.information import information_gain
+from trl_vade.samplers.posterior import BetaPosterior
 
 
 class OwnSampler(PosteriorSampler):
