@@ -4,12 +4,10 @@ A problem is asked as V variants with k completions each. Its local advantages c
 its global ones all completions of the problem. The functions know no trainer.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.errors import ConfigurationError, ObservationError
+from trl_vade.errors import ConfigurationError
 
 EPSILON = 1e-6
 ADVANTAGES = ("local", "global", "local+global", "diva")
@@ -19,22 +17,7 @@ LIVE = 1e-5
 """The smallest advantage. TRL's rewards are float32, and rounding errors of equal ones give no advantage."""
 
 
-def standardised(values: NDArray[np.float64], axes: int | tuple[int, ...] | None) -> NDArray[np.float64]:
-    """Return the values minus their mean, over their sample standard deviation along `axes`; 0 if they are equal.
-
-    NaN stays NaN and is not counted.
-    """
-    count = np.isfinite(values).sum(axis=axes, keepdims=True)
-    centred = values - np.nansum(values, axis=axes, keepdims=True) / np.maximum(count, 1)
-    squares = np.nansum(centred**2, axis=axes, keepdims=True)
-    return centred / (np.sqrt(squares / np.maximum(count - 1, 1)) + EPSILON)
-
-
-def problem_advantages(
-    kind: str,
-    rewards: NDArray[np.float64],
-    pass_rate: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def problem_advantages(kind: str, rewards: NDArray[np.float64], pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the advantages (Q, V, k) of problems, of one kind of `ADVANTAGES`.
 
     Args:
@@ -57,15 +40,15 @@ def problem_advantages(
 
 def local_advantages(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the advantages (Q, V, k) of rewards (Q, V, k) among the completions of each variant."""
-    return standardised(rewards, 2)
+    return _standardised(rewards, 2)
 
 
 def global_advantages(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the advantages (Q, V, k) of rewards (Q, V, k) among all completions of each problem."""
-    return standardised(rewards, (1, 2))
+    return _standardised(rewards, (1, 2))
 
 
-def diva_advantages(rewards: Any, difficulty: Any) -> Any:
+def diva_advantages(rewards: NDArray[np.float64], difficulty: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return DIVA's advantages: local plus difficulty-weighted global ones, both rescaled by the range of rewards.
 
     In order, as in the released code: both kinds are standardised over the batch. The global ones of a variant grow by
@@ -73,44 +56,22 @@ def diva_advantages(rewards: Any, difficulty: Any) -> Any:
     same factor where they are negative. Each kind is multiplied by the range of its rewards, which are at most 1.
 
     Args:
-        rewards: (Q, V, k) weighted sums of rewards, of Q problems, V variants and k completions; numpy or torch. NaN
-            is a completion without a score: its advantage is NaN, and it is not counted.
+        rewards: (Q, V, k) weighted sums of rewards, of Q problems, V variants and k completions. NaN is a completion
+            without a score: its advantage is NaN, and it is not counted.
         difficulty: (Q, V) difficulties from 1 to 9.
-
-    Returns:
-        (Q, V, k) an array, or a tensor of the dtype and device of `rewards`.
 
     Raises:
         ConfigurationError: a reward lies above 1.
-        ObservationError: the shapes do not match, or a value is infinite.
     """
-    values, levels = (_array(each) for each in (rewards, difficulty))
-    shaped = values.ndim == 3 and values.size and levels.shape == values.shape[:2]
-    if not shaped or np.isinf(values).any() or not np.isfinite(levels).all():
-        raise ObservationError(
-            f"The rewards have shape {values.shape} and the difficulties {levels.shape}. They must be finite numbers "
-            "of the shapes (problems, variants, completions) and (problems, variants)."
-        )
-    if (values > 1.0).any():
+    if (rewards > 1.0).any():
         raise ConfigurationError(
-            f"A weighted sum of rewards is {np.nanmax(values):g} with vade_advantage='diva', which scales advantages "
+            f"A weighted sum of rewards is {np.nanmax(rewards):g} with vade_advantage='diva', which scales advantages "
             "by the range of rewards up to 1. Set reward_weights so that no sum of weighted rewards is above 1."
         )
-    local, everything = standardised(local_advantages(values), None), standardised(global_advantages(values), None)
-    everything = everything * np.exp(DIFFICULTY_WEIGHT * harder_by(levels)[:, :, None] * np.sign(everything))
-    scaled = _range(values, 2) * local + _range(values, (1, 2)) * everything
-    return rewards.new_tensor(scaled) if hasattr(rewards, "new_tensor") else scaled
-
-
-def harder_by(difficulty: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by how much each variant is harder than the mean of its problem, (Q, V)."""
-    return difficulty - difficulty.mean(axis=1, keepdims=True)
-
-
-def _range(values: NDArray[np.float64], axes: int | tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the largest minus the smallest value along `axes`, 0 without a value."""
-    low, high = (np.nan_to_num(values, nan=fill) for fill in (np.inf, -np.inf))
-    return np.maximum(high.max(axis=axes, keepdims=True) - low.min(axis=axes, keepdims=True), 0.0)
+    local, whole = _standardised(local_advantages(rewards), None), _standardised(global_advantages(rewards), None)
+    harder = difficulty - difficulty.mean(axis=1, keepdims=True)
+    whole = whole * np.exp(DIFFICULTY_WEIGHT * harder[:, :, None] * np.sign(whole))
+    return _range(rewards, 2) * local + _range(rewards, (1, 2)) * whole
 
 
 def posterior_difficulty(pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -118,16 +79,18 @@ def posterior_difficulty(pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
     return 1.0 + 8.0 * (1.0 - pass_rate)
 
 
-def visited_difficulty(difficulty: float, success: float, step: float = 4.0) -> float:
-    """Return the difficulty after a visit, as in the paper (section 3.1): it moves by `step` x (0.5 - success).
+def _standardised(values: NDArray[np.float64], axes: int | tuple[int, ...] | None) -> NDArray[np.float64]:
+    """Return the values minus their mean, over their sample standard deviation along `axes`; 0 if they are equal.
 
-    Args:
-        difficulty: from 1 to 9; a new problem has 5.
-        success: share of right answers among all variants, from 0 to 1.
-        step: the paper's eta.
+    NaN stays NaN and is not counted.
     """
-    return float(np.clip(difficulty + step * (0.5 - success), 1.0, 9.0))
+    count = np.isfinite(values).sum(axis=axes, keepdims=True)
+    centred = values - np.nansum(values, axis=axes, keepdims=True) / np.maximum(count, 1)
+    squares = np.nansum(centred**2, axis=axes, keepdims=True)
+    return centred / (np.sqrt(squares / np.maximum(count - 1, 1)) + EPSILON)
 
 
-def _array(values: Any) -> NDArray[np.float64]:
-    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
+def _range(values: NDArray[np.float64], axes: int | tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the largest minus the smallest value along `axes`, 0 without a value."""
+    low, high = (np.nan_to_num(values, nan=fill) for fill in (np.inf, -np.inf))
+    return np.maximum(high.max(axis=axes, keepdims=True) - low.min(axis=axes, keepdims=True), 0.0)

@@ -7,7 +7,7 @@ import numpy as np
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.problems import VariantRows
 
-from .advantages import harder_by, posterior_difficulty
+from .advantages import posterior_difficulty
 from .batch_metrics import InFlight, StratumMetrics
 from .outcomes import SAME_REWARD, GroupOutcomes
 
@@ -18,12 +18,11 @@ class VariantMetrics(StratumMetrics):
     Args:
         variants: the N rows.
         groups: the variants beside each original in a generation batch; 0 if rows are chosen by themselves.
-        weight: the weight of difficulty in the advantages, or None if they have none.
     """
 
-    def __init__(self, variants: VariantRows, groups: int, weight: float | None = None):
+    def __init__(self, variants: VariantRows, groups: int):
         super().__init__(np.array(variants.kinds)[variants.kind])
-        self._variants, self._together, self._weight = variants, 1 + groups, weight
+        self._variants, self._together = variants, 1 + groups
 
     def of(self, rounds: Sequence[tuple[InFlight, GroupOutcomes]], sampler: PosteriorSampler) -> dict[str, float]:
         """Return the metrics of all groups generated for a batch.
@@ -41,14 +40,9 @@ class VariantMetrics(StratumMetrics):
             metrics["mean_difficulty"] = float(level[original].mean())
         if scored[original].any():
             metrics["original_reward"] = float(totals[original][scored[original]].mean())
-        if self._together == 1:
-            return metrics
         problems = totals.reshape(-1, self._together * totals.shape[1])
         known = problems[~np.isnan(problems).all(axis=1)]
-        if len(known):
+        if self._together > 1 and len(known):
             same = np.nanmax(known, axis=1) - np.nanmin(known, axis=1) <= SAME_REWARD
             metrics["dead_problems"] = float(same.mean())
-        if self._weight is not None:
-            away = np.abs(harder_by(level.reshape(-1, self._together)))
-            metrics["difficulty_weight_max"] = float(np.exp(self._weight * away.max()))
         return metrics

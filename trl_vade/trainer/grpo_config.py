@@ -60,7 +60,7 @@ class VADEGRPOConfig(GRPOConfig):
             each row is chosen by itself.
         vade_variant_match: The variants of a chosen problem. `"posterior"` takes those with the largest information
             gain of their drawn pass rates, with any sampler. `"difficulty"` is DIVA-GRPO's law: hints where the
-            original is hard, changed images where it is easy. It needs the kinds of docs/guides/variants.md.
+            original is hard, changed images where it is easy. It needs the kinds of examples/variants.
         vade_advantage: Advantages with at least one variant group. `"local"` compares the completions of a group, as
             TRL does. `"global"` compares all completions of a problem. `"local+global"` is the sum of both. `"diva"`
             is the sum as in DIVA-GRPO: each part is standardised over the batch and scaled by its range of rewards,

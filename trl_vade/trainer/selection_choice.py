@@ -21,7 +21,7 @@ from trl_vade.selection.variant_metrics import VariantMetrics
 
 from .own_sampler import make_own
 from .presets import is_own, setting
-from .variants import difficulty_weight, variant_rows
+from .variants import variant_rows
 
 logger = get_logger(__name__)
 
@@ -132,7 +132,7 @@ def make_selection(trainer: Any) -> OnTimeSelection:
         log=SelectionLog(args.output_dir),
         writes=accelerator.is_main_process,
         stratify=stratify,
-        variants=variants and VariantMetrics(variants, args.vade_variant_groups, difficulty_weight(args)),
+        variants=variants and VariantMetrics(variants, args.vade_variant_groups),
         signal=make_signal(args, trainer.reward_func_names),
     )
     # As in TRL: with `remove_unused_columns` a reward function sees no other columns.

@@ -17,7 +17,7 @@ from trl import GRPOConfig
 from trl_vade.data.variants import originals_of, read_variants, with_known_originals
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers.problems import ORIGINAL, VariantRows
-from trl_vade.selection.advantages import DIFFICULTY_WEIGHT, problem_advantages
+from trl_vade.selection.advantages import problem_advantages
 from trl_vade.selection.outcomes import in_groups, total_rewards
 
 logger = get_logger(__name__)
@@ -72,11 +72,6 @@ def variant_rows(rows: Dataset, args: GRPOConfig) -> VariantRows | None:
             "each row by itself."
         )
     return variants
-
-
-def difficulty_weight(args: GRPOConfig) -> float | None:
-    """Return the weight of difficulty in the advantages, or None if they have none."""
-    return DIFFICULTY_WEIGHT if args.vade_advantage == "diva" else None
 
 
 def own_advantages(trainer: Any, rewards: torch.Tensor) -> NDArray[np.float64] | None:
