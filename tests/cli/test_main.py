@@ -31,7 +31,7 @@ PACKAGE = Path(trl_vade.__file__).parent
 
 
 COMMANDS = ["train", "plan", "report", "evaluate"]
-COMMANDS += [f"posterior {name}" for name in ("show", "push", "diff", "export")]
+COMMANDS += [f"posterior {name}" for name in ("show", "push", "export")]
 
 
 def test_the_version_is_that_of_the_package():
@@ -68,7 +68,6 @@ def test_help_has_a_short_spelling_and_a_usage_without_braces(command):
 
 def test_options_may_be_written_with_hyphens(tmp_path):
     said(run("evaluate", "testbed", "--output-path", tmp_path, "--tasks", "nosuch"), 2, "--tasks", "nosuch", "testbed")
-    said(run("posterior", "diff", tmp_path, tmp_path, "--step-a", "-1"), 2, "--step_a")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -13,7 +13,6 @@ from trl_vade.data.row_keys import sample_keys
 from trl_vade.data.row_names import (
     RowNames,
     key_text,
-    keys_of_ids,
     row_labels,
 )
 
@@ -134,24 +133,6 @@ def test_twenty_thousand_rows_are_found():
     order = np.random.default_rng(1).permutation(number)
     assert (RowNames(dataset, keys).find([f"row-{i}" for i in order]) == order).all()
     assert (RowNames(dataset, keys).find([key_text(int(keys[i])) for i in order]) == order).all()
-
-
-@pytest.mark.parametrize(
-    "ids",
-    [
-        ["geo-1", "7", "0007", "-0", "+7", "", "9" * 5000],
-        [7, -3, 0, 2**53],
-        [1234567890123456789, 2**63 - 1, -(2**63)],
-        [str(2**63), "-1" + "0" * 18, "-9223372036854775809"],  # no int64s but one
-        ["0123456789abcdef", "1234567890123456"],  # which look like keys
-    ],
-    ids=lambda ids: str(ids)[:40],
-)
-def test_the_text_of_an_id_leads_to_the_key_of_its_row_whether_it_is_a_text_or_a_number(ids):
-    dataset = rows(ids)
-    for key, found in zip(hexadecimal(dataset), keys_of_ids(named(dataset)), strict=True):
-        assert key in found
-    assert keys_of_ids([]) == []
 
 
 def test_a_label_is_a_text_whatever_its_column_is():

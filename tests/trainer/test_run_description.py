@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import subprocess
 
 import pytest
 
@@ -22,7 +21,7 @@ def trainer(text_model_path, tmp_path_factory):
     return VADEGRPOTrainer(text_model_path, says_a_digit, args, rows, eval_dataset={"a": rows, "b": rows})
 
 
-def test_a_run_names_its_command_settings_versions_machine_and_code(trainer, text_model_path):
+def test_a_run_names_its_command_settings_versions_and_machine(trainer, text_model_path):
     about = json.loads(encode_run(describe_run(trainer, {})))
     assert (about["model"], about["rows"], about["rewards"]) == (text_model_path, 24, ["says_a_digit"])
     assert about["validation_answers"] == {"a": 24 * 4, "b": 24 * 4}
@@ -41,20 +40,6 @@ def test_the_starts_of_a_resumed_run_are_kept_and_the_first_is_never_lost(traine
         about = describe_run(trainer, about or {"starts": [first]})
     assert len(about["starts"]) == MOST_STARTS
     assert about["starts"][0] == first
-
-
-def test_the_commit_is_that_of_the_repository_of_the_working_directory(trainer, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert describe_run(trainer, {})["code"] is None
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-    for words in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "-m", "first"]):
-        subprocess.run(["git", *words], check=True)
-    code = describe_run(trainer, {})["code"]
-    assert len(code["commit"]) == 40
-    assert code["changed"] is False
-    (tmp_path / "file").write_text("new")
-    subprocess.run(["git", "add", "file"], check=True)
-    assert describe_run(trainer, {})["code"]["changed"] is True
 
 
 def test_secrets_in_nested_settings_are_hidden_and_all_of_it_is_strict_json():

@@ -128,24 +128,17 @@ def report(
     output_dir: Annotated[
         Path, typer.Argument(metavar="OUTPUT_DIR", help="Output directory of a finished, running or killed run.")
     ],
-    compare: Annotated[
-        Path | None,
-        typer.Option("--compare", metavar="OTHER_RUN", help="Output directory of a run to show beside it."),
-    ] = None,
     as_json: cli_posterior.AsJSON = False,
 ) -> None:
     """Write vade_report.html, vade_report.png and vade_summary.json into the output directory, and print a table.
 
-    The page works without a network. With --compare its curves, figures and settings stand beside those of another
-    run, such as vanilla GRPO. Posterior, rewards and scores are those of the newest checkpoint; the choices are the
-    latest. If a file is missing or broken, the message names it. The curves need matplotlib: pip install
+    The page works without a network. Posterior, rewards and scores are those of the newest checkpoint; the choices are
+    the latest. If a file is missing or broken, the message names it. The curves need matplotlib: pip install
     "trl-vade[report]".
 
     \b
     Examples:
       trl-vade report vade-quickstart-thompson
-      trl-vade report vade-quickstart-thompson \\
-        --compare vade-quickstart-uniform
       trl-vade report vade-quickstart-thompson --json | jq .validation
     """
     from trl_vade.selection.report.summary import summary_rows
@@ -154,7 +147,7 @@ def report(
 
     from .tables import print_table
 
-    summary = write_report(output_dir, compare=compare)
+    summary = write_report(output_dir)
     if as_json:
         typer.echo(json.dumps(summary, indent=2, allow_nan=False))
         return

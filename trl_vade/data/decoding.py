@@ -72,7 +72,6 @@ class RowDecoder:
         return [fresh.pop(row) if row in fresh else self._again(row, decoded[row]) for row in rows]
 
     def _decode(self, rows: list[int]) -> dict[int, dict[str, Any]]:
-        """Return distinct rows by their numbers."""
         if not self.in_threads:
             return dict(zip(rows, load_rows(self.dataset, rows), strict=True))
         self._begun = self._begin(rows)
@@ -127,7 +126,6 @@ def is_plain(dataset: Dataset) -> bool:
 
 
 def _decoders(feature: Any) -> Iterator[Any]:
-    """Yield the features inside `feature` that decode the values of Arrow."""
     if isinstance(feature, dict):
         for part in feature.values():
             yield from _decoders(part)
@@ -138,7 +136,6 @@ def _decoders(feature: Any) -> Iterator[Any]:
 
 
 def _decoded_row(table: Dataset, number: int, features: dict[str, Any]) -> dict[str, Any]:
-    """Return row `number` of a data set in Arrow's format, with the columns in `features` decoded."""
     row = {name: column[0] for name, column in table[number].to_pydict().items()}
     name = f"Row {number}" + (f" (id {row['id']!r})" if row.get("id") is not None else "")
     for column, feature in features.items():

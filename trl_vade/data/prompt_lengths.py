@@ -124,7 +124,6 @@ class PromptCounter:
         return hashlib.blake2b(json.dumps(parts, default=repr, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def _messages(self, row: dict[str, Any]) -> Any:
-        """Return the row's conversation as TRL prepares it."""
         single = [] if row.get("image") is None else [row["image"]]
         images = (row["images"] or []) if "images" in row else single
         if images or self.vision:
@@ -207,13 +206,11 @@ def _count_decoded(dataset: Dataset, number: int, counter: PromptCounter) -> int
 
 
 def _undecoded(batch: pa.Table, dataset: Dataset) -> dict[str, list[Any]]:
-    """Return the decoded columns of a batch, but with images as Arrow stores them."""
     values = {name: list(map(with_buffers, batch.column(name))) for name in batch.column_names if name != "prompt"}
     return values | dataset.features.decode_batch(batch.select(["prompt"]).to_pydict())
 
 
 def _images_of(messages: Any) -> list[Any]:
-    """Return the images in a conversation from TRL, with None for fetched images and other media."""
     parts = [part for message in messages for part in message.get("content") or [] if part["type"] != "text"]
     return [part["image"] if part["type"] == "image" and not part.keys() & FETCHED else None for part in parts]
 

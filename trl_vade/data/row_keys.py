@@ -129,7 +129,6 @@ def _with_copies_apart(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]
 
 
 def _alike(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rows with a key that another row shares, in ascending order."""
     ordered = np.sort(keys)
     shared = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(shared):

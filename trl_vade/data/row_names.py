@@ -9,7 +9,7 @@ import pyarrow as pa
 from datasets import ClassLabel, Dataset
 from numpy.typing import NDArray
 
-from .row_keys import find_rows, row_key
+from .row_keys import find_rows
 
 
 def is_key_text(name: str) -> bool:
@@ -80,18 +80,6 @@ def key_text(key: int) -> str:
     return f"{key & (2**64 - 1):016x}"
 
 
-def keys_of_ids(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return, for each name as the text of an `id`, the key texts that its row can have.
-
-    An id may be a text or, if the name is one, a number. Names that are not ids give keys that no row has.
-    """
-    numbers = [int(name) if _is_number(name) else None for name in names]
-    return [
-        tuple(key_text(row_key({"id": id})) for id in ([name] if number is None else [name, number]))
-        for name, number in zip(names, numbers, strict=True)
-    ]
-
-
 def row_labels(
     dataset: Dataset, column: str, rows: Sequence[int] | NDArray[np.int64] | None = None
 ) -> list[str | None]:
@@ -109,16 +97,8 @@ def row_labels(
 
 
 def _batches(dataset: Dataset, rows: Sequence[int] | NDArray[np.int64] | None) -> Iterator[Any]:
-    """Yield the given rows, or all, in batches in the data set's format."""
     if rows is None:
         yield from dataset.iter(ROWS_AT_A_TIME)
         return
     for start in range(0, len(rows), ROWS_AT_A_TIME):
         yield dataset[[int(row) for row in rows[start : start + ROWS_AT_A_TIME]]]
-
-
-def _is_number(name: str) -> bool:
-    """Return whether `name` is Python's text of a signed 64-bit whole number."""
-    if len(name) > len(str(-(2**63))) or not (name.isascii() and name.removeprefix("-").isdecimal()):
-        return False
-    return str(int(name)) == name and -(2**63) <= int(name) < 2**63

@@ -140,7 +140,6 @@ def _unboxed(text: str) -> str | None:
 
 
 def _closing(text: str, start: int) -> int | None:
-    """Return the position of the brace that closes a group opened before `start`, or None."""
     depth = 1
     for match in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(match[0], 0)

@@ -95,7 +95,6 @@ def read_unit(text: str) -> Unit | None:
 
 
 def _named(name: str) -> tuple[str | None, float]:
-    """Return what a name measures and its size; short names are symbols, in which case matters."""
     for spelling in (name, *((name.lower(), name.lower().removesuffix("s")) if len(name) > 1 else ())):
         if spelling in _KNOWN:
             return _KNOWN[spelling]

@@ -66,7 +66,6 @@ def _integer(rng: np.random.Generator, low: int, high: int) -> int:
 
 
 def _some(rng: np.random.Generator, names: tuple[str, ...], k: int) -> list[str]:
-    """Draw `k` different names in random order."""
     return [names[i] for i in rng.permutation(len(names))[:k]]
 
 

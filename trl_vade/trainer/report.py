@@ -1,16 +1,15 @@
 """The files that a run leaves for people: `vade_run.json`, `vade_rows.json`, and the report at the end."""
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from trl_vade.data.row_names import key_text
-from trl_vade.data.row_views import cut, describe_row, plain_text
+from trl_vade.data.row_views import describe_row
 from trl_vade.files import save_whole
 from trl_vade.selection.outcomes import GroupOutcomes
-from trl_vade.selection.report.notable import SHOWN, Answer, Answers, Beginnings, both_ends, replayed
+from trl_vade.selection.report.notable import SHOWN, Beginnings, both_ends, replayed
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, read_kept
 from trl_vade.selection.report.writing import write_report
 
@@ -20,13 +19,12 @@ from .publishing.run_facts import live_run
 from .run_description import describe_run, encode_run
 
 MOST_STRATA = 24  # the picture has no more colours
-NO_TASK = "all rows"
 
 
 class VADEReportCallback(HarmlessCallback):
     """Callback that notes what a report shows, writes it at the start and at every save, and reports at the end.
 
-    Everything happens on the main process, about its own share of the completions, and changes nothing of the run.
+    Everything happens on the main process, and changes nothing of the run.
     `trainer.remove_callback(VADEReportCallback)` switches the report and its files off.
     """
 
@@ -37,7 +35,6 @@ class VADEReportCallback(HarmlessCallback):
         self.active = trainer.is_world_process_zero()
         self.about: dict[str, Any] = {}
         self._described: dict[int, dict[str, str]] = {}  # with their pictures, which take milliseconds each
-        self._answers = Answers()
         self._beginnings = Beginnings(0)
         self._tasks: list[str] | None = None
 
@@ -48,31 +45,20 @@ class VADEReportCallback(HarmlessCallback):
 
     @harmless
     def on_train_begin(self, args, state, control, **kwargs):
-        """Write `vade_run.json`. A resumed run goes on with the answers that it noted until its checkpoint."""
+        """Write `vade_run.json`."""
         resumed, selection = state.global_step > 0, self._trainer.selection
-        earlier = [read_kept(self.folder / name) if resumed else {} for name in (RUN_FILE, ROWS_FILE)]
-        content = encode_run(describe_run(self._trainer, earlier[0]))
+        content = encode_run(describe_run(self._trainer, read_kept(self.folder / RUN_FILE) if resumed else {}))
         save_whole(self.folder / RUN_FILE, content)
         self.about = json.loads(content)  # the page must not show what the file hides
         if selection is not None:
             self._tasks, self._described = _tasks(self._trainer), {}
-            same = earlier[1].get("dataset_fingerprint") == selection.fingerprint
-            self._answers = Answers.of(earlier[1]["answers"] if same else {}, before=state.global_step)
             lines = selection.feedback.log.lines() if resumed else ()
             self._beginnings = replayed(Beginnings(len(selection.dataset)), lines)
 
     @harmless
-    def observe(self, outcomes: GroupOutcomes, completions: list[Any]) -> None:
-        """Note the outcomes of all groups of a generation batch, and an answer of each group of this process.
-
-        `completions` are those of this process, which has the first groups.
-        """
+    def observe(self, outcomes: GroupOutcomes) -> None:
+        """Note the outcomes of all groups of a generation batch."""
         self._beginnings.observe(outcomes.sample_index, outcomes.successes, outcomes.trials)
-        firsts = completions[:: self._trainer.num_generations]
-        for row, total, completion in zip(outcomes.sample_index.tolist(), outcomes.total, firsts, strict=False):
-            reward = None if math.isnan(total[0]) else float(total[0])
-            answer = Answer(self._trainer.state.global_step, row, reward, cut(plain_text(completion)))
-            self._answers.observe(self._tasks[row] if self._tasks else NO_TASK, answer)
 
     @harmless
     def on_save(self, args, state, control, **kwargs):
@@ -93,7 +79,7 @@ class VADEReportCallback(HarmlessCallback):
         posterior, keys = selection.sampler.posterior, selection.sample_keys[0]
         hardest, easiest = both_ends(posterior, keys)
         changed = self._beginnings.most_changed(posterior)
-        seen = {*hardest[:SHOWN], *easiest[:SHOWN], *changed, *self._answers.rows()}
+        seen = {*hardest[:SHOWN], *easiest[:SHOWN], *changed}
         for row in seen - self._described.keys():
             self._described[row] = describe_row(selection.dataset, row)
         rows = {
@@ -106,7 +92,6 @@ class VADEReportCallback(HarmlessCallback):
             "dataset_fingerprint": selection.fingerprint,
             "step": self._trainer.state.global_step,
             **{"hardest": hardest, "easiest": easiest, "changed": changed},
-            "answers": self._answers.as_json(),
             "rows": {str(row): about for row, about in rows.items()},
         }
         save_whole(self.folder / ROWS_FILE, json.dumps(kept, indent=1, ensure_ascii=False).encode())

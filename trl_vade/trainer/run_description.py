@@ -1,11 +1,10 @@
-"""`vade_run.json`: the command, settings, versions, code and machine of a run, for people and for its report."""
+"""`vade_run.json`: the command, settings, versions and machine of a run, for people and for its report."""
 
 import json
 import math
 import os
 import platform
 import shlex
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
@@ -25,7 +24,6 @@ from .typed_command import typed_words
 
 PACKAGES = ("trl-vade", "trl", "transformers", "torch", "accelerate", "datasets", "vllm", "peft", "numpy")
 MOST_SIGNS = 2000  # of a value
-GIT_SECONDS = 5
 MOST_STARTS = 100  # of a run that is resumed again and again; the first is always kept
 
 
@@ -42,7 +40,6 @@ def describe_run(trainer: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "starts": starts[:1] + starts[1:][1 - MOST_STARTS :],
         "command": shlex.join(trainer.command or typed_words()) or None,
-        "code": _code(),
         "model": get_config_model_id(trainer.model.config),
         **named_dataset(trainer.dataset_name),
         "rows": len(trainer.train_dataset) if has_length(trainer.train_dataset) else None,
@@ -104,20 +101,3 @@ def _versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-def _code() -> dict[str, Any] | None:
-    """Return the commit of the repository that the run was started in, and whether files differ from it."""
-    found = [_git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")]
-    return None if None in found else {"commit": found[0], "changed": bool(found[1])}
-
-
-def _git(*words: str) -> str | None:
-    """Return what git says about the working directory; None without git or outside a repository."""
-    try:
-        told = subprocess.run(
-            ["git", "--no-optional-locks", *words], capture_output=True, text=True, timeout=GIT_SECONDS, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return told.stdout.strip()

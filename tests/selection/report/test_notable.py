@@ -1,11 +1,9 @@
-"""The rows and answers that a report shows."""
-
-import json
+"""The rows that a report shows."""
 
 import numpy as np
 
 from trl_vade.samplers.posterior import BetaPosterior
-from trl_vade.selection.report.notable import ANSWERS, BEGINNING, Answer, Answers, Beginnings, both_ends, replayed
+from trl_vade.selection.report.notable import BEGINNING, Beginnings, both_ends, replayed
 
 NUM_ROWS = 12
 
@@ -56,26 +54,3 @@ def test_both_ends_are_in_order_ties_by_key_and_no_row_is_at_both():
     assert both_ends(posterior, keys, 2) == ([3, 1], [0, 4])
     assert both_ends(posterior, keys, 4) == ([3, 1, 2, 4], [0])
     assert both_ends(BetaPosterior(NUM_ROWS), keys) == ([], [])
-
-
-def test_the_first_and_the_last_answers_of_each_task_are_kept_and_come_back():
-    answers = Answers()
-    for step in range(8):
-        answers.observe("count", Answer(step, 10 + step, 0.5, f"answer {step}"))
-    answers.observe("read", Answer(2, 99, None, ""))
-    assert [answer.step for answer in answers.first["count"]] == [*range(ANSWERS)]
-    assert [answer.step for answer in answers.last["count"]] == [5, 6, 7]
-    assert answers.rows() == {10, 11, 12, 15, 16, 17, 99}
-    saved = json.loads(json.dumps(answers.as_json()))
-    assert Answers.of(saved, before=8).as_json() == answers.as_json()
-
-
-def test_what_was_answered_after_the_checkpoint_is_answered_again():
-    answers = Answers()
-    for step in range(8):
-        answers.observe("count", Answer(step, step, 1.0, ""))
-    resumed = Answers.of(answers.as_json(), before=6)
-    assert [answer.step for answer in resumed.last["count"]] == [5]
-    for step in (6, 7):
-        resumed.observe("count", Answer(step, step, 1.0, ""))
-    assert resumed.as_json() == answers.as_json()

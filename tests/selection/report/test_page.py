@@ -21,7 +21,6 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 ABOUT = {
     "starts": [{"time": "2026-01-01T00:00:00+00:00", "step": 0}, {"time": "2026-01-02T00:00:00+00:00", "step": 8}],
     "command": "python train.py --seed 3",
-    "code": {"commit": "a" * 40, "changed": True},
     "model": "Qwen/Qwen2.5-VL-3B-Instruct",
     "dataset": "you/rows",
     "dataset_revision": None,
@@ -64,13 +63,17 @@ def rows_of(folder):
     """What the trainer would keep of this run: a question that is code, and a picture of two rows."""
     seen = sorted({row for line in read_run(folder).lines for row in line["sample_index"]})
     about = {
-        str(row): {"key": f"{row:016x}", "id": f"<row {row}>", "question": "<script>alert(1)</script>", "answer": "7"}
+        str(row): {
+            "key": f"{row:016x}",
+            "id": f"<row {row}>",
+            "question": "<script>alert(1)</script>",
+            "answer": "7 & more",
+        }
         for row in seen
     }
     about[str(seen[0])]["picture"] = PIXEL
     about[str(seen[1])]["picture"] = "https://elsewhere/picture.png"
-    answers = {"first": [{"step": 0, "row": seen[0], "reward": 1.0, "text": "seven & more"}], "last": []}
-    return {"hardest": seen[:2], "easiest": seen[2:3], "changed": [], "answers": {"count": answers}, "rows": about}
+    return {"hardest": seen[:2], "easiest": seen[2:3], "changed": [], "rows": about}
 
 
 def run_of(folder, *, rows=True, about=ABOUT, **more):
@@ -82,8 +85,8 @@ def run_of(folder, *, rows=True, about=ABOUT, **more):
     return read_run(folder)
 
 
-def page(run, folder, strata=None, other=None):
-    write_page(folder / PAGE_FILE, View(run, strata, other), summarise(run), {})
+def page(run, folder, strata=None):
+    write_page(folder / PAGE_FILE, View(run, strata), summarise(run), {})
     return (folder / PAGE_FILE).read_text()
 
 
@@ -124,19 +127,12 @@ def test_every_colour_of_a_curve_has_a_value_in_light_and_in_dark(drawn):
 def test_texts_of_the_data_are_texts_and_a_picture_from_elsewhere_is_left_out(drawn):
     read = Page(drawn)
     assert "<script>alert(1)</script>" in read.texts
-    assert "seven & more" in read.texts
-    assert [value for name, value in read.attributes if name == "src"] == [PIXEL] * 2  # of the row, and of its answer
+    assert "7 & more" in read.texts
+    assert [value for name, value in read.attributes if name == "src"] == [PIXEL]
 
 
-def test_verdict_health_rows_answers_and_recipe_are_on_the_page(texts):
-    for part in (
-        "an even draw would give",
-        "more than noise",
-        "<row ",
-        "reward outage",
-        "python train.py --seed 3",
-        "aaaa",
-    ):
+def test_verdict_health_rows_and_recipe_are_on_the_page(texts):
+    for part in ("an even draw would give", "more than noise", "<row ", "reward outage", "python train.py --seed 3"):
         assert part in texts, part
     assert "step 8 (2026-01-02" in texts
 
@@ -155,10 +151,7 @@ def test_what_a_run_did_not_leave_is_left_out_or_said(tmp_path, rows, about, str
     assert ("share of the chosen groups" in read.texts) == (strata is not None)
 
 
-DAMAGE = [{"rows": 3}, {"rows": {}, "answers": 1}, {"rows": {}, "hardest": ["x"]}, {"answers": {"a": {"first": [1]}}}]
-
-
-@pytest.mark.parametrize("damaged", DAMAGE)
+@pytest.mark.parametrize("damaged", [{"rows": 3}, {"rows": {}, "hardest": ["x"]}])
 def test_damaged_rows_cost_their_part_of_the_page_alone(tmp_path, damaged, caplog):
     run = run_of(tmp_path, rows=damaged)
     with caplog.at_level(logging.WARNING):
@@ -173,17 +166,6 @@ def test_a_file_of_rows_that_is_too_large_is_not_read(tmp_path, monkeypatch, cap
     assert any(ROWS_FILE in record.message and "100" in record.message for record in caplog.records)
 
 
-def test_another_run_stands_beside_it_with_what_differs(tmp_path):
-    others = {**ABOUT, "settings": ABOUT["settings"] | {"seed": 4, "output_dir": "there"}}
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "other").mkdir()
-    run, other = run_of(tmp_path / "mine"), run_of(tmp_path / "other", about=others)
-    texts = [text for text in Page(page(run, tmp_path, other=other)).texts if text]
-    assert "other" in texts
-    assert texts[texts.index("Settings that differ") :][1:4] == ["seed", "3", "4"]
-    assert "there" not in texts
-
-
 def test_a_spread_is_not_called_a_pass_rate(tmp_path):
     run = run_of(tmp_path, sampler=ThompsonSampler(6, seed=2, gain="spread"))
     texts = " ".join(Page(page(run, tmp_path, ["count", "read"] * 3)).texts)
@@ -196,16 +178,3 @@ def test_outages_and_cut_answers_are_said_in_words(tmp_path):
     texts = " ".join(Page(page(run_of(tmp_path, history=[*HISTORY, bad]), tmp_path)).texts)
     assert "max_completion_length" in texts
     assert "90.0 %" in texts
-
-
-def test_a_report_made_anew_keeps_the_other_run_and_says_when_that_is_gone(tmp_path, caplog):
-    for name in ("mine", "other"):
-        (tmp_path / name).mkdir()
-        run_of(tmp_path / name)
-    first = write_report(tmp_path / "mine", compare=tmp_path / "other")
-    assert write_report(tmp_path / "mine") == first
-    assert "other" in Page((tmp_path / "mine" / PAGE_FILE).read_text()).texts
-    (tmp_path / "other").rename(tmp_path / "moved")
-    with caplog.at_level(logging.WARNING):
-        assert "compared_with" not in write_report(tmp_path / "mine")
-    assert any(str(tmp_path / "mine" / "../other") in record.message for record in caplog.records)

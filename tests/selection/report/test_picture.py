@@ -12,7 +12,6 @@ from PIL import Image
 
 from tests.support.finished_run import BATCHES, HISTORY, NAN, UNSCORED, write_run
 from tests.support.marks import slow
-from trl_vade import UniformSampler
 from trl_vade.pictures.palette import LIGHT
 from trl_vade.selection.report.panels import PANELS, _pass_rate_edges, running_mean
 from trl_vade.selection.report.picture import svg_panels
@@ -39,11 +38,10 @@ def curves(svg):
 
 @pytest.fixture(scope="module")
 def panels(tmp_path_factory):
-    """All panels of a run, with another run, strata and a known number of validation answers."""
-    folder = write_run(tmp_path_factory.mktemp("runs") / "one")
+    """All panels of a run, with strata and a known number of validation answers."""
+    folder = write_run(tmp_path_factory.mktemp("run"))
     (folder / RUN_FILE).write_text('{"validation_answers": 100}')
-    other = read_run(write_run(folder.parent / "two", UniformSampler(6)))
-    return svg_panels(View(read_run(folder), STRATA, other))
+    return svg_panels(View(read_run(folder), STRATA))
 
 
 def test_every_panel_is_one_svg_element_whose_words_are_text_and_that_says_what_it_shows(panels):
@@ -78,12 +76,12 @@ def test_panels_can_stand_in_one_page(panels):
     assert {*re.findall(r'(?:href="|url\()#([^")]+)', page)} <= {*ids}
 
 
-def test_curves_have_their_names_and_the_other_run_is_among_them(panels):
-    for name in ("realised", "predicted", "even draw", "uniform"):
+def test_curves_have_their_names(panels):
+    for name in ("realised", "predicted", "even draw"):
         assert name in curves(panels["useful"])
     assert "reward of" in curves(panels["rewards"])
     assert "pass rate of" in curves(panels["rewards"])
-    assert "uniform" in curves(panels["validation"])
+    assert "thompson" in curves(panels["validation"])
     assert "standard error" in curves(panels["validation"])
     named = {*ElementTree.fromstring(panels["strata"]).itertext()} & {*STRATA}
     assert named == {*STRATA} - {"colour 2"}  # of which no row was chosen
@@ -104,7 +102,6 @@ def test_a_picture_made_anew_loses_no_panel(tmp_path):
     picture = write_run(tmp_path) / REPORT_FILE
     picture.write_bytes(b"an earlier one")
     plain = write_report(tmp_path)
-    assert not has_colour(picture, "fourth")
     before = picture.read_bytes()
     (tmp_path / RUN_FILE).write_text(json.dumps({"validation_answers": 100}))
     summary = write_report(tmp_path, STRATA)

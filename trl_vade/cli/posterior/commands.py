@@ -102,54 +102,20 @@ def push(
     typer.echo(f"Published: {publish_posterior(table, HubTarget(repo, 'dataset', revision, private), force=force)}")
 
 
-@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Print which rows became easy or hard.")
-def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="The earlier SOURCE, or the one to compare with.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The later SOURCE.")],
-    revision_a: Annotated[str | None, typer.Option("--revision_a", help="Of the first on the Hub.")] = None,
-    revision_b: Annotated[str | None, typer.Option("--revision_b", help="Of the second on the Hub.")] = None,
-    step_a: Annotated[int | None, typer.Option("--step_a", min=0, help="Optimiser step of the first.")] = None,
-    step_b: Annotated[int | None, typer.Option("--step_b", min=0, help="Optimiser step of the second.")] = None,
-    threshold: Annotated[float, typer.Option("--threshold", min=0.01, max=1.0, help="Least change to show.")] = 0.25,
-    rows: Rows = 20,
-    as_json: AsJSON = False,
-) -> None:
-    """Print which rows became easy and which became hard from one posterior to another.
-
-    Rows are found again by their sample_id, or by its hash where one of the two has hashes, as checkpoints have; a row
-    that only one of them has seen is counted, and not compared.
-
-    \b
-    Examples:
-      trl-vade posterior diff qwen-vade/checkpoint-100 qwen-vade
-      trl-vade posterior diff you/vade-posterior you/vade-posterior \\
-        --step_a 100 --step_b 500 --threshold 0.4
-      trl-vade posterior diff you/run-1 you/run-2 --json
-    """
-    from .showing import compare, print_difference
-
-    found = compare(_load(a, revision_a, step_a), _load(b, revision_b, step_b), threshold)
-    if as_json:
-        _print_json(found)
-    else:
-        print_difference(found, rows)
-
-
-@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Write a posterior as .parquet, .csv or .jsonl.")
+@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Write a posterior as .parquet or .jsonl.")
 def export(
     source: Source,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .parquet, .csv or .jsonl file to write.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .parquet or .jsonl file to write.")],
     revision: Revision = None,
     step: Step = None,
 ) -> None:
     """Write a posterior as one file, in the format of its extension.
 
-    A .parquet file also holds the facts of the run, so another run can begin with it. In .csv and .jsonl, what is not
-    known is empty or null.
+    A .parquet file also holds the facts of the run, so another run can begin with it.
 
     \b
     Examples:
-      trl-vade posterior export qwen-vade posterior.csv
+      trl-vade posterior export qwen-vade posterior.parquet
       trl-vade posterior export you/vade-posterior posterior.jsonl --step 100
     """
     from .files import check_ending, export_table

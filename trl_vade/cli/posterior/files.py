@@ -1,12 +1,7 @@
 """Posteriors as files of a user's choice, and the names that their rows get from a data set."""
 
-import io
 import json
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow.csv import write_csv
 
 from trl_vade.errors import ConfigurationError, SnapshotMismatchError, abbreviated
 from trl_vade.files import save_whole
@@ -23,7 +18,7 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..data_sets import load_rows
 
-ENDINGS = (".parquet", ".csv", ".jsonl")
+ENDINGS = (".parquet", ".jsonl")
 
 
 def check_ending(path: Path) -> str:
@@ -37,22 +32,13 @@ def check_ending(path: Path) -> str:
 
 
 def export_table(table: PosteriorTable, path: Path) -> None:
-    """Write `table` as the ending of `path` says: .parquet (with its facts), .csv or .jsonl (a JSON object a line)."""
-    ending = check_ending(path)
-    if ending == ".parquet":
+    """Write `table` as the ending of `path` says: .parquet (with its facts) or .jsonl (a JSON object a line)."""
+    if check_ending(path) == ".parquet":
         write_table(table, path)
-        return
-    rows, content = arrow_of(table), io.BytesIO()
-    if ending == ".jsonl":
-        lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in rows.to_pylist())
-        content.writelines(line.encode() for line in lines)
     else:
-        for number, column in enumerate(rows.columns):
-            if pa.types.is_string(column.type):  # a spreadsheet would run such a text as a formula
-                escaped = pc.replace_substring_regex(column, "^[=+\\-@\t\r]", r"'\0")
-                rows = rows.set_column(number, rows.column_names[number], escaped)
-        write_csv(rows, content)
-    save_whole(path, content.getvalue())
+        records = arrow_of(table).to_pylist()
+        lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
+        save_whole(path, "".join(lines).encode())
 
 
 def named_table(

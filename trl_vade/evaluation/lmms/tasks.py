@@ -108,7 +108,6 @@ def rows_digest(folder: Path) -> str:
 
 
 def _columns(folder: Path) -> dict[str, list[str]]:
-    """Return the columns of every split."""
     import datasets
 
     if _saved_to_disk(folder):

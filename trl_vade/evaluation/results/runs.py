@@ -130,7 +130,6 @@ def _find(folder: Path, results: _Json, *keys: str) -> Any:
 
 
 def _value(folder: Path, results: _Json, benchmark: Benchmark) -> float:
-    """Return the metric of the results file."""
     value = _find(folder, results, "results", benchmark.task, benchmark.key)
     if not _is_number(value):
         raise refusal(folder, f"{benchmark.key!r} is {abbreviated(value)}", "it must be a finite number")

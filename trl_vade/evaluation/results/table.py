@@ -95,7 +95,6 @@ def _with_error(part: Mapping[str, Any]) -> str:
 
 
 def _paper_rows(results: Results) -> list[PaperRow]:
-    """Return the paper's rows for the model's size, or all rows if its name tells no size."""
     if not any(name in FIVE for name in results["benchmarks"]):
         return []
     sizes = {size.upper() for size in re.findall(r"(?<![\d.])[37]B(?![a-z\d])", results["model"]["name"], re.I)}
@@ -103,7 +102,6 @@ def _paper_rows(results: Results) -> list[PaperRow]:
 
 
 def _paper_cells(row: PaperRow, names: Sequence[str]) -> list[str]:
-    """Return the cells of a paper's row, "-" for a missing figure, and for an average of missing figures."""
     scores = dict(zip(FIVE, row.scores, strict=True))
     method = "base" if row.method == "base" else f"{row.algorithm}, {row.method}"
     cells = [f"{scores[name]:.2f}" if name in scores else "-" for name in names]

@@ -116,7 +116,6 @@ def describe(folder: Path, target: HubTarget, there: list[str], newest: int | No
 
 
 def _published(target: HubTarget, step: int) -> PosteriorTable:
-    """Download the table of a step from the branch."""
     table = read_table(hf_hub_download(filename=table_path(step), **target.where))
     return replace(table, metadata={**table.metadata, "global_step": step})  # another tool may have dropped the step
 

@@ -74,7 +74,7 @@ def split_source(source: str) -> tuple[str, str | None]:
 
 def _read(file: Path, step: int | None, place: dict[str, str]) -> PosteriorTable:
     """Return the table in `file`, which must be of the step that was asked for, and of that in its folder's name."""
-    if file.suffix.lower() in (".csv", ".jsonl"):
+    if file.suffix.lower() == ".jsonl":
         raise ConfigurationError(
             f"{file} cannot be read back. Of the files that `trl-vade posterior export` writes, only .parquet can."
         )
@@ -90,7 +90,6 @@ def _read(file: Path, step: int | None, place: dict[str, str]) -> PosteriorTable
 
 
 def _here(path: Path, step: int | None) -> Path:
-    """Return the file of the posterior at a local path."""
     files = (path, path / TABLE_FILE, path / POSTERIOR_FILE)
     return next((file for file in files if file.is_file()), None) or _newest(path, str(path), step)
 
@@ -134,7 +133,6 @@ def _refusal(error: Exception, repo_id: str) -> str:
 
 
 def _newest(folder: Path, name: str, step: int | None) -> Path:
-    """Return the table of `step`, or of the newest one, in a folder of steps."""
     files = [*folder.glob("step-*/*"), *folder.glob(CARD_FILE)]
     return folder / _chosen([file.relative_to(folder).as_posix() for file in files], name, step, folder.joinpath)
 

@@ -16,7 +16,7 @@ from trl_vade.pictures.palette import PALETTE
 
 from .notable import SHOWN
 from .record import Run
-from .summary import percent, summarise, summary_rows
+from .summary import percent, summary_rows
 from .verdict import verdict
 from .view import View
 
@@ -49,7 +49,7 @@ def write_page(path: Path, view: View, summary: Mapping[str, Any], panels: Mappi
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    run, other = view.run, view.other
+    run = view.run
     page = environment.get_template("page.html").render(
         name=run.name,
         title=view.title,
@@ -60,10 +60,7 @@ def write_page(path: Path, view: View, summary: Mapping[str, Any], panels: Mappi
         chosen=_chosen(run, view.strata),
         lists=_readable(_lists, run),
         most_groups=MOST_GROUPS,
-        answers=_readable(_answers, run),
         figures=summary_rows(summary),
-        other=other and _other(other),
-        differing=_readable(_differing_settings, run, other) if other else None,
         recipe=_readable(_recipe, run),
     )
     save_whole(path, page.encode())
@@ -73,10 +70,10 @@ def _variables(theme: int) -> Markup:
     return Markup(" ".join(f"--{name}: {colours[theme]};" for name, colours in PALETTE.items()))
 
 
-def _readable(part: Callable[..., Any], *runs: Run) -> Any:
+def _readable(part: Callable[[Run], Any], run: Run) -> Any:
     """Return a part of the page from `vade_run.json` or `vade_rows.json`; None if somebody damaged them."""
     try:
-        return part(*runs)
+        return part(run)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         logger.warning(f"A part of the report is left out, because a file of the run is damaged ({error!r}).")
         return None
@@ -171,7 +168,6 @@ def _described(run: Run, row: int) -> dict[str, str]:
 
 
 def _groups(run: Run, row: int) -> list[tuple[int, float]]:
-    """Return the batch and the pass rate of the latest groups of a row."""
     groups = []
     for line in run.selections:
         for place in np.flatnonzero(np.asarray(line["sample_index"]) == row):
@@ -180,28 +176,12 @@ def _groups(run: Run, row: int) -> list[tuple[int, float]]:
     return groups[-MOST_GROUPS:]
 
 
-def _answers(run: Run) -> dict[str, list[tuple[str, list[dict[str, Any]]]]]:
-    """Return the first and the last answers by task."""
-    return {
-        task: [
-            (title, [{**answer, **_described(run, answer["row"])} for answer in parts[part]])
-            for part, title in (("first", "At the start"), ("last", "At the end"))
-        ]
-        for task, parts in sorted(run.rows.get("answers", {}).items())
-    }
-
-
-def _other(run: Run) -> dict[str, Any]:
-    summary = summarise(run)
-    return {"name": run.name, "verdict": verdict(summary), "figures": dict(summary_rows(summary))}
-
-
 def _recipe(run: Run) -> dict[str, Any] | None:
     """Return the command, the facts and the changed settings of a run; None without `vade_run.json`."""
     about = run.about
     if "settings" not in about:
         return None
-    code, starts = about["code"], about["starts"]
+    starts = about["starts"]
     facts = {
         "started": f"{starts[0]['time']} (UTC)",
         "resumed at": ", ".join(f"step {start['step']} ({start['time']})" for start in starts[1:]),
@@ -211,7 +191,6 @@ def _recipe(run: Run) -> dict[str, Any] | None:
         "rewards": ", ".join(about["rewards"]),
         "machine": _listed(about["machine"]),
         "versions": _listed(about["versions"]),
-        "commit of the code": code and code["commit"] + (", with changes" if code["changed"] else ""),
     }
     return {
         "command": about["command"],
@@ -222,10 +201,3 @@ def _recipe(run: Run) -> dict[str, Any] | None:
 
 def _listed(facts: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in facts.items())
-
-
-def _differing_settings(run: Run, other: Run) -> list[tuple[str, Any, Any]]:
-    """Return the settings that differ between two runs, but for their folders."""
-    ours, theirs = (each.about.get("settings", {}) for each in (run, other))
-    names = sorted(name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name])
-    return [(name, ours[name], theirs[name]) for name in names if not name.endswith("_dir")]

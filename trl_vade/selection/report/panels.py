@@ -29,9 +29,6 @@ def _useful(axes: Any, view: View) -> None:
     predicted = running_mean(_values(run.selections, "predicted_effective_ratio"))
     curve(axes, steps, predicted, "second", "predicted")
     curve(axes, *np.array(view.even_draw).T, "quiet", "even draw\n(estimate)")
-    if view.other:
-        ratios = running_mean(view.other.effective_gradient_ratio)
-        curve(axes, _values(view.other.selections, "step"), ratios, "fourth", view.other_name)
     note = f"groups with right and wrong answers, mean of {WINDOW}"
     head(axes, "Useful groups", note, xlabel=_per_line(run), ylabel="share of groups", ylim=(0, 1))
 
@@ -54,16 +51,12 @@ def _rewards(axes: Any, view: View) -> None:
 
 
 def _validation(axes: Any, view: View) -> None:
-    named = [(view.run, "first", view.run.sampler)]
-    if view.other:
-        named.append((view.other, "fourth", view.other_name))
-    for number, (run, part, name) in enumerate(named):
-        steps, scores = _values(run.validation, "step"), _values(run.validation, "score")
-        steps += 0.015 * number * steps.max(initial=0)  # bars beside one another can be told apart
-        curve(axes, steps, scores, part, name, markevery=1)
-        errors = _values(run.validation, "standard_error")
-        axes.errorbar(steps, scores, yerr=errors, fmt="none", color=LIGHT[part], capsize=3, elinewidth=1)
-    known = any(entry["standard_error"] is not None for run, *_ in named for entry in run.validation)
+    evaluations = view.run.validation
+    steps, scores = _values(evaluations, "step"), _values(evaluations, "score")
+    curve(axes, steps, scores, "first", view.run.sampler, markevery=1)
+    errors = _values(evaluations, "standard_error")
+    axes.errorbar(steps, scores, yerr=errors, fmt="none", color=LIGHT["first"], capsize=3, elinewidth=1)
+    known = not np.isnan(errors).all()
     note = "bars: one standard error to either side" if known else "without its error, which is not known"
     head(axes, "Validation score", note, xlabel="optimiser step")
 
@@ -164,7 +157,6 @@ def _values(entries: Iterable[dict[str, Any]], name: str) -> NDArray[np.float64]
 
 
 def _logged(run: Run, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return optimiser steps and values of a metric in the history."""
     entries = [entry for entry in run.history if entry.get(name) is not None]
     return _values(entries, "step"), _values(entries, name)
 

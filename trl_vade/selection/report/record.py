@@ -23,7 +23,7 @@ from .validation import validations
 
 TRAINER_STATE_FILE = "trainer_state.json"
 RUN_FILE = "vade_run.json"  # command, settings, versions
-ROWS_FILE = "vade_rows.json"  # the rows and answers that a report shows
+ROWS_FILE = "vade_rows.json"  # the rows that a report shows
 MOST_BYTES = 2**25  # of these files; `trainer.report` writes a few hundred kB
 EVEN_DRAWS = 25  # points of the curve of an even draw
 logger = logging.getLogger(__name__)

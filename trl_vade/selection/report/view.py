@@ -1,4 +1,4 @@
-"""A run as its pictures need it, beside another run if there is one."""
+"""A run as its pictures need it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,6 @@ class View:
 
     run: Run
     strata: Sequence[str] | None = None  # (N,) a label of each training row
-    other: Run | None = None  # drawn beside `run` where both have a curve
 
     @cached_property
     def batches(self) -> list[dict[str, Any]]:
@@ -54,9 +53,3 @@ class View:
         refills = f", {self.run.refills} refills" if self.run.refills else ""
         rows = len(self.batches[-1]["sample_index"])
         return f"{self.run.sampler} sampler: {len(self.batches)} generation batches of {rows} rows{refills}"
-
-    @property
-    def other_name(self) -> str:
-        """The other run's sampler, if that tells the runs apart."""
-        assert self.other is not None
-        return self.other.sampler if self.other.sampler != self.run.sampler else "other run"

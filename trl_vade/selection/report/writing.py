@@ -29,19 +29,17 @@ def write_report(
     strata: Sequence[str] | None = None,
     *,
     run: Run | None = None,
-    compare: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Write `vade_summary.json`, `vade_report.html` and `vade_report.png` into `output_dir` and return the summary.
 
-    The summary keeps `strata` and the path of `compare`. Without them a report takes those of an earlier summary, so
-    that a report made anew loses nothing. Without matplotlib (`pip install trl-vade[report]`) picture and curves are
-    left out, and the log says so.
+    The summary keeps `strata`. Without them a report takes those of an earlier summary, so that a report made anew
+    loses nothing. Without matplotlib (`pip install trl-vade[report]`) picture and curves are left out, and the log
+    says so.
 
     Args:
         output_dir: of a run, which may be going on.
         strata: (N,) a label of each training row (its task, say) for a panel of their shares.
         run: the run, where the caller has it; else it is read from `output_dir`.
-        compare: the output directory of another run, which is shown beside it.
 
     Raises:
         VADEError: what `read_run` raises; `strata` of another length than the training set.
@@ -55,18 +53,15 @@ def write_report(
         raise VADEError(
             f"strata has {len(strata)} labels and the run chose from {num_rows} rows; give one label a row."
         )
-    other = read_run(compare) if compare else _saved_other(folder, earlier)
     summary = summarise(run)
     if strata is not None:
         chosen: dict[str, list[int]] = {}
         for row in np.unique(np.concatenate([line["sample_index"] for line in run.lines])).tolist():
             chosen.setdefault(str(strata[row]), []).append(row)
         summary["strata"] = chosen
-    if other is not None:
-        summary["compared_with"] = os.path.relpath(compare, folder) if compare else earlier["compared_with"]
     lines = [f"  {json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in summary.items()]
     save_whole(folder / SUMMARY_FILE, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
-    view = View(run, strata, other)
+    view = View(run, strata)
     write_page(folder / PAGE_FILE, view, summary, _draw(view, folder / REPORT_FILE))
     return summary
 
@@ -85,7 +80,6 @@ def _draw(view: View, path: Path) -> dict[str, str]:
 
 
 def _read_summary(path: Path) -> dict[str, Any]:
-    """Return an earlier summary; an empty one if there is none, or if it is damaged."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError):
@@ -102,15 +96,3 @@ def _saved_strata(earlier: dict[str, Any], num_rows: int) -> list[str] | None:
     except (LookupError, TypeError, AttributeError):
         return None
     return strata
-
-
-def _saved_other(folder: Path, earlier: dict[str, Any]) -> Run | None:
-    """Return the run that an earlier report showed beside this one; None if there is none, or if it is gone."""
-    place = earlier.get("compared_with")
-    if not isinstance(place, str):
-        return None
-    try:
-        return read_run(folder / place)
-    except (VADEError, OSError) as error:
-        logger.warning(f"The report goes without the other run that it was last compared with: {error}")
-        return None
