@@ -56,7 +56,7 @@ def test_a_plan_launches_nothing(launched, capsys):
     flags = ["--recipe", "quickstart", "--accelerate_config", "fsdp2", "--plan", "--plan_rows", "1024"]
     train.run(flags)
     assert launched == []
-    assert "4 (sharding: fsdp2)" in capsys.readouterr().out
+    assert "256 rows x 8 = 2,048 completions" in capsys.readouterr().out
 
 
 def test_a_launcher_inside_a_launcher_is_refused(launched, monkeypatch):

@@ -57,17 +57,6 @@ def test_the_commands_refuse_an_unknown_recipe(command):
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("flag", ["--plan_accelerate", "--accelerate_config"])
-def test_a_plan_takes_recipe_and_accelerate_configuration_by_name(flag, tmp_path):
-    from trl_vade.testbed.shapes import qwen2_5_vl_config
-
-    qwen2_5_vl_config("3b").save_pretrained(tmp_path)
-    flags = ["--plan_rows", 8524, "--model_name_or_path", tmp_path]
-    result = run("plan", "--recipe", "qwen2_5_vl_3b_grpo_vade", flag, "fsdp2", *flags)
-    assert result.exit_code == 0, result.output
-    assert "4 (sharding: fsdp2)" in result.stdout
-
-
 def test_the_help_names_every_recipe_and_every_accelerate_configuration():
     text = run("train", "--help").stdout
     assert "qwen2_5_vl_{3b,7b}_{grpo,gspo}_{vade,vanilla}" in text

@@ -1,4 +1,4 @@
-"""Benchmarks during the training, as the script is told of them; a plan's arguments are in test_planning.py."""
+"""Benchmarks during the training, as the script is told of them; a plan's arguments are in test_plan.py."""
 
 import inspect
 from pathlib import Path

@@ -40,13 +40,9 @@ def claimed_by(*wanted):
 @pytest.fixture
 def clone(tmp_path, vision_model_path):
     """A folder that looks like a clone of the repository, with tiny models; the working directory of a page."""
-    from trl_vade.testbed.shapes import qwen2_5_vl_config
-
     for name in ("scripts", "eval", "examples", "tests", "docs", "trl_vade", "pyproject.toml", "README.md"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "tiny-model").symlink_to(vision_model_path)
-    for size in ("3b", "7b"):
-        qwen2_5_vl_config(size).save_pretrained(tmp_path / f"qwen-{size}")
     (tmp_path / "my_samplers.py").write_text("from tests.support.own_samplers import WorstLast\n")
     (tmp_path / "recipe.yaml").write_text("output_dir: out\ndataset_name: you/questions\n")
     with chdir(tmp_path):

@@ -106,11 +106,10 @@ def plan(
     context: typer.Context,
     as_json: cli_posterior.AsJSON = False,
 ) -> None:
-    """Print what a recipe means (batches, updates, rollouts, GPU memory) and train nothing.
+    """Print what a recipe means (batches, updates, rollouts) and train nothing.
 
-    Takes the arguments of `trl-vade train` and those below. Only the config.json of the model is read. Neither a GPU
-    nor a launcher is needed. Settings that do not divide or cannot fit are refused. The memory is an estimate, and was
-    not yet compared with a measurement on a GPU.
+    Takes the arguments of `trl-vade train` and those below. Neither a model, a GPU nor a launcher is needed. Settings
+    that do not divide are refused. For the memory of weights and optimiser see `accelerate estimate-memory`.
 
     \b
     Examples:

@@ -51,7 +51,7 @@ def plan(arguments: list[str], *, as_json: bool = False) -> None:
     """
     command, rest = read_command(arguments)
     refuse_early(replace(command, plan=True), rest)
-    from .plan.command import print_plan
+    from .plan import print_plan
 
     print_plan(arguments, as_json=as_json)
 

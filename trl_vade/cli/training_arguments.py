@@ -23,16 +23,11 @@ class CommandArguments:
         accelerate_config: Start the processes by accelerate's launcher with this configuration: a file, or a name
             (fsdp2, fsdp2_multi_node, deepspeed_zero2, deepspeed_zero3). Options of the launcher, such as
             --num_processes 8, go with it. Without it there is one process, or those of a launcher around the command.
-        plan: Print what the recipe means (batches, updates, rollouts, GPU memory) and train nothing.
-        plan_accelerate: Accelerate configuration (a file or a name) to plan for: it gives the number of processes and
-            how they shard the model. Default: that of --accelerate_config, else WORLD_SIZE or 1 processes without
-            sharding.
+        plan: Print what the recipe means (batches, updates, rollouts) and train nothing.
+        plan_accelerate: Accelerate configuration (a file or a name) whose number of processes is planned for.
+            Default: that of --accelerate_config, else WORLD_SIZE or 1 processes.
         plan_processes: Number of processes, in place of that of the configuration.
         plan_rows: Rows of the training split. Without it the data set is loaded from its folder.
-        plan_prompt_tokens: Tokens of the longest prompt, image tokens included. Default: vade_max_prompt_length, else
-            vllm_max_model_length - max_completion_length.
-        plan_image_tokens: Image tokens of a row, on average: one for 28 x 28 pixels, so 1024 are 896 x 896 pixels.
-        plan_gpu_memory: Memory of a GPU in GiB, as CUDA counts it. An H200 has 139.
     """
 
     recipe: str | None = None
@@ -41,9 +36,6 @@ class CommandArguments:
     plan_accelerate: str | None = None
     plan_processes: int | None = None
     plan_rows: int | None = None
-    plan_prompt_tokens: int | None = None
-    plan_image_tokens: int = 1024
-    plan_gpu_memory: float = 139.0
 
 
 @help_from_docstring

@@ -1,4 +1,4 @@
-"""What a GPU of 80 GB says: memory against the plan, images once, the update at live shares, pictures, selection.
+"""What a GPU of 80 GB says: memory part by part, images once, the update at live shares, pictures, selection.
 
     python -m eval.benchmarks.gpu --output gpu.json        # one H100 or H200, 8 minutes
     python -m eval.benchmarks.gpu --tiny                   # the same program with the testbed's widths, for a CPU
@@ -11,13 +11,13 @@ hold 60 GB of them. Nothing is generated: completions and rewards are given (see
 1. Pictures: seconds and bytes of the image processor's pixels.
 2. Selection: seconds of a draw and of its outcomes.
 3. Memory: two updates with the recipe's KL term, so with passes for old and reference log-probabilities. Prompts and
-   completions are all long. The parts are those of `trl-vade plan` for the same settings.
+   completions are all long.
 4. Images: a generation batch by stock TRL and by ours, with images TRL's way, once in the processor and the buffer, in
    the vision tower as well, and with the completions of a row side by side, in turn.
 5. Update: at each live share, stock TRL, ours without thinning and ours with it, in turn, without a KL term.
 
 A part that would end after `--minutes`, going by the longest one of its kind, is left out, and the report names it. It
-also names a part that failed. If the estimate does not fit the GPU, the model gets fewer decoder layers.
+also names a part that failed. On a GPU of less memory take fewer `--layers`.
 
 Timings depend on the machine: they are reported and never tested.
 """
@@ -48,7 +48,7 @@ def measure(options: argparse.Namespace, schedule: Schedule) -> None:
     sizes = replace(sizes, repeats=options.repeats or sizes.repeats)
     bench = Bench(sizes, options.layers)
     schedule.found |= {"machine": machine(), "sizes": vars(sizes), "layers": bench.layers}
-    schedule.found |= {"parameters": bench.shape.parameters, "seconds to make the model": schedule.seconds}
+    schedule.found |= {"parameters": bench.parameters, "seconds to make the model": schedule.seconds}
     schedule.run("pictures", "pictures", pictures, bench.rows, bench.processor, sizes.generations, sizes.repeats)
     for rows in (9_471, 1_000_000):
         schedule.run("selection", f"selection, {rows:,} rows", selection, rows, sizes.chosen, 5)
@@ -78,7 +78,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="the testbed's widths, for a CPU")
     parser.add_argument("--minutes", type=float, default=7.5, help="of all parts (7.5)")
     parser.add_argument("--repeats", type=int, help=f"of what is timed ({REAL.repeats}; tiny: {TINY.repeats})")
-    parser.add_argument("--layers", type=int, help="of the decoder (as many as fit)")
+    parser.add_argument("--layers", type=int, help="of the decoder (all)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write all figures there, as JSON")
     options = parser.parse_args(arguments)
     if not options.tiny and not torch.cuda.is_available():

@@ -1,23 +1,16 @@
 """The model, the rows and the settings of the parts that train."""
 
-import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from trl_vade import VADEGRPOConfig
-from trl_vade.cli.plan.memory import MemoryEstimate
-from trl_vade.cli.plan.memory_formulas import Lengths
-from trl_vade.cli.plan.model_shape import model_shape
-
 from ..step.given import Given
 from ..step.live_shares import one_batch
 from ..step.models import processor_and_config, random_model, random_rows
 from ..step.one_run import trainer_settings
-from ..step.tables import SETTINGS
-from .parts import MeasuredParts, estimated, reference_in_memory
+from .parts import MeasuredParts, reference_in_memory
 
 RECIPE = Path(__file__).resolve().parents[3] / "trl_vade/recipes/qwen2_5_vl_3b_grpo_vade.yaml"
 
@@ -33,15 +26,12 @@ class Sizes:
     chosen: int  # rows of a draw
     generations: int  # completions of a row whose update is timed
     repeats: int  # of every part that is timed
-    gpu: int = 0  # bytes that are planned for; 0: those of the GPU
     rows: int = 20  # of the generation batch whose update is timed
     micro_batch: int = 8  # completions of a pass whose update is timed
 
 
 REAL = Sizes("3b", longest=2048, image_tokens=1024, prompt_tokens=4096, chosen=512, generations=4, repeats=2)
-TINY = Sizes(
-    "small", longest=24, image_tokens=16, prompt_tokens=64, chosen=8, generations=2, repeats=1, gpu=80 * 2**30
-)
+TINY = Sizes("small", longest=24, image_tokens=16, prompt_tokens=64, chosen=8, generations=2, repeats=1)
 # The generation batch whose memory is measured. The recipe's micro-batch has 4 completions, too.
 MEMORY = {"rows": 4, "generations": 4, "micro_batch": 4}
 MEMORY_SHARE = 0.25  # of live groups; stock's memory does not depend on it
@@ -52,29 +42,21 @@ class Bench:
 
     Args:
         sizes: `REAL` or `TINY`.
-        layers: of the decoder; None for as many as fit the GPU by the estimate.
+        layers: of the decoder; None for as many as the published model has.
     """
 
     def __init__(self, sizes: Sizes, layers: int | None = None):
         self.sizes = sizes
-        self.gpu = sizes.gpu or torch.cuda.get_device_properties(0).total_memory
         self.processor, self.config = processor_and_config(sizes.shape)
-        self.config.architectures = ["Qwen2_5_VLForConditionalGeneration"]
-        self._take_layers(layers or self.config.text_config.num_hidden_layers)
-        longest = Lengths(sizes.prompt_tokens, sizes.image_tokens, sizes.longest)
-        while not layers and self.layers > 1 and not self.estimate(longest).fits:
-            self._take_layers(self.layers - 1)
+        text = self.config.text_config
+        self.layers = text.num_hidden_layers = layers or text.num_hidden_layers
+        text.layer_types = text.layer_types[: self.layers]
         self.model = random_model(self.config, self.processor.tokenizer)
+        self.parameters = sum(weight.numel() for weight in self.model.parameters())
         self.rows = random_rows(sizes.rows, sizes.image_tokens)
         tokens = len(self.processor.tokenizer("the " * 100)["input_ids"]) / 100  # of a word
         filler = int((sizes.prompt_tokens - sizes.image_tokens) / tokens)
         self.long_rows = random_rows(MEMORY["rows"], sizes.image_tokens, filler)
-
-    def _take_layers(self, layers: int) -> None:
-        text = self.config.text_config
-        self.layers = text.num_hidden_layers = layers
-        text.layer_types = text.layer_types[:layers]
-        self.shape = model_shape(self.config)
 
     def settings(self, rows: int, generations: int, micro_batch: int, updates: int, **changes: Any) -> dict[str, Any]:
         """Return the settings of a trainer that gets the model."""
@@ -92,14 +74,6 @@ class Bench:
         del settings["model_init_kwargs"]
         return settings
 
-    def estimate(self, lengths: Lengths, name: str = "stock") -> MemoryEstimate:
-        """Return the plan's estimate for the generation batch whose memory is measured, of the trainer `name`."""
-        images = {"vade_images_once": name != "stock"}
-        with tempfile.TemporaryDirectory() as folder:
-            settings = self.settings(**MEMORY, updates=2) | images | SETTINGS.get(name, {})
-            args = VADEGRPOConfig(**settings | {"output_dir": folder})
-            return estimated(args, self.shape, lengths, self.gpu)
-
     def given(self, rows: int, generations: int, share: float, **named: Any) -> Given:
         return Given(rows, generations, self.sizes.longest, share, self.processor.tokenizer, **named)
 
@@ -113,8 +87,7 @@ class Bench:
                 batch = one_batch(name, given, self.model, self.long_rows, settings, self.processor, **more)
         finally:
             parts.leave()
-        lines = parts.table(batch["memory"], self.estimate(parts.lengths, name))
-        return {"trainer": name, "lengths": asdict(parts.lengths), "lines": lines}
+        return {"trainer": name, "lengths": parts.lengths, "lines": parts.table(batch["memory"])}
 
     def update(self, repeat: int, share: float, name: str) -> dict[str, Any]:
         """Seconds of a generation batch of which `share` of the groups have a gradient."""

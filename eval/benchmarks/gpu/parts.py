@@ -1,4 +1,4 @@
-"""The memory of a generation batch, part by part: what `--plan` estimates, and what a run takes."""
+"""The memory of a generation batch, part by part."""
 
 import copy
 from collections.abc import Iterable, Iterator
@@ -10,23 +10,13 @@ import torch
 import trl.trainer.grpo_trainer
 from torch import Tensor
 
-from trl_vade.cli.plan.memory import MemoryEstimate, estimate_memory
-from trl_vade.cli.plan.memory_formulas import Lengths
-from trl_vade.cli.plan.model_shape import ModelShape
-from trl_vade.cli.recipes import Launch
-
 from ..step.meters import Meter, pixels_buffered
 
 HELD = ("weights", "optimiser state", "reference model", "gradients", "images of the generation batch")
-"""Parts of the estimate that are tensors between two micro-batches."""
+"""Parts that are tensors between two micro-batches."""
 IMAGES_SCORED = "images of this and the last generation batch"
 KEPT, WHOLE = "activations kept, with the attention mask", "all of it"
 UPDATE = ("update", "optimise", "forward", "head", "blocks")
-
-
-def estimated(args: Any, shape: ModelShape, lengths: Lengths, gpu: int) -> MemoryEstimate:
-    """What `trl-vade plan` prints for one GPU, where the weights are loaded in the dtype of the configuration."""
-    return estimate_memory(args, shape, Launch(1), lengths, gpu=gpu, dtype="auto", flash=False)
 
 
 @contextmanager
@@ -51,7 +41,7 @@ class MeasuredParts:
 
     def __init__(self) -> None:
         self.held: dict[str, int] = dict.fromkeys([*HELD, IMAGES_SCORED], 0)
-        self.lengths = Lengths(0, 0, 0)
+        self.lengths = {"prompt": 0, "image": 0, "completion": 0}  # tokens of a row, at most
         # By micro-batch: bytes at the start and at the end of the forward pass, and whether there were gradients.
         self._marks: dict[int, tuple[int, int, bool]] = {}
         self._before_scoring, self._hooks = 0, []
@@ -106,21 +96,17 @@ class MeasuredParts:
         found = (weights, states, reference, [weight.grad for weight in weights], pixels_buffered(trainer))
         for name, tensors in zip(HELD, found, strict=True):
             self.held[name] = max(self.held[name], size(tensors))
-        grids = [grid for batch in trainer._buffered_inputs for grid in batch["image_grid_thw"]]
         merged = trainer.model.config.vision_config.spatial_merge_size**2
-        self.lengths = Lengths(
-            prompt=max(self.lengths.prompt, *(batch["prompt_ids"].size(1) for batch in trainer._buffered_inputs)),
-            image=max(self.lengths.image, sum(int(grid.prod()) for grid in grids) // merged // len(grids)),
-            completion=max(self.lengths.completion, *(b["completion_ids"].size(1) for b in trainer._buffered_inputs)),
-        )
+        for batch in trainer._buffered_inputs:
+            of_batch = {
+                "prompt": batch["prompt_ids"].size(1),
+                "image": max(int(grid.prod()) // merged for grid in batch["image_grid_thw"]),
+                "completion": batch["completion_ids"].size(1),
+            }
+            self.lengths = {name: max(most, of_batch[name]) for name, most in self.lengths.items()}
 
-    def table(self, memory: dict[str, dict[str, int]], estimate: MemoryEstimate) -> list[dict[str, Any]]:
-        """Lines of a table: phase, part, estimated and measured bytes; a part that is not measured alone has None.
-
-        Args:
-            memory: the peaks of a generation batch by phase.
-            estimate: for its settings and lengths.
-        """
+    def table(self, memory: dict[str, dict[str, int]]) -> list[dict[str, Any]]:
+        """Lines of a table, phase, part and bytes, from the peaks of a generation batch by phase."""
         peaks = {phase: each["allocated"] for phase, each in memory.items()}
         of_update = [peak for phase, peak in peaks.items() if phase.split()[0] in UPDATE]
         # The first backward pass of an update also makes the gradients, which are a part of their own.
@@ -129,23 +115,27 @@ class MeasuredParts:
         def above(phase: str) -> int:
             return max(peaks[f"{phase} {number}"] - end for number, (_, end, _) in marks.items())
 
-        totals = {"training": max(of_update), "scoring": peaks["score"]}
-        measured = self.held | {
-            KEPT: max(end - start for start, end, _ in marks.values()),
-            "one block's activations": above("blocks"),
-            "log-probabilities": above("head"),
-            "one block's forward pass": peaks["score"] - self._before_scoring,
+        held = {name: self.held[name] for name in HELD}
+        phases = {
+            "training": held
+            | {
+                KEPT: max(end - start for start, end, _ in marks.values()),
+                "one block's activations": above("blocks"),
+                "log-probabilities": above("head"),
+                WHOLE: max(of_update),
+            },
+            "scoring": {name: held[name] for name in HELD[:3]}
+            | {
+                IMAGES_SCORED: self.held[IMAGES_SCORED],
+                "one block's forward pass": peaks["score"] - self._before_scoring,
+                WHOLE: peaks["score"],
+            },
         }
-        lines = []
-        for phase, total in totals.items():
-            parts = {part.name: part.bytes for part in estimate.phases[phase]}
-            if "activations kept" in parts:
-                parts[KEPT] = parts.pop("activations kept") + parts.pop("attention mask", 0)
-            parts[WHOLE] = estimate.total(phase)
-            for name, number in parts.items():
-                found = (measured | {WHOLE: total}).get(name)
-                lines.append({"phase": phase, "part": name, "estimated": number, "measured": found})
-        return lines
+        return [
+            {"phase": phase, "part": part, "bytes": number}
+            for phase, parts in phases.items()
+            for part, number in parts.items()
+        ]
 
 
 def size(tensors: Iterable[Any]) -> int:

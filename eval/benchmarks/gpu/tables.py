@@ -27,28 +27,21 @@ def report(found: dict[str, Any]) -> str:
 
 
 def memory(runs: list[dict[str, Any]]) -> str:
-    """A line for each part of the estimates: of each run the estimate, the measure and their ratio."""
+    """A line for each part: its bytes in each run."""
     if not runs:
         return ""
-    head = ["phase", "part"]
-    for each in runs:
-        head += [f"{each['trainer']}: `--plan`, MiB", "measured, MiB", "ratio"]
-    found = [{(line["phase"], line["part"]): line for line in each["lines"]} for each in runs]
-    lines = [f"| {' | '.join(head)} |", f"| --- | --- |{' ---: |' * (len(head) - 2)}"]
-    for place in max(found, key=len):  # images once are a part more
-        cells = [*place]
-        for each in found:
-            line = each.get(place, {"estimated": None, "measured": None})
-            ratio = f"{line['measured'] / line['estimated']:.2f}" if line["measured"] else "-"
-            cells += [mib(line["estimated"]), mib(line["measured"]), ratio]
+    head = ["phase", "part", *(f"{each['trainer']}, MiB" for each in runs)]
+    lines = [f"| {' | '.join(head)} |", f"| --- | --- |{' ---: |' * len(runs)}"]
+    for of_part in zip(*(each["lines"] for each in runs), strict=True):
+        cells = [of_part[0]["phase"], of_part[0]["part"], *(mib(line["bytes"]) for line in of_part)]
         lines.append(f"| {' | '.join(cells)} |")
     first = runs[0]
     lengths = ", ".join(f"{name} {number:,}" for name, number in first["lengths"].items())
     return "\n".join(lines) + f"\n\nTokens of a row of the memory's batch, at most: {lengths}."
 
 
-def mib(number: int | None) -> str:
-    return "-" if number is None else f"{number / 2**20:,.1f}"
+def mib(number: int) -> str:
+    return f"{number / 2**20:,.1f}"
 
 
 def pictures(runs: list[dict[str, Any]]) -> str:

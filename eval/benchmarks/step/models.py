@@ -26,9 +26,9 @@ from transformers import (
 
 from trl_vade.testbed.model import build_config
 from trl_vade.testbed.processor import CHAT_TEMPLATE, SPECIAL_TOKENS, build_processor, build_tokenizer
-from trl_vade.testbed.shapes import qwen2_5_vl_config
 
 from ..loading import photographs
+from .shapes import qwen2_5_vl_config
 
 PUBLISHED = ("3b", "7b")
 PATCH, MERGE = 14, 2

@@ -104,7 +104,7 @@ def test_a_random_models_processor_and_configuration_agree(shape, tmp_path):
     from PIL import Image
     from transformers import AutoConfig, AutoProcessor
 
-    from trl_vade.testbed.shapes import qwen2_5_vl_config
+    from eval.benchmarks.step.shapes import qwen2_5_vl_config
 
     models.write_model(shape, tmp_path, weights=False)
     processor, config = AutoProcessor.from_pretrained(tmp_path), AutoConfig.from_pretrained(tmp_path)

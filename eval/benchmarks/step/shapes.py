@@ -1,4 +1,4 @@
-"""The published shapes of Qwen2.5-VL, without their weights: for plans, and for benchmarks on random weights."""
+"""The published shapes of Qwen2.5-VL, without their weights: for benchmarks on random weights."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,10 @@ _TEXT: dict[str, dict[str, Any]] = {
 def qwen2_5_vl_config(size: str) -> "Qwen2_5_VLConfig":
     """Return the configuration of Qwen2.5-VL-3B-Instruct (`"3b"`) or Qwen2.5-VL-7B-Instruct (`"7b"`).
 
-    The values are those of the `config.json` on the Hub. `save_pretrained` of it is a folder that `trl-vade plan`
-    takes for the model, without a network.
+    The values are those of the `config.json` on the Hub.
     """
     from transformers import Qwen2_5_VLConfig
 
-    if size not in _TEXT:
-        raise ValueError(f"size={size!r} is not known. Give one of {', '.join(_TEXT)}.")
     text = _TEXT[size]
     return Qwen2_5_VLConfig(
         architectures=["Qwen2_5_VLForConditionalGeneration"],

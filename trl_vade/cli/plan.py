@@ -1,17 +1,30 @@
-"""What a recipe means in counts, before anything is loaded: batches, updates, generation batches, rollouts.
+"""`trl-vade plan`: what a recipe means in batches, updates and rollouts, before a model is loaded.
 
 The rules are those of TRL 1.16 (`RepeatSampler`, `GRPOTrainer._prepare_inputs`) and transformers 5.23
 (`Trainer.set_initial_training_values`); tests hold them against the counters of real runs.
 """
 
+import json
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
+import yaml
 from trl import GRPOConfig
 
 from trl_vade.errors import ConfigurationError
+from trl_vade.evaluation.benchmarks import find_benchmarks
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 from trl_vade.trainer.presets import is_adaptive, setting
+
+from .data_sets import TESTBED, load_splits, pick_split
+from .parsing import Parser
+from .recipes import read_processes
+from .tables import print_table
+from .training_arguments import CommandArguments, VADEScriptArguments, read_command, refuse_command_in_recipe
+
+MEMORY = "For the memory of weights, gradients and optimiser see `accelerate estimate-memory MODEL`."
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,57 @@ class Plan:
         return self.completions_per_update / (self.completions_per_generation_batch / self.rows_per_generation_batch)
 
 
+def print_plan(arguments: list[str], *, as_json: bool = False) -> None:
+    """Print what a recipe means.
+
+    Args:
+        arguments: those of a training run (`--config recipe.yaml --learning_rate 1e-6 ...`) and of `CommandArguments`.
+        as_json: Print one JSON object.
+
+    Raises:
+        ConfigurationError: the recipe cannot run so, or cannot be read.
+    """
+    command, rest = read_command(arguments)
+    accelerate_config = command.plan_accelerate or command.accelerate_config
+    try:
+        script_args, args, _ = Parser(planned_config(_processes(command, accelerate_config))).read(rest)
+        refuse_command_in_recipe(script_args)
+        if lmms_options := script_args.lmms_options():
+            find_benchmarks(lmms_options["tasks"])
+        plan = make_plan(args, _number_of_rows(script_args, command))
+    except (ValueError, OSError) as error:  # ConfigurationError is one; TRL refuses by ValueError, too; no such file
+        message = f"This recipe cannot run so. {error}"
+        if not accelerate_config and not command.plan_processes:
+            message += " (Planned as launched here. --plan_accelerate fsdp2 plans for that launch.)"
+        raise ConfigurationError(message) from error
+    if as_json:
+        print(json.dumps(asdict(plan), indent=2))
+    else:
+        print_table("The plan", plan_rows(plan))
+        print(MEMORY)
+
+
+def plan_rows(plan: Plan) -> list[tuple[str, str]]:
+    """Return the names and the printed values of a plan's counts."""
+    rows, completions = plan.rows_per_generation_batch, plan.completions_per_generation_batch
+    rollouts = f"{plan.rollouts:,}"
+    if plan.initial_rollouts:
+        rollouts += f", of these {plan.initial_rollouts:,} before the first update"
+    if plan.most_rollouts > plan.rollouts:
+        rollouts += f"; with refills at most {plan.most_rollouts:,}"
+    return [
+        ("processes", f"{plan.processes}"),
+        ("training rows", f"{plan.rows:,}"),
+        ("a generation batch", f"{rows:,} rows x {completions // rows} = {completions:,} completions"),
+        ("an optimiser step", f"{plan.completions_per_update:,} completions ({plan.rows_per_update:,g} rows' worth)"),
+        ("optimiser steps a generation batch", f"{plan.updates_per_generation_batch:g}"),
+        ("generation batches", f"{plan.generation_batches:,} ({plan.generation_batches_per_epoch:,} an epoch)"),
+        ("optimiser steps", f"{plan.updates:,}"),
+        ("epochs", f"{plan.epochs:g}"),
+        ("rollouts, without evaluation", rollouts),
+    ]
+
+
 def planned_config(processes: int) -> type[VADEGRPOConfig]:
     """`VADEGRPOConfig` as it would be made by each of so many processes, whatever this machine has."""
 
@@ -46,7 +110,6 @@ def planned_config(processes: int) -> type[VADEGRPOConfig]:
         world_size = property(lambda self: processes)
 
         def __post_init__(self) -> None:
-            self.planned_on_cpu = self.use_cpu
             self.use_cpu = True  # no GPU is looked for, and none is needed for bf16
             super().__post_init__()
 
@@ -131,3 +194,43 @@ def _initial_rollouts(args: GRPOConfig, rows: int, batch_rows: int) -> int:
     while last * args.num_generations % args.world_size:
         last += 1
     return (rows // batch_rows * batch_rows + last) * args.num_generations
+
+
+def _processes(command: CommandArguments, accelerate_config: str | None) -> int:
+    if command.plan_processes is None:
+        return read_processes(accelerate_config) if accelerate_config else int(os.environ.get("WORLD_SIZE", "1"))
+    if command.plan_processes < 1:
+        raise ConfigurationError(f"--plan_processes {command.plan_processes}: set it to 1 or more.")
+    return command.plan_processes
+
+
+def _number_of_rows(script_args: VADEScriptArguments, command: CommandArguments) -> int:
+    """Rows of the training split; a data set is loaded only where that takes no network."""
+    if command.plan_rows is not None:
+        return command.plan_rows
+    name = script_args.dataset_name
+    if not name:
+        raise ConfigurationError(
+            "No data set is named, so the number of rows is not known: set --dataset_name to a folder, or give it as "
+            "--plan_rows."
+        )
+    if name != TESTBED and not Path(name).exists():
+        raise ConfigurationError(
+            f"dataset_name={name!r} is no folder here, and a plan downloads nothing. Give the number of rows of the "
+            "training split, such as --plan_rows 8524 (90 % of the paper's 9,471)."
+        )
+    if name != TESTBED and script_args.dataset_streaming:
+        raise ConfigurationError(
+            "dataset_streaming is set, and a stream does not say how many rows it has: give --plan_rows."
+        )
+    from datasets.exceptions import DatasetsError
+
+    from trl_vade.data.row_keys import why_not_loaded
+
+    try:
+        splits = load_splits(script_args)
+    except (DatasetsError, RuntimeError, yaml.YAMLError) as error:  # datasets 5.2: its scripts, its card
+        raise ConfigurationError(
+            f"dataset_name={name!r} cannot be loaded: {why_not_loaded(error)}. Mend it, or give --plan_rows."
+        ) from error
+    return len(pick_split(splits, "dataset_train_split", script_args))

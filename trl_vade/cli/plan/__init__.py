@@ -1,1 +1,0 @@
-"""`trl-vade plan`: what a recipe means in batches, updates, rollouts and GPU memory."""
