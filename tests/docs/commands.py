@@ -187,7 +187,6 @@ RULES = [
     (r"trl-vade (train|plan) .*(" + GPU + ").*", plans),
     (r"trl-vade (report|posterior show) .*", runs),
     (r"hf download you/run .*", runs),
-    (r"python -c .*", runs),
     (r"python scripts/prepare_data\.py --dry_run", runs),
     (r"python -m (tests\.docs\.prose|examples\.variants .*)", runs),
     # Hours, a GPU, lmms-eval or other people's data; each has tests of its own.
