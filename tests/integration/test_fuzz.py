@@ -15,11 +15,6 @@ def test_a_damaged_file_loads_exactly_or_is_refused(case, tmp_path):
     assert (result.survived, result.lost) == (300, 0), result.note
 
 
-def test_a_setting_is_kept_as_given_or_refused():
-    result = fuzz.fuzz_config(300, 7)
-    assert (result.survived, result.lost) == (300, 0), result.note
-
-
 def test_a_try_that_is_lost_is_counted_and_can_be_repeated(tmp_path):
     def attempt(dice, story):
         story.append("an accident")

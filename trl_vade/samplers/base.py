@@ -29,8 +29,7 @@ class Draw:
 class PromptSampler(Protocol):
     """The interface of a sampler: it chooses rows and learns from their outcomes.
 
-    `state_dict` holds everything that the next draw depends on, the random stream included. A fresh sampler that loads
-    it draws the same rows.
+    A fresh sampler that loads the result of `state_dict`, random stream included, draws the same rows.
     """
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:

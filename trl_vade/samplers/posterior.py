@@ -141,10 +141,7 @@ class BetaPosterior:
         return self._alpha, self._beta, self.last_update, self.visits
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the whole state as plain numbers and new arrays, with one entry for each scored row.
-
-        The counts are those at `last_update`: decayed counts would make a resumed run differ in the last bit.
-        """
+        """Return the whole state; the counts are those at `last_update`, as decayed ones would lose the last bit."""
         rows = self.visited
         arrays = dict(zip(STATE_ARRAYS, (rows, *(column[rows] for column in self._columns)), strict=True))
         return {"step": self.step, "num_samples": self.num_samples, **self.decays, **arrays}

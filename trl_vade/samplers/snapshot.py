@@ -30,8 +30,7 @@ from .base import PromptSampler
 from .posterior import STATE_ARRAYS
 
 POSTERIOR_FILE = "vade_posterior.safetensors"
-MOST_HEADER = 2**24
-"""The largest header, in bytes, with the state of a sampler of one's own. It takes 400 MB to parse."""
+MOST_HEADER = 2**24  # bytes, with the state of a sampler of one's own; takes 400 MB to parse
 
 _DOCUMENT = "vade_posterior"  # the only key: safetensors may write several in any order
 _FIELDS = ("format_version", "package_version", "sampler", "metadata")

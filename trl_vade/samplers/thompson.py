@@ -47,9 +47,10 @@ class ThompsonSampler(PosteriorSampler):
         seed: the key of the random numbers, in [0, 2**63).
         gain: "asymmetric", p(1 - p)^2, prefers impossible rows to mastered ones. "symmetric", p(1 - p), treats both
             alike; it is an ablation of the paper. "spread", s / 2, is for outcomes that are spreads.
-        greedy: use the expected pass rate in place of a sampled one, an ablation of the paper. Ties are common then:
-            a fresh greedy sampler takes the rows in their order.
-        decay_sampled, decay_unsampled, signal_aware_decay: see `BetaPosterior`.
+        greedy: use the expected pass rate in place of a sampled one, an ablation of the paper.
+        decay_sampled: see `BetaPosterior`.
+        decay_unsampled: see `BetaPosterior`.
+        signal_aware_decay: see `BetaPosterior`.
         cooldown: posterior steps for which a chosen row rests, at least 0. Without it few rows may be trained on too
             often. If fewer than K rows remain, those that have rested longest are added first.
         even_rest: posterior steps of an epoch, at least 0. Above 0 a chosen row rests longer than `cooldown` where

@@ -44,9 +44,12 @@ class UniformSampler(PosteriorSampler):
     Args:
         num_samples: N, in [1, 214,748,363]. From 2**32 / 20 on torch uses another algorithm.
         seed: the seed of the run, in [0, 2**63).
-        decay_sampled, decay_unsampled, signal_aware_decay: see `BetaPosterior`.
-        variants, variant_groups, variant_match: see `ThompsonSampler`. With V > 0 an epoch is a permutation of the
-            problems, and "posterior" draws a pass rate for each variant of the chosen ones.
+        decay_sampled: see `BetaPosterior`.
+        decay_unsampled: see `BetaPosterior`.
+        signal_aware_decay: see `BetaPosterior`.
+        variants: see `ThompsonSampler`.
+        variant_groups: V. With V > 0 an epoch is a permutation of the problems with at least V variants.
+        variant_match: see `ThompsonSampler`; "posterior" draws a pass rate for each variant of the chosen problems.
     """
 
     kind = "uniform"
