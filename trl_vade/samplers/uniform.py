@@ -1,7 +1,4 @@
-"""The baseline: every row once an epoch, in the order of TRL's own trainer.
-
-Axis letters: N rows of the data set, K rows drawn for a generation batch, M rows that a draw leaves out.
-"""
+"""The baseline: every row once an epoch, in the order of TRL's own trainer; N rows of the data set."""
 
 import functools
 
@@ -43,7 +40,7 @@ class UniformSampler(PosteriorSampler):
 
     Args:
         num_samples: N, in [1, 214,748,363]. From 2**32 / 20 on torch uses another algorithm.
-        seed: the seed of the run, in [0, 2**63).
+        seed: of the run, in [0, 2**63).
         decay_sampled: see `BetaPosterior`.
         decay_unsampled: see `BetaPosterior`.
         signal_aware_decay: see `BetaPosterior`.
