@@ -21,7 +21,6 @@ from tests.support.refusals import refused, says
 from trl_vade.errors import EvaluationError, JudgeError
 from trl_vade.evaluation.lmms.judge_guard import JUDGE_EXIT
 from trl_vade.evaluation.lmms.process import (
-    LOG_CAUSES,
     LOG_LINES,
     _end,
     _error,
@@ -208,33 +207,19 @@ def test_a_cause_is_shown_also_where_much_was_said_after_it(message_of):
     assert shown == [f"  {line}" for line in (*CAUSES, *range(40 - LOG_LINES, 40))]
 
 
-def test_of_many_causes_the_last_ones_are_shown_and_none_twice(message_of):
-    shown = message_of(*(f"ValueError: {number}" for number in range(40))).partition("):\n")[2].splitlines()
-    assert shown == [f"  ValueError: {number}" for number in range(40 - LOG_LINES - LOG_CAUSES, 40)]
-
-
-@pytest.mark.parametrize(
-    "cause",
-    [
+def test_questions_that_could_not_be_fetched_can_be_given(message_of):
+    for cause in (
         "ConnectionError: Couldn't reach 'AI4Math/MathVista' on the Hub (LocalEntryNotFoundError)",
         "datasets.exceptions.DatasetNotFoundError: Dataset 'x' doesn't exist on the Hub or cannot be accessed.",
         "huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach https://huggingface.co/api: offline mode.",
-    ],
-)
-def test_questions_that_could_not_be_fetched_can_be_given(message_of, cause):
-    message = message_of(cause, *range(40))
-    assert says(message, "--data TASK=FOLDER")
-    assert f"\n  {cause}\n" in message
+    ):
+        assert says(message_of(cause, *range(40)), "--data TASK=FOLDER")
     assert "--data" not in message_of("ValueError: of something else")
 
 
 def test_a_dead_judge_is_told_in_its_own_words_and_is_no_score(child):
     code = f"print('trl_vade: chartqa took 3 s\\ntrl_vade: The judge said nothing.\\nmore'); sys.exit({JUDGE_EXIT})"
     child.fails(code, "The judge said nothing.", child.log, "same command", error=JudgeError)
-
-
-def test_a_judge_that_left_no_words_is_told_too(child):
-    child.fails(f"sys.exit({JUDGE_EXIT})", "judge", child.log, error=JudgeError)
 
 
 def test_how_a_process_ends_that_has_done_all_its_runs_is_of_no_concern(child):
@@ -386,10 +371,3 @@ def test_lmms_evals_process_ends_then_with_all_that_it_started():
             assert process.wait() == -signal.SIGKILL
         finally:
             _end(process)
-
-
-def test_a_process_that_is_gone_already_is_no_error():
-    process = subprocess.Popen([sys.executable, "-S", "-c", ""], start_new_session=True)
-    process.wait()
-    _end(process)
-    assert process.returncode == 0

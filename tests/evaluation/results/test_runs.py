@@ -148,24 +148,15 @@ def test_two_results_files_in_one_folder_are_refused(tmp_path):
     does_not_count(tmp_path / "run", "2", "20260801_120000_results.json", "20260801_130000_results.json")
 
 
-def test_no_prefix_of_a_results_file_is_taken_for_one(tmp_path):
+@pytest.mark.parametrize(("file", "word"), [(results_file, "JSON"), (samples_file, "last line")])
+def test_no_prefix_of_a_file_is_taken_for_one(tmp_path, file, word):
     write_run(tmp_path / "run")
-    path = results_file(tmp_path / "run")
+    path = file(tmp_path / "run")
     content = path.read_bytes()
     for length in range(len(content)):
         path.write_bytes(content[:length])
         assert finished_run(tmp_path / "run", BENCHMARKS["chartqa"], 0, None) is None, length
-    does_not_count(tmp_path / "run", path.name, "JSON")
-
-
-def test_no_prefix_of_a_samples_file_is_taken_for_one(tmp_path):
-    write_run(tmp_path / "run")
-    path = samples_file(tmp_path / "run")
-    content = path.read_bytes()
-    for length in range(len(content)):
-        path.write_bytes(content[:length])
-        assert finished_run(tmp_path / "run", BENCHMARKS["chartqa"], 0, None) is None, length
-    does_not_count(tmp_path / "run", path.name, "last line")
+    does_not_count(tmp_path / "run", path.name, word)
 
 
 NOTHING = st.sampled_from([None, True, "x", [], {}, [[]], -1, 10**400, math.nan, math.inf, 1.5])
@@ -195,39 +186,31 @@ def test_whatever_stands_in_the_files_a_run_is_read_or_refused(tmp_path, chance,
     assert (run.score, run.questions) == (75.0, 4)
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        ("results",),
-        ("results", "vade_chartqa"),
-        ("results", "vade_chartqa", "relaxed_overall,none"),
-        ("n-samples", "vade_chartqa", "effective"),
-        ("config", "torch_seed"),
-    ],
-)
-def test_a_results_file_without_what_is_needed_is_refused(tmp_path, keys):
-    results = write_run(tmp_path / "run")
-    part = results
-    for key in keys[:-1]:
-        part = part[key]
-    del part[keys[-1]]
-    save(results_file(tmp_path / "run"), results)
-    does_not_count(tmp_path / "run", repr(keys[-1]))
+NEEDED = [
+    *(("results",), ("results", "vade_chartqa"), ("results", "vade_chartqa", "relaxed_overall,none")),
+    *(("n-samples", "vade_chartqa", "effective"), ("config", "torch_seed")),
+]
 
 
-@pytest.mark.parametrize("value", [None, math.nan, math.inf, 10**400, "N/A", [], True])
-def test_a_metric_that_is_no_number_is_refused(tmp_path, value):
+def test_a_results_file_without_what_is_needed_is_refused(tmp_path):
+    for number, keys in enumerate(NEEDED):
+        folder = tmp_path / f"{number}"
+        results = part = write_run(folder)
+        for key in keys[:-1]:
+            part = part[key]
+        del part[keys[-1]]
+        save(results_file(folder), results)
+        does_not_count(folder, repr(keys[-1]))
+
+
+def test_a_metric_that_is_no_number_or_that_its_questions_contradict_is_refused(tmp_path):
     """An empty list is what lmms-eval writes for a metric without an aggregation."""
-    write_run(tmp_path / "run", value=value)
-    does_not_count(tmp_path / "run", "relaxed_overall,none", "finite number")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("chartqa", 0.75001), ("chartqa", 75.0), ("mathvista", 75.0), ("mathvision", 0.5)]
-)
-def test_a_metric_that_its_questions_contradict_is_refused(tmp_path, name, value):
-    write_run(tmp_path / "run", name, value=value)
-    does_not_count(tmp_path / "run", BENCHMARKS[name].key, 100 * value, "75.000000 %", name=name)
+    values = [None, math.nan, math.inf, 10**400, "N/A", [], True]
+    for number, (name, value) in enumerate(
+        [*(("chartqa", value) for value in [*values, 0.75001, 75.0]), ("mathvista", 75.0), ("mathvision", 0.5)]
+    ):
+        write_run(tmp_path / f"{number}", name, value=value)
+        does_not_count(tmp_path / f"{number}", BENCHMARKS[name].key, name=name)
 
 
 def test_a_run_without_its_questions_is_refused(tmp_path):
@@ -236,20 +219,14 @@ def test_a_run_without_its_questions_is_refused(tmp_path):
     does_not_count(tmp_path / "run", samples_file(tmp_path / "run").name)
 
 
-@pytest.mark.parametrize(
-    "change", [lambda lines: lines[:-1], lambda lines: [*lines, lines[0]], lambda lines: lines * 2]
-)
-def test_questions_that_are_missing_or_doubled_are_refused(tmp_path, change):
+def test_questions_that_are_missing_or_doubled_are_refused(tmp_path):
     write_run(tmp_path / "run")
-    lines = change(lines_of(samples_file(tmp_path / "run")))
-    save_lines(samples_file(tmp_path / "run"), lines)
-    does_not_count(tmp_path / "run", len(lines), "4")
-
-
-def test_a_question_twice_in_the_place_of_another_is_refused(tmp_path):
-    write_run(tmp_path / "run")
-    lines = lines_of(samples_file(tmp_path / "run"))
-    save_lines(samples_file(tmp_path / "run"), [*lines[:3], lines[2]])
+    file = samples_file(tmp_path / "run")
+    lines = lines_of(file)
+    for changed in (lines[:-1], [*lines, lines[0]], lines * 2):
+        save_lines(file, changed)
+        does_not_count(tmp_path / "run", len(changed), "4")
+    save_lines(file, [*lines[:3], lines[2]])
     does_not_count(tmp_path / "run", "4 lines", "3 questions")
 
 
@@ -263,14 +240,14 @@ def test_an_answer_that_lmms_eval_made_up_for_a_failed_request_is_refused(tmp_pa
     does_not_count(tmp_path / "run", "question 1", "Connection error")
 
 
-@pytest.mark.parametrize("score", [None, "True", -0.5, 2, 10**400, math.nan, {}])
-def test_a_question_with_a_score_that_is_none_is_refused(tmp_path, score):
+def test_a_question_with_a_score_that_is_none_is_refused(tmp_path):
     write_run(tmp_path / "run")
     lines = lines_of(samples_file(tmp_path / "run"))
-    for line in lines if score is None else lines[:1]:
-        line["relaxed_overall"] = score
-    save_lines(samples_file(tmp_path / "run"), lines)
-    does_not_count(tmp_path / "run", *(["4 questions"] if score is None else ["question 0", "relaxed_overall"]))
+    for score in ("True", -0.5, 2, 10**400, math.nan, {}):
+        save_lines(samples_file(tmp_path / "run"), [lines[0] | {"relaxed_overall": score}, *lines[1:]])
+        does_not_count(tmp_path / "run", "question 0", "relaxed_overall")
+    save_lines(samples_file(tmp_path / "run"), [line | {"relaxed_overall": None} for line in lines])
+    does_not_count(tmp_path / "run", "4 questions")
 
 
 @pytest.mark.parametrize("limit", [None, 3, 5])
@@ -286,12 +263,6 @@ def test_a_run_of_another_seed_is_refused(tmp_path):
 
 
 # ---------------------------------------------------------------------------------- the judge
-
-
-def test_a_judged_run_without_the_judges_record_is_refused(tmp_path):
-    write_run(tmp_path / "run", "mathverse")
-    (tmp_path / "run" / "judge.json").unlink()
-    does_not_count(tmp_path / "run", "judge.json", name="mathverse")
 
 
 def test_verdicts_that_cannot_be_read_are_counted_up_to_one_in_a_hundred(tmp_path):
@@ -317,10 +288,11 @@ def test_what_a_judge_said_in_the_place_of_an_extracted_answer_counts_among_them
     does_not_count(tmp_path / "run", "1", "99", "'The service is overloaded.'", name="mathvista")
 
 
-@pytest.mark.parametrize(
-    "judge", [{}, {"calls": 3}, {"calls": 3, "unreadable": 4}, {"calls": True, "unreadable": 0}, [], None]
-)
-def test_a_record_of_the_judge_that_makes_no_sense_is_refused(tmp_path, judge):
+def test_a_record_of_the_judge_that_makes_no_sense_or_is_not_there_is_refused(tmp_path):
     write_run(tmp_path / "run", "mathverse")
-    save(tmp_path / "run" / "judge.json", judge)
+    odd = [{}, {"calls": 3}, {"calls": 3, "unreadable": 4}, {"calls": True, "unreadable": 0}, [], None]
+    for judge in odd:
+        save(tmp_path / "run" / "judge.json", judge)
+        does_not_count(tmp_path / "run", "judge.json", name="mathverse")
+    (tmp_path / "run" / "judge.json").unlink()
     does_not_count(tmp_path / "run", "judge.json", name="mathverse")
