@@ -35,26 +35,18 @@ def test_without_a_recipe_model_or_data_set_the_quickstart_runs(train_vade):
     assert train_vade.with_quickstart(["--vade_sampler", "uniform"]) == [*quickstart, "--vade_sampler", "uniform"]
 
 
-@pytest.mark.parametrize("flags", [["--eval_strategy", "no"], ["--eval-strategy", "no"], ["--eval_strategy=no"]])
-def test_a_quickstart_without_evaluation_evaluates_nothing_at_its_start_either(train_vade, flags):
-    assert train_vade.with_quickstart(flags)[2:] == [*flags, "--eval_on_start", "false"]
-    asked = ["--recipe", "quickstart", *flags]
-    assert train_vade.with_quickstart(asked) == [*asked, "--eval_on_start", "false"]
+def test_a_quickstart_without_evaluation_evaluates_nothing_at_its_start_either(train_vade):
+    for flags in (["--eval_strategy", "no"], ["--eval-strategy", "no"], ["--eval_strategy=no"]):
+        assert train_vade.with_quickstart(flags)[2:] == [*flags, "--eval_on_start", "false"]
+        asked = ["--recipe", "quickstart", *flags]
+        assert train_vade.with_quickstart(asked) == [*asked, "--eval_on_start", "false"]
 
 
-@pytest.mark.parametrize(
-    "own",
-    [
-        "--config",
-        "--recipe",
-        "--recipe=mine",
-        "--model_name_or_path",
-        "--dataset_name=mine",
-        "--dataset-name=mine",
-    ],
-)
-def test_the_quickstart_stays_out_of_a_run_of_the_users_own(train_vade, own):
-    assert train_vade.with_quickstart([own, "x"]) == [own, "x"]
+def test_the_quickstart_stays_out_of_a_run_of_the_users_own_but_not_of_the_testbeds(train_vade):
+    for own in ("--config", "--recipe", "--recipe=mine", "--model_name_or_path", "--dataset-name=mine"):
+        assert train_vade.with_quickstart([own, "x"]) == [own, "x"]
+    for words in (["--model-name-or-path", "testbed"], ["--dataset_name=testbed"]):
+        assert train_vade.with_quickstart(words) == ["--recipe", "quickstart", *words]
 
 
 def test_flags_go_before_the_values_of_the_recipe(train_vade, tmp_path):
@@ -80,10 +72,10 @@ def test_a_reward_is_found_by_its_name_or_its_import_path(training):
     assert training.load_reward("trl_vade.testbed.rewards.exact_answer_reward") is exact_answer_reward
 
 
-@pytest.mark.parametrize("name", ["no_such_reward", "no_such_module.reward", "trl_vade.testbed.rewards.nothing"])
-def test_a_reward_that_does_not_exist_is_refused_by_name(training, name):
-    with refused(ValueError, ["--reward_funcs", name], ["think_format_reward", "my_package.rewards.my_reward"]):
-        training.load_reward(name)
+def test_a_reward_that_does_not_exist_is_refused_by_name(training):
+    for name in ("no_such_reward", "no_such_module.reward", "trl_vade.testbed.rewards.nothing"):
+        with refused(ValueError, ["--reward_funcs", name]):
+            training.load_reward(name)
 
 
 def test_a_benchmark_that_cannot_work_is_refused_before_a_model_is_loaded(train_vade, training, tmp_path, monkeypatch):
@@ -123,30 +115,23 @@ def stops_at_the_data(train_vade, training, tmp_path, monkeypatch):
     return start
 
 
-@pytest.mark.parametrize(
-    ("flags", "names", "offers"),
-    [
-        (
-            "--eval_on_start true --eval_strategy no",
-            ["eval_on_start", "eval_strategy"],
-            ["eval_on_start=False", "steps"],
-        ),
-        ("--save_strategy best", ["save_strategy", "best"], ["metric_for_best_model"]),
-        ("--load_best_model_at_end true --eval_strategy no", ["load_best_model_at_end"], ["save_strategy"]),
-        ("--logging_steps 0", ["logging_steps"], []),
-        ("--report_to nosuch", ["nosuch"], ["tensorboard"]),
-        ("--num_generations 7", ["num_generations", "7"], []),
-        ("--per_device_eval_batch_size 6", ["6", "4"], []),
-        ("--reward_funcs my.reward", ["--reward_funcs", "my.reward"], ["think_format_reward"]),
-        ("--config /no/such.yaml", ["/no/such.yaml"], []),
-        ("--vade_samplr uniform", ["--vade_samplr"], []),
-    ],
-)
 def test_options_that_cannot_work_end_in_one_message_before_anything_is_loaded(
-    train_vade, stops_at_the_data, tmp_path, flags, names, offers
+    train_vade, stops_at_the_data, tmp_path
 ):
-    with refused(ConfigurationError, names, offers):
-        train_vade.run(["--output_dir", str(tmp_path), *flags.split()])
+    for flags, name in {
+        "--eval_on_start true --eval_strategy no": "eval_on_start",
+        "--save_strategy best": "save_strategy",
+        "--load_best_model_at_end true --eval_strategy no": "load_best_model_at_end",
+        "--logging_steps 0": "logging_steps",
+        "--report_to nosuch": "nosuch",
+        "--num_generations 7": "num_generations",
+        "--per_device_eval_batch_size 6": "6",
+        "--reward_funcs my.reward": "--reward_funcs",
+        "--config /no/such.yaml": "/no/such.yaml",
+        "--vade_samplr uniform": "--vade_samplr",
+    }.items():
+        with refused(ConfigurationError, [name]):
+            train_vade.run(["--output_dir", str(tmp_path), *flags.split()])
 
 
 def test_a_logger_that_is_not_installed_is_refused_before_anything_is_loaded(
@@ -157,24 +142,18 @@ def test_a_logger_that_is_not_installed_is_refused_before_anything_is_loaded(
         train_vade.run(["--output_dir", str(tmp_path), "--report_to", "wandb"])
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        "--eval_strategy no",
+def test_what_the_quickstart_switches_on_can_be_switched_off(stops_at_the_data):
+    for flags in (
         "--eval_strategy=no",
         "--eval_strategy no --eval_on_start false",
-        "--eval_on_start false",
-        "--save_strategy no",
         "--save_strategy no --eval_strategy no",
         "--logging_strategy no",
         "--log_completions true",
         "--load_best_model_at_end true",
         "--save_total_limit 0",
         "--vade_sampler uniform",
-    ],
-)
-def test_what_the_quickstart_switches_on_can_be_switched_off(stops_at_the_data, flags):
-    stops_at_the_data(*flags.split())
+    ):
+        stops_at_the_data(*flags.split())
 
 
 def test_what_trl_refuses_while_the_trainer_is_made_is_one_message_with_its_place(training):
@@ -190,13 +169,6 @@ def test_an_error_of_a_reward_function_keeps_its_traceback_and_ours_their_kind(t
     assert isinstance(raised.value.__cause__, FileNotFoundError)
     with pytest.raises(HubError), training.whole_errors():
         raise HubError("ours")
-
-
-@pytest.mark.parametrize(
-    "words", ["--model_name_or_path testbed", "--dataset_name=testbed", "--model-name-or-path testbed"]
-)
-def test_the_testbed_by_its_name_is_the_quickstart(train_vade, words):
-    assert train_vade.with_quickstart(words.split()) == ["--recipe", "quickstart", *words.split()]
 
 
 @pytest.mark.parametrize("option", ["dataset_train_split", "dataset_test_split"])

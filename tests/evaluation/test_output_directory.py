@@ -45,9 +45,8 @@ def test_a_directory_knows_what_it_is_for(evaluation):
     }
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_the_same_again_or_with_other_tasks_and_seeds_is_the_same_evaluation(evaluation):
+    for changes in (
         {},
         {"seeds": (2, 0, 1)},
         {"tasks": ("chartqa", "mathvision_rules", "scienceqa"), "seeds": (0, 1, 2)},
@@ -55,15 +54,13 @@ def test_a_directory_knows_what_it_is_for(evaluation):
         {"tasks": ("scienceqa", "chartqa", "mathvista"), "judge": Judge.of("http://a:8000/v1", "judge")},
         {"device": "cpu", "command": "other"},
         {"tasks": ("chartqa",)},  # no run of the others is finished
-        {"seeds": (1, 2)},
-    ],
-)
-def test_the_same_again_or_with_other_tasks_and_seeds_is_the_same_evaluation(evaluation, changes):
-    kept(evaluation)
-    more = replace(evaluation, **changes)
-    saved = kept(more)
-    assert (saved["tasks"], saved["seeds"]) == (list(more.tasks), list(more.seeds))
-    assert kept(more) == saved
+    ):
+        shutil.rmtree(evaluation.output, ignore_errors=True)
+        kept(evaluation)
+        more = replace(evaluation, **changes)
+        saved = kept(more)
+        assert (saved["tasks"], saved["seeds"]) == (list(more.tasks), list(more.seeds))
+        assert kept(more) == saved
 
 
 def test_the_judge_may_be_served_elsewhere_and_may_not_be_another(evaluation):
@@ -76,23 +73,20 @@ def test_the_judge_may_be_served_elsewhere_and_may_not_be_another(evaluation):
     belongs_to_another(other, "judge", "'judge'", "'another'")
 
 
-@pytest.mark.parametrize(
-    ("changes", "names"),
-    [
-        ({"generation": Generation(temperature=0.7)}, ["generation", "'temperature': 0.6", "'temperature': 0.7"]),
-        ({"backend": "vllm"}, ["backend", "transformers", "vllm"]),
-        ({"limit": 3}, ["limit", "None", "3"]),
-        ({"instruction": "Think."}, ["instruction", "None", "Think."]),
-        ({"system_prompt": "Be brief."}, ["system_prompt", "None", "Be brief."]),
-        ({"model_args": {"max_pixels": 1}}, ["model_args", "{}", "{'max_pixels': 1}"]),
-        ({"data": {"chartqa": Path("mine")}}, ["data", "{}", "{'chartqa': 'mine'}"]),
-        ({"batch_size": 1}, ["batch_size", "8", "1"]),
-    ],
-)
-def test_another_evaluation_is_refused_with_both_sides_named(evaluation, changes, names):
+def test_another_evaluation_is_refused_with_both_sides_named(evaluation):
     kept(evaluation)
     write_run(run_folder(evaluation.output, BENCHMARKS["chartqa"], 1), "chartqa", 1)
-    belongs_to_another(replace(evaluation, **changes), *names)
+    for name, (value, before, after) in {
+        "generation": (Generation(temperature=0.7), "'temperature': 0.6", "'temperature': 0.7"),
+        "backend": ("vllm", "transformers", "vllm"),
+        "limit": (3, "None", "3"),
+        "instruction": ("Think.", "None", "Think."),
+        "system_prompt": ("Be brief.", "None", "Be brief."),
+        "model_args": ({"max_pixels": 1}, "{}", "{'max_pixels': 1}"),
+        "data": ({"chartqa": Path("mine")}, "{}", "{'chartqa': 'mine'}"),
+        "batch_size": (1, "8", "1"),
+    }.items():
+        belongs_to_another(replace(evaluation, **{name: value}), name, before, after)
 
 
 def test_where_no_run_is_finished_the_settings_may_be_mended(evaluation):

@@ -1,7 +1,6 @@
 import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -279,16 +278,6 @@ def test_a_defect_in_a_description_is_a_failure_like_any_other(hub, box):
     assert says(str(box.error), "the card cannot be written")
 
 
-def test_a_folder_that_was_deleted_counts_as_sent_by_hand(hub, box):
-    hub.fault(COMMIT, status=500)
-    save(1, box=box)
-    settle(box)
-    shutil.rmtree(box.folder)
-    box.send()
-    settle(box)
-    assert (titles(hub), box.error) == ([], None)
-
-
 CODE = """
 import sys
 from pathlib import Path
@@ -309,19 +298,3 @@ def test_a_process_that_ends_first_sends_what_waits(hub, box, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3, done.stderr
     assert {"1.safetensors", "2.safetensors"} <= hub.repos["you/run"].files().keys()
-
-
-def test_what_a_process_that_was_killed_left_is_sent_by_the_next_one(hub, box, tmp_path):
-    hub.fault(COMMIT, hold=threading.Event(), times=100, applied=False, status=500)
-    process = subprocess.Popen(
-        [sys.executable, "-c", CODE, str(tmp_path / "_hub")], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert [process.stdout.readline() for _ in range(2)] == [b"1\n", b"2\n"]
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    hub.faults.clear()
-    later = Outbox(RUN, tmp_path / "_hub")
-    later.send()
-    settle(later)
-    assert {"1.safetensors", "2.safetensors"} <= hub.repos["you/run"].files().keys()
-    assert list(tmp_path.glob("_hub")) == []

@@ -47,8 +47,8 @@ def test_there_is_a_task_for_each_benchmark_and_no_other():
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_task_has_its_benchmarks_name_and_calls_what_there_is(name):
-    content = task(name)
-    assert content["task"] == BENCHMARKS[name].task
+    content, benchmark = task(name), BENCHMARKS[name]
+    assert content["task"] == benchmark.task
     called = functions(content)
     assert f"trl_vade.evaluation.lmms.scoring.{name.removesuffix('_img')}" in called
     for function in called:
@@ -56,30 +56,18 @@ def test_a_task_has_its_benchmarks_name_and_calls_what_there_is(name):
         assert module == "trl_vade.evaluation.lmms.scoring"
         assert callable(getattr(lmms_scoring, function))
     assert content["reasoning_tags"] == "none"  # else lmms-eval takes a part of the text before we do
-
-
-@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in OWN])
-def test_a_task_that_is_lmms_evals_includes_its_and_needs_no_login(name):
-    content = task(name)
-    assert content["include"].startswith("lmms_eval/")
-    assert content["dataset_kwargs"] == {"token": False}
-    assert not {"dataset_path", "test_split", "doc_to_text"} & content.keys()  # those stay as they are
-
-
-@pytest.mark.parametrize("name", OWN)
-def test_a_task_of_our_own_has_all_that_is_needed(name):
-    content, benchmark = task(name), BENCHMARKS[name]
-    assert "include" not in content
-    assert (content["test_split"], content["doc_to_target"]) == (benchmark.split, benchmark.column)
-    assert content["output_type"] == "generate_until"
-
-
-@pytest.mark.parametrize("name", [name for name in BENCHMARKS if "metric_list" in task(name)])
-def test_the_metrics_of_a_task_have_that_of_its_benchmark(name):
-    metrics = {part["metric"]: part for part in task(name)["metric_list"]}
-    assert BENCHMARKS[name].metric in metrics
-    assert all(part["higher_is_better"] for part in metrics.values())
-    assert name in ("testbed", "mixture", "mathvision", "mathvista", "mathvision_rules")
+    if name in OWN:
+        assert "include" not in content
+        assert (content["test_split"], content["doc_to_target"]) == (benchmark.split, benchmark.column)
+        assert content["output_type"] == "generate_until"
+    else:
+        assert content["include"].startswith("lmms_eval/")
+        assert content["dataset_kwargs"] == {"token": False}  # and needs no login
+        assert not {"dataset_path", "test_split", "doc_to_text"} & content.keys()  # those stay as they are
+    if "metric_list" in content:
+        metrics = {part["metric"]: part for part in content["metric_list"]}
+        assert benchmark.metric in metrics
+        assert all(part["higher_is_better"] for part in metrics.values())
 
 
 # ------------------------------------------------------------------------------------------------- lmms-eval's folder
@@ -140,11 +128,7 @@ def test_a_model_that_is_asked_to_think_is_not_asked_for_a_single_word(builtin):
     said = " ".join(text for words in found.values() for text in (words or {}).values())
     assert "single word" not in said
     assert "directly" not in said
-
-
-def test_without_an_instruction_the_words_are_lmms_evals(builtin):
-    for options in ({}, {"asked_to_think": False}):
-        assert set(words_of(BENCHMARKS, **options).values()) == {None}
+    assert set(words_of(BENCHMARKS).values()) == {None}  # those are lmms-eval's own
 
 
 def test_the_folder_goes_also_where_the_evaluation_fails(builtin):
@@ -189,18 +173,12 @@ def no_rows(name, folder, *names):
 
 
 @pytest.mark.parametrize("form", ["parquet", "saved"])
-@pytest.mark.parametrize("name", ["chartqa", "mathvista", "mixture"])
-def test_rows_with_the_split_and_the_column_are_taken(tmp_path, name, form):
-    splits = {"train": rows(answer="1"), BENCHMARKS[name].split: rows(answer="4")}
-    check_rows(BENCHMARKS[name], save(tmp_path / "rows", form, **splits))
-
-
-@pytest.mark.parametrize("form", ["parquet", "saved"])
-def test_rows_without_the_split_or_without_the_column_are_refused_with_what_there_is(tmp_path, form):
-    folder = save(tmp_path / "rows", form, train=rows(answer="4", question="2 + 2?"))
-    no_rows("chartqa", folder, "train: answer, question")
-    other = save(tmp_path / "other", form, test=rows(label="4"))
-    no_rows("chartqa", other, "test: label")
+def test_rows_need_the_split_and_the_column_and_the_refusal_says_what_there_is(tmp_path, form):
+    for name in ("chartqa", "mathvista", "mixture"):
+        splits = {"train": rows(answer="1"), BENCHMARKS[name].split: rows(answer="4")}
+        check_rows(BENCHMARKS[name], save(tmp_path / name, form, **splits))
+    no_rows("chartqa", save(tmp_path / "rows", form, train=rows(answer="4", question="2?")), "train: answer, question")
+    no_rows("chartqa", save(tmp_path / "other", form, test=rows(label="4")), "test: label")
 
 
 def test_a_split_of_a_rare_name_is_found_in_the_folder_data_alone_which_the_message_says(tmp_path):
@@ -215,19 +193,16 @@ def test_a_single_split_saved_by_itself_has_no_name_and_is_refused(tmp_path):
     no_rows("chartqa", tmp_path / "rows", "no splits")
 
 
-@pytest.mark.parametrize("content", [{}, {"notes.txt.gz": b"no data"}, {"test-0.parquet": b"PAR1 cut"}])
-def test_a_folder_that_is_no_data_set_is_refused(tmp_path, content):
-    (tmp_path / "rows").mkdir()
-    for name, data in content.items():
-        (tmp_path / "rows" / name).write_bytes(data)
-    no_rows("chartqa", tmp_path / "rows", "`datasets`", "save_to_disk()")
-
-
-@pytest.mark.parametrize("made", [False, True])
-def test_what_is_no_folder_is_refused(tmp_path, made):
-    if made:
-        (tmp_path / "rows").touch()
-    no_rows("chartqa", tmp_path / "rows")
+def test_a_folder_that_is_no_data_set_and_what_is_no_folder_are_refused(tmp_path):
+    for number, content in enumerate([{}, {"notes.txt.gz": b"no data"}, {"test-0.parquet": b"PAR1 cut"}]):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        for name, data in content.items():
+            (folder / name).write_bytes(data)
+        no_rows("chartqa", folder, "`datasets`", "save_to_disk()")
+    (tmp_path / "file").touch()
+    for name in ("file", "nothing"):
+        no_rows("chartqa", tmp_path / name)
 
 
 def test_any_other_byte_or_name_is_another_set_of_rows_and_another_time_or_place_is_not(tmp_path):

@@ -9,7 +9,6 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from datasets import Dataset, load_dataset
 from huggingface_hub import DatasetCard, snapshot_download
 
@@ -252,47 +251,36 @@ CHOSEN = "they were chosen by their pass rates: their mean is not that of the da
 UNKNOWN = "only rows that were scored: their mean need not be that of the data set. Nothing is known"
 
 
-@pytest.mark.parametrize(
-    ("facts", "start", "limit"),
-    [
-        *(({"sampler": name}, "chooses the questions of GRPO by it. The", CHOSEN) for name in ("thompson", "greedy")),
-        ({"sampler": "uniform"}, "this run took the questions in GRPO's usual order", "their mean is almost unbiased"),
-        *(
-            (
-                {"sampler": name},
-                f"of its own, `{name}`, chose the questions. The",
-                f"`{name}` chose them: their mean is not that",
-            )
-            for name in ("my_package.rules:Mine", "rules:Mine")
-        ),
-        *(({"sampler": name}, "a Beta distribution for every row. The", UNKNOWN) for name in (None, 7, "a`|\n# b")),
-        (
-            {"sampler": "uniform", "posterior_init": "you/rates", "warm_start_discount": 0.2},
-            "",
-            "mean need not be that",
-        ),
-    ],
-)
-def test_a_card_claims_of_the_choice_what_is_known_of_the_sampler(facts, start, limit):
-    card = " ".join(render_posterior_card(example_table(**facts), [], "you/repo").split())
-    assert start in re.search(r"trl_vade keeps.*? It shows", card)[0]
-    assert limit in re.search(r"The table has.*? Nothing is known", card)[0]
+def test_a_card_claims_of_the_choice_what_is_known_of_the_sampler():
+    chosen = ("chooses the questions of GRPO by it. The", CHOSEN)
+    usual = ("this run took the questions in GRPO's usual order", "their mean is almost unbiased")
+    own = ("of its own, `rules:Mine`, chose the questions. The", "`rules:Mine` chose them: their mean is not that")
+    unknown = ("a Beta distribution for every row. The", UNKNOWN)
+    warm = {"sampler": "uniform", "posterior_init": "you/rates", "warm_start_discount": 0.2}
+    for facts, (start, limit) in (
+        *(({"sampler": name}, chosen) for name in ("thompson", "greedy")),
+        ({"sampler": "uniform"}, usual),
+        ({"sampler": "rules:Mine"}, own),
+        *(({"sampler": name}, unknown) for name in (None, 7, "a`|\n# b")),
+        (warm, ("", "mean need not be that")),
+    ):
+        card = " ".join(render_posterior_card(example_table(**facts), [], "you/repo").split())
+        assert start in re.search(r"trl_vade keeps.*? It shows", card)[0]
+        assert limit in re.search(r"The table has.*? Nothing is known", card)[0]
 
 
 # ------------------------------------------------------------------------------------------------------ warm starts
 
 
-@pytest.mark.parametrize(
-    ("source", "said"), [("you/rates@abc123", "`you/rates@abc123`"), ("a local posterior", "a local posterior")]
-)
-def test_a_run_that_began_with_another_posterior_says_so_and_claims_no_count_for_itself(source, said):
-    card = render_posterior_card(example_table(posterior_init=source, warm_start_discount=0.2), [], "you/repo")
-    assert f"| started from | {said}, with a share of 0.2 of its counts |" in card
-    assert "This run started from another posterior" in card
-    assert "in this run or in the posterior that it started from" in card
-    assert "are one visit" in card
-    for claim in ("only from the rollouts", "generation batches in which", "at least once |"):
-        assert claim not in card
+def test_a_run_that_began_with_another_posterior_says_so_and_claims_no_count_for_itself():
+    for source, said in (("you/rates@abc123", "`you/rates@abc123`"), ("a local posterior", "a local posterior")):
+        card = render_posterior_card(example_table(posterior_init=source, warm_start_discount=0.2), [], "you/repo")
+        assert f"| started from | {said}, with a share of 0.2 of its counts |" in card
+        assert "This run started from another posterior" in card
+        assert "in this run or in the posterior that it started from" in card
+        assert "are one visit" in card
+        for claim in ("only from the rollouts", "generation batches in which", "at least once |"):
+            assert claim not in card
 
 
 if __name__ == "__main__":
