@@ -1,4 +1,4 @@
-"""Whatever is read back, and whatever is set, works exactly or is refused with an exception of our own."""
+"""Whatever is read back works exactly or is refused with an exception of our own."""
 
 import pytest
 

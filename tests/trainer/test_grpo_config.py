@@ -20,7 +20,7 @@ from trl_vade.samplers.thompson import ThompsonSampler
 from trl_vade.trainer.config_checks import check_own_settings
 from trl_vade.trainer.down_sampling import schedule
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS, with_vade_defaults
-from trl_vade.trainer.presets import PRESETS, is_adaptive, setting, warm_start_source
+from trl_vade.trainer.presets import PRESETS, setting, warm_start_source
 from trl_vade.trainer.selection_choice import make_sampler
 
 CHOOSING = ("thompson", "greedy", OWN)
@@ -209,17 +209,45 @@ def test_the_values_of_a_range_with_its_ends_are_accepted(make_args):
     assert (schedule(args, "vade_keep_tokens"), schedule(args, "vade_keep_rollouts")) == ((0.5, 0.5), (0.25, 1))
 
 
-def test_a_setting_that_would_have_no_effect_is_refused_with_the_one_it_needs(make_args):
-    needs = {
-        ("vade_keep_rollouts", 0.5): "'rows' or 'd3s'",
-        ("vade_keep_tokens", 0.5): "'d3s'",
-        ("vade_advantage", "diva"): "vade_variants",
-        ("vade_variant_groups", 2): "vade_variants",
-        ("vade_variant_match", "difficulty"): "vade_variants",
-    }
-    for (name, value), needed in needs.items():
-        with refused(ConfigurationError, [f"{name}={value!r}"], [needed]):
-            make_args(**{name: value})
+REFUSED_TOGETHER = [
+    ({"vade_keep_rollouts": 0.5}, "vade_down_sampling to 'rows' or 'd3s'"),
+    ({"vade_keep_tokens": 0.5, "vade_down_sampling": "rows"}, "vade_down_sampling to 'd3s'"),
+    ({"vade_advantage": "diva"}, "vade_variants"),
+    ({"vade_variant_groups": 2}, "vade_variants"),
+    ({"vade_variant_match": "difficulty"}, "vade_variants"),
+    ({"vade_posterior_init": "rollout", "vade_sampler": "uniform"}, "vade_posterior_init='prior'"),
+    *(({"vade_posterior_init": "user/repo", "vade_sampler": kind}, "'prior'") for kind in ("uniform", OWN)),
+    *(({"vade_stratify_by": "task", "vade_sampler": kind}, "None") for kind in ("uniform", OWN)),
+    *(({"shuffle_dataset": False, "vade_sampler": kind}, "vade_sampler='uniform'") for kind in CHOOSING),
+    *(({"accelerator_config": {"split_batches": True}, "vade_sampler": kind}, "'uniform'") for kind in CHOOSING),
+    ({"accelerator_config": {"dispatch_batches": True}}, "vade_sampler='uniform'"),
+    ({"vade_down_sampling": "d3s", "top_entropy_quantile": 0.5}, "vade_down_sampling='rows'"),
+    # Measured with vLLM 0.31: every group was one completion, repeated.
+    ({"generation_kwargs": {"seed": 7}, "use_vllm": True, "vllm_mode": "colocate"}, "`seed`"),
+]
+ACCEPTED_TOGETHER = [
+    *({"vade_sampler": kind, "vade_posterior_init": "user/repo"} for kind in ("thompson", "greedy")),
+    *({"vade_sampler": kind, "vade_stratify_by": "task"} for kind in ("thompson", "greedy")),
+    *({"vade_sampler": "uniform", "accelerator_config": {f"{name}_batches": True}} for name in ("split", "dispatch")),
+    {"vade_sampler": "uniform", "shuffle_dataset": False},
+    {"accelerator_config": {"split_batches": False, "dispatch_batches": False}},
+    {"generation_kwargs": {"seed": 7}, "use_vllm": True, "vllm_mode": "server"},
+    {"generation_kwargs": {"top_k": 7}, "use_vllm": True, "vllm_mode": "colocate"},
+]
+
+
+def test_settings_that_cannot_go_together_are_refused_with_what_to_set(make_args):
+    wrong = []
+    for settings, offer in REFUSED_TOGETHER:
+        try:
+            make_args(**settings)
+        except ConfigurationError as error:
+            if next(iter(settings)) in str(error) and offer in str(error):
+                continue
+        wrong.append(settings)
+    assert wrong == []
+    for settings in ACCEPTED_TOGETHER:
+        make_args(**settings)
 
 
 def test_a_source_is_a_repository_or_something_that_is_here(make_args, tmp_path, monkeypatch):
@@ -231,56 +259,10 @@ def test_a_source_is_a_repository_or_something_that_is_here(make_args, tmp_path,
     assert [warm_start_source(make_args(vade_posterior_init=word)) for word in POSTERIOR_INITS] == [None, None]
 
 
-@pytest.mark.parametrize("sampler", ["uniform", OWN])
-@pytest.mark.parametrize(("setting", "value"), [("vade_posterior_init", "user/repo"), ("vade_stratify_by", "task")])
-def test_only_thompson_and_greedy_take_a_source_and_shares(make_args, sampler, setting, value):
-    offers = ["vade_posterior_init='prior'" if value == "user/repo" else "vade_stratify_by=None", "'greedy'"]
-    with refused(
-        ConfigurationError, [f"{setting}={value!r}", f"vade_sampler={sampler!r}"], [*offers, "vade_sampler='thompson'"]
-    ):
-        make_args(vade_sampler=sampler, **{setting: value})
-    for chooser in ("thompson", "greedy"):
-        assert getattr(make_args(vade_sampler=chooser, **{setting: value}), setting) == value
-
-
 def test_a_token_among_the_arguments_is_refused_and_not_repeated(make_args):
     with refused(ConfigurationError, ["hub_token", "training_args.bin"], ["HF_TOKEN", "`hf auth login`"]) as raised:
         make_args(hub_token="hf_s3cret")
     assert "s3cret" not in str(raised.value)
-
-
-@pytest.mark.parametrize("sampler", CHOOSING)
-@pytest.mark.parametrize("name", ["split_batches", "dispatch_batches"])
-def test_split_and_dispatched_batches_are_refused_by_samplers_that_choose(make_args, sampler, name):
-    names, offers = [f"accelerator_config.{name}=True", sampler], [f"accelerator_config.{name}=False", "'uniform'"]
-    with refused(ConfigurationError, names, offers):
-        make_args(vade_sampler=sampler, accelerator_config={name: True})
-
-
-@pytest.mark.parametrize("sampler", CHOOSING)
-def test_the_order_of_the_file_is_refused_by_samplers_that_choose(make_args, sampler):
-    with refused(ConfigurationError, ["shuffle_dataset=False", sampler], ["shuffle_dataset=True", "'uniform'"]):
-        make_args(vade_sampler=sampler, shuffle_dataset=False)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"shuffle_dataset": False},
-        {"accelerator_config": {"split_batches": True}},
-        {"accelerator_config": {"dispatch_batches": True}},
-    ],
-    ids=str,
-)
-def test_uniform_accepts_whatever_the_stock_trainer_accepts(make_args, changes):
-    args = make_args(vade_sampler="uniform", **changes)
-    assert not is_adaptive(args)
-
-
-@pytest.mark.parametrize("sampler", CHOOSING)
-def test_batches_that_are_explicitly_not_split_or_dispatched_are_accepted(make_args, sampler):
-    args = make_args(vade_sampler=sampler, accelerator_config={"split_batches": False, "dispatch_batches": False})
-    assert is_adaptive(args)
 
 
 # --------------------------------------------------------------------------------- command line, recipe, resuming
@@ -320,19 +302,6 @@ def test_settings_of_each_type_are_read_from_flags():
     assert (config.vade_sampler, config.vade_decay_unsampled, config.vade_success_reward) == ("greedy", 1, "accuracy")
     assert (config.vade_dynamic_sampling, config.vade_max_refills, config.vade_images_once) == (True, 4, False)
     assert config.vade_keep_rollouts == [0.25, 1.0]
-
-
-@pytest.mark.parametrize(("text", "value"), [("null", None), ("none", None), ("0.7", 0.7), ("1", 1.0)])
-def test_the_threshold_is_read_from_a_recipe(tmp_path, text, value):
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(f"vade_success_threshold: {text}\nvade_sampler: greedy\n", encoding="utf-8")
-    config = parse("--config", str(recipe))
-    assert config.vade_success_threshold == value
-    assert config.vade_sampler == "greedy"
-
-
-def test_a_source_is_read_from_a_flag():
-    assert parse("--vade_posterior_init", "user/repo@step-000100").vade_posterior_init == "user/repo@step-000100"
 
 
 def test_a_flag_goes_before_the_value_of_the_recipe(tmp_path):
@@ -378,35 +347,11 @@ def test_a_users_own_config_class_may_bring_some_of_the_fields(make_args):
     assert setting(ours, "decay_unsampled") == 0.999
 
 
-def test_a_config_that_has_the_fields_is_handed_back_itself(make_args):
-    args = make_args(vade_sampler="greedy")
-    assert with_vade_defaults(args) is args
-
-
 def test_a_field_that_was_set_later_is_looked_at_too(make_args):
     args = make_args()
     args.vade_decay_sampled = 2
     with refused(ConfigurationError, ["vade_decay_sampled=2"]):
         with_vade_defaults(args)
-
-
-def test_a_plain_config_that_cannot_work_is_refused(make_args):
-    with refused(ConfigurationError, ["shuffle_dataset=False"]):
-        with_vade_defaults(make_args(GRPOConfig, shuffle_dataset=False))
-
-
-def test_initial_rollouts_for_a_posterior_that_nobody_asks_are_refused(tmp_path):
-    names = ["vade_posterior_init='rollout'", "vade_sampler='uniform'"]
-    with refused(ConfigurationError, names, ["vade_posterior_init='prior'"]):
-        VADEGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, vade_sampler="uniform", vade_posterior_init="rollout")
-
-
-def test_a_seed_for_each_request_of_a_colocated_engine_is_refused(make_args):
-    """Measured with vLLM 0.31: every group was one completion, repeated."""
-    with refused(ConfigurationError, ["generation_kwargs", "seed=7", "vllm_mode='colocate'"], ["`seed`"]):
-        make_args(use_vllm=True, vllm_mode="colocate", generation_kwargs={"seed": 7})
-    make_args(use_vllm=True, vllm_mode="server", generation_kwargs={"seed": 7})
-    make_args(use_vllm=True, vllm_mode="colocate", generation_kwargs={"top_k": 7})
 
 
 @pytest.mark.skipif(

@@ -15,7 +15,7 @@ from trl_vade.rewards.functions import refuse_rows
 from trl_vade.selection.warm_start import WarmStart
 
 from .checkpoint.reference_model import refuse_reference_sync
-from .grpo_config import VADEGRPOConfig, with_vade_defaults
+from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 from .initial_posterior import read_warm_start
 from .overlong import drop_overlong
 from .own_sampler import find_sampler
@@ -65,15 +65,11 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
     lay_out_variants(arguments, args)  # an overlong original takes its variants along
     rows = arguments.get("train_dataset")
     on_time = selects_on_time(args, rows) and not brings_own_loader(trainer_class, args)
-    refuse_refills(args, arguments, chosen_here=on_time)
+    _refuse_refills(args, arguments)
     if on_time:
         variant_rows(rows, args)
-    elif args.vade_variants is not None:
-        raise ConfigurationError(
-            f"vade_variants={args.vade_variants!r} with settings under which vade_sampler='uniform' is plain GRPO and "
-            f"knows no variants: {STOCK_ONLY}. Change these, or set vade_variants=None."
-        )
-    refuse_publication(args, chosen_here=on_time)
+    else:
+        _refuse_without_selection(args)
     return Preflight(on_time, read_warm_start(args, rows, success_reward=success))
 
 
@@ -207,34 +203,25 @@ STOCK_ONLY = (
     "a stream (IterableDataset), fewer rows than a generation batch takes, shuffle_dataset=False, "
     "accelerator_config.split_batches or dispatch_batches, or a subclass with a sampler or loader of its own"
 )
-NOT_REFILLED = {
-    "tools": "TRL 1.16 cannot rebuild the tool answers, masks and images of a completion without new tool calls",
-    "environment_factory": "TRL 1.16 would reset the environments again, and the prompts would differ",
-    "rollout_func": "it returns fields of its own for one batch, and TRL 1.16 cannot combine parts of several batches",
-}
 
 
-def refuse_refills(args: GRPOConfig, arguments: Mapping[str, Any], *, chosen_here: bool) -> None:
-    """Raise `ConfigurationError` if dynamic sampling cannot combine a batch from the groups of several draws."""
-    if not args.vade_dynamic_sampling:
-        return
-    for name, reason in NOT_REFILLED.items():
-        if arguments.get(name):
+def _refuse_without_selection(args: GRPOConfig) -> None:
+    """Refuse settings that `uniform` cannot do where it is plain GRPO."""
+    for name in ("vade_variants", "vade_dynamic_sampling", "vade_posterior_hub_id"):
+        if getattr(args, name):
             raise ConfigurationError(
-                f"vade_dynamic_sampling=True with {name}: a generation batch is combined from groups of several "
-                f"draws, but {reason}. Set vade_dynamic_sampling=False."
+                f"{name}={getattr(args, name)!r} with settings under which vade_sampler='uniform' is plain GRPO, "
+                f"without a posterior and without refills: {STOCK_ONLY}. Change these, or set "
+                f"{name}={VADE_DEFAULTS[name]!r}."
             )
-    if not chosen_here:
-        raise ConfigurationError(
-            "vade_dynamic_sampling=True with settings under which vade_sampler='uniform' is plain GRPO and cannot "
-            f"draw the rows of a refill: {STOCK_ONLY}. Change these, or set vade_dynamic_sampling=False."
-        )
 
 
-def refuse_publication(args: GRPOConfig, *, chosen_here: bool) -> None:
-    """Raise `ConfigurationError` if a posterior is to be published, but VADE does not choose the rows."""
-    if args.vade_posterior_hub_id is not None and not chosen_here:
-        raise ConfigurationError(
-            f"vade_posterior_hub_id={args.vade_posterior_hub_id!r} with settings under which vade_sampler='uniform' "
-            f"is plain GRPO and has no posterior: {STOCK_ONLY}. Change these, or set vade_posterior_hub_id=None."
-        )
+def _refuse_refills(args: GRPOConfig, arguments: Mapping[str, Any]) -> None:
+    """Refuse dynamic sampling where TRL cannot combine a batch from the groups of several draws."""
+    for name in ("tools", "environment_factory", "rollout_func"):
+        if args.vade_dynamic_sampling and arguments.get(name):
+            raise ConfigurationError(
+                f"vade_dynamic_sampling=True with {name}: a generation batch is made of several draws. "
+                "TRL 1.16 cannot prepare such completions again without new calls, resets or fields of their own. "
+                "Set vade_dynamic_sampling=False."
+            )
