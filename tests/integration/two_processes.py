@@ -180,12 +180,12 @@ def play(output_dir):
     loader, shares, loaded = trainer.selection.loader, [], []
     load, read = loader.load, loader.decoder.load
 
-    def noting_the_rows(rows, draw=0):
+    def noting_the_rows(rows):
         loaded.append(list(dict.fromkeys(rows)))
-        return read(rows, draw)
+        return read(rows)
 
-    def noting(sample_index, draw=0):
-        rows = load(sample_index, draw)
+    def noting(sample_index):
+        rows = load(sample_index)
         shares.append([row["id"] for row in rows])
         return rows
 
