@@ -109,14 +109,12 @@ def paired_scores(evaluations: Sequence[Evaluation], benchmark: str) -> np.ndarr
     for one in evaluations:
         tasks = [(BENCHMARKS[benchmark], run["seed"]) for run in one["benchmarks"][benchmark]["runs"]]
         runs.append([read_run(run_folder(Path(one["folder"]), *task), *task, one["limit"]) for task in tasks])
-    scores, first = [question_scores(of_one) for of_one in runs], runs[0][0].question_digests.items()
-    for i, one in enumerate(evaluations):
-        differing = {document for run in runs[i] for document, _ in run.question_digests.items() ^ first}
-        if other := differing | (scores[0].keys() ^ scores[i].keys()):
+    scores = [question_scores(of_one) for of_one in runs]
+    for one, of_one in zip(evaluations, scores, strict=True):
+        if other := scores[0].keys() ^ of_one.keys():
             raise EvaluationError(
-                f"The questions differ: {len(other)} of {benchmark} have another text or target, or a score in one "
-                f"alone, in {one['name']} and the first run of {evaluations[0]['name']}: ids "
-                f"{abbreviated(sorted(other))}."
+                f"The questions differ: {len(other)} of {benchmark} have a score in {one['name']} or in "
+                f"{evaluations[0]['name']} alone: ids {abbreviated(sorted(other))}."
             )
     # Sorted by id: resamples and intervals must not depend on the order of lines in a file.
     return np.array([[of_one[document] for document in sorted(scores[0])] for of_one in scores])

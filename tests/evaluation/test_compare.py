@@ -243,21 +243,6 @@ def test_other_rows_are_refused_whatever_is_allowed_and_the_same_in_another_fold
     assert compared(first, of("c", "copy", "3f"), allow=allow)["different_settings"] == []
 
 
-def rewrite(output, change):
-    """Change each question of an output directory: `change` of its line in the samples file."""
-    for file in output.rglob("*.jsonl"):
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        file.write_text("".join(json.dumps(line | change(line)) + "\n" for line in lines))
-
-
-@pytest.mark.parametrize("key", ["target", "input"])
-def test_another_question_with_the_same_id_is_refused_whatever_is_allowed(base, tmp_path, key):
-    other = evaluation(tmp_path / "other", {"chartqa": HARD}, "other")
-    rewrite(other, lambda line: {key: "another"} if line["doc_id"] in (3, 7) else {})
-    with refused(EvaluationError, ["2", "chartqa", "other", "model", "[3, 7]"]):
-        compared(base, other, allow=True)
-
-
 @pytest.mark.parametrize("allow", [False, True])
 def test_other_questions_are_refused_whatever_is_allowed(base, tmp_path, allow):
     longer = evaluation(tmp_path / "longer", {"chartqa": [*HARD, True]}, "longer")

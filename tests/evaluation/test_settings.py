@@ -156,8 +156,17 @@ def test_a_repository_that_is_not_as_private_as_was_asked_is_refused(hub, privat
     with refused(ConfigurationError, ["you/model", *names]):
         check_publication(make_evaluation(), HubTarget("you/model", private=private), False)
     check_publication(make_evaluation(), HubTarget("you/model", private=not private), False)
-    check_publication(make_evaluation(), HubTarget("you/new", private=private), False)
+    check_publication(make_evaluation(model="you/new"), HubTarget("you/new", private=private), False)
     assert hub.repos["you/new"].private == private
+
+
+def test_results_of_another_model_of_the_hub_are_refused_and_names_of_folders_and_servers_are_free(hub, tmp_path):
+    with refused(ConfigurationError, ["--push_to_hub", "you/run", "you/model"]):
+        check_publication(make_evaluation(), HubTarget("you/run"), False)
+    assert (hub.requests, hub.repos) == ([], {})
+    for changes in ({"model": str(tmp_path)}, {"backend": "server"}, {"model": "testbed"}):
+        check_publication(make_evaluation(**changes), HubTarget("you/run"), False)
+    check_publication(make_evaluation(), HubTarget("model"), False)
 
 
 def test_offline_a_publication_is_refused_and_told_that_it_can_be_made_up_for(hub):

@@ -13,7 +13,7 @@ from huggingface_hub import HfApi, is_offline_mode
 
 from trl_vade.checks import check_whole_number
 from trl_vade.errors import ConfigurationError, HubOfflineError
-from trl_vade.hub.uploading import HubTarget, ensure_repo
+from trl_vade.hub.uploading import HubTarget, ensure_repo, hub_id
 from trl_vade.rewards.functions import INSTRUCTION
 
 from .benchmarks import FIVE, Benchmark, find_benchmarks
@@ -140,7 +140,8 @@ def check_publication(evaluation: Evaluation, target: HubTarget, limited: bool) 
     `limited` is whether to publish results on a part of the questions.
 
     Raises:
-        ConfigurationError: the results would be limited, or the repository is public instead of private or vice versa.
+        ConfigurationError: the results would be limited, or of another model of the Hub than the repository's, or the
+            repository is public instead of private or vice versa.
         HubError: the Hub refuses this login, cannot be reached, or HF_HUB_OFFLINE is set.
     """
     if evaluation.limit is not None and not limited:
@@ -153,6 +154,12 @@ def check_publication(evaluation: Evaluation, target: HubTarget, limited: bool) 
         raise HubOfflineError(
             f"--push_to_hub {target.repo_id} with HF_HUB_OFFLINE: evaluate without --push_to_hub now, and give the "
             "full command later. Finished runs are not repeated."
+        )
+    model = hub_id(evaluation.model) if evaluation.backend != "server" and evaluation.model != "testbed" else None
+    if model and model.split("/")[-1] != target.repo_id.split("/")[-1]:
+        raise ConfigurationError(
+            f"--push_to_hub {target.repo_id} with the model {model}: the card would describe another model. Give "
+            f"--push_to_hub {model}, or evaluate {target.repo_id}."
         )
     found = ensure_repo(target)
     if target.private is not None and HfApi().repo_info(found.repo_id).private != target.private:

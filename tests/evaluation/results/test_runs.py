@@ -12,7 +12,6 @@ from tests.support.evaluations import SCORES, TEXTS, results_file, samples_file,
 from tests.support.refusals import refused
 from trl_vade.errors import EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
-from trl_vade.evaluation.lmms.tasks import THOUGHTFUL
 from trl_vade.evaluation.results.runs import finished_run, question_scores, read_run, run_folder
 from trl_vade.evaluation.results.samples import FAILED_REQUEST
 
@@ -85,44 +84,6 @@ def test_the_response_is_the_unfiltered_one_where_lmms_eval_keeps_both(tmp_path)
     assert digests[0] == digests[2] != digests[1]
 
 
-def digests_with(folder, changes, name="chartqa"):
-    """The digests of the questions of a run in `folder`, by `doc_id`, with `changes` in the line of the first."""
-    write_run(folder, name)
-    first, *rest = lines_of(samples_file(folder, name))
-    save_lines(samples_file(folder, name), [*rest, first | changes])
-    return read_run(folder, BENCHMARKS[name], 0, None).question_digests
-
-
-def test_a_question_is_told_by_its_text_and_its_target_and_by_nothing_that_a_model_says(tmp_path):
-    before = digests_with(tmp_path / "before", {})
-    assert list(before) == [0, 1, 2, 3]
-    assert digests_with(tmp_path / "said", {"filtered_resps": "5", "doc_hash": "75"}) == before
-    for key, value in [("input", "p?"), ("input", None), ("target", "5"), ("target", 4)]:
-        after = digests_with(tmp_path / f"{key}-{value}", {key: value})
-        assert after[0] != before[0]
-        assert after == before | {0: after[0]}
-
-
-# What lmms-eval 0.7.3 says after a question of these (chartqa.yaml, scienceqa.yaml, mathvision_test.yaml).
-WORDS = {
-    "chartqa": ("post_prompt", "\nAnswer the question with a single word."),
-    "scienceqa": ("post_prompt", "\nAnswer with the option's letter from the given choices directly."),
-    "mathvision": ("mc_prompt", "Answer the question with the option's letter from the given choices directly."),
-}
-
-
-@pytest.mark.parametrize("name", WORDS)
-def test_a_question_stays_the_same_with_the_words_that_leave_room_for_an_instruction(tmp_path, name):
-    key, words = WORDS[name]
-    thoughtful = THOUGHTFUL[name]["lmms_eval_specific_kwargs"]["default"][key]
-    assert thoughtful != words
-    line = "\n" * (key == "mc_prompt")
-    texts = [f"What is it?\nA. 4\nB. 5{line}{said}" for said in (words, thoughtful)]
-    with_words, without = (digests_with(tmp_path / f"{i}", {"input": text}, name) for i, text in enumerate(texts))
-    assert with_words == without
-    assert with_words != digests_with(tmp_path / "other", {"input": texts[0].replace("B. 5", "B. 6")}, name)
-
-
 def test_a_question_counts_with_its_mean_over_the_runs_in_which_it_has_a_score(tmp_path):
     runs = []
     for seed, scores in enumerate([[0.0, 1.0, None, 0.0], [0.0, 1.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]]):
@@ -130,7 +91,6 @@ def test_a_question_counts_with_its_mean_over_the_runs_in_which_it_has_a_score(t
         runs.append(read_run(tmp_path / f"{seed}", BENCHMARKS["mixture"], seed, None))
     assert question_scores(runs) == pytest.approx({0: 0, 1: 100, 2: 50, 3: 100 / 3})
     assert question_scores(runs[::-1]) == question_scores(runs)
-    assert set(runs[0].question_digests) == {0, 1, 2, 3}  # also of a question without a score
 
 
 # ---------------------------------------------------------------------------------- and those that do not

@@ -87,8 +87,7 @@ def test_runs_that_gave_the_same_texts_are_told(digests, identical):
 
 def test_runs_that_make_no_mean_are_refused():
     first, second = a_run("chartqa", 0, 1), a_run("chartqa", 1, 1)
-    asked = [replace(run, question_digests={0: text}) for run, text in ((first, "a"), (second, "b"))]
-    for runs in ([], [first], [first, second, second], [first, replace(second, questions=5)], asked):
+    for runs in ([], [first], [first, second, second], [first, replace(second, questions=5)]):
         with refused(EvaluationError):
             summarise_runs(runs, [0, 1], SAMPLED)
 

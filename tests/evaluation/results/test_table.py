@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.support.refusals import refused, says
 from trl_vade.errors import EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE, PAPER
-from trl_vade.evaluation.publishing.leaderboards import index_lines
 from trl_vade.evaluation.results.table import Results, digest_of, read_results
 
 
@@ -145,28 +144,6 @@ def test_the_papers_own_judge_is_not_named_twice():
 
 
 # ---------------------------------------------------------------------------------- lines of a card
-
-
-def test_the_model_index_has_a_line_for_each_benchmark_and_none_for_their_average():
-    measured = "4 of 3,940, temperature 0.6, 2 runs, lmms-eval"
-    results = results_of("mathverse", "testbed", testbed={"mean": 12.3456, "dataset": None})
-    assert index_lines(as_results(results)) == [
-        {
-            **{
-                "benchmark": "MathVerse (testmini)",
-                "metric": f"average@2 gpt_eval_score ({measured}: judge)",
-                "value": 10.0,
-            },
-            **{"dataset": "CaraJ/MathVerse-lmmseval", "config": "testmini", "split": "testmini"},
-        },
-        {
-            **{
-                "benchmark": "Testbed (validation), the embedded data set",
-                "metric": "average@2 exact_answer (4, temperature 0.6, 2 runs, the reward)",
-            },
-            **{"value": 12.35, "dataset": "vade_testbed"},
-        },
-    ]
 
 
 # ---------------------------------------------------------------------------------- results.json

@@ -1,15 +1,13 @@
 """Publication of an evaluation's results in the model's repository, in one commit.
 
-    README.md                               a table, and the `model-index` for programs
-    vade_evaluation/<date>-<model>-<runs>/  results.json, results.md, evaluation.json, and the files of the runs
-    .eval_results/<benchmark>.yaml          an entry for the leaderboard of the benchmark's data set, if it has one
+    README.md                       a table, and the `model-index` for programs
+    vade_evaluation/<time>-<model>/ results.json, results.md, evaluation.json, and the files of the runs
+    .eval_results/trl_vade.yaml     entries for the leaderboards of the benchmarks' data sets that have one
 
-A card describes the weights beside it. So nothing is sent to a repository with another model, and results of other
-weights are removed from the card and the entries; raw runs stay. Scores on a part of the questions appear in the card
-with a warning, and never in files for programs.
+A second publication replaces table and entries of the first. Its raw runs stay. Scores on a part of the questions
+appear in the card with a warning, and never in files for programs.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -18,18 +16,18 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import quote
 
 import yaml
-from huggingface_hub import HfApi, get_token
+from huggingface_hub import HfApi, constants, get_token
 
-from trl_vade.errors import EvaluationError, HubError
+from trl_vade.errors import EvaluationError, HubError, VADEError
 from trl_vade.hub.cards import CARD_FILE
-from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo, with_retries
+from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo
 
 from ..results.table import Results, read_results
-from .card_results import results_of_others, with_index, with_results
-from .leaderboards import FOLDER, index_lines, index_places, leaderboard_entries, merged_files
-from .weights import EvaluatedWeights, Refused, model_key
+from .card import with_results
+from .leaderboards import FILE, FOLDER, leaderboard_file
 
 RAW_FOLDER = "vade_evaluation"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "JUDGE_API_KEY", "OPENAI_API_KEY", "VADE_SERVER_API_KEY")
@@ -37,6 +35,10 @@ SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "JUDGE_API_KEY", "OPENAI_API_KE
 LEAST_SECRET = 8  # Characters of the shortest secret. Keys of local servers, such as "EMPTY", occur in many texts.
 _TOKEN = re.compile(rb"hf_[A-Za-z0-9]{20,}")
 _PLACE = re.compile(r'(^|[=,:;"])(/[^/,;"\n]+/[^,;"\n]*)')  # neither /no_think nor a URL
+
+
+class Refused(VADEError):
+    """An `EvaluationError` inside `uploading.with_retries`, which would retry a RuntimeError as the client's."""
 
 
 def publish_results(
@@ -51,23 +53,22 @@ def publish_results(
 ) -> str:
     """Publish a finished evaluation in a model repository, and return the address of the commit.
 
-    The card keeps its text, except earlier results of the same benchmarks or of other weights. The runs of an output
-    directory that was published before replace their earlier files. Local paths in the runs' settings and in the
-    command are shortened to their last part.
+    The card keeps its text, except the results of an earlier publication. The runs of an output directory that was
+    published before replace their earlier files. Local paths in the runs' settings and in the command are shortened
+    to their last part. The card names the fingerprint of the evaluated weights; those beside it are not compared.
 
     Args:
         output: the output directory, with the results.json of `summary.write_results`.
         target_repo: "user/name", or "name" for a repository of your own; it is created if it does not exist.
-        model_folder: the evaluated model. Its card is used if the repository has none. None compares with the commit
-            in the results; without a commit, weights are not compared.
+        model_folder: the evaluated model, whose card is used if the repository has none.
         revision: the branch; None is main.
         private: whether a new repository is private.
         allow_limited: whether to publish results on a part of the questions, with a warning.
         publish_samples: whether to publish questions, references and answers of benchmarks on a user's folder, too.
 
     Raises:
-        EvaluationError: the results are incomplete or limited, the model changed since, the repository has another
-            model, a file is missing or holds a secret, or the card cannot be read. Nothing is published.
+        EvaluationError: the results are incomplete or limited, a file is missing or holds a secret, or the card
+            cannot be read. Nothing is published.
         HubError: the Hub refuses or cannot be reached. The message has the command to publish later.
     """
     results = read_results(output)
@@ -95,13 +96,13 @@ def publish_results(
 
 
 def _publish(results: Results, target: HubTarget, model_folder: Path | None, own: Sequence[str], staged: Path) -> str:
-    evaluated = EvaluatedWeights(results, model_folder)
     target, api = ensure_repo(target), HfApi()
-    there = with_retries(lambda: api.list_repo_files(target.repo_id, revision=target.revision), target)
-    layout, raw = staged / "repository", _raw_folder(results, there, staged / "runs")
+    layout, raw = staged / "repository", _raw_folder(results)
     (layout / raw).parent.mkdir(parents=True)
     (staged / "runs").rename(layout / raw)
-    entries = leaderboard_entries(api, results, target, raw)
+    source = f"{constants.ENDPOINT}/{target.repo_id}/tree/{quote(target.revision or 'main', safe='')}/{raw}"
+    entries = leaderboard_file(api, results, source)
+    name, section = target.repo_id.split("/")[-1], _section(results, raw, own)
     readme = model_folder / CARD_FILE if model_folder else None
 
     def read(path: str) -> bytes:
@@ -111,15 +112,22 @@ def _publish(results: Results, target: HubTarget, model_folder: Path | None, own
 
     def render(files: list[str]) -> dict[str, bytes | None]:
         # Read the branch now. If it changes before the commit, the Hub refuses the commit.
-        evaluated.refuse_others(api, target)
-        card = read(CARD_FILE) if CARD_FILE in files else None
-        if card is None and readme and readme.is_file():
+        card = f"# Model Card for {name}\n".encode()
+        if CARD_FILE in files:
+            card = read(CARD_FILE)
+        elif readme and readme.is_file():
             card = _without_secrets(readme)
-        content = _completed(card, results, target, _section(results, raw, own))
-        return {CARD_FILE: content.encode(), **merged_files(entries, files, read, raw)}
+        try:
+            content = with_results(card.decode("utf-8-sig"), results, section, name=name, source=source)
+        except (ValueError, yaml.YAMLError) as error:
+            raise Refused(
+                f"The card of {target}, {CARD_FILE}, cannot be read: {error}. Correct it there first."
+            ) from error
+        others = {path: None for path in files if path.startswith(f"{FOLDER}/") and path != FILE}
+        return {CARD_FILE: content.encode(), **others, **({FILE: entries} if entries else {})}
 
     message = f"Evaluation: {', '.join(part['title'] for part in results['benchmarks'].values())}"
-    # In the mirrored folder, files that `merged_files` does not name are deleted; None keeps a file.
+    # In the mirrored folder, files that `render` does not name are deleted; None keeps a file.
     return str(commit_folder(target, layout, message=message, render=render, mirror=[FOLDER]).commit_url)
 
 
@@ -203,38 +211,11 @@ def _command(command: str) -> str:
         return str(_without_places(command))
 
 
-def _raw_folder(results: Results, there: Iterable[str], staged: Path) -> str:
-    """Return the folder of the raw results: that of an earlier publication of the same runs, or a new one.
-
-    The files of runs have the time in their names, so an output directory with added runs is recognised. Every other
-    evaluation gets another folder.
-    """
-    runs: dict[str, set[str]] = {}
-    for path in there:
-        if match := re.fullmatch(rf"{RAW_FOLDER}/([^/]+)/(.+_results\.json)", path):
-            runs.setdefault(match[1], set()).add(match[2])
-    here = {path.relative_to(staged).as_posix(): path.read_bytes() for path in staged.rglob("*_results.json")}
-    if same := sorted(name for name, files in runs.items() if files <= here.keys()):
-        return f"{RAW_FOLDER}/{same[0]}"
-    date = re.match(r"\d{4}-\d\d-\d\d", results["finished"])
-    digest = hashlib.sha256(repr(sorted(here.items())).encode()).hexdigest()
-    return f"{RAW_FOLDER}/{date[0] if date else 'undated'}-{model_key(results)[:8]}-{digest[:8]}"
-
-
-def _completed(card: bytes | None, results: Results, target: HubTarget, section: str) -> str:
-    """Return the card with the results. `card` is the present one, or None."""
-    name, model, limited = target.repo_id.split("/")[-1], model_key(results), results["limit"] is not None
-    names, lines = list(results["benchmarks"]), [] if limited else index_lines(results)
-    try:
-        content = f"# Model Card for {name}\n" if card is None else card.decode("utf-8-sig")
-        former = [*results_of_others(content, model), *([] if limited else names)]
-        if former:
-            content = with_index(content, lines, name, index_places(former))
-    except (ValueError, yaml.YAMLError) as error:
-        raise Refused(
-            f"The card of {target}, {CARD_FILE}, cannot be read: {error}. Correct it there first."
-        ) from error
-    return with_results(content, section, model=model, names=names, limited=limited)
+def _raw_folder(results: Results) -> str:
+    """Return the folder of the raw results: by the time of the first run, which stays when runs are added."""
+    runs = [run for part in results["benchmarks"].values() for run in part["runs"]]
+    first = min(PurePosixPath(run["results_file"]).name for run in runs).removesuffix("_results.json")
+    return f"{RAW_FOLDER}/{first}-{re.sub(r'[^0-9a-f]', '', results['model']['fingerprint'])[:8]}"
 
 
 def _section(results: Results, raw: str, own: Sequence[str]) -> str:
@@ -244,5 +225,9 @@ def _section(results: Results, raw: str, own: Sequence[str]) -> str:
     warning = f"**Only the first {results['limit']} questions of each benchmark: these are not its scores.**"
     parts = [*([] if results["limit"] is None else [warning]), results.table()]
     but = ", except to the user's own questions" if set(own) & results["benchmarks"].keys() else ""
+    model = results["model"]
+    at = f" at {model['revision']}" if model["revision"] else ""
+    weights = "on a server" if results["backend"] == "server" else f"with the fingerprint {model['fingerprint']}"
+    parts += [f"These are results of {model['name']}{at}, {weights}."]
     parts += [f"All answers{but}, settings and versions: [{raw}]({raw}/results.json). The command:"]
     return "\n\n".join([*parts, f"{fence}bash\n{command}\n{fence}"])

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from trl_vade.errors import EvaluationError, abbreviated
 
 from ..benchmarks import Benchmark
-from .samples import foreign_extractions, parse, question_digests, read_samples, refusal, response_of, scores_of
+from .samples import foreign_extractions, parse, read_samples, refusal, response_of, scores_of
 
 UNREADABLE_SHARE = 0.01
 """Largest share of the judge's answers without a verdict. lmms-eval scores each as a wrong answer."""
@@ -42,8 +42,6 @@ class Run:
     unreadable_verdicts: int  # the number of the judge's answers without a verdict, which lmms-eval took for "wrong"
     texts_digest: str  # SHA-256 of the responses, in the order of `doc_id`
     scores: dict[int, float]  # by `doc_id`, the score of each scored question, 0 to 1
-    # by `doc_id`, a digest of each question's text and target (`samples.question_digests`)
-    question_digests: dict[int, str] = field(default_factory=dict)
 
 
 def run_folder(output: Path, benchmark: Benchmark, seed: int) -> Path:
@@ -106,7 +104,6 @@ def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -
         unreadable_verdicts=_unreadable_verdicts(folder, samples) if benchmark.judged else 0,
         texts_digest=hashlib.sha256(json.dumps(responses).encode()).hexdigest(),
         scores=scores,
-        question_digests=question_digests(samples),
     )
 
 

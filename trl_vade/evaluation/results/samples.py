@@ -1,6 +1,5 @@
 """The samples file of a run: a line for each question, with the response and its score."""
 
-import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -18,7 +17,6 @@ FAILED_REQUEST = "[LMMS_EVAL_REQUEST_FAILED"
 """Prefix of the answer that lmms-eval's API backends invent after a request has failed (models/chat/openai.py)."""
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_LAST_WORDS = re.compile(r"\nAnswer [^\n]*\Z")
 
 
 def refusal(folder: Path, found: str, rule: str) -> EvaluationError:
@@ -93,22 +91,6 @@ def scores_of(folder: Path, samples: Sequence[_Json], benchmark: Benchmark) -> d
     if not scores:
         raise refusal(folder, f"none of its {len(samples)} questions has a score", "at least one must have one")
     return scores
-
-
-def question_digests(samples: Sequence[_Json]) -> dict[int, str]:
-    """Return by `doc_id` 16 hexadecimal digits of each question's text and target. Images are not in the file.
-
-    The text is `input`, in lmms-eval 0.7.3 that of the task before this package adds an instruction or a system
-    prompt. A last line "Answer ..." is ignored, because an instruction changes it (`tasks.THOUGHTFUL`). `doc_hash`
-    cannot be used: it is the hash of null for every question.
-    """
-    digests = {}
-    for sample in samples:
-        text = sample.get("input")
-        text = _LAST_WORDS.sub("", text) if isinstance(text, str) else text
-        question = json.dumps([text, sample.get("target")]).encode()
-        digests[sample["doc_id"]] = hashlib.sha256(question).hexdigest()[:16]
-    return digests
 
 
 def foreign_extractions(samples: Sequence[_Json]) -> list[str]:
