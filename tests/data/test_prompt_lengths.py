@@ -304,31 +304,21 @@ def test_rows_come_from_files_from_a_selection_and_from_a_transform(vision_train
     assert counted(wider.select([0, 5]), FULL_SIZE)[0] > expected[0]
 
 
-def test_a_damaged_image_is_named_before_training(tmp_path):
-    dataset = rows_of([[picture(40, 40)], [{"bytes": b"no image", "path": None}]])
-    with refused(ImageDecodeError, ["Row 1", "UnidentifiedImageError"]):
-        counted(dataset, FULL_SIZE)
-
-
-def test_an_image_that_the_processor_refuses_is_named_before_training():
-    dataset = rows_of([[picture(40, 40)], [picture(50, 40)], [picture(2001, 10)], [picture(60, 40)]])
-    with refused(ConfigurationError, ["Row 2", "aspect ratio"]):
-        counted(dataset, FULL_SIZE)
-
-
-def test_a_text_that_has_the_word_for_an_image_is_named_before_training():
-    dataset = rows_of(
-        [[picture(40, 40)]] * 4, texts=["How", "What is the sum of the two bars?", "<|image_pad|>?", "many"]
-    )
-    with refused(ConfigurationError, ["Row 2", "<|image_pad|>"]):
-        counted(dataset, FULL_SIZE)
-
-
-def test_a_row_with_too_few_places_for_its_images_is_named_before_training():
+def test_a_row_that_cannot_be_counted_is_named_before_training():
+    damaged = rows_of([[picture(40, 40)], [{"bytes": b"no image", "path": None}]])
+    long = rows_of([[picture(40, 40)], [picture(2001, 10)], [picture(60, 40)]])
+    reserved = rows_of([[picture(40, 40)]] * 3, texts=["How", "<|image_pad|>?", "many"])
     placed = [{"role": "user", "content": [{"type": "image"}]}]
-    rows = [{"prompt": placed, "images": [encoded(picture(30, 30))] * (1 + (i == 1))} for i in range(3)]
-    with refused(ConfigurationError, ["Row 1", "placeholders"]):
-        counted(Dataset.from_list(rows).cast_column("images", datasets.List(datasets.Image())), FULL_SIZE)
+    few = [{"prompt": placed, "images": [encoded(picture(30, 30))] * (1 + (i == 1))} for i in range(3)]
+    few = Dataset.from_list(few).cast_column("images", datasets.List(datasets.Image()))
+    for dataset, error, name in (
+        (damaged, ImageDecodeError, "UnidentifiedImageError"),
+        (long, ConfigurationError, "aspect ratio"),  # the processor refuses it
+        (reserved, ConfigurationError, "<|image_pad|>"),
+        (few, ConfigurationError, "placeholders"),
+    ):
+        with refused(error, ["Row 1", name]):
+            counted(dataset, FULL_SIZE)
 
 
 # ----------------------------------------------------------------------------------------------------------- the cache
@@ -518,15 +508,11 @@ def test_a_stream_cannot_be_counted(make_args, argument):
         make_trainer(args, rows, eval_dataset=evaluated)
 
 
-def test_prompts_of_an_environment_cannot_be_counted(make_args):
-    with refused(ConfigurationError, ["environment", "`reset`"], ["vade_max_prompt_length=None"]):
+def test_prompts_of_an_environment_and_rows_without_a_prompt_cannot_be_counted(make_args):
+    with refused(ConfigurationError, ["environment", "vade_max_prompt_length=None"]):
         make_trainer(make_args(vade_max_prompt_length=8192), uneven_rows(), environment_factory=object)
-
-
-def test_rows_without_a_prompt_cannot_be_counted(make_args):
-    rows = uneven_rows().rename_column("prompt", "question")
-    with refused(ConfigurationError, ["'prompt'", "'question'"], ["vade_max_prompt_length=None"]):
-        make_trainer(make_args(vade_max_prompt_length=8192), rows)
+    with refused(ConfigurationError, ["'prompt'", "'question'", "vade_max_prompt_length=None"]):
+        make_trainer(make_args(vade_max_prompt_length=8192), uneven_rows().rename_column("prompt", "question"))
 
 
 TWO_PROCESSES = """

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-from collections import Counter
 from itertools import product
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from trl.trainer.utils import RepeatSampler
 from tests.support.rows import numbered_rows, picture
 from trl_vade.data import row_keys as data
 from trl_vade.data.loading import with_image_lists
-from trl_vade.data.row_keys import all_different, dataset_fingerprint, find_rows, identity, row_key, sample_keys
+from trl_vade.data.row_keys import dataset_fingerprint, find_rows, sample_keys
 from trl_vade.trainer.loader import TicketDataset, TicketSampler
 
 
@@ -50,35 +49,18 @@ def test_there_are_as_many_tickets_as_the_stock_sampler_has_items():
         assert set(tickets) <= {0}
 
 
-def test_a_row_without_images_gets_an_empty_list():
-    rows = [{"images": ["a", "b"]}, {"images": None}, {"images": []}]
-    assert with_image_lists(rows) == [{"images": ["a", "b"]}, {"images": []}, {"images": []}]
-
-
-def test_a_batch_of_rows_without_images_gets_empty_lists():
-    assert with_image_lists([{"images": None}, {"images": None}]) == [{"images": []}, {"images": []}]
-
-
-def test_a_missing_image_turns_the_batch_into_lists_of_images():
-    lists = [row["images"] for row in with_image_lists([{"image": "a"}, {"image": None}])]
-    assert lists == [["a"], []]
-
-
-def test_a_batch_whose_images_are_all_missing_is_text_only():
-    assert [row["images"] for row in with_image_lists([{"image": None}, {"image": None}])] == [[], []]
-
-
-@pytest.mark.parametrize(
-    "rows", [[{"image": "a"}, {"image": "b"}], [{"prompt": "no images here"}], [{"images": ["a"]}, {"images": ["b"]}]]
-)
-def test_a_batch_that_lacks_nothing_is_left_as_it_is(rows):
-    assert with_image_lists(rows) == rows
-
-
-def test_the_users_rows_are_not_written_into():
-    rows = [{"images": None}, {"images": ["a"]}]
-    with_image_lists(rows)
-    assert rows == [{"images": None}, {"images": ["a"]}]
+def test_of_a_batch_that_lacks_an_image_each_row_has_a_list_and_another_is_left_as_it_is():
+    for rows, lists in (
+        ([{"images": ["a", "b"]}, {"images": None}, {"images": []}], [["a", "b"], [], []]),
+        ([{"images": None}, {"images": None}], [[], []]),
+        ([{"image": "a"}, {"image": None}], [["a"], []]),
+        ([{"image": None}, {"image": None}], [[], []]),
+    ):
+        before = [dict(row) for row in rows]
+        assert [row["images"] for row in with_image_lists(rows)] == lists
+        assert rows == before  # the user's rows are not written into
+    for whole in ([{"image": "a"}, {"image": "b"}], [{"prompt": "none"}], [{"images": ["a"]}, {"images": ["b"]}]):
+        assert with_image_lists(whole) == whole
 
 
 # ------------------------------------------------------------------------------------------------- the fingerprint
@@ -195,17 +177,12 @@ def test_an_id_that_each_row_has_for_itself_is_who_it_is():
     assert keys_of(prompts("one", "one", "one", id=["c", "a", "b"])) == [keys_of(rows)[i] for i in (2, 0, 1)]
 
 
-@pytest.mark.parametrize("id", [["a", "b", "a"], [None, None, "c"], [0.5, float("nan"), float("nan")]])
-def test_ids_that_several_rows_share_are_nobodys(id):
-    rows = prompts("one", "two", "three", id=id)
-    assert sample_keys(rows)[1] == 0
-    assert keys_of(rows) == keys_of(prompts("one", "two", "three"))
-
-
-def test_numbers_can_be_ids():
-    rows = prompts("one", "one", id=[7, 8])
-    assert sample_keys(rows)[1] == 0
-    assert keys_of(rows) == keys_of(prompts("two", "two", id=[7, 8]))
+def test_ids_may_be_numbers_and_those_that_several_rows_share_are_nobodys():
+    assert keys_of(prompts("one", "one", id=[7, 8])) == keys_of(prompts("two", "two", id=[7, 8]))
+    for shared in (["a", "b", "a"], [None, None, "c"], [0.5, float("nan"), float("nan")]):
+        rows = prompts("one", "two", "three", id=shared)
+        assert sample_keys(rows)[1] == 0
+        assert keys_of(rows) == keys_of(prompts("one", "two", "three"))
 
 
 def test_the_same_prompt_with_another_image_is_another_row(image_files):
@@ -292,15 +269,13 @@ def test_rows_whose_prompts_an_environment_writes_are_told_apart_by_what_it_is_g
     assert keys_of(rows.select(order)) == keys[order].tolist()
 
 
-@pytest.mark.parametrize(
-    "columns", [{"seed": [1, 2, 3]}, {"board": [[1], [2], [1, 2]]}, {"id": ["a", "b", "b"], "n": [1, 2, 3]}]
-)
-def test_rows_of_one_prompt_are_told_apart_by_their_other_columns(columns):
-    rows = prompts("play", "play", "play", **columns)
-    keys, num_copies = sample_keys(rows)
-    assert num_copies == 0
+def test_rows_of_one_prompt_are_told_apart_by_their_other_columns():
     order = [2, 0, 1]
-    assert keys_of(rows.select(order)) == keys[order].tolist()  # wherever a row stands, it has its key
+    for columns in ({"seed": [1, 2, 3]}, {"board": [[1], [2], [1, 2]]}, {"id": ["a", "b", "b"], "n": [1, 2, 3]}):
+        rows = prompts("play", "play", "play", **columns)
+        keys, num_copies = sample_keys(rows)
+        assert num_copies == 0
+        assert keys_of(rows.select(order)) == keys[order].tolist()  # wherever a row stands, it has its key
 
 
 def test_rows_of_one_prompt_are_told_apart_by_other_images_too(image_files):
@@ -315,13 +290,6 @@ def test_other_columns_are_read_for_rows_alone_that_need_them():
     keys = keys_of(prompts("one", "two", "two", answer=["a", "b", "c"]))
     assert keys[0] == one
     assert two not in keys
-
-
-def test_ten_equal_rows_are_ten_rows():
-    keys, num_copies = sample_keys(prompts(*["one"] * 10))
-    assert num_copies == 9
-    assert len(set(keys.tolist())) == 10
-    assert keys_of(prompts(*["one"] * 4)) == keys[:4].tolist()
 
 
 # ------------------------------------------------------------------------------------- what the next start need not do
@@ -412,12 +380,6 @@ def test_a_second_start_hashes_no_id(tmp_path, hashed):
     assert not again.flags.writeable  # mapped into memory: the pages of all processes that read it
 
 
-def test_rows_in_memory_are_hashed_at_each_start(hashed):
-    rows = numbered_rows(3, image=picture).remove_columns("id")
-    assert keys_of(rows) == keys_of(rows)
-    assert len(hashed) == 6
-
-
 def test_keys_of_images_are_these_numbers_too(image_files):
     """Also under many threads, in order, and where a prompt holds bytes that belong to no image."""
 
@@ -456,46 +418,10 @@ def test_rows_that_come_and_go_leave_the_keys_of_the_others_alone(texts, data):
     assert keys_of(prompts(*texts))[:split] == keys_of(prompts(*texts[:split]))
 
 
-def keys_by_groups(texts):
-    """What copies get, worked out by numpy's groups: another way than `sample_keys` takes."""
-    keys = np.array([data.row_key({"prompt": text}) for text in texts])
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    number = Counter()
-    for row in np.setdiff1d(np.arange(len(keys)), first):
-        number[group[row]] += 1
-        keys[row] = data.row_key({"copy": number[group[row]], "of": int(keys[first[group[row]]])})
-    return keys.tolist()
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12))
-def test_copies_get_the_numbers_they_always_got(texts):
-    assert keys_of(prompts(*texts)) == keys_by_groups(texts)
-    assert all_different(sample_keys(prompts(*texts))[0])
-
-
 def test_the_fingerprint_is_the_sha256_of_the_keys_little_endian():
     keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 1000)
     assert dataset_fingerprint(keys) == hashlib.sha256(keys.astype("<i8").tobytes()).hexdigest()
     assert dataset_fingerprint(keys[:0]) == hashlib.sha256().hexdigest()
-
-
-LEAVES = st.one_of(
-    *(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()),
-    *(st.datetimes(), st.decimals()),
-)
-VALUES = st.recursive(
-    LEAVES, lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)), max_leaves=6
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=100, deadline=None)
-@given(st.dictionaries(st.text().filter(lambda name: name not in ("bytes", "path")), VALUES))
-def test_a_key_is_64_bits_of_the_hash_of_the_row_as_json(row):
-    text = json.dumps(identity(row), default=repr, sort_keys=True)
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    assert row_key(row) == int.from_bytes(digest, "little", signed=True)
 
 
 A_KEY = st.integers(-(2**63), 2**63 - 1)

@@ -72,32 +72,21 @@ def test_a_run_has_its_own_empty_folder_and_its_seed(evaluation):
     assert json.loads(json.dumps(run)) == run
 
 
-@pytest.mark.parametrize(("backend", "name"), [("vllm", "vllm"), ("server", "openai")])
-def test_an_engine_is_given_the_seed_with_each_request(evaluation, backend, name):
-    """Seeding the process, which is enough for transformers, does not reach another one."""
-    run = _planned(replace(evaluation, backend=backend), MODEL, BENCHMARKS["chartqa"], 3)
-    found = options(run["options"])
-    assert found["--model"] == name
-    assert (
-        found["--gen_kwargs"] == "temperature=0.6,top_p=0.95,top_k=0,max_new_tokens=2048,repetition_penalty=1.0,seed=3"
-    )
-
-
-def test_a_limit_goes_to_lmms_eval(evaluation):
-    run = _planned(replace(evaluation, limit=5), MODEL, BENCHMARKS["chartqa"], 0)
-    assert options(run["options"])["--limit"] == "5"
+def test_an_engine_is_given_the_seed_with_each_request_and_a_limit_and_a_whole_path(evaluation, monkeypatch, tmp_path):
+    """Seeding the process, which is enough for transformers, does not reach another one. It may be elsewhere, too."""
+    monkeypatch.chdir(tmp_path)
+    for backend, name in (("vllm", "vllm"), ("server", "openai")):
+        asked = replace(evaluation, backend=backend, limit=5, output=Path("out"))
+        run = _planned(asked, MODEL, BENCHMARKS["chartqa"], 3)
+        found = options(run["options"])
+        assert (found["--model"], found["--limit"]) == (name, "5")
+        assert found["--gen_kwargs"].endswith("repetition_penalty=1.0,seed=3")
+        assert run["folder"] == str(tmp_path / "out" / "runs" / "chartqa-seed3")
 
 
 def test_the_name_of_a_model_cannot_become_another_argument(evaluation):
     run = _planned(evaluation, replace(MODEL, name="a,device=x/\u00e9 b"), BENCHMARKS["chartqa"], 0)
     assert options(run["options"])["--model_args"] == "pretrained=a_device_x_\u00e9_b"
-
-
-def test_a_relative_directory_is_named_whole(evaluation, monkeypatch, tmp_path):
-    """lmms-eval's process may be elsewhere."""
-    monkeypatch.chdir(tmp_path)
-    run = _planned(replace(evaluation, output=Path("out")), MODEL, BENCHMARKS["chartqa"], 0)
-    assert run["folder"] == str(tmp_path / "out" / "runs" / "chartqa-seed0")
 
 
 # ---------------------------------------------------------------------------------------------- whole evaluations
