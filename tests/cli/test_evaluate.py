@@ -212,27 +212,23 @@ def test_the_results_are_published_where_that_was_asked_for(model, hub):
     assert [path for path in files if path.endswith("/results.json")]
 
 
-def test_results_of_a_part_of_the_questions_are_published_on_request_and_to_a_branch(model, hub):
+def test_what_of_the_results_is_published_and_where_is_asked_for(model, hub, tmp_path):
     made(seeds=(0,), limit=4)
-    options = ["--seeds", 0, "--limit", 4, "--push_to_hub", "you/tiny", "--publish_limited", "--hub_revision", "try"]
-    result = command(*options, "--private", model=model)
-    assert result.exit_code == 0, (result.output, result.exception)
-    assert [path for path in hub.repos["you/tiny"].files("try") if path.endswith("/results.json")]
-    assert hub.repos["you/tiny"].files().keys() == {".gitattributes"}
-    assert hub.repos["you/tiny"].private
-
-
-@pytest.mark.parametrize("options", [(), ("--publish_samples",)])
-def test_answers_to_questions_of_the_users_own_are_published_on_request(model, hub, options, tmp_path):
-    made(seeds=(0,))
     rows = tmp_path / "rows" / "data"
     rows.mkdir(parents=True)
     datasets.Dataset.from_list([{"question": "?", "answer": "4"}]).to_parquet(rows / "test-00000-of-00001.parquet")
-    data = ("--data", f"chartqa={rows.parent}")
-    result = command("--seeds", 0, "--push_to_hub", "you/tiny", *data, *options, model=model)
-    assert result.exit_code == 0, (result.output, result.exception)
-    sent = [path for path in hub.repos["you/tiny"].files() if "_samples_" in path]
-    assert len(sent) == len(options)
+    options = ["--seeds", 0, "--limit", 4, "--data", f"chartqa={rows.parent}", "--push_to_hub", "you/tiny"]
+    refused(*options, model=model, words=["--limit 4", "--publish_limited"])
+    assert hub.repos == {}
+    options += ["--publish_limited", "--private", "--hub_revision"]
+    for branch, more in (("try", []), ("all", ["--publish_samples"])):
+        result = command(*options, branch, *more, model=model)
+        assert result.exit_code == 0, (result.output, result.exception)
+        files = hub.repos["you/tiny"].files(branch)
+        assert [path for path in files if path.endswith("/results.json")]
+        assert bool([path for path in files if "_samples_" in path]) == bool(more)
+    assert hub.repos["you/tiny"].files().keys() == {".gitattributes"}
+    assert hub.repos["you/tiny"].private
 
 
 def test_a_run_that_failed_is_one_message_and_nothing_is_published(model, hub):
@@ -240,17 +236,6 @@ def test_a_run_that_failed_is_one_message_and_nothing_is_published(model, hub):
     Path("fails").mkdir()
     Path("fails", "chartqa-seed1").touch()
     said(command("--seeds", "0,1", "--push_to_hub", "you/tiny", model=model), 1, "exit code 0", "chartqa-seed1")
-    assert "README.md" not in hub.repos["you/tiny"].files()
-    assert not Path("out", "results.json").exists()
-
-
-@pytest.mark.parametrize("cut", [1, 100])
-def test_a_results_file_that_was_half_written_is_one_message_and_nothing_is_published(model, hub, cut):
-    """lmms-eval has ended well: its disk was full, which it logs as a warning."""
-    made()
-    (file,) = Path("made", "runs", "chartqa-seed1").rglob("*_results.json")
-    file.write_bytes(file.read_bytes()[:-cut])
-    said(command("--seeds", "0,1", "--push_to_hub", "you/tiny", model=model), 1, file.parent.parent.name, file.name)
     assert "README.md" not in hub.repos["you/tiny"].files()
     assert not Path("out", "results.json").exists()
 

@@ -183,21 +183,6 @@ def test_the_process_is_told_what_was_asked_for(here, evaluation):
     assert "lmms_eval_specific_kwargs" in task  # lmms-eval's own words ask for a single one, against "Think."
 
 
-def test_the_process_of_lmms_eval_holds_the_directory_too(here, evaluation):
-    code = """
-        def held(number):
-            try:
-                return os.path.samestat(os.fstat(number), os.stat("out/.lock"))
-            except OSError:
-                return False
-        print("held" if any(map(held, range(3, 256))) else "free", flush=True)
-        sys.exit(1)
-    """
-    write_runner(here, code)
-    with refused(EvaluationError, ["held"]):
-        evaluate(evaluation)
-
-
 def test_what_was_finished_is_kept_and_only_the_rest_is_done_by_the_same_command(here, evaluation):
     finish(evaluation, here / "made")
     stumble = here / "fails" / "scienceqa-seed1"
@@ -229,15 +214,6 @@ def test_results_of_a_directory_grow_with_its_seeds(here, evaluation):
     assert [run["seed"] for run in evaluate(more)["benchmarks"]["chartqa"]["runs"]] == [0, 1, 2]
     assert logs(evaluation) == [["evaluating scienceqa-seed2", "evaluating chartqa-seed2"]]
     assert one["seeds"] == [0, 1]
-
-
-def test_files_that_contradict_each_other_are_no_result(here, evaluation):
-    finish(evaluation, here / "made")
-    made = results_file(here / "made" / "runs" / "chartqa-seed0")
-    made.write_text(made.read_text().replace('"relaxed_overall,none": 0.75', '"relaxed_overall,none": 0.5'))
-    with refused(EvaluationError, ["chartqa-seed0", "relaxed_overall,none", "50.0 %", "75.000000 %"]):
-        evaluate(evaluation)
-    assert not (evaluation.output / "results.json").exists()
 
 
 def test_a_setting_that_cannot_work_leaves_no_directory(here, evaluation):

@@ -96,11 +96,11 @@ def test_show_names_rows_by_the_id_and_the_question_that_their_run_keeps(output_
     assert {record["sample_id"]: record["question"] for record in shown if record["question"]}["first"] == "How many?"
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"rows": 3}', '{"rows": {"0": 1, "1": {"key": 2}}}'])
-def test_damaged_texts_leave_the_rows_their_keys(output_dir, content):
-    (output_dir / "vade_rows.json").write_text(content)
-    text = done(run("posterior", "show", output_dir))
-    assert {*load_posterior(output_dir).sample_id} <= {*text.split()}
+def test_damaged_texts_leave_the_rows_their_keys(output_dir):
+    for content in ("{", "[]", '{"rows": 3}', '{"rows": {"0": 1, "1": {"key": 2}}}'):
+        (output_dir / "vade_rows.json").write_text(content)
+        text = done(run("posterior", "show", output_dir))
+        assert {*load_posterior(output_dir).sample_id} <= {*text.split()}
 
 
 def test_a_long_name_is_cut_and_leaves_the_numbers_their_columns(tmp_path, capsys):
