@@ -33,12 +33,8 @@ def test_two_recipes_are_refused():
         read_command(["--recipe", "quickstart", "--config", "mine.yaml"])
 
 
-@pytest.mark.parametrize("name", LAUNCH_NAMES)
-def test_an_accelerate_configuration_is_found_by_its_name(name):
-    assert accelerate_file(name) == ACCELERATE / f"{name}.yaml"
-
-
 def test_a_file_of_the_users_own_comes_before_a_name_of_the_package(tmp_path, monkeypatch):
+    assert [accelerate_file(name) for name in LAUNCH_NAMES] == [ACCELERATE / f"{name}.yaml" for name in LAUNCH_NAMES]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fsdp2").write_text("num_processes: 2")
     assert accelerate_file("fsdp2").samefile(tmp_path / "fsdp2")

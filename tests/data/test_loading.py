@@ -42,14 +42,6 @@ def test_the_items_of_a_group_share_no_list_no_dictionary_and_no_picture():
 # -------------------------------------------------------------------------------------------- nothing decoded twice
 
 
-def test_each_row_is_decoded_once_and_no_other_row_is(decoded_images):
-    dataset = numbered_rows(6, image=picture)
-    assert decoded_images == []
-    rows = load(dataset, [4, 1])
-    assert sorted(decoded_images) == [1, 4]
-    assert [row["image"].getpixel((0, 0))[0] for row in rows] == [4] * 4 + [1] * 4
-
-
 def test_a_transform_of_the_users_runs_once_for_each_chosen_row():
     seen = []
 
@@ -63,27 +55,6 @@ def test_a_transform_of_the_users_runs_once_for_each_chosen_row():
 
 
 # ------------------------------------------------------------------------------------------------ several processes
-
-
-@pytest.mark.parametrize(
-    ("world", "num_groups", "num_generations"),
-    [
-        (2, 2, 4),
-        (4, 2, 4),  # half a group each
-        (2, 3, 4),  # the middle group lies on both
-        (3, 4, 6),  # groups of 6 in slices of 8
-        (5, 2, 5),  # slices of 2 over groups of 5
-    ],
-)
-def test_the_slices_of_the_processes_make_up_the_batch_of_one(world, num_groups, num_generations):
-    dataset, chosen = numbered_rows(6), [5, 0, 3, 1][:num_groups]
-    alone = load(dataset, chosen, num_generations=num_generations)
-    slices = [
-        load(dataset, chosen, num_generations=num_generations, accelerator=process(index, world))
-        for index in range(world)
-    ]
-    assert {len(part) for part in slices} == {num_groups * num_generations // world}
-    assert [row for part in slices for row in part] == alone
 
 
 @given(st.integers(1, 6), st.integers(1, 8), st.data())

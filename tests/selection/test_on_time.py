@@ -12,7 +12,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tests.support.rows import ids, numbered_rows, picture, process
 from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit
-from trl_vade import BetaPosterior, ThompsonSampler, UniformSampler, VADEGRPOTrainer
+from trl_vade import ThompsonSampler, UniformSampler, VADEGRPOTrainer
 from trl_vade.samplers.snapshot import Snapshot, state_digest
 from trl_vade.selection.batch_metrics import log_metrics
 from trl_vade.selection.feedback import Feedback
@@ -82,18 +82,6 @@ def test_uniform_delivers_batch_by_batch_what_the_stock_loader_does(
         assert len(batches) == 24 // selection.num_groups * repeats
         for theirs in batches[::repeats]:
             assert selection.choose() == theirs
-
-
-def test_each_chosen_row_is_decoded_once_and_no_other_row_is(make_selection, decoded_images):
-    selection = make_selection(numbered_rows(6, image=picture))
-    assert decoded_images == []
-    for _ in range(3):
-        rows = selection.choose()
-        chosen = selection.in_flight.sample_index.tolist()
-        assert sorted(decoded_images) == sorted(chosen)
-        assert ids(rows) == [f"row-{row}" for row in chosen for _ in range(4)]
-        score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
-        decoded_images.clear()
 
 
 def test_with_or_without_a_prefetch_the_choices_the_posterior_and_the_metrics_are_the_same(
@@ -365,12 +353,6 @@ def test_the_figures_of_a_stratum_are_of_all_groups_of_a_refilled_batch(make_sel
         assert metrics[f"selected_share/{label}"] == rows.mean()
         assert metrics[f"selected_pass_rate/{label}"] == pytest.approx(passed[rows].mean())
         assert metrics[f"effective_gradient_ratio/{label}"] == pytest.approx((np.arange(5)[rows] >= 2).mean())
-
-
-def test_without_a_column_there_are_no_figures_of_strata(make_selection):
-    selection = make_selection()
-    selection.choose()
-    assert [name for name in score(selection, [1, 0, 0, 0], [0, 0, 0, 0]) if "/" in name] == []
 
 
 @pytest.mark.parametrize(("num_strata", "said"), [(100, False), (101, True)])
@@ -649,19 +631,6 @@ def test_selection_inside_a_timed_block_is_not_counted_twice(make_selection):
         selection.feedback.seconds["selection"] += 1000.0  # as if the choice had taken that long
     assert before > 0
     assert selection.feedback.seconds["generation"] < 0  # the 1000 seconds that nobody waited for were left out
-
-
-def test_the_log_replays_to_the_posterior_of_the_sampler(make_selection):
-    selection = make_selection(sampler=ThompsonSampler(6, seed=1))
-    random = np.random.default_rng(0)
-    for _ in range(9):
-        selection.choose()
-        score(selection, *random.random((2, 4)).round())
-    replayed = BetaPosterior(6)
-    for line in selection.feedback.log.read():
-        replayed.observe(line["sample_index"], line["successes"], line["trials"])
-    assert replayed.alpha.tolist() == selection.sampler.posterior.alpha.tolist()
-    assert replayed.beta.tolist() == selection.sampler.posterior.beta.tolist()
 
 
 # ------------------------------------------------------------------------------------------------------ reward outage

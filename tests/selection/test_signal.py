@@ -46,14 +46,11 @@ def test_the_name_that_alone_says_success_is_found(names, declared, found):
     assert success_name(names, declared) == found
 
 
-@pytest.mark.parametrize("names", [["format"], ["format", "accuracy"]])
-def test_a_name_that_no_reward_function_has_is_refused_with_the_names_there_are(names):
-    with refused(ConfigurationError, names=["vade_success_reward='acuracy'", *names], offers=["one of these names"]):
-        success_name(names, "acuracy")
-
-
-def test_a_name_that_two_reward_functions_share_is_refused():
-    with refused(ConfigurationError, names=[2], offers=["rename one"]):
+def test_a_name_that_no_reward_function_has_or_that_two_share_is_refused():
+    for names in (["format"], ["format", "accuracy"]):
+        with refused(ConfigurationError, names=["vade_success_reward='acuracy'", *names]):
+            success_name(names, "acuracy")
+    with refused(ConfigurationError, offers=["rename one"]):
         success_name(["accuracy", "format", "accuracy"], "accuracy")
 
 

@@ -75,20 +75,6 @@ def test_a_row_begins_with_the_discounted_counts_of_its_namesake_and_all_others_
         assert sampler.posterior.posterior_mean[place] == pytest.approx(expected, rel=1e-9)
 
 
-def test_rows_that_are_not_here_and_rows_in_another_order_change_nothing():
-    dataset = numbered_rows(6)
-    one = join(table_of(["row-1", "row-4"], [3, 0], [1, 4]), dataset)
-    other = join(table_of(["elsewhere", "row-4", "row-1"], [9, 0, 3], [9, 4, 1]), dataset)
-    digests = set()
-    for warm in (one, other):
-        sampler = ThompsonSampler(6)
-        sampler.take_over(warm.sample_index, warm.successes, warm.trials)
-        digests.add(state_digest(sampler))
-    assert len(digests) == 1
-    assert one.sample_index.tolist() == [1, 4]
-    assert one.trials.tolist() == pytest.approx([0.8, 0.8])
-
-
 @pytest.mark.parametrize(("matched", "accepted"), [(5, True), (4, False), (0, False)])
 def test_too_few_rows_in_common_are_another_data_set(matched, accepted):
     names = [f"row-{i}" for i in range(matched)] + [f"other-{i}" for i in range(10 - matched)]
