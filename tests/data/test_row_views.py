@@ -24,7 +24,7 @@ ASKED = {"role": "user", "content": "How many?"}
         ([{"role": "assistant", "content": "first"}, {"role": "assistant", "content": "second"}], "first\nsecond"),
     ],
 )
-def test_the_text_of_a_prompt_is_its_question_and_that_of_a_completion_all_that_was_said(messages, text):
+def test_the_text_of_a_prompt_is_the_question_at_its_end_or_all_that_was_said(messages, text):
     assert plain_text(messages) == text
 
 

@@ -182,7 +182,11 @@ RULES = [
     (r"pip install -e \"\.\[[\w,]+\]\"", installs),
     (r"(\w+=\S+ )?pytest( .*)?", selects_tests),
     (r"trl-vade train", trains_elsewhere),
-    (r"(accelerate launch scripts/train_vade\.py|trl-vade train (?!.*(--push_to_hub|other_rows)|.*(" + GPU + "))).*", trains),
+    (
+        r"(accelerate launch scripts/train_vade\.py"
+        r"|trl-vade train (?!.*(--push_to_hub|other_rows)|.*(" + GPU + "))).*",
+        trains,
+    ),
     (r"trl-vade train .*other_rows.*", has_options),  # of a run and a data set that a user has
     (r"trl-vade train .*--push_to_hub.*", pushes),
     (r"trl-vade (train|plan) .*(" + GPU + ").*", plans),

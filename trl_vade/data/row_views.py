@@ -38,7 +38,7 @@ def describe_row(rows: Dataset, number: int, *, picture: bool = True) -> dict[st
 
 
 def plain_text(messages: Any) -> str:
-    """Return the text of a prompt or a completion: a string, or messages, of which a prompt's last one counts."""
+    """Return the text of a prompt: a string, or messages, of which a question at the end is all that counts."""
     if isinstance(messages, str) or not messages:
         return messages or ""
     asked = messages[-1:] if messages[-1].get("role") == "user" else messages

@@ -89,8 +89,6 @@ class VADEReportCallback(HarmlessCallback):
             for row in sorted({*hardest, *easiest, *seen})
         }
         kept = {
-            "dataset_fingerprint": selection.fingerprint,
-            "step": self._trainer.state.global_step,
             **{"hardest": hardest, "easiest": easiest, "changed": changed},
             "rows": {str(row): about for row, about in rows.items()},
         }
