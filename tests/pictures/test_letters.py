@@ -29,8 +29,7 @@ def panels(folder):
 
 
 def of_learning(folder):
-    runs = [record | {"stage": "runs"} for record in read(EVAL / "learning_first.jsonl") if record["stage"] == "main"]
-    assert len(learning.draw(runs, folder)) == 2
+    assert len(learning.draw(read(EVAL / "learning.jsonl"), folder)) == 2
 
 
 def comparison(folder):
