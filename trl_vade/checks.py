@@ -132,13 +132,6 @@ def check_share(name: str, value: float, advice: str = "It is a share of a whole
     return float(value)
 
 
-def check_positive(name: str, value: float) -> float:
-    """Return `value` as a float, or raise `ConfigurationError` unless it is a finite number above 0."""
-    if not _is_number(value) or not 0 < value < np.inf:
-        raise ConfigurationError(f"{name} is {abbreviated(value)}; it must be a finite number above 0. Try 1.")
-    return float(value)
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 

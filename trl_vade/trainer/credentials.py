@@ -1,11 +1,6 @@
-"""Secrets among the settings of a run: refused before a model is loaded, and hidden in what is written for people."""
+"""Secrets among the settings of a run, hidden in what is written for people."""
 
 import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
-
-from trl_vade.errors import ConfigurationError
 
 HIDDEN = "***"
 _OF_TEXT = (
@@ -44,30 +39,3 @@ def without_secrets(text: str, name: str = "") -> str:
     for pattern in _PATTERNS:
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
-
-
-def refuse_secrets(args: Any) -> None:
-    """Raise a `ConfigurationError` if a setting holds a secret. The message names the setting, not the secret."""
-    for name, value in vars(args).items():
-        for place in _secrets_in(value, name, name):
-            raise ConfigurationError(
-                f"{place} holds what looks like a token, a key or a password. The Trainer saves all settings in "
-                "training_args.bin and uploads this file with the model: everybody could read it. Remove it. For the "
-                "Hub, set the environment variable HF_TOKEN or run `hf auth login`; give other services theirs by "
-                "the environment, too."
-            )
-
-
-def _secrets_in(value: Any, name: str, place: str) -> Iterator[str]:
-    """Yield the places of secrets in `value`, the setting or key `name`."""
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            shown = without_secrets(str(key))
-            if shown != str(key):
-                yield f"a name in {place}"
-            yield from _secrets_in(part, str(key), f"{place}[{shown!r}]")
-    elif isinstance(value, list | tuple | set):
-        for part in value:
-            yield from _secrets_in(part, name, place)
-    elif isinstance(value, str | Path) and without_secrets(str(value), name) != str(value):
-        yield place

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trl_vade.checks import FloatArray, IntArray, check_labels, check_outcomes, check_positive, check_share
+from trl_vade.checks import FloatArray, IntArray, check_labels, check_outcomes, check_share
+from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers.posterior import BetaPosterior
 
 from .base import BoolArray, PeerSampler, mean_absolute_advantage, saved_numbers
@@ -42,13 +43,15 @@ class SECSampler(PeerSampler):
     def __init__(
         self, num_samples: int, *, task: ArrayLike, seed: int = 0, learning_rate: float = 0.5, temperature: float = 1.0
     ) -> None:
+        if not 0 < temperature < np.inf:
+            raise ConfigurationError(f"temperature is {abbreviated(temperature)}; it must be above 0. Try 1.")
         posterior = BetaPosterior(num_samples)
         self._arm = check_labels("task", task, posterior.num_samples)  # (N,)
         self._q = np.zeros(self._arm.max() + 1)  # (number of kinds,) in [0, 1]
         settings = {
             "task": hashlib.sha256(self._arm.tobytes()).hexdigest(),
             "learning_rate": check_share("learning_rate", learning_rate),
-            "temperature": check_positive("temperature", temperature),
+            "temperature": float(temperature),
         }
         super().__init__(posterior, seed, settings)
 
