@@ -18,19 +18,26 @@ class Reference:
         self.seed, self.step, self.draws = seed, 0, 0
         self.symmetric, self.by_signal, self.sampled, self.others = symmetric, by_signal, sampled, others
         self.rest, self.epoch, self.words = rest, epoch, None if texts is None else words_of(texts)
+        self.excess, self.room = 56 / 3, 56.0  # how far new rows were from their prior: as if it were Beta(1, 1)
 
     def counts(self):  # equation 6: a step without the row keeps `others` of its counts
         kept = np.power(self.others, self.step - self.last)
         return self.alpha * kept, self.beta * kept
 
     def prior(self, alpha, beta):
-        if self.words is None or (self.last > 0).sum() < 32:
-            return 1.0, 1.0
-        mean, rho = regression(self.words, self.last > 0, alpha, alpha + beta)
+        seen, rho = self.last > 0, np.clip(self.excess / self.room, 1 / 9, 1 / 1.5)
+        if self.words is None or seen.sum() < 32:
+            return None
+        mean = regression(self.words, self.words[seen], alpha[seen], (alpha + beta)[seen])
         return mean * (1 / rho - 1), (1 - mean) * (1 / rho - 1)
 
     def observe(self, rows, right, trials):
         alpha, beta = self.counts()
+        if prior := self.prior(alpha, beta):  # was it right about rows that it had not seen?
+            m, new = (prior[0] / (prior[0] + prior[1]))[rows], ((alpha + beta)[rows] < 1) & (trials > 0)
+            m, s, n, kept = m[new], right[new], trials[new], 256 / (256 + new.sum())
+            self.excess = kept * self.excess + (n * (s / n - m) ** 2 / (m * (1 - m)) - 1).sum()
+            self.room = kept * self.room + (n - 1).sum()
         self.step += 1
         self.chosen[rows] = self.step
         for i, s, n in zip(rows, right, trials, strict=True):
@@ -41,7 +48,7 @@ class Reference:
 
     def draw(self, k, exclude=()):
         alpha, beta = self.counts()
-        a, b = self.prior(alpha, beta)
+        a, b = self.prior(alpha, beta) or (1.0, 1.0)
         chance = np.random.Generator(np.random.Philox(key=[self.seed, self.draws]))
         self.draws += 1
         p = chance.beta(alpha + a, beta + b)  # Thompson: one pass rate of each row
@@ -61,21 +68,14 @@ def words_of(texts):  # (N, 129): which of 128 hashed words each text has, witho
     return features
 
 
-def regression(words, seen, alpha, n):  # logistic, with a ridge, by Newton's method
-    x, alpha, n, w = words[seen], alpha[seen], n[seen], np.zeros(129)
+def regression(words, x, alpha, n):  # logistic, with a ridge, by Newton's method
+    w = np.zeros(129)
     for _ in range(100):
         p = 1 / (1 + np.exp(-x @ w))
-        curvature = (x.T * (n * p * (1 - p))) @ x + np.eye(129)
-        w += (step := np.linalg.solve(curvature, x.T @ (alpha - n * p) - w))
+        w += (step := np.linalg.solve((x.T * (n * p * (1 - p))) @ x + np.eye(129), x.T @ (alpha - n * p) - w))
         if np.abs(step).max() < 1e-6:
             break
-    # Is it right about a row that it does not know? One step of Newton leaves the row out (Pregibon, 1981).
-    v = n * p * (1 - p)
-    h = v * np.sum(x.T * np.linalg.solve(curvature, x.T), 0)
-    m = np.clip(1 / (1 + np.exp(-(x @ w - (alpha - n * p) / v * h / (1 - h)))), 0.05, 0.95)
-    alpha, n, m = alpha[n >= 1], n[n >= 1], m[n >= 1]
-    rho = ((alpha / n - m) ** 2 / (m * (1 - m)) - 1 / n).sum() / (1 - 1 / n).sum()
-    return np.clip(1 / (1 + np.exp(-words @ np.round(w, 6))), 0.05, 0.95), np.clip(rho, 1 / 9, 1 / 1.5)
+    return np.clip(1 / (1 + np.exp(-words @ np.round(w, 6))), 0.05, 0.95)
 
 
 def live_share(alpha, beta, g=8):  # of groups with a gradient, if each row came equally often

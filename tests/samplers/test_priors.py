@@ -11,7 +11,7 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers import BetaPosterior, ThompsonSampler
 from trl_vade.samplers import priors as module
-from trl_vade.samplers.priors import FLAT, RIDGE, WIDTH, prompt_prior, prompt_words
+from trl_vade.samplers.priors import FLAT, RIDGE, WIDTH, more_errors, prompt_prior, prompt_words
 
 few = settings(deadline=None, derandomize=True, max_examples=30)
 VOCABULARY = [f"word{number}" for number in range(40)]
@@ -96,29 +96,23 @@ def test_below_32_rows_with_evidence_any_pass_rate_is_as_likely():
     assert prompt_prior(observed(words, 0, size=32)[0], words) is not FLAT
 
 
-def test_rows_of_one_kind_that_are_alike_make_a_strong_belief_and_rows_that_differ_a_weak_one():
-    words = prompt_words(["alike"] * 200)
-    alike, different = BetaPosterior(200), BetaPosterior(200)
-    alike.observe(np.arange(100), np.full(100, 4), np.full(100, 8))
-    different.observe(np.arange(100), np.tile([0, 8], 50), np.full(100, 8))
-    strength = [np.add(*prompt_prior(each, words))[150] for each in (alike, different)]
-    assert strength == pytest.approx([8, 0.5])
+@pytest.mark.parametrize(("successes", "strength"), [([4, 4], 8), ([0, 8], 0.5)])
+def test_its_strength_is_how_right_it_was_about_rows_before_they_were_seen(successes, strength):
+    sampler = ThompsonSampler(320, prior="prompts", words=prompt_words(["alike"] * 320))
+    for first in range(0, 256, 32):
+        sampler.observe(np.arange(first, first + 32), np.tile(successes, 16), np.full(32, 8))
+        if first == 0:  # the first fit was never tried: as strong as Beta(1, 1)
+            assert np.add(*sampler.prior())[300] == pytest.approx(2)
+    before = np.add(*sampler.prior())[300]
+    assert before == pytest.approx(strength, rel=0.2)
+    sampler.observe(np.arange(32), np.full(32, 8), np.full(32, 8))  # rows that it knew say nothing of it
+    assert np.add(*sampler.prior())[300] == pytest.approx(before)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_its_strength_is_how_right_it_is_about_rows_that_the_fit_does_not_know(seed):
-    """Each row is left out by a fit of its own."""
-    words = prompt_words(texts_of(120, seed))
-    posterior, _ = observed(words, seed, size=90)
-    (alpha, beta), n = posterior.counts(posterior.visited), 8.0
-    x = np.hstack([features(words)[posterior.visited], np.ones((90, 1))])
-    errors = []
-    for row in range(90):
-        others = np.arange(90) != row
-        m = np.clip(module._sigmoid(x[row] @ module._fit(x[others], alpha[others], n + 0 * alpha[others])), 0.05, 0.95)
-        errors.append((alpha[row] / n - m) ** 2 / (m * (1 - m)) - 1 / n)
-    rho = module._rho(x, alpha, alpha + beta, module._fit(x, alpha, alpha + beta))
-    assert rho == pytest.approx(np.sum(errors) / (90 * (1 - 1 / n)), abs=0.02)
+def test_two_errors_worked_out_by_hand():
+    """At m = 1/2, 4 of 8 has no error and 8 of 8 has 8 (1/4) / (1/4) = 8; both less 1, with room 7 each."""
+    excess, room = more_errors((1.0, 2.0), np.full(2, 0.5), np.array([4.0, 8.0]), np.full(2, 8.0))
+    assert (excess, room) == (pytest.approx(256 / 258 + 6), pytest.approx(2 * 256 / 258 + 14))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -20,15 +20,17 @@ from .posterior import BetaPosterior
 
 Words = NDArray[np.uint8]  # (N, F / 8): F bits a row
 Belief = tuple[FloatArray | float, FloatArray | float]  # a and b of Beta(a, b): (N,) each, or one for all rows
+Errors = tuple[float, float]  # of beliefs: see `more_errors`
 
 PRIORS = ("flat", "prompts")
 FLAT: Belief = (1.0, 1.0)
+UNKNOWN: Errors = (56.0 / 3.0, 56.0)  # as if eight rows of eight trials had shown the strength of Beta(1, 1), 2
+LATELY = 256.0  # rows
 FEWEST_ROWS = 32  # for a fit
 FEWEST_TEXTS = 8  # with a word that counts
 EVIDENCE = 1.0  # smallest alpha + beta of a row that tells how far rows differ
 LOWEST_MEAN, HIGHEST_MEAN, LARGEST_LOGIT = 0.05, 0.95, math.log(19.0)
 LOWEST_STRENGTH, HIGHEST_STRENGTH = 0.5, 8.0  # of a + b; Beta(1, 1) has 2
-_RHO = 1.0 / (1.0 + HIGHEST_STRENGTH), 1.0 / (1.0 + LOWEST_STRENGTH)
 WIDTH = 128  # F, the features that words are hashed to; no other number was measured
 RIDGE = 1.0  # the precision of the belief N(0, 1 / RIDGE) about each weight
 MOST_ROWS = 2**13  # rows of a fit: those that were chosen last
@@ -64,7 +66,7 @@ def check_words(words: Any, num_samples: int) -> Words:
     return words
 
 
-def prompt_prior(posterior: BetaPosterior, words: Words) -> Belief:
+def prompt_prior(posterior: BetaPosterior, words: Words, errors: Errors = UNKNOWN) -> Belief:
     """Fit a logistic regression of the pass rates on the words of the prompts; return its belief about all N rows.
 
     With alpha_i successes and beta_i failures of row i as the posterior has them, and its features x_i, the weights
@@ -72,10 +74,11 @@ def prompt_prior(posterior: BetaPosterior, words: Words) -> Belief:
 
         sum_i alpha_i log p_i + beta_i log(1 - p_i) - RIDGE / 2 |w|^2,    p_i = sigmoid(w x_i + w_0)
 
-    The mean of the belief about row i is p_i, within [0.05, 0.95]. How far rows are from what a fit without them
-    expects gives its strength a + b, within [0.5, 8]: it cannot be surer than it is right about rows that it does not
-    know. Counts decay, so the fit follows the policy. It depends on the counts alone, so a checkpoint need not hold
-    it. Below 32 visited rows the belief is Beta(1, 1). `words`, (N, F / 8), are the result of `prompt_words`.
+    The mean of the belief about row i is p_i, within [0.05, 0.95]. Its strength a + b, within [0.5, 8], comes from the
+    `errors` of earlier beliefs, so it cannot be surer than it was right lately. Counts decay, so the fit follows the
+    policy. Below 32 visited rows the belief is Beta(1, 1).
+
+    `words`, (N, F / 8), are the result of `prompt_words`, and `errors` that of `more_errors`.
     """
     rows = posterior.visited
     if rows.size < FEWEST_ROWS:
@@ -89,30 +92,26 @@ def prompt_prior(posterior: BetaPosterior, words: Words) -> Belief:
     logits = np.full(len(words), weights[WIDTH])
     for byte, table in enumerate((_BITS @ weights[:WIDTH].reshape(-1, 8).T).T):  # a byte's sum is looked up
         logits += table[words[:, byte]]
-    mean = _mean(logits)
-    strength = 1.0 / np.clip(_rho(features, alpha, alpha + beta, weights), *_RHO) - 1.0
-    a = mean * strength
-    return a, strength - a
+    mean = _sigmoid(np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT))
+    excess, room = errors
+    rho = float(np.clip(excess / room, 1.0 / (1.0 + HIGHEST_STRENGTH), 1.0 / (1.0 + LOWEST_STRENGTH)))
+    a = mean * (1.0 / rho - 1.0)
+    return a, (1.0 / rho - 1.0) - a
 
 
-def _rho(features: FloatArray, alpha: FloatArray, n: FloatArray, weights: FloatArray) -> float:
-    """Return an estimate of rho = 1 / (a + b + 1) from what a fit without row i expects of it, m_i.
+def more_errors(errors: Errors, mean: FloatArray, successes: FloatArray, trials: FloatArray) -> Errors:
+    """Return the errors of beliefs with those of K more, made before the first evidence of their rows came.
 
-        E[(alpha_i / n_i - m_i)^2 / (m_i (1 - m_i))] = 1 / n_i + (1 - 1 / n_i) rho
+    Outcomes of n trials of a row with the belief Beta(a, b) of mean m have
 
-    One step of Newton's method leaves a row out. Its leverage is h_i = n_i p_i (1 - p_i) x_i H x_i, with H the inverse
-    curvature; Pregibon (1981), Logistic regression diagnostics, Ann. Statist. 9, 705-724.
+        E[n (successes / n - m)^2 / (m (1 - m))] = 1 + (n - 1) rho,    rho = 1 / (a + b + 1)
+
+    The errors are sums of both sides without the 1, of about the last 256 rows; their ratio estimates rho. `mean`,
+    `successes` and `trials` (above 0) are (K,) each.
     """
-    logits = features @ weights
-    p = np.clip(_sigmoid(logits), 1e-9, 1.0 - 1e-9)
-    w = n * p * (1.0 - p)
-    curvature = (features.T * w) @ features + RIDGE * np.eye(WIDTH + 1)
-    h = w * np.einsum("ij,ji->i", features, np.linalg.solve(curvature, features.T))
-    known = n >= EVIDENCE
-    without = logits - (alpha - n * p) / np.maximum(w, 1e-9) * h / np.maximum(1.0 - h, 1e-9)
-    mean, one = _mean(without)[known], 1.0 / n[known]
-    errors = (alpha[known] * one - mean) ** 2 / (mean * (1.0 - mean)) - one
-    return float(errors.sum() / max(float((1.0 - one).sum()), 1e-9))
+    excess = float((trials * (successes / trials - mean) ** 2 / (mean * (1.0 - mean)) - 1.0).sum())
+    kept = LATELY / (LATELY + trials.size)
+    return kept * errors[0] + excess, kept * errors[1] + float((trials - 1.0).sum())
 
 
 def _fit(features: FloatArray, alpha: FloatArray, n: FloatArray) -> FloatArray:
@@ -138,10 +137,6 @@ def _fit(features: FloatArray, alpha: FloatArray, n: FloatArray) -> FloatArray:
             break
     rounded: FloatArray = np.round(weights, DIGITS)
     return rounded
-
-
-def _mean(logits: FloatArray) -> FloatArray:
-    return _sigmoid(np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT))
 
 
 def _sigmoid(logits: FloatArray) -> FloatArray:

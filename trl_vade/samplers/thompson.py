@@ -16,7 +16,19 @@ from trl_vade.errors import ConfigurationError, SnapshotCorruptError, abbreviate
 from .base import Draw, PosteriorSampler
 from .information import SPREAD_GAIN, check_gain_kind, information_gain
 from .posterior import DAMAGED, BetaPosterior, saved_number
-from .priors import FLAT, PRIORS, Belief, Words, check_words, even_draw_ratio, prompt_prior
+from .priors import (
+    EVIDENCE,
+    FLAT,
+    PRIORS,
+    UNKNOWN,
+    Belief,
+    Errors,
+    Words,
+    check_words,
+    even_draw_ratio,
+    more_errors,
+    prompt_prior,
+)
 from .problems import VariantRows, problems_of
 from .strata import Strata, largest
 
@@ -107,6 +119,7 @@ class ThompsonSampler(PosteriorSampler):
         super().__init__(posterior, seed, settings, {"num_draws": 2**63 - 1}, problems)
         self.unscored: dict[int, tuple[int, int]] = {}  # by row: the step and the number of draws since its last score
         self._taken_over = 0  # the step that `take_over` took; 0: none
+        self._errors = UNKNOWN  # of the prior from the words
         self._fitted: dict[str, tuple[int, Any]] = {}  # by name: version of the posterior, and what was fitted to it
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
@@ -144,8 +157,15 @@ class ThompsonSampler(PosteriorSampler):
         self, sample_index: ArrayLike, successes: ArrayLike, trials: ArrayLike, mixed: ArrayLike | None = None
     ) -> None:
         """Take one step of the posterior, and note the rows without a trial: they rest, too."""
+        rows, prior = self.posterior.check_rows(sample_index), self.prior()
+        new = np.add(*self.posterior.counts(rows)) < EVIDENCE
         super().observe(sample_index, successes, trials, mixed)
-        for row, number in zip(np.asarray(sample_index).tolist(), np.asarray(trials).tolist(), strict=True):
+        tries = np.asarray(trials, dtype=np.float64)
+        if prior is not FLAT:
+            new &= tries > 0
+            mean = np.divide(prior[0], np.add(*prior))[rows[new]]
+            self._errors = more_errors(self._errors, mean, np.asarray(successes)[new], tries[new])
+        for row, number in zip(rows.tolist(), tries.tolist(), strict=True):
             _, times = self.unscored.pop(row, (0, 0))
             if not number:
                 self.unscored[row] = self.posterior.step, times + 1
@@ -163,25 +183,27 @@ class ThompsonSampler(PosteriorSampler):
         """Return a and b of the present belief about rows without evidence; see `PosteriorSampler.prior`."""
         if self._words is None:
             return FLAT
-        prior: Belief = self._fit_once("prior", prompt_prior, self._words)
+        prior: Belief = self._fit_once("prior", prompt_prior, self._words, self._errors)
         return prior
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state. What never happened has no field."""
         unscored = {str(row): [*drawn] for row, drawn in self.unscored.items()}
-        more = {"taken_over": self._taken_over, "unscored": unscored}
+        errors = [] if self._errors == UNKNOWN else [*self._errors]
+        more = {"taken_over": self._taken_over, "unscored": unscored, "prior_errors": errors}
         return super().state_dict() | {name: value for name, value in more.items() if value}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`."""
-        taken_over, unscored = 0, {}
+        taken_over, (unscored, errors) = 0, _saved({}, self.posterior.num_samples)
         if isinstance(state, Mapping):
             if "taken_over" in state:
                 taken_over = saved_number("taken_over", state["taken_over"], minimum=1)
-            unscored = _unscored(state.get("unscored", {}), self.posterior.num_samples)
-            state = {name: value for name, value in state.items() if name not in ("taken_over", "unscored")}
+            unscored, errors = _saved(state, self.posterior.num_samples)
+            more = ("taken_over", "unscored", "prior_errors")
+            state = {name: value for name, value in state.items() if name not in more}
         super().load_state_dict(state)
-        self._taken_over, self.unscored = taken_over, unscored
+        self._taken_over, self.unscored, self._errors = taken_over, unscored, errors
 
     def _steps_to_rest(self) -> FloatArray:
         """Return the steps for which each row still rests, (N,)."""
@@ -209,14 +231,17 @@ def _whole(name: str, value: Any, minimum: int, advice: str) -> int:
     return check_whole_number(name, value, minimum=minimum, maximum=2**53, advice=advice)
 
 
-def _unscored(saved: Any, num_samples: int) -> dict[int, tuple[int, int]]:
-    """Return the saved rows without a score, or raise `SnapshotCorruptError`."""
+def _saved(state: Mapping[str, Any], num_samples: int) -> tuple[dict[int, tuple[int, int]], Errors]:
+    """Return the unscored rows and the errors of the prior in a saved state, or raise `SnapshotCorruptError`."""
     try:
-        found = {int(row): (step, times) for row, (step, times) in dict(saved).items()}
+        unscored = {int(row): (step, times) for row, (step, times) in dict(state.get("unscored", {})).items()}
+        excess, room = state.get("prior_errors", UNKNOWN)
+        numbers = [number for drawn in unscored.values() for number in drawn]
+        sound = all(type(number) is int and 0 < number <= 2**53 for number in numbers)
+        sound &= all(0 <= row < num_samples for row in unscored) and bool(np.isfinite(excess) and 0 < room < np.inf)
     except (TypeError, ValueError):
-        found = {-1: (0, 0)}
-    numbers = [number for drawn in found.values() for number in drawn]
-    sound = all(type(number) is int and 0 < number <= 2**53 for number in numbers)
-    if not sound or not all(0 <= row < num_samples for row in found):
-        raise SnapshotCorruptError(f"The saved rows without a score are {abbreviated(saved)}. {DAMAGED}")
-    return found
+        sound = False
+    if not sound:
+        found = {name: state.get(name) for name in ("unscored", "prior_errors")}
+        raise SnapshotCorruptError(f"The saved {abbreviated(found)} cannot be of a run. {DAMAGED}")
+    return unscored, (float(excess), float(room))
