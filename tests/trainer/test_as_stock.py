@@ -75,7 +75,12 @@ def assert_chosen_logs_as_stock(request, tmp_path, name, stock):
     if "stop" not in name:
         assert ours.state.global_step == stock.state.global_step
     keys = [{key for entry in trainer.state.log_history for key in entry} for trainer in (stock, ours)]
-    assert keys[0] - keys[1] == set()
+    missing = keys[0] - keys[1]
+    if not any(
+        entry.get("vade/effective_gradient_ratio") for entry in ours.state.log_history
+    ):  # no row was trained on
+        missing = {key for key in missing if not key.startswith(("entropy", "clip_ratio"))}
+    assert missing == set()
 
 
 @pytest.mark.parametrize("first", ["ours", "stock"])
