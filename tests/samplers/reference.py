@@ -12,11 +12,12 @@ import numpy as np
 
 
 class Reference:
-    def __init__(self, num_rows, seed, *, symmetric, by_signal, rest, epoch=0, texts=None, sampled=0.2, others=0.999):
+    def __init__(self, num_rows, seed, *, rest, epoch, texts, symmetric, greedy, by_signal, sampled, others):
         self.alpha, self.beta = np.zeros((2, num_rows))  # right and wrong answers, as of the step `last`
         self.last, self.chosen = np.zeros((2, num_rows), int)  # steps in which a row was last scored, and last chosen
         self.seed, self.step, self.draws = seed, 0, 0
-        self.symmetric, self.by_signal, self.sampled, self.others = symmetric, by_signal, sampled, others
+        self.symmetric, self.greedy = symmetric, greedy
+        self.by_signal, self.sampled, self.others = by_signal, sampled, others
         self.rest, self.epoch, self.words = rest, epoch, None if texts is None else words_of(texts)
         self.excess, self.room = 56 / 3, 56.0  # how far new rows were from their prior: as if it were Beta(1, 1)
 
@@ -51,7 +52,8 @@ class Reference:
         a, b = self.prior(alpha, beta) or (1.0, 1.0)
         chance = np.random.Generator(np.random.Philox(key=[self.seed, self.draws]))
         self.draws += 1
-        p = chance.beta(alpha + a, beta + b)  # Thompson: one pass rate of each row
+        a, b = alpha + a, beta + b
+        p = a / (a + b) if self.greedy else chance.beta(a, b)  # Thompson: one pass rate of each row
         gain = p * (1 - p) if self.symmetric else p * (1 - p) * (1 - p)  # equation 4
         rest = max(self.rest, round(self.epoch * live_share(alpha, beta))) if self.epoch else self.rest
         waits = np.where(self.chosen > 0, np.maximum(self.chosen + rest - self.step, 0), 0)

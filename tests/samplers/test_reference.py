@@ -2,54 +2,39 @@
 
 import copy
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.samplers import reference as page
 from tests.samplers.reference import Reference
-from trl_vade.samplers import ThompsonSampler
-from trl_vade.samplers.priors import prompt_words
+from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 from trl_vade.trainer.presets import PRESETS
-from trl_vade.trainer.selection_choice import cooldown_steps
-
-PRESET_NAMES = [name for name in PRESETS if name != "paper_greedy"]
+from trl_vade.trainer.selection_choice import make_sampler
 
 
-@pytest.mark.parametrize("preset", PRESET_NAMES)
+@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("num_rows", [40, 200, 800])
-def test_the_package_draws_the_rows_of_the_reference(preset, num_rows):
+def test_the_sampler_that_a_run_gets_draws_the_rows_of_the_reference(preset, num_rows):
     rules, k, seed = PRESETS[preset], 8, num_rows
     texts = [f"count {row % 7} things of kind {row % 3} number {row}" for row in range(num_rows)]
-    rest = cooldown_steps(rules["cooldown"], num_rows, k)
-    epoch = cooldown_steps(1.0, num_rows, k) if rules["even_rest"] else 0
-    by_words = rules["prior"] == "prompts"
-    decays = {"sampled": rules["decay_sampled"], "others": rules["decay_unsampled"]}
-    symmetric = rules["information_gain"] == "symmetric"
     reference = Reference(
         num_rows,
         seed,
-        symmetric=symmetric,
+        rest=round(rules["cooldown"] * num_rows / k),
+        epoch=round(num_rows / k) if rules["even_rest"] else 0,
+        texts=texts if rules["prior"] == "prompts" else None,
+        symmetric=rules["information_gain"] == "symmetric",
+        greedy=preset == "paper_greedy",
         by_signal=rules["signal_aware_decay"],
-        rest=rest,
-        epoch=epoch,
-        texts=texts if by_words else None,
-        **decays,
+        sampled=rules["decay_sampled"],
+        others=rules["decay_unsampled"],
     )
+    args = SimpleNamespace(**VADE_DEFAULTS | {"vade_preset": preset, "seed": seed, "num_generations": 8})
 
     def new_sampler():
-        return ThompsonSampler(
-            num_rows,
-            seed=seed,
-            gain=rules["information_gain"],
-            decay_sampled=rules["decay_sampled"],
-            decay_unsampled=rules["decay_unsampled"],
-            signal_aware_decay=rules["signal_aware_decay"],
-            cooldown=rest,
-            even_rest=epoch,
-            prior=rules["prior"],
-            words=prompt_words(texts) if by_words else None,
-        )
+        return make_sampler(args, num_rows, num_groups=k, prompts=texts)
 
     sampler, rng = new_sampler(), np.random.default_rng(seed)
     solved = rng.beta(0.7, 0.7, num_rows)

@@ -158,7 +158,7 @@ class PosteriorSampler:
         if isinstance(state, Mapping) and "kind" in state:  # first: the fields follow from it
             check_same("sampler", state, {"kind": self.kind})
         check_fields("sampler", state, ["kind", "seed", *self.progress, "settings", "posterior"])
-        check_fields("settings of the sampler", state["settings"], state["settings"])
+        check_fields("settings of the sampler", state["settings"], state["settings"])  # they need only be a mapping
         theirs, ours = ({name: all_.get(name) for name in self.bound} for all_ in (state["settings"], self._settings))
         check_same("sampler", {"seed": state["seed"], **theirs}, {"seed": self._seed, **ours})
         limits = self._progress_limits.items()
