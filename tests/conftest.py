@@ -109,10 +109,10 @@ def _plain_pictures(request, monkeypatch):
         Path(path).write_bytes(b"\x89PNG " + hashlib.sha256(repr(figures).encode()).digest())
 
     monkeypatch.setattr(
-        "trl_vade.selection.report.picture.draw_report",
-        lambda view, path: write(path, view.run.sampler, view.run.selections, view.strata),
+        "trl_vade.selection.report.panels.draw_report",
+        lambda run, path: write(path, run.about, run.selections, run.rows),
     )
-    monkeypatch.setattr("trl_vade.selection.report.picture.svg_panels", lambda view: {})
+    monkeypatch.setattr("trl_vade.selection.report.panels.svg_panels", lambda run: {})
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ _EXPORTS = {
     "PromptSampler": "samplers",
     "ThompsonSampler": "samplers",
     "UniformSampler": "samplers",
-    "VADEConsoleCallback": "trainer.console.callback",
+    "VADEConsoleCallback": "trainer.console",
     "VADEEvalCallback": "evaluation.callback",
     "VADEGRPOConfig": "trainer.grpo_config",
     "VADEGRPOTrainer": "trainer.grpo_trainer",
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .samplers import information_gain as information_gain
     from .samplers import load_snapshot as load_snapshot
     from .samplers import save_snapshot as save_snapshot
-    from .trainer.console.callback import VADEConsoleCallback as VADEConsoleCallback
+    from .trainer.console import VADEConsoleCallback as VADEConsoleCallback
     from .trainer.grpo_config import VADEGRPOConfig as VADEGRPOConfig
     from .trainer.grpo_trainer import VADEGRPOTrainer as VADEGRPOTrainer
     from .trainer.report import VADEReportCallback as VADEReportCallback

@@ -1,5 +1,6 @@
 """Every picture of the project can be read on a page, which shows it 830 pixels wide."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,20 +13,21 @@ from eval.benchmarks.learning.curves import read
 from tests.support.finished_run import write_run
 from tests.support.marks import slow
 from trl_vade.pictures.style import PAGE_INCHES
-from trl_vade.selection.report.picture import draw_report, svg_panels
+from trl_vade.selection.report.panels import draw_report, svg_panels
 from trl_vade.selection.report.record import read_run
-from trl_vade.selection.report.view import View
 
 EVAL = Path(compare.__file__).parent
 SMALLEST_ON_A_PAGE = 8  # points
 
 
 def report(folder):
-    draw_report(View(read_run(write_run(folder)), ["a 1", "a 2", "b 1", "b 2", "c 1", "c 2"]), folder / "p.png")
+    run, names = read_run(write_run(folder)), ["a 1", "a 2", "b 1", "b 2", "c 1", "c 2"]
+    tasks = {name: {"rows": 1, "chosen": [row]} for row, name in enumerate(names)}
+    draw_report(replace(run, rows={"tasks": tasks}), folder / "p.png")
 
 
 def panels(folder):
-    svg_panels(View(read_run(write_run(folder))))
+    svg_panels(read_run(write_run(folder)))
 
 
 def of_learning(folder):

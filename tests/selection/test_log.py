@@ -10,12 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.refusals import refused
-from trl_vade import BetaPosterior, ThompsonSampler, save_snapshot
+from trl_vade import BetaPosterior, ThompsonSampler
 from trl_vade.errors import CheckpointSaveError, SnapshotCorruptError
-from trl_vade.samplers.snapshot import load_snapshot
-from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.log import SelectionLog, replay
 from trl_vade.selection.outcomes import group_outcomes
-from trl_vade.selection.report.record import Run
 
 NAN = float("nan")
 
@@ -193,13 +191,10 @@ def test_replaying_the_log_gives_the_posterior_of_the_sampler_at_every_step_bit_
         sampler.observe(outcome.sample_index, outcome.successes, outcome.trials)
         log.append(outcome, step=step, global_step=step - 1, rollouts=12 * step)
         counts.append((sampler.posterior.alpha.tolist(), sampler.posterior.beta.tolist()))
-    save_snapshot(log.path.parent, sampler)
-    run = Run(load_snapshot(log.path.parent), log.read(), history=[])
-    for step, expected in enumerate(counts, start=1):
-        replayed = run.posterior_at(step)
-        assert (replayed.alpha.tolist(), replayed.beta.tolist()) == expected
-    assert run.posterior_at(30).visits.tolist() == sampler.posterior.visits.tolist()
-    assert run.posterior_at(30).step == 30
+    again = BetaPosterior(10)
+    replayed = [(each.alpha.tolist(), each.beta.tolist()) for each in replay(log.lines(), again)]
+    assert replayed == counts
+    assert (again.visits.tolist(), again.step) == (sampler.posterior.visits.tolist(), 30)
 
 
 # ------------------------------------------------------------------------------------- the end of a reward outage
@@ -219,20 +214,14 @@ def play(log, posterior, batches):
     return states
 
 
-def run_of(log, **settings):
-    sampler = ThompsonSampler(4, seed=0, **settings)
-    save_snapshot(log.path.parent, sampler)
-    return Run(load_snapshot(log.path.parent), log.read(), history=[])
-
-
 def test_the_end_of_an_outage_worked_by_hand(log):
     settings = {"decay_sampled": 0.5, "decay_unsampled": 0.75}
     # Batches 3 and 4 are the outage: row 0 and row 2 fail, against what is known of row 0.
     play(log, BetaPosterior(4, **settings), [(0, 4), (1, 2), (0, 0), (2, 0), (1, 3, 2)])
-    run = run_of(log, **settings)
-    during, after = run.posterior_at(4), run.posterior_at(5)
-    assert during.alpha.tolist() == [4 * 0.75 * 0.5 * 0.75, 2 * 0.75**2, 0, 0]
-    assert during.visits.tolist() == [2, 1, 1, 0]
+    lines = replay(log.read(), after := BetaPosterior(4, **settings))
+    *_, during = ((each.alpha.tolist(), each.visits.tolist()) for each in itertools.islice(lines, 4))
+    assert during == ([4 * 0.75 * 0.5 * 0.75, 2 * 0.75**2, 0, 0], [2, 1, 1, 0])
+    next(lines)
     # The counts of batch 2 (row 0 has 4 * 3/4) have decayed for the two batches of the outage and the one after it.
     assert after.alpha.tolist() == [4 * 0.75 * 0.75**3, 2 * 0.75**2 * 0.5 + 3, 0, 0]
     assert after.beta.tolist() == [0, 2 * 0.75**2 * 0.5 + 1, 0, 0]
@@ -258,23 +247,7 @@ def runs_with_outages(draw):
 def test_a_run_with_outages_replays_bit_for_bit_at_every_step(tmp_path_factory, batches):
     log = SelectionLog(tmp_path_factory.mktemp("log"))
     states = play(log, BetaPosterior(4), batches)
-    run = run_of(log)
-    for step, expected in enumerate(states):
-        replayed = run.posterior_at(step).state_dict()
-        assert {name: np.asarray(value).tolist() for name, value in replayed.items()} == {
+    for replayed, expected in zip(replay(log.read(), BetaPosterior(4)), states[1:], strict=True):
+        assert {name: np.asarray(value).tolist() for name, value in replayed.state_dict().items()} == {
             name: np.asarray(value).tolist() for name, value in expected.items()
         }
-
-
-def test_a_run_with_many_outages_is_replayed_in_one_pass(log, monkeypatch):
-    """Replaying up to `restored_to` at each would double the work with every outage."""
-    batches = [(step % 4, step % 5, *([step - 1] if step % 3 == 2 else [])) for step in range(60)]
-    states = play(log, BetaPosterior(4), batches)
-    run, observe, calls = run_of(log), BetaPosterior.observe, itertools.count(1)
-
-    def counting(*args):
-        assert next(calls) <= 60
-        observe(*args)
-
-    monkeypatch.setattr(BetaPosterior, "observe", counting)
-    assert run.posterior_at(60).state_dict()["alpha"].tolist() == states[-1]["alpha"].tolist()

@@ -12,14 +12,13 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tests.support.rows import ids, numbered_rows, picture, process
 from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit
-from trl_vade import ThompsonSampler, UniformSampler, VADEGRPOTrainer
-from trl_vade.samplers.snapshot import Snapshot, state_digest
+from trl_vade import BetaPosterior, ThompsonSampler, UniformSampler, VADEGRPOTrainer
+from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.batch_metrics import log_metrics
 from trl_vade.selection.feedback import Feedback
-from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.log import SelectionLog, replay
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.outcomes import group_outcomes
-from trl_vade.selection.report.record import Run
 
 NAN = float("nan")
 
@@ -252,6 +251,8 @@ def test_the_metrics_of_two_generation_batches_worked_out_by_hand(make_selection
         "predicted_effective_ratio": pytest.approx(1 - 2 / 5),  # of Beta(1, 1) with G = 4
         "brier": pytest.approx(((1 / 2 - 1 / 4) ** 2 + (1 / 2 - 1) ** 2) / 2),
         "selected_pass_rate": pytest.approx((1 / 4 + 1) / 2),
+        # Of Beta(2, 4), Beta(5, 1) and twice Beta(1, 1), for G = 4.
+        "even_draw_ratio": pytest.approx((1 - 960 / 3024 + 1 - 1704 / 3024 + 2 * 0.6) / 4),
         "outage": 0.0,
         "refills": 0.0,
         "staleness": 0.0,
@@ -267,6 +268,7 @@ def test_the_metrics_of_two_generation_batches_worked_out_by_hand(make_selection
         "predicted_effective_ratio": pytest.approx(0.6),
         "brier": pytest.approx((1 / 2) ** 2),
         "selected_pass_rate": 0.0,
+        "even_draw_ratio": pytest.approx((1 - 960 / 3024 + 2 * (1 - 1704 / 3024) + 0.6) / 4),
         "outage": 0.0,
         "refills": 0.0,
         "staleness": 0.0,
@@ -684,9 +686,10 @@ def test_after_an_outage_the_log_replays_to_the_posterior_at_every_step(make_lar
         play_outage(selection, [step])
         alphas.append(selection.sampler.posterior.alpha.tolist())
     state = selection.sampler.state_dict()
-    run = Run(Snapshot(state, {}, "", None), selection.feedback.log.read(), [])
-    assert [run.posterior_at(step).alpha.tolist() for step in range(1, 21)] == alphas
-    replayed = run.posterior_at(20).state_dict()
+    posterior = selection.sampler.posterior
+    again = BetaPosterior(posterior.num_samples, **posterior.decays)
+    assert [each.alpha.tolist() for each in replay(selection.feedback.log.read(), again)] == alphas
+    replayed = again.state_dict()
     for name in ("sample_index", "alpha", "beta", "last_update", "visits"):
         assert replayed[name].tobytes() == state["posterior"][name].tobytes()
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.support.refusals import refused
 from tests.support.rows import numbered_rows
 from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit, train
-from trl_vade import ThompsonSampler, VADEGRPOTrainer
+from trl_vade import BetaPosterior, ThompsonSampler, VADEGRPOTrainer
 from trl_vade.data.row_keys import sample_keys
 from trl_vade.data.row_names import RowNames
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
@@ -25,7 +25,7 @@ from trl_vade.hub.posteriors.repository import stage_posterior
 from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
 from trl_vade.samplers.snapshot import load_snapshot, state_digest
 from trl_vade.selection.feedback import Feedback
-from trl_vade.selection.log import SelectionLog
+from trl_vade.selection.log import SelectionLog, replay
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.report.record import read_run
 from trl_vade.selection.report.summary import summarise
@@ -234,7 +234,8 @@ def test_a_run_begins_with_what_the_first_one_knew_says_so_and_its_files_tell_it
     summary = summarise(run)
     assert summary["generation_batches"] == len(summary["effective_gradient_ratio"]) == 6
     assert summary["rollouts"] == 96
-    replayed, posterior = run.posterior_at(7), trainer.selection.sampler.posterior
+    posterior = trainer.selection.sampler.posterior
+    *_, replayed = replay(run.lines, BetaPosterior(posterior.num_samples, **posterior.decays))
     assert replayed.alpha.tolist() == posterior.alpha.tolist()
     assert replayed.visits.tolist() == posterior.visits.tolist()
 

@@ -7,7 +7,7 @@ import numpy as np
 from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import group_outcomes
-from trl_vade.selection.report.record import TRAINER_STATE_FILE
+from trl_vade.selection.report.record import RUN_FILE, TRAINER_STATE_FILE
 
 NAN = float("nan")
 MIXED, SOLVED, UNSCORED = [1, 0], [1, 1], [NAN, NAN]
@@ -22,6 +22,7 @@ BATCHES = [
     (MIXED, MIXED),
     (MIXED, SOLVED),
 ]
+SECONDS = {"selection": 1.5, "generation": 40.0, "step": 100.0}
 HISTORY = [
     {"step": 0, "eval_rewards/accuracy/mean": 0.25, "eval_reward": 1.25},
     *(
@@ -35,11 +36,12 @@ HISTORY = [
     ),
     {"step": 5, "eval_rewards/accuracy/mean": 0.5, "eval_runtime": 1.0},
     {"step": 16, "eval_rewards/accuracy/mean": 0.625, "eval_runtime": 1.5},
+    {"step": 16, **{f"vade/{name}_seconds_total": each for name, each in SECONDS.items()}},
     {"step": 16, "train_runtime": 100.0},
 ]
 
 
-def write_run(directory, sampler=None, *, batches=BATCHES, history=HISTORY, num_rows=6, refills=None):
+def write_run(directory, sampler=None, *, batches=BATCHES, history=HISTORY, num_rows=6, refills=None, **about):
     sampler = sampler or ThompsonSampler(num_rows, seed=2)
     log, rollouts = SelectionLog(directory), 0
     for step, groups in enumerate(batches, start=1):
@@ -53,10 +55,11 @@ def write_run(directory, sampler=None, *, batches=BATCHES, history=HISTORY, num_
             global_step=2 * (step - 1),
             rollouts=rollouts,
             predicted_effective_ratio=step % 11 / 10,
+            even_draw_ratio=1 / 3,
             **({"refill": refills[step]} if refills and step in refills else {}),
         )
-    seconds = {"selection": 1.5, "generation": 40.0, "step": 100.0}
-    run = {"global_step": 2 * len(batches), "rollouts": rollouts, "seconds": seconds}
+    run = {"global_step": 2 * len(batches), "rollouts": rollouts}
     save_snapshot(directory, sampler, metadata={"success_reward": "accuracy", "run": run})
     (directory / TRAINER_STATE_FILE).write_text(json.dumps({"log_history": history}), encoding="utf-8")
+    (directory / RUN_FILE).write_text(json.dumps({"sampler": "thompson", "success_reward": "accuracy"} | about))
     return directory

@@ -68,13 +68,13 @@ def test_a_run_that_called_nothing_but_train_can_be_reported_later(text_model_pa
         assert again[name] == left[name]
 
 
-def test_the_tasks_of_the_rows_are_in_the_summary(text_model_path, text_rows, reporting):
+def test_the_tasks_of_the_rows_are_kept(text_model_path, text_rows, reporting):
     args = reporting(vade_stratify_by="kind")
     rows = text_rows.add_column("kind", ["a", "b"] * 12).add_column("task", ["no"] * 24)
     train(text_model_path, rows, args)
-    strata = summary_of(args)["strata"]
-    assert strata.keys() == {"a", "b"}
-    assert {row % 2 for row in strata["a"]} == {0}
+    tasks = kept(args, ROWS_FILE)["tasks"]
+    assert {name: part["rows"] for name, part in tasks.items()} == {"a": 12, "b": 12}
+    assert {row % 2 for row in tasks["a"]["chosen"]} == {0}
 
 
 @pytest.mark.slow
@@ -82,12 +82,12 @@ def test_without_such_a_setting_task_and_level_name_the_strata_unless_there_are_
     text_model_path, text_rows, reporting
 ):
     rows = concatenate_datasets([text_rows, text_rows]).add_column("task", ["count"] * 48)
-    for levels, kept in ((2, True), (MOST_STRATA, True), (MOST_STRATA + 1, False)):
+    for levels, expected in ((2, True), (MOST_STRATA, True), (MOST_STRATA + 1, False)):
         args = reporting(vade_overwrite_output_dir=True)
         train(text_model_path, rows.add_column("level", [row % levels for row in range(48)]), args)
-        strata = summary_of(args).get("strata")
-        assert (strata is not None) == kept
-        assert all(row % levels == int(name.removeprefix("count ")) for name in strata or {} for row in strata[name])
+        tasks = kept(args, ROWS_FILE)["tasks"]
+        assert bool(tasks) == expected
+        assert all(row % levels == int(name.removeprefix("count ")) for name in tasks for row in tasks[name]["chosen"])
 
 
 def test_a_report_is_a_callback_that_can_be_removed(text_model_path, text_rows, make_args):

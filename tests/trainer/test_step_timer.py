@@ -25,7 +25,7 @@ def step(timer, clock, seconds, tmp_path):
 
 def test_the_timer_adds_up_the_steps_and_leaves_out_what_lies_between_them(clock, tmp_path):
     seconds = {"step": 0.5, "selection": 7.0}
-    timer = StepTimer(lambda: seconds)
+    timer = StepTimer(lambda: seconds, {})
     for duration in (1.0, 2.0, 4.0):
         step(timer, clock, duration, tmp_path)
         clock.seconds += 100.0  # an evaluation, say
@@ -34,7 +34,7 @@ def test_the_timer_adds_up_the_steps_and_leaves_out_what_lies_between_them(clock
 
 def test_the_timer_goes_on_in_the_dictionary_that_a_resume_put_in_place(clock, tmp_path):
     holder = {"seconds": {"step": 0.0}}
-    timer = StepTimer(lambda: holder["seconds"])
+    timer = StepTimer(lambda: holder["seconds"], {})
     step(timer, clock, 1.0, tmp_path)
     holder["seconds"] = {"step": 50.0}
     step(timer, clock, 2.0, tmp_path)

@@ -131,8 +131,8 @@ def report(
 ) -> None:
     """Write vade_report.html, vade_report.png and vade_summary.json into the output directory, and print a table.
 
-    The page works without a network. Posterior, rewards and scores are those of the newest checkpoint; the choices are
-    the latest. If a file is missing or broken, the message names it. The curves need matplotlib: pip install
+    The page works without a network. Rewards and scores are those of the newest checkpoint; the choices are the
+    latest. If a file is missing or broken, the message names it. The curves need matplotlib: pip install
     "trl-vade[report]".
 
     \b
@@ -140,8 +140,7 @@ def report(
       trl-vade report vade-quickstart-thompson
       trl-vade report vade-quickstart-thompson --json | jq .validation
     """
-    from trl_vade.selection.report.summary import summary_rows
-    from trl_vade.selection.report.verdict import verdict
+    from trl_vade.selection.report.summary import summary_rows, verdict
     from trl_vade.selection.report.writing import PAGE_FILE, REPORT_FILE, SUMMARY_FILE, write_report
 
     from .tables import print_table

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.information import mixed_group_probability, spread_group_probability
+from trl_vade.samplers.priors import even_draw_ratio
 
 from .batch_metrics import InFlight, StratumMetrics, batch_metrics
 from .log import SelectionLog
@@ -63,6 +64,7 @@ class Feedback:
         self._num_scored = 0
         self._said_unscored = False
         self._initial: list[GroupOutcomes] = []
+        self._even_draw = float("nan")  # the ratio of an even draw, by the belief after the last round
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
@@ -106,7 +108,7 @@ class Feedback:
             of_rows.pop("mean_difficulty", None)  # it is that of a pass rate
             of_rows = {name.replace("pass_rate", "spread"): value for name, value in of_rows.items()}
         totals = {"outage": float(self.outage), "staleness": float(staleness), "rollouts": float(self.rollouts)}
-        return of_rows | totals
+        return of_rows | totals | {"even_draw_ratio": self._even_draw}
 
     def finish_initialisation(self) -> None:
         """Take over the outcomes of all initial rounds as one step: alpha = r, beta = G - r for every row.
@@ -181,7 +183,8 @@ class Feedback:
                 f"(rows {', '.join(map(str, again[:10]))}{', ...' if len(again) > 10 else ''}). Their "
                 "rollouts teach nothing. Check their columns, or drop these rows. This is said once."
             )
-        self._write(outcomes, global_step, predicted, **more)
+        self._even_draw = even_draw_ratio(self.sampler.posterior, self.num_generations, spreads=self.signal.is_spread)
+        self._write(outcomes, global_step, predicted, even_draw_ratio=self._even_draw, **more)
 
     def _write(self, outcomes: GroupOutcomes, global_step: int, predicted: float | None, **more: Any) -> None:
         self._num_scored += 1

@@ -1,13 +1,13 @@
 """The selection log `vade_selection.jsonl`: the chosen rows and their outcomes, one line a generation batch.
 
-Replaying its lines through a `BetaPosterior` gives the posterior at any step. Each line ends with a digest of all that
+`replay` gives the posterior at any step. Each line ends with a digest of all that
 is before it, so an altered or missing line is found without parsing any.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from trl_vade.errors import CheckpointSaveError, SnapshotCorruptError
 from trl_vade.files import free_folder, replace_durably
+from trl_vade.samplers.posterior import BetaPosterior
 
 from .outcomes import GroupOutcomes
 
@@ -180,6 +181,20 @@ class SelectionLog:
                     )
                 yield content, after
                 at, before = after, content
+
+
+def replay(lines: Iterable[dict[str, Any]], posterior: BetaPosterior) -> Iterator[BetaPosterior]:
+    """Let a new `posterior`, of the run's decays, observe the lines of a log, and yield it after each line."""
+    lines, states = list(lines), {}
+    restored = {line["restored_to"] for line in lines if "restored_to" in line}
+    for line in lines:
+        if posterior.step in restored:
+            states[posterior.step] = posterior.state_dict()
+        if "restored_to" in line:  # the end of a reward outage put these counts back
+            posterior.load_state_dict({**states[line["restored_to"]], "step": posterior.step})
+        rows = np.array(line["sample_index"], dtype=np.int64)
+        posterior.observe(rows, line["successes"], line["trials"], line.get("mixed"))
+        yield posterior
 
 
 def _fault(text: bytes, before: bytes) -> str:

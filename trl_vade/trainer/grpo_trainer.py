@@ -16,7 +16,7 @@ from trl_vade.selection.batch_metrics import log_metrics
 from .checkpoint.line import Line, claim_output_dir, resolve_checkpoint
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import ResumingTrainer
-from .console.callback import install_console, saying_how_it_ended
+from .console import install_console, saying_how_it_ended
 from .dynamic_sampling import Refill
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
@@ -34,8 +34,8 @@ from .presets import is_adaptive, setting
 from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
-from .publishing.run_facts import RunFacts, live_run
-from .report import VADEReportCallback
+from .publishing.run_facts import RunFacts
+from .report import VADEReportCallback, live_run
 from .run_start import start_run
 from .seams import arguments_of, by_name
 from .selection_choice import make_selection
@@ -83,7 +83,6 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
             `train`, for an `output_dir` that holds another run (see `vade_overwrite_output_dir`).
     """
 
-    command: list[str] | None = None  # the words of the command that started it; None in a script of one's own
     dataset_name: str | None = None  # of the data, for the console and the cards; the Hub's id may have "@revision"
     _claimed: str | None = None  # the output directory, once this trainer has started a run in it
     _has_begun = False  # whether a run has used the selection
@@ -125,7 +124,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         if start.on_time:
             self.selection = make_selection(self)
             self._refill = Refill(self) if args.vade_dynamic_sampling else None
-            self.add_callback(StepTimer(lambda: self.selection.feedback.seconds))
+            self.add_callback(StepTimer(lambda: self.selection.feedback.seconds, self._metrics["train"]))
         if start.on_time or args.vade_down_sampling not in (None, "none"):
             self._thinning = Thinning(self)
         say_own_views(self)

@@ -5,18 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from accelerate.logging import get_logger
+
 from trl_vade.data.row_names import key_text
 from trl_vade.data.row_views import describe_row
+from trl_vade.errors import VADEError
 from trl_vade.files import save_whole
 from trl_vade.selection.outcomes import GroupOutcomes
 from trl_vade.selection.report.notable import SHOWN, Beginnings, both_ends, replayed
-from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, read_kept
+from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, Run, read_kept
 from trl_vade.selection.report.writing import write_report
 
 from .harmless import HarmlessCallback, harmless
 from .presets import setting
-from .publishing.run_facts import live_run
-from .run_description import describe_run, encode_run
+from .run_description import describe_run, encode_run, run_names
+
+logger = get_logger(__name__)
 
 MOST_STRATA = 24  # the picture has no more colours
 
@@ -71,7 +75,7 @@ class VADEReportCallback(HarmlessCallback):
         """Write `vade_rows.json` and the report of a run that has ended."""
         run = live_run(self._trainer)
         if run is not None:
-            write_report(self.folder, self._tasks, run=replace(run, about=self.about, rows=self._save_rows()))
+            write_report(self.folder, replace(run, about=self.about, rows=self._save_rows()))
 
     def _save_rows(self) -> dict[str, Any]:
         """Write `vade_rows.json` and return its content."""
@@ -79,21 +83,49 @@ class VADEReportCallback(HarmlessCallback):
         posterior, keys = selection.sampler.posterior, selection.sample_keys[0]
         hardest, easiest = both_ends(posterior, keys)
         changed = self._beginnings.most_changed(posterior)
-        seen = {*hardest[:SHOWN], *easiest[:SHOWN], *changed}
+        seen, means = {*hardest[:SHOWN], *easiest[:SHOWN], *changed}, posterior.posterior_mean.tolist()
         for row in seen - self._described.keys():
             self._described[row] = describe_row(selection.dataset, row)
         rows = {
-            row: {"key": key_text(int(keys[row]))}
+            row: {"key": key_text(int(keys[row])), "pass_rate": means[row], "visits": int(posterior.visits[row])}
             | ({"task": self._tasks[row]} if self._tasks else {})
             | (self._described[row] if row in seen else describe_row(selection.dataset, row, picture=False))
             for row in sorted({*hardest, *easiest, *seen})
         }
         kept = {
             **{"hardest": hardest, "easiest": easiest, "changed": changed},
+            "tasks": self._chosen_of_tasks(posterior.visited.tolist()),
             "rows": {str(row): about for row, about in rows.items()},
         }
         save_whole(self.folder / ROWS_FILE, json.dumps(kept, indent=1, ensure_ascii=False).encode())
         return kept
+
+    def _chosen_of_tasks(self, visited: list[int]) -> dict[str, Any]:
+        """Return for each task its number of rows, and which of them were chosen."""
+        tasks = self._tasks or []
+        found = {name: {"rows": tasks.count(name), "chosen": []} for name in sorted({*tasks})}
+        for row in visited if tasks else ():
+            found[tasks[row]]["chosen"].append(row)
+        return found
+
+
+def live_run(trainer: Any) -> Run | None:
+    """Return the run of `trainer` so far, as `record.read_run` would.
+
+    None if no generation batch was scored, if the log of the choices is damaged (a warning is logged), or if it lacks
+    its beginning.
+    """
+    if trainer.selection is None or not trainer.selection.sampler.posterior.step:
+        return None  # an existing log would be an earlier run's
+    try:
+        lines = trainer.selection.feedback.log.so_far()
+    except (VADEError, OSError) as error:
+        logger.warning(f"The run so far cannot be described: {error}")
+        return None
+    if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
+        return None  # the run was resumed in another output directory, or with other rows
+    name = Path(trainer.args.output_dir).absolute().name
+    return Run(lines, trainer.state.log_history, run_names(trainer), name=name)
 
 
 def _tasks(trainer: Any) -> list[str] | None:

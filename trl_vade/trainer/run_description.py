@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import shlex
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
@@ -20,7 +21,6 @@ from trl_vade.hub.posteriors.facts import named_dataset
 
 from .credentials import without_secrets
 from .presets import PRESETS, setting
-from .typed_command import typed_words
 
 PACKAGES = ("trl-vade", "trl", "transformers", "torch", "accelerate", "datasets", "vllm", "peft", "numpy")
 MOST_SIGNS = 2000  # of a value
@@ -39,16 +39,27 @@ def describe_run(trainer: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
     starts = [*earlier.get("starts", []), now]
     return {
         "starts": starts[:1] + starts[1:][1 - MOST_STARTS :],
-        "command": shlex.join(trainer.command or typed_words()) or None,
+        "command": _command(),
         "model": get_config_model_id(trainer.model.config),
         **named_dataset(trainer.dataset_name),
         "rows": len(trainer.train_dataset) if has_length(trainer.train_dataset) else None,
         "rewards": list(trainer.reward_func_names),
-        "validation_answers": validation_answers(trainer),
+        **run_names(trainer),
         "machine": _machine(trainer.accelerator),
         "versions": {"python": platform.python_version()} | _versions(),
         "changed_settings": _changed(args),
         "settings": args.to_dict() | {f"vade_{name}": setting(args, name) for name in PRESETS[args.vade_preset]},
+    }
+
+
+def run_names(trainer: Any) -> dict[str, Any]:
+    """Return what a report needs of a run's settings: the sampler, the success reward, and `validation_answers`."""
+    chosen, selection = setting(trainer.args, "sampler"), trainer.selection
+    own = selection is not None and chosen not in ("thompson", "greedy", "uniform")
+    return {
+        "sampler": selection.sampler.kind if own else str(chosen),
+        "success_reward": selection and selection.feedback.signal.facts["success_reward"],
+        "validation_answers": validation_answers(trainer),
     }
 
 
@@ -75,6 +86,12 @@ def _plain(value: Any, name: str = "") -> Any:
         return value
     text = without_secrets(str(value), name)
     return text if len(text) <= MOST_SIGNS else f"{text[:MOST_SIGNS]}..."
+
+
+def _command() -> str | None:
+    """Return the command of this process as a person would type it; None in a notebook."""
+    words = [os.path.basename(sys.orig_argv[0]), *sys.orig_argv[1:]]
+    return None if any("ipykernel" in word for word in words) else shlex.join(words)
 
 
 def _changed(args: Any) -> list[str]:

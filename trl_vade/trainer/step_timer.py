@@ -8,10 +8,13 @@ from transformers import TrainerCallback
 
 
 class StepTimer(TrainerCallback):
-    """Callback that adds the seconds of each optimiser step, first micro-batch to update, to `seconds()["step"]`."""
+    """Callback that adds the seconds of each optimiser step, first micro-batch to update, to `seconds()["step"]`.
 
-    def __init__(self, seconds: Callable[[], Any]):
-        self._seconds = seconds  # a function, because a resume replaces the dictionary
+    All of `seconds()` go into the metrics as `vade/<phase>_seconds_total`: totals so far, of which a log takes the last.
+    """
+
+    def __init__(self, seconds: Callable[[], dict[str, float]], metrics: dict[str, list[float]]):
+        self._seconds, self._metrics = seconds, metrics  # a function, because a resume replaces the dictionary
         self._start = 0.0
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -20,4 +23,7 @@ class StepTimer(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Add the time since `on_step_begin`."""
-        self._seconds()["step"] += time.perf_counter() - self._start
+        totals = self._seconds()
+        totals["step"] += time.perf_counter() - self._start
+        for phase, total in totals.items():
+            self._metrics[f"vade/{phase}_seconds_total"] = [total]

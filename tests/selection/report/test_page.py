@@ -9,11 +9,9 @@ import pytest
 
 from tests.support.finished_run import HISTORY, write_run
 from trl_vade.pictures.palette import PALETTE
-from trl_vade.samplers import ThompsonSampler
 from trl_vade.selection.report.page import write_page
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, read_run
 from trl_vade.selection.report.summary import summarise
-from trl_vade.selection.report.view import View
 from trl_vade.selection.report.writing import PAGE_FILE, write_report
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -26,6 +24,8 @@ ABOUT = {
     "dataset_revision": None,
     "rows": 6,
     "rewards": ["accuracy"],
+    "sampler": "thompson",
+    "success_reward": "accuracy",
     "validation_answers": 400,
     "machine": {"device": "CPU", "processes": 1},
     "versions": {"trl": "1.16.0"},
@@ -68,6 +68,8 @@ def rows_of(folder):
             "id": f"<row {row}>",
             "question": "<script>alert(1)</script>",
             "answer": "7 & more",
+            "pass_rate": 0.5,
+            "visits": 2,
         }
         for row in seen
     }
@@ -76,17 +78,19 @@ def rows_of(folder):
     return {"hardest": seen[:2], "easiest": seen[2:3], "changed": [], "rows": about}
 
 
+TASKS = {"count": {"rows": 3, "chosen": [0, 2, 4]}, "read": {"rows": 3, "chosen": [1, 3, 5]}}
+
+
 def run_of(folder, *, rows=True, about=ABOUT, **more):
     write_run(folder, **more)
     if rows:
         (folder / ROWS_FILE).write_text(json.dumps(rows_of(folder) | (rows if isinstance(rows, dict) else {})))
-    if about:
-        (folder / RUN_FILE).write_text(json.dumps(about))
+    (folder / RUN_FILE).write_text(json.dumps(about)) if about else (folder / RUN_FILE).unlink()
     return read_run(folder)
 
 
-def page(run, folder, strata=None):
-    write_page(folder / PAGE_FILE, View(run, strata), summarise(run), {})
+def page(run, folder):
+    write_page(folder / PAGE_FILE, run, summarise(run), {})
     return (folder / PAGE_FILE).read_text()
 
 
@@ -141,17 +145,16 @@ def test_the_errors_of_a_validation_come_from_the_number_of_its_answers(texts):
     assert "from 25.0 ±2.2 % to 62.5 ±2.4 %" in texts
 
 
-@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize("rows", [True, False, {"tasks": TASKS}])
 @pytest.mark.parametrize("about", [ABOUT, None])
-@pytest.mark.parametrize("strata", [None, ["count", "read"] * 3])
-def test_what_a_run_did_not_leave_is_left_out_or_said(tmp_path, rows, about, strata):
-    read = Page(page(run_of(tmp_path, rows=rows, about=about), tmp_path, strata))
-    assert ("Rows" in read.texts) == rows
+def test_what_a_run_did_not_leave_is_left_out_or_said(tmp_path, rows, about):
+    read = Page(page(run_of(tmp_path, rows=rows, about=about), tmp_path))
+    assert ("Rows" in read.texts) == bool(rows)
     assert (RUN_FILE in read.texts) == (about is None)
-    assert ("share of the chosen groups" in read.texts) == (strata is not None)
+    assert ("share of the chosen groups" in read.texts) == isinstance(rows, dict)
 
 
-@pytest.mark.parametrize("damaged", [{"rows": 3}, {"rows": {}, "hardest": ["x"]}])
+@pytest.mark.parametrize("damaged", [{"rows": 3}, {"rows": {}, "hardest": ["x"]}, {"tasks": {"a": 3}}])
 def test_damaged_rows_cost_their_part_of_the_page_alone(tmp_path, damaged, caplog):
     run = run_of(tmp_path, rows=damaged)
     with caplog.at_level(logging.WARNING):
@@ -167,8 +170,8 @@ def test_a_file_of_rows_that_is_too_large_is_not_read(tmp_path, monkeypatch, cap
 
 
 def test_a_spread_is_not_called_a_pass_rate(tmp_path):
-    run = run_of(tmp_path, sampler=ThompsonSampler(6, seed=2, gain="spread"))
-    texts = " ".join(Page(page(run, tmp_path, ["count", "read"] * 3)).texts)
+    run = run_of(tmp_path, rows={"tasks": TASKS}, history=[{"step": 1, "vade/mean_spread": 0.3}])
+    texts = " ".join(Page(page(run, tmp_path)).texts)
     assert "spread of rewards" in texts
     assert "by the pass rate" not in texts
 

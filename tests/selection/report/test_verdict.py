@@ -2,7 +2,7 @@
 
 import pytest
 
-from trl_vade.selection.report.verdict import verdict
+from trl_vade.selection.report.summary import verdict
 
 
 def summary(*scores, error=None, **changes):

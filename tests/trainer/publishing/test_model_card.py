@@ -30,11 +30,11 @@ from tests.support.refusals import refused, says
 from tests.support.rows import make_text_rows, picture
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.selection.report.summary import summarise
-from trl_vade.selection.report.verdict import verdict
+from trl_vade.selection.report.summary import summarise, verdict
 from trl_vade.trainer.own_sampler import SAMPLERS
 from trl_vade.trainer.publishing.model_card import CURVES_FILE, START, complete_model_card, write_model_card
-from trl_vade.trainer.publishing.run_facts import RunFacts, live_run
+from trl_vade.trainer.publishing.run_facts import RunFacts
+from trl_vade.trainer.report import live_run
 
 EXAMPLE = Path(__file__).parents[3] / "model_cards" / "model_example.md"
 INVENTED = "> This card is an example. Its names and figures are invented: no such run took place."
@@ -468,7 +468,7 @@ def test_after_training_the_card_shows_what_was_measured(trained):
 
 def test_without_matplotlib_there_is_no_picture_and_no_link_to_one(trained, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # Python's own way to say that there is none
-    monkeypatch.delitem(sys.modules, "trl_vade.selection.report.picture", raising=False)
+    monkeypatch.delitem(sys.modules, "trl_vade.selection.report.panels", raising=False)
     GRPOTrainer.create_model_card(trained)
     write_card(trained)
     assert CURVES_FILE not in card_of(trained)

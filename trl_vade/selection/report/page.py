@@ -15,10 +15,8 @@ from trl_vade.files import save_whole
 from trl_vade.pictures.palette import PALETTE
 
 from .notable import SHOWN
-from .record import Run
-from .summary import percent, summary_rows
-from .verdict import verdict
-from .view import View
+from .record import NOT_KNOWN, Run, pass_rates
+from .summary import percent, summary_rows, verdict
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +33,11 @@ SPREAD_LISTS = {
     "easiest": "The rows whose rewards differ most",
     "changed": LISTS["changed"],
 }
-NOT_KNOWN = "not known"
-"""The label of a row whose own label is not kept."""
 MOST_GROUPS = 40  # of a row, as bars
 
 
-def write_page(path: Path, view: View, summary: Mapping[str, Any], panels: Mapping[str, str]) -> None:
-    """Write the page of `view.run`, with its `summary` and its `panels` as SVG, to the HTML file `path`."""
+def write_page(path: Path, run: Run, summary: Mapping[str, Any], panels: Mapping[str, str]) -> None:
+    """Write the page of the run, with its `summary` and its `panels` as SVG, to the HTML file `path`."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -49,15 +45,14 @@ def write_page(path: Path, view: View, summary: Mapping[str, Any], panels: Mappi
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    run = view.run
     page = environment.get_template("page.html").render(
         name=run.name,
-        title=view.title,
+        title=run.title,
         palette={theme: _variables(number) for number, theme in enumerate(("light", "dark"))},
         verdict=verdict(summary),
         health=health(run),
         panels=panels,
-        chosen=_chosen(run, view.strata),
+        chosen=_readable(_chosen, run),
         lists=_readable(_lists, run),
         most_groups=MOST_GROUPS,
         figures=summary_rows(summary),
@@ -114,27 +109,20 @@ def _mean(history: Sequence[Mapping[str, Any]], name: str, prefix: str = "vade/"
     return statistics.fmean(values) if values else None
 
 
-def _chosen(run: Run, strata: Sequence[str] | None) -> dict[str, Any]:
+def _chosen(run: Run) -> dict[str, Any]:
     """Return what was chosen in the last quarter of the run, and by task in all of it."""
     lines = run.selections
-    rates = _pass_rates(lines[-max(len(lines) // 4, 1) :])
+    rates, labels = pass_rates(lines[-max(len(lines) // 4, 1) :]), run.strata
     chosen = {"hopeless": percent(_share(rates < 0.1)), "mastered": percent(_share(rates > 0.9)), "tasks": []}
     chosen["figure"] = "spread of rewards" if run.has_spreads else "right answers"
-    if strata is not None:
-        labels = np.asarray(strata)[np.concatenate([line["sample_index"] for line in lines])]
-        rates = _pass_rates(lines)
-        for name in sorted({*strata} - {NOT_KNOWN}):
-            of_task = labels == name
-            known = rates[of_task & ~np.isnan(rates)]
-            mean = percent(float(known.mean())) if len(known) else "-"
-            chosen["tasks"].append((name, percent(_share(np.asarray(strata) == name)), percent(_share(of_task)), mean))
+    if labels is not None:
+        of_group, rates = labels[np.concatenate([line["sample_index"] for line in lines])], pass_rates(lines)
+        kept, total = run.rows["tasks"], sum(part["rows"] for part in run.rows["tasks"].values())
+        for name in sorted({*kept} - {NOT_KNOWN}):
+            known = rates[(of_group == name) & ~np.isnan(rates)]
+            shares = percent(kept[name]["rows"] / total), percent(_share(of_group == name))
+            chosen["tasks"].append((name, *shares, percent(float(known.mean()) if len(known) else None)))
     return chosen
-
-
-def _pass_rates(lines: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the pass rate of each chosen group; NaN of one without a scored completion."""
-    successes, trials = (np.concatenate([line[name] for line in lines]) for name in ("successes", "trials"))
-    return np.divide(successes, trials, out=np.full(len(trials), np.nan), where=trials > 0)
 
 
 def _share(mask: Any) -> float | None:
@@ -143,28 +131,20 @@ def _share(mask: Any) -> float | None:
 
 def _lists(run: Run) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each list: what is known of them, their belief, and their groups over time."""
-    posterior = run.posterior_at(len(run.lines))
-    means, visits = posterior.posterior_mean, posterior.visits
     lists = {}
     for name, title in (SPREAD_LISTS if run.has_spreads else LISTS).items():
-        lists[title] = [
-            {
-                **_described(run, row),
-                "rate": percent(float(means[row])),
-                "visits": int(visits[row]),
-                "groups": _groups(run, row),
-            }
-            for row in run.rows.get(name, [])[:SHOWN]
-        ]
+        rows = run.rows.get(name, [])[:SHOWN]
+        lists[title] = [{**_described(run, row), "groups": _groups(run, row)} for row in rows]
     return {title: rows for title, rows in lists.items() if rows}
 
 
-def _described(run: Run, row: int) -> dict[str, str]:
-    about = run.rows["rows"].get(str(row), {})
+def _described(run: Run, row: int) -> dict[str, Any]:
+    about = run.rows["rows"][str(row)]
     described = {name: str(about.get(name, "")) for name in ("id", "key", "task", "question", "answer", "picture")}
     if not described["picture"].startswith("data:image/"):
         described["picture"] = ""
-    return {**described, "name": described["id"] or described["key"] or f"row {row}"}
+    belief = {"rate": percent(about["pass_rate"]), "visits": int(about["visits"])}
+    return {**described, **belief, "name": described["id"] or described["key"] or f"row {row}"}
 
 
 def _groups(run: Run, row: int) -> list[tuple[int, float]]:

@@ -1,17 +1,27 @@
-"""The panels that show what the sampler did, each a function of axes and a `View`. PNG and HTML report share them."""
+"""The panels that show what the sampler did: as one picture, `vade_report.png`, and each as SVG for the page."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trl_vade.pictures.palette import LIGHT
-from trl_vade.pictures.style import band_styles, curve, dots, head, name_end
+from trl_vade.pictures.style import (
+    WIDEST,
+    band_styles,
+    curve,
+    dots,
+    drawing,
+    head,
+    name_end,
+    spread_names,
+)
+from trl_vade.pictures.svg import inline_svg
 
-from .record import Run
-from .view import View
+from .record import Run, column, pass_rates
 
 WINDOW = 5  # generation batches in the running mean, and in one column of the shares
 FEW_ENTRIES = 40  # a history of so few entries is drawn as it is
@@ -19,22 +29,21 @@ MOST_BANDS = 12  # the rarest further strata are one band
 MOST_BINS = 24
 MOST_COLUMNS = 100  # of the shares
 UNITS = {"hours": 3600, "minutes": 60}
+PANEL = (WIDEST / 2, 3.0)  # inches
 
 
-def _useful(axes: Any, view: View) -> None:
-    run = view.run
-    steps = _values(run.selections, "step")
+def _useful(axes: Any, run: Run) -> None:
+    steps = column(run.selections, "step")
     dots(axes, steps, run.effective_gradient_ratio, "first")
     curve(axes, steps, running_mean(run.effective_gradient_ratio), "first", "realised")
-    predicted = running_mean(_values(run.selections, "predicted_effective_ratio"))
+    predicted = running_mean(column(run.selections, "predicted_effective_ratio"))
     curve(axes, steps, predicted, "second", "predicted")
-    curve(axes, *np.array(view.even_draw).T, "quiet", "even draw\n(estimate)")
-    note = f"groups with right and wrong answers, mean of {WINDOW}"
+    curve(axes, steps, column(run.selections, "even_draw_ratio"), "quiet", "even draw\n(estimate)")
+    note = f"groups with different rewards, mean of {WINDOW}"
     head(axes, "Useful groups", note, xlabel=_per_line(run), ylabel="share of groups", ylim=(0, 1))
 
 
-def _rewards(axes: Any, view: View) -> None:
-    run = view.run
+def _rewards(axes: Any, run: Run) -> None:
     steps, rewards = _logged(run, "reward")
     # Entries logged every few steps are means already, and a mean over several of them would lag behind.
     window = WINDOW if len(steps) > FEW_ENTRIES else 1
@@ -44,58 +53,59 @@ def _rewards(axes: Any, view: View) -> None:
         curve(axes, *_logged(run, f"vade/{name}"), "third", f"{what} of\nall rows (belief)")
     note = (
         "all rows are drawn equally often"
-        if run.sampler == "uniform"
+        if run.about.get("sampler") == "uniform"
         else "may fall by design: harder rows are chosen"
     )
     head(axes, "Reward", note, xlabel="optimiser step")
 
 
-def _validation(axes: Any, view: View) -> None:
-    evaluations = view.run.validation
-    steps, scores = _values(evaluations, "step"), _values(evaluations, "score")
-    curve(axes, steps, scores, "first", view.run.sampler, markevery=1)
-    errors = _values(evaluations, "standard_error")
+def _validation(axes: Any, run: Run) -> None:
+    evaluations = run.validation
+    steps, scores = column(evaluations, "step"), column(evaluations, "score")
+    curve(axes, steps, scores, "first", run.about.get("sampler") or "", markevery=1)
+    errors = column(evaluations, "standard_error")
     axes.errorbar(steps, scores, yerr=errors, fmt="none", color=LIGHT["first"], capsize=3, elinewidth=1)
     known = not np.isnan(errors).all()
     note = "bars: one standard error to either side" if known else "without its error, which is not known"
     head(axes, "Validation score", note, xlabel="optimiser step")
 
 
-def _rollouts(axes: Any, view: View) -> None:
-    steps, rollouts = _values(view.run.selections, "global_step"), _values(view.run.selections, "rollouts")
+def _rollouts(axes: Any, run: Run) -> None:
+    steps, rollouts = column(run.selections, "global_step"), column(run.selections, "rollouts")
     curve(axes, steps, rollouts, "first", "generated", drawstyle="steps-post")
-    if view.run.trained:
-        curve(axes, *np.array(view.run.trained).T, "third", "trained on")
+    if run.trained:
+        curve(axes, *np.array(run.trained).T, "third", "trained on")
     head(axes, "Rollouts", "completions so far", xlabel="optimiser step")
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter("{x:,.0f}")
 
 
-def _pass_rates(axes: Any, view: View) -> None:
-    edges = _pass_rate_edges(view.run.num_generations)
-    centres = np.clip((edges[1:] + edges[:-1]) / 2, 0, 1)
-    for (name, belief), part in zip(view.beliefs.items(), ("quiet", "second", "first"), strict=True):
-        rates = belief.pass_rates
-        shares = np.histogram(rates, bins=edges)[0] / max(len(rates), 1)
-        label = f"{name}:\n{len(rates) / len(belief.visits):.0%} of rows"
-        curve(axes, centres, shares, part, markevery=1, label=label)
-    note = f"rows seen, in bins {edges[1] - edges[0]:.2g} wide around the points"
-    head(axes, "Believed pass rates", note, xlabel="posterior mean", ylabel="share of those rows")
+def _pass_rates(axes: Any, run: Run) -> None:
+    edges = _edges(run.num_generations)
+    lines = run.selections
+    fifth = max(len(lines) // 5, 1)
+    middle = (len(lines) - fifth) // 2
+    parts = {"start": lines[:fifth], "middle": lines[middle : middle + fifth], "end": lines[-fifth:]}
+    for (name, part), colour in zip(parts.items(), ("quiet", "second", "first"), strict=True):
+        rates = pass_rates(part)
+        shares = np.histogram(rates[~np.isnan(rates)], bins=edges)[0] / len(rates)
+        curve(axes, (edges[1:] + edges[:-1]) / 2, shares, colour, markevery=1, label=name)
+    what = "spreads" if run.has_spreads else "pass rates"
+    note = "groups of a fifth of the run, by their share of right answers"
+    head(axes, f"The {what} of the chosen groups", note, xlabel=what, ylabel="share of those groups")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))  # at one place all lines end
 
 
-def _pass_rate_edges(num_generations: int) -> NDArray[np.float64]:
-    """Return edges of about ten bins, each around as many of the values (r + 1) / (G + 2) of a first visit.
-
-    Bins that do not follow these values would show spikes.
-    """
-    values = num_generations + 2
-    width = max(round(values / 10), 1)
-    return (np.arange(0, values + width + 1, width) - 0.5) / values
+def _edges(num_generations: int) -> NDArray[np.float64]:
+    """Return edges of about ten bins, each around as many of the values r / G: others would show spikes."""
+    width = max(round(num_generations / 10), 1)
+    return (np.arange(0, num_generations + width + 1, width) - 0.5) / num_generations
 
 
-def _visits(axes: Any, view: View) -> None:
-    visits = view.beliefs["end"].visits
+def _visits(axes: Any, run: Run) -> None:
+    visits = np.bincount(
+        np.concatenate([line["sample_index"] for line in run.selections]), minlength=run.about.get("rows") or 0
+    )
     width = -(-(int(visits.max()) + 1) // MOST_BINS)
     bins = np.arange(0, visits.max() + width + 1, width) - 0.5
     axes.hist(visits, bins=bins, color=LIGHT["first"], edgecolor=LIGHT["ground"], linewidth=0.8)
@@ -105,13 +115,13 @@ def _visits(axes: Any, view: View) -> None:
     axes.yaxis.set_major_formatter("{x:,.0f}")  # an exponent would be too small to read
 
 
-def _shares(axes: Any, view: View) -> None:
+def _shares(axes: Any, run: Run) -> None:
     """Bands of the shares, named at their right ends."""
-    lines = view.run.selections
+    lines = run.selections
     width = max(WINDOW, len(lines) // MOST_COLUMNS)
     columns = [lines[i : i + width] for i in range(0, len(lines), width)]
     chosen = [np.concatenate([line["sample_index"] for line in column]) for column in columns]
-    strata = _with_rest(np.asarray(view.strata), np.concatenate(chosen))
+    strata = _with_rest(np.asarray(run.strata), np.concatenate(chosen))
     names = sorted({*strata[np.concatenate(chosen)].tolist()}, reverse=True)  # the first name is on top
     shares = np.array([[np.mean(strata[rows] == name) for rows in chosen] for name in names])  # (strata, columns)
     steps = [column[0]["step"] for column in columns]
@@ -124,7 +134,7 @@ def _shares(axes: Any, view: View) -> None:
         bottom = bottom + share
         axes.plot(steps, bottom, color=LIGHT["ground"], linewidth=0.8)
         name_end(axes, steps[-1], middle, name, part, style["alpha"])
-    head(axes, "Strata of the chosen rows", f"shares, mean of {width}", xlabel=_per_line(view.run), ylim=(0, 1))
+    head(axes, "Strata of the chosen rows", f"shares, mean of {width}", xlabel=_per_line(run), ylim=(0, 1))
     axes.margins(x=0)
     axes.grid(visible=False)
 
@@ -136,8 +146,8 @@ def _with_rest(strata: NDArray[Any], chosen: NDArray[Any]) -> NDArray[Any]:
     return np.where(np.isin(strata, rest), f"{len(rest)} others", strata)
 
 
-def _time(axes: Any, view: View) -> None:
-    seconds = view.run.seconds
+def _time(axes: Any, run: Run) -> None:
+    seconds, _ = run.seconds
     names, values = list(seconds), np.array(list(seconds.values()))
     unit, scale = next((unit for unit in UNITS.items() if values.max() >= unit[1] / 2), ("seconds", 1))
     bars = axes.barh(names[::-1], values[::-1] / scale, color=LIGHT["first"], height=0.6)
@@ -149,16 +159,12 @@ def _time(axes: Any, view: View) -> None:
 
 
 def _per_line(run: Run) -> str:
-    return "generation batch or refill" if run.refills else "generation batch"
-
-
-def _values(entries: Iterable[dict[str, Any]], name: str) -> NDArray[np.float64]:
-    return np.array([np.nan if entry[name] is None else entry[name] for entry in entries], dtype=np.float64)
+    return "generation batch" if len(run.batches) == len(run.selections) else "generation batch or refill"
 
 
 def _logged(run: Run, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     entries = [entry for entry in run.history if entry.get(name) is not None]
-    return _values(entries, "step"), _values(entries, name)
+    return column(entries, "step"), column(entries, name)
 
 
 def running_mean(values: NDArray[np.float64], window: int = WINDOW) -> NDArray[np.float64]:
@@ -171,7 +177,7 @@ def running_mean(values: NDArray[np.float64], window: int = WINDOW) -> NDArray[n
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-Panel = Callable[[Any, View], None]
+Panel = Callable[[Any, Run], None]
 PANELS: dict[str, Panel] = {
     "useful": _useful,
     "validation": _validation,
@@ -184,7 +190,32 @@ PANELS: dict[str, Panel] = {
 }
 
 
-def panels_of(view: View) -> dict[str, Panel]:
+def panels_of(run: Run) -> dict[str, Panel]:
     """Return the panels for which the run has something to show."""
-    there = {"validation": bool(view.run.validation), "strata": view.strata is not None}
+    there = {"validation": bool(run.validation), "strata": run.strata is not None, "time": run.seconds[1] > 0}
     return {name: panel for name, panel in PANELS.items() if there.get(name, True)}
+
+
+def draw_report(run: Run, path: Path) -> None:
+    """Draw all panels of the run into the PNG `path`, two in a row; a last one alone takes the whole row."""
+    panels = panels_of(run)
+    names = list(panels)
+    rows = [[names[i], names[min(i + 1, len(names) - 1)]] for i in range(0, len(names), 2)]
+    with drawing(WIDEST, PANEL[1] * len(rows) + 0.4) as figure:
+        figure.suptitle(run.title, fontweight="bold")
+        for name, axes in figure.subplot_mosaic(rows).items():
+            panels[name](axes, run)
+        spread_names(figure)
+        figure.savefig(path, dpi=150)
+
+
+def svg_panels(run: Run) -> dict[str, str]:
+    """Return each panel of the run as `inline_svg`, by its name in `PANELS`."""
+    drawn = {}
+    for name, panel in panels_of(run).items():
+        with drawing(*PANEL) as figure:
+            axes = figure.subplots()
+            panel(axes, run)
+            spread_names(figure)
+            drawn[name] = inline_svg(figure, f"vade-{name}", axes.get_label())
+    return drawn

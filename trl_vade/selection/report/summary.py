@@ -1,4 +1,4 @@
-"""What a run did: its figures as data, and as a table."""
+"""What a run did: its figures as data, as a table, and in two sentences."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,52 +6,51 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .record import Run
-from .verdict import with_error
+from .record import Run, column
+from .validation import change_of, with_error
 
 
 def summarise(run: Run) -> dict[str, Any]:
     """Return the end-of-run table as data.
 
-    Seconds are wall time. In a run that goes on or was killed they are those until the newest checkpoint, at the step
-    `seconds_until_step`. The completions trained on are those of the newest log entry, None where the run did not log
-    them. The ratios of an even draw are estimates, see `even_draw`.
+    Seconds are wall time, until the optimiser step `seconds_until_step`: that of the newest log entry. The completions
+    trained on are those of the newest entry, too, and None where the run did not log them. The ratios of an even draw
+    are estimates; see `even_draw_ratio`.
     """
-    totals, last = run.snapshot.metadata["run"], run.lines[-1]
-    ratios = run.effective_gradient_ratio
-    quarter = max(len(ratios) // 4, 1)
-    even = run.even_draw()
-    first_step = run.selections[-quarter]["step"]
+    selections, last = run.selections, run.lines[-1]
+    found = {name: column(selections, f"{name}_ratio") for name in ("effective_gradient", "even_draw")}
+    (seconds, until), quarter = run.seconds, max(len(selections) // 4, 1)
     return {
-        "sampler": run.sampler,
-        "steps": max(totals["global_step"], last["global_step"]),
-        "generation_batches": len(ratios) - run.refills,
-        "refills": run.refills,
-        "rollouts": max(totals["rollouts"], last["rollouts"]),
+        "sampler": run.about.get("sampler"),
+        "steps": max([last["global_step"], *(entry["step"] for entry in run.history[-1:])]),
+        "generation_batches": len(run.batches),
+        "refills": len(selections) - len(run.batches),
+        "rollouts": last["rollouts"],
         "trained_completions": run.trained[-1][1] if run.trained else None,
-        "effective_gradient_ratio": [None if np.isnan(ratio) else float(ratio) for ratio in ratios],
-        "effective_gradient_ratio_mean": _mean(ratios),
-        "effective_gradient_ratio_first_quarter": _mean(ratios[:quarter]),
-        "effective_gradient_ratio_last_quarter": _mean(ratios[-quarter:]),
-        "even_draw_ratio": [[step, ratio] for step, ratio in even],
-        "even_draw_ratio_last_quarter": _mean(np.array([ratio for step, ratio in even if step >= first_step])),
+        **{
+            f"{name}_ratio": [None if np.isnan(ratio) else float(ratio) for ratio in ratios]
+            for name, ratios in found.items()
+        },
+        "effective_gradient_ratio_mean": _mean(found["effective_gradient"]),
+        "effective_gradient_ratio_first_quarter": _mean(found["effective_gradient"][:quarter]),
+        "effective_gradient_ratio_last_quarter": _mean(found["effective_gradient"][-quarter:]),
+        "even_draw_ratio_last_quarter": _mean(found["even_draw"][-quarter:]),
         "validation": run.validation,
-        "seconds": run.seconds,
-        "seconds_until_step": totals["global_step"],
+        "seconds": seconds,
+        "seconds_until_step": until,
     }
 
 
-def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the summary as (name, value) lines for a person."""
-    seconds, behind = summary["seconds"], summary["seconds_until_step"] < summary["steps"]
+    names = {"selection": "selection", "generation": "generation and scoring", "update": "update"}
+    names |= {"validation": "validation"}
+    behind = summary["seconds_until_step"] < summary["steps"]
     return [
-        ("sampler", summary["sampler"]),
+        ("sampler", f"{summary['sampler'] or '-'}"),
         *measured_rows(summary),
         *([("seconds counted until step", f"{summary['seconds_until_step']}")] if behind else []),
-        ("seconds in selection", f"{seconds['selection']:.1f}"),
-        ("seconds in generation and scoring", f"{seconds['generation']:.1f}"),
-        ("seconds in update", f"{seconds['update']:.1f}"),
-        ("seconds in validation", f"{seconds['validation']:.1f}"),
+        *((f"seconds in {name}", f"{summary['seconds'][phase]:.1f}") for phase, name in names.items()),
     ]
 
 
@@ -75,6 +74,33 @@ def measured_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         *((name, percent(share)) for name, share in shares.items()),
         *((f"validation score, step {at['step']}", with_error(at)) for at in validation[:1] + validation[1:][-1:]),
     ]
+
+
+def verdict(summary: Mapping[str, Any]) -> list[str]:
+    """Return one sentence about the useful groups and one about the validation, from a `summarise` result."""
+    return [_of_groups(summary), _of_validation(summary["validation"])]
+
+
+def _of_groups(summary: Mapping[str, Any]) -> str:
+    first, last = (summary[f"effective_gradient_ratio_{part}_quarter"] for part in ("first", "last"))
+    even = summary["even_draw_ratio_last_quarter"]
+    if first is None or last is None:
+        return "It is not known how many groups were useful, because completions had no reward."
+    found = f"{100 * last:.0f} % of the groups had different rewards in the last quarter of the run, "
+    found += f"{100 * first:.0f} % in the "
+    baseline = "" if even is None else f"; an even draw would give about {100 * even:.0f} % (estimate)"
+    return f"{found}first{baseline}."
+
+
+def _of_validation(evaluations: list[dict[str, Any]]) -> str:
+    if not evaluations:
+        return "The run had no validation, so its reward alone does not say whether the policy got better."
+    first, last = evaluations[0], evaluations[-1]
+    if len(evaluations) == 1:
+        return f"The validation score is {with_error(last)} at step {last['step']}."
+    change, sure = change_of(first, last)
+    way = "rose" if last["score"] > first["score"] else "fell" if last["score"] < first["score"] else "stayed"
+    return f"The validation score {way} from {with_error(first)} to {with_error(last)}: {change}, {sure}."
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:

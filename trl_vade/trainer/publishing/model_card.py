@@ -21,8 +21,7 @@ from trl_vade.hub.cards import CARD_FILE, END, START, markdown_table
 from trl_vade.hub.posteriors.facts import code, dataset_link, initial_posterior_kind, success_of
 from trl_vade.hub.uploading import branch_of, hub_id
 from trl_vade.selection.report.record import Run
-from trl_vade.selection.report.summary import measured_rows, summarise
-from trl_vade.selection.report.verdict import verdict
+from trl_vade.selection.report.summary import measured_rows, summarise, verdict
 
 from ..field_checks import settings_of
 from ..grpo_config import VADEGRPOConfig
@@ -122,10 +121,9 @@ def _draw_curves(run: Run, folder: Path) -> str | None:
     """Draw the training curves and return their file name, or None if that fails or matplotlib is missing."""
     unfinished = folder / f"_{CURVES_FILE}"  # transformers uploads no file that starts with an underscore
     try:
-        from trl_vade.selection.report.picture import draw_report
-        from trl_vade.selection.report.view import View
+        from trl_vade.selection.report.panels import draw_report
 
-        draw_report(View(run), unfinished)
+        draw_report(run, unfinished)
         unfinished.replace(folder / CURVES_FILE)
     except ModuleNotFoundError:  # matplotlib is an extra
         return None

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,20 +11,16 @@ from accelerate.logging import get_logger
 from huggingface_hub import model_info
 from numpy.typing import NDArray
 
-from trl_vade.errors import VADEError
 from trl_vade.files import FORMAT_VERSION
 from trl_vade.hub.failures import HTTP_ERROR
 from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.hub.uploading import hub_id, is_hub_id
 from trl_vade.samplers.information import SPREAD_GAIN
-from trl_vade.samplers.snapshot import Snapshot
-from trl_vade.selection.report.record import Run
 from trl_vade.version import __version__
 
 from ..checkpoint.posterior import posterior_identity
 from ..grpo_config import settings_in_use
 from ..initial_posterior import initial_posterior_facts
-from ..run_description import validation_answers
 
 logger = get_logger(__name__)
 
@@ -116,28 +111,6 @@ def licence_of(base_model: str | None) -> Mapping[str, str]:
     if len(found) == len(keys) and "://" not in found["license_link"]:  # a file in the base model's repository
         found["license_link"] = f"https://huggingface.co/{base_model}/blob/main/{found['license_link']}"
     return found if len(found) == len(keys) else {}
-
-
-def live_run(trainer: Any) -> Run | None:
-    """Return the run of `trainer` so far, as `record.read_run` would.
-
-    None if no generation batch was scored, if the log of the choices is damaged (a warning is logged), or if it lacks
-    its beginning.
-    """
-    if trainer.selection is None or not trainer.selection.sampler.posterior.step:
-        return None  # an existing log would be an earlier run's
-    run = trainer.selection.feedback.state_dict() | {"global_step": trainer.state.global_step}
-    metadata = posterior_identity(trainer) | {"run": run}
-    snapshot = Snapshot(trainer.selection.sampler.state_dict(), metadata, digest="", sample_key=None)
-    try:
-        lines = trainer.selection.feedback.log.so_far()
-    except (VADEError, OSError) as error:
-        logger.warning(f"The run so far cannot be described: {error}")
-        return None
-    if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
-        return None  # the run was resumed in another output directory, or with other rows
-    about, name = {"validation_answers": validation_answers(trainer)}, Path(trainer.args.output_dir).absolute().name
-    return Run(snapshot, lines, trainer.state.log_history, about, name=name)
 
 
 def _posterior_facts(trainer: Any) -> dict[str, Any]:
