@@ -10,7 +10,7 @@ from transformers import TrainerCallback
 class StepTimer(TrainerCallback):
     """Callback that adds the seconds of each optimiser step, first micro-batch to update, to `seconds()["step"]`.
 
-    All of `seconds()` go into the metrics as `vade/<phase>_seconds_total`: totals so far, of which a log takes the last.
+    All of `seconds()` go into the metrics as `vade/<phase>_seconds_total`, of which a log takes the last.
     """
 
     def __init__(self, seconds: Callable[[], dict[str, float]], metrics: dict[str, list[float]]):

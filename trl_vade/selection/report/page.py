@@ -3,7 +3,7 @@
 import logging
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,19 +76,17 @@ def _readable(part: Callable[[Run], Any], run: Run) -> Any:
 
 def health(run: Run) -> list[tuple[str, str, str]]:
     """Return what tells whether a run went well: name, value, and a remark or an empty text."""
-    last = run.history[-max(len(run.history) // 4, 1) :]
-    predicted, realised = _mean(last, "predicted_effective_ratio"), _mean(last, "effective_gradient_ratio")
+    predicted, realised = (_last(run, f"vade/{name}_ratio") for name in ("predicted_effective", "effective_gradient"))
     outages = sum(entry.get("vade/outage", 0) > 0 for entry in run.history)
-    clipped = _mean(last, "completions/clipped_ratio", "")
-    norms = _values(run.history, "grad_norm", "")
-    brier = _mean(last, "brier")
+    clipped, brier, seen = (_last(run, name) for name in ("completions/clipped_ratio", "vade/brier", "vade/coverage"))
+    norms = _values(run, "grad_norm")
     lines: list[tuple[str, str, str]] = []
     if predicted is not None and realised is not None:
         trust = "the belief can be trusted" if abs(predicted - realised) < CLOSE else "the belief is not sure yet"
         lines.append(("useful groups, predicted and realised", f"{percent(predicted)}, {percent(realised)}", trust))
     if brier is not None:
         lines.append(("Brier score of the pass rates", f"{brier:.3f}", "0 is best; a guess of one half gets 0.25"))
-    if (seen := _mean(last[-1:], "coverage")) is not None:
+    if seen is not None:
         lines.append(("rows seen", percent(seen), ""))
     if clipped is not None:
         advice = "many: raise max_completion_length" if clipped > MANY_CLIPPED else ""
@@ -99,14 +97,15 @@ def health(run: Run) -> list[tuple[str, str, str]]:
     return [*lines, ("logging steps with a reward outage", f"{outages}", said)]
 
 
-def _values(history: Sequence[Mapping[str, Any]], name: str, prefix: str = "vade/") -> list[float]:
-    values = (entry.get(prefix + name) for entry in history)
+def _values(run: Run, name: str) -> list[float]:
+    values = (entry.get(name) for entry in run.history)
     return [value for value in values if isinstance(value, int | float) and math.isfinite(value)]
 
 
-def _mean(history: Sequence[Mapping[str, Any]], name: str, prefix: str = "vade/") -> float | None:
-    values = _values(history, name, prefix)
-    return statistics.fmean(values) if values else None
+def _last(run: Run, name: str) -> float | None:
+    """Return the mean of a metric in the last quarter of its log entries."""
+    values = _values(run, name)
+    return statistics.fmean(values[-max(len(values) // 4, 1) :]) if values else None
 
 
 def _chosen(run: Run) -> dict[str, Any]:

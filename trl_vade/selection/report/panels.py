@@ -91,7 +91,7 @@ def _pass_rates(axes: Any, run: Run) -> None:
         shares = np.histogram(rates[~np.isnan(rates)], bins=edges)[0] / len(rates)
         curve(axes, (edges[1:] + edges[:-1]) / 2, shares, colour, markevery=1, label=name)
     what = "spreads" if run.has_spreads else "pass rates"
-    note = "groups of a fifth of the run, by their share of right answers"
+    note = "groups of a fifth of the run each"
     head(axes, f"The {what} of the chosen groups", note, xlabel=what, ylabel="share of those groups")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))  # at one place all lines end
 
@@ -112,6 +112,7 @@ def _visits(axes: Any, run: Run) -> None:
     note = f"all {len(visits):,} rows" + (f", {width} numbers a bar" if width > 1 else "")
     head(axes, "How often rows were chosen", note, xlabel="times chosen", ylabel="rows", yscale="log")
     axes.minorticks_off()
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.set_major_formatter("{x:,.0f}")  # an exponent would be too small to read
 
 
