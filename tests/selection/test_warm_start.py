@@ -6,6 +6,8 @@ import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,16 +16,16 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.posteriors import make_table
 from tests.support.refusals import refused
 from tests.support.rows import numbered_rows
 from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit, train
-from trl_vade import BetaPosterior, ThompsonSampler, VADEGRPOTrainer
+from trl_vade import BetaPosterior, ThompsonSampler, VADEGRPOTrainer, save_snapshot
 from trl_vade.data.row_keys import sample_keys
-from trl_vade.data.row_names import RowNames
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
 from trl_vade.hub.posteriors.repository import stage_posterior
-from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
-from trl_vade.samplers.snapshot import load_snapshot, state_digest
+from trl_vade.hub.posteriors.table import posterior_table
+from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot, state_digest
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog, replay
 from trl_vade.selection.on_time import OnTimeSelection
@@ -33,24 +35,26 @@ from trl_vade.selection.warm_start import evidence
 from trl_vade.trainer.initial_posterior import read_warm_start
 
 
-def table_of(names, alpha, beta, **metadata):
-    count = len(names)
-    alpha, beta = np.array(alpha, dtype=np.float64), np.array(beta, dtype=np.float64)
-    return PosteriorTable(
-        sample_id=list(names),
-        index=np.arange(count),
-        task=None,
-        alpha=alpha,
-        beta=beta,
-        visits=np.ones(count, dtype=np.int64),
-        pass_rate=(alpha + 1) / (alpha + beta + 2),
-        last_step=np.ones(count, dtype=np.int64),
-        metadata=metadata,
+def table_of(rows, alpha, beta):
+    """The table of the rows of a data set, as another run with it would have saved it."""
+    return replace(
+        make_table(dict(zip(rows["id"], zip(alpha, beta, strict=True), strict=True))), sample_key=keys_of(rows)
     )
 
 
+def keys_of(rows):
+    return sample_keys(rows)[0] if len(rows) else np.zeros(0, dtype=np.int64)
+
+
+def save_evidence(folder, dataset, rows=None, **facts):
+    """Save the posterior of a run that has seen these rows of the data set, or all, once."""
+    sampler, rows = ThompsonSampler(len(dataset)), np.arange(len(dataset)) if rows is None else rows
+    sampler.observe(rows, [1] * len(rows), [4] * len(rows))
+    save_snapshot(folder, sampler, metadata=facts, sample_key=keys_of(dataset))
+
+
 def join(table, dataset, **changes):
-    return evidence(table, dataset, sample_keys(dataset)[0], **{"discount": 0.2} | changes)
+    return evidence(table, keys_of(dataset), **{"discount": 0.2} | changes)
 
 
 # -------------------------------------------------------------------------------------------------- what is taken over
@@ -65,7 +69,7 @@ def test_a_row_begins_with_the_discounted_counts_of_its_namesake_and_all_others_
 ):
     order = data.draw(st.permutations(range(here)))
     counts = [data.draw(st.tuples(COUNTS, COUNTS)) for _ in range(there)]
-    table = table_of([f"row-{i}" for i in range(there)], *zip(*counts, strict=True))
+    table = table_of(numbered_rows(there), *zip(*counts, strict=True))
     sampler = ThompsonSampler(here)
     warm = join(table, numbered_rows(here).select(order), discount=discount)
     sampler.take_over(warm.sample_index, warm.successes, warm.trials)
@@ -77,41 +81,49 @@ def test_a_row_begins_with_the_discounted_counts_of_its_namesake_and_all_others_
 
 @pytest.mark.parametrize(("matched", "accepted"), [(5, True), (4, False), (0, False)])
 def test_too_few_rows_in_common_are_another_data_set(matched, accepted):
-    names = [f"row-{i}" for i in range(matched)] + [f"other-{i}" for i in range(10 - matched)]
-    table = table_of(names, [1] * 10, [1] * 10)
+    table = table_of(numbered_rows(100).select(range(30 - matched, 40 - matched)), [1] * 10, [1] * 10)
     if accepted:
         assert len(join(table, numbered_rows(30), min_match=0.5).sample_index) == matched
         return
-    with refused(SnapshotMismatchError, names=[10, matched, f"{10 * matched}%"]) as no:
+    with refused(
+        SnapshotMismatchError, names=["'user/repo'", 10, matched, f"{10 * matched}%", "50%"], offers=["prior"]
+    ):
         join(table, numbered_rows(30), min_match=0.5, source="user/repo")
-    for part in ("'user/repo'", "50%", "'row-0'", "vade_posterior_init='prior'"):
-        assert part in str(no.value)
-    assert ("'other-0'" in str(no.value)) == (matched == 0)
 
 
 def test_a_small_part_of_a_large_posteriors_rows_is_enough_where_all_rows_here_are_among_them():
-    table = table_of([f"row-{i}" for i in range(100)], [1] * 100, [1] * 100)
+    table = table_of(numbered_rows(100), [1] * 100, [1] * 100)
     assert len(join(table, numbered_rows(5), min_match=1).sample_index) == 5
 
 
 def test_an_empty_posterior_is_refused_unless_anything_is_accepted():
+    nothing = table_of(numbered_rows(1).select([]), [], [])
     with refused(SnapshotMismatchError, names=[0, 5]):
-        join(table_of([], [], []), numbered_rows(5), min_match=0.01)
-    assert join(table_of([], [], []), numbered_rows(5), min_match=0).sample_index.tolist() == []
+        join(nothing, numbered_rows(5), min_match=0.01)
+    assert join(nothing, numbered_rows(5), min_match=0).sample_index.tolist() == []
 
 
 def test_more_counts_than_a_sampler_takes_are_refused_before_a_model_is_loaded():
-    table = table_of(["row-1"], [2.0**53], [2.0**53])
+    table = table_of(numbered_rows(3).select([1]), [2.0**53], [2.0**53])
     assert join(table, numbered_rows(3), discount=0.5).trials.tolist() == [2.0**53]
     with pytest.raises(SnapshotCorruptError, match=r"2\*\*53"):
         join(table, numbered_rows(3), discount=1.0)
 
 
-def test_two_names_of_one_row_are_refused():
-    dataset = numbered_rows(3)
-    key = f"{int(sample_keys(dataset)[0][1]) & (2**64 - 1):016x}"
-    with pytest.raises(SnapshotCorruptError, match="several entries for one row"):
-        join(table_of(["row-1", key], [1, 1], [1, 1]), dataset)
+@settings(deadline=None, derandomize=True, max_examples=25)
+@given(data=st.data(), by_id=st.booleans())
+def test_rows_are_found_by_their_ids_or_their_content_wherever_they_have_gone(data, by_id):
+    """Another order, other columns, rows added and rows left out; with ids even another wording."""
+    rows = numbered_rows(20, note=str) if by_id else numbered_rows(20).remove_columns("id")
+    there = data.draw(st.lists(st.integers(0, 19), unique=True, min_size=1))
+    here = data.draw(st.lists(st.integers(0, 19), unique=True, min_size=1))
+    table = replace(make_table({str(row): (row, 1) for row in there}), sample_key=keys_of(rows.select(there)))
+    mine = rows.select(here).add_column("more", here)
+    if by_id:
+        mine = mine.remove_columns("note").map(lambda row: {"prompt": row["prompt"] + "?"})
+    warm = join(table, mine, discount=1.0)
+    found = zip(warm.sample_index.tolist(), warm.successes.tolist(), strict=True)
+    assert {here[place]: successes for place, successes in found} == {row: float(row) for row in {*here} & {*there}}
 
 
 # -------------------------------------------------------------------------------------------------- the sampler
@@ -161,9 +173,10 @@ def test_a_saved_step_that_no_run_can_have_taken_over_is_refused(value):
 def test_a_warm_start_is_a_step_and_a_line_but_no_generation_batch(tmp_path):
     sampler = ThompsonSampler(6)
     feedback = Feedback(sampler, num_generations=4, log=SelectionLog(tmp_path))
-    feedback.warm_start(join(table_of([], [], []), numbered_rows(6)).outcomes, "nothing")
+    feedback.warm_start(join(table_of(numbered_rows(1).select([]), [], []), numbered_rows(6)).outcomes, "nothing")
     assert (sampler.posterior.step, feedback.log.read()) == (0, [])
-    warm = join(table_of(["row-1", "row-4"], [3, 0], [1, 4]), numbered_rows(6), source="user/repo@abc")
+    table = table_of(numbered_rows(6).select([1, 4]), [3, 0], [1, 4])
+    warm = join(table, numbered_rows(6), source="user/repo@abc")
     feedback.warm_start(warm.outcomes, warm.source)
     (line,) = feedback.log.read()
     assert (line["warm_start"], line["step"], line["rollouts"]) == ("user/repo@abc", 1, 0)
@@ -283,28 +296,21 @@ def test_evidence_of_another_kind_is_said_with_both_sides(text_rows, warm_args, 
         assert part in said
 
 
-def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm_args, first_run, tmp_path, caplog):
-    facts = {"format_version": 1, "global_step": 4, "generation_batches": 4, "num_samples": 24}
-    facts |= {
-        "base_model": "\x1b[31mevil\nWARNING all is well",
-        "success_reward": ["\x07" * 999],
-        "num_generations": "4\n",
-    }
-    table = table_of(RowNames(text_rows, sample_keys(text_rows)[0]).of(), [1] * 24, [1] * 24, **facts)
-    stage_posterior(tmp_path / "evil", table)
+def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm_args, tmp_path, caplog):
+    facts = {"base_model": "\x1b[31mevil\nWARNING all is well", "num_generations": "4\n"}
+    facts |= {"success_reward": ["\x07\u202e" * 999], "preset": "\x1b"}
+    save_evidence(tmp_path / "evil", text_rows, **facts)
     read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "evil")), text_rows, success_reward="right")
     summary, doubt = warnings_of(caplog)
     for line in (summary, doubt):
         assert line.isprintable()
         assert len(line) < 1000
-    assert r"model '\x1b[31mevil\nWARNING all is well'" in summary
+    assert r"generations a group '4\n'" in summary
 
 
-def test_a_folder_of_the_shared_form_names_rows_by_their_ids(text_rows, warm_args, first_run, tmp_path):
-    snapshot = load_snapshot(first_run)
-    names = RowNames(text_rows, sample_keys(text_rows)[0]).of(snapshot.sampler_state["posterior"]["sample_index"])
-    table = posterior_table(snapshot, sample_id=names)
-    stage_posterior(tmp_path / "shared", table)
+def test_a_step_of_a_repository_is_the_same_evidence_as_the_run(text_rows, warm_args, first_run, tmp_path):
+    table = posterior_table(load_snapshot(first_run))
+    stage_posterior(tmp_path / "shared", Path(first_run) / POSTERIOR_FILE, table)
     ours = read_warm_start(warm_args(), text_rows)
     shared = read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "shared")), text_rows)
     assert shared.sample_index.tolist() == ours.sample_index.tolist()
@@ -366,8 +372,7 @@ def test_all_processes_have_what_the_main_one_read_or_its_error(tmp_path, there)
     script = tmp_path / "body.py"
     script.write_text(BODY)
     if there:
-        facts = {"format_version": 1, "global_step": 4, "generation_batches": 4, "num_samples": 8}
-        stage_posterior(tmp_path / "source", table_of(["row-1", "row-5"], [3, 0], [1, 4], **facts))
+        save_evidence(tmp_path / "source", numbered_rows(8), [1, 5])
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     launch = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={port}"]

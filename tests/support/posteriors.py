@@ -1,19 +1,38 @@
-"""Tables of posteriors: of given counts, of a sampler that was trained, and in the folder of a repository."""
+"""Posteriors: of a sampler that was trained, with all facts that a run can have, and in the folder of a repository."""
+
+import tempfile
+from pathlib import Path
 
 import numpy as np
+from datasets import Dataset
 
-from trl_vade.hub.posteriors.repository import CARD_FILE, render_posterior_card, stage_posterior
-from trl_vade.hub.posteriors.table import PosteriorTable
+from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
+from trl_vade.data.row_keys import sample_keys
+from trl_vade.hub.posteriors.repository import CARD_FILE, posterior_card, stage_posterior
+from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
+from trl_vade.samplers.snapshot import POSTERIOR_FILE
 
-RUN = {
+NUMBERS = ("sample_key", "index", "alpha", "beta", "visits", "pass_rate", "last_step")
+QUESTIONS = Dataset.from_dict({"id": [f"question-{row}" for row in range(40)]})
+FACTS = {
+    "package_version": "0.1.0",
+    "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
+    "model_repo": "you/qwen-vade",
+    "dataset": "you/your-questions",
+    "dataset_revision": "0123456789abcdef0123456789abcdef01234567",
     "dataset_fingerprint": "f" * 64,
-    "success_reward": "is_right",
+    "success_reward": "accuracy_reward",
     "success_threshold": 0.5,
     "num_generations": 8,
-    "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
-    "run": {"global_step": 40, "rollouts": 640, "seconds": {"step": 1.5}},
+    "temperature": 1.0,
+    "sampler": "thompson",
+    "preset": "balanced",
+    "information_gain": "asymmetric",
+    "prior": "prompts",
+    "even_rest": True,
+    "cooldown": 0.5,
+    "posterior_init": "prior",
 }
-NUMBERS = ("index", "alpha", "beta", "visits", "pass_rate", "last_step")
 
 
 def trained(sampler, batches=6, rows=4, seed=0):
@@ -33,71 +52,57 @@ def same(left, right):
         np.testing.assert_array_equal(one, other)
 
 
-def example_table(step=200, size=24, **facts):
-    """A table of `size` of 40 rows, with all facts that a run can have; those given are changed."""
+def save_example(folder, step=200, size=24, **facts):
+    """Save a posterior that has seen `size` of `QUESTIONS`, with all facts that a run can have; return its file."""
     row = np.arange(size)
-    alpha, beta = (7 * row % 9) * 0.75, (5 * row % 8) * 0.5
-    return PosteriorTable(
-        sample_id=[f"question-{number}" for number in row],
-        index=row.astype(np.int64),
-        task=["chart" if number % 3 else "math" for number in row],
-        alpha=alpha,
-        beta=beta,
-        visits=1 + row.astype(np.int64) % 4,
-        pass_rate=(alpha + 1) / (alpha + beta + 2),
-        last_step=1 + row.astype(np.int64) % 50,
-        metadata={
-            "format_version": 1,
-            "package_version": "0.1.0",
-            "global_step": step,
-            "generation_batches": 50,
-            "num_samples": 40,
-            "rollouts": 6400,
-            "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
-            "model_repo": "you/qwen-vade",
-            "dataset": "you/your-questions",
-            "dataset_revision": "0123456789abcdef0123456789abcdef01234567",
-            "dataset_fingerprint": "f" * 64,
-            "success_reward": "accuracy_reward",
-            "success_threshold": 0.5,
-            "num_generations": 8,
-            "temperature": 1.0,
-            "sampler": "thompson",
-            "preset": "balanced",
-            "information_gain": "asymmetric",
-            "prior": "prompts",
-            "even_rest": True,
-            "cooldown": 0.5,
-            "decay_sampled": 0.2,
-            "decay_unsampled": 0.999,
-            "signal_aware_decay": True,
-            "seed": 42,
-            "posterior_init": "prior",
-        }
-        | facts,
-    )
+    sampler = ThompsonSampler(40, seed=42, signal_aware_decay=True)
+    counts = {"sample_index": row, "alpha": (7 * row % 9) * 0.75, "beta": (5 * row % 8) * 0.5}
+    steps = {"last_update": 1 + row, "visits": 1 + row % 4}
+    sampler.posterior.load_state_dict(sampler.posterior.state_dict() | counts | steps | {"step": 50})
+    run = {"global_step": step, "rollouts": 6400}
+    save_snapshot(folder, sampler, metadata=FACTS | {"run": run} | facts, sample_key=sample_keys(QUESTIONS)[0])
+    return folder / POSTERIOR_FILE
 
 
-def stage(folder, *tables):
-    """The folder of a repository, card and all, whose newest table is the last one."""
-    for table in tables:
-        stage_posterior(folder, table)
-    steps = [table.metadata["global_step"] for table in tables]
-    (folder / CARD_FILE).write_text(render_posterior_card(tables[-1], steps, "you/posterior"), encoding="utf-8")
+def table_in(file, **names):
+    return posterior_table(load_snapshot(file), **names)
+
+
+def named(file):
+    """The table in a file of `save_example`, with the names and tasks of its rows."""
+    rows = table_in(file).index.tolist()
+    tasks = ["chart" if row % 3 else "math" for row in rows]
+    return table_in(file, sample_id=[QUESTIONS[row]["id"] for row in rows], task=tasks)
+
+
+def example_table(step=200, size=24, **facts):
+    with tempfile.TemporaryDirectory() as folder:
+        return named(save_example(Path(folder), step, size, **facts))
+
+
+def stage(folder, *examples):
+    """The folder of a repository, card and all, with examples of these steps and sizes; the last is the newest."""
+    with tempfile.TemporaryDirectory() as place:
+        for step, size in examples:
+            file = save_example(Path(place), step, size)
+            stage_posterior(folder, file, named(file))
+        card = posterior_card(named(file), [step for step, _ in examples], "you/posterior")
+    (folder / CARD_FILE).write_text(card, encoding="utf-8")
     return folder
 
 
-def make_table(counts, *, task=None, index=None, **facts):
+def make_table(counts, *, task=None, **facts):
     """A table of {sample_id: (alpha, beta)}; row i has i + 1 visits."""
     alpha, beta = np.array(list(counts.values()), dtype=np.float64).reshape(-1, 2).T
-    places = np.arange(len(counts)) if index is None else np.array(index)
+    row = np.arange(len(counts))
     return PosteriorTable(
+        sample_key=row,
         sample_id=list(counts),
-        index=places.astype(np.int64),
+        index=row,
         task=task,
         alpha=alpha,
         beta=beta,
-        visits=np.arange(len(counts)) + 1,
+        visits=row + 1,
         pass_rate=(alpha + 1) / (alpha + beta + 2),
         last_step=np.full(len(counts), 3),
         metadata=facts,

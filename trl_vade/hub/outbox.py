@@ -49,6 +49,7 @@ class Outbox:
     describe: Callable[[Path, list[str]], dict[str, bytes | None]] | None = None  # as `Render`, for the folder sent
     limit: int | None = None  # of the folders `checkpoint-*` that may wait (`save_total_limit`)
     token: str | None = None  # in place of the login
+    gone: set[str] = field(default_factory=set)  # folders of the repository to be deleted
     error: HubError | None = field(default=None, init=False)  # of the last attempt
 
     def __post_init__(self) -> None:
@@ -139,9 +140,8 @@ class Outbox:
             self._in_flight = folder.name
         try:
             tops = [path.name for path in folder.iterdir() if path.is_dir()]
-            mirror = list(filter(_CHECKPOINT.fullmatch, tops))
-            tags = [name for name in tops if name.startswith("step-") and target.repo_type == "dataset"]
-            layout = {"mirror": mirror, "tags": tags, "render": self.describe and partial(self.describe, folder)}
+            mirror = [*filter(_CHECKPOINT.fullmatch, tops), *self.gone]
+            layout = {"mirror": mirror, "render": self.describe and partial(self.describe, folder)}
             about = {"commit_message": message, "commit_description": folder.name}
             self._last = self.commit.send(api, target.where, folder, **layout, **about)
             self._delete(folder)

@@ -187,14 +187,30 @@ def beta_mean(alpha: FloatArray, beta: FloatArray) -> FloatArray:
 
 def posterior_from(state: Mapping[str, Any]) -> BetaPosterior:
     """Return a posterior with the settings and the counts of a saved `state`; see `BetaPosterior.load_state_dict`."""
-    settings = ["num_samples", *BetaPosterior(1).decays]
-    check_fields("posterior", state, ["step", *settings, *STATE_ARRAYS])
-    try:
-        posterior = BetaPosterior(**{name: state[name] for name in settings})
-    except ConfigurationError as error:
-        raise SnapshotCorruptError(f"A saved setting is impossible: {error} {DAMAGED}") from error
+    saved_counts(state)
+    posterior = BetaPosterior(**{name: state[name] for name in ("num_samples", *BetaPosterior(1).decays)})
     posterior.load_state_dict(state)
     return posterior
+
+
+def saved_counts(state: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
+    """Check a saved `state`, and return the counts of its V scored rows at its step, (V,) each.
+
+    It takes memory for these rows alone: the number of all rows in a stranger's file may be any.
+
+    Raises:
+        SnapshotMismatchError: the fields differ.
+        SnapshotCorruptError: no run can have saved these numbers.
+    """
+    decays = BetaPosterior(1).decays
+    check_fields("posterior", state, ["step", "num_samples", *decays, *STATE_ARRAYS])
+    try:
+        BetaPosterior(1, **{name: state[name] for name in decays})
+    except ConfigurationError as error:
+        raise SnapshotCorruptError(f"A saved setting is impossible: {error} {DAMAGED}") from error
+    step = _check_saved(state, saved_number("num_samples", state["num_samples"], minimum=1))
+    kept = np.power(state["decay_unsampled"], step - state["last_update"])
+    return state["alpha"] * kept, state["beta"] * kept
 
 
 def saved_number(name: str, value: Any, *, minimum: int = 0, maximum: int = 2**53) -> int:

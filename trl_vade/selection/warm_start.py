@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from accelerate.logging import get_logger
-from datasets import Dataset
 from numpy.typing import NDArray
 from trl import GRPOConfig
 
 from trl_vade.checks import MOST_TRIALS
-from trl_vade.data.row_names import RowNames
+from trl_vade.data.row_keys import find_rows
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, abbreviated
 
 from .outcomes import GroupOutcomes
@@ -48,14 +47,13 @@ class WarmStart:
 
 def evidence(
     table: "PosteriorTable",
-    dataset: Dataset,
     keys: NDArray[np.int64],
     *,
     discount: float,
     min_match: float = 0.0,
     source: str = "the posterior",
 ) -> WarmStart:
-    """Join a posterior with the rows of a data set by their ids.
+    """Join a posterior with the rows of a data set by their keys.
 
         successes_i = discount * alpha_i    trials_i = discount * (alpha_i + beta_i)
 
@@ -63,33 +61,24 @@ def evidence(
 
     Args:
         table: the posterior of V rows of the other run.
-        dataset: the N training rows.
-        keys: (N,) the keys from `row_keys.sample_keys`.
+        keys: (N,) the keys of the training rows, from `row_keys.sample_keys`.
         discount: the share of the counts to use, in (0, 1].
         min_match: the smallest share of min(V, N) that must be shared, in [0, 1].
         source: the name of the posterior in messages.
 
     Raises:
         SnapshotMismatchError: fewer rows are shared than `min_match` asks for.
-        SnapshotCorruptError: two rows of the table are one row here, or a count is above 2**53.
+        SnapshotCorruptError: a count is above 2**53.
     """
-    names = RowNames(dataset, keys)
-    rows = names.find(table.sample_id)
-    found = rows >= 0
-    matched, fewer = int(found.sum()), min(len(rows), len(dataset))
+    found, rows = find_rows(table.sample_key, keys)
+    matched, fewer = int(found.sum()), min(len(rows), len(keys))
     if matched < min_match * fewer or (min_match > 0 and not matched):
-        first = names.of(range(min(2, len(dataset))))
         raise SnapshotMismatchError(
-            f"vade_posterior_init={abbreviated(source)} shares {matched} of its {len(rows)} rows with the "
-            f"{len(dataset)} rows of this training set. That is {matched / max(fewer, 1):.0%} of the smaller number; "
-            f"at least {min_match:.0%} must be shared. Rows match by id, or by content: there "
-            f"{abbreviated(table.sample_id[:2])}, here {abbreviated(first)}. For another data set, set "
+            f"vade_posterior_init={abbreviated(source)} shares {matched} of its {len(rows)} rows with the {len(keys)} "
+            f"rows of this training set. That is {matched / max(fewer, 1):.0%} of the smaller number; at least "
+            f"{min_match:.0%} must be shared. Rows match by `id` where that column has another value in each row, and "
+            "else by prompt and images; an id 7 is not the id '7'. For another data set, set "
             "vade_posterior_init='prior'."
-        )
-    if np.unique(rows[found]).size < matched:
-        raise SnapshotCorruptError(
-            f"vade_posterior_init={abbreviated(source)} has several entries for one row of this training set, with "
-            "different counts. Create the posterior again from a checkpoint of its run."
         )
     alpha, beta = table.alpha[found], table.beta[found]
     trials = discount * (alpha + beta)

@@ -91,14 +91,8 @@ def _read(
     table = load_posterior(source)
     commit = table.metadata.get("revision")
     named = source if not commit or Path(source).exists() else f"{source.partition('@')[0]}@{commit}"
-    warm = evidence(
-        table,
-        dataset,
-        keys(),
-        discount=args.vade_warm_start_discount,
-        min_match=MIN_MATCH,
-        source=named,
-    )
+    discount = args.vade_warm_start_discount
+    warm = evidence(table, keys(), discount=discount, min_match=MIN_MATCH, source=named)
     for message in (summary(warm, table, args, len(dataset)), *doubts(warm, table, args, success_reward)):
         logger.warning(message)  # a level that is shown by default
     return warm

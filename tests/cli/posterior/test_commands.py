@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict
 from huggingface_hub import HfApi
+from trl_vade.hub.posteriors.columns import TYPES
 
 from tests.support.commands import run, said
 from tests.support.refusals import says
 from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
 from trl_vade.cli.posterior.commands import Sort
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
-from trl_vade.hub.posteriors.columns import TYPES
 from trl_vade.hub.posteriors.repository import stage_posterior
 from trl_vade.hub.posteriors.source import load_posterior
 from trl_vade.hub.posteriors.table import posterior_table

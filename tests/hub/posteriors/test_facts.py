@@ -1,39 +1,31 @@
 """The histogram of the pass rates: numbers, and bars of signs."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.posteriors import make_table
 from trl_vade.hub.posteriors.facts import bin_counts, text_histogram
-from trl_vade.hub.posteriors.table import PosteriorTable
 
 
-def make_table(pass_rate, task=None):
-    size = len(pass_rate)
-    return PosteriorTable(
-        sample_id=[f"row-{number}" for number in range(size)],
-        index=np.arange(size),
-        task=task,
-        alpha=np.zeros(size),
-        beta=np.zeros(size),
-        visits=np.ones(size, dtype=np.int64),
-        pass_rate=np.array(pass_rate, dtype=np.float64),
-        last_step=np.ones(size, dtype=np.int64),
-        metadata={"global_step": 100},
-    )
+def rates_table(pass_rate):
+    table = make_table({f"row-{number}": (0, 0) for number in range(len(pass_rate))})
+    return replace(table, pass_rate=np.array(pass_rate, dtype=np.float64))
 
 
 def test_a_rate_on_an_edge_belongs_to_the_bin_that_begins_with_it():
     edges = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
     assert bin_counts([0.05, 1.0]).tolist() == [1, 0, 0, 0, 0, 0, 0, 0, 0, 1]
-    for number, (edge, line) in enumerate(zip(edges, text_histogram(make_table([])).split("\n"), strict=True)):
+    for number, (edge, line) in enumerate(zip(edges, text_histogram(rates_table([])).split("\n"), strict=True)):
         assert line.startswith(str(edge))
         assert bin_counts([edge]).tolist() == [place == number for place in range(10)]
 
 
 @given(st.lists(st.floats(0, 1), max_size=60))
 def test_every_row_is_in_the_text_and_no_line_is_longer_than_the_terminal(rates):
-    lines = text_histogram(make_table(rates)).split("\n")
+    lines = text_histogram(rates_table(rates)).split("\n")
     assert len(lines) == 10
     assert max(map(len, lines)) <= 80
     assert sum(int(line[10:].replace("#", "")) for line in lines) == len(rates)
@@ -43,7 +35,7 @@ def test_every_row_is_in_the_text_and_no_line_is_longer_than_the_terminal(rates)
 
 def test_the_text_has_a_bar_for_each_bin_to_one_scale():
     rates = [0.05] * 1200 + [0.15] * 600 + [0.95]
-    assert text_histogram(make_table(rates)).split("\n") == [
+    assert text_histogram(rates_table(rates)).split("\n") == [
         f"0.0 to 0.1  1,200  {'#' * 61}",
         f"0.1 to 0.2    600  {'#' * 31}",
         *(f"0.{bin} to 0.{bin + 1}      0" for bin in range(2, 9)),

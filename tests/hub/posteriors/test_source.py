@@ -7,25 +7,19 @@ import numpy as np
 import pytest
 
 from tests.support.hub import offline
-from tests.support.posteriors import RUN, example_table, same, stage, trained
+from tests.support.posteriors import same, stage, table_in, trained
 from tests.support.refusals import refused
 from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
-from trl_vade.hub.posteriors.repository import table_path
 from trl_vade.hub.posteriors.source import load_posterior, split_source
-from trl_vade.hub.posteriors.table import read_table, write_table
 
-
-def save_checkpoint(folder, step=40):
-    sampler = trained(ThompsonSampler(10))
-    save_snapshot(folder, sampler, metadata=RUN | {"run": {"global_step": step}}, sample_key=np.arange(10))
-    return sampler
+OF_100, OF_200 = (f"step-000{step}/vade_posterior.safetensors" for step in (100, 200))
 
 
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory):
     """A folder of the shared layout: step 200 has 24 rows and is the newest, step 100 has 12."""
-    return stage(tmp_path_factory.mktemp("staged") / "posterior", example_table(100, size=12), example_table(200))
+    return stage(tmp_path_factory.mktemp("staged") / "posterior", (100, 12), (200, 24))
 
 
 @pytest.fixture
@@ -37,42 +31,41 @@ def posterior(staged, tmp_path):
 # ------------------------------------------------------------------------------------------------------------ here
 
 
-def place(path):
-    return {"source": str(path)}
-
-
 def test_of_a_folder_the_newest_step_is_read_and_another_one_on_request(posterior):
-    same(load_posterior(posterior), replace(example_table(), metadata=example_table().metadata | place(posterior)))
+    here = table_in(posterior / OF_200)
+    same(load_posterior(posterior), replace(here, metadata=here.metadata | {"source": str(posterior)}))
     assert load_posterior(str(posterior), step=100).metadata["global_step"] == 100
 
 
-def test_tables_that_were_mixed_up_are_refused(posterior):
-    shutil.copy(posterior / table_path(200), posterior / table_path(100))
-    for source, step in ((posterior, 100), (posterior / "step-000100", None), (posterior / table_path(100), None)):
-        with refused(SnapshotCorruptError, [posterior / table_path(100), "200", "100"]):
+def test_files_that_were_mixed_up_are_refused(posterior):
+    shutil.copy(posterior / OF_200, posterior / OF_100)
+    for source, step in ((posterior, 100), (posterior / "step-000100", None), (posterior / OF_100, None)):
+        with refused(SnapshotCorruptError, [posterior / OF_100, "200", "100"]):
             load_posterior(source, step=step)
 
 
-@pytest.mark.parametrize("named", ["step-000100", "step-000100/posterior.parquet"])
-def test_the_folder_of_a_step_and_a_single_table_can_be_named(posterior, named):
+@pytest.mark.parametrize("named", ["step-000100", OF_100])
+def test_the_folder_of_a_step_and_a_single_file_can_be_named(posterior, named):
     assert len(load_posterior(posterior / named)) == len(load_posterior(posterior / named, step=100)) == 12
-    with refused(SnapshotCorruptError, [posterior / table_path(100), "100", "200"]):
+    with refused(SnapshotCorruptError, [posterior / OF_100, "100", "200"]):
         load_posterior(posterior / named, step=200)
 
 
 def test_what_is_not_there_or_not_to_be_known_is_refused(posterior, tmp_path):
     (tmp_path / "empty").mkdir()
     save_snapshot(tmp_path / "unnamed", trained(ThompsonSampler(10)))
-    with refused(SnapshotNotFoundError, [posterior, "step-000150/posterior.parquet"], ["step-000100", "step-000200"]):
+    with refused(SnapshotNotFoundError, [posterior, "step-000150"], ["step-000100", "step-000200"]):
         load_posterior(posterior, step=150)
     with refused(SnapshotNotFoundError, [tmp_path], ["step-000100", "vade_posterior.safetensors"]):
         load_posterior(tmp_path / "empty")
-    with refused(SnapshotMismatchError, ["sample_key"], ["sample_id"]):
+    with refused(SnapshotMismatchError, ["sample_key"]):
         load_posterior(tmp_path / "unnamed")
     with refused(ConfigurationError, [posterior, "revision main"]):
         load_posterior(posterior, "main")
     with refused(ConfigurationError, ["you/posterior@step-000100", "revision='main'"]):
         load_posterior("you/posterior@step-000100", "main")
+    with refused(ConfigurationError, ["step-000100", "step=200"]):
+        load_posterior("you/posterior@step-000100", step=200)
 
 
 def test_a_slip_in_a_path_is_not_taken_for_a_repository(tmp_path, monkeypatch):
@@ -85,30 +78,20 @@ def test_a_slip_in_a_path_is_not_taken_for_a_repository(tmp_path, monkeypatch):
             load_posterior(*meant)
 
 
-def test_an_export_for_other_programs_is_not_read_back(tmp_path):
+def test_a_table_for_other_programs_is_not_read_back(posterior, tmp_path):
     (tmp_path / "rows.jsonl").write_text("{}\n")
-    with refused(ConfigurationError, [tmp_path / "rows.jsonl"], [".parquet"]):
-        load_posterior(tmp_path / "rows.jsonl")
+    for table in (tmp_path / "rows.jsonl", posterior / "step-000100" / "posterior.parquet"):
+        with refused(ConfigurationError, [table], ["vade_posterior.safetensors"]):
+            load_posterior(table)
 
 
-def test_a_table_that_lost_its_step_is_taken_for_that_of_its_folder(posterior):
-    write_table(replace(read_table(posterior / table_path(100)), metadata={}), posterior / table_path(100))
-    assert load_posterior(posterior, step=100).metadata == place(posterior)
-    with refused(SnapshotCorruptError, [posterior / table_path(100), "100", "200"]):
-        load_posterior(posterior / "step-000100", step=200)
-
-
-def test_a_checkpoint_has_the_counts_of_its_sampler(tmp_path):
-    sampler = save_checkpoint(tmp_path / "checkpoint-40")
+def test_a_checkpoint_has_the_counts_of_its_sampler_and_no_other_step(tmp_path):
+    sampler = trained(ThompsonSampler(10))
+    for folder, step in ((tmp_path, 80), (tmp_path / "checkpoint-40", 40)):
+        save_snapshot(folder, sampler, metadata={"run": {"global_step": step}}, sample_key=np.arange(10))
     table = load_posterior(tmp_path / "checkpoint-40")
     np.testing.assert_array_equal(table.alpha, sampler.posterior.alpha[table.index])
-    assert table.metadata["global_step"] == 40
-    assert table.metadata["source"] == str(tmp_path / "checkpoint-40")
-
-
-def test_a_checkpoint_of_another_step_is_not_taken(tmp_path):
-    save_checkpoint(tmp_path, 80)
-    save_checkpoint(tmp_path / "checkpoint-40", 40)
+    assert (table.metadata["global_step"], table.metadata["source"]) == (40, str(tmp_path / "checkpoint-40"))
     assert [load_posterior(tmp_path, step=step).metadata["global_step"] for step in (None, 80)] == [80, 80]
     with refused(SnapshotCorruptError, [tmp_path, "80", "40"], ["checkpoint"]):
         load_posterior(tmp_path, step=40)
@@ -139,7 +122,7 @@ def shared(hub, staged):
     """The repository you/posterior, in which step 200 came after step 100, and the files of it."""
     both = {file.relative_to(staged).as_posix(): file.read_bytes() for file in staged.rglob("*.*") if file.is_file()}
     repo = hub.add_repo("datasets/you/posterior")
-    repo.tags["step-000100"] = repo.add("main", "step 100", "", {table_path(100): both[table_path(100)]})
+    repo.add("main", "step 100", "", {OF_100: both[OF_100]})
     repo.add("main", "step 200", "", both)
     return repo, both
 
@@ -149,14 +132,16 @@ def found(*source, **options):
     return [len(table), *(table.metadata[name] for name in ("global_step", "source", "revision"))]
 
 
-def test_a_repository_has_the_newest_step_and_those_of_tags_with_a_network_and_without(shared, hub):
+def test_a_repository_has_the_newest_step_and_those_that_are_named_with_a_network_and_without(shared, hub):
     repo, _ = shared
-    earlier = [12, 100, "you/posterior", repo.tags["step-000100"]]
+    first = next(commit.oid for commit in repo.history() if commit.title == "step 100")
 
     def check():
         assert found("you/posterior") == [24, 200, "you/posterior", repo.commit().oid]
-        assert found("you/posterior@step-000100") == found("you/posterior", "step-000100") == earlier
+        for asked in (("you/posterior@step-000100",), ("you/posterior", "step-000100")):
+            assert found(*asked) == [12, 100, "you/posterior", repo.commit().oid]
         assert found("you/posterior", step=100) == [12, 100, "you/posterior", repo.commit().oid]
+        assert found(f"you/posterior@{first}") == [12, 100, "you/posterior", first]
 
     check()
     with offline():
@@ -175,11 +160,10 @@ def test_the_error_says_what_was_looked_for_where(shared, hub, monkeypatch):
     hub.add_repo("datasets/you/questions").add("main", "rows", "", {"README.md": b"# Questions"})
     hub.add_repo("datasets/you/busy").add("main", "step 200", "", both)
     hub.fault("/datasets/you/busy", status=501, times=99)
-    cut = both | {table_path(200): both[table_path(200)][:1000]}
-    hub.add_repo("datasets/you/damaged").add("main", "cut short", "", cut)
+    hub.add_repo("datasets/you/damaged").add("main", "cut", "", both | {OF_200: both[OF_200][:1000]})
     monkeypatch.delenv("HF_TOKEN")
     for source, names, offers in (
-        ("you/posterior@step-000300", ["revision"], []),
+        ("you/posterior@seed-3", ["revision"], []),
         ("you/model", [], ["`hf download you/model vade_posterior.safetensors --local-dir FOLDER`"]),
         ("you/nothing", [], ["login"]),
         ("you/secret", [], ["login"]),
@@ -190,5 +174,5 @@ def test_the_error_says_what_was_looked_for_where(shared, hub, monkeypatch):
             load_posterior(source)
     with refused(SnapshotNotFoundError, ["step-000150", "step-000100", "step-000200"]):
         load_posterior("you/posterior", step=150)
-    with refused(SnapshotCorruptError, ["posterior.parquet"]):
+    with refused(SnapshotCorruptError, [OF_200]):
         load_posterior("you/damaged")

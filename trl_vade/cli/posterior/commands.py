@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from trl_vade.hub.posteriors.table import PosteriorTable
 
 LOGIN = (
-    "A SOURCE is a checkpoint, an output directory, a .parquet file, a folder of steps or one step of it, or a "
-    "repository of the Hub, user/repo or user/repo@revision. The Hub's login is that of `hf auth login`, or HF_TOKEN; "
-    "no command takes a token."
+    "A SOURCE is a checkpoint, an output directory, a folder of steps or one step of it, or a repository of the "
+    "Hub, user/repo or user/repo@revision. The Hub's login is that of `hf auth login`, or HF_TOKEN; no command takes "
+    "a token."
 )
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,8 +27,8 @@ app = typer.Typer(
 )
 
 Sort = Literal["pass_rate", "visits", "last_step", "alpha", "beta", "index", "sample_id"]
-Source = Annotated[str, typer.Argument(metavar="SOURCE", help="A folder, a .parquet file, or user/repo[@revision].")]
-Revision = Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit on the Hub.")]
+Source = Annotated[str, typer.Argument(metavar="SOURCE", help="A folder, or user/repo[@revision].")]
+Revision = Annotated[str | None, typer.Option("--revision", help="Branch or commit on the Hub, or a step's name.")]
 Step = Annotated[int | None, typer.Option("--step", min=0, help="Optimiser step; the newest one without it.")]
 Rows = Annotated[int, typer.Option("--rows", min=0, help="Most rows in a table.")]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON for other programs, with nothing around it.")]
@@ -70,12 +70,11 @@ def push(
     output_dir: Annotated[Path, typer.Argument(metavar="OUTPUT_DIR", help="What to publish, a local SOURCE.")],
     repo: Annotated[str, typer.Argument(metavar="REPO", help="Data-set repository: user/name, or name for your own.")],
     private: Annotated[bool | None, typer.Option("--private/--public", help="Of a repository that is made.")] = None,
-    revision: Annotated[str | None, typer.Option("--revision", help="Branch, made if missing; main has tags.")] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Branch; it is made if it is missing.")] = None,
     dataset: Annotated[str | None, typer.Option("--dataset", help="The run's data, for ids and tasks.")] = None,
     dataset_config: Annotated[str | None, typer.Option("--dataset_config", help="Its configuration.")] = None,
     split: Annotated[str, typer.Option("--split", help="Its split.")] = "train",
     task_column: Annotated[str | None, typer.Option("--task_column", help="Its tasks; `task` if there.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a table of more rows, tasks or facts.")] = False,
 ) -> None:
     """Publish the posterior of a run as a step of a data-set repository.
 
@@ -83,8 +82,8 @@ def push(
     user/name[@revision], they get their `id` and `task`. It must be the data set of the run. Everybody who can
     read the repository can then read these.
 
-    Where the repository has this step already, its table is replaced, unless rows, tasks or facts would be lost. Where
-    it has a newer one, that stays `latest`.
+    A step that is there already is replaced, and later ones are deleted: the repository shows one run, and its history
+    keeps the rest.
 
     \b
     Examples:
@@ -93,13 +92,15 @@ def push(
         --dataset you/your-questions --split train
     """
     from trl_vade.hub.posteriors.repository import publish_posterior
+    from trl_vade.hub.posteriors.source import find_posterior
     from trl_vade.hub.uploading import HubTarget
 
     from .files import named_table
 
+    file, *_ = find_posterior(output_dir)
     named = {"config": dataset_config, "split": split, "task_column": task_column}
-    table = _load(output_dir) if dataset is None else named_table(output_dir, dataset, **named)
-    typer.echo(f"Published: {publish_posterior(table, HubTarget(repo, 'dataset', revision, private), force=force)}")
+    table = _load(output_dir) if dataset is None else named_table(file, dataset, **named)
+    typer.echo(f"Published: {publish_posterior(file, table, HubTarget(repo, 'dataset', revision, private))}")
 
 
 @app.command(cls=PlainCommand, epilog=LOGIN, short_help="Write a posterior as .parquet or .jsonl.")
@@ -111,7 +112,7 @@ def export(
 ) -> None:
     """Write a posterior as one file, in the format of its extension.
 
-    A .parquet file also holds the facts of the run, so another run can begin with it.
+    It is for other programs. No command and no run reads it back: for these, name the source itself.
 
     \b
     Examples:

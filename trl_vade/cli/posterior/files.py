@@ -7,14 +7,8 @@ from trl_vade.errors import ConfigurationError, SnapshotMismatchError, abbreviat
 from trl_vade.files import save_whole
 from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.hub.posteriors.source import split_source
-from trl_vade.hub.posteriors.table import (
-    PosteriorTable,
-    arrow_of,
-    facts_of,
-    posterior_table,
-    write_table,
-)
-from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
+from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of, posterior_table, write_table
+from trl_vade.samplers.snapshot import load_snapshot
 
 from ..data_sets import load_rows
 
@@ -32,33 +26,27 @@ def check_ending(path: Path) -> str:
 
 
 def export_table(table: PosteriorTable, path: Path) -> None:
-    """Write `table` as the ending of `path` says: .parquet (with its facts) or .jsonl (a JSON object a line)."""
+    """Write `table` as the ending of `path` says: .parquet, or .jsonl with a JSON object a line."""
     if check_ending(path) == ".parquet":
         write_table(table, path)
     else:
-        records = arrow_of(table).to_pylist()
-        lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
-        save_whole(path, "".join(lines).encode())
+        lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) for record in arrow_of(table).to_pylist())
+        save_whole(path, "".join(f"{line}\n" for line in lines).encode())
 
 
 def named_table(
-    folder: Path, name: str, *, config: str | None = None, split: str = "train", task_column: str | None = None
+    file: Path, name: str, *, config: str | None = None, split: str = "train", task_column: str | None = None
 ) -> PosteriorTable:
-    """Return the posterior of a checkpoint or an output directory, with the names and the tasks of its data set.
+    """Return the posterior in `file` with the names and the tasks of its data set.
 
     `name` is "user/name" or "user/name@revision" on the Hub, or a folder. Without `task_column` the tasks are those of
     the column `task`, if there is one. A data set that does not have the rows of the posterior in their order is a
     `SnapshotMismatchError`.
     """
     from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
-    from trl_vade.data.row_names import RowNames
+    from trl_vade.data.row_names import names_and_tasks
 
-    if not (folder / POSTERIOR_FILE).is_file():
-        raise ConfigurationError(
-            f"--dataset names the rows of a checkpoint or an output directory, and {folder} has no {POSTERIOR_FILE}. "
-            "Name one of these, or leave --dataset out: a table that is written already has the names it was given."
-        )
-    snapshot = load_snapshot(folder)
+    snapshot = load_snapshot(file)
     place, revision = (name, None) if Path(name).exists() else split_source(name)
     dataset = load_rows("--dataset " + place, place, config, split, revision)
     if task_column is not None and task_column not in dataset.column_names:
@@ -75,6 +63,6 @@ def named_table(
             "Give the data set of that run, without the rows that vade_max_prompt_length dropped, or leave --dataset "
             "out: rows are then named by their hashes."
         )
-    facts = facts_of(snapshot) | {fact: value for fact, value in named_dataset(name).items() if value is not None}
+    facts = {fact: value for fact, value in named_dataset(name).items() if value is not None}
     visited = snapshot.sampler_state["posterior"]["sample_index"]
-    return posterior_table(snapshot, facts=facts, **RowNames(dataset, keys).columns(visited, task_column or "task"))
+    return posterior_table(snapshot, facts=facts, **names_and_tasks(dataset, keys, visited, task_column or "task"))

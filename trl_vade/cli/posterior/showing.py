@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from trl_vade.hub.cards import one_line
 from trl_vade.hub.posteriors.facts import bin_counts, text_histogram
 from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of
 from trl_vade.selection.report.record import ROWS_FILE, read_kept
@@ -83,7 +84,7 @@ def print_posterior(
     table: PosteriorTable, summary: Mapping[str, Any], sort: str, first: list[Any], last: list[Any]
 ) -> None:
     """Print the facts, the histogram, and the rows of `both_ends`."""
-    known = [(name, cut(str(table.metadata[name]), 120)) for name in FACTS if table.metadata.get(name) is not None]
+    known = [(name, one_line(table.metadata[name], 120)) for name in FACTS if table.metadata.get(name) is not None]
     total = summary["num_samples"]
     of = f" of {total:,}, the others never scored" if total and total > summary["rows"] else ""
     counts = [("rows", f"{summary['rows']:,}{of}")]
@@ -105,12 +106,7 @@ def print_posterior(
 
 def cells(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[list[str]]:
     """Return the rows of a table; long texts are cut."""
-    return [[cut(shown(record.get(name)), MOST_SIGNS.get(name)) for name in columns] for record in records]
-
-
-def cut(text: str, most: int | None) -> str:
-    """Return at most `most` characters of the text."""
-    return text if most is None or len(text) <= most else f"{text[: most - 3]}..."
+    return [[one_line(shown(record.get(name)), MOST_SIGNS.get(name, 60)) for name in columns] for record in records]
 
 
 def shown(value: Any) -> str:

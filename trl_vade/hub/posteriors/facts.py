@@ -10,6 +10,7 @@ import numpy as np
 
 from trl_vade.checks import IntArray
 
+from ..cards import MOST_SIGNS, one_line
 from ..uploading import hub_id, is_hub_id
 from .table import PosteriorTable
 
@@ -30,7 +31,7 @@ def fact_rows(table: PosteriorTable) -> list[list[str]]:
     )
     warm = initial_posterior_kind(facts)["warm"]
     by = ", in this run or in the posterior that it started from" if warm else ""
-    start = code(source) if "/" in source and is_hub_id(source.partition("@")[0]) else "a local posterior"
+    start = code(source, most=200) if "/" in source and is_hub_id(source.partition("@")[0]) else "a local posterior"
     discount, step, batch = (
         _number(facts.get(name)) for name in ("warm_start_discount", "global_step", "generation_batches")
     )
@@ -72,7 +73,7 @@ def named_dataset(name: Any) -> dict[str, str | None]:
 def dataset_link(facts: Mapping[str, Any]) -> str:
     """Return a link to the data set of the run and to its commit; empty if it is not on the Hub."""
     name, revision = facts.get("dataset"), facts.get("dataset_revision")
-    if not is_hub_id(name):
+    if not is_hub_id(name) or "/" not in name:  # the Hub has no data set without an owner
         return ""
     at = f" at [`{revision}`]({HUB}/datasets/{name}/tree/{revision})" if is_hub_id(revision) else ""
     return f"[{name}]({HUB}/datasets/{name}){at}"
@@ -88,12 +89,10 @@ def success_of(facts: Mapping[str, Any]) -> str:
     return reward and f"{reward}, from 0 to 1, as a fraction of a success"
 
 
-def code(value: Any, before: str = "") -> str:
+def code(value: Any, before: str = "", most: int = MOST_SIGNS) -> str:
     """Return `value` as code on one line, or nothing. The name of a reward may hold any characters."""
-    if value is None or not str(value).strip():
-        return ""
-    text = " ".join(str(value).replace("`", "'").split())
-    return f"{before} `{text}`".strip()
+    text = "" if value is None else one_line(value, most).replace("`", "'")
+    return f"{before} `{text}`".strip() if text else ""
 
 
 def _model(name: Any) -> str:

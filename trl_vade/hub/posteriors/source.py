@@ -1,7 +1,6 @@
-"""Loading of a posterior from a table, a folder or a data-set repository on the Hub."""
+"""Where a posterior is: in a folder, or in a data-set repository on the Hub."""
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, Revi
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
-from ..cards import CARD_FILE
 from ..failures import FAILURES, in_one_line
 from ..uploading import is_hub_id
-from .repository import TABLE_FILE, newest_step, step_name, steps_in, table_path
-from .table import PosteriorTable, posterior_table, read_table
+from .repository import step_name, step_named, steps_in
+from .table import PosteriorTable, posterior_table
 
 
 def load_posterior(
@@ -28,40 +26,63 @@ def load_posterior(
     cache is read. The metadata get `source`, and for a repository the commit as `revision`.
 
     Args:
-        source: a folder (in the layout of `repository` or one step of it, a checkpoint, or an output directory), a
-            `.parquet` file, or a data-set repository "user/name" or "user/name@revision". If there is a folder
-            "user", "user/name" is a path; with a revision it is a repository.
-        revision: a branch, a tag such as "step-000100", or a commit.
-        step: an optimiser step. None takes that of a tag, or else the newest one.
+        source: a folder (in the layout of `repository` or one step of it, a checkpoint, or an output directory), its
+            `vade_posterior.safetensors`, or a data-set repository "user/name" or "user/name@revision". If there is a
+            folder "user", "user/name" is a path; with a revision it is a repository.
+        revision: a branch, a commit, or the name of a step such as "step-000100" on the main branch.
+        step: an optimiser step. None takes the newest, which is the highest.
 
     Raises:
         SnapshotNotFoundError: there is no posterior; the message names the places that were searched.
-        SnapshotCorruptError: the posterior is damaged.
+        SnapshotCorruptError: the posterior is damaged, or of another step than its folder says.
         SnapshotMismatchError: a newer release wrote it, or a snapshot has no keys of its rows.
-        ConfigurationError: `source` and `revision` contradict each other.
+        ConfigurationError: `source`, `revision` and `step` contradict each other, or it is a table for other programs.
+    """
+    file, step, place = find_posterior(source, revision, step)
+    table = posterior_table(load_snapshot(file))
+    saved = table.metadata["global_step"]
+    if others := {step_named(file.parent.name), step} - {saved, None}:
+        raise SnapshotCorruptError(
+            f"{file} is of optimiser step {saved}, but step {min(others)} was asked for or is in its name. Name "
+            "the checkpoint of that step; if files were mixed up, take another copy."
+        )
+    return replace(table, metadata=table.metadata | place)
+
+
+def find_posterior(
+    source: str | os.PathLike[str], revision: str | None = None, step: int | None = None
+) -> tuple[Path, int | None, dict[str, str]]:
+    """Return the file of a posterior, the step that was asked for, and where it was found, as metadata.
+
+    Arguments and errors are those of `load_posterior`. The file may be in the client's cache.
     """
     name = os.fspath(source)
     if os.path.exists(name):
         if revision is not None:
             raise ConfigurationError(f"{name} is a local path, which has no revision {revision}. Remove the revision.")
-        return _read(_here(Path(name), step), step, {"source": name})
+        return _here(Path(name), step), step, {"source": name}
     repo_id, named = split_source(name)
     if named and revision and named != revision:
         raise ConfigurationError(f"{name} names the revision {named}, but revision={revision!r}. Set only one.")
+    revision = named or revision
     folder, slash, last = repo_id.partition("/")
     if not (slash and is_hub_id(repo_id)):
         raise SnapshotNotFoundError(
             f"There is no folder or file {name} here, and it is not the name of a repository on the Hub, such as "
-            '"user/name". Name a checkpoint, a posterior\'s folder or table, or a repository with its owner.'
+            '"user/name". Name a checkpoint, a posterior\'s folder, or a repository with its owner.'
         )
-    if os.path.isdir(folder) and not (named or revision):  # a mistyped path must not be sent to the Hub
+    if os.path.isdir(folder) and not revision:  # a mistyped path must not be sent to the Hub
         raise SnapshotNotFoundError(
             f"{name} does not exist: {folder} is a local folder and has no {last}. If you mean the repository of that "
             f"name on the Hub, add its revision: {name}@main."
         )
-    file = _from_hub(repo_id, named or revision, step)
+    if revision and (in_name := step_named(revision)) is not None:
+        if step not in (None, in_name):
+            raise ConfigurationError(f"{revision} names another step than step={step}. Set only one.")
+        revision, step = None, in_name
+    file = _from_hub(repo_id, revision, step)
     # <cache>/<repository>/snapshots/<commit>/<step>/<file>
-    return _read(file, step, {"source": repo_id, "revision": file.parts[-3]})
+    return file, step, {"source": repo_id, "revision": file.parts[-3]}
 
 
 def split_source(source: str) -> tuple[str, str | None]:
@@ -72,38 +93,23 @@ def split_source(source: str) -> tuple[str, str | None]:
     return repo_id, revision or None
 
 
-def _read(file: Path, step: int | None, place: dict[str, str]) -> PosteriorTable:
-    """Return the table in `file`, which must be of the step that was asked for, and of that in its folder's name."""
-    if file.suffix.lower() == ".jsonl":
-        raise ConfigurationError(
-            f"{file} cannot be read back. Of the files that `trl-vade posterior export` writes, only .parquet can."
-        )
-    table = posterior_table(load_snapshot(file.parent)) if file.name == POSTERIOR_FILE else read_table(file)
-    named = steps_in([f"{file.parent.name}/{file.name}"])
-    saved = table.metadata.get("global_step", next(iter(named), step))
-    if others := {*named, step} - {saved, None}:
-        raise SnapshotCorruptError(
-            f"{file} is of optimiser step {saved}, but step {min(others)} was asked for or is in its name. Name "
-            "the checkpoint of that step; if files were mixed up, take another copy."
-        )
-    return replace(table, metadata=table.metadata | place)
-
-
 def _here(path: Path, step: int | None) -> Path:
-    files = (path, path / TABLE_FILE, path / POSTERIOR_FILE)
-    return next((file for file in files if file.is_file()), None) or _newest(path, str(path), step)
+    if path.is_file() and path.suffix != ".safetensors":
+        raise ConfigurationError(
+            f"{path} cannot be read as a posterior: tables are for other programs. Name the {POSTERIOR_FILE} of that "
+            "run or step, or its folder."
+        )
+    if path.is_file() or (path / POSTERIOR_FILE).is_file():
+        return path if path.is_file() else path / POSTERIOR_FILE
+    return path / _chosen([f"{file.parent.name}/{file.name}" for file in path.glob("step-*/*")], str(path), step)
 
 
 def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:
-    """Return the table of a repository, in the client's cache."""
+    """Return the posterior of a repository, in the client's cache."""
     where: dict[str, Any] = {"repo_id": repo_id, "repo_type": "dataset", "revision": revision}
     name = f"the data-set repository {repo_id}" + (f"@{revision}" if revision else "")
-    if step is None:  # a late push leaves newer steps in the commit of its tag
-        step = next(iter(steps_in([f"{revision}/{TABLE_FILE}"])), None)
     try:
-        path = _chosen(
-            HfApi().list_repo_files(**where), name, step, lambda path: hf_hub_download(filename=path, **where)
-        )
+        path = _chosen(HfApi().list_repo_files(**where), name, step)
         return Path(hf_hub_download(filename=path, **where))
     except SnapshotNotFoundError:
         raise
@@ -116,9 +122,10 @@ def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:
     except FAILURES as error:
         raise SnapshotNotFoundError(
             f"{name} cannot be read ({reason}), and the client's cache has no copy. Unset HF_HUB_OFFLINE if it is "
-            "set, or name a checkpoint, a posterior's folder or table."
+            "set, or name a checkpoint or a posterior's folder."
         ) from error
-    return _newest(folder, f"the cached copy of {name} (it cannot be read now: {reason})", step)
+    files = [f"{file.parent.name}/{file.name}" for file in folder.glob("step-*/*")]
+    return folder / _chosen(files, f"the cached copy of {name} (it cannot be read now: {reason})", step)
 
 
 def _refusal(error: Exception, repo_id: str) -> str:
@@ -132,18 +139,13 @@ def _refusal(error: Exception, repo_id: str) -> str:
     return "has no such revision" if isinstance(error, RevisionNotFoundError) else f"gives {in_one_line(error)}"
 
 
-def _newest(folder: Path, name: str, step: int | None) -> Path:
-    files = [*folder.glob("step-*/*"), *folder.glob(CARD_FILE)]
-    return folder / _chosen([file.relative_to(folder).as_posix() for file in files], name, step, folder.joinpath)
-
-
-def _chosen(files: list[str], name: str, step: int | None, read: Callable[[str], str | Path]) -> str:
-    """Return the path of the table of `step`, or of the newest one; see `newest_step`."""
+def _chosen(files: list[str], name: str, step: int | None) -> str:
+    """Return the path of the posterior of `step`, or of the newest one."""
     steps = steps_in(files)
     if not steps or step not in (None, *steps):
-        wanted = table_path(100 if step is None else step)
+        wanted = "" if step is None else f" of optimiser step {step}"
         raise SnapshotNotFoundError(
-            f"{name} has no posterior{'' if step is None else f' of optimiser step {step}'}: no {POSTERIOR_FILE}, and "
-            f"no table such as {wanted}. Its steps: {', '.join(map(step_name, steps)) or 'none'}."
+            f"{name} has no posterior{wanted}: no {POSTERIOR_FILE} in it, or in a folder such as "
+            f"{step_name(100 if step is None else step)}. Its steps: {', '.join(map(step_name, steps)) or 'none'}."
         )
-    return table_path(step if step is not None else newest_step(files, read) or 0)
+    return f"{step_name(steps[-1] if step is None else step)}/{POSTERIOR_FILE}"

@@ -182,7 +182,7 @@ def start_with_counts(trainer: Any, snapshot: Snapshot, source: str) -> int:
     if any(snapshot.metadata.get(name) != value for name, value in feedback.signal.facts.items()):
         raise SnapshotMismatchError("Pass rates under another success signal say nothing about this one.")
     table = posterior_table(snapshot)
-    warm = evidence(table, selection.dataset, selection.sample_keys[0], discount=1.0, source=source)
+    warm = evidence(table, selection.sample_keys[0], discount=1.0, source=source)
     if len(table) and not len(warm.sample_index):
         raise SnapshotMismatchError(f"None of the {len(table)} scored rows is in this data set.")
     begin_anew(trainer, selection)

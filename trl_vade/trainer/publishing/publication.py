@@ -13,18 +13,19 @@ from huggingface_hub import HfApi, is_offline_mode
 from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects
 from transformers.trainer_utils import HubStrategy
 
-from trl_vade.data.row_names import RowNames
+from trl_vade.data.row_names import names_and_tasks
 from trl_vade.errors import HubError, HubOfflineError
+from trl_vade.hub.cards import CARD_FILE
 from trl_vade.hub.commit import files_in
 from trl_vade.hub.outbox import OUTBOX_FOLDER, Outbox, link
-from trl_vade.hub.posteriors.repository import describe, stage_posterior, steps_in
+from trl_vade.hub.posteriors.repository import posterior_card, stage_posterior, step_name, steps_in
 from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.hub.uploading import HubTarget, ensure_repo, with_retries
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 from trl_vade.selection.report.record import ROWS_FILE
 from trl_vade.selection.report.writing import PAGE_FILE
 
-from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT, PREFIX, checkpoints, missing_part, step_of
+from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT, PREFIX, checkpoints
 from ..main_process import on_main_process, wait_for_main_process
 from .run_facts import RunFacts
 
@@ -47,9 +48,7 @@ class Publication:
         self.announce: Callable[[str], None] = logger.info  # of what arrived, in a background thread
         self._outboxes: dict[Any, Outbox] = {}  # by branch
         self._late: dict[Any, tuple[str, Callable[[], Any]]] = {}  # what could not be set aside: why, and another try
-        self._newest: int | None = None  # the step of the last save
-        self._steps: set[int] = set()  # of the posteriors that are in their repository, or on the way
-        self._names: RowNames | None = None
+        self._steps: set[int] = set()  # of the posteriors that are in their repository, or on the way to it
         self._model, name = model_target(args), args.vade_posterior_hub_id
         self._posterior: HubTarget | None = name and HubTarget(name, "dataset", None, args.hub_private_repo)
         if not (args.push_to_hub or name):
@@ -102,45 +101,36 @@ class Publication:
         fill = partial(fill_repository, output_dir=self._output_dir, checkpoint=checkpoint, place=place)
         return self._put((box.target, place), message, lambda: box.put(fill, message, step))
 
-    def push_posterior(self, step: int | None, look: Callable[[], RunFacts]) -> None:
-        """Push the posterior of the step, and those of the checkpoints that its repository lacks."""
-        if self._posterior is None:
-            return
-        lacking = (path for path in checkpoints(self._output_dir) if step_of(path) not in {*self._steps, step})
-        folders = {step_of(path): path for path in lacking if missing_part(path) is None}
-        if step is not None:
-            folders[step], self._newest = self._output_dir, step
-        for one, folder in sorted(folders.items()):
-            message = f"Posterior at step {one}"
-            self._put(message, message, partial(self._put_posterior, message, one, folder, look))
+    def push_posterior(self, step: int, look: Callable[[], RunFacts]) -> None:
+        """Push the posterior of the step, which the output directory has. Later ones of the repository are deleted."""
+        if self._posterior:
+            message = f"Posterior at step {step}"
+            self._put("posterior", message, partial(self._put_posterior, message, step, look))
 
-    def _put_posterior(self, message: str, step: int, folder: Path, look: Callable[[], RunFacts]) -> None:
-        if folder != self._output_dir and not (folder / POSTERIOR_FILE).exists():
-            return  # a checkpoint of `GRPOTrainer`
-        facts, snapshot = look(), load_snapshot(folder)
-        if snapshot.metadata["dataset_fingerprint"] != facts.values["dataset_fingerprint"]:
-            return  # a checkpoint of a run with other rows
-        if self._names is None:  # reads all rows, so only once
-            self._names = RowNames(facts.rows, facts.sample_keys)
-        column = self._args.vade_stratify_by or "task"
-        names = self._names.columns(snapshot.sampler_state["posterior"]["sample_index"], column)
-        rollouts = snapshot.metadata["run"]["rollouts"]
-        table = posterior_table(snapshot, **names, facts={**facts.values, "rollouts": rollouts})
-        if table.metadata["global_step"] != step:
-            raise HubError(f"the posterior in {folder} is no longer that of optimiser step {step}")
-        if self._posterior and len(table):  # datasets 5.2 cannot read a table without rows
-            self._outbox(self._posterior).put(partial(stage_posterior, table=table), message, step)
-        self._steps.add(step)
-
-    def _posterior_card(self, folder: Path, there: list[str]) -> dict[str, bytes | None]:
-        """Describe the newest step of this run, or that of the repository if `folder` only fills gaps."""
+    def _put_posterior(self, message: str, step: int, look: Callable[[], RunFacts]) -> None:
         assert self._posterior is not None
-        return describe(folder, self._posterior, there, self._newest)
+        facts, snapshot, target = look(), load_snapshot(self._output_dir), self._posterior
+        visited = snapshot.sampler_state["posterior"]["sample_index"]
+        names = names_and_tasks(facts.rows, facts.sample_keys, visited, self._args.vade_stratify_by or "task")
+        table = posterior_table(snapshot, **names)
+        if table.metadata["global_step"] != step:
+            raise HubError(f"the posterior in {self._output_dir} is no longer that of optimiser step {step}")
+        if not len(table):  # datasets 5.2 cannot read a table without rows
+            return
+
+        def fill(folder: Path) -> None:
+            stage_posterior(folder, self._output_dir / POSTERIOR_FILE, table)
+            card = posterior_card(table, self._steps, target.repo_id, target.revision)
+            (folder / CARD_FILE).write_text(card, encoding="utf-8")
+
+        box = self._outbox(target)
+        box.gone = {step_name(one) for one in self._steps if one > step}
+        self._steps = {one for one in self._steps if one < step} | {step}
+        box.put(fill, message, step)
 
     def _outbox(self, target: HubTarget) -> Outbox:
         if (key := (target.repo_type, target.revision)) not in self._outboxes:
-            describe = self._posterior_card if target.repo_type == "dataset" else None
-            about = (lambda event: self.announce(event)), describe, self._args.save_total_limit
+            about = (lambda event: self.announce(event)), None, self._args.save_total_limit
             self._outboxes[key] = Outbox(target, self._output_dir / OUTBOX_FOLDER, *about)
         self._outboxes[key].target = target  # the user may have given another name since
         return self._outboxes[key]

@@ -36,8 +36,6 @@ class PublishingTrainer(GRPOTrainer):
             output = super().train(*positional, **named)
         finally:
             self._training = False
-        if self.args.hub_strategy != HubStrategy.END:
-            self._push_posterior(None)  # those that an earlier start did not push
         self.publication.finish()
         return output
 
