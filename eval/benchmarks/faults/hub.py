@@ -10,6 +10,7 @@ from trl_vade import load_posterior
 from trl_vade.errors import HubError
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.commit import files_in
+from trl_vade.hub.posteriors.repository import steps_in
 from trl_vade.trainer import main_process
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
@@ -112,7 +113,7 @@ def on_the_hub(hub: Any) -> dict[str, Any]:
             for name, content in files.items()
             if name.startswith("last-checkpoint/")
         },
-        "steps": sorted(beliefs.tags),
+        "steps": steps_in(beliefs.files()),
         "pass rates": [round(rate, 12) for rate in load_posterior("you/beliefs@step-000003").pass_rate.tolist()],
     }
 
@@ -126,7 +127,7 @@ def what_is_here(trainer: Any) -> dict[str, Any]:
         "weights": files["model.safetensors"],
         "posterior": files["vade_posterior.safetensors"],
         "last checkpoint": files,
-        "steps": [f"step-{step:06d}" for step in (1, 2, 3)],
+        "steps": [1, 2, 3],
         "pass rates": [round(rate, 12) for rate in posterior.posterior_mean[posterior.visits > 0].tolist()],
     }
 
