@@ -45,18 +45,6 @@ def save_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def free_folder(folder: Path) -> Path:
-    """Make the first of `_earlier-1`, `_earlier-2`, ... that is free in `folder`, for files that are set aside.
-
-    Nothing uploads a file whose path begins with an underscore.
-    """
-    number = 1
-    while (target := folder / f"_earlier-{number}").exists():
-        number += 1
-    target.mkdir()
-    return target
-
-
 _PACKAGE = Path(__file__).parent
 
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import trl_vade
+from tests.support.checkpoints import write_checkpoint
 from tests.support.commands import run, said
 from tests.support.refusals import says
 from trl_vade.cli.early_checks import refuse_early
@@ -81,10 +82,11 @@ def test_a_recipe_may_name_one_reward_without_brackets(tmp_path):
     said(run("train", "--config", path), 2, "--reward_funcs nosuch_reward")
 
 
-def test_a_folder_with_another_run_is_refused_unless_that_is_to_go_on_or_be_replaced(tmp_path):
-    (tmp_path / "vade_summary.json").write_text("{}")
-    said(run("train", "--output_dir", tmp_path), 2, tmp_path, "vade_overwrite_output_dir=True")
-    refuse("--output_dir", tmp_path, "--vade_overwrite_output_dir")
+def test_a_folder_with_checkpoints_is_refused_unless_their_run_goes_on(tmp_path):
+    write_checkpoint(tmp_path, 3)
+    said(run("train", "--output_dir", tmp_path), 2, tmp_path, "checkpoint-3", "resume_from_checkpoint='auto'")
+    refuse("--output_dir", tmp_path, "--resume_from_checkpoint", "auto")
+    refuse("--output_dir", tmp_path / "new", "--resume_from_checkpoint", "auto")
 
 
 @pytest.mark.parametrize(

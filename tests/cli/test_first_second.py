@@ -54,5 +54,5 @@ def test_the_quickstart_shows_lines_of_ours_only_and_ctrl_c_ends_it_with_how_to_
     strange = [line for line in lines if not any(re.fullmatch(pattern, line) for pattern in OURS)]
     assert strange == []
     step = re.fullmatch(r"Stopped at step (\d+)\. Go on with: (.*)", lines[-1])
-    assert step[2].endswith(f"train_vade.py {' '.join(FLAGS)} --output_dir {out} --resume_from_checkpoint true")
+    assert step[2].endswith(f"train_vade.py {' '.join(FLAGS)} --output_dir {out} --resume_from_checkpoint auto")
     assert (out / f"checkpoint-{step[1]}" / "trainer_state.json").exists()

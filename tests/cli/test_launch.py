@@ -82,7 +82,7 @@ def test_two_processes_train_where_the_configuration_says_so(tmp_path):
         [*command, "--output_dir", "out"], cwd=tmp_path, capture_output=True, text=True, timeout=400
     )
     assert again.returncode == 2
-    assert "vade_overwrite_output_dir=True" in again.stderr
+    assert "resume_from_checkpoint='auto'" in again.stderr
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from tests.support.checkpoints import without_later
 from tests.support.refusals import refused
 from tests.support.scripts import run, start
 from trl_vade import VADEGRPOConfig
@@ -214,14 +215,12 @@ def test_a_quickstart_of_each_sampler_has_a_folder_of_its_own_which_a_second_run
     again = start("train_vade.py", *flags)
     assert again.returncode == 2
     assert "Traceback" not in again.stderr
-    assert again.stderr.count("vade-quickstart-thompson already holds a run") == 1  # one message
-    assert again.stderr.count("vade_overwrite_output_dir=True") == 1
+    assert again.stderr.count("vade-quickstart-thompson holds checkpoint-1, checkpoint-2") == 1  # one message
+    assert again.stderr.count("resume_from_checkpoint='auto'") == 1
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
-    train_vade.run([*flags, "--max_steps", "3", "--resume_from_checkpoint", "true"])
+    train_vade.run([*flags, "--max_steps", "3", "--resume_from_checkpoint", "auto"])
     assert (tmp_path / "vade-quickstart-thompson" / "checkpoint-3").is_dir()
-    train_vade.run([*flags, "--max_steps", "1", "--vade_overwrite_output_dir"])
-    assert [path.name for path in (tmp_path / "vade-quickstart-thompson").glob("checkpoint-*")] == ["checkpoint-1"]
 
 
 @pytest.mark.slow
@@ -236,7 +235,7 @@ def test_the_quickstart_runs_as_vanilla_grpo_and_resumes(train_vade, tmp_path):
     assert [evaluation["rollouts"] for evaluation in whole["validation"]] == [4 * 64]
     (tmp_path / "vade_summary.json").unlink()
     # In this process: a second one of its own would import everything once more.
-    train_vade.run([*map(str, flags), "--resume_from_checkpoint", str(tmp_path / "checkpoint-2")])
+    train_vade.run([*map(str, flags), "--resume_from_checkpoint", without_later(tmp_path / "checkpoint-2")])
     resumed = json.loads((tmp_path / "vade_summary.json").read_text())
     for name in ("rollouts", "effective_gradient_ratio", "validation"):
         assert resumed[name] == whole[name]

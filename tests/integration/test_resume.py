@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from peft import LoraConfig
 
+from tests.support.checkpoints import without_later
 from tests.support.marks import slow, slow_but
 from tests.support.rows import make_text_rows
 from tests.support.runs import (
@@ -68,7 +69,7 @@ def whole_run(start, *arguments, **changes):
 def resumed_from(start, stop, *arguments, **changes):
     """Go on from the checkpoint `stop` of the interrupted run, in a new trainer."""
     resumed = start("parts", *arguments, **changes)
-    resumed.train(resume_from_checkpoint=str(Path(resumed.args.output_dir) / f"checkpoint-{stop}"))
+    resumed.train(resume_from_checkpoint=without_later(f"{resumed.args.output_dir}/checkpoint-{stop}"))
     return resumed
 
 
@@ -196,7 +197,7 @@ def test_the_best_checkpoint_inside_a_generation_batch_resumes_bit_for_bit(
     start("parts", callbacks=[StopAfter(4)]).train()
     resumed = start("parts")
     assert 3 in checkpoints(resumed)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "parts" / "checkpoint-3"))
+    resumed.train(resume_from_checkpoint=without_later(tmp_path / "parts" / "checkpoint-3"))
     assert_same_end(resumed, whole)
 
 

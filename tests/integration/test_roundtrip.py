@@ -57,7 +57,7 @@ def test_what_was_downloaded_at_half_time_comes_to_the_same_end(hub, first, tmp_
     hf = Path(sys.executable).with_name("hf")
     run_client(hub, [hf, "download", "you/run", "--revision", at_step(hub, 2), "--local-dir", "fresh"], tmp_path)
     assert json.loads((tmp_path / "fresh/last-checkpoint/trainer_state.json").read_text())["global_step"] == 2
-    go_on = ["--output_dir", "fresh", "--resume_from_checkpoint", "true"]
+    go_on = ["--output_dir", "fresh", "--resume_from_checkpoint", "auto"]
     run_client(hub, [*SCRIPT, *SETTINGS, *go_on], tmp_path, timeout=300)
     one, other = tmp_path / "fresh", folder / "run"
     assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()

@@ -10,6 +10,7 @@ import pytest
 from safetensors.torch import load_file
 from transformers import Qwen2_5_VLForConditionalGeneration
 
+from tests.support.checkpoints import without_later
 from trl_vade import load_snapshot
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.reference_model import REFERENCE_FILE
@@ -20,6 +21,8 @@ CONFIGURATION = Path(__file__).parents[2] / "trl_vade" / "recipes" / "accelerate
 
 
 def launch(model, output_dir, *checkpoint, options=()):
+    if checkpoint and checkpoint[0].isdigit():
+        without_later(output_dir / f"checkpoint-{checkpoint[0]}")
     # Port 0: accelerate looks for a free one.
     launcher = ["--config_file", str(CONFIGURATION), "--num_processes", "2", "--main_process_port", "0", *options]
     script = [str(Path(__file__).with_name("sharded.py")), model, str(output_dir), *checkpoint]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from tests.support.checkpoints import without_later
 from tests.support.loopback_hub import client_environment
 from trl_vade import load_snapshot
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
@@ -23,6 +24,8 @@ SCRIPT = Path(__file__).with_name("two_processes.py")
 
 
 def launch(model, output_dir, scenario, *checkpoint, env=None, processes=2):
+    for name in scenario.split(",") if checkpoint else ():
+        without_later(output_dir / (name if "," in scenario else "") / f"checkpoint-{checkpoint[0]}")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # Not `accelerate launch --cpu --num_processes 2`: accelerate 1.15 silently runs one process then.
@@ -125,7 +128,7 @@ def test_two_processes_resume_bit_for_bit(folder, several, resumed, scenario):
 def test_two_processes_resume_the_reference_model_that_each_checkpoint_has(folder, resumed):
     of_3, of_6, before = (
         (folder / "synced" / name / REFERENCE_FILE).read_bytes()
-        for name in ("checkpoint-3", "checkpoint-6", "_earlier-1/checkpoint-6")
+        for name in ("checkpoint-3", "checkpoint-6", "_aside/checkpoint-6")
     )
     assert of_6 == before != of_3
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -126,7 +125,7 @@ def test_a_log_that_does_not_lead_to_the_checkpoint_is_kept_and_said_and_the_run
             append(other := log if step > 1 else SelectionLog(log.path.parent), step, rows=(7, 8))
             log = other
         damaged = log.path.read_bytes()
-        shutil.rmtree(log.path.parent / "_earlier-1")
+        (log.path.parent / "vade_selection-1.jsonl").unlink()
     elif damaged is None:
         log.path.unlink()
     else:
@@ -134,7 +133,7 @@ def test_a_log_that_does_not_lead_to_the_checkpoint_is_kept_and_said_and_the_run
     notice = log.resume(saved)
     assert said in notice
     assert all(word in notice for word in (str(log.path), "3 lines", "training is not affected"))
-    assert [path.read_bytes() for path in log.path.parent.glob("_earlier-*/*")] == ([damaged] if damaged else [])
+    assert [path.read_bytes() for path in log.path.parent.glob("vade_selection-*")] == ([damaged] if damaged else [])
     append(log, 4)
     assert steps(log) == [4]
     assert log.resume(log.position._asdict()) is None  # at the next resume there is nothing to say
@@ -153,8 +152,8 @@ def test_the_log_of_another_run_is_set_aside_by_the_first_line_and_never_overwri
     log, _, content = written
     append(log, 1, rows=(7, 8))
     assert [line["sample_index"] for line in log.read()] == [[7, 8]]
-    assert (log.path.parent / "_earlier-1" / "vade_selection.jsonl").read_bytes() == content
-    assert log.set_aside() == log.path.parent / "_earlier-2" / "vade_selection.jsonl"
+    assert (log.path.parent / "vade_selection-1.jsonl").read_bytes() == content
+    assert log.set_aside() == log.path.parent / "vade_selection-2.jsonl"
     assert (log.set_aside(), log.read()) == (None, [])
 
 
@@ -173,7 +172,7 @@ def test_the_lines_so_far_are_parsed_once_and_only_those_of_this_run(written, mo
 def test_a_log_that_cannot_be_written_or_is_gone_stops_the_run(log):
     append(log, 1)
     log.path.unlink()
-    with refused(CheckpointSaveError, names=[log.path], offers=["resume_from_checkpoint=True"]):
+    with refused(CheckpointSaveError, names=[log.path], offers=["resume_from_checkpoint='auto'"]):
         append(log, 2)
 
 

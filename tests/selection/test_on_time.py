@@ -10,6 +10,7 @@ import pytest
 from accelerate import Accelerator
 from trl import GRPOConfig, GRPOTrainer
 
+from tests.support.checkpoints import without_later
 from tests.support.rows import ids, numbered_rows, picture, process
 from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit
 from trl_vade import BetaPosterior, ThompsonSampler, UniformSampler, VADEGRPOTrainer
@@ -401,7 +402,7 @@ def train_stratified(text_model_path, text_rows, make_args):
         args.output_dir = f"{args.output_dir}/{folder}"
         rows = text_rows.add_column("domain", DOMAINS)
         trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, rows, callbacks=callbacks)
-        trainer.train(resume_from_checkpoint=resume and f"{args.output_dir}/{resume}")
+        trainer.train(resume_from_checkpoint=resume and without_later(f"{args.output_dir}/{resume}"))
         return trainer
 
     return run

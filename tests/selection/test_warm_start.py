@@ -264,7 +264,7 @@ def test_a_resume_repeats_the_run_and_needs_no_source(text_model_path, text_rows
     resumed = VADEGRPOTrainer(text_model_path, says_a_digit, parts, text_rows)
     resumed.train(resume_from_checkpoint=True)
     assert_same_end(resumed, whole)
-    anew = {"vade_overwrite_output_dir": True, "output_dir": str(tmp_path / "parts")}
+    anew = {"output_dir": str(tmp_path / "another")}
     with refused(SnapshotNotFoundError, names=["source"]):  # begun anew, it needs what is gone
         VADEGRPOTrainer("/no/model", says_a_digit, warm_args(**changes | anew), text_rows)
 

@@ -1,8 +1,11 @@
-"""A checkpoint folder as the trainer writes it, with a few bytes for each file."""
+"""Checkpoint folders as the trainer writes them, with a few bytes for each file."""
+
+import shutil
+from pathlib import Path
 
 from transformers import TrainerState
 
-from trl_vade.trainer.checkpoint.folders import write_marker
+from trl_vade.trainer.checkpoint.folders import checkpoints, step_of, write_marker
 
 FILES = (
     "model.safetensors",
@@ -12,7 +15,7 @@ FILES = (
 )
 
 
-def write_checkpoint(output_dir, step, *, complete=True, save=None, stock=False):
+def write_checkpoint(output_dir, step, *, complete=True, stock=False, run="a run", ancestors=()):
     """The files, the trainer's state, and the marker last; a stock trainer writes no file of VADE."""
     folder = output_dir / f"checkpoint-{step}"
     for name in FILES[: 2 if stock else None]:
@@ -21,5 +24,15 @@ def write_checkpoint(output_dir, step, *, complete=True, save=None, stock=False)
     if complete:
         TrainerState(global_step=step).save_to_json(str(folder / "trainer_state.json"))
         if not stock:
-            write_marker(folder, run="a run", parent=None, save=step if save is None else save)
+            write_marker(folder, run=run, ancestors=ancestors)
     return folder
+
+
+def without_later(checkpoint):
+    """Move the later checkpoints of its folder to `_aside`, as the refusal of a resume asks; returns its path."""
+    for path in checkpoints(Path(checkpoint).parent):
+        if step_of(path) > step_of(Path(checkpoint)):
+            shutil.rmtree(path.parent / "_aside" / path.name, ignore_errors=True)
+            (path.parent / "_aside").mkdir(exist_ok=True)
+            path.rename(path.parent / "_aside" / path.name)
+    return str(checkpoint)

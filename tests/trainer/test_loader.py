@@ -2,12 +2,12 @@
 
 import threading
 import time
-from pathlib import Path
 
 import datasets
 import pytest
 from datasets import Dataset
 
+from tests.support.checkpoints import without_later
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
 from tests.support.rows import numbered_rows, text_of
@@ -86,7 +86,7 @@ def test_a_run_that_loads_ahead_is_the_run_that_does_not_and_resumes_to_it(start
     changes = {"save_steps": 2, "max_steps": 4} | CASES[case]
     start("parts", callbacks=[StopAfter(3)], save_strategy="steps", **changes).train()
     resumed = start("parts", **changes)
-    resumed.train(resume_from_checkpoint=str(Path(resumed.args.output_dir) / "checkpoint-2"))
+    resumed.train(resume_from_checkpoint=without_later(f"{resumed.args.output_dir}/checkpoint-2"))
     assert prefetches
     monkeypatch.setattr(OnTimeSelection, "prefetch", lambda self: None)
     plain = start("plain", **changes)

@@ -41,7 +41,7 @@ def test_nor_is_a_plain_config_by_a_message_about_stock_settings(text_rows, make
 def test_training_says_so_too(text_model_path, text_rows, make_args, checkpointed_run):
     _, folder = checkpointed_run()
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(GRPOConfig), text_rows)
-    with refused(ConfigurationError, [folder], ["vade_overwrite_output_dir=True", "VADEGRPOConfig"]):
+    with refused(ConfigurationError, [folder], ["resume_from_checkpoint='auto'"]):
         trainer.train()
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(GRPOConfig), text_rows.select(range(12)))
     with refused(SnapshotMismatchError, [24, 12], ["vade_posterior_init", "VADEGRPOConfig"]):

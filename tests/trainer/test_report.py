@@ -83,7 +83,7 @@ def test_without_such_a_setting_task_and_level_name_the_strata_unless_there_are_
 ):
     rows = concatenate_datasets([text_rows, text_rows]).add_column("task", ["count"] * 48)
     for levels, expected in ((2, True), (MOST_STRATA, True), (MOST_STRATA + 1, False)):
-        args = reporting(vade_overwrite_output_dir=True)
+        args = reporting()
         train(text_model_path, rows.add_column("level", [row % levels for row in range(48)]), args)
         tasks = kept(args, ROWS_FILE)["tasks"]
         assert bool(tasks) == expected

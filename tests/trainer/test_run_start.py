@@ -170,7 +170,8 @@ def test_another_training_on_the_same_rows_begins_anew_and_keeps_the_log_of_the_
     assert trainer.selection.sampler.posterior.step == 2
     assert trainer.selection.feedback.rollouts == 2 * 16
     assert [line["step"] for line in log.read()] == [1, 2]
-    assert SelectionLog(log.path.parent / "_earlier-1").read() == first
+    log.path.with_name("vade_selection-1.jsonl").replace(log.path)
+    assert log.read() == first
 
 
 def test_a_resume_in_the_same_trainer_goes_on(begin):
@@ -211,7 +212,7 @@ def test_the_trials_of_a_hyperparameter_search_can_be_compared(try_seeds, sample
     assert batches[:6] != batches[12:]
     assert_equal_weights(ends[0], ends[1])
     assert trainer.selection.sampler.posterior.step == 6
-    assert len(list(trainer.selection.feedback.log.path.parent.glob("_earlier-*"))) == 2
+    assert len(list(trainer.selection.feedback.log.path.parent.glob("vade_selection-*"))) == 2
     if sampler == "uniform":
         _, stock, theirs = try_seeds("stock", 3, 3, 5)
         assert batches == stock
@@ -221,6 +222,6 @@ def test_the_trials_of_a_hyperparameter_search_can_be_compared(try_seeds, sample
 
 def test_a_first_trial_has_the_seed_of_its_trial(try_seeds, begin):
     _, batches, _ = try_seeds("uniform", 5)
-    trainer, asked = begin("uniform", seed=5, vade_overwrite_output_dir=True)
+    trainer, asked = begin("uniform", seed=5)
     trainer.train()
     assert batches == asked.batches

@@ -129,7 +129,7 @@ def test_finished_run(text_model_path, text_rows, make_args, monkeypatch, mended
 
     if mended:
         monkeypatch.setattr(GRPOTrainer, "_run_epoch", asks_first)
-    args = make_args(max_steps=2, save_strategy="no", vade_overwrite_output_dir=True)
+    args = make_args(max_steps=2, save_strategy="no")
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
     trainer.train(resume_from_checkpoint=f"{args.output_dir}/checkpoint-2")
     assert trainer.state.global_step == 2

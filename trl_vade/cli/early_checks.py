@@ -11,7 +11,7 @@ from typing import Any
 
 from trl_vade.errors import ConfigurationError
 from trl_vade.hub.uploading import is_hub_id
-from trl_vade.trainer.checkpoint.folders import another_run, find_checkpoint, refuse_run
+from trl_vade.trainer.checkpoint.folders import find_checkpoint
 from trl_vade.trainer.config_checks import check_own_settings
 from trl_vade.trainer.presets import setting
 
@@ -90,7 +90,7 @@ def refused_reward(name: str, reason: object) -> ConfigurationError:
 
 
 def asked_checkpoint(args: Any) -> str | bool | None:
-    """Return `resume_from_checkpoint`, where the words true and false are no folders."""
+    """Return `resume_from_checkpoint`, where the words auto, true and false are no folders."""
     asked = args.resume_from_checkpoint
     return asked == "true" if asked in ("true", "false") else asked
 
@@ -102,10 +102,7 @@ def run_folder(args: Any) -> str:
 
 def _check_folder(args: Any) -> None:
     if args.output_dir is not None:
-        folder = run_folder(args)
-        checkpoint, _ = find_checkpoint(asked_checkpoint(args), folder)
-        if not args.vade_overwrite_output_dir:
-            refuse_run(folder, another_run(folder, checkpoint))
+        find_checkpoint(asked_checkpoint(args), run_folder(args))
 
 
 def _check_groups(args: Any) -> None:

@@ -85,7 +85,7 @@ def train(context: typer.Context, help_all: HelpAll = False) -> None:
       trl-vade train --vade_sampler uniform --max_steps 20
       trl-vade train --recipe qwen2_5_vl_3b_grpo_vade \\
         --accelerate_config fsdp2 --num_processes 8
-      trl-vade train --config recipe.yaml --resume_from_checkpoint true
+      trl-vade train --config recipe.yaml --resume_from_checkpoint auto
     """
     from .first_second import quieten
 

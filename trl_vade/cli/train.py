@@ -2,7 +2,7 @@
 
 Without `--recipe`, `--config`, `--model_name_or_path` and `--dataset_name` it runs the recipe `quickstart`: a tiny,
 real Qwen2.5-VL on a data set drawn on the spot. `{vade_sampler}` in the name of the output directory stands for the
-sampler. A directory that holds another run is refused.
+sampler. A directory with checkpoints is refused, unless the run goes on from the newest.
 
 Arguments that cannot work are refused here, before torch is imported.
 """

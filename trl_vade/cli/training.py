@@ -13,7 +13,6 @@ from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, HubError, VADEError
 from trl_vade.evaluation.callback import planned
 from trl_vade.trainer.checkpoint.folders import find_checkpoint
-from trl_vade.trainer.checkpoint.line import claim_output_dir
 
 from .data_sets import TESTBED, load_splits, pick_split
 from .early_checks import asked_checkpoint, refused_reward, run_folder
@@ -30,17 +29,17 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
     """Train, save and push as the arguments say.
 
     Raises:
-        ConfigurationError: Settings cannot work, or the output directory holds another run.
+        ConfigurationError: Settings cannot work, or the output directory holds checkpoints of another run.
         HubError: Something that should be on the Hub is not there. All of it is saved here.
     """
     training_args.output_dir = run_folder(training_args)
     resume = asked_checkpoint(training_args)
-    claim_output_dir(training_args, find_checkpoint(resume, training_args.output_dir)[0], delete=False)
+    find_checkpoint(resume, training_args.output_dir)  # refused, if it has to be, before a model is loaded
     with refusals():
         trainer = make_trainer(script_args, training_args, model_args)
     trainer.dataset_name = script_args.dataset_name
 
-    # Train. `--resume_from_checkpoint true` goes on from the newest checkpoint, with its posterior.
+    # Train. `--resume_from_checkpoint auto` goes on from the newest checkpoint, with its posterior, or begins anew.
     with suppress(HubError), whole_errors():  # all is saved here; what is not on the Hub is tried again below
         trainer.train(resume_from_checkpoint=resume)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trl_vade.errors import CheckpointSaveError, SnapshotCorruptError
-from trl_vade.files import free_folder, replace_durably
+from trl_vade.files import replace_durably
 from trl_vade.samplers.posterior import BetaPosterior
 
 from .outcomes import GroupOutcomes
@@ -90,7 +90,7 @@ class SelectionLog:
             raise CheckpointSaveError(
                 f"{self.path} could not be written ({type(error).__name__}: {error}). The run stops, because a replay "
                 "of the log needs every line. Free some space or fix the permissions. Then continue from the last "
-                "checkpoint with train(resume_from_checkpoint=True)."
+                "checkpoint with train(resume_from_checkpoint='auto')."
             ) from error
         self.position = position
 
@@ -134,11 +134,13 @@ class SelectionLog:
                 os.fsync(file.fileno())
 
     def set_aside(self) -> Path | None:
-        """Move the file into a new folder beside it, and return its new path. None if it is missing or empty."""
+        """Rename the file to `vade_selection-<n>.jsonl`, and return its new path. None if it is missing or empty."""
         self._begin()
         if not self.path.exists() or not self.path.stat().st_size:
             return None
-        target = free_folder(self.path.parent) / self.path.name
+        number = 1
+        while (target := self.path.with_stem(f"{self.path.stem}-{number}")).exists():
+            number += 1
         replace_durably(self.path, target)
         return target
 

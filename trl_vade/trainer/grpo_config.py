@@ -112,9 +112,6 @@ class VADEGRPOConfig(GRPOConfig):
         vade_max_prompt_length: Largest number of tokens of a prompt, image tokens included. Longer rows are dropped
             from the training and evaluation sets before training, and the log says how many. The paper uses 8192.
             `None` keeps all rows.
-        vade_overwrite_output_dir: Whether a run may replace the run in `output_dir`. `True` makes `train` delete that
-            run's checkpoints, its trainer state and its `vade_` files first, and the log names them. `False` refuses
-            such a folder. A run that resumes from a checkpoint in the folder deletes nothing.
         vade_posterior_hub_id: Data-set repository on the Hub, `user/name` or `name`, that receives the posterior of
             every checkpoint. The token comes from the login or from `HF_TOKEN`. `None` uploads no posterior.
 
@@ -160,7 +157,6 @@ class VADEGRPOConfig(GRPOConfig):
         {"range": "[-3.4e38, 3.4e38]", "words": ("auto", "spread"), "card": False},
     ] = "auto"
     vade_max_prompt_length: Annotated[int | None, {"range": "[1, 1e9]"}] = None
-    vade_overwrite_output_dir: Annotated[bool, {"card": False}] = False
     vade_posterior_hub_id: Annotated[str | None, {"card": False}] = None
 
     def __post_init__(self) -> None:

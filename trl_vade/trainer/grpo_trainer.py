@@ -13,9 +13,10 @@ from trl import GRPOTrainer
 
 from trl_vade.selection.batch_metrics import log_metrics
 
-from .checkpoint.line import Line, claim_output_dir, resolve_checkpoint
+from .checkpoint.line import Line, resolve_checkpoint
+from .checkpoint.lock import holding
 from .checkpoint.preemption import LastCheckpoint
-from .checkpoint.resuming import ResumingTrainer
+from .checkpoint.resuming import ResumingTrainer, refuse_other_adapters
 from .console import install_console, saying_how_it_ended
 from .dynamic_sampling import Refill
 from .equal_processes import refuse_differing_weights
@@ -56,7 +57,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
     `ThinningTrainer` and `ImagesOnceTrainer`):
 
     * `__init__`: checks settings and data before a model is loaded, and corrects TRL's generation engines.
-    * `train`: resolves the checkpoint, protects another run in `output_dir`, and saves a last checkpoint on a signal.
+    * `train`: finds the checkpoint, refuses to mix two runs in `output_dir`, and saves a last checkpoint on a signal.
     * `_inner_training_loop`: gives each run its rows and posterior when a trial of a search has set its seed, and
       leaves a report at the end.
     * `_run_epoch`: stops a finished run that is resumed inside an epoch from taking one step more (transformers 5.23).
@@ -80,11 +81,10 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
 
     Raises:
         ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work. By
-            `train`, for an `output_dir` that holds another run (see `vade_overwrite_output_dir`).
+            `train`, for an `output_dir` with checkpoints that this run does not go on from.
     """
 
     dataset_name: str | None = None  # of the data, for the console and the cards; the Hub's id may have "@revision"
-    _claimed: str | None = None  # the output directory, once this trainer has started a run in it
     _has_begun = False  # whether a run has used the selection
     _logprobs_compared = False  # whether the first batch was compared
     _tag_names = ["trl", "grpo", "vade"]
@@ -134,17 +134,20 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
     @saying_where_settings_go
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
-        """Train, after deleting another run in `output_dir` (with `vade_overwrite_output_dir`) or refusing it."""
-        checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)
-        if self._claimed != self.args.output_dir:
-            claim_output_dir(self.args, checkpoint)
-            self._claimed = self.args.output_dir
-        if checkpoint is None:
-            self._line = Line.begin(self.args.output_dir, None)
-        if self.selection is not None and not is_adaptive(self.args):
-            self.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
-        with self._last_checkpoint.watching(self.args), loading_ahead(self), saying_how_it_ended(self):
-            return super().train(checkpoint, *positional, **named)
+        """Train, from the newest checkpoint of `output_dir` or from another one that no newer one there follows.
+
+        `resume_from_checkpoint` is a folder, True for the newest whole checkpoint, or "auto" for that or, where no
+        save was ever finished, a run that begins anew. None begins anew, and is refused where there is a checkpoint.
+        """
+        with holding(self.args.output_dir):
+            checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)
+            if checkpoint is not None:
+                refuse_other_adapters(self.model, checkpoint)
+            self._line = Line.begin(checkpoint)
+            if self.selection is not None and not is_adaptive(self.args):
+                self.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
+            with self._last_checkpoint.watching(self.args), loading_ahead(self), saying_how_it_ended(self):
+                return super().train(checkpoint, *positional, **named)
 
     @functools.wraps(GRPOTrainer._inner_training_loop)
     def _inner_training_loop(self, *positional: Any, **named: Any):

@@ -13,7 +13,6 @@ from accelerate.logging import get_logger
 from datasets import Dataset
 from numpy.typing import NDArray
 from tqdm import tqdm
-from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOConfig
 
 from trl_vade.data.row_keys import sample_keys
@@ -106,9 +105,8 @@ def _keys(args: GRPOConfig, dataset: Dataset) -> NDArray[np.int64]:
 
 
 def _may_resume(args: GRPOConfig) -> bool:
-    asked = str(args.resume_from_checkpoint).lower() not in ("none", "false")
-    kept = Path(args.output_dir).is_dir() and not args.vade_overwrite_output_dir
-    return asked or (kept and get_last_checkpoint(args.output_dir) is not None)
+    asked = str(args.resume_from_checkpoint).lower() not in ("none", "false", "auto")
+    return asked or any(Path(args.output_dir).glob("*checkpoint*/"))
 
 
 def initialise_posterior(trainer: Any) -> None:

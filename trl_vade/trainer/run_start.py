@@ -36,8 +36,9 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
             _keep_counts(trainer, earlier)
         elif replaced:
             trainer.selection = make_selection(trainer)
-        elif not resumed and (trainer._has_begun or trial is not None):
-            begin_anew(trainer, make_selection(trainer))
+        elif not resumed:  # the log of a start that left nothing else is set aside, too
+            used = trainer._has_begun or trial is not None
+            begin_anew(trainer, make_selection(trainer) if used else earlier)
         if replaced or not trainer._has_begun:
             trainer.selection.describe_loading()
             if is_adaptive(trainer.args):

@@ -28,14 +28,6 @@ def resumed(make, side):
     return trainer
 
 
-def again(make, side):
-    """Train in an output directory that another run has used."""
-    make(seed=9).train()
-    trainer = make()
-    trainer.train()
-    return trainer
-
-
 SETTINGS = {
     **{f"loss {loss}": Situation({"loss_type": loss, "num_iterations": 2} | more) for loss, more in LOSSES.items()},
     "loss dapo": Situation({"loss_type": "dapo"}, as_base=True),
@@ -103,12 +95,6 @@ SETTINGS = {
         SAVED | {"per_device_train_batch_size": 48, "max_steps": 8}, drive=resumed
     ),
     "a resume with beta": Situation(SAVED | BETA, drive=resumed, logs="kl"),
-    "a used output directory": Situation(
-        {"save_strategy": "steps", "save_steps": 1},
-        drive=again,
-        ours={"vade_overwrite_output_dir": True},
-        as_base=True,
-    ),
 }  # fmt: skip
 
 

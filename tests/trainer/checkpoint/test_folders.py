@@ -1,7 +1,10 @@
-"""What a checkpoint folder lacks and whose it is (`vade_checkpoint.json`), and which folder a resume takes."""
+"""What a checkpoint folder lacks (`vade_checkpoint.json`), which one is the newest, and what stands in a run's way."""
 
 import json
 import logging
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,8 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from tests.support.checkpoints import FILES, write_checkpoint
 from tests.support.refusals import refused
-from trl_vade.errors import CheckpointIncompleteError
-from trl_vade.trainer.checkpoint.folders import JIT_MARK, MARKER_FILE, OWN_FILES, complete_checkpoints, missing_part
+from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
+from trl_vade.trainer.checkpoint.folders import JIT_MARK, MARKER_FILE, UNMARKED, complete_checkpoints, missing_part
 from trl_vade.trainer.checkpoint.line import resolve_checkpoint
 from trl_vade.trainer.trained_counts import TrainedCounts
 
@@ -26,6 +29,9 @@ def accelerator():
     return Accelerator(cpu=True)
 
 
+# ------------------------------------------------------------------------------------------------- which is taken
+
+
 def test_other_folders_and_files_are_no_checkpoints(tmp_path):
     write_checkpoint(tmp_path, 3)
     for name in ("", "best", "3-old", "-1", "²"):
@@ -36,18 +42,39 @@ def test_other_folders_and_files_are_no_checkpoints(tmp_path):
 
 
 @settings(max_examples=15)
-@given(st.dictionaries(st.integers(0, 10**6), st.tuples(st.booleans(), st.integers(1, 9)), max_size=6))
-def test_the_complete_checkpoint_that_was_saved_last_is_the_one_to_go_on_from(tmp_path_factory, steps):
+@given(st.dictionaries(st.integers(0, 10**6), st.booleans(), max_size=6), st.sampled_from([True, "auto"]))
+def test_the_whole_checkpoint_of_the_highest_step_is_the_one_to_go_on_from(tmp_path_factory, steps, asked):
     output_dir = tmp_path_factory.mktemp("run")
-    for step, (complete, save) in steps.items():
-        write_checkpoint(output_dir, step, complete=complete, save=save)
-    whole = sorted((save, step) for step, (complete, save) in steps.items() if complete)
-    assert complete_checkpoints(output_dir) == [output_dir / f"checkpoint-{step}" for _, step in whole]
-    if whole:
-        assert resolve_checkpoint(True, output_dir) == str(output_dir / f"checkpoint-{whole[-1][1]}")
+    for step, complete in steps.items():
+        write_checkpoint(output_dir, step, complete=complete)
+    whole = sorted(step for step, complete in steps.items() if complete)
+    assert complete_checkpoints(output_dir) == [output_dir / f"checkpoint-{step}" for step in whole]
+    if whole or asked == "auto":
+        newest = str(output_dir / f"checkpoint-{whole[-1]}") if whole else None
+        assert resolve_checkpoint(asked, output_dir) == newest
     else:
-        with refused(CheckpointIncompleteError, names=["no complete checkpoint"]):
-            resolve_checkpoint(True, output_dir)
+        with refused(CheckpointIncompleteError, names=["no whole checkpoint"], offers=["auto"]):
+            resolve_checkpoint(asked, output_dir)
+
+
+BRANCHES = {
+    "a branch": ({12: ("a", []), 5: ("b", [("a", 3)])}, 5),
+    "a branch of a branch": ({12: ("a", []), 5: ("b", [("a", 3)]), 4: ("c", [("a", 3), ("b", 3)])}, 4),
+    "a branch whose first run is rotated away": ({12: ("a", []), 6: ("c", [("a", 3), ("b", 5)])}, 6),
+    "what grew on the abandoned one": ({12: ("c", [("a", 9)]), 5: ("b", [("a", 3)])}, 5),
+    "a run that was only stopped": ({3: ("a", []), 5: ("b", [("a", 3)]), 7: ("c", [("a", 3), ("b", 5)])}, 7),
+    "a stock run that goes on": ({3: None, 5: ("b", [("", 3)])}, 5),
+    "a stock run that was left": ({9: None, 5: ("b", [("", 3)])}, 5),
+}
+
+
+@pytest.mark.parametrize("case", BRANCHES)
+def test_a_checkpoint_that_a_branch_abandoned_is_never_the_newest_whatever_its_step(tmp_path, case):
+    found, newest = BRANCHES[case]
+    for step, about in found.items():
+        more = {"stock": True} if about is None else {"run": about[0], "ancestors": about[1]}
+        write_checkpoint(tmp_path, step, **more)
+    assert resolve_checkpoint("auto", tmp_path) == str(tmp_path / f"checkpoint-{newest}")
 
 
 def test_the_trainers_own_choice_is_a_half_written_folder_and_ours_is_not(tmp_path, caplog):
@@ -58,76 +85,86 @@ def test_the_trainers_own_choice_is_a_half_written_folder_and_ours_is_not(tmp_pa
     with caplog.at_level(logging.WARNING):
         assert resolve_checkpoint(True, tmp_path) == str(tmp_path / "checkpoint-4")
     (said,) = [record.getMessage() for record in caplog.records]
-    assert f"{half} is skipped: {STATE_FILE} is missing" in said
+    assert f"{half} is skipped: {UNMARKED}" in said
     assert f"continues from {tmp_path / 'checkpoint-4'}" in said
 
 
-@pytest.mark.parametrize("asked", [None, False])
-def test_a_run_that_does_not_resume_looks_at_no_folder(tmp_path, asked):
-    write_checkpoint(tmp_path, 6)
-    assert resolve_checkpoint(asked, tmp_path) is None
+@pytest.mark.parametrize("asked", [None, False, "auto"])
+def test_where_no_save_was_ever_finished_a_run_begins_anew_and_says_what_it_passes_over(tmp_path, caplog, asked):
     assert resolve_checkpoint(asked, tmp_path / "nowhere") is None
+    assert not caplog.text
+    half = write_checkpoint(tmp_path, 6, complete=False)
+    assert resolve_checkpoint(asked, tmp_path) is None
+    assert f"{half} is skipped" in caplog.text
+    assert "begins anew" in caplog.text
 
 
-@pytest.mark.parametrize("form", [str, Path])
-def test_a_complete_folder_that_was_asked_for_is_taken_although_a_newer_one_is_there(tmp_path, form):
-    older, _ = write_checkpoint(tmp_path, 4), write_checkpoint(tmp_path, 6)
-    assert resolve_checkpoint(form(older), tmp_path) == str(older)
-    assert resolve_checkpoint(form(older), tmp_path / "another_output_dir") == str(older)
-
-
-def test_an_incomplete_folder_that_was_asked_for_is_refused_with_the_newest_that_is_complete(tmp_path):
+def test_an_incomplete_folder_that_was_asked_for_is_refused_with_the_newest_that_is_whole(tmp_path):
     whole, half = write_checkpoint(tmp_path, 4), write_checkpoint(tmp_path, 6, complete=False)
-    with refused(CheckpointIncompleteError, names=[half, STATE_FILE], offers=[whole]):
+    with refused(CheckpointIncompleteError, names=[half, MARKER_FILE], offers=[whole]):
         resolve_checkpoint(str(half), tmp_path)
     (whole / "part" / "optimizer.bin").unlink()
-    with refused(CheckpointIncompleteError, names=[whole, "part/optimizer.bin", "no complete one"]):
+    with refused(CheckpointIncompleteError, names=[whole, "part/optimizer.bin"], offers=["output_dir"]):
         resolve_checkpoint(whole, tmp_path)
 
 
-def test_a_checkpoint_whose_posterior_alone_is_gone_is_the_last_resort(tmp_path):
-    """The posterior says why then."""
-    whole, newer = write_checkpoint(tmp_path, 4), write_checkpoint(tmp_path, 6)
-    (newer / "vade_posterior.safetensors").unlink()
-    assert resolve_checkpoint(newer, tmp_path) == str(newer)
-    assert resolve_checkpoint(True, tmp_path) == str(whole)
-    (whole / "model.safetensors").unlink()
-    assert resolve_checkpoint(True, tmp_path) == str(newer)
-
-
-def test_a_checkpoint_of_the_stock_trainer_is_taken_where_there_is_no_other_and_what_is_unknown_is_said(
-    tmp_path, caplog
-):
+def test_a_checkpoint_of_the_stock_trainer_is_taken_and_what_is_unknown_is_said(tmp_path, caplog):
     stock = write_checkpoint(tmp_path, 8, stock=True)
     assert resolve_checkpoint(True, tmp_path) == resolve_checkpoint(stock, tmp_path) == str(stock)
     assert caplog.text.count("not known whether its files are whole") == 2
-    ours = write_checkpoint(tmp_path, 4)
-    assert resolve_checkpoint(True, tmp_path) == str(ours)
 
 
-def test_a_downloaded_checkpoint_counts_by_its_save(tmp_path):
+def test_a_downloaded_checkpoint_counts_by_its_step(tmp_path):
     downloaded = write_checkpoint(tmp_path, 6).rename(tmp_path / "last-checkpoint")
     assert resolve_checkpoint(True, tmp_path) == str(downloaded)
     write_checkpoint(tmp_path, 4)
     assert resolve_checkpoint(True, tmp_path) == str(downloaded)
     same = write_checkpoint(tmp_path, 6)
     assert resolve_checkpoint(True, tmp_path) == str(same)
+    assert resolve_checkpoint(downloaded, tmp_path) == str(downloaded)
 
 
-def test_without_a_complete_checkpoint_each_folder_is_named_with_what_it_lacks(tmp_path):
-    half, short, lost = (write_checkpoint(tmp_path, step, complete=step > 4) for step in (4, 6, 8))
+@pytest.mark.parametrize("asked", [True, "auto", None])
+def test_checkpoints_that_were_whole_are_no_remains_of_a_start(tmp_path, asked):
+    """A run is not begun over weeks of training because a file was lost."""
+    short, lost = (write_checkpoint(tmp_path, step) for step in (6, 8))
     (short / "model.safetensors").write_bytes(b"con")
     (lost / "part" / "optimizer.bin").unlink()
     downloaded = write_checkpoint(tmp_path, 10, complete=False).rename(tmp_path / "last-checkpoint")
-    folders, files = [half, short, lost, downloaded], [STATE_FILE, "model.safetensors", "part/optimizer.bin"]
-    with refused(CheckpointIncompleteError, names=[*folders, *files], offers=["vade_overwrite_output_dir=True"]):
-        resolve_checkpoint(True, tmp_path)
+    files = ["model.safetensors", "part/optimizer.bin", MARKER_FILE]
+    with refused(CheckpointIncompleteError, [short, lost, downloaded, *files], ["Put back", "output_dir"]):
+        resolve_checkpoint(asked, tmp_path)
 
 
-@pytest.mark.parametrize("output_dir", ["", "nowhere"])
-def test_the_last_checkpoint_of_a_run_that_never_was_is_refused_with_a_way_out(tmp_path, output_dir):
-    with refused(CheckpointIncompleteError, offers=["resume_from_checkpoint"]):
-        resolve_checkpoint(True, tmp_path / output_dir)
+# ------------------------------------------------------------------------------------------- what is in the way
+
+
+@pytest.mark.parametrize("asked", [None, False, "checkpoint-4", "elsewhere"])
+def test_a_run_that_would_leave_newer_checkpoints_behind_is_refused_until_they_are_moved(tmp_path, asked):
+    """By the command that the refusal names, and not where they only lie in another folder."""
+    folder = tmp_path / "a run"
+    older, newer = write_checkpoint(folder, 4), write_checkpoint(folder, 6)
+    (folder / "trainer_state.json").touch()  # else a report would mix the runs
+    elsewhere = shutil.copytree(newer, tmp_path / "elsewhere" / "checkpoint-6")
+    chosen = {"checkpoint-4": older, "elsewhere": elsewhere}.get(asked, asked)
+    with refused(ConfigurationError, [newer.name], ["resume_from_checkpoint='auto'", "another output_dir"]) as error:
+        resolve_checkpoint(chosen, folder)
+    subprocess.run(str(error.value).splitlines()[-1], shell=True, check=True)
+    assert resolve_checkpoint(chosen, folder) == ((chosen and str(chosen)) or None)
+    assert not (folder / "trainer_state.json").exists()
+    assert {path.name for path in complete_checkpoints(folder)} == ({older.name} if chosen == older else set())
+    assert complete_checkpoints(folder / "_aside")[-1] == folder / "_aside" / newer.name
+
+
+def test_the_command_of_the_refusal_is_safe_in_any_folder(tmp_path):
+    folder = tmp_path / "it's $HOME; rm"
+    write_checkpoint(folder, 4)
+    with refused(ConfigurationError) as error:
+        resolve_checkpoint(None, folder)
+    assert shlex.split(str(error.value).splitlines()[-1])[1] == str(folder)
+
+
+# ------------------------------------------------------------------------------------------------ what is whole
 
 
 @pytest.fixture
@@ -135,42 +172,37 @@ def folder(tmp_path):
     return write_checkpoint(tmp_path, 3)
 
 
-def test_a_checkpoint_with_all_its_files_is_complete_also_with_files_that_came_later(folder):
+def test_a_checkpoint_with_all_its_files_is_whole_also_with_files_that_came_later(folder):
     for name in ("notes.txt", "README.md", JIT_MARK):
         (folder / name).write_text("mine")
-    assert missing_part(folder, contents=True) is None
+    assert missing_part(folder) is None
 
 
 @pytest.mark.parametrize("name", [*FILES, STATE_FILE])
-def test_a_file_that_is_gone_cut_or_altered_is_named(folder, name):
+def test_a_file_that_is_gone_or_cut_is_named(folder, name):
     """The Trainer deletes an old checkpoint file by file, and would resume from what is left of it."""
-    content = (folder / name).read_bytes()
-    (folder / name).write_bytes(content[:-1] + b"!")
-    assert missing_part(folder) is None
-    assert missing_part(folder, contents=True).startswith(f"{name} was altered")
-    (folder / name).write_bytes(content[:4])
-    assert missing_part(folder) == f"{name} has 4 bytes and had {len(content)} when it was saved"
+    size = (folder / name).stat().st_size
+    (folder / name).write_bytes(b"cont")
+    assert missing_part(folder) == f"{name} has 4 bytes and had {size} when it was saved"
     (folder / name).unlink()
     assert missing_part(folder) == f"{name} is missing"
-    own = name.startswith("vade_posterior")  # which a checkpoint of `GRPOTrainer` has not
-    assert (missing_part(folder, but_for=OWN_FILES, contents=True) is None) == own
 
 
-def test_a_checkpoint_without_its_last_file_is_not_complete_however_far_the_save_came(tmp_path):
+def test_a_checkpoint_without_its_last_file_is_not_whole_however_far_the_save_came(tmp_path):
     assert missing_part(tmp_path / "checkpoint-3") == "there is no such folder"
     folder = write_checkpoint(tmp_path, 3, complete=False)
-    assert missing_part(folder) == f"{STATE_FILE} is missing"
+    assert missing_part(folder) == UNMARKED
     write_checkpoint(tmp_path, 3)
     (folder / MARKER_FILE).unlink()
-    assert missing_part(folder) == f"{MARKER_FILE} is missing, which is written last"
+    assert missing_part(folder) == UNMARKED
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        *(b"", b"[]", b"null", b"{}", b"\xff\xfe", b"[" * 100_000, b"\0" * 4096),  # the last one of a power cut
-        *({"files": value} for value in ([], "all", {"model.safetensors": 3}, {"model.safetensors": [None, ""]})),
-        {"save": "1"},
+        *(b"", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b"\0" * 4096),  # the last one of a power cut
+        *({"files": value} for value in ([], "all", None)),
+        *({"ancestors": value} for value in (None, 3, [["a"]], [["a", "b"]])),
     ],
 )
 def test_a_marker_that_nobody_wrote_is_recognised(folder, content):
@@ -180,13 +212,30 @@ def test_a_marker_that_nobody_wrote_is_recognised(folder, content):
     assert missing_part(folder) == f"its {MARKER_FILE} cannot be read"
 
 
+@pytest.mark.parametrize("form", [2, None, "1"])
+def test_a_marker_of_another_form_is_said_and_its_checkpoint_is_neither_passed_over_nor_overwritten(folder, form):
+    marker = json.loads((folder / MARKER_FILE).read_text())
+    (folder / MARKER_FILE).write_text(json.dumps(marker | {"format": form}))
+    assert f"has format {form!r}, and this release of trl_vade reads 1" in missing_part(folder)
+    for asked in (True, "auto", None):
+        with refused(CheckpointIncompleteError, [folder, repr(form)], ["the release of trl_vade that wrote it"]):
+            resolve_checkpoint(asked, folder.parent)
+    write_checkpoint(folder.parent, 2)
+    for asked in (True, "auto", None):
+        with refused(ConfigurationError, [folder.name, repr(form)], ["output_dir", "mv"]):
+            resolve_checkpoint(asked, folder.parent)
+    assert resolve_checkpoint("auto", write_checkpoint(folder.parent, 4).parent) == str(
+        folder.with_name("checkpoint-4")
+    )
+
+
 def test_a_name_that_was_taken_out_of_the_marker_is_not_looked_for(folder):
     """The way out for somebody who has changed a file on purpose."""
     marker = json.loads((folder / MARKER_FILE).read_text())
     del marker["files"]["part/optimizer.bin"]
     (folder / MARKER_FILE).write_text(json.dumps(marker))
     (folder / "part/optimizer.bin").unlink()
-    assert missing_part(folder, contents=True) is None
+    assert missing_part(folder) is None
 
 
 def test_a_checkpoint_of_the_stock_trainer_can_be_used_but_not_one_that_it_left_half_written(tmp_path):
@@ -206,4 +255,12 @@ def test_a_checkpoint_of_ours_that_lost_all_its_own_files_is_not_one_of_the_stoc
     state = json.loads((folder / STATE_FILE).read_text())
     state["stateful_callbacks"] = {TrainedCounts.__name__: {}}
     (folder / STATE_FILE).write_text(json.dumps(state))
-    assert missing_part(folder, but_for=OWN_FILES) == f"{MARKER_FILE} is missing, which is written last"
+    assert missing_part(folder) == UNMARKED
+
+
+def test_relative_paths_and_links_are_the_same_folder(tmp_path, monkeypatch):
+    write_checkpoint(tmp_path / "run", 4)
+    (tmp_path / "link").symlink_to("run")
+    monkeypatch.chdir(tmp_path)
+    for form in (str, Path):
+        assert resolve_checkpoint(form("link/checkpoint-4"), "run") == "link/checkpoint-4"

@@ -16,7 +16,7 @@ from eval.benchmarks.faults.disks import file_size_limit
 from tests.support.marks import slow
 from tests.support.refusals import refused
 from tests.support.rows import with_variants
-from tests.support.runs import StopAfter, assert_same_end, first_letter
+from tests.support.runs import StopAfter, assert_same_end, first_letter, says_a_digit
 from trl_vade import VADEGRPOTrainer
 from trl_vade.trainer.checkpoint.generation_batch import file_name, load_generation_batch, save_generation_batch
 from trl_vade.trainer.images.store import PixelStore
@@ -224,3 +224,15 @@ def test_where_a_row_or_the_processor_has_changed_the_batch_is_generated_anew_an
     other.processing_class.image_processor.image_mean = [0.0, 0.0, 0.0]
     other.train(resume_from_checkpoint=checkpoint)
     assert "the processor is another" in caplog.text
+
+
+def test_a_batch_that_lacks_what_the_loss_needs_now_is_generated_anew_and_that_is_said(
+    text_model_path, text_rows, make_args, caplog
+):
+    changes = {"num_iterations": 2, "steps_per_generation": 4, "per_device_train_batch_size": 4, "max_steps": 4}
+    for more in ({"save_strategy": "steps", "save_steps": 3, "max_steps": 3}, {"beta": 0.1}):
+        trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(**changes | more), text_rows)
+        trainer.train(resume_from_checkpoint="auto")
+    assert "no ref_per_token_logps" in caplog.text
+    assert "new generation batch" in caplog.text
+    assert trainer.state.global_step == 4

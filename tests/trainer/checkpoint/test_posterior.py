@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from trl import GRPOConfig, GRPOTrainer
 
+from tests.support.checkpoints import without_later
 from tests.support.refusals import refused
 from tests.support.runs import (
     assert_equal_weights,
@@ -86,11 +87,11 @@ def test_completions_that_are_not_there_are_refused_or_on_purpose_generated_anew
     args = make_args(num_iterations=2, max_steps=3)
     resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
     with refused(CheckpointIncompleteError, [file_name(0)], [MARKER_FILE]):
-        resumed.train(resume_from_checkpoint=str(checkpoint))
+        resumed.train(resume_from_checkpoint=without_later(checkpoint))
     marker = json.loads((checkpoint / MARKER_FILE).read_text())
     del marker["files"][file_name(0)]
     (checkpoint / MARKER_FILE).write_text(json.dumps(marker))
-    resumed.train(resume_from_checkpoint=str(checkpoint))
+    resumed.train(resume_from_checkpoint=without_later(checkpoint))
     assert "new generation batch" in caplog.text
     assert resumed.selection.sampler.posterior.step == 2  # all of the new batch is trained on, in steps 2 and 3
     assert set(logged(resumed, "vade/staleness")) == {0.0}
@@ -211,7 +212,7 @@ def test_a_checkpoint_that_was_not_finished_is_passed_over(saved, text_model_pat
     unfinished.mkdir()
     (unfinished / POSTERIOR_FILE).write_bytes(b"")
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(max_steps=2), text_rows)
-    with refused(CheckpointIncompleteError, names=["checkpoint-3", "trainer_state.json"], offers=["checkpoint-2"]):
+    with refused(CheckpointIncompleteError, names=["checkpoint-3", "vade_checkpoint.json"], offers=["checkpoint-2"]):
         trainer.train(resume_from_checkpoint=str(unfinished))
     trainer.train(resume_from_checkpoint=True)
     assert "checkpoint-3 is skipped" in caplog.text
@@ -242,7 +243,7 @@ def test_a_run_goes_on_with_other_batches(text_model_path, text_rows, make_args,
     train(text_model_path, text_rows, args)
     sizes[name] *= 2
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(max_steps=7, **sizes), text_rows)
-    trainer.train(resume_from_checkpoint=str(Path(args.output_dir) / "checkpoint-3"))
+    trainer.train(resume_from_checkpoint=without_later(f"{args.output_dir}/checkpoint-3"))
     assert "new generation batch" in caplog.text
     assert f"{name} was {sizes[name] // 2} and is {sizes[name]}" in caplog.text
     assert ("Rules of the sampler" in caplog.text) == rules

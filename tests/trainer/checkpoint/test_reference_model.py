@@ -8,6 +8,7 @@ from peft import LoraConfig
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from tests.support.checkpoints import without_later
 from tests.support.marks import slow_but
 from tests.support.refusals import refused
 from tests.support.rows import make_text_rows
@@ -47,7 +48,7 @@ def copied(whole, tmp_path):
 
 def go_on(model, folder, checkpoint, rewards=says_a_digit, **changes):
     trainer = VADEGRPOTrainer(model, rewards, settings(folder, **changes), make_text_rows())
-    trainer.train(resume_from_checkpoint=str(folder / f"checkpoint-{checkpoint}"))
+    trainer.train(resume_from_checkpoint=without_later(folder / f"checkpoint-{checkpoint}"))
     return trainer
 
 

@@ -69,7 +69,7 @@ def test_placeholders_and_what_the_user_suppressed_are_never_generated(text_mode
     changes = {"max_steps": 4, "temperature": 3.0, "learning_rate": 0.0, "max_completion_length": 8}
     free = train_and_collect(text_model_path, text_rows, make_args(**changes), {})
     assert {5, 6, 7} <= free
-    args = make_args(**changes, generation_kwargs={"suppress_tokens": [7]}, vade_overwrite_output_dir=True)
+    args = make_args(**changes, generation_kwargs={"suppress_tokens": [7]})
     assert not {5, 6, 7} & train_and_collect(text_model_path, text_rows, args, {"image": 5, "video": 6})
 
 

@@ -1,23 +1,25 @@
-"""The checkpoint folders of an output directory, and which of them a resume takes. Nothing here loads torch.
+"""The checkpoint folders of an output directory, and which of them a run goes on from. Nothing here loads torch.
 
 The Trainer takes the folder with the highest number as the last checkpoint, half written or not, whichever run wrote
-it (transformers 5.23, `get_last_checkpoint`). Here a marker, `vade_checkpoint.json`, makes a checkpoint complete. The
-trainer writes it last. It holds the id of the `run` (each call of `train` is one), its `parent` (`run` and `step` of
-the checkpoint that it resumed from), the number of the `save` in the output directory, and in `files` the size and
-SHA-256 of each other file. So a stopped save or deletion and cut, altered or exchanged files are found.
+it (transformers 5.23, `get_last_checkpoint`). Here a marker, `vade_checkpoint.json`, makes a checkpoint whole. The
+trainer writes it last: the `format`, the id of the `run` (each call of `train` is one), its `ancestors` (run and step
+of the checkpoints that it goes back to, the oldest first), and the size of each of the other `files`.
+
+A run that goes back to checkpoint-3 abandons the later checkpoints of the run that wrote it. Its markers tell so, and
+need neither numbers nor a clock. So no copy that brings an abandoned checkpoint back can pass it off as the newest.
 """
 
-import hashlib
 import json
 import os
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, abbreviated
+from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
 from trl_vade.files import save_whole
-from trl_vade.selection.log import SELECTION_LOG_FILE
+from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.report.record import TRAINER_STATE_FILE
 
 PREFIX = "checkpoint-"
@@ -25,83 +27,84 @@ LAST_CHECKPOINT = "last-checkpoint"
 """The folder of the newest checkpoint in a model repository, with `hub_strategy="checkpoint"`. A downloaded run has it
 in its output directory."""
 
-RESULTS = (TRAINER_STATE_FILE, "vade_posterior.safetensors", "vade_summary.json", "vade_report.*", "vade_training.png")
-"""Files in the output directory that tell of the newest save of a run. The others are continued by a resume."""
-
-_OF_A_RUN = (f"{LAST_CHECKPOINT}/", *RESULTS, SELECTION_LOG_FILE, "vade_rows.json")
-# not vade_run.json: a run that failed in its first step may be started again
-
 MARKER_FILE = "vade_checkpoint.json"
+FORMAT = 1  # of the marker
 JIT_MARK = "checkpoint-is-incomplete.txt"  # marks an unfinished save of `enable_jit_checkpoint` (transformers 5.23)
-OWN_FILES = "vade_posterior"  # prefix of files that a resume checks itself; a checkpoint of `GRPOTrainer` has none
+ASIDE = "_aside"  # proposed to the user; nothing whose name begins with an underscore is uploaded
+UNMARKED = f"its save was stopped before its last file, {MARKER_FILE}, or another release of trl_vade wrote it"
 _NOT_READ = (MARKER_FILE, JIT_MARK, "README.md")  # by a resume
 _NOT_OURS = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
-def find_checkpoint(
-    asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str], *, contents: bool = False
-) -> tuple[str | None, list[str]]:
-    """Return the folder to resume from, or None, and what is to be said of others.
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint folder. `line` has run and step of its ancestors and, last, its own.
 
-    `asked` is a folder, or True for the complete checkpoint in `output_dir` that was saved last, a downloaded one
-    included. `contents` compares all bytes of the files.
-
-    Raises:
-        CheckpointIncompleteError: the folder is missing or incomplete, or there is no complete checkpoint.
+    `fault` is why it is not whole, and `foreign` whether the reason is another form of the marker. `abandoned` is
+    whether a run of the same folder has gone back to an earlier checkpoint of its line.
     """
-    if asked is None or asked is False:
-        return None, []
-    if asked is not True:
-        _refuse_incomplete(Path(asked), output_dir, contents)
-        return str(asked), []
-    folders = sorted([*checkpoints(output_dir), Path(output_dir) / LAST_CHECKPOINT], key=_order, reverse=True)
-    folders = [folder for folder in folders if folder.is_dir()]
-    for but_for in ("/", OWN_FILES):
-        for number, chosen in enumerate(folders):
-            if missing_part(chosen, but_for=but_for, contents=contents) is None:
-                newer = [path for path in folders if path in folders[:number] or step_of(path) > step_of(chosen)]
-                reasons = {path: missing_part(path, contents=contents) for path in newer}
-                said = "The run was stopped while it wrote this checkpoint, or the file was lost or altered later."
-                said = f"{said} The run continues from {chosen}."
-                return str(chosen), [f"{path} is skipped: {why}. {said}" for path, why in reasons.items() if why]
-    lacks = "".join(f" {folder}: {missing_part(folder)}." for folder in folders)
-    raise CheckpointIncompleteError(
-        f"resume_from_checkpoint=True, but {output_dir} holds no complete checkpoint.{lacks} Put back what is "
-        "missing, start without resume_from_checkpoint (with vade_overwrite_output_dir=True if a run left files "
-        "there), or set the output_dir of the run to continue."
-    )
+
+    path: Path
+    step: int
+    fault: str | None = None
+    marked: bool = False
+    foreign: bool = False
+    line: tuple[tuple[str, int], ...] = ()
+    abandoned: bool = False
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        """Its place among the others: by step, and those first that a branch has abandoned."""
+        return not self.abandoned, self.step
 
 
-def _refuse_incomplete(asked: Path, output_dir: str | os.PathLike[str], contents: bool) -> None:
-    if missing := missing_part(asked, but_for=OWN_FILES, contents=contents):
-        others = [path for path in complete_checkpoints(output_dir) if path.absolute() != asked.absolute()]
-        raise CheckpointIncompleteError(
-            f"The run cannot resume from {asked}: {missing}. The run was stopped while it wrote or deleted this "
-            "checkpoint, the file was changed later, or this is another folder. "
-            f"{f'{others[-1]} is complete' if others else f'{output_dir} has no complete one'}. If the file was "
-            f"changed or removed on purpose, remove its name from files in {MARKER_FILE}."
-        )
+def look_at(folder: Path) -> Checkpoint:
+    """Return what is known of a checkpoint folder.
 
-
-def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the checkpoint folders of a run, complete or not, in the order of their steps."""
-    folders = Path(output_dir).glob(f"{PREFIX}*")
-    return sorted((path for path in folders if path.is_dir() and _number(path) is not None), key=step_of)
-
-
-def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the complete checkpoint folders of a run, the last saved one last."""
-    return sorted((path for path in checkpoints(output_dir) if missing_part(path) is None), key=_order)
-
-
-def later_checkpoints(output_dir: str | os.PathLike[str], checkpoint: str | None) -> list[Path]:
-    """Return the usable checkpoints that were saved after `checkpoint`, or that have a higher step, the newest first.
-
-    None stands for the start of a run, after which all of them are.
+    A folder of `GRPOTrainer` has no marker, so that is whole as far as can be told.
     """
-    save, step = _order(Path(checkpoint)) if checkpoint else (-1, -1)
-    later = [path for path in checkpoints(output_dir) if step_of(path) > step or _order(path)[0] > save]
-    return sorted((path for path in later if missing_part(path, but_for=OWN_FILES) is None), key=_order, reverse=True)
+    step, marker = step_of(folder), folder / MARKER_FILE
+    if not folder.is_dir():
+        return Checkpoint(folder, step, "there is no such folder")
+    if not marker.exists():
+        return Checkpoint(folder, step, _stock_fault(folder), line=(("", step),))
+    try:
+        found = json.loads(marker.read_bytes())
+        if found.get("format") != FORMAT:
+            other = (
+                f"its {MARKER_FILE} has format {found.get('format')!r}, and this release of trl_vade reads {FORMAT}"
+            )
+            return Checkpoint(folder, step, other, marked=True, foreign=True)
+        line = tuple((str(run), int(at)) for run, at in [*found["ancestors"], [found["run"], step]])
+        return Checkpoint(folder, step, _missing(folder, found["files"]), marked=True, line=line)
+    except _NOT_OURS:
+        return Checkpoint(folder, step, f"its {MARKER_FILE} cannot be read", marked=True)
+
+
+def _missing(folder: Path, files: dict[str, int]) -> str | None:
+    for name, size in files.items():
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if (there := (folder / name).stat().st_size) != size:
+            return f"{name} has {there} bytes and had {size} when it was saved"
+    return None
+
+
+def _stock_fault(folder: Path) -> str | None:
+    """Return why a folder without a marker is no whole checkpoint of `GRPOTrainer`, or None."""
+    if any(folder.glob("vade_*")):
+        return UNMARKED
+    if (folder / JIT_MARK).exists():
+        return f"it holds {JIT_MARK}"
+    if not (folder / TRAINER_STATE_FILE).is_file():
+        return f"{TRAINER_STATE_FILE} is missing"
+    for path in folder.glob("*_state.json"):  # TRL 1.16 writes entropy_ctrl_state.json last
+        try:
+            if "TrainedCounts" in json.loads(path.read_bytes()).get("stateful_callbacks", {}):  # ours, half deleted
+                return UNMARKED
+        except _NOT_OURS:
+            return f"its {path.name} cannot be read"
+    return None
 
 
 def step_of(path: Path) -> int:
@@ -110,7 +113,7 @@ def step_of(path: Path) -> int:
         return number
     try:
         return int(json.loads((path / TRAINER_STATE_FILE).read_bytes())["global_step"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except _NOT_OURS:
         return -1
 
 
@@ -119,97 +122,89 @@ def _number(path: Path) -> int | None:
     return int(number) if number.isascii() and number.isdigit() else None
 
 
-def _order(path: Path) -> tuple[int, int]:
-    """Return the number of the save and the step; a checkpoint of `GRPOTrainer` has no number."""
-    return (read_marker(path) or {"save": 0})["save"], step_of(path)
+def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
+    """Return the checkpoint folders of a run, whole or not, in the order of their steps."""
+    folders = Path(output_dir).glob(f"{PREFIX}*")
+    return sorted((path for path in folders if path.is_dir() and _number(path) is not None), key=step_of)
 
 
-def another_run(output_dir: str | os.PathLike[str], checkpoint: str | None) -> list[str]:
-    """Return the paths of a run in the folder, relative to it. Empty if `checkpoint` is in the folder."""
-    folder = Path(output_dir)
-    parents = Path(checkpoint).absolute().parents if checkpoint is not None and folder.exists() else ()
-    if any(parent.samefile(folder) for parent in parents):
-        return []
-    trials = folder.glob("run-*/")  # of a hyperparameter search
-    found = [path for place in (folder, *trials) for path in checkpoints(place)]
-    found += [path for pattern in _OF_A_RUN for path in folder.glob(pattern) if path.is_dir() or path.lstat().st_size]
-    return sorted(path.relative_to(folder).as_posix() for path in found)
+def missing_part(folder: Path) -> str | None:
+    """Return the reason why a checkpoint folder is not whole, or None if it is."""
+    return look_at(folder).fault
 
 
-def refuse_run(output_dir: str | os.PathLike[str], found: list[str]) -> None:
-    """Raise `ConfigurationError` if `another_run` has found something."""
-    if found:
-        go_on = "It has no checkpoint for resume_from_checkpoint. Set"
-        if any(PREFIX in name for name in found):
-            go_on = "Set resume_from_checkpoint=True to continue that run from its newest complete checkpoint,"
-        raise ConfigurationError(
-            f"{output_dir} already holds a run: {abbreviated(found)}. A new run would overwrite its files or mix "
-            f"with them. {go_on} another output_dir for the new run, or vade_overwrite_output_dir=True to delete "
-            "these files first."
-        )
+def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
+    """Return the whole checkpoint folders of a run, a downloaded `last-checkpoint` included, the newest last."""
+    return [each.path for each in _in_order(output_dir) if each.fault is None]
+
+
+def _in_order(output_dir: str | os.PathLike[str]) -> list[Checkpoint]:
+    places = [Path(output_dir) / LAST_CHECKPOINT, *checkpoints(output_dir)]
+    found = [look_at(path) for path in places if path.is_dir()]
+    left: dict[str, int] = {}  # the step at which a run was left for a branch
+    for run, step in (at for each in found if each.fault is None for at in each.line[:-1]):
+        left[run] = min(step, left.get(run, step))
+    found = [replace(each, abandoned=any(step > left.get(run, step) for run, step in each.line)) for each in found]
+    return sorted(found, key=lambda each: each.order)
+
+
+def find_checkpoint(
+    asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]
+) -> tuple[str | None, list[str]]:
+    """Return the folder to go on from, or None for a run that begins anew, and what is to be said of others.
+
+    `asked` is a folder, True for the newest whole checkpoint in `output_dir`, or "auto" for that or, where no save was
+    ever finished, a run that begins anew.
+
+    Raises:
+        CheckpointIncompleteError: the folder is missing or not whole, or there is no whole checkpoint.
+        ConfigurationError: `output_dir` holds a checkpoint that is newer than the one to go on from.
+    """
+    folders, newest = _in_order(output_dir), asked is True or asked == "auto"
+    whole = [each for each in folders if each.fault is None]
+    chosen = None
+    if asked and not newest:
+        chosen = look_at(Path(asked))
+        if chosen.fault is not None:
+            raise _incomplete(f"The run cannot resume from {asked}", [chosen], whole)
+    elif newest and whole:
+        chosen = whole[-1]
+    elif asked is True or (not whole and any(each.marked for each in folders)):
+        raise _incomplete(f"{output_dir} holds no whole checkpoint to go on from", folders, [])
+
+    here = [each.order for each in folders if chosen and each.path.resolve() == chosen.path.resolve()]
+    later = [each for each in folders if not here or each.order > here[0]]
+    if in_the_way := [each for each in later if each.fault is None or each.foreign]:
+        raise _refusal(in_the_way, Path(output_dir), chosen, "" if newest else "resume_from_checkpoint='auto' or ")
+    then = f"The run continues from {chosen.path}" if chosen else "The run begins anew"
+    return chosen and str(chosen.path), [f"{each.path} is skipped: {each.fault}. {then}." for each in later]
+
+
+def _incomplete(what: str, folders: Sequence[Checkpoint], whole: Sequence[Checkpoint]) -> CheckpointIncompleteError:
+    lacks = "".join(f" {each.path}: {each.fault}." for each in folders)
+    return CheckpointIncompleteError(
+        f"{what}.{lacks}{f' {whole[-1].path} is whole.' if whole else ''} Put back what is missing, go on with the "
+        "release of trl_vade that wrote it, or set another resume_from_checkpoint ('auto' begins anew where no save "
+        "was ever finished) or output_dir. If a file was changed on purpose, take its name out of files in "
+        f"{MARKER_FILE}."
+    )
+
+
+def _refusal(found: Sequence[Checkpoint], folder: Path, chosen: Checkpoint | None, auto: str) -> ConfigurationError:
+    names = [each.path.name for each in found]
+    faults = "".join(f" {each.path}: {each.fault}." for each in found if each.fault)
+    results = [name for name in (TRAINER_STATE_FILE, POSTERIOR_FILE) if (folder / name).exists()]
+    moved = " ".join(map(shlex.quote, [*names, *results]))
+    return ConfigurationError(
+        f"{folder} holds {', '.join(names)}, and this run {f'goes on from {chosen.path}' if chosen else 'begins anew'}"
+        f": two runs would mix.{faults} Set {auto}another output_dir, or move them first:\n"
+        f"cd {shlex.quote(str(folder))} && mkdir -p {ASIDE} && mv {moved} {ASIDE}"
+    )
 
 
 def write_marker(folder: Path, **about: Any) -> None:
-    """Write the marker of a checkpoint whose other files are written. `about` is `run`, `parent` and `save`."""
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    names = [name for name in names if name not in _NOT_READ]
-    files = {name: [(folder / name).stat().st_size, digest] for name, digest in _digests(folder, names).items()}
-    save_whole(folder / MARKER_FILE, (json.dumps(about | {"files": files}, indent=1) + "\n").encode())
-
-
-def read_marker(folder: Path) -> dict[str, Any] | None:
-    """Return the marker of a folder, or None if it is missing or another program wrote it."""
-    try:
-        marker: dict[str, Any] = json.loads((folder / MARKER_FILE).read_bytes())
-        numbers = [*marker["files"].values(), (marker["save"], "")]
-        types = {(type(size), type(digest)) for size, digest in numbers}
-        return marker if types == {(int, str)} and "run" in marker else None
-    except _NOT_OURS:
-        return None
-
-
-def missing_part(folder: Path, *, but_for: str = "/", contents: bool = False) -> str | None:
-    """Return the reason why a checkpoint folder is incomplete or missing, or None if it is complete.
-
-    Files with the prefix `but_for` may be missing or damaged. `contents` compares all bytes, not the sizes alone. A
-    folder of `GRPOTrainer` has no marker, so that is complete as far as can be told.
-    """
-    if not folder.is_dir():
-        return "there is no such folder"
-    if (marker := read_marker(folder)) is None:
-        return f"its {MARKER_FILE} cannot be read" if (folder / MARKER_FILE).exists() else _stock_fault(folder)
-    files = {name: each for name, each in marker["files"].items() if not name.startswith(but_for)}
-    for name, (size, _) in files.items():
-        if not (folder / name).is_file():
-            return f"{name} is missing"
-        if (there := (folder / name).stat().st_size) != size:
-            return f"{name} has {there} bytes and had {size} when it was saved"
-    for name, digest in _digests(folder, files if contents else ()).items():
-        if digest != files[name][1]:
-            return f"{name} was altered: its SHA-256 is not that of the save"
-    return None
-
-
-def _stock_fault(folder: Path) -> str | None:
-    """Return why a folder without a marker is no whole checkpoint of `GRPOTrainer`, or None."""
-    if (folder / JIT_MARK).exists():
-        return f"it holds {JIT_MARK}"
-    if not (folder / TRAINER_STATE_FILE).is_file():
-        return f"{TRAINER_STATE_FILE} is missing"
-    for path in folder.glob("*_state.json"):  # TRL 1.16 writes entropy_ctrl_state.json last
-        try:
-            ours = "TrainedCounts" in json.loads(path.read_bytes()).get("stateful_callbacks", {})
-        except _NOT_OURS:
-            return f"its {path.name} cannot be read"
-        if ours or any(folder.glob("vade_*")):
-            return f"{MARKER_FILE} is missing, which is written last"
-    return None
-
-
-def _digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    def sha256(name: str) -> tuple[str, str]:
-        with open(folder / name, "rb") as file:
-            return name, hashlib.file_digest(file, "sha256").hexdigest()
-
-    with ThreadPoolExecutor() as pool:
-        return dict(pool.map(sha256, names))
+    """Write the marker of a checkpoint whose other files are written. `about` is `run` and `ancestors`."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
+    marker = {"format": FORMAT, **about, "files": {name: files[name] for name in files if name not in _NOT_READ}}
+    save_whole(folder / MARKER_FILE, (json.dumps(marker, indent=1) + "\n").encode())

@@ -53,8 +53,7 @@ def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> str | 
 
 def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: dict[str, Any]) -> None:
     """Load the batch on all processes, or say why a new one is generated. `run` is of the checkpoint's posterior."""
-    # A checkpoint of an earlier version has an image for each completion.
-    here, there, batch, reason = layout(trainer), {"images_once": 0} | run["layout"], None, run["generation_batch"]
+    here, there, batch, reason = layout(trainer), run["layout"], None, run["generation_batch"]
     trainer._buffered_inputs, trainer._step = None, run["micro_step"] if here == there else 0  # TRL 1.16: always 0
     if not run["micro_step"] % (there["steps_per_generation"] * there["num_iterations"]):
         return
@@ -65,6 +64,8 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
         path = Path(checkpoint) / file_name(trainer.accelerator.process_index)
         try:
             batch, pixels, rows = load_generation_batch(path, lambda rows: process_again(trainer, rows))
+            if lacking := sorted(names_for_loss(trainer) - set.intersection(*map(set, batch))):
+                raise ValueError(f"it has no {', '.join(lacking)}, which this run's loss needs")
             batch = send_to_device(batch, trainer.accelerator.device)
             store = trainer._images.stores[True]
             store.put(pixels, source=path)
@@ -80,6 +81,20 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
         f"{checkpoint} was saved inside a generation batch, which cannot go on ({reason}). A new generation batch is "
         "chosen and generated, so this run does not repeat the stopped run."
     )
+
+
+def names_for_loss(trainer: Any) -> set[str]:
+    """Return the log-probabilities that the loss of this run reads from a generation batch (TRL 1.16)."""
+    corrected = trainer.use_vllm and trainer.vllm_importance_sampling_correction
+    return {
+        *(["ref_per_token_logps"] if trainer.beta != 0.0 else []),
+        *(["importance_sampling_ratio"] if corrected else []),
+        *(
+            ["old_per_token_logps"]
+            if corrected or trainer.args.gradient_accumulation_steps % generate_every(trainer)
+            else []
+        ),
+    }
 
 
 def _first(reason: str | None) -> str | None:

@@ -11,14 +11,14 @@ from typing import Any
 
 from accelerate import PartialState
 from accelerate.logging import get_logger
-from accelerate.utils import gather_object
+from accelerate.utils import gather_object, is_peft_model
 from safetensors import safe_open
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from trl import GRPOTrainer
 
-from trl_vade.errors import CheckpointSaveError, VADEError
+from trl_vade.errors import CheckpointSaveError, ConfigurationError, VADEError
 from trl_vade.files import save_whole
 from trl_vade.selection.on_time import OnTimeSelection
 
@@ -67,6 +67,20 @@ def index_weights(directory: str | os.PathLike[str]) -> None:
     save_whole(Path(directory) / SAFE_WEIGHTS_INDEX_NAME, (json.dumps(index, indent=2) + "\n").encode())
 
 
+def refuse_other_adapters(model: Any, checkpoint: str | os.PathLike[str]) -> None:
+    """Raise `ConfigurationError` for adapters where the checkpoint has a whole model, or the other way round."""
+    folder, adapted = Path(checkpoint), is_peft_model(model)
+    adapters = any(folder.glob("adapter_config.json")) or any(folder.glob("*/adapter_config.json"))
+    weights = any(folder.glob("model*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
+    if (adapters and not adapted) or (weights and adapted and not adapters):
+        there, here = ("adapters", "the whole model") if adapters else ("a whole model", "adapters")
+        raise ConfigurationError(
+            f"{checkpoint} holds {there}, and this run trains {here}. A resume goes on with the same parameters. Set "
+            f"peft_config as in the run that saved it, or start a new run with model={str(checkpoint)!r} and another "
+            "output_dir."
+        )
+
+
 @contextmanager
 def explaining_failed_saves(folder: Path, *, writes: bool = True) -> Iterator[None]:
     """Delete a checkpoint in `folder`, so that no mixture of two is left, and explain an error of the block's save.
@@ -84,7 +98,7 @@ def explaining_failed_saves(folder: Path, *, writes: bool = True) -> Iterator[No
         raise
     except Exception as error:  # OSError, RuntimeError of torch, errors of safetensors
         complete = [path for path in complete_checkpoints(folder.parent) if path != folder]
-        way_out = "and then train(resume_from_checkpoint=True)" if complete else "and start again"
+        way_out = "and then train(resume_from_checkpoint='auto')" if complete else "and start again"
         raise CheckpointSaveError(
             f"{folder} could not be written ({type(error).__name__}: {error}), so the run stops. "
             f"{f'{complete[-1]} is complete' if complete else 'There is no earlier checkpoint'}. Free disk space, set "
@@ -173,7 +187,6 @@ class ResumingTrainer(GRPOTrainer):
             load_reference_model(self, checkpoint)
         if self.selection is not None:
             resume_posterior(self, checkpoint)
-        self._line = Line.begin(self.args.output_dir, checkpoint)
         # transformers 5.23 saves the states of callbacks only if the checkpoint had them.
         for callback in self.callback_handler.callbacks:
             if isinstance(callback, ExportableState):

@@ -1,0 +1,118 @@
+"""One run a folder: a second one is refused in words, any death frees it, and a folder that takes no file is named."""
+
+import errno
+import json
+import os
+import signal
+import socket
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from accelerate import Accelerator
+from transformers import TrainerCallback
+
+from eval.benchmarks.faults.disks import WriteProtected
+from tests.support.refusals import refused, says
+from tests.support.runs import says_a_digit
+from trl_vade import VADEGRPOTrainer
+from trl_vade.errors import CheckpointSaveError, ConfigurationError
+from trl_vade.trainer.checkpoint import lock
+from trl_vade.trainer.checkpoint.lock import LOCK_FILE, holding
+
+
+@pytest.fixture(autouse=True)
+def accelerator():
+    """accelerate's loggers need to know which process this is."""
+    return Accelerator(cpu=True)
+
+
+@contextmanager
+def another_process(work):
+    """Fork a process that does `work(say)`; yields its id and what it says first."""
+    here, there = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.close(here)
+        try:
+            work(lambda text: os.write(there, text.encode()))
+        except BaseException as error:
+            os.write(there, f"{type(error).__name__}: {error}".encode())
+        os._exit(0)
+    os.close(there)
+    try:
+        yield pid, os.read(here, 10_000).decode()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(here)
+
+
+def test_a_folder_that_another_process_trains_in_is_refused_until_that_dies(tmp_path):
+    def hold(say):
+        with holding(tmp_path / "run"):
+            if (worker := os.fork()) == 0:
+                time.sleep(60)  # as a data-loader worker, which outlives its parent
+                os._exit(0)
+            say(str(worker))
+            time.sleep(60)
+
+    with another_process(hold) as (pid, worker):
+        about = json.loads((tmp_path / "run" / LOCK_FILE).read_text())
+        assert (about["pid"], about["host"]) == (pid, socket.gethostname())
+        names = ["output_dir", tmp_path / "run", pid, about["host"], about["start"]]
+        with refused(ConfigurationError, names, ["another output_dir"]), holding(tmp_path / "run"):
+            pass
+        with holding(tmp_path / "another"):
+            pass
+    os.kill(int(worker), 0)
+    with holding(tmp_path / "run"):
+        assert json.loads((tmp_path / "run" / LOCK_FILE).read_text())["pid"] == os.getpid()
+    os.kill(int(worker), signal.SIGKILL)
+
+
+def test_a_second_run_that_starts_at_the_same_moment_is_refused(text_model_path, text_rows, make_args):
+    args = make_args(max_steps=1)
+    second = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    said = []
+
+    class Twin(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            with another_process(lambda say: second.train()) as (_, text):
+                said.append(text)
+
+    first = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, callbacks=[Twin()])
+    first.train()
+    assert said[0].startswith("ConfigurationError")
+    assert says(said[0], str(os.getpid()))
+    second.train()  # it is free again
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_anything_is_generated(text_model_path, text_rows, make_args):
+    asked = []
+
+    def reward(completions, **columns):
+        asked.append(1)
+        return says_a_digit(completions, **columns)
+
+    args = make_args(max_steps=1)
+    trainer = VADEGRPOTrainer(text_model_path, reward, args, text_rows)
+    with holding(args.output_dir):  # the lock file is there, which may be written
+        pass
+    protected = WriteProtected(Path(args.output_dir))
+    with protected, refused(CheckpointSaveError, [args.output_dir], ["permissions", "output_dir"]):
+        trainer.train()
+    assert not asked
+
+
+@pytest.mark.parametrize("lacks", ["locks", "fcntl"])
+def test_where_there_are_no_locks_a_run_goes_without(tmp_path, monkeypatch, lacks):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    if lacks == "fcntl":
+        monkeypatch.setattr(lock, "fcntl", None)
+    else:
+        monkeypatch.setattr(lock.fcntl, "lockf", refuse)
+    with holding(tmp_path):
+        assert (tmp_path / LOCK_FILE).exists()

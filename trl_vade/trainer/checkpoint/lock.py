@@ -1,0 +1,93 @@
+"""One run a folder: `vade_lock.json`, locked as long as `train` runs. Any death of the process releases it."""
+
+import errno
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from trl_vade.errors import CheckpointSaveError, ConfigurationError
+
+from ..main_process import on_main_process
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+LOCK_FILE = "vade_lock.json"
+_HELD = (errno.EACCES, errno.EAGAIN)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of this file system
+
+
+@contextmanager
+def holding(output_dir: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other runs out of `output_dir` within the block. All processes must take part.
+
+    Raises:
+        ConfigurationError: on all processes, if another run holds the folder.
+        CheckpointSaveError: on all processes, if the folder cannot be written.
+    """
+    held: list[IO[str]] = []
+    on_main_process(lambda: held.append(_hold(Path(output_dir))))
+    try:
+        yield
+    finally:
+        for file in held:
+            file.close()
+
+
+def _hold(folder: Path) -> IO[str]:
+    """Return the open file with a record lock. Workers that are forked have no part in it, so they cannot keep it.
+
+    Trap: the lock is gone as soon as this process closes the file anywhere, so nothing else may open it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):  # the file below may be there, in a folder that takes no other one
+            file = open(folder / LOCK_FILE, "a+", encoding="utf-8")  # noqa: SIM115
+        if not _is_free(file):
+            raise _refusal(folder, file)
+        about = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "start": datetime.now(UTC).isoformat("T", "seconds"),
+        }
+        file.truncate(0)
+        file.write(json.dumps(about) + "\n")
+        file.flush()
+        return file
+    except OSError as error:
+        raise CheckpointSaveError(
+            f"output_dir={str(folder)!r} cannot be written ({type(error).__name__}: {error}), so this run could save "
+            "nothing. Free disk space, check the permissions, or set another output_dir."
+        ) from error
+
+
+def _is_free(file: IO[str]) -> bool:
+    try:
+        if fcntl:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (*_HELD, *_NO_LOCKS):
+            raise
+        return error.errno in _NO_LOCKS
+    return True
+
+
+def _refusal(folder: Path, file: IO[str]) -> ConfigurationError:
+    file.seek(0)
+    try:
+        about = json.loads(file.read())
+        who = f"process {about['pid']} on {about['host']}, since {about['start']}"
+    except (ValueError, LookupError, TypeError):  # it is writing this
+        who = "another process"
+    return ConfigurationError(
+        f"output_dir={str(folder)!r} is in use: {who} trains in it. Two runs would overwrite each other's files. Wait "
+        "for its end, stop it, or set another output_dir."
+    )
