@@ -54,7 +54,7 @@ args = VADEGRPOConfig(
     eval_steps=50,
     per_device_eval_batch_size=64,
     num_generations_eval=2,
-    save_steps=50,  # each checkpoint holds the posterior: trainer.train(resume_from_checkpoint=True) goes on
+    save_steps=50,  # each checkpoint holds the posterior: trainer.train(resume_from_checkpoint="auto") goes on
     save_total_limit=2,
     logging_steps=1,
     bf16=torch.cuda.is_available(),

@@ -127,9 +127,9 @@ CUT = (  # the quickstart, which these arguments would switch off, with a tiny m
 
 def trains(text: str) -> None:
     """Train the tiny model for two steps. To resume, make a run if there is none, and train it for two more."""
-    if "--resume_from_checkpoint true" in text and not any(Path().glob("*/*checkpoint*")):
-        trains(text.replace("--resume_from_checkpoint true", ""))
-    steps = 4 if "--resume_from_checkpoint true" in text else 2
+    if "--resume_from_checkpoint auto" in text and not any(Path().glob("*/*checkpoint*")):
+        trains(text.replace("--resume_from_checkpoint auto", ""))
+    steps = 4 if "--resume_from_checkpoint auto" in text else 2
     text = re.sub(r"--max_steps \d+|--recipe quickstart", "", text)
     called(f"{text} {CUT} --max_steps {steps} --save_steps {steps}")
 

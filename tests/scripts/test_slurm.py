@@ -81,6 +81,7 @@ def test_one_node_serves_and_the_other_trains_on_the_recipes_own_steps(submit):
     assert value(launch, "--vllm_mode") == "server"
     assert value(launch, "--gradient_accumulation_steps") == "64"
     assert value(launch, "--steps_per_generation") == "256"
+    assert value(launch, "--resume_from_checkpoint") == "auto"
     assert launch[-2:] == ["--seed", "1"]
     steps = [dict(each.partition("=")[::2] for each in step if each.startswith("--no")) for step in calls("srun")]
     assert sorted((step["--nodes"], step["--nodelist"]) for step in steps) == [("1", "node-1"), ("1", "node-2")]

@@ -92,7 +92,7 @@ class FailingSave:
     def go_on(self) -> str:
         """Resume from the newest complete checkpoint, and come to the end of the undisturbed run."""
         trainer = make_trainer(self._bench.model, self.output_dir, **self.SETTINGS)
-        trainer.train(resume_from_checkpoint=True)
+        trainer.train(resume_from_checkpoint="auto")
         expect_equal(end_of(trainer), self._bench.end_of_undisturbed(**self.SETTINGS))
         return "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
 
@@ -151,7 +151,7 @@ def disk_full(bench: Bench) -> Result:
             log.symlink_to("/dev/full")
 
         message = refused(CheckpointSaveError, lambda: run.train(AtStep(4, fill, begins=True)))
-        run.says(message, str(log), "No space left on device", "resume_from_checkpoint=True")
+        run.says(message, str(log), "No space left on device", "resume_from_checkpoint='auto'")
         expect(run.complete()[-1] == "checkpoint-4", f"{run.complete()} are complete")
         log.unlink()
         log.with_suffix(".kept").rename(log)
@@ -225,5 +225,17 @@ def permission_denied(bench: Bench) -> Result:
         expect(run.complete()[-1] == "checkpoint-4", f"{run.complete()} are complete")
         return run.go_on()
 
-    tries = {"output directory": directory, "optimizer.pt": one_file, SELECTION_LOG_FILE: log}
+    def from_the_start() -> str:
+        run = FailingSave(bench)
+        with WriteProtected(run.output_dir):
+            run.says(refused(CheckpointSaveError, run.train), str(run.output_dir), "Permission denied")
+        expect(not list(run.output_dir.iterdir()), "something was written")
+        return run.go_on()
+
+    tries = {
+        "output directory": directory,
+        "from the start": from_the_start,
+        "optimizer.pt": one_file,
+        SELECTION_LOG_FILE: log,
+    }
     return tally("permission denied", tries)

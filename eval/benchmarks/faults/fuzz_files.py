@@ -275,7 +275,7 @@ def fuzz_selection_logs(tries: int, seed: int, directory: Path) -> Result:
         check((notice is None) == content.startswith(b"".join(saved)), "a resume did not tell what the log is")
         check(notice is not None or log.path.read_bytes() == content, "a log that goes on was changed")
         log.set_aside()
-        kept = [path.read_bytes() for path in log.path.parent.glob("_earlier-1/*.jsonl")]
+        kept = [path.read_bytes() for path in log.path.parent.glob("vade_selection-*.jsonl")]
         check(kept == ([content] if content else []), "what was set aside is not the log")
         shutil.rmtree(log.path.parent)
         log.path.parent.mkdir()

@@ -29,7 +29,7 @@ PATIENCE = 300.0  # seconds for a process to say something; no timing decides a 
 def read_all(checkpoint: Path) -> None:
     """Read what a resume reads; raises where a file is missing or is not whole."""
     run = load_snapshot(checkpoint).metadata["run"]
-    expect(missing_part(checkpoint, contents=True) is None, f"{missing_part(checkpoint, contents=True)}")
+    expect(missing_part(checkpoint) is None, f"{missing_part(checkpoint)}")
     (weights,) = checkpoint.glob("*model.safetensors")
     load_file(weights)
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin"):
@@ -47,13 +47,12 @@ class KilledRuns:
     def __init__(self, bench: Bench, **settings: Any):
         self._bench = bench
         self.settings = {"max_steps": 32, "save_total_limit": 3} | settings
-        self.settings["vade_overwrite_output_dir"] = True  # a life may end before its first checkpoint is whole
         self.kills = self.in_a_save = self.before_the_first = self.finished = 0
         self.lost: list[str] = []
         self.undisturbed = bench.folder()
         self._output_dir: Path | None = None  # of a run that has not come to its end
         self._unfinished: dict[Path, int] = {}  # what the kill before had left of a save
-        kind, content, self.seconds = self.live(self.undisturbed, resume=False)
+        kind, content, self.seconds = self.live(self.undisturbed)
         expect(kind == "ended", f"the undisturbed run: {content}")
         self.end = content["end"]
 
@@ -61,7 +60,6 @@ class KilledRuns:
         self,
         output_dir: Path,
         *,
-        resume: bool | str,
         seconds: float | None = None,
         instant: tuple[int, int, bool] | None = None,
         **more: Any,
@@ -72,7 +70,7 @@ class KilledRuns:
         """
         here, there = self._bench.context.Pipe(duplex=False)
         settings = self.settings | more
-        arguments = (there, self._bench.model_of(settings), output_dir, resume, settings, instant)
+        arguments = (there, self._bench.model_of(settings), output_dir, settings, instant)
         process = self._bench.context.Process(target=train_to_be_killed, args=arguments)
         process.start()
         there.close()
@@ -93,11 +91,9 @@ class KilledRuns:
             kind = "killed"
         return kind, content, took
 
-    def instants(
-        self, save: int, output_dir: Path | None = None, *, resume: bool | str = False
-    ) -> list[tuple[int, bool]]:
+    def instants(self, save: int, output_dir: Path | None = None) -> list[tuple[int, bool]]:
         """Where a process can die from this save on (counted from 1) to the end of the run; see `runs.Instants`."""
-        kind, content, _ = self.live(output_dir or self._bench.folder(), resume=resume, instant=(save, 0, False))
+        kind, content, _ = self.live(output_dir or self._bench.folder(), instant=(save, 0, False))
         expect(kind == "ended", f"the run whose saves are watched: {content}")
         whole = [(n, False) for n, _ in enumerate(content["instants"], start=1)]
         return whole + [(n, True) for n, (_, written) in enumerate(content["instants"], start=1) if written]
@@ -110,13 +106,13 @@ class KilledRuns:
         for _ in range(10):  # lives that come to their end before the kill
             if self._output_dir is None:
                 self._output_dir = self._bench.folder()
-            resume = bool(complete_checkpoints(self._output_dir))
+            first = not complete_checkpoints(self._output_dir)
             seconds = None if fraction is None else fraction * self.seconds
-            kind, content, took = self.live(self._output_dir, resume=resume, seconds=seconds, instant=instant)
+            kind, content, took = self.live(self._output_dir, seconds=seconds, instant=instant)
             if kind == "killed":
                 self.look(self._output_dir)
                 return
-            if not resume:
+            if first:
                 self.seconds = min(self.seconds, took)  # the machine had more to do before
             self._close(kind, content)
 
@@ -134,13 +130,14 @@ class KilledRuns:
             if not complete:
                 self.before_the_first += 1
                 refused(CheckpointIncompleteError, lambda: resolve_checkpoint(True, output_dir))
+                expect(resolve_checkpoint("auto", output_dir) is None, "auto takes a checkpoint that is not whole")
         except Exception as error:
             self.lost.append(f"kill {self.kills}: {type(error).__name__}: {error}")
 
     def finish(self) -> None:
         """Let the run that is under way come to its end."""
         if self._output_dir is not None:
-            kind, content, _ = self.live(self._output_dir, resume=bool(complete_checkpoints(self._output_dir)))
+            kind, content, _ = self.live(self._output_dir)
             self._close(kind, content)
 
     def compare(self, kind: str, content: Any) -> None:
@@ -205,22 +202,22 @@ def killed_in_a_save(bench: Bench) -> Result:
 
 
 def killed_in_a_second_save(bench: Bench) -> Result:
-    """SIGKILL in the save of a checkpoint that is there from before, since the run resumed from an earlier one."""
+    """SIGKILL in the save of a checkpoint that is there from before, and has lost a file."""
     runs = KilledRuns(bench, max_steps=4, save_total_limit=None)
 
-    def resumed_earlier() -> tuple[Path, str]:
+    def damaged() -> Path:
         output_dir = bench.folder()
         shutil.copytree(runs.undisturbed, output_dir, dirs_exist_ok=True)
-        return output_dir, str(output_dir / "checkpoint-3")
+        (output_dir / "checkpoint-4" / "scheduler.pt").unlink()
+        return output_dir
 
-    output_dir, earlier = resumed_earlier()
-    instants = runs.instants(1, output_dir, resume=earlier)  # some fewer than of a save into a new folder
+    instants = runs.instants(1, damaged())  # some fewer than of a save into a new folder
     for n, half in random.Random(bench.seed).sample(instants, 3) if bench.quick else instants:
-        output_dir, earlier = resumed_earlier()
-        kind, content, _ = runs.live(output_dir, resume=earlier, instant=(1, n, half))
+        output_dir = damaged()
+        kind, content, _ = runs.live(output_dir, instant=(1, n, half))
         if kind == "killed":
             runs.look(output_dir)
-            kind, content, _ = runs.live(output_dir, resume=earlier)
+            kind, content, _ = runs.live(output_dir)
         runs.compare(kind, content)
         shutil.rmtree(output_dir)
     return runs.result("kill -9 in a save over a checkpoint")

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.support.checkpoints import without_later
 from trl_vade.selection.log import SelectionLog
 
 from .bench import Bench, expect, heard, tally
@@ -38,6 +39,7 @@ def _processes(bench: Bench, scenario: str, before: int, after: int) -> str:
     folder = bench.folder()
     _launch(bench.model, folder, scenario, before)
     lines = SelectionLog(folder).read()
+    without_later(folder / "checkpoint-3")
     said = _launch(bench.model, folder, scenario, after, "3")
     return _goes_on(folder, lines, said if scenario == "iterations" else None)
 
@@ -62,7 +64,7 @@ def _sizes(bench: Bench, changes: dict[str, Any]) -> str:
     for step in (4, 3):
         trainer = bench.trainer(folder, **RESTING | {"save_strategy": "no"} | changes)
         with heard() as messages:
-            trainer.train(resume_from_checkpoint=str(folder / f"checkpoint-{step}"))
+            trainer.train(resume_from_checkpoint=without_later(folder / f"checkpoint-{step}"))
         expect(trainer.state.global_step == 6, f"the run ended at step {trainer.state.global_step}")
         said = "\n".join(messages)
         _goes_on(folder, lines, said if step == 3 else None)

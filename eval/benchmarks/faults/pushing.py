@@ -32,8 +32,7 @@ def _killed(bench: Bench, runs: KilledRuns, chance: random.Random, name: str) ->
         hub.fault(pattern=WRITES, delay=0.3, times=10_000)
         pushing = PUSHING | {"hub_strategy": strategy, "environment": client_environment(hub, bench.folder())}
         for seconds in (*(chance.uniform(0.2, 2.0) * runs.seconds for _ in range(2)), None):
-            resume = bool(complete_checkpoints(output_dir))
-            kind, content, _ = runs.live(output_dir, resume=resume, seconds=seconds, **pushing)
+            kind, content, _ = runs.live(output_dir, seconds=seconds, **pushing)
         expect(kind == "ended", f"{kind}: {content}")
         expect_equal(content["end"], runs.end)
         newest, files = complete_checkpoints(output_dir)[-1], hub.repos[RUN].files()

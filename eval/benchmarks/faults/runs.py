@@ -80,7 +80,6 @@ def train_to_be_killed(
     pipe: Connection,
     model: str,
     output_dir: Path,
-    resume: str | bool,
     settings: dict[str, Any],
     instant: tuple[int, int, bool] | None,
 ) -> None:
@@ -100,7 +99,7 @@ def train_to_be_killed(
         trainer = make_trainer(model, output_dir, **settings)
         instants = Instants(trainer, *instant) if instant else None
         pipe.send(("training", None))
-        trainer.train(resume_from_checkpoint=resume)
+        trainer.train(resume_from_checkpoint="auto")
         pipe.send(("ended", {"end": end_of(trainer), "instants": instants.seen if instants else []}))
     except Exception as error:
         pipe.send(("raised", f"{type(error).__name__}: {error}"))
