@@ -1,6 +1,6 @@
 """A checkpoint, or the selection log, that is damaged after the save: every file of it, in five ways.
 
-Bytes that changed in a file of the same size are found in the posterior alone, by its digest; those tries are left out.
+Bytes that changed in a file of the same size are found in the posterior alone, by its digest: others are left out.
 """
 
 import shutil
