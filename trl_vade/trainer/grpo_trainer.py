@@ -5,7 +5,6 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,8 +34,7 @@ from .presets import is_adaptive, setting
 from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
 from .publishing.publishing_trainer import PublishingTrainer
-from .publishing.run_facts import RunFacts
-from .report import VADEReportCallback, live_run
+from .report import VADEReportCallback
 from .run_start import start_run
 from .seams import arguments_of, by_name
 from .selection_choice import make_selection
@@ -265,10 +263,4 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         """Write TRL's model card with VADE's sections into the output directory, on the main process."""
         super().create_model_card(model_name, dataset_name, tags)
         if self.is_world_process_zero():
-            write_model_card(
-                Path(self.args.output_dir),
-                lambda: (RunFacts.of(self, dataset_name), live_run(self)),
-                posterior_repo=self.publication.posterior_repo,
-                revision=self.publication.revision,
-                draw=self.hub_model_id is not None,  # drawing takes a second
-            )
+            write_model_card(self, dataset_name, draw=self.hub_model_id is not None)  # drawing takes a second

@@ -33,13 +33,12 @@ from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.report.summary import summarise, verdict
 from trl_vade.trainer.own_sampler import SAMPLERS
 from trl_vade.trainer.publishing.model_card import CURVES_FILE, START, complete_model_card, write_model_card
-from trl_vade.trainer.publishing.run_facts import RunFacts
 from trl_vade.trainer.report import live_run
 
 EXAMPLE = Path(__file__).parents[3] / "model_cards" / "model_example.md"
 INVENTED = "> This card is an example. Its names and figures are invented: no such run took place."
 FACTS = {
-    **{"format_version": 1, "package_version": "0.1.0", "global_step": 960},
+    **{"package_version": "0.1.0"},
     **{"base_model": "Qwen/Qwen2.5-VL-3B-Instruct", "model_repo": "you/qwen2.5-vl-3b-vade"},
     **{"dataset": "you/vade-mixture", "dataset_revision": "0123456789abcdef0123456789abcdef01234567"},
     **{"dataset_fingerprint": "5b229260dcc8b9f9b72abb89dd8eae1b01b5ac2a19aba72a56f329ac24eaacb9"},
@@ -48,7 +47,7 @@ FACTS = {
     **{"prior": "prompts", "even_rest": True, "cooldown": 0.5, "stratify_by": "task"},
     **{"posterior_init": "prior", "warm_start_discount": None, "dynamic_sampling": False, "max_prompt_length": 8192},
     **{"success_reward": "accuracy_reward", "success_threshold": 0.5, "num_samples": 8524, "generation_batches": 240},
-    **{"rollouts": 983040, "decay_sampled": 0.2, "decay_unsampled": 0.999, "signal_aware_decay": True},
+    **{"decay_sampled": 0.2, "decay_unsampled": 0.999, "signal_aware_decay": True},
     "license": {
         **{"license": "other", "license_name": "qwen-research"},
         **{"license_link": "https://huggingface.co/Qwen/Qwen2.5-VL-3B-Instruct/blob/main/LICENSE"},
@@ -229,8 +228,17 @@ def test_only_ids_of_the_hub_are_named_as_data_sets_and_base_models(completed, t
     (tmp_path / "data" / "rows").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     unknown = FACTS | {"dataset": None, "base_model": None}
-    data = metadata(completed(unknown, dataset_name=name, base_model="/models/mine"))
-    assert not data.keys() & {"datasets", "base_model"}
+    text = completed(unknown, dataset_name=name, base_model="/models/mine")
+    assert not metadata(text).keys() & {"datasets", "base_model"}
+    assert "https://huggingface.co/datasets/" not in text
+    assert ("the data set `testbed`." in text) == (name == "testbed")
+    assert "/data/rows" not in text
+
+
+def test_the_data_set_that_trl_names_is_linked_without_its_revision(completed):
+    assert "on the [you/rows](https://huggingface.co/datasets/you/rows) at [`main`]" in completed(
+        dataset_name="you/rows@main"
+    )
 
 
 # -------------------------------------------------------------------------------------------------------- sections
@@ -423,17 +431,6 @@ def card_of(trainer):
     return Path(trainer.args.output_dir, "README.md").read_text(encoding="utf-8")
 
 
-def write_card(trainer, draw=True):
-    """As the trainer does it, but for whether it draws: that depends on a repository."""
-    write_model_card(
-        Path(trainer.args.output_dir),
-        lambda: (RunFacts.of(trainer), live_run(trainer)),
-        posterior_repo=trainer.publication.posterior_repo,
-        revision=trainer.publication.revision,
-        draw=draw,
-    )
-
-
 def test_before_training_the_card_is_trls_and_what_is_known(text_model_path, text_rows, make_args):
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(), text_rows)
     GRPOTrainer.create_model_card(trainer, model_name="out", dataset_name="you/rows")
@@ -455,7 +452,7 @@ def test_before_training_the_card_is_trls_and_what_is_known(text_model_path, tex
 @pytest.mark.usefixtures("drawn_pictures")
 def test_after_training_the_card_shows_what_was_measured(trained):
     trained.create_model_card(model_name="out")
-    write_card(trained)  # the trainer draws only where the card goes to the Hub
+    write_model_card(trained)  # the trainer draws only where the card goes to the Hub
     text = card_of(trained)
     summary = summarise(live_run(trained))
     assert f"| rollouts | {summary['rollouts']} |" in text
@@ -470,7 +467,7 @@ def test_without_matplotlib_there_is_no_picture_and_no_link_to_one(trained, monk
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # Python's own way to say that there is none
     monkeypatch.delitem(sys.modules, "trl_vade.selection.report.panels", raising=False)
     GRPOTrainer.create_model_card(trained)
-    write_card(trained)
+    write_model_card(trained)
     assert CURVES_FILE not in card_of(trained)
     assert "| rollouts | 32 |" in card_of(trained)
     assert not caplog.records
@@ -479,7 +476,7 @@ def test_without_matplotlib_there_is_no_picture_and_no_link_to_one(trained, monk
 def test_a_card_that_cannot_be_completed_ends_no_run(trained, caplog):
     path = Path(trained.args.output_dir, "README.md")
     path.write_text("---\n- no mapping\n---\n# Mine\n")
-    write_card(trained, draw=False)
+    write_model_card(trained, draw=False)
     assert path.read_text() == "---\n- no mapping\n---\n# Mine\n"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 

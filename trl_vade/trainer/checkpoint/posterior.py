@@ -5,7 +5,6 @@ from typing import Any
 
 from accelerate.logging import get_logger
 from accelerate.utils import gather_object
-from trl.trainer.utils import get_config_model_id
 
 from trl_vade.data.row_keys import find_rows
 from trl_vade.errors import (
@@ -16,13 +15,12 @@ from trl_vade.errors import (
     abbreviated,
 )
 from trl_vade.hub.posteriors.table import posterior_table
-from trl_vade.hub.uploading import hub_id
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 from trl_vade.selection.warm_start import evidence
 
-from ..initial_posterior import initial_posterior_facts
 from ..loader import generate_every
 from ..presets import is_adaptive
+from ..run_facts import posterior_identity, run_facts
 from ..selection_choice import make_selection
 from ..trained_counts import TrainedCounts
 from .generation_batch import layout, resume_batch_in_use, save_batch_in_use
@@ -54,8 +52,7 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
         "generation_batch": unsaved,
     }
     selection.feedback.log.sync()
-    about = {"base_model": hub_id(get_config_model_id(trainer.model.config)), **initial_posterior_facts(trainer.args)}
-    metadata = posterior_identity(trainer) | about | {"columns": selection.dataset.column_names, "run": run}
+    metadata = run_facts(trainer) | {"columns": selection.dataset.column_names, "run": run}
     for target in {str(directory), trainer.args.output_dir} if checkpoint else {directory}:
         save_snapshot(target, selection.sampler, metadata=metadata, sample_key=selection.sample_keys[0])
 
@@ -127,15 +124,6 @@ def _refuse_differing_replicas(trainer: Any) -> None:
             "only, or a sampler of your own with random numbers that no seed fixes. Nothing was saved. Remove the "
             "cause and resume from the previous checkpoint."
         )
-
-
-def posterior_identity(trainer: Any) -> dict[str, Any]:
-    """Return the facts that a posterior depends on. A run with other facts cannot continue with it."""
-    return {
-        "dataset_fingerprint": trainer.selection.fingerprint,
-        **trainer.selection.feedback.signal.facts,
-        "num_generations": trainer.num_generations,
-    }
 
 
 def compare_rows(trainer: Any, snapshot: Snapshot) -> str:

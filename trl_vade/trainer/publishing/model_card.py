@@ -8,7 +8,7 @@ chosen, the recipe, the data, where the posterior is, how to use the model and h
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,43 +18,43 @@ from jinja2 import Environment, StrictUndefined
 
 from trl_vade.files import packaged, save_whole
 from trl_vade.hub.cards import CARD_FILE, END, START, markdown_table
-from trl_vade.hub.posteriors.facts import code, dataset_link, initial_posterior_kind, success_of
+from trl_vade.hub.posteriors.facts import code, dataset_link, initial_posterior_kind, named_dataset, success_of
 from trl_vade.hub.uploading import branch_of, hub_id
 from trl_vade.selection.report.record import Run
 from trl_vade.selection.report.summary import measured_rows, summarise, verdict
 
 from ..field_checks import settings_of
 from ..grpo_config import VADEGRPOConfig
-from .run_facts import RunFacts
+from ..report import live_run
+from ..run_facts import card_facts
 
 logger = get_logger(__name__)
 
 TAGS = ("trl", "grpo", "vade", "trl-vade")
 CURVES_FILE = "vade_training.png"
+_DATA_SET = re.compile(r"the \[(.+?)\]\(https://huggingface\.co/datasets/.+?\) dataset")
 _QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILINE)
 
 
-def write_model_card(
-    folder: Path,
-    look: Callable[[], tuple[RunFacts, Run | None]],
-    *,
-    posterior_repo: str | None = None,
-    revision: str | None = None,
-    draw: bool = True,
-) -> None:
-    """Complete the card that TRL has written into `folder`, and draw the training curves. Main process only.
+def write_model_card(trainer: Any, dataset: str | None = None, *, draw: bool = True) -> None:
+    """Complete the card that TRL has written into the output directory, and draw the training curves there.
 
-    It runs at every save and must not end a run: an error is logged, and its part of the card is missing. So `look`,
-    which returns the facts and the run (see `run_facts`), may raise. Without `draw` the curves are not drawn, which
-    saves half a second or more. `posterior_repo` and `revision` are those of `complete_model_card`.
+    It runs on the main process, at every save, and must not end a run: an error is logged, and VADE's part is missing.
+    `dataset` is as in `run_facts`. Without `draw` the curves are not drawn, which saves half a second or more.
     """
     try:
-        facts, run = look()
-        curves = _draw_curves(run, folder) if run and draw else None
-        summary = summarise(run) if run else None
-        about = {name: getattr(facts, name) for name in ("hub_model_id", "vision", "adapter")}
-        place = {"posterior_repo": posterior_repo, "revision": revision}
-        complete_model_card(folder / CARD_FILE, facts.values, curves=curves, summary=summary, **about, **place)
+        folder, run = Path(trainer.args.output_dir), live_run(trainer)
+        complete_model_card(
+            folder / CARD_FILE,
+            card_facts(trainer, dataset),
+            curves=_draw_curves(run, folder) if run and draw else None,
+            posterior_repo=trainer.publication.posterior_repo,
+            hub_model_id=trainer.hub_model_id,
+            summary=summarise(run) if run else None,
+            vision=getattr(trainer.model.config, "vision_config", None) is not None,
+            adapter=hasattr(trainer.model, "peft_config"),
+            revision=trainer.publication.revision,
+        )
     except Exception as error:  # no error of the card may end the run
         logger.warning(f"The model card lacks VADE's sections ({type(error).__name__}: {error}).")
 
@@ -73,7 +73,7 @@ def complete_model_card(
 ) -> None:
     """Add metadata and sections to the card `path`, and replace the sections of an earlier call.
 
-    `facts` are the values of `RunFacts`, `summary` is the result of `summary.summarise`, and `curves` the name of the
+    `facts` are those of `card_facts`, `summary` is the result of `summary.summarise`, and `curves` the name of the
     picture in the same folder. Without a `posterior_repo` the model's repository holds the posterior. `revision` is
     the branch of the model's repository; the posterior's repository always uses main.
 
@@ -91,12 +91,20 @@ def complete_model_card(
     # TRL 1.16 asks a vision model without a picture, and calls a base model in a local folder None.
     before = _QUICK_START.sub(lambda _: f"{quick_start}\n\n", before, count=1)
     before = before.replace("[None](https://huggingface.co/None)", "a model in a local folder")
+    before = _DATA_SET.sub(_known_data_set, before)
     card.text = f"{before.rstrip()}\n\n{START}\n\n{sections}\n\n{END}\n{rest.partition(END)[2].lstrip()}"
     save_whole(path, str(card).encode())
 
 
+def _known_data_set(match: re.Match[str]) -> str:
+    """Return TRL's link to a data set if it can be on the Hub; TRL 1.16 links any name, and local folders."""
+    link = dataset_link(named_dataset(match[1]))
+    shown = "a local data set" if os.sep in match[1] else f"the data set {code(match[1])}"
+    return f"the {link} dataset" if link else shown
+
+
 def _complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
-    """Add `run_facts` to the metadata of TRL's card, in place, and remove values that the Hub refuses.
+    """Add facts to the metadata of TRL's card, in place, and remove values that the Hub refuses.
 
     A second call changes nothing.
     """

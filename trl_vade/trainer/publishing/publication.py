@@ -27,7 +27,6 @@ from trl_vade.selection.report.writing import PAGE_FILE
 
 from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT, PREFIX, checkpoints
 from ..main_process import on_main_process, wait_for_main_process
-from .run_facts import RunFacts
 
 logger = get_logger(__name__)
 
@@ -101,17 +100,17 @@ class Publication:
         fill = partial(fill_repository, output_dir=self._output_dir, checkpoint=checkpoint, place=place)
         return self._put((box.target, place), message, lambda: box.put(fill, message, step))
 
-    def push_posterior(self, step: int, look: Callable[[], RunFacts]) -> None:
+    def push_posterior(self, step: int, look: Callable[[], Any]) -> None:
         """Push the posterior of the step, which the output directory has. Later ones of the repository are deleted."""
         if self._posterior:
             message = f"Posterior at step {step}"
             self._put("posterior", message, partial(self._put_posterior, message, step, look))
 
-    def _put_posterior(self, message: str, step: int, look: Callable[[], RunFacts]) -> None:
+    def _put_posterior(self, message: str, step: int, look: Callable[[], Any]) -> None:
         assert self._posterior is not None
-        facts, snapshot, target = look(), load_snapshot(self._output_dir), self._posterior
+        (rows, keys), snapshot, target = look(), load_snapshot(self._output_dir), self._posterior
         visited = snapshot.sampler_state["posterior"]["sample_index"]
-        names = names_and_tasks(facts.rows, facts.sample_keys, visited, self._args.vade_stratify_by or "task")
+        names = names_and_tasks(rows, keys, visited, self._args.vade_stratify_by or "task")
         table = posterior_table(snapshot, **names)
         if table.metadata["global_step"] != step:
             raise HubError(f"the posterior in {self._output_dir} is no longer that of optimiser step {step}")

@@ -13,7 +13,6 @@ from trl_vade.hub.uploading import ensure_repo
 
 from ..main_process import on_main_process
 from .publication import Publication, model_target
-from .run_facts import RunFacts
 
 
 class PublishingTrainer(GRPOTrainer):
@@ -63,7 +62,7 @@ class PublishingTrainer(GRPOTrainer):
 
     def _push_posterior(self, step):
         if self.is_world_process_zero() and self.selection:
-            self.publication.push_posterior(step, lambda: RunFacts.of(self))
+            self.publication.push_posterior(step, lambda: (self.train_dataset, self.selection.sample_keys[0]))
 
     def _push_from_checkpoint(self, checkpoint_folder):
         """Note the checkpoint, which is not whole yet; nothing with `hub_strategy="end"`."""

@@ -9,14 +9,15 @@ import pytest
 from tests.support.own_samplers import OWN
 from tests.support.rows import make_text_rows
 from tests.support.runs import SMALL_RUN, always_half, says_a_digit, train
-from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_posterior
+from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.report.record import read_run
 from trl_vade.selection.report.summary import summarise
-from trl_vade.trainer.publishing import run_facts
-from trl_vade.trainer.publishing.run_facts import RunFacts, licence_of
+from trl_vade.trainer import run_facts
 from trl_vade.trainer.report import live_run
 from trl_vade.trainer.run_description import describe_run
+from trl_vade.trainer.run_facts import card_facts, licence_of
 from trl_vade.version import __version__
 
 
@@ -26,7 +27,7 @@ def facts_of(text_model_path, text_rows, make_args):
 
     def make(rewards=says_a_digit, dataset=None, **changes):
         trainer = VADEGRPOTrainer(text_model_path, rewards, make_args(**changes), text_rows)
-        return RunFacts.of(trainer, dataset).values
+        return card_facts(trainer, dataset)
 
     return make
 
@@ -42,13 +43,12 @@ def trained(text_model_path, tmp_path_factory):
 
 
 def test_a_run_says_what_it_was_asked_and_what_it_has_done(trained):
-    facts = RunFacts.of(trained).values
-    counted = {"global_step": 3, "generation_batches": 3, "rollouts": 48, "num_samples": 24}
+    facts = card_facts(trained)
+    counted = {"generation_batches": 3, "num_samples": 24}
     success = {"success_reward": "says_a_digit", "success_threshold": 0.5, "num_generations": 4, "temperature": 1.0}
     chosen = {"sampler": "thompson", "preset": "balanced", "information_gain": "asymmetric", "cooldown": 0.5}
     decays = {"decay_sampled": 0.2, "decay_unsampled": 0.999, "signal_aware_decay": True}
     expected = {
-        "format_version": 1,
         "package_version": __version__,
         "seed": 3,
         "rewards": ["says_a_digit"],
@@ -84,9 +84,9 @@ def test_a_folder_of_this_machine_is_no_base_model_and_no_data_set(facts_of, tmp
 )
 def test_the_data_set_is_called_what_the_user_calls_it_and_nothing_is_guessed(trained, monkeypatch, name, found):
     monkeypatch.setattr(trained, "dataset_name", name)
-    for facts in (RunFacts.of(trained).values, describe_run(trained, {})):
+    for facts in (card_facts(trained), describe_run(trained, {})):
         assert (facts["dataset"], facts["dataset_revision"]) == found
-    assert RunFacts.of(trained, "you/others").values["dataset"] == "you/others"
+    assert card_facts(trained, "you/others")["dataset"] == "you/others"
 
 
 def test_the_repository_of_the_model_is_named_with_its_owner_or_not_at_all(facts_of):
@@ -103,14 +103,27 @@ def test_settings_that_do_not_reach_the_sampler_are_no_facts(facts_of):
 def test_a_run_without_a_posterior_has_no_facts_of_one(facts_of):
     facts = facts_of([always_half, says_a_digit], vade_sampler="uniform", shuffle_dataset=False)
     assert facts["rewards"] == ["always_half", "says_a_digit"]
-    assert not facts.keys() & {"generation_batches", "num_samples", "rollouts", "success_reward", "decay_sampled"}
+    assert not facts.keys() & {"generation_batches", "num_samples", "success_reward", "decay_sampled"}
 
 
 def test_a_warm_start_is_named_by_its_repository_and_never_by_a_folder_of_this_machine(trained, tmp_path, monkeypatch):
     for source, shown in ((str(tmp_path), "a local posterior"), ("you/rates@step-000100", "you/rates@step-000100")):
         monkeypatch.setattr(trained.args, "vade_posterior_init", source)
-        facts = RunFacts.of(trained).values
+        facts = card_facts(trained)
         assert (facts["posterior_init"], facts["warm_start_discount"]) == (shown, 0.2)
+
+
+def test_a_posterior_tells_the_facts_of_its_run_and_no_path_of_this_machine(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(trained.args, "vade_posterior_init", str(tmp_path))
+    monkeypatch.setattr(trained, "dataset_name", str(tmp_path / "rows"))
+    trained.save_model(str(tmp_path / "saved"))
+    found = load_posterior(tmp_path / "saved").metadata
+    known = {name: value for name, value in run_facts.run_facts(trained).items() if value is not None}
+    assert {name: found[name] for name in known} == known
+    assert {"temperature": 1.0, "rewards": ["says_a_digit"], "preset": "balanced"}.items() <= found.items()
+    assert {"global_step": 3, "generation_batches": 3, "rollouts": 48, "num_samples": 24}.items() <= found.items()
+    content = (tmp_path / "saved" / POSTERIOR_FILE).read_bytes()
+    assert not [path for path in (tmp_path, trained.args.output_dir) if str(path).encode() in content]
 
 
 def test_steps_are_known_before_training_begins_only_where_they_are_not_counted_in_epochs(facts_of):

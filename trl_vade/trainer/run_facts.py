@@ -1,0 +1,105 @@
+"""The facts of a run at one moment: those that are saved with its posterior, and those of its model card."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from huggingface_hub import model_info
+from trl.trainer.utils import get_config_model_id
+
+from trl_vade.hub.failures import HTTP_ERROR
+from trl_vade.hub.posteriors.facts import named_dataset
+from trl_vade.hub.uploading import hub_id, is_hub_id
+from trl_vade.samplers.information import SPREAD_GAIN
+from trl_vade.version import __version__
+
+from .grpo_config import settings_in_use
+from .initial_posterior import initial_posterior_facts
+
+RECIPE = (
+    *("learning_rate", "lr_scheduler_type", "warmup_steps", "max_steps"),
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "generation_batch_size", "num_iterations"),
+    *("beta", "loss_type", "epsilon", "epsilon_high", "scale_rewards"),
+    *("max_completion_length", "use_vllm", "vllm_mode", "bf16"),
+)
+"""Fields of the settings that describe the recipe. `num_processes` is added."""
+
+
+def posterior_identity(trainer: Any) -> dict[str, Any]:
+    """Return the facts that a posterior depends on. A run with other facts cannot continue with it."""
+    return {
+        "dataset_fingerprint": trainer.selection.fingerprint,
+        **trainer.selection.feedback.signal.facts,
+        "num_generations": trainer.num_generations,
+    }
+
+
+def run_facts(trainer: Any, dataset: str | None = None) -> dict[str, Any]:
+    """Return what a stranger needs to know about a posterior, as JSON values without a local path.
+
+    An unknown fact is None. Settings have the preset's values, and are None for a sampler that ignores them. `dataset`
+    is what the caller calls the training data, in place of `trainer.dataset_name`.
+    """
+    args = trainer.args
+    model_repo = trainer.hub_model_id or args.hub_model_id  # without its owner until the repository exists
+    facts = {
+        "package_version": __version__,
+        "base_model": hub_id(get_config_model_id(trainer.model.config)),
+        "model_repo": model_repo if is_hub_id(model_repo) and "/" in model_repo else None,
+        **named_dataset(dataset or trainer.dataset_name),
+        "rewards": list(trainer.reward_func_names),
+        "num_generations": trainer.num_generations,
+        "temperature": args.temperature,
+        "seed": args.seed,
+        **settings_in_use(args),
+        **initial_posterior_facts(args),
+    }
+    if trainer.selection:
+        facts |= posterior_identity(trainer)
+        facts |= {"information_gain": SPREAD_GAIN} if trainer.selection.feedback.signal.is_spread else {}
+    return facts
+
+
+def card_facts(trainer: Any, dataset: str | None = None) -> dict[str, Any]:
+    """Return the facts for the model card: `run_facts`, the counts, the recipe and the licence.
+
+    Without a selection there are no counts. No process waits for another.
+    """
+    args, settings = trainer.args, trainer.args.to_dict()  # the latter without members of an Enum
+    facts, device = run_facts(trainer, dataset), trainer.accelerator.device
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper()
+    if trainer.selection:
+        posterior = trainer.selection.sampler.posterior
+        facts |= {"num_samples": posterior.num_samples, "generation_batches": posterior.step}
+        facts |= posterior.decays  # not the settings: the posterior of another rule has its own
+    return facts | {
+        "license": licence_of(facts["base_model"]) if args.push_to_hub else None,
+        "hardware": f"{trainer.accelerator.num_processes} x {hardware}",
+        "recipe": {
+            **{field: settings[field] for field in RECIPE},
+            # For a run counted in epochs it is -1 in the settings, and 0 in the state before training.
+            "max_steps": max(args.max_steps, trainer.state.max_steps) or None,
+            "num_processes": trainer.accelerator.num_processes,
+        },
+    }
+
+
+@functools.cache
+def licence_of(base_model: str | None) -> Mapping[str, str]:
+    """Return `license` as the card of a model's repository has it; empty if it is not known.
+
+    A derived model is under the licence of its base, unless the owner's card names another. A licence that is not on
+    the Hub's list, `other`, comes with `license_name` and `license_link`, as the Hub asks for.
+    """
+    try:
+        data = model_info(base_model, timeout=10.0).card_data if base_model else None
+    except (HTTP_ERROR, OSError, ValueError):  # a card is not worth an error: the owner can add the licence
+        data = None
+    keys = ("license", "license_name", "license_link")
+    found = {key: data[key] for key in keys if data and isinstance(data.get(key), str)}
+    if found.get("license") != "other":
+        return {"license": found["license"]} if "license" in found else {}
+    if len(found) == len(keys) and "://" not in found["license_link"]:  # a file in the base model's repository
+        found["license_link"] = f"https://huggingface.co/{base_model}/blob/main/{found['license_link']}"
+    return found if len(found) == len(keys) else {}
