@@ -2,7 +2,8 @@
 """Start from the posterior of somebody's run, and publish your own.
 
 Both runs need the same rows, recognised by a column `id` or by their content. The reward needs the extra `rewards`.
-With `--publish_to you/run-posterior` the run publishes its own posterior; log in first (`hf auth login`).
+With `--publish_to you/run` the run pushes its model, and its posterior to you/run-posterior; log in first
+(`hf auth login`).
 """
 
 import argparse
@@ -18,7 +19,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
 parser.add_argument("--dataset", required=True, help="rows with the columns prompt and answer, best with an id")
 parser.add_argument("--posterior", required=True, help="user/repo, user/repo@step-000100, or the folder of a run")
-parser.add_argument("--publish_to", help="your data-set repository on the Hub, user/name; left out: none")
+parser.add_argument("--publish_to", help="your model repository on the Hub, user/name; left out: none")
 parser.add_argument("--output_dir", default="warm-start")
 parser.add_argument("--max_steps", type=int, default=200)
 options = parser.parse_args()
@@ -42,8 +43,9 @@ args = VADEGRPOConfig(
     # The counts are evidence about another policy, so 0.2 of them are taken over (the default). If model, data and
     # recipe are the same, 1.0 uses all of them.
     vade_warm_start_discount=0.2,
-    # Each checkpoint publishes its posterior: step-000050/posterior.parquet, with a tag. A repository is for one run.
-    vade_posterior_hub_id=options.publish_to,
+    # Each save pushes the model, and its posterior to `<publish_to>-posterior`. A repository is for one run.
+    push_to_hub=options.publish_to is not None,
+    hub_model_id=options.publish_to,
     save_steps=50,
     num_generations=8,
     per_device_train_batch_size=8,

@@ -173,21 +173,21 @@ def test_warm_start_shows_takes_over_and_publishes_a_posterior(
     hub, run, text_model_path, questions, make_args, capsys
 ):
     rows = load_dataset(str(questions), split="train")
-    first = make_args(max_steps=2, save_strategy="steps", vade_posterior_hub_id="acme/rates", num_generations=8)
+    first = make_args(max_steps=2, save_strategy="steps", push_to_hub=True, hub_model_id="acme/run", num_generations=8)
     train(text_model_path, rows, first, reward=accuracy_reward)
     shutil.rmtree(first.output_dir)
-    theirs = load_posterior("acme/rates")
+    theirs = load_posterior("acme/run-posterior")
 
-    arguments = ["--posterior", "acme/rates", "--publish_to", "you/rates"]
+    arguments = ["--posterior", "acme/run-posterior", "--publish_to", "you/run"]
     trainer = run("warm_start.py", "--model", text_model_path, "--dataset", questions, *arguments)["trainer"]
     shown = capsys.readouterr().out
     assert f"{len(theirs)} of 80 rows scored, at optimiser step 2" in shown
     assert theirs.sample_id[int(theirs.pass_rate.argmin())] in shown
 
     warm, *batches = batches_of(trainer)
-    assert [rows["id"][row] for row in warm["sample_index"]] == theirs.sample_id
+    assert warm["sample_index"] == theirs.index.tolist()
     assert warm["trials"] == pytest.approx(0.2 * (theirs.alpha + theirs.beta))
     assert [len(line["sample_index"]) for line in batches] == [32, 32]
-    ours = load_posterior("you/rates")
-    assert hub.repos["datasets/you/rates"].tags.keys() == {"step-000002"}
+    ours = load_posterior("you/run-posterior")
+    assert ours.metadata["global_step"] == 2
     assert set(ours.sample_id) > set(theirs.sample_id)

@@ -1,17 +1,16 @@
 import logging
-import os
+from types import SimpleNamespace
 
 import pytest
-from huggingface_hub import HfApi, constants, lfs
-from huggingface_hub.utils import sha
+from huggingface_hub import HfApi, _upload_pipeline, constants
 
 from tests.support.hub import offline
+from tests.support.loopback_hub import sha256
 from tests.support.refusals import refused, says
 from trl_vade.errors import HubError, HubOfflineError
-from trl_vade.hub import commit
 from trl_vade.hub import uploading as hub_module
-from trl_vade.hub.commit import files_in
-from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo
+from trl_vade.hub.staging import files_in
+from trl_vade.hub.uploading import HubTarget, ensure_repo, send_folder, with_retries
 
 RUN = HubTarget("you/run")
 COMMIT = "POST /api/models/you/run/commit"
@@ -34,6 +33,10 @@ def folder(tmp_path):
     return folder
 
 
+def push(folder, message="Step 4", target=RUN, **about):
+    return with_retries(lambda: send_folder(HfApi(), target, folder, message, **about), target)
+
+
 def pushed(hub, key="you/run", revision="main"):
     return {path: data for path, data in hub.repos[key].files(revision).items() if path != ".gitattributes"}
 
@@ -48,13 +51,10 @@ def commits(hub, key="you/run", revision="main"):
 
 def test_a_folder_is_one_commit_and_the_same_again_is_none(hub, folder):
     ensure_repo(RUN)
-    first = commit_folder(RUN, folder, message="Step 4", tag="step-4")
+    first = push(folder)
     assert pushed(hub) == local(folder)
-    again = commit_folder(RUN, folder, message="Step 4 again", tag="step-4")
+    again = push(folder, "Step 4 again")
     assert (commits(hub), first.oid, again.oid) == (["Step 4"], *[hub.repos["you/run"].branches["main"]] * 2)
-    (folder / "config.json").write_text("{}")
-    other = commit_folder(RUN, folder, message="another run", tag="step-4")
-    assert hub.repos["you/run"].tags == {"step-4": other.oid} != {"step-4": first.oid}
 
 
 def test_a_repository_is_made_as_asked_and_an_existing_one_is_left_as_it_is(hub, folder):
@@ -64,94 +64,124 @@ def test_a_repository_is_made_as_asked_and_an_existing_one_is_left_as_it_is(hub,
         ensure_repo(HubTarget("you/secret", "dataset", private=private))
     assert (hub.repos["you/run"].private, hub.repos["datasets/you/secret"].private) == (False, True)
     target = ensure_repo(HubTarget("you/run", revision="run/7"))
-    commit_folder(target, folder, message="Step 4")
+    push(folder, target=target)
     assert (pushed(hub, revision="run/7"), pushed(hub)) == (local(folder), {})
+    del hub.repos["you/run"]  # it is made again
+    push(folder, target=target)
+    assert pushed(hub, revision="run/7") == local(folder)
 
 
-def test_more_files_are_rendered_from_those_that_are_there(hub, folder):
+class Xet:
+    """hf_xet's session with a storage that is the stand-in's: what the Hub itself uses for large files."""
+
+    def __init__(self, objects):
+        self.objects = objects
+
+    def new_upload_commit(self, **about):
+        return self
+
+    def start_upload_file(self, path, sha256):
+        return self._put(open(path, "rb").read())
+
+    def _put(self, data):
+        self.objects[sha256(data)] = data
+        return SimpleNamespace(result=lambda: SimpleNamespace(xet_info=SimpleNamespace(sha256=sha256(data))))
+
+    def wait_to_finish(self):
+        pass
+
+    abort = wait_to_finish
+
+
+@pytest.mark.parametrize("xet", [False, True])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_checkpoint_mirrors_its_folder_and_deletes_later_ones_in_the_same_commit_even_if_its_answer_is_lost(
+    hub, folder, monkeypatch, caplog, xet, lost
+):
     ensure_repo(RUN)
-    seen = []
+    for name in ("checkpoint-3", "checkpoint-4", "checkpoint-12", "checkpoint-100", "checkpoint-x", "step-5"):
+        (folder / name).mkdir()
+        (folder / name / "state").write_text(name)
+    (folder / "checkpoint-4" / "rng_state_1.pth").write_text("of two processes")
+    push(folder, "first")
+    before = pushed(hub)
+    for path in files_in(folder).values():
+        path.unlink()
+    for name in ("checkpoint-3", "checkpoint-12", "checkpoint-100", "checkpoint-x", "step-5"):
+        (folder / name).rmdir()
+    for path in ("model.safetensors", "last-checkpoint/trainer_state.json", "checkpoint-4/state"):
+        (folder / path).write_text("new")
+    if xet:
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+        monkeypatch.setattr(_upload_pipeline, "get_xet_session", lambda: Xet(hub.repos["you/run"].objects))
+        monkeypatch.setattr(_upload_pipeline, "abort_xet_session", lambda: None)
+    if lost:
+        hub.fault(COMMIT, status=504, applied=True)
+    push(folder, "second")
+    gone = {"checkpoint-12/state", "checkpoint-100/state", "checkpoint-4/rng_state_1.pth"}
+    assert pushed(hub) == {path: data for path, data in before.items() if path not in gone} | local(folder)
+    assert commits(hub) == ["second", "first"]
+    if not lost:
+        assert says(caplog.text, "checkpoint-12, checkpoint-100")
 
-    def render(files):
+
+def test_the_card_is_of_what_stays_and_a_change_that_comes_in_between_is_seen(hub, folder):
+    ensure_repo(RUN)
+    (folder / "last-checkpoint").rename(folder / "checkpoint-4")
+    repo, seen = hub.repos["you/run"], []
+    repo.add("main", "an abandoned run", "", repo.files() | {"checkpoint-7/state": b""})
+
+    def card(files):
         seen.append(files)
-        return {"README.md": f"{len(files)} files".encode()}
+        if len(seen) == 1:
+            repo.add("main", "by somebody else", "", repo.files() | {"notes.txt": b""})
+        return f"{len(files)} files"
 
-    commit_folder(RUN, folder, message="first", render=render)
-    commit_folder(RUN, folder, message="second", render=render)
-    assert pushed(hub)["README.md"] == b"5 files"  # those of the first commit and .gitattributes
-    assert seen == [[".gitattributes"], sorted(hub.repos["you/run"].files())]
-
-
-def test_a_mirrored_folder_loses_what_is_not_in_it_now(hub, folder):
-    ensure_repo(RUN)
-    (folder / "last-checkpoint" / "rng_state_1.pth").write_bytes(b"of two processes")
-    (folder / "notes.txt").write_text("stays")
-    commit_folder(RUN, folder, message="first", mirror=["last-checkpoint"])
-    (folder / "last-checkpoint" / "rng_state_1.pth").unlink()
-    (folder / "notes.txt").unlink()
-    commit_folder(RUN, folder, message="second", mirror=["last-checkpoint"])
-    assert pushed(hub) == local(folder) | {"notes.txt": b"stays"}
+    push(folder, card=card)
+    assert seen == [[".gitattributes"], [".gitattributes", "notes.txt"]]
+    assert pushed(hub)["README.md"] == b"2 files"
 
 
-# What goes wrong with the one request that the client itself never repeats; the log and the error name its status, or
-# what became of the connection.
 PASSING = {
-    **{str(status): {"status": status} for status in (404, 412, 429, 500)},
-    "cut": {},
-    "500, but it took effect": {"status": 500, "applied": True},
+    **{str(status): {"status": status} for status in (404, 412, 429, 500, 504)},
+    "RemoteProtocolError": {},
+    "504": {"status": 504, "applied": True},
 }
 
 
-@pytest.mark.parametrize("case", PASSING)
-def test_what_may_pass_is_said_and_tried_again_and_is_an_error_after_the_last_attempt(hub, folder, caplog, case):
+@pytest.mark.parametrize("word", PASSING)
+def test_what_may_pass_is_said_and_tried_again_and_is_an_error_after_the_last_attempt(hub, folder, caplog, word):
     ensure_repo(RUN)
-    fault, before, word = PASSING[case], local(folder), str(PASSING[case].get("status", "RemoteProtocolError"))
-    if not fault.get("applied"):
-        hub.fault(COMMIT, times=3, **fault)
-        with refused(HubError, [RUN.repo_id, word]) as raised:
-            commit_folder(RUN, folder, message="Step 4")
-        assert (raised.value.status, commits(hub), local(folder)) == (fault.get("status"), [], before)
+    fault = PASSING[word]
+    hub.fault(COMMIT, times=3, **fault | {"applied": False})
+    with refused(HubError, [RUN.repo_id, word]) as raised:
+        push(folder)
+    assert (raised.value.status, commits(hub)) == (fault.get("status"), [])
     hub.fault(COMMIT, **fault)
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        commit_folder(RUN, folder, message="Step 4")
-    assert (pushed(hub), commits(hub)) == (before, ["Step 4"])
+        push(folder)
+    assert (pushed(hub), commits(hub)) == (local(folder), ["Step 4"])
     assert says(caplog.text, word)
     assert says(caplog.text, "2 of 3")
 
 
-@pytest.mark.parametrize("step", ["PUT /lfs-storage", "preupload", "lfs/objects/batch", "refs", "paths-info"])
-def test_a_failure_on_the_way_is_explained_and_tried_again_like_one_at_the_end(hub, folder, step):
-    ensure_repo(RUN)
-    fault = hub.fault(step, status=500, times=1000)
-    with refused(HubError, [RUN.repo_id, "500"]):
-        commit_folder(RUN, folder, message="Step 4", tag="step-4")
-    fault.times = 1
-    commit_folder(RUN, folder, message="Step 4", tag="step-4")
-    assert pushed(hub) == local(folder)
-    assert hub.repos["you/run"].tags == {"step-4": hub.repos["you/run"].branches["main"]}
-
-
 REFUSALS = {  # what the Hub answers, and the way out
     401: ("This token has expired", ["HF_TOKEN", "`hf auth login`"]),
-    403: ("You don't have the rights", ["write access"]),
-    "storage": ("Private repository storage limit reached, please upgrade your plan", ["settings/billing"]),
+    403: ("Private repository storage limit reached", ["write access", "settings/billing"]),
     400: ("Your push was rejected because it contains binary files", ["push again"]),
-    402: ("Subscribe to PRO", ["settings/billing"]),
     413: ("More than 1 GB in a commit", ["shrink"]),
-    422: ("No such object", ["pip install -U huggingface_hub"]),
     507: ("No room left", ["settings/billing"]),
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
-def test_what_only_a_person_can_mend_is_not_tried_again_and_has_the_reason(hub, folder, caplog, case):
+@pytest.mark.parametrize("status", REFUSALS)
+def test_what_only_a_person_can_mend_is_not_tried_again_and_has_the_reason(hub, folder, caplog, status):
     ensure_repo(RUN)
-    body, offers = REFUSALS[case]
-    status = 403 if case == "storage" else case
-    hub.fault(COMMIT, status=status, body=f"{body} (https://storage.example/a?X-Amz-Signature=abc)")
-    with refused(HubError, [RUN.repo_id, body, "https://storage.example/a"], offers) as raised:
-        commit_folder(RUN, folder, message="Step 4")
+    reason, offers = REFUSALS[status]
+    hub.fault(COMMIT, status=status, reason=f"{reason} (https://storage.example/a?X-Amz-Signature=abc)")
+    with refused(HubError, [RUN.repo_id, reason, "https://storage.example/a"], offers) as raised:
+        push(folder)
     assert raised.value.status == status
     assert len([line for line in hub.requests if line.startswith(COMMIT)]) == 1
     assert not any(secret in str(raised.value) + caplog.text for secret in ("Signature", hub.token))
@@ -171,59 +201,6 @@ def test_a_login_that_may_not_write_is_named_before_anything_is_sent(hub, monkey
         ensure_repo(RUN)
 
 
-def test_an_empty_folder_is_refused_and_deletes_nothing(hub, folder, tmp_path):
-    ensure_repo(RUN)
-    commit_folder(RUN, folder, message="Step 4", mirror=["last-checkpoint"])
-    (tmp_path / "empty").mkdir()
-    with refused(HubError, [tmp_path / "empty"]):
-        commit_folder(RUN, tmp_path / "empty", message="Step 8", mirror=["last-checkpoint"])
-    assert pushed(hub) == local(folder)
-
-
-def test_a_file_in_two_places_is_hashed_and_sent_once_however_many_attempts_it_takes(hub, folder, monkeypatch):
-    ensure_repo(RUN)
-    hub.fault(COMMIT, status=500, times=2)
-    os.link(folder / "model.safetensors", folder / "last-checkpoint" / "model.safetensors")
-    hashed = []
-    whole = sha.sha_fileobj
-    monkeypatch.setattr(lfs, "sha_fileobj", lambda file, *size: hashed.append(file.name) or whole(file, *size))
-    commit_folder(RUN, folder, message="Step 4")
-    assert pushed(hub) == local(folder)
-    assert len(hashed) == 1
-    assert len([line for line in hub.requests if line.startswith("PUT /lfs-storage")]) == 1
-
-
-def test_many_files_are_compared_in_parts(hub, folder, monkeypatch):
-    """The Hub refuses a request about more than a thousand."""
-    ensure_repo(RUN)
-    monkeypatch.setattr(commit, "MOST_PATHS", 2)
-    commit_folder(RUN, folder, message="Step 4")
-    assert len([line for line in hub.requests if "paths-info" in line]) == 2
-
-
-def test_what_a_gitignore_there_leaves_out_is_named_and_not_tried_again(hub, folder, monkeypatch):
-    """The Hub tells the client to leave such files out. The stand-in reads no .gitignore: the client is told here."""
-    ensure_repo(RUN)
-    told = HfApi.preupload_lfs_files
-
-    def without_json(self, *arguments, additions, **named):
-        told(self, *arguments, additions=additions, **named)
-        for addition in additions:
-            addition._should_ignore = addition.path_in_repo.endswith(".json")
-
-    monkeypatch.setattr(HfApi, "preupload_lfs_files", without_json)
-    with refused(HubError, ["2 of 3", "config.json", ".gitignore"]):
-        commit_folder(RUN, folder, message="Step 4")
-
-
-def test_damaged_bytes_are_found_and_the_message_names_a_file(hub, folder, monkeypatch):
-    monkeypatch.setattr(hub_module, "PATIENCE", ())
-    ensure_repo(RUN)
-    hub.fault("PUT /lfs-storage", corrupt=True)
-    with refused(HubError, [RUN.repo_id, "1 of 3", "model.safetensors"]):
-        commit_folder(RUN, folder, message="Step 4")
-
-
 WAITS = {  # what the Hub says with 429, and the seconds to wait
     "RateLimit": ({"RateLimit": '"api";r=0;t=280'}, 281.0),
     "Retry-After": ({"Retry-After": "40"}, 40.0),
@@ -239,69 +216,28 @@ def test_the_hub_is_given_the_time_that_it_asks_for(hub, folder, monkeypatch, ca
     monkeypatch.setattr(hub_module.time, "sleep", slept.append)
     headers, seconds = WAITS[case]
     ensure_repo(RUN)
-    hub.fault(COMMIT, status=429, headers=headers, body="the rate limit for repository commits (128 per hour)")
+    hub.fault(COMMIT, status=429, headers=headers, reason="the rate limit for repository commits (128 per hour)")
     with caplog.at_level(logging.WARNING):
-        commit_folder(RUN, folder, message="Step 4")
+        push(folder)
     assert slept == [seconds]
     assert says(caplog.text, f"{seconds:.0f} s")
     assert says(caplog.text, "128 per hour")
 
 
-def test_large_files_go_by_lfs_where_xet_is_refused(hub, folder, monkeypatch, caplog):
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+@pytest.mark.parametrize("at_the_commit", [False, True])
+def test_a_card_that_the_hub_refuses_holds_nothing_else_back_and_its_key_is_named(hub, folder, caplog, at_the_commit):
     ensure_repo(RUN)
-    hub.fault("xet-write-token", status=403, times=100)
+    there, key = local(folder), "license" if at_the_commit else "base_model: {a: b}"
+    (folder / "README.md").write_text(f"---\n{'license: mit' if at_the_commit else key}\n---\n")
+    if at_the_commit:
+        hub.fault(COMMIT, status=400, reason='Invalid metadata: "license" must be one of a list')
     with caplog.at_level(logging.WARNING):
-        commit_folder(RUN, folder, message="Step 4")
-    assert pushed(hub) == local(folder)
-    assert len([line for line in hub.requests if "xet-write-token" in line]) == 1
-    assert says(caplog.text, "HF_HUB_DISABLE_XET=1")
-
-
-def test_a_repository_that_was_deleted_meanwhile_is_made_again(hub, folder):
-    target = ensure_repo(HubTarget("you/run", revision="other"))
-    del hub.repos["you/run"]
-    commit_folder(target, folder, message="Step 4")
-    assert pushed(hub, revision="other") == local(folder)
-
-
-BAD_CARDS = {
-    "tags: [unclosed": "flow sequence",
-    "base_model: {a: b}": '"base_model"',
-    "tags: [1]": '"tags[0]"',
-    "model-index: [{name: a, results: [{task: {}}]}]": '"model-index[0].results[0].task.type"',
-}
-
-
-@pytest.mark.parametrize("metadata", BAD_CARDS)
-def test_a_card_that_the_hub_refuses_holds_nothing_else_back_and_its_key_is_named(hub, folder, caplog, metadata):
-    ensure_repo(RUN)
-    there = local(folder)
-    (folder / "README.md").write_text(f"---\n{metadata}\n---\n")
-    hub.fault(COMMIT, status=500)
-    with caplog.at_level(logging.WARNING):
-        commit_folder(RUN, folder, message="Step 4")
+        push(folder)
     assert pushed(hub) == there
-    assert says(caplog.text, BAD_CARDS[metadata])
-
-
-def test_a_card_that_is_refused_with_the_commit_holds_nothing_else_back_but_alone_it_is_an_error(hub, folder, caplog):
-    ensure_repo(RUN)
-    there = local(folder)
-    (folder / "README.md").write_text("---\nlicense: mit\n---\n")
-    hub.fault(COMMIT, status=400, body='Invalid metadata: "model-index[0].name" must be a string')
-    with caplog.at_level(logging.WARNING):
-        commit_folder(RUN, folder, message="Step 4")
-    assert pushed(hub) == there
-    assert says(caplog.text, '"model-index[0].name"')
-    (folder / "last-checkpoint" / "README.md").write_text("---\nlicense: [mit]\n---\n")
-    (folder / "last-checkpoint" / "trainer_state.json").unlink()
-    with refused(HubError, [RUN.repo_id, "README.md", '"license"']):
-        commit_folder(RUN, folder / "last-checkpoint", message="Step 4")
-    assert pushed(hub) == there
+    assert says(caplog.text, f'"{key.split(":")[0]}"')
 
 
 def test_offline_is_said_at_once(hub, folder):
     with offline(), refused(HubOfflineError, [RUN.repo_id], ["HF_HUB_OFFLINE"]):
-        commit_folder(RUN, folder, message="Step 4")
+        push(folder)
     assert hub.requests == []

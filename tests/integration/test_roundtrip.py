@@ -10,6 +10,7 @@ from huggingface_hub import constants
 
 from tests.support.loopback_hub import LoopbackHub, run_client
 from trl_vade import load_snapshot
+from trl_vade.hub.posteriors.repository import steps_in
 from trl_vade.selection.log import SelectionLog
 
 pytestmark = pytest.mark.slow
@@ -19,7 +20,6 @@ SCRIPT = [sys.executable, ROOT / "scripts" / "train_vade.py"]
 SETTINGS = ["--max_steps", "4", "--save_steps", "2", "--report_to", "none"]
 SETTINGS += ["--eval_strategy", "no", "--eval_on_start", "false"]
 PUSH = ["--push_to_hub", "--hub_model_id", "you/run", "--hub_strategy", "checkpoint"]
-PUSH += ["--vade_posterior_hub_id", "you/beliefs"]
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,9 @@ def test_the_page_of_the_run_shows_what_it_did(hub, first):
     files = hub.repos["you/run"].files()
     card = files["README.md"].decode()
     assert "![" in card
-    assert {"vade_training.png", "vade_report.png", "vade_run.json", "vade_selection.jsonl"} <= files.keys()
-    assert "https://huggingface.co/datasets/you/beliefs" in card
-    assert hub.repos["datasets/you/beliefs"].tags.keys() == {"step-000002", "step-000004"}
+    assert {"vade_training.png", "vade_report.png", "vade_selection.jsonl"} <= files.keys()
+    assert "https://huggingface.co/datasets/you/run-posterior" in card
+    assert steps_in(hub.repos["datasets/you/run-posterior"].files()) == [2, 4]
 
 
 def test_the_token_is_nowhere(hub, first):

@@ -7,7 +7,7 @@
 It proves the client's side only: which requests our calls make the client send, and what becomes of them when an
 answer is an error or never comes. That huggingface.co answers in the same way is not proven by a test that passes
 here. It has the routes that huggingface_hub 2.4 uses. Not there: Xet, which the client uses on the Hub where hf_xet
-is installed, pull requests, paging, multi-part uploads, the data set viewer, .gitignore, the deletion of a repo. Of a
+is installed, pull requests, paging, multi-part uploads, the data set viewer, .gitignore, tags by request. Of a
 card's metadata the YAML syntax and the types in `CARD_KEYS` are checked. Each answer has the headers of the Hub's rate
 limit (https://huggingface.co/docs/hub/rate-limits). The fixture `hub` of conftest.py connects the tests' own process.
 """
@@ -23,8 +23,10 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections import namedtuple
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
 from urllib.parse import parse_qs, unquote
@@ -84,11 +86,6 @@ def sha256(data):
     return hashlib.sha256(data).hexdigest()
 
 
-def damaged(data):
-    """As many bytes, of which the first is another one."""
-    return bytes([data[0] ^ 1]) + data[1:] if data else data
-
-
 class Commit(namedtuple("Commit", "oid parent date title message files lfs")):
     """A snapshot of a repo: `files` holds all contents by path, `lfs` the paths that are stored with LFS."""
 
@@ -139,11 +136,12 @@ class Repo:
             found.append(self.commits[found[-1].parent])
         return found
 
-    def add(self, branch, title, message, files, lfs=()):
-        """Commit: `files` are all the files that the branch has from then on. Returns the commit's id."""
+    def add(self, branch, title, message, files, lfs=(), at=None):
+        """Commit now, or at that time: `files` are all that the branch has from then on. Returns the commit's id."""
         parent, number = self.branches.get(branch), len(self.commits)
         oid = hashlib.sha1(f"{self.key} {number} {parent} {title}".encode()).hexdigest()
-        date = f"2026-01-01T00:{number // 60:02}:{number % 60:02}.000Z"
+        date = datetime.fromtimestamp(time.time() if at is None else at, UTC)
+        date = f"{date:%Y-%m-%dT%H:%M:%S}.{date.microsecond // 1000:03}Z"
         self.commits[oid] = Commit(oid, parent, date, title, message, files, frozenset(lfs) & files.keys())
         self.branches[branch] = oid
         return oid
@@ -237,25 +235,12 @@ class Handlers:
         history = (commit._asdict() for commit in call.repo.history(call.rev))
         return [about | {"id": c["oid"]} | {n: c[n] for n in ("title", "message", "date")} for c in history]
 
-    @route(f"POST {API}/(?P<ref>branch|tag)/{REV}", writes=True)
-    def create_ref(self, call):
-        repo, asked = call.repo, json.loads(call.body)
-        if call.ref == "branch":
-            names, name, source = repo.branches, call.rev, asked.get("startingPoint") or "main"
-        else:
-            names, name, source = repo.tags, asked["tag"], call.rev
-        target = repo.commit(source).oid
-        if name in names:
-            raise Refused(409, f"Reference already exists: {name}")
-        names[name] = target
-        return {}
-
-    @route(f"DELETE {API}/(?P<ref>branch|tag)/{REV}", writes=True)
-    def delete_ref(self, call):
-        names = call.repo.branches if call.ref == "branch" else call.repo.tags
-        if call.rev not in names:
-            raise Refused(404, f"Invalid rev id: {call.rev}", "RevisionNotFound")
-        del names[call.rev]
+    @route(f"POST {API}/branch/{REV}", writes=True)
+    def create_branch(self, call):
+        target = call.repo.commit(json.loads(call.body).get("startingPoint") or "main").oid
+        if call.rev in call.repo.branches:
+            raise Refused(409, f"Reference already exists: {call.rev}")
+        call.repo.branches[call.rev] = target
         return {}
 
     @route(f"POST {API}/preupload/{REV}", writes=True)
@@ -274,8 +259,7 @@ class Handlers:
     def lfs_batch(self, call):
         objects = json.loads(call.body)["objects"]
         for item in objects:
-            # What is there gets no actions, and is not uploaded again. What a fault has damaged is not there.
-            if sha256(call.repo.objects.get(item["oid"], b"")) != item["oid"]:
+            if item["oid"] not in call.repo.objects:  # what is there gets no actions, and is not uploaded again
                 upload, key = f"{self.url}/lfs-storage/{item['oid']}", call.repo.key
                 verify = {"href": f"{self.url}/{key}.git/info/lfs/objects/verify"}
                 item["actions"] = {"upload": {"href": f"{upload}/{key}"}, "verify": verify}
@@ -286,7 +270,7 @@ class Handlers:
         # The storage is not the Hub: its address is signed, and the client sends it no token.
         if sha256(call.body) != call.oid:
             raise Refused(400, "The body does not have the sha256 of the address")
-        self.repos[call.key].objects[call.oid] = call.through(call.body)
+        self.repos[call.key].objects[call.oid] = call.body
         return Response()
 
     @route(f"POST {PAGE}{LFS}/verify", writes=True)
@@ -315,7 +299,7 @@ class Handlers:
         """One line of a commit, applied to `files` and `lfs` in place."""
         path = value["path"]
         if key == "file":
-            files[path] = call.through(base64.b64decode(value["content"]))
+            files[path] = base64.b64decode(value["content"])
             lfs.discard(path)
         elif key == "lfsFile":
             if value["oid"] not in call.repo.objects:
@@ -339,7 +323,6 @@ class Handlers:
         headers["ETag"] = f'"{sha256(data) if lfs else git_oid(data)}"'
         if lfs:
             headers |= {"X-Linked-Etag": headers["ETag"], "X-Linked-Size": str(len(data))}
-        data = call.through(data)
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", call.headers.get("range", ""))
         if not asked:
             return Response(data, headers=headers)
@@ -380,28 +363,22 @@ class LoopbackHub(Handlers):
         applied=False,
         headers=None,
         delay=0.0,
-        corrupt=False,
-        until=None,
         hold=None,
-        body=None,
+        reason="Injected by a test",
     ):
         """The next `times` requests in whose "METHOD /path" the regular expression `pattern` is found go wrong.
 
-        They are answered with `status` and `headers` (502 to 504 with a page in HTML, like one of a gateway before
-        the Hub), or, without a status, the connection is cut. They have no effect, unless `applied`: then the request
-        takes effect and only the client does not learn of it. `body` is the reason in the answer, which is in no
-        header. With `delay` or `corrupt`, and no status, nothing is cut: the answer comes that many seconds after the
-        effect, or the file that is stored or sent is `damaged`; the Hub tells the hash of what it stores, or of what
-        it should have sent. `delay` goes with a status, too. With `hold`, a threading.Event, the answer comes once
-        that is set, with or without a status. With `until`, a request in which that is found is the last before all
-        goes well.
+        They are answered with `status`, `headers` and the `reason` (502 to 504 with a page in HTML, like one of a
+        gateway before the Hub), or, without a status, the connection is cut. They have no effect, unless `applied`:
+        then the request takes effect and only the client does not learn of it. With `delay`, and no status, nothing
+        is cut: the answer comes that many seconds after the effect. With `hold`, a threading.Event, it comes once
+        that is set, with or without a status.
 
         Returns the fault; its `times` counts down. `faults.clear()` ends all of them.
         """
-        answers = bool(status is None and (delay or corrupt or hold))
+        answers = bool(status is None and (delay or hold))
         about = {"applied": applied or answers, "cut": status is None and not answers, "headers": headers or {}}
-        about |= {"pattern": pattern, "status": status, "times": times, "until": until}
-        about |= {"delay": delay, "corrupt": corrupt, "hold": hold, "body": body}
+        about |= {"pattern": pattern, "status": status, "times": times, "delay": delay, "hold": hold, "reason": reason}
         self.faults.append(SimpleNamespace(**about))
         return self.faults[-1]
 
@@ -432,14 +409,13 @@ class LoopbackHub(Handlers):
         if writes and call.role != "write":
             raise Refused(403, "You must use a token with write access")
 
-    def _answer(self, line, request, body, fault):
+    def _answer(self, line, request, body):
         matches = ((pattern.fullmatch(line), writes, handler) for pattern, writes, handler in ROUTES)
         found, writes, handler = next((match for match in matches if match[0]), (None, False, None))
         if not found:
             return Refused(404, f"The loopback stand-in has no route for {line}").response
         call = SimpleNamespace(**{name: part and unquote(part) for name, part in found.groupdict().items()})
         call.headers, call.body = request.headers, body
-        call.through = damaged if fault and fault.corrupt else lambda data: data
         call.asks = lambda name: request.query_params.get(name, "").lower() in ("1", "true")
         try:
             self._admit(call, writes)
@@ -457,9 +433,7 @@ class LoopbackHub(Handlers):
         body = await request.body()
         self.requests.append(line)
         fault = next((f for f in self.faults if f.times > 0 and re.search(f.pattern, line)), None)
-        response = self._answer(line, request, body, fault) if fault is None or fault.applied else None
-        for ended in [f for f in self.faults if f.until and re.search(f.until, line)]:
-            ended.times = 0
+        response = self._answer(line, request, body) if fault is None or fault.applied else None
         if fault:
             fault.times -= 1
             await asyncio.sleep(fault.delay)
@@ -470,8 +444,7 @@ class LoopbackHub(Handlers):
             if fault.status in (502, 503, 504):
                 response = HTMLResponse("<html><h1>Injected by a test</h1></html>", fault.status, fault.headers)
             elif fault.status:
-                message, body = (None, {"error": fault.body}) if fault.body else ("Injected by a test", None)
-                response = Refused(fault.status, message, body=body, **fault.headers).response
+                response = Refused(fault.status, fault.reason, **fault.headers).response
         for name, value in RATE_LIMIT.items():
             response.headers.setdefault(name, value)
         await response(scope, receive, send)

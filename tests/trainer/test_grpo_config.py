@@ -203,7 +203,8 @@ def test_a_refusal_says_what_was_received_the_rule_and_what_the_setting_is_for(m
 
 def test_the_values_of_a_range_with_its_ends_are_accepted(make_args):
     for name, values in ACCEPTED.items():
-        assert [getattr(make_args(**{name: value}), name) for value in values] == values
+        others = {"push_to_hub": True} if name == "vade_posterior_hub_id" else {}
+        assert [getattr(make_args(**{name: value}, **others), name) for value in values] == values
     args = make_args(vade_down_sampling="d3s", vade_keep_tokens=0.5, vade_keep_rollouts=[0.25, 1])
     assert (schedule(args, "vade_keep_tokens"), schedule(args, "vade_keep_rollouts")) == ((0.5, 0.5), (0.25, 1))
 
@@ -221,6 +222,7 @@ REFUSED_TOGETHER = [
     *(({"accelerator_config": {"split_batches": True}, "vade_sampler": kind}, "'uniform'") for kind in CHOOSING),
     ({"accelerator_config": {"dispatch_batches": True}}, "vade_sampler='uniform'"),
     ({"vade_down_sampling": "d3s", "top_entropy_quantile": 0.5}, "vade_down_sampling='rows'"),
+    ({"vade_posterior_hub_id": "user/name"}, "push_to_hub=True"),
     # Measured with vLLM 0.31: every group was one completion, repeated.
     ({"generation_kwargs": {"seed": 7}, "use_vllm": True, "vllm_mode": "colocate"}, "`seed`"),
 ]

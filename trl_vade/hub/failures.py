@@ -2,7 +2,6 @@
 
 import re
 from json import JSONDecodeError
-from typing import Any
 
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 from huggingface_hub.utils import parse_ratelimit_headers
@@ -14,30 +13,27 @@ HTTP_ERROR = HfHubHTTPError.__bases__[0]
 
 FAILURES = (HTTP_ERROR, OSError, ValueError, LookupError, RuntimeError)
 """Errors of the client. RuntimeError: a large file; its cause is the reason. LookupError and ValueError: an answer of
-a proxy instead of the Hub. ValueError also: an argument that the client refuses."""
-
-XET_ERROR = ConnectionError
-"""The error of hf_xet, which sends large files. httpx's errors have types of their own."""
+a proxy instead of the Hub. ValueError also: an argument that the client refuses. OSError: Xet, too."""
 
 QUOTA_WAIT = 120.0
 """Seconds to wait after a 429 that names no time. The Hub does not say when its hour of commits begins anew."""
 
-_SPACE = "Delete old files there, or get more at https://huggingface.co/settings/billing. Then push again."
-_ANSWERS: dict[Any, tuple[str, str, bool]] = {  # status: its meaning, the way out, whether a retry may help
-    None: ("no answer from the Hub", "Check the network and HF_ENDPOINT.", True),
-    400: ("the Hub does not accept the files", "Change the files that the brackets name, and push again.", False),
-    401: ("the Hub needs a login for this", "Set HF_TOKEN to a valid token, or run `hf auth login`.", False),
-    402: ("the plan of this account has no room for this", _SPACE, False),
-    403: ("this login may not write there", "Use a token with write access, or name a repository of yours.", False),
-    "storage": ("the storage of this account is full", _SPACE, False),
-    404: ("it does not exist, or this login may not see it", "It is created if this login may.", True),
-    409: ("somebody else is changing it", "If this stays, end the other push, and push again.", True),
-    412: ("another commit came in between", "If this stays, give each run a repository of its own.", True),
-    413: ("the files are too large for one request", "Delete or shrink files that are no weights.", False),
-    422: ("the Hub cannot do this", "Change what the brackets name, or `pip install -U huggingface_hub`.", False),
-    429: ("too many requests", "A repository takes 128 commits an hour: a larger save_steps makes fewer.", True),
-    507: ("the storage is full", _SPACE, False),
+_ROOM = "Delete old files there, or get more room at https://huggingface.co/settings/billing. Then push again."
+_WAYS_OUT = {  # by status
+    None: "Check the network and HF_ENDPOINT.",
+    400: "Change the files that the Hub names, and push again.",
+    401: "Set HF_TOKEN to a valid token, or run `hf auth login`.",
+    402: _ROOM,
+    403: f"Use a token with write access to a repository of yours. If its storage is full: {_ROOM}",
+    404: "It is created if this login may.",
+    409: "If this stays, end the other push, and push again.",
+    412: "If this stays, give each run a repository of its own.",
+    413: "Delete or shrink files that are no weights.",
+    422: "Change what the Hub names, or `pip install -U huggingface_hub`.",
+    429: "A repository takes 128 commits an hour: a larger save_steps makes fewer.",
+    507: _ROOM,
 }
+_MAY_PASS = (None, 404, 408, 409, 412, 429)  # and the Hub's own failures, from 500 on, unless it has no room
 
 
 def as_hub_error(error: Exception, target: object) -> HubError:
@@ -48,30 +44,22 @@ def as_hub_error(error: Exception, target: object) -> HubError:
         error = error.__cause__
     if isinstance(error, OfflineModeIsEnabled):
         return HubOfflineError(f"HF_HUB_OFFLINE is set, so nothing is sent to {target}. Unset it to push.")
+    what = f"{target}: {in_one_line(error)}."
     if isinstance(error, HTTP_ERROR):
-        return _of_answer(error, target)
+        response = getattr(error, "response", None)
+        status, headers = getattr(response, "status_code", None), getattr(response, "headers", {})
+        # 400 also if the Hub does not see yet what was just sent.
+        may_pass = status in _MAY_PASS or (status >= 500 and status != 507) or "LFS pointer" in what
+        limit, after = parse_ratelimit_headers(headers), headers.get("Retry-After", "")
+        wait = float(after) if after.isdigit() else QUOTA_WAIT if status == 429 else 0.0
+        if limit is not None and limit.remaining == 0:  # the Hub sends this header with every answer
+            wait = limit.reset_in_seconds + 1.0  # it rounds
+        advice = _WAYS_OUT.get(status, "See https://status.huggingface.co.")
+        return HubError(f"{what} {advice}", status=status, may_pass=may_pass, retry_after=wait)
     if isinstance(error, ValueError) and not isinstance(error, JSONDecodeError):
-        return HubError(f"{target}: {in_one_line(error)}. Nothing was sent. Fix this first.")
-    what = "a local file could not be read, or the answer does not come from the Hub"
-    if type(error) is XET_ERROR:
-        what = "its Xet storage refuses large files, which go by LFS from now on, as with HF_HUB_DISABLE_XET=1"
-    return HubError(f"{target}: {what} ({in_one_line(error)}).", may_pass=True)
-
-
-def _of_answer(error: Exception, target: object) -> HubError:
-    response, reason = getattr(error, "response", None), in_one_line(error)
-    status, headers = getattr(response, "status_code", None), getattr(response, "headers", {})
-    may_pass = status == 408 or (status or 0) >= 500
-    down = (f"the Hub answers {status}", "See https://status.huggingface.co.", may_pass)
-    case = "storage" if status == 403 and re.search("storage (limit|quota)", reason, re.IGNORECASE) else status
-    what, advice, may_pass = _ANSWERS.get(case, down)
-    may_pass |= status == 400 and "LFS pointer" in reason  # the Hub does not see yet what was just sent
-    limit, after = parse_ratelimit_headers(headers), headers.get("Retry-After", "")
-    wait = float(after) if after.isdigit() else QUOTA_WAIT if status == 429 else 0.0
-    if limit is not None and limit.remaining == 0:  # the Hub sends this header with every answer
-        wait = limit.reset_in_seconds + 1.0  # it rounds
-    message = f"{target}: {what} ({reason}). {f'Wait {wait:.0f} s. ' if wait else ''}{advice}"
-    return HubError(message, status=status, may_pass=may_pass, retry_after=wait)
+        return HubError(f"{what} Nothing was sent. Fix this first.")
+    advice = "If large files fail, HF_HUB_DISABLE_XET=1 sends them by LFS." if type(error) is ConnectionError else ""
+    return HubError(f"{what} {advice}".rstrip(), may_pass=True)
 
 
 def in_one_line(error: BaseException) -> str:

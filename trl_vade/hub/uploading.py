@@ -1,7 +1,4 @@
-"""Upload of a folder to the Hugging Face Hub in one commit, with retries and a check of the result.
-
-huggingface_hub 2.4 retries the upload of files but not the commit, and `upload_folder` may make several commits of one
-folder. When `commit_folder` returns, the repository holds the files of the folder, in one commit, with equal hashes.
+"""Upload of a folder to the Hugging Face Hub by the client's `upload_folder`, with retries.
 
 The client reads the token from HF_TOKEN or from the login (`hf auth login`). No function here stores a token.
 """
@@ -14,15 +11,16 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from huggingface_hub import CommitInfo, HfApi, constants
+from huggingface_hub.constants import REPOCARD_NAME
 
 from trl_vade.errors import HubError
 
-from .commit import FolderCommit
-from .failures import FAILURES, HTTP_ERROR, XET_ERROR, as_hub_error
+from .failures import FAILURES, HTTP_ERROR, as_hub_error, in_one_line
 
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
 
@@ -30,8 +28,12 @@ PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Seconds before each retry. A longer wait that the Hub asks for is respected, up to `LONGEST`."""
 LONGEST = 600.0
 
+_MIRRORED = re.compile(r"last-checkpoint|(checkpoint|step)-\d+")
+
 Result = TypeVar("Result")
 Token = str | bool | None  # in place of the login, as the client takes it
+Card = Callable[[list[str]], str]
+"""Returns the text of a card for the paths that the repository keeps."""
 
 
 def is_hub_id(value: Any) -> bool:
@@ -89,31 +91,64 @@ def ensure_repo(target: HubTarget, token: Token = None, *, patience: Iterable[fl
     return with_retries(attempt, target, patience)
 
 
-def commit_folder(
-    target: HubTarget, folder: str | Path, *, message: str, tag: str | None = None, **layout: Any
-) -> CommitInfo:
-    """Upload all files of `folder`, which has the layout of the repository, in one commit, and return the commit.
-
-    The repository is created if it does not exist; `folder` is not changed. `message` is the title of the commit,
-    `tag` a tag to set or move to it, and `layout` the arguments `render` and `mirror` of `FolderCommit.send`.
-
-    A retry sends no file that the Hub already has. If the commit was made and only its answer was lost, the retry
-    changes nothing. If the Hub refuses the card, the other files go without it, and a warning has the reason.
+def push_folder(target: HubTarget, folder: Path, message: str, card: Card, **about: Any) -> CommitInfo:
+    """Push as `send_folder` does, with retries. The repository exists, and `target` has its owner.
 
     Raises:
         HubError: after the last attempt, or at once if a retry cannot help.
     """
-    commit, layout["tags"] = FolderCommit(), [tag] if tag else []
-
-    def attempt() -> CommitInfo:
-        return commit.send(HfApi(), with_owner(target).where, Path(folder), commit_message=message, **layout)
-
-    return with_retries(attempt, target)
+    return with_retries(partial(send_folder, HfApi(), target, folder, message, card, **about), target)
 
 
-def with_owner(target: HubTarget, token: Token = None) -> HubTarget:
-    """Return the target with its owner's name, which only the Hub knows if it was not given."""
-    return target if "/" in target.repo_id else ensure_repo(target, token, patience=())
+def send_folder(
+    api: HfApi,
+    target: HubTarget,
+    folder: Path,
+    message: str,
+    card: Card | None = None,
+    *,
+    delete: Iterable[str] = (),
+    **about: Any,
+) -> CommitInfo:
+    """Make one attempt to push all files of `folder`, which has the layout of the repository, and return the commit.
+
+    Folders of checkpoints and steps become what they are here, and later ones are deleted in the same commit, which
+    the log says: the repository shows one run. An attempt that changes nothing makes no commit. If the Hub refuses the
+    card, the other files go without it, and a warning has the reason. A folder of more than about 250 files takes
+    several commits (huggingface_hub 2.4); the first one deletes.
+
+    Args:
+        api: the client.
+        target: the branch, with the owner of the repository.
+        folder: the files; a `card` is written among them.
+        message: the title of the commit.
+        card: returns the text of README.md for the paths that stay in the repository.
+        delete: patterns of more paths to delete.
+        about: other arguments of `HfApi.upload_folder`.
+
+    Raises:
+        Exception: the client's errors.
+    """
+    if card:  # The Hub refuses the commit if somebody else changes the card meanwhile. The next attempt reads it anew.
+        about["parent_commit"] = api.repo_info(**target.where).sha
+    there = api.list_repo_files(**target.where)
+    mirrored = [path.name for path in folder.iterdir() if _MIRRORED.fullmatch(path.name)]
+    later = [name for name in _numbered(there) if any(_follows(name, here) for here in mirrored)]
+    if card:
+        text = card([path for path in there if path.split("/")[0] not in later])
+        (folder / REPOCARD_NAME).write_text(text, encoding="utf-8")
+    gone = [*delete, *(f"{name}/*" for name in [*mirrored, *later])]
+    send = partial(api.upload_folder, **target.where, folder_path=folder, commit_message=message, **about)
+    try:
+        info = send(delete_patterns=gone or None)
+    except ValueError as error:
+        if not re.search("metadata|yaml", str(error), re.IGNORECASE):
+            raise
+        logger.warning(f"The Hub refuses the card of {target}: {in_one_line(error)}. The other files go without it.")
+        info = send(delete_patterns=gone or None, ignore_patterns=[REPOCARD_NAME])
+    if later:
+        logger.warning(f"{message!r} deleted what is later in {target}: {', '.join(later)}. Its history keeps them.")
+    return info
 
 
 def with_retries(
@@ -132,8 +167,6 @@ def with_retries(
             failure = as_hub_error(error, target)
             if number == len(waits) or not failure.may_pass:
                 raise failure from error
-            if type(error) is XET_ERROR:
-                constants.HF_HUB_DISABLE_XET = True  # the client's own switch
         wait = max(waits[number], min(failure.retry_after, LONGEST))
         clock = time.strftime("%H:%M:%S", time.localtime(time.time() + wait))
         logger.warning(f"{failure} Attempt {number + 2} of {len(waits) + 1} follows in {wait:.0f} s, at {clock}.")
@@ -142,6 +175,21 @@ def with_retries(
             with suppress(HubError):  # the next attempt reports it
                 ensure_repo(target, token, patience=())
     raise AssertionError("the last attempt returns or raises")
+
+
+def _numbered(files: Iterable[str]) -> list[str]:
+    """Return the numbered folders among paths, in ascending order."""
+    names = {path.split("/")[0] for path in files if "/" in path}
+    return sorted(filter(_MIRRORED.fullmatch, names - {"last-checkpoint"}), key=_number)
+
+
+def _follows(name: str, other: str) -> bool:
+    kind, number = other.split("-")
+    return name.startswith(f"{kind}-") and number.isdigit() and _number(name) > int(number)
+
+
+def _number(name: str) -> int:
+    return int(name.split("-")[1])
 
 
 def _refuse_a_reader(api: HfApi, target: HubTarget) -> None:

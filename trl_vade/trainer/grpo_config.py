@@ -112,8 +112,8 @@ class VADEGRPOConfig(GRPOConfig):
         vade_max_prompt_length: Largest number of tokens of a prompt, image tokens included. Longer rows are dropped
             from the training and evaluation sets before training, and the log says how many. The paper uses 8192.
             `None` keeps all rows.
-        vade_posterior_hub_id: Data-set repository on the Hub, `user/name` or `name`, that receives the posterior of
-            every checkpoint. The token comes from the login or from `HF_TOKEN`. `None` uploads no posterior.
+        vade_posterior_hub_id: With `push_to_hub`, the data-set repository, `user/name` or `name`, that receives the
+            posterior of every push. `None` takes the name of the model's repository with `-posterior` behind it.
 
     Raises:
         ConfigurationError: A setting cannot work. Settings are checked when the configuration is made.

@@ -1,17 +1,16 @@
-"""`kill -9` while a run pushes; the run that goes on brings everything to the Hub, and leaves nothing here."""
+"""`kill -9` while a run pushes; the run that goes on brings its newest state to the Hub, and leaves nothing here."""
 
 import random
 from functools import partial
 
 from tests.support.hub import connected_hub
 from tests.support.loopback_hub import client_environment
-from trl_vade.hub.commit import files_in
-from trl_vade.hub.outbox import OUTBOX_FOLDER
-from trl_vade.hub.posteriors.repository import steps_in
+from trl_vade import load_posterior
+from trl_vade.hub.staging import STAGING_FOLDER, files_in, step_in
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
 from .bench import Bench, expect, expect_equal, tally
-from .hub import BELIEFS, PUSHING, RUN, WRITES, digest
+from .hub import POSTERIOR, PUSHING, RUN, WRITES, digest
 from .kills import KilledRuns
 from .result import Result
 
@@ -42,9 +41,9 @@ def _killed(bench: Bench, runs: KilledRuns, chance: random.Random, name: str) ->
             place = "last-checkpoint" if strategy == "checkpoint" else newest.name
             there = {path.removeprefix(f"{place}/"): digest(c) for path, c in files.items() if path.startswith(place)}
             expect_equal(there, here)
-        steps = steps_in(hub.repos[BELIEFS].files())
-        expect(steps[-1] == STEPS["max_steps"], f"the posteriors on the Hub are of {steps}")
-        expect(not (output_dir / OUTBOX_FOLDER).exists(), "files to push are left")
-        sent = [commit.message.rpartition("-")[2] for commit in reversed(hub.repos[RUN].history()) if commit.message]
+        step = load_posterior(POSTERIOR.removeprefix("datasets/")).metadata["global_step"]
+        expect(step == STEPS["max_steps"], f"the newest posterior on the Hub is of step {step}")
+        expect(not (output_dir / STAGING_FOLDER).exists(), "files to push are left")
+        sent = [step_in(commit.message) for commit in reversed(hub.repos[RUN].history()) if commit.message]
         expect(len(sent) > 1 and sent == sorted(sent), f"the repository went through the steps {sent}")
-    return "the last state and the last posterior are on the Hub, none was rolled back, and nothing to push is left"
+    return "the newest state and its posterior are on the Hub, none was rolled back, and nothing to push is left"

@@ -16,7 +16,8 @@ from tests.support.commands import run
 from tests.support.posteriors import QUESTIONS, example_table, named, same, save_example, stage, table_in
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
-from trl_vade.hub.posteriors.repository import CARD_FILE, posterior_card, publish_posterior, steps_in
+from trl_vade.hub.cards import CARD_FILE
+from trl_vade.hub.posteriors.repository import posterior_card, publish_posterior, steps_in
 from trl_vade.hub.posteriors.source import load_posterior
 from trl_vade.hub.uploading import HubTarget
 from trl_vade.trainer.initial_posterior import read_warm_start

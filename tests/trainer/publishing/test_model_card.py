@@ -347,14 +347,14 @@ def test_the_main_branch_and_a_folder_need_no_name_of_a_branch(completed, change
 
 
 @pytest.mark.parametrize("vision", [True, False])
-def test_on_a_branch_all_that_names_the_model_names_it_and_what_names_the_posterior_does_not(completed, vision):
+def test_on_a_branch_all_that_names_the_model_or_the_posterior_names_it(completed, vision):
     text = completed(posterior_repo="you/rates", hub_model_id="you/run", revision="seed-3", vision=vision)
     assert "`vllm serve you/run --revision seed-3`" in text
     assert "\nhf download you/run --revision seed-3 --local-dir run\n" in text
     assert text.count('from_pretrained("you/run", revision="seed-3"') == text.count("from_pretrained(") == 2
     assert 'completions.create(model="you/run", ' in text  # the name that vLLM serves it by
-    assert 'load_posterior("you/rates")' in text
-    assert 'vade_posterior_init="you/rates"' in text
+    assert 'load_posterior("you/rates@seed-3")' in text
+    assert 'vade_posterior_init="you/rates@seed-3"' in text
     beside = completed(hub_model_id="you/run", revision="seed-3", vision=vision)
     assert "\nhf download you/run --revision seed-3 vade_posterior.safetensors --local-dir run\n" in beside
 

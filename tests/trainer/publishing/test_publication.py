@@ -6,9 +6,9 @@ import shutil
 import signal
 import sys
 import threading
-from types import SimpleNamespace
 
 import pytest
+from datasets import load_dataset
 from huggingface_hub import snapshot_download
 from transformers import AutoModelForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -18,19 +18,16 @@ from tests.support.marks import slow
 from tests.support.refusals import refused, says
 from tests.support.runs import SMALL_RUN, assert_equal_weights, assert_same_end, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer, load_posterior
-from trl_vade.data.row_keys import sample_keys
 from trl_vade.errors import ConfigurationError, HubError
 from trl_vade.hub import uploading as hub_module
-from trl_vade.hub.commit import files_in
-from trl_vade.hub.posteriors.repository import steps_in
+from trl_vade.hub.staging import files_in
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.trainer.checkpoint.folders import JIT_MARK
-from trl_vade.trainer.publishing import publication, publishing_trainer
+from trl_vade.trainer.publishing import publication
 
-RUN, BELIEFS = "you/run", "datasets/you/beliefs"
-COMMIT, COMMIT_OF_BELIEFS = "POST /api/models/you/run/commit", "POST /api/datasets/you/beliefs/commit"
+RUN, POSTERIOR = "you/run", "datasets/you/run-posterior"
+COMMIT, COMMIT_OF_POSTERIOR = "POST /api/models/you/run/commit", "POST /api/datasets/you/run-posterior/commit"
 PUSHING = {"push_to_hub": True, "hub_model_id": RUN, "save_strategy": "steps", "save_steps": 2, "max_steps": 4}
-BOTH = {"hub_strategy": "checkpoint", "vade_posterior_hub_id": "you/beliefs"}
 
 
 @pytest.fixture(autouse=True)
@@ -100,8 +97,13 @@ def assert_whole(files, folder, checkpoint):
     assert "trainer_state.json" in there
 
 
-def steps(hub):
-    return steps_in(hub.repos[BELIEFS].files())
+def newest_posterior(hub):
+    """The step of the newest posterior, on which all readers agree."""
+    files = hub.repos[POSTERIOR].files()
+    step = load_posterior("you/run-posterior").metadata["global_step"]
+    assert folders(files)[-1] == f"step-{step:06d}"
+    assert f"path: step-{step:06d}/posterior.parquet" in files["README.md"].decode().split("- config_name")[1]
+    return step
 
 
 @pytest.mark.parametrize(
@@ -129,12 +131,12 @@ def test_each_save_is_one_commit_with_the_posterior_of_its_step(hub, run, out, s
 
 @pytest.mark.slow
 def test_with_the_strategy_end_nothing_is_pushed_before_it_is_asked_for(hub, run, out):
-    trainer = run(**BOTH | {"hub_strategy": "end"})
-    assert (commits(hub), commits(hub, BELIEFS)) == ([], [])
+    trainer = run(hub_strategy="end")
+    assert (commits(hub), commits(hub, POSTERIOR)) == ([], [])
     pushed = trainer.push_to_hub()
     assert (titles(hub), pushed.oid) == (["End of training"], hub.repos[RUN].branches["main"])
     assert_model(hub.repos[RUN].files(), out / "checkpoint-4")
-    assert steps(hub) == [4]
+    assert newest_posterior(hub) == 4
     assert_equal_weights(AutoModelForCausalLM.from_pretrained(RUN).state_dict(), weights(trainer))
 
 
@@ -147,11 +149,12 @@ def test_a_model_is_pushed_with_the_arguments_of_the_call_though_the_settings_di
     assert (titles(hub), hub.repos[RUN].private) == (["After all"], True)
     assert "you/rows" in files["README.md"].decode()
     assert "- mine" in files["README.md"].decode()
-    private = {"vade_rows.json", "vade_report.html"}  # rows of the data stay here
-    assert private <= {path.name for path in out.iterdir()}
-    assert not private & files.keys()
-    assert {"vade_run.json", "vade_report.png"} <= files.keys()
-    hub.repos[RUN].branches["exp"] = hub.repos[RUN].branches["main"]
+    here = {"vade_rows.json", "vade_report.html", "vade_run.json"}  # rows of the data and paths of this machine
+    assert here <= {path.name for path in out.iterdir()}
+    assert not here & files.keys()
+    assert "vade_report.png" in files
+    del files["training_args.bin"]  # TRL's
+    assert [path for path, data in files.items() if str(out).encode() in data] == []
     future = trainer.push_to_hub(blocking=False, revision="exp")
     assert future.result(timeout=30).oid == hub.repos[RUN].branches["exp"]
     cards = [hub.repos[RUN].files(branch)["README.md"].decode() for branch in ("main", "exp")]
@@ -172,53 +175,81 @@ def test_a_model_is_kept_though_its_repository_cannot_be_made_and_is_sent_later(
 
 
 @pytest.mark.slow
-def test_organisations_private_repositories_and_branches_are_made(hub, run):
-    hub.orgs = ("acme",)
-    run(hub_model_id="acme/run", hub_revision="seed-3", hub_private_repo=True, vade_posterior_hub_id="acme/beliefs")
-    assert {key: repo.private for key, repo in hub.repos.items()} == {"acme/run": True, "datasets/acme/beliefs": True}
-    assert load_posterior("acme/beliefs").metadata["global_step"] == 4
+@pytest.mark.parametrize("named", [None, "acme/beliefs"])
+def test_organisations_private_repositories_and_branches_are_made_for_both(hub, run, named):
+    where = {"hub_model_id": "acme/run", "hub_revision": "seed-3", "hub_private_repo": True}
+    run(**where, vade_posterior_hub_id=named)
+    posterior = f"datasets/{named or 'acme/run-posterior'}"
+    assert {key: repo.private for key, repo in hub.repos.items()} == {"acme/run": True, posterior: True}
+    assert load_posterior(f"{named or 'acme/run-posterior'}@seed-3").metadata["global_step"] == 4
     assert titles(hub, "acme/run", "seed-3")[-1] == "Training in progress, step 4"
     assert '"acme/run", revision="seed-3"' in hub.repos["acme/run"].files("seed-3")["README.md"].decode()
-    assert titles(hub, "acme/run") == []
+    assert (titles(hub, "acme/run"), titles(hub, posterior)) == ([], [])
 
 
-def test_posteriors_are_in_their_own_repository_and_those_that_waited_go_in_one_commit(hub, run):
-    waiting = Until()
-    hub.fault(COMMIT_OF_BELIEFS, status=503, times=3, hold=waiting.event)
-    trainer = run([waiting], push_to_hub=False, vade_posterior_hub_id="you/beliefs")
-    assert (list(hub.repos), titles(hub, BELIEFS)) == ([BELIEFS], ["Posterior at step 4"])
-    assert steps(hub) == [2, 4]
-    newest, earlier = load_posterior("you/beliefs"), load_posterior("you/beliefs@step-000002")
-    assert (newest.metadata["global_step"], earlier.metadata["global_step"]) == (4, 2)
+def test_posteriors_are_in_their_own_repository_with_the_names_of_their_rows(hub, run):
+    trainer = run()
+    assert newest_posterior(hub) == 4
+    newest, earlier = load_posterior("you/run-posterior"), load_posterior("you/run-posterior", step=2)
     assert (newest.metadata["rollouts"], earlier.metadata["rollouts"]) == (64, 32)
     posterior = trainer.selection.sampler.posterior
     assert newest.index.tolist() == [row for row in range(24) if posterior.visits[row]]
-    assert newest.sample_key.tolist() == sample_keys(trainer.train_dataset)[0][newest.index].tolist()
     assert newest.pass_rate.tolist() == posterior.posterior_mean[newest.index].tolist()
+    table = load_dataset("you/run-posterior", split="train")
+    assert (table["index"], table["sample_id"]) == (newest.index.tolist(), [f"row-{row}" for row in newest.index])
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_wholly_on_the_hub_after_the_next_start(hub, run, out, tmp_path):
-    """Killed while pushing: the second start sends what is newer, and undoes nothing."""
+def test_a_run_that_went_back_is_alone_on_the_hub_and_in_a_download(hub, run, out, tmp_path, caplog):
+    """H1 and H2: the abandoned run's later checkpoints and posteriors go in the commit of the first save."""
+    steps = {"hub_strategy": "all_checkpoints", "save_steps": 1, "max_steps": 6}
+    run(**steps)
+    for step in (4, 5, 6):
+        shutil.move(out / f"checkpoint-{step}", tmp_path)
+    for repo in (hub.repos[RUN], hub.repos[POSTERIOR]):  # whichever pushes arrived of the first run
+        files = repo.files()
+        later = {"checkpoint-5/x": b"", "checkpoint-6/x": b""} if repo.key == RUN else {}
+        repo.add("main", "of the abandoned run", "", files | later)
+    before = len(commits(hub))
+    run(**steps | {"max_steps": 4}, resume=str(out / "checkpoint-3"))
+    assert folders(hub.repos[RUN].files())[-1] == "checkpoint-4"
+    assert len(commits(hub)) == before + 1
+    assert says(caplog.text, "checkpoint-5, checkpoint-6")
+    assert newest_posterior(hub) == 4
+    assert max(load_dataset("you/run-posterior", split="train")["last_step"]) == 4
+    fresh = snapshot_download(RUN, local_dir=tmp_path / "fresh")
+    resumed = run(push_to_hub=False, output_dir=fresh, max_steps=5, resume=True)
+    assert [line["step"] for line in resumed.state.log_history if "loss" in line] == [*range(1, 6)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("goes_on_from", [4, 2])
+def test_a_killed_run_sends_what_waited_at_the_next_start_unless_that_is_abandoned(
+    hub, run, out, tmp_path, caplog, goes_on_from
+):
     waiting, copy = Until(), tmp_path / "copy"
-    hub.fault(COMMIT_OF_BELIEFS, status=503, times=1000)
+    hub.fault(COMMIT_OF_POSTERIOR, status=503, times=1000)
     hub.fault(COMMIT, status=503, times=1000)
 
     class Kill(TrainerCallback):
-        def on_save(self, args, state, control, **kwargs):
+        def on_step_begin(self, args, state, control, **kwargs):
             if state.global_step == 4:
-                while (out / "_hub").exists() and waiting.trainer.publication._outboxes["model", None].busy():
-                    threading.Event().wait(0.01)
                 shutil.copytree(out, copy)  # what a killed process leaves
 
     with pytest.raises(HubError):
-        run([waiting, Kill()], **BOTH, max_steps=5)
+        run([waiting, Kill()], hub_strategy="checkpoint", max_steps=5)
     hub.faults.clear()
-    run(**BOTH, max_steps=6, output_dir=str(copy), resume=True)
-    assert steps(hub) == [2, 4, 6]
-    assert load_posterior("you/beliefs").metadata["global_step"] == 6
-    assert_whole(hub.repos[RUN].files(), "last-checkpoint", copy / "checkpoint-6")
+    if goes_on_from == 2:
+        shutil.rmtree(copy / "checkpoint-4")
+    settings = {"hub_strategy": "checkpoint", "output_dir": str(copy), "save_strategy": "no"}
+    run(**settings, max_steps=goes_on_from, resume=str(copy / f"checkpoint-{goes_on_from}"))
     assert not (copy / "_hub").exists()
+    if goes_on_from == 2:
+        assert (titles(hub), titles(hub, POSTERIOR)) == ([], [])
+        assert says(caplog.text, "goes on from step 2")
+    else:
+        assert_whole(hub.repos[RUN].files(), "last-checkpoint", copy / "checkpoint-4")
+        assert newest_posterior(hub) == 4
 
 
 @pytest.mark.slow
@@ -242,25 +273,24 @@ def test_a_failed_push_is_followed_by_the_next_and_the_run_ends_well(hub, run, o
     hub.fault(COMMIT, status=500, times=3)
     run(hub_strategy="all_checkpoints")
     assert says(caplog.text, "'Training in progress, step 2'")
-    for step in (2, 4):
-        assert_whole(hub.repos[RUN].files(), f"checkpoint-{step}", out / f"checkpoint-{step}")
+    assert_whole(hub.repos[RUN].files(), "checkpoint-4", out / "checkpoint-4")
     assert_model(hub.repos[RUN].files(), out / "checkpoint-4")
 
 
 @pytest.mark.slow
 def test_a_look_at_the_run_that_fails_is_a_push_that_failed_and_ends_no_save(hub, run, monkeypatch, out):
-    def failing(trainer):
+    def failing(*_):
         raise OSError("the cache cannot be read")
 
-    monkeypatch.setattr(publishing_trainer, "RunFacts", SimpleNamespace(of=failing))
+    monkeypatch.setattr(publication, "names_and_tasks", failing)
     with refused(HubError, names=["Posterior at step 4", "the cache cannot be read"]):
-        run(**BOTH)
+        run(hub_strategy="checkpoint")
     assert_whole(hub.repos[RUN].files(), "last-checkpoint", out / "checkpoint-4")
 
 
 @pytest.mark.slow
 def test_a_last_state_that_is_not_on_the_hub_is_an_error_until_it_is_pushed_again(hub, run, out):
-    waiting, fault = Until(), hub.fault(COMMIT, status=507, body="No room left", times=1000)
+    waiting, fault = Until(), hub.fault(COMMIT, status=507, reason="No room left", times=1000)
     with refused(HubError, names=[out / "_hub", "No room left"], offers=["trainer.push_to_hub()"]) as raised:
         run([waiting], hub_strategy="checkpoint")
     assert raised.value.status == 507
@@ -274,12 +304,12 @@ def test_a_last_state_that_is_not_on_the_hub_is_an_error_until_it_is_pushed_agai
 
 
 @pytest.mark.slow
-def test_a_refused_card_holds_back_no_weights_and_is_said_at_the_end(hub, run, out, caplog):
+def test_a_refused_card_holds_back_no_weights_and_is_said(hub, run, out, caplog):
     waiting = Until()
-    hub.fault("POST /api/validate-yaml", status=400, times=1000, body="x")
+    hub.fault("POST /api/validate-yaml", status=400, times=1000, reason="x")
     run([waiting], hub_strategy="checkpoint")
     assert_whole(hub.repos[RUN].files(), "last-checkpoint", out / "checkpoint-4")
-    assert says(caplog.records[-1].message, "card")
+    assert says(caplog.text, "refuses the card of the model repository you/run")
 
 
 @pytest.mark.slow
@@ -297,25 +327,19 @@ def test_what_belongs_to_a_save_alone_is_pushed_with_it_and_marks_are_not(hub, r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["checkpoint", "all_checkpoints"])
-def test_a_full_disk_ends_no_run_and_what_it_kept_from_the_hub_is_sent_once_there_is_room(
-    hub, run, out, monkeypatch, strategy
-):
+def test_a_full_disk_ends_no_run_and_is_an_error_at_its_end_until_there_is_room(hub, run, out, monkeypatch):
     def refuse(*_, **__):
         raise OSError(28, "No space left on device")
 
     waiting = Until()
     with monkeypatch.context() as full:
         full.setattr(publication, "link", refuse)
-        full.setattr("trl_vade.trainer.publishing.publication.stage_posterior", refuse)
-        with refused(HubError, names=["No space left"]):
-            run([waiting], **BOTH | {"hub_strategy": strategy})
+        full.setattr(publication, "stage_posterior", refuse)
+        with refused(HubError, names=["you/run", "you/run-posterior", "No space left"]):
+            run([waiting])
     waiting.trainer.push_to_hub()
-    files = hub.repos[RUN].files()
-    assert_model(files, out / "checkpoint-4")
-    for step in (2, 4) if strategy == "all_checkpoints" else ():
-        assert_whole(files, f"checkpoint-{step}", out / f"checkpoint-{step}")
-    assert steps(hub) == [4]
+    assert_model(hub.repos[RUN].files(), out / "checkpoint-4")
+    assert newest_posterior(hub) == 4
 
 
 @pytest.mark.slow
@@ -328,30 +352,33 @@ def test_an_old_failure_does_not_end_a_training_that_goes_on(hub, run):
             if state.global_step == 3:
                 waiting.trainer.save_model(f"{args.output_dir}/best")
 
-    hub.fault(COMMIT_OF_BELIEFS, status=403, times=100)
-    with refused(HubError, names=["you/beliefs", 403]):
-        run([waiting, SaveInBetween()], **BOTH)
+    hub.fault(COMMIT_OF_POSTERIOR, status=403, times=100)
+    with refused(HubError, names=["you/run-posterior", 403]):
+        run([waiting, SaveInBetween()], hub_strategy="checkpoint")
     assert waiting.trainer.state.global_step == 4
     assert "Model save" in titles(hub)
 
 
-def test_a_posterior_that_nobody_keeps_cannot_be_published(hub, text_model_path, text_rows, make_args):
-    args = make_args(vade_sampler="uniform", vade_posterior_hub_id="you/beliefs", shuffle_dataset=False)
+def test_a_posterior_that_nobody_keeps_has_no_repository(hub, run, text_model_path, text_rows, make_args):
+    plain = {"vade_sampler": "uniform", "shuffle_dataset": False}
+    args = make_args(**plain, push_to_hub=True, vade_posterior_hub_id="you/beliefs")
     with refused(ConfigurationError, names=["vade_posterior_hub_id", "shuffle_dataset"]):
         VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
     assert hub.requests == []
+    run(**plain)
+    assert list(hub.repos) == [RUN]
 
 
 @pytest.mark.slow
 def test_offline_the_run_goes_on_and_a_later_start_with_a_network_sends_it(hub, run, caplog, out):
     with offline(), caplog.at_level(logging.WARNING):
-        run(**BOTH)
+        run(hub_strategy="checkpoint")
     assert hub.requests == []
     assert says(caplog.text, "HF_HUB_OFFLINE")
     assert says(caplog.text, str(out / "_hub"))
-    run(**BOTH, resume=True)
+    run(hub_strategy="checkpoint", resume=True)
     assert_whole(hub.repos[RUN].files(), "last-checkpoint", out / "checkpoint-4")
-    assert steps(hub) == [2, 4]
+    assert newest_posterior(hub) == 4
     assert not (out / "_hub").exists()
 
 
@@ -373,15 +400,14 @@ def test_an_interrupted_run_is_on_the_hub_before_the_signal_takes_its_course(
 
 def test_a_login_that_may_not_write_is_refused_before_the_model_is_loaded(hub, text_rows, make_args, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_read_only")
-    for settings in (PUSHING, {"vade_posterior_hub_id": "you/beliefs"}):
-        with refused(HubError, [403], ["write access"]):
-            VADEGRPOTrainer("no-such-model", says_a_digit, make_args(**settings), text_rows)
+    with refused(HubError, [403], ["write access"]):
+        VADEGRPOTrainer("no-such-model", says_a_digit, make_args(**PUSHING), text_rows)
 
 
 def test_the_token_is_in_no_file_no_log_and_no_commit(hub, run, caplog, capfd, tmp_path):
     hub.fault(COMMIT, status=500, times=3)
     with caplog.at_level(logging.DEBUG):
-        trainer = run(hub_strategy="all_checkpoints", vade_posterior_hub_id="you/beliefs")
+        trainer = run(hub_strategy="all_checkpoints")
         trainer.push_to_hub()
         hub.fault("preupload", status=403, times=100)
         with pytest.raises(HubError):

@@ -23,11 +23,11 @@ from huggingface_hub import HfApi, constants, get_token
 
 from trl_vade.errors import EvaluationError, HubError, VADEError
 from trl_vade.hub.cards import CARD_FILE
-from trl_vade.hub.uploading import HubTarget, commit_folder, ensure_repo
+from trl_vade.hub.uploading import HubTarget, ensure_repo, push_folder
 
 from ..results.table import Results, read_results
 from .card import with_results
-from .leaderboards import FILE, FOLDER, leaderboard_file
+from .leaderboards import FILE, leaderboard_file
 
 RAW_FOLDER = "vade_evaluation"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "JUDGE_API_KEY", "OPENAI_API_KEY", "VADE_SERVER_API_KEY")
@@ -110,25 +110,24 @@ def _publish(results: Results, target: HubTarget, model_folder: Path | None, own
         new = tempfile.mkdtemp(dir=staged)
         return Path(api.hf_hub_download(target.repo_id, path, revision=target.revision, local_dir=new)).read_bytes()
 
-    def render(files: list[str]) -> dict[str, bytes | None]:
-        # Read the branch now. If it changes before the commit, the Hub refuses the commit.
+    def render(files: list[str]) -> str:
         card = f"# Model Card for {name}\n".encode()
         if CARD_FILE in files:
             card = read(CARD_FILE)
         elif readme and readme.is_file():
             card = _without_secrets(readme)
         try:
-            content = with_results(card.decode("utf-8-sig"), results, section, name=name, source=source)
+            return with_results(card.decode("utf-8-sig"), results, section, name=name, source=source)
         except (ValueError, yaml.YAMLError) as error:
             raise Refused(
                 f"The card of {target}, {CARD_FILE}, cannot be read: {error}. Correct it there first."
             ) from error
-        others = {path: None for path in files if path.startswith(f"{FOLDER}/") and path != FILE}
-        return {CARD_FILE: content.encode(), **others, **({FILE: entries} if entries else {})}
 
+    if entries:
+        (layout / FILE).parent.mkdir()
+        (layout / FILE).write_bytes(entries)
     message = f"Evaluation: {', '.join(part['title'] for part in results['benchmarks'].values())}"
-    # In the mirrored folder, files that `render` does not name are deleted; None keeps a file.
-    return str(commit_folder(target, layout, message=message, render=render, mirror=[FOLDER]).commit_url)
+    return str(push_folder(target, layout, message, render, delete=[FILE]).commit_url)
 
 
 def _how_to_publish_later(output: Path, results: Results, target: HubTarget, model_folder: Path | None) -> str:

@@ -16,14 +16,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from huggingface_hub import DatasetCard, DatasetCardData, HfApi
+from huggingface_hub import DatasetCard, DatasetCardData
 
 from trl_vade.errors import ConfigurationError
 from trl_vade.files import packaged
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 
-from ..cards import CARD_FILE, markdown_table
-from ..uploading import HubTarget, branch_of, commit_folder, ensure_repo, is_hub_id
+from ..cards import markdown_table
+from ..uploading import HubTarget, branch_of, ensure_repo, is_hub_id, push_folder
 from .facts import fact_rows, initial_posterior_kind, sample_rows, text_histogram
 from .table import PosteriorTable, arrow_of, write_table
 
@@ -68,14 +68,13 @@ def publish_posterior(snapshot_file: str | Path, table: PosteriorTable, target: 
     if not len(table):
         raise ConfigurationError("The posterior has no rows, as none was scored yet. Take a later checkpoint.")
     target = ensure_repo(target)
-    there = steps_in(HfApi().list_repo_files(**target.where))
     with tempfile.TemporaryDirectory() as folder:
         stage_posterior(folder, snapshot_file, table)
-        card = posterior_card(table, there, target.repo_id, revision=target.revision)
-        Path(folder, CARD_FILE).write_text(card, encoding="utf-8")
-        later = [step_name(one) for one in there if one > step]
-        message = f"Posterior of optimiser step {step}"
-        return str(commit_folder(target, folder, message=message, mirror=later).commit_url)
+
+        def card(there: list[str]) -> str:
+            return posterior_card(table, steps_in(there), target.repo_id, target.revision)
+
+        return str(push_folder(target, Path(folder), f"Posterior of optimiser step {step}", card).commit_url)
 
 
 def posterior_card(table: PosteriorTable, steps: Iterable[int], repo_id: str, revision: str | None = None) -> str:

@@ -4,15 +4,13 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import is_offline_mode
-from transformers.trainer_utils import HubStrategy, SaveStrategy
+from transformers.trainer_utils import HubStrategy
 from trl import GRPOTrainer
 
 from trl_vade.errors import HubError
-from trl_vade.hub.uploading import ensure_repo
 
-from ..main_process import on_main_process
-from .publication import Publication, model_target
+from ..checkpoint.folders import step_of
+from .publication import Publication
 
 
 class PublishingTrainer(GRPOTrainer):
@@ -27,12 +25,13 @@ class PublishingTrainer(GRPOTrainer):
     _training = False  # `is_in_train` of transformers 5.23 stays True after an error
 
     @functools.wraps(GRPOTrainer.train)
-    def train(self, *positional: Any, **named: Any):
+    def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         """Send what an earlier start left, train, wait for all uploads, and raise if one failed."""
-        self.publication.start()
+        step = step_of(Path(resume_from_checkpoint)) if resume_from_checkpoint else 0
+        self.publication.start(step, self._rows_with_keys)
         self._training = True
         try:
-            output = super().train(*positional, **named)
+            output = super().train(resume_from_checkpoint, *positional, **named)
         finally:
             self._training = False
         self.publication.finish()
@@ -43,32 +42,30 @@ class PublishingTrainer(GRPOTrainer):
 
         The parent sets the name on the main process only. Offline, nothing is created.
         """
-        target = model_target(self.args, private)
         self.hub_model_id = self.push_in_progress = None
-        found = target if is_offline_mode() else on_main_process(lambda: ensure_repo(target, token))
-        self.hub_model_id = found.repo_id
+        self.hub_model_id = self.publication.open(token, private)
 
     def _save_checkpoint(self, model, trial):
         """Save a checkpoint, then push it. TRL 1.16 writes `entropy_ctrl_state.json` last."""
         self._to_push = None
         super()._save_checkpoint(model, trial)
         if self._to_push:
-            in_epochs = self.args.save_strategy != SaveStrategy.STEPS
-            at = f"epoch {int(self.state.epoch)}" if in_epochs else f"step {self.state.global_step}"
-            about = (self.hub_model_id, self.state.global_step, f"Training in progress, {at}")
-            self.publication.push_model(*about, Path(self._to_push))
-        if self.args.hub_strategy != HubStrategy.END:
-            self._push_posterior(self.state.global_step)
-
-    def _push_posterior(self, step):
-        if self.is_world_process_zero() and self.selection:
-            self.publication.push_posterior(step, lambda: (self.train_dataset, self.selection.sample_keys[0]))
+            step = self.state.global_step
+            self.publication.push_model(step, f"Training in progress, step {step}", Path(self._to_push))
+            self._push_posterior()
 
     def _push_from_checkpoint(self, checkpoint_folder):
         """Note the checkpoint, which is not whole yet; nothing with `hub_strategy="end"`."""
         if self.is_world_process_zero() and self.args.hub_strategy != HubStrategy.END:
             self.callback_handler.on_push_begin(self.args, self.state, self.control)
             self._to_push = checkpoint_folder
+
+    def _push_posterior(self):
+        if self.selection and self.selection.sampler.posterior.visits.any():  # datasets 5.2 reads no empty table
+            self.publication.push_posterior(self.state.global_step, self._rows_with_keys)
+
+    def _rows_with_keys(self):
+        return self.train_dataset, self.selection.sample_keys[0]
 
     @functools.wraps(GRPOTrainer.push_to_hub)
     def push_to_hub(
@@ -84,21 +81,20 @@ class PublishingTrainer(GRPOTrainer):
             try:
                 self.init_hf_repo(token, private)
             except HubError:  # save anyway: the push will fail in the same way, keep its files and report it
-                self.hub_model_id = model_target(self.args).repo_id
+                self.hub_model_id = self.publication.model.repo_id
         self.save_model(_internal_call=True)
         future = None
         if self.is_world_process_zero():
             tags = [card["tags"]] if isinstance(card.get("tags"), str) else [*(card.get("tags") or [])]
             tags += [tag for tag in getattr(self.model, "model_tags", None) or [] if tag not in tags]
-            card = {"model_name": model_target(self.args).repo_id.split("/")[-1], **card, "tags": tags}
+            card = {"model_name": self.hub_model_id.split("/")[-1], **card, "tags": tags}
             usual, self.publication.revision = self.publication.revision, revision or self.publication.revision
             try:
                 self.create_model_card(**card)
-                about = (self.hub_model_id, self.state.global_step, commit_message)
-                future = self.publication.push_model(*about, token=token, private=private)
+                future = self.publication.push_model(self.state.global_step, commit_message, token=token)
+                self._push_posterior()
             finally:
                 self.publication.revision = usual
-        self._push_posterior(self.state.global_step)
         if not blocking:
             return future
         self.publication.wait() if self._training else self.publication.finish()

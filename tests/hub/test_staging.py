@@ -1,0 +1,192 @@
+import logging
+import shutil
+import subprocess
+import sys
+import threading
+from functools import partial
+
+import pytest
+
+from tests.support.hub import offline
+from tests.support.refusals import refused, says
+from trl_vade.errors import HubError, HubOfflineError
+from trl_vade.hub import staging as staging_module
+from trl_vade.hub import uploading
+from trl_vade.hub.staging import Staging, files_in
+from trl_vade.hub.uploading import HubTarget, ensure_repo
+
+RUN = HubTarget("you/run")
+COMMIT = "POST /api/models/you/run/commit"
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(uploading, "PATIENCE", ())
+
+
+@pytest.fixture
+def staging(hub, tmp_path):
+    ensure_repo(RUN)
+    return Staging(RUN, tmp_path / "_hub")
+
+
+def fill(new, step):
+    for folder in (new, new / "last-checkpoint"):
+        folder.mkdir(exist_ok=True)
+        (folder / "step.txt").write_text(str(step))
+
+
+def save(staging, step):
+    return staging.stage(step, f"Step {step}", partial(fill, step=step))
+
+
+def settle(staging):
+    while staging.busy():
+        threading.Event().wait(0.005)
+
+
+def titles(hub):
+    return [commit.title for commit in reversed(hub.repos["you/run"].history())][1:]
+
+
+def step_there(hub):
+    files = hub.repos["you/run"].files()
+    assert files["step.txt"] == files["last-checkpoint/step.txt"]
+    return int(files["step.txt"])
+
+
+def while_the_first_is_sent(hub, staging, *steps, **fault):
+    """Save the first step, and the others while it is being sent."""
+    held = threading.Event()
+    hub.fault(COMMIT, hold=held, **fault)
+    futures = [save(staging, steps[0])]
+    while not any(line.startswith(COMMIT) for line in hub.requests):
+        threading.Event().wait(0.005)
+    futures += [save(staging, step) for step in steps[1:]]
+    held.set()
+    settle(staging)
+    return futures
+
+
+def test_the_newest_replaces_what_waits_and_nothing_is_left_here(hub, staging, tmp_path):
+    futures = while_the_first_is_sent(hub, staging, 1, 2, 3, 3)
+    assert (titles(hub), step_there(hub)) == (["Step 1", "Step 3"], 3)
+    assert {futures[n].result().oid for n in (1, 2, 3)} == {hub.repos["you/run"].branches["main"]}
+    assert list(tmp_path.glob("_hub")) == []
+
+
+@pytest.mark.parametrize("patience", [(), (0.0, 0.0)])
+def test_what_failed_is_followed_by_the_newest_though_it_is_of_an_earlier_step(
+    hub, staging, caplog, monkeypatch, patience
+):
+    """Between two attempts, too."""
+    monkeypatch.setattr(uploading, "PATIENCE", patience)
+    while_the_first_is_sent(hub, staging, 5, 2, status=500)
+    assert says(caplog.text, "500")
+    assert (titles(hub), step_there(hub), staging.error, staging.waiting()) == (["Step 2"], 2, None, [])
+
+
+def test_while_the_hub_is_down_each_save_makes_one_attempt(hub, staging, monkeypatch):
+    monkeypatch.setattr(uploading, "PATIENCE", (0.0, 0.0))
+    hub.fault(COMMIT, status=500, times=5)
+    for step in (1, 2, 3):
+        save(staging, step)
+        settle(staging)
+    assert staging.error.status == 500
+    assert says(staging.kept(), str(staging.folder))
+    save(staging, 4).result()
+    assert (titles(hub), staging.error) == (["Step 4"], None)
+
+
+def test_offline_nothing_is_warned_of(hub, staging, caplog):
+    with offline(), caplog.at_level(logging.WARNING):
+        save(staging, 1)
+        settle(staging)
+    assert isinstance(staging.error, HubOfflineError)
+    assert caplog.text == ""
+    assert len(staging.waiting()) == 1
+
+
+def test_whenever_a_process_is_killed_one_whole_save_is_left(tmp_path, monkeypatch):
+    """It ends at any change of a file: each is counted, and then each is the last one."""
+    calls = [(shutil, "rmtree"), (staging_module.Path, "mkdir"), (staging_module.Path, "rename")]
+
+    class Killed(BaseException):
+        pass
+
+    for last in range(30):
+        area, left = tmp_path / str(last), [last]
+
+        def counted(real, left, *args, **named):
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            return real(*args, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Staging, "send", lambda staging: None)
+            save(staging := Staging(RUN, area), 1)
+            for owner, name in calls:
+                real = getattr(owner, name)
+                patch.setattr(owner, name, lambda *a, _real=real, _left=left, **n: counted(_real, _left, *a, **n))
+            try:
+                save(staging, 2)
+                done = True
+            except Killed:
+                done = False
+        waiting = Staging(RUN, area).waiting()
+        contents = [{path: file.read_text() for path, file in files_in(one).items()} for one in waiting]
+        assert contents
+        assert all(one in [{"step.txt": n, "last-checkpoint/step.txt": n} for n in "12"] for one in contents)
+        if done:
+            break
+    assert done
+    assert [one.name for one in waiting] == ["000001-step-2"]
+
+
+def test_files_that_cannot_be_set_aside_are_an_error_until_others_are(hub, staging):
+    def full(new):
+        (new / "half").write_text("")
+        raise OSError(28, "No space left on device")
+
+    assert staging.stage(1, "Step 1", full) is None
+    with refused(HubError, ["you/run", "Step 1", "No space left"]):
+        raise staging.unstaged
+    assert list(staging.folder.iterdir()) == []
+    save(staging, 2).result()
+    assert staging.unstaged is None
+
+
+def test_a_token_that_was_given_goes_with_every_request(hub, staging, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_read_only")
+    staging.token, seen = hub.token, len(hub.tokens)
+    save(staging, 1).result()
+    assert (titles(hub), len(hub.tokens)) == (["Step 1"], seen)
+
+
+def test_what_waits_is_behind_only_a_step_that_came_later(hub, staging):
+    with offline():
+        save(staging, 5)
+        settle(staging)
+    repo = hub.repos["you/run"]
+    repo.add("main", "an abandoned run", "step-12", repo.files(), at=0.0)
+    repo.add("main", "a user", "", repo.files())
+    assert not staging.has_been_passed(staging.waiting()[0])
+    repo.add("main", "another machine", "step-8", repo.files())
+    assert staging.has_been_passed(staging.waiting()[0])
+
+
+ENDING = """
+import sys
+from pathlib import Path
+from trl_vade.hub.staging import Staging
+from trl_vade.hub.uploading import HubTarget
+staging = Staging(HubTarget("you/run"), Path("_hub"))
+staging.stage(1, "Step 1", lambda new: [(new / f"{n}.bin").write_bytes(bytes([n])) for n in range(3)] and None)
+raise SystemExit(3)
+"""
+
+
+def test_a_process_that_ends_first_sends_what_waits(hub, staging, tmp_path):
+    process = subprocess.run([sys.executable, "-c", ENDING], cwd=tmp_path)
+    assert (process.returncode, titles(hub)) == (3, ["Step 1"])
