@@ -1,7 +1,7 @@
 """Warm start: the posterior of another run, applied to the rows that both training sets share.
 
     vade_posterior_init="user/repo"             a data-set repository on the Hub
-    vade_posterior_init="user/repo@revision"    the same at a branch, a tag or a commit
+    vade_posterior_init="user/repo@revision"    the same at a step, a branch or a commit
     vade_posterior_init="outputs/first-run"     a folder: a checkpoint, an output directory, a copy of a repository
 
 A shared row starts with `vade_warm_start_discount` of its counts, observed in one step before the first draw. It
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from accelerate.logging import get_logger
 from numpy.typing import NDArray
 from trl import GRPOConfig
 
@@ -25,8 +24,6 @@ from .signal import AUTO, SPREAD
 
 if TYPE_CHECKING:
     from trl_vade.hub.posteriors.table import PosteriorTable
-
-logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,21 +50,15 @@ def evidence(
     min_match: float = 0.0,
     source: str = "the posterior",
 ) -> WarmStart:
-    """Join a posterior with the rows of a data set by their keys.
+    """Join a posterior of V rows with the N rows of a data set, whose `row_keys.sample_keys` are `keys`, (N,).
 
         successes_i = discount * alpha_i    trials_i = discount * (alpha_i + beta_i)
 
-    A shared row starts with the mean (discount alpha + 1) / (discount (alpha + beta) + 2).
-
-    Args:
-        table: the posterior of V rows of the other run.
-        keys: (N,) the keys of the training rows, from `row_keys.sample_keys`.
-        discount: the share of the counts to use, in (0, 1].
-        min_match: the smallest share of min(V, N) that must be shared, in [0, 1].
-        source: the name of the posterior in messages.
+    A shared row starts with the mean (discount alpha + 1) / (discount (alpha + beta) + 2). `source` is the name of the
+    posterior in messages.
 
     Raises:
-        SnapshotMismatchError: fewer rows are shared than `min_match` asks for.
+        SnapshotMismatchError: fewer than the share `min_match` of min(V, N) rows, or none, are shared.
         SnapshotCorruptError: a count is above 2**53.
     """
     found, rows = find_rows(table.sample_key, keys)
@@ -90,47 +81,38 @@ def evidence(
     return WarmStart(source, rows[found], discount * alpha, trials)
 
 
-def summary(warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, num_rows: int) -> str:
-    """Return one line for the log: the source, and the number of shared rows."""
-    facts = table.metadata
-    keys = {"step": "global_step", "model": "base_model", "reward": "success_reward"}
-    keys["generations a group"] = "num_generations"
-    known = ", ".join(f"{name} {_plain(facts[key])}" for name, key in keys.items() if facts.get(key) is not None)
-    matched = len(warm.sample_index)
-    return (
-        f"Warm start from {warm.source}{f' ({known})' if known else ''}: {matched} of its {len(table.sample_id)} rows "
-        f"are in this training set and start with {100 * args.vade_warm_start_discount:g} % of their counts; "
-        f"{len(table.sample_id) - matched} are not. {num_rows - matched} of the {num_rows} rows here start from the "
-        "prior."
-    )
+def what_to_say(
+    warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, num_rows: int, success_reward: str | None
+) -> list[str]:
+    """Return a line for the log with the source and the number of shared rows, and one if success was another there."""
+    facts, matched = table.metadata, len(warm.sample_index)
+    names = {"step": "global_step", "model": "base_model", "reward": "success_reward"}
+    names["generations a group"] = "num_generations"
+    known = ", ".join(f"{name} {_plain(facts[fact])}" for name, fact in names.items() if facts.get(fact) is not None)
+    lines = [
+        f"Warm start from {warm.source} ({known}): {matched} of its {len(table)} rows are in this training set and "
+        f"start with {100 * args.vade_warm_start_discount:g} % of their counts; {len(table) - matched} are not. "
+        f"{num_rows - matched} of the {num_rows} rows here start from the prior."
+    ]
+    here = {
+        "success_reward": args.vade_success_reward or success_reward,
+        "success_threshold": args.vade_success_threshold,
+        "num_generations": args.num_generations,
+    }
+    if here["success_reward"] is None:
+        del here["success_reward"]
+    if here["success_threshold"] == AUTO and facts.get("success_threshold") != SPREAD:
+        del here["success_threshold"]  # it will be learned from the rewards
+    if here := {name: value for name, value in here.items() if name in facts and facts[name] != value}:
+        lines.append(
+            f"{warm.source} was learned with {abbreviated({name: facts[name] for name in here})}, but this run has "
+            f"{here}, so its pass rates mean something else. The run uses them anyway; a smaller "
+            "vade_warm_start_discount gives them less weight."
+        )
+    return lines
 
 
 def _plain(value: Any) -> str:
     """Return a value from an untrusted file as a short text without control characters."""
     text = abbreviated(value)
     return value if isinstance(value, str) and value.isprintable() and len(value) < len(text) < 200 else text
-
-
-def doubts(warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, success_reward: str | None) -> list[str]:
-    """Return warnings about a posterior with another definition of success."""
-    here = {
-        "success_reward": args.vade_success_reward or success_reward,
-        "success_threshold": args.vade_success_threshold,
-        "num_generations": args.num_generations,
-    }
-    known = {"success_reward"} if here["success_reward"] is None else set()
-    if here["success_threshold"] == AUTO and table.metadata.get("success_threshold") != SPREAD:
-        known.add("success_threshold")  # it will be learned from the rewards
-    differing = {
-        name: value
-        for name, value in here.items()
-        if name in table.metadata and name not in known and table.metadata[name] != value
-    }
-    doubts = []
-    if differing:
-        there = {name: table.metadata[name] for name in differing}
-        doubts.append(
-            f"{warm.source} was learned with {abbreviated(there)}, but this run has {differing}, so its pass rates "
-            "mean something else. The run uses them anyway; a smaller vade_warm_start_discount gives them less weight."
-        )
-    return doubts

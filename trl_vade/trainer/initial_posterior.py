@@ -17,13 +17,14 @@ from trl import GRPOConfig
 
 from trl_vade.data.row_keys import sample_keys
 from trl_vade.hub.uploading import is_hub_id
-from trl_vade.selection.warm_start import WarmStart, doubts, evidence, summary
+from trl_vade.selection.warm_start import WarmStart, evidence, what_to_say
 
 from .main_process import on_main_process
 from .presets import setting, warm_start_source
 
 logger = get_logger(__name__)
 
+LOCAL = "a local posterior"
 MIN_MATCH = 0.5
 """The smallest share of rows that the other run and the data set must have in common, counted in the smaller of the
 two. A posterior of other rows says nothing, and a slip in its name must not pass for one."""
@@ -34,14 +35,12 @@ VISIBLE = ("prompt", "image", "images")
 def read_warm_start(args: GRPOConfig, dataset: Any, *, success_reward: str | None = None) -> WarmStart | None:
     """Read the posterior that `vade_posterior_init` names, before a model is loaded. All processes must take part.
 
-    The main process reads and broadcasts, because a branch on the Hub may move between two reads.
-
-    `success_reward` names the reward function that decides success, where `args` leave it open.
+    The main process reads and broadcasts, because a branch on the Hub may move between two reads. `success_reward` is
+    the name of the reward function that decides success, where `args` leave it open.
 
     Returns:
-        The evidence. None if `vade_posterior_init` names no source, or if this run may resume: with
-        `resume_from_checkpoint`, or with a checkpoint in the output directory. A resume has its own posterior, and the
-        source may be gone. If the run starts anew after all, `warm_start_of` reads the source later.
+        The evidence. None if `vade_posterior_init` names no source, or if this run may resume, and so has its own. If
+        it starts anew after all, `warm_start_of` reads the source later.
 
     Raises:
         SnapshotError: on all processes: the source has no posterior, it is damaged, or too few of its rows match.
@@ -75,7 +74,7 @@ def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
         return {"posterior_init": setting(args, "posterior_init"), "warm_start_discount": None}
     on_the_hub = is_hub_id(source.partition("@")[0]) and not Path(source).exists()
     return {
-        "posterior_init": source if on_the_hub else "a local posterior",
+        "posterior_init": source if on_the_hub else LOCAL,
         "warm_start_discount": setting(args, "warm_start_discount"),
     }
 
@@ -92,7 +91,7 @@ def _read(
     named = source if not commit or Path(source).exists() else f"{source.partition('@')[0]}@{commit}"
     discount = args.vade_warm_start_discount
     warm = evidence(table, keys(), discount=discount, min_match=MIN_MATCH, source=named)
-    for message in (summary(warm, table, args, len(dataset)), *doubts(warm, table, args, success_reward)):
+    for message in what_to_say(warm, table, args, len(dataset), success_reward):
         logger.warning(message)  # a level that is shown by default
     return warm
 
@@ -114,8 +113,8 @@ def initialise_posterior(trainer: Any) -> None:
     if warm_start_source(trainer.args) is None:
         _roll_out_every_row(trainer)
     else:
-        warm = warm_start_of(trainer)
-        trainer.selection.feedback.warm_start(warm.outcomes, warm.source)
+        warm, local = warm_start_of(trainer), initial_posterior_facts(trainer.args)["posterior_init"] == LOCAL
+        trainer.selection.feedback.warm_start(warm.outcomes, LOCAL if local else warm.source)  # the log is pushed
         trainer._warm_start = None  # frees memory: it is as large as the data set
 
 

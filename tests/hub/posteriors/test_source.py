@@ -64,8 +64,9 @@ def test_what_is_not_there_or_not_to_be_known_is_refused(posterior, tmp_path):
         load_posterior(posterior, "main")
     with refused(ConfigurationError, ["you/posterior@step-000100", "revision='main'"]):
         load_posterior("you/posterior@step-000100", "main")
-    with refused(ConfigurationError, ["step-000100", "step=200"]):
-        load_posterior("you/posterior@step-000100", step=200)
+    for asked in ({"step": 200}, {"revision": "step-000200"}):
+        with refused(ConfigurationError, ["step-000100", *asked.values()]):
+            load_posterior("you/posterior@step-000100", **asked)
 
 
 def test_a_slip_in_a_path_is_not_taken_for_a_repository(tmp_path, monkeypatch):

@@ -45,14 +45,13 @@ def show(
 ) -> None:
     """Print the facts of a run, a histogram of its pass rates, and its hardest and easiest rows.
 
-    A run's own folder also has their ids and questions, in vade_rows.json.
+    A run's own folder also has their ids and questions, in vade_rows.json; elsewhere rows are named by hashes.
 
     \b
     Examples:
       trl-vade posterior show qwen-vade
-      trl-vade posterior show you/vade-posterior@step-000100 --rows 40
       trl-vade posterior show you/vade-posterior --step 100 --sort visits
-      trl-vade posterior show you/vade-posterior --json | jq .mean_pass_rate
+      trl-vade posterior show you/vade-posterior@step-000100 --json | jq .mean_pass_rate
     """
     from .showing import both_ends, print_posterior, summarise_posterior
 

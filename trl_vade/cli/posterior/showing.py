@@ -1,6 +1,6 @@
 """One posterior looked at: its facts, how many rows have which pass rate, and the rows of both ends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,12 @@ FACTS = (
     *("success_threshold", "num_generations", "posterior_init", "warm_start_discount"),
     *("global_step", "generation_batches", "rollouts"),
 )
-MOST_SIGNS = {"sample_id": 60, "task": 20, "question": 50}
-"""Of a value in a table of rows: in 80 columns a longer one would fill a page."""
-
-HEADS = {
-    "sample_id": "row",
-    "question": "question",
-    "task": "task",
-    "index": "index",
-    "pass_rate": "pass rate\n(0 to 1)",
-    "alpha": "alpha\n(right)",
-    "beta": "beta\n(wrong)",
-    "visits": "visits\n(steps)",
-    "last_step": "last\nstep",
+COLUMNS = {
+    **{"sample_id": ("row", 60), "question": ("question", 50), "task": ("task", 20), "index": ("index", 20)},
+    **{"pass_rate": ("pass rate\n(0 to 1)", 20), "alpha": ("alpha\n(right)", 20), "beta": ("beta\n(wrong)", 20)},
+    **{"visits": ("visits\n(steps)", 20), "last_step": ("last\nstep", 20)},
 }
-"""The heads of columns, with their units. Steps are those of the posterior, one for a generation batch."""
+"""The head of each column, and the most signs of a value. Steps are those of the posterior, one a generation batch."""
 
 
 def summarise_posterior(table: PosteriorTable) -> dict[str, Any]:
@@ -60,55 +51,43 @@ def both_ends(
     hidden = max(len(table) - count, 0)
     half = (len(table) - hidden + 1) // 2
     first, last = rows[:half].to_pylist(), rows[half + hidden :].to_pylist()
-    texts = _kept_texts(source)
+    texts = _kept_texts(Path(source))
     for record in [*first, *last] if texts else []:
         about = texts.get(record["sample_id"], {})
-        record["question"] = about.get("question")
-        record["sample_id"] = about.get("id") or record["sample_id"]
+        record |= {"question": about.get("question"), "sample_id": about.get("id") or record["sample_id"]}
     return first, last
 
 
-def _kept_texts(source: str) -> dict[str, dict[str, str]]:
+def _kept_texts(folder: Path) -> dict[str, dict[str, Any]]:
     """Return id and question of the rows that a run keeps texts of, by their keys."""
-    folder = Path(source)
     kept = next((kept for place in (folder, folder.parent) if (kept := read_kept(place / ROWS_FILE))), {})
     rows = kept.get("rows")
-    return {
-        about["key"]: {name: str(about[name]) for name in ("id", "question") if name in about}
-        for about in (rows.values() if isinstance(rows, dict) else ())
-        if isinstance(about, dict) and isinstance(about.get("key"), str)
-    }
+    found = [about for about in rows.values() if isinstance(about, dict)] if isinstance(rows, dict) else []
+    return {str(about.get("key")): about for about in found}
 
 
 def print_posterior(
     table: PosteriorTable, summary: Mapping[str, Any], sort: str, first: list[Any], last: list[Any]
 ) -> None:
     """Print the facts, the histogram, and the rows of `both_ends`."""
-    known = [(name, one_line(table.metadata[name], 120)) for name in FACTS if table.metadata.get(name) is not None]
-    total = summary["num_samples"]
-    of = f" of {total:,}, the others never scored" if total and total > summary["rows"] else ""
-    counts = [("rows", f"{summary['rows']:,}{of}")]
-    if summary["rows"]:
-        counts.append(("pass rate", f"{summary['mean_pass_rate']:.3f} (median {summary['median_pass_rate']:.3f})"))
-        counts.append(("visits of a row", f"{summary['mean_visits']:.1f} (at most {summary['most_visits']:,})"))
-    print_table("The posterior", [*known, *counts])
+    facts = [(name, one_line(value, 120)) for name in FACTS if (value := table.metadata.get(name)) is not None]
+    total, size = summary["num_samples"], len(table)
+    facts.append(("rows", f"{size:,}" + (f" of {total:,}, the others never scored" if total > size else "")))
+    if size:
+        facts.append(("pass rate", f"{summary['mean_pass_rate']:.3f} (median {summary['median_pass_rate']:.3f})"))
+        facts.append(("visits of a row", f"{summary['mean_visits']:.1f} (at most {summary['most_visits']:,})"))
+    print_table("The posterior", facts)
     print("How many rows have which pass rate\n" + text_histogram(table))
-    hidden = len(table) - len(first) - len(last)
-    columns = [name for name in HEADS if any(record.get(name) is not None for record in [*first, *last])]
-    between = [[f"... {hidden:,} more", *["..."] * (len(columns) - 1)]] if hidden and last else []
-    lines = [*cells(first, columns), *between, *cells(last, columns)]
-    if lines:
-        texts = len([name for name in columns if name in MOST_SIGNS])
-        print_columns(
-            f"The rows, from the lowest {sort} to the highest", [HEADS[name] for name in columns], lines, texts
-        )
+    if not first:
+        return
+    names = [name for name in COLUMNS if any(record.get(name) is not None for record in [*first, *last])]
+    lines, end = ([[_cell(record, name) for name in names] for record in part] for part in (first, last))
+    if hidden := size - len(lines) - len(end):
+        lines.append([f"... {hidden:,} more", *["..."] * (len(names) - 1)])
+    heads, texts = [COLUMNS[name][0] for name in names], len({"sample_id", "question", "task"} & {*names})
+    print_columns(f"The rows, from the lowest {sort} to the highest", heads, lines + end, texts)
 
 
-def cells(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[list[str]]:
-    """Return the rows of a table; long texts are cut."""
-    return [[one_line(shown(record.get(name)), MOST_SIGNS.get(name, 60)) for name in columns] for record in records]
-
-
-def shown(value: Any) -> str:
-    """Return a value as text; what is not known is a dash."""
-    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+def _cell(record: Mapping[str, Any], name: str) -> str:
+    value = record.get(name)
+    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else one_line(value, COLUMNS[name][1])

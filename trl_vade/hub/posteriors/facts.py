@@ -1,6 +1,6 @@
 """What a posterior tells, for its card and the terminal: the facts of its run, some rows, and a histogram.
 
-The facts are rows of text in Markdown. An unknown fact has no row.
+The facts are rows of text in Markdown. A stranger may have written them. An unknown fact has no row.
 """
 
 from collections.abc import Mapping
@@ -15,40 +15,38 @@ from ..uploading import hub_id, is_hub_id
 from .table import PosteriorTable
 
 POSTERIOR_INITS = ("prior", "rollout")  # any other value is a source, see `warm_start_source`
-
 HUB = "https://huggingface.co"
-
-NUM_BINS = 10
-EDGES = np.arange(NUM_BINS + 1) / NUM_BINS  # linspace would give 0.30000000000000004, above a rate of 0.3
+EDGES = np.arange(11) / 10  # linspace would give 0.30000000000000004, above a rate of 0.3
+_SAMPLER = {
+    **{"sampler": "", "preset": "preset", "information_gain": "information gain", "prior": "prior"},
+    **{"stratify_by": "even shares by"},
+}
 
 
 def fact_rows(table: PosteriorTable) -> list[list[str]]:
-    """Return [name, value] of each fact in the table's metadata, in Markdown."""
+    """Return [name, value] of each known fact in the table's metadata, in Markdown."""
     facts, size = table.metadata, len(table)
-    total, source = facts.get("num_samples"), str(facts.get("posterior_init"))
-    share, unseen = (
-        (f" of {total:,} ({size / total:.1%})", f"; the other {total - size:,} were never seen") if total else ("", "")
-    )
-    warm = initial_posterior_kind(facts)["warm"]
+    total, source, warm = facts["num_samples"], str(facts.get("posterior_init")), initial_posterior_kind(facts)["warm"]
     by = ", in this run or in the posterior that it started from" if warm else ""
     start = code(source, most=200) if "/" in source and is_hub_id(source.partition("@")[0]) else "a local posterior"
-    discount, step, batch = (
-        _number(facts.get(name)) for name in ("warm_start_discount", "global_step", "generation_batches")
-    )
+    number = {name: _number(value) for name, value in facts.items()}
+    if share := number.get("warm_start_discount"):
+        start += f", with a share of {share} of its counts"
     rows = {
-        "base model": _model(facts.get("base_model")),
-        "trained model": _model(facts.get("model_repo")),
+        "base model": _link(facts.get("base_model")),
+        "trained model": _link(facts.get("model_repo")),
         "data set": dataset_link(facts),
-        "rows in this table": f"{size:,}{share}, scored at least once{by}{unseen}",
-        "started from": start + (f", with a share of {discount} of its counts" if discount else "") if warm else "",
+        "rows in this table": f"{size:,} of {total:,} ({size / total:.1%}), scored at least once{by}; the other "
+        f"{total - size:,} were never seen",
+        "started from": start if warm else "",
         "success": success_of(facts),
-        "completions of a row (G)": _number(facts.get("num_generations")),
-        "sampling temperature": _number(facts.get("temperature")),
-        "sampler": _sampler(facts),
+        "completions of a row (G)": number.get("num_generations"),
+        "sampling temperature": number.get("temperature"),
+        "sampler": ", ".join(filter(None, (code(facts.get(name), word) for name, word in _SAMPLER.items()))),
         "decay": _decay(facts),
-        "saved at": f"optimiser step {step}" + (f", step {batch} of the posterior" if batch else "") if step else "",
-        "rollouts until then": _number(facts.get("rollouts")),
-        "seed": _number(facts.get("seed"), separator=""),
+        "saved at": f"optimiser step {number['global_step']}, step {number['generation_batches']} of the posterior",
+        "rollouts until then": number.get("rollouts"),
+        "seed": code(facts.get("seed")),
         "made with": code(facts.get("package_version"), "trl_vade"),
     }
     return [[name, value] for name, value in rows.items() if value]
@@ -95,33 +93,6 @@ def code(value: Any, before: str = "", most: int = MOST_SIGNS) -> str:
     return f"{before} `{text}`".strip() if text else ""
 
 
-def _model(name: Any) -> str:
-    return f"[{name}]({HUB}/{name})" if is_hub_id(name) else ""
-
-
-def _sampler(facts: dict[str, Any]) -> str:
-    before = {"sampler": "", "preset": "preset", "information_gain": "information gain", "prior": "prior"}
-    parts = [code(facts.get(name), word) for name, word in before.items()]
-    cooldown = _number(facts.get("cooldown"))
-    parts += [f"cooldown of {cooldown} epochs" if cooldown not in ("", "0") else ""]
-    parts += ["longer where even draws teach" if facts.get("even_rest") is True else ""]
-    return ", ".join(filter(None, [*parts, code(facts.get("stratify_by"), "even shares by")]))
-
-
-def _decay(facts: dict[str, Any]) -> str:
-    chosen, other = _number(facts.get("decay_sampled")), _number(facts.get("decay_unsampled"))
-    if not chosen or not other:
-        return ""
-    who = "a chosen row with right and wrong answers" if facts.get("signal_aware_decay") is True else "a chosen row"
-    return f"in a generation batch {who} keeps {chosen} of its counts (lambda_1), any other {other} (lambda_2)"
-
-
-def _number(value: Any, separator: str = ",") -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return ""
-    return f"{value:{separator}}" if isinstance(value, int) else f"{value:g}"
-
-
 def sample_rows(table: PosteriorTable) -> tuple[list[str], list[list[str]]]:
     """Return a head, and the name, task, pass rate, counts and visits of the 3 hardest and the 3 easiest rows."""
     order, rates, counts = table.pass_rate.argsort(kind="stable").tolist(), table.pass_rate, table.alpha + table.beta
@@ -135,8 +106,7 @@ def sample_rows(table: PosteriorTable) -> tuple[list[str], list[list[str]]]:
 
 def bin_counts(pass_rate: Any) -> IntArray:
     """Return the number of pass rates in [0, 0.1), [0.1, 0.2), ... [0.9, 1], (10,)."""
-    counts, _ = np.histogram(pass_rate, bins=EDGES)
-    return counts.astype(np.int64)
+    return np.histogram(pass_rate, bins=EDGES)[0].astype(np.int64)
 
 
 def text_histogram(table: PosteriorTable) -> str:
@@ -147,3 +117,20 @@ def text_histogram(table: PosteriorTable) -> str:
     bins = zip(EDGES[:-1], EDGES[1:], counts, bars, strict=True)
     lines = (f"{low:.1f} to {high:.1f}  {count:>{digits},}  {'#' * bar}" for low, high, count, bar in bins)
     return "\n".join(map(str.rstrip, lines))
+
+
+def _link(name: Any) -> str:
+    return f"[{name}]({HUB}/{name})" if is_hub_id(name) else ""
+
+
+def _decay(facts: dict[str, Any]) -> str:
+    chosen, other = _number(facts.get("decay_sampled")), _number(facts.get("decay_unsampled"))
+    who = "a chosen row with right and wrong answers" if facts.get("signal_aware_decay") is True else "a chosen row"
+    how = f"in a generation batch {who} keeps {chosen} of its counts (lambda_1), any other {other} (lambda_2)"
+    return how if chosen and other else ""
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    return one_line(f"{value:,}" if isinstance(value, int) else f"{value:g}")

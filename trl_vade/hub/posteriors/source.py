@@ -52,34 +52,28 @@ def load_posterior(
 def find_posterior(
     source: str | os.PathLike[str], revision: str | None = None, step: int | None = None
 ) -> tuple[Path, int | None, dict[str, str]]:
-    """Return the file of a posterior, the step that was asked for, and where it was found, as metadata.
-
-    Arguments and errors are those of `load_posterior`. The file may be in the client's cache.
-    """
+    """Return the file of a posterior, the step that was asked for, and the place as metadata; see `load_posterior`."""
     name = os.fspath(source)
     if os.path.exists(name):
         if revision is not None:
             raise ConfigurationError(f"{name} is a local path, which has no revision {revision}. Remove the revision.")
         return _here(Path(name), step), step, {"source": name}
     repo_id, named = split_source(name)
-    if named and revision and named != revision:
-        raise ConfigurationError(f"{name} names the revision {named}, but revision={revision!r}. Set only one.")
-    revision = named or revision
     folder, slash, last = repo_id.partition("/")
     if not (slash and is_hub_id(repo_id)):
         raise SnapshotNotFoundError(
             f"There is no folder or file {name} here, and it is not the name of a repository on the Hub, such as "
             '"user/name". Name a checkpoint, a posterior\'s folder, or a repository with its owner.'
         )
-    if os.path.isdir(folder) and not revision:  # a mistyped path must not be sent to the Hub
+    if os.path.isdir(folder) and not (named or revision):  # a mistyped path must not be sent to the Hub
         raise SnapshotNotFoundError(
             f"{name} does not exist: {folder} is a local folder and has no {last}. If you mean the repository of that "
             f"name on the Hub, add its revision: {name}@main."
         )
-    if revision and (in_name := step_named(revision)) is not None:
-        if step not in (None, in_name):
-            raise ConfigurationError(f"{revision} names another step than step={step}. Set only one.")
-        revision, step = None, in_name
+    in_name = step_named(named or revision or "")
+    if (named and revision and named != revision) or (in_name is not None and step not in (None, in_name)):
+        raise ConfigurationError(f"{name} contradicts revision={revision!r} or step={step}. Set only one.")
+    revision, step = (named or revision, step) if in_name is None else (None, in_name)
     file = _from_hub(repo_id, revision, step)
     # <cache>/<repository>/snapshots/<commit>/<step>/<file>
     return file, step, {"source": repo_id, "revision": file.parts[-3]}

@@ -1,6 +1,6 @@
 """A posterior as a table, with a row for each data-set row that was ever scored.
 
-    sample_id   string    the name of the row: its `id` if the table was made with the data set, else its key
+    sample_id   string    the `id` of the row if the table was made with the data set, else its key
                           (`row_keys.sample_keys`) as 16 hexadecimal digits
     index       int64     its place in the data set of the run
     task        string    its task; the column exists only if tasks are known
@@ -10,8 +10,7 @@
     last_step   int64     posterior step in which the row last had a score
 
 A posterior step is a generation batch, a refill (dynamic sampling), or a warm start, whose counts are one visit. Rows
-of the data set that are not in the table are at the prior. Source of the counts: VADE, arXiv 2511.18902, equations 5
-and 6.
+that are not in the table are at the prior. Source of the counts: VADE, arXiv 2511.18902, equations 5 and 6.
 
 As a Parquet file it is for people and other programs. trl_vade reads snapshots (`samplers.snapshot`) only.
 """
@@ -37,14 +36,8 @@ from ..uploading import is_hub_id
 Texts = Sequence[Any] | None
 
 TYPES = {
-    "sample_id": pa.string(),
-    "index": pa.int64(),
-    "task": pa.string(),
-    "alpha": pa.float64(),
-    "beta": pa.float64(),
-    "visits": pa.int64(),
-    "pass_rate": pa.float64(),
-    "last_step": pa.int64(),
+    **{"sample_id": pa.string(), "index": pa.int64(), "task": pa.string(), "alpha": pa.float64()},
+    **{"beta": pa.float64(), "visits": pa.int64(), "pass_rate": pa.float64(), "last_step": pa.int64()},
 }
 MOST_STEPS = 10**12  # The largest optimiser step. Every step up to it has a valid folder name.
 NO_FACTS = ("run", "columns", "source", "revision")
@@ -75,12 +68,13 @@ def posterior_table(
 ) -> PosteriorTable:
     """Return the counts of `snapshot`, decayed to its step, as a table. It takes memory for the scored rows alone.
 
+    A snapshot without a trainer has no optimiser step; its posterior's steps are taken for it.
+
     Args:
         snapshot: the result of `load_snapshot`.
         sample_id: (V,) names of the scored rows, in ascending order of rows; None takes the snapshot's keys.
         task: (V,) task of each scored row, or None for a row without one.
-        facts: further facts for the metadata, before those of the snapshot. A snapshot without a trainer has no
-            optimiser step; its posterior's steps are used instead.
+        facts: further facts for the metadata, before those of the snapshot.
 
     Raises:
         SnapshotMismatchError: the snapshot has no keys of its rows.

@@ -129,15 +129,14 @@ def _refuse_differing_replicas(trainer: Any) -> None:
 def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
     """Return what the rows of the snapshot and of the run have in common, for a message."""
     keys, num_saved = trainer.selection.sample_keys[0], snapshot.sampler_state["posterior"]["num_samples"]
-    text = f" ({num_saved} training rows there, {len(keys)} here"
+    text = f"{num_saved} training rows there, {len(keys)} here"
     if snapshot.sample_key is not None:
         found, _ = find_rows(snapshot.sample_key, keys)
         text += f"; of the {len(found)} rows scored there, {found.sum()} are here"
-    there, here = snapshot.metadata.get("columns", []), trainer.selection.dataset.column_names
-    if differing := sorted({*there} ^ {*here}):
-        text += f"; the columns {abbreviated(differing)} are in only one of them: the data set has changed, or "
+    if differing := sorted({*snapshot.metadata.get("columns", [])} ^ {*trainer.selection.dataset.column_names}):
+        text += f"; only one of them has the columns {abbreviated(differing)}: the data set has changed, or "
         text += f"remove_unused_columns, which is {trainer.args.remove_unused_columns} here"
-    return text + ")"
+    return f" ({text})"
 
 
 def resume_stock(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
