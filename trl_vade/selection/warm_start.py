@@ -84,7 +84,7 @@ def evidence(
 def what_to_say(
     warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, num_rows: int, success_reward: str | None
 ) -> list[str]:
-    """Return a line for the log with the source and the number of shared rows, and one if success was another there."""
+    """Return a line with the source and the number of shared rows, and one if success was another there."""
     facts, matched = table.metadata, len(warm.sample_index)
     names = {"step": "global_step", "model": "base_model", "reward": "success_reward"}
     names["generations a group"] = "num_generations"

@@ -57,9 +57,9 @@ def named_table(
     here, saved = dataset_fingerprint(keys), snapshot.metadata.get("dataset_fingerprint")
     if here != saved:
         raise SnapshotMismatchError(
-            f"The split {split} of {name} ({len(dataset):,} rows) is not what the posterior is about: the fingerprints "
-            f"of their rows differ ({here[:12]}... and {str(saved)[:12]}...), so names would go to the wrong rows. Give "
-            "the data set of that run, without the rows that vade_max_prompt_length dropped, or leave --dataset out."
+            f"The split {split} of {name} ({len(dataset):,} rows) is not what the posterior is about: their rows have "
+            f"the fingerprints {here[:12]}... and {str(saved)[:12]}..., so names would go to the wrong rows. Give the "
+            "data set of that run, without the rows that vade_max_prompt_length dropped, or leave --dataset out."
         )
     facts = {fact: value for fact, value in named_dataset(name).items() if value is not None}
     visited = snapshot.sampler_state["posterior"]["sample_index"]

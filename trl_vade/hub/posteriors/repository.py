@@ -24,7 +24,7 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE
 
 from ..cards import markdown_table
 from ..uploading import HubTarget, branch_of, ensure_repo, is_hub_id, push_folder
-from .facts import fact_rows, initial_posterior_kind, sample_rows, text_histogram
+from .facts import dataset_link, fact_rows, initial_posterior_kind, sample_rows, text_histogram
 from .table import PosteriorTable, arrow_of, write_table
 
 TABLE_FILE = "posterior.parquet"
@@ -83,10 +83,9 @@ def posterior_card(table: PosteriorTable, steps: Iterable[int], repo_id: str, re
     `steps` are those in the repository, with or without that of `table`; later ones are taken for deleted.
     """
     step, facts = table.metadata["global_step"], table.metadata
-    model, dataset, sampler = (facts.get(name) for name in ("base_model", "dataset", "sampler"))
-    of_model = f" of {model}" if is_hub_id(model) else ""
+    of_model = f" of {facts['base_model']}" if is_hub_id(facts.get("base_model")) else ""
     names = [step_name(one) for one in sorted({step, *(one for one in steps if one < step)}, reverse=True)]
-    paths = [f"{name}/{TABLE_FILE}" for name in names]
+    paths = {name: f"{name}/{TABLE_FILE}" for name in names}
     # datasets 5.2 caches a local folder by its name and the configs, not by its files. Without a digest in these,
     # `load_dataset` could return the rows of another folder of the same name.
     pq.write_table(arrow_of(table), content := io.BytesIO())
@@ -98,12 +97,10 @@ def posterior_card(table: PosteriorTable, steps: Iterable[int], repo_id: str, re
             {"config_name": name}
             | ({"default": True} if name == LATEST else {})
             | {"description": digest, "data_files": [{"split": "train", "path": path}]}
-            for name, path in zip([LATEST, *names], [paths[0], *paths], strict=True)
+            for name, path in [(LATEST, paths[names[0]]), *paths.items()]
         ],
     )
-    step_rows = [
-        [name, f"`{path}`", "this card" * (path == paths[0])] for name, path in zip(names, paths, strict=True)
-    ]
+    sampler = facts.get("sampler") if re.fullmatch(r"[\w.:]{1,200}", str(facts.get("sampler"))) else None
     card = DatasetCard.from_template(
         data,
         template_path=str(packaged("model_cards/posterior.md")),
@@ -115,12 +112,10 @@ def posterior_card(table: PosteriorTable, steps: Iterable[int], repo_id: str, re
         facts_table=markdown_table(["", ""], fact_rows(table)),
         histogram=text_histogram(table),
         rows_table=markdown_table(*sample_rows(table)),
-        steps_table=markdown_table(["step", "table", ""], step_rows),
+        steps_table=markdown_table(["step", "table"], [[name, f"`{path}`"] for name, path in paths.items()]),
         has_task=table.task is not None,
-        dataset=dataset if is_hub_id(dataset) and "/" in dataset else None,
-        sampler=sampler
-        if isinstance(sampler, str) and re.fullmatch(r"[\w.:]{1,200}", sampler)
-        else None,  # any other one the card cannot describe
+        dataset=facts["dataset"] if dataset_link(facts) else None,
+        sampler=sampler if isinstance(sampler, str) else None,  # any other one the card cannot describe
         **initial_posterior_kind(facts),
     )
     return str(card)

@@ -35,8 +35,8 @@ def load_posterior(
     Raises:
         SnapshotNotFoundError: there is no posterior; the message names the places that were searched.
         SnapshotCorruptError: the posterior is damaged, or of another step than its folder says.
-        SnapshotMismatchError: a newer release wrote it, or a snapshot has no keys of its rows.
-        ConfigurationError: `source`, `revision` and `step` contradict each other, or it is a table for other programs.
+        SnapshotMismatchError: a newer release wrote it, or it has no keys of its rows.
+        ConfigurationError: the arguments contradict each other, or `source` is a table for other programs.
     """
     file, step, place = find_posterior(source, revision, step)
     table = posterior_table(load_snapshot(file))

@@ -33,15 +33,12 @@ from trl_vade.version import __version__
 
 from ..uploading import is_hub_id
 
-Texts = Sequence[Any] | None
-
 TYPES = {
     **{"sample_id": pa.string(), "index": pa.int64(), "task": pa.string(), "alpha": pa.float64()},
     **{"beta": pa.float64(), "visits": pa.int64(), "pass_rate": pa.float64(), "last_step": pa.int64()},
 }
 MOST_STEPS = 10**12  # The largest optimiser step. Every step up to it has a valid folder name.
-NO_FACTS = ("run", "columns", "source", "revision")
-"""Metadata that are for a resume, or that only `load_posterior` may set."""
+NO_FACTS = ("run", "columns", "source", "revision")  # for a resume, or set by `load_posterior` alone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +61,11 @@ class PosteriorTable:
 
 
 def posterior_table(
-    snapshot: Snapshot, *, sample_id: Texts = None, task: Texts = None, facts: Mapping[str, Any] | None = None
+    snapshot: Snapshot,
+    *,
+    sample_id: Sequence[str] | None = None,
+    task: list[str | None] | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> PosteriorTable:
     """Return the counts of `snapshot`, decayed to its step, as a table. It takes memory for the scored rows alone.
 
@@ -83,10 +84,8 @@ def posterior_table(
     saved, keys = snapshot.sampler_state["posterior"], snapshot.sample_key
     alpha, beta = saved_counts(saved)
     if keys is None:
-        raise SnapshotMismatchError(
-            "The snapshot has no sample_key, so the rows of its counts are unknown. Save it with "
-            "sample_key=trl_vade.data.row_keys.sample_keys(rows)[0]."
-        )
+        advice = "Save it with sample_key=trl_vade.data.row_keys.sample_keys(rows)[0]."
+        raise SnapshotMismatchError(f"The snapshot has no sample_key, so its rows are unknown. {advice}")
     if np.unique(keys).size < keys.size:
         raise SnapshotCorruptError(f"The snapshot's sample_key has one key for several rows. {DAMAGED}")
     step = _part(snapshot.metadata, "run").get("global_step", saved["step"])
@@ -95,11 +94,9 @@ def posterior_table(
     counted = {"global_step": step, "generation_batches": saved["step"], "num_samples": saved["num_samples"]}
     return PosteriorTable(
         sample_key=keys,
-        sample_id=[f"{key & (2**64 - 1):016x}" for key in keys.tolist()]
-        if sample_id is None
-        else [str(name) for name in sample_id],
+        sample_id=[f"{key & (2**64 - 1):016x}" for key in keys.tolist()] if sample_id is None else [*sample_id],
         index=saved["sample_index"],
-        task=None if task is None else [None if name is None else str(name) for name in task],
+        task=task,
         alpha=alpha,
         beta=beta,
         visits=saved["visits"],
@@ -115,9 +112,7 @@ def facts_of(snapshot: Snapshot) -> dict[str, Any]:
     settings, posterior = _part(state, "settings"), state["posterior"]
     facts = {
         "sampler": "greedy" if settings.get("greedy") is True else state.get("kind"),
-        "information_gain": settings.get("gain"),
-        "prior": settings.get("prior"),
-        "seed": state.get("seed"),
+        **{"information_gain": settings.get("gain"), "prior": settings.get("prior"), "seed": state.get("seed")},
         "rollouts": _part(saved, "run").get("rollouts"),
         **{name: value for name, value in saved.items() if name not in NO_FACTS},
         **{name: posterior[name] for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")},

@@ -60,35 +60,52 @@ def write_model_card(trainer: Any, dataset: str | None = None, *, draw: bool = T
 
 
 def complete_model_card(
-    path: str | os.PathLike[str],
+    path: Path,
     facts: Mapping[str, Any],
     *,
-    curves: str | None,
-    posterior_repo: str | None,
     hub_model_id: str | None,
     summary: Mapping[str, Any] | None = None,
     vision: bool = True,
     adapter: bool = False,
     revision: str | None = None,
+    **places: str | None,
 ) -> None:
     """Add metadata and sections to the card `path`, and replace the sections of an earlier call.
 
-    `facts` are those of `card_facts`, `summary` is the result of `summary.summarise`, and `curves` the name of the
-    picture in the same folder. Without a `posterior_repo` the model's repository holds the posterior. `revision` is
-    the branch of the model's repository; the posterior's repository always uses main.
+    `facts` are those of `card_facts`, `summary` is the result of `summary.summarise`, and `revision` the branch. The
+    `places` are `curves`, the name of the picture in the same folder, and `posterior_repo`, without which the model's
+    repository holds the posterior.
 
     Raises:
         OSError: the card cannot be read or written; it is unchanged.
         ValueError: its metadata are not a YAML mapping.
     """
-    path = Path(path)
     card = ModelCard(path.read_text(encoding="utf-8"))
     _complete_metadata(card.data, facts, vision=vision)
-    branch = branch_of(revision) if hub_model_id else None
-    shown = {"curves": curves, "posterior_repo": posterior_repo, "vision": vision, "adapter": adapter}
-    quick_start, sections = _render(facts, summary, hub_model_id, branch=branch, **shown)
+    known = dict(
+        facts=facts,
+        recipe=markdown_table(["setting", "value"], _recipe(facts)),
+        dataset=dataset_link(facts),
+        success=success_of(facts),
+        verdict=verdict(summary) if summary else [],
+        measured=markdown_table(["measured in training", ""], _measured(summary, facts)) if summary else "",
+        validated=bool(summary and summary["validation"]),
+        posterior="generation_batches" in facts,
+        warm=initial_posterior_kind(facts)["warm"],
+        rewards=", ".join(code(name) for name in facts["rewards"]),
+        hub_model_id=hub_model_id,
+        model=hub_model_id or "path/to/this/folder",
+        branch=branch_of(revision) if hub_model_id else None,
+        vision=vision,
+        adapter=adapter,
+        **places,
+    )
+    # A missing value is an error: a card with holes might not be noticed.
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    templates = (packaged(f"model_cards/{name}.md").read_text(encoding="utf-8") for name in ("quick_start", "model"))
+    quick_start, sections = (environment.from_string(template).render(known).strip() for template in templates)
     before, _, rest = card.text.partition(START)
-    # TRL 1.16 asks a vision model without a picture, and calls a base model in a local folder None.
+    # TRL 1.16 asks a vision model without a picture, calls a base model in a local folder None, and links any data.
     before = _QUICK_START.sub(lambda _: f"{quick_start}\n\n", before, count=1)
     before = before.replace("[None](https://huggingface.co/None)", "a model in a local folder")
     before = _DATA_SET.sub(_known_data_set, before)
@@ -97,17 +114,13 @@ def complete_model_card(
 
 
 def _known_data_set(match: re.Match[str]) -> str:
-    """Return TRL's link to a data set if it can be on the Hub; TRL 1.16 links any name, and local folders."""
-    link = dataset_link(named_dataset(match[1]))
-    shown = "a local data set" if os.sep in match[1] else f"the data set {code(match[1])}"
-    return f"the {link} dataset" if link else shown
+    if link := dataset_link(named_dataset(match[1])):
+        return f"the {link} dataset"
+    return "a local data set" if os.sep in match[1] else f"the data set {code(match[1])}"
 
 
 def _complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
-    """Add facts to the metadata of TRL's card, in place, and remove values that the Hub refuses.
-
-    A second call changes nothing.
-    """
+    """Add facts to the metadata of TRL's card, in place, and remove values that the Hub refuses; idempotent."""
     if data.get("licence") == "license":
         # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, with a value from a list. The
         # owner must choose the licence.
@@ -120,7 +133,7 @@ def _complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision:
     data.base_model = facts.get("base_model") or hub_id(data.base_model)
     # The Hub refuses `datasets` that are not ids, and TRL writes any name that it is given.
     named = [data.datasets] if isinstance(data.datasets, str) else data.datasets or []
-    known = [facts.get("dataset"), *(name for name in named if hub_id(name) and "/" in name)]
+    known = [facts.get("dataset"), *(named_dataset(name)["dataset"] for name in named)]
     data.datasets = list(dict.fromkeys(filter(None, known))) or None
     data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's tags come from a set, in another order in each process
 
@@ -140,31 +153,6 @@ def _draw_curves(run: Run, folder: Path) -> str | None:
         logger.warning(f"The model card lacks the training curves ({type(error).__name__}: {error}).")
         return None
     return CURVES_FILE
-
-
-def _render(
-    facts: Mapping[str, Any], summary: Mapping[str, Any] | None, hub_model_id: str | None, **named: Any
-) -> list[str]:
-    """Return the quick start and the other sections. `named` goes to the templates unchanged."""
-    # A missing value is an error: a card with holes might not be noticed.
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    known = dict(
-        facts=facts,
-        recipe=markdown_table(["setting", "value"], _recipe(facts)),
-        dataset=dataset_link(facts),
-        success=success_of(facts),
-        verdict=verdict(summary) if summary else [],
-        measured=markdown_table(["measured in training", ""], _measured(summary, facts)) if summary else "",
-        validated=bool(summary and summary["validation"]),
-        posterior="generation_batches" in facts,
-        warm=initial_posterior_kind(facts)["warm"],
-        rewards=", ".join(code(name) for name in facts["rewards"]),
-        hub_model_id=hub_model_id,
-        model=hub_model_id or "path/to/this/folder",
-        **named,
-    )
-    templates = (packaged(f"model_cards/{name}.md").read_text(encoding="utf-8") for name in ("quick_start", "model"))
-    return [environment.from_string(template).render(known).strip() for template in templates]
 
 
 def _recipe(facts: Mapping[str, Any]) -> list[list[str]]:
